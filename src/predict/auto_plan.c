@@ -108,7 +108,7 @@ static xd_fit fit_of(const chooser *c)
 }
 
 /* No plan fits: appends what would fit, by counting. */
-static xd_status refuse(const chooser *c, const xd_search *s, xd_err *e)
+static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
 {
     const xd_candidate *l = xd_fit_least(s);
     xd_fit              t = fit_of(c);
@@ -129,7 +129,7 @@ static xd_status refuse(const chooser *c, const xd_search *s, xd_err *e)
 /* ---- choosing ----------------------------------------------------------------------------- */
 
 /* How far the image of a plan is from that of one rank (xd_plan_changes). */
-static int order(const xd_candidate *c)
+static int change_order(const xd_candidate *c)
 {
     return c->f.plan.changes;
 }
@@ -140,12 +140,12 @@ static double computing_s(const xd_candidate *c)
     return c->f.request_s - xd_predicted_reading(&c->f);
 }
 
-static const xd_candidate *best(const xd_search *s)
+static const xd_candidate *best_candidate(const xd_search *s)
 {
     const xd_candidate *b = &s->c[0];
     double              fastest = computing_s(b);
     for (int i = 1; i < s->good; i++)
-        if (computing_s(&s->c[i]) <= 1.05 * fastest && order(&s->c[i]) < order(b))
+        if (computing_s(&s->c[i]) <= 1.05 * fastest && change_order(&s->c[i]) < change_order(b))
             b = &s->c[i];
     return b;
 }
@@ -182,7 +182,7 @@ static xd_predicted_times times_of(const chooser *c, const xd_prediction *f)
     };
 }
 
-static void say(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)
+static void log_choice(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)
 {
     const xd_prediction *f = &b->f;
     char               of[32], reading[96];
@@ -203,7 +203,7 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
     xd_log(XD_LOG_DEBUG, "chosen in %.1f ms", 1e3 * (xd_now_s() - c->start_s));
 }
 
-static int divisor(int n, int most)
+static int largest_divisor(int n, int most)
 {
     int d = n < most ? n : most;
     while (d > 1 && n % d)
@@ -222,7 +222,7 @@ static void by_rule(const chooser *c, verdict *v)
     if (c->two && !a.use_cfg_parallel && left % 2 == 0)
         a.use_cfg_parallel = 1, left /= 2;
     if (!f->ulysses_degree)
-        a.ulysses_degree = ring ? divisor(left, c->ctx->model.dit_info.heads) : left;
+        a.ulysses_degree = ring ? largest_divisor(left, c->ctx->model.dit_info.heads) : left;
     if (ring)
         a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
     a.use_parallel_vae = 1;
@@ -234,7 +234,7 @@ static void by_rule(const chooser *c, verdict *v)
                p.text, c->ranks);
 }
 
-static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
+static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
 {
     xd_search s = { 0 };
     c->start_s = xd_now_s();
@@ -248,14 +248,14 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     if (st == XD_OK && by_search) {
         xd_fit t = fit_of(c);
         st = xd_fit_search(&t, &s, c->ranks, e);
-        st = st == XD_OK ? st : refuse(c, &s, e);
+        st = st == XD_OK ? st : fail_no_plan(c, &s, e);
     }
     xd_log_enter(log);
     if (st == XD_OK && !by_search)
         by_rule(c, v);
     else if (st == XD_OK) {
-        const xd_candidate *b = best(&s);
-        say(c, &s, b, v);
+        const xd_candidate *b = best_candidate(&s);
+        log_choice(c, &s, b, v);
         xd_plan_pack(&b->ask, v->take);
         v->chosen = 1;
     }
@@ -336,7 +336,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
         c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
     if (s == XD_OK && ctx->world.all->rank == 0 && chooses) {
         open_tokenizers(ctx, a);
-        s = choose(&c, hosts, &v, e);
+        s = choose_plan(&c, hosts, &v, e);
     }
     xd_req q = ctx->world.all->ops->bcast(ctx->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
     if (ctx->world.all->ops->wait(ctx->world.all, &q, 1) != XD_OK)

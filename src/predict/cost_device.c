@@ -25,13 +25,13 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
 }
 
 /* A rate at n, if half of the full rate is reached at `half`. */
-static double at(double rate, double n, double half)
+static double rate_at(double rate, double n, double half)
 {
     return n > 0 ? rate * n / (n + half) : rate;
 }
 
 /* Seconds for bytes at the kernel's own rate, or at the general rate if it has none. */
-static double moved(const xd_rates *r, double own, double bytes)
+static double seconds_moved(const xd_rates *r, double own, double bytes)
 {
     return bytes / (own > 0 ? own : r->bytes);
 }
@@ -48,13 +48,13 @@ static double quant_rate(const xd_rates *r, xd_dtype weight)
 static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
-    double          t = c->flops / at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows),
-                    out = (double)xd_bytes(a->out);
+    double t = c->flops / rate_at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows),
+           out = (double)xd_bytes(a->out);
     if (!(r->weights > 0))
         return xd_max_double(t, c->bytes / r->bytes);
     t += (double)a->w->bytes / (k->weights > k->m->cache ? r->weights : r->bytes);
     if (a->act != XD_NONE)
-        t += moved(r, r->act, 2 * out);
+        t += seconds_moved(r, r->act, 2 * out);
     if (a->residual.p)
         t += (out + (double)xd_bytes(a->residual)) / r->bytes;
     return t;
@@ -76,8 +76,9 @@ static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_co
     double keys = 0;
     for (int i = 0; i < a->nkv; i++)
         keys += (double)a->kv[i].k.d[1];
-    double rate = at(attn_rate(r, (double)a->q.d[3]), keys, r->attn_keys);
-    return xd_max_double(c->flops / at(rate, (double)a->q.d[1], r->attn_rows), c->bytes / r->bytes);
+    double rate = rate_at(attn_rate(r, (double)a->q.d[3]), keys, r->attn_keys);
+    return xd_max_double(c->flops / rate_at(rate, (double)a->q.d[1], r->attn_rows),
+                         c->bytes / r->bytes);
 }
 
 static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const xd_counts *c)
@@ -89,11 +90,11 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
     case XD_OP_ADDMUL:          /* sums over ranks are in no cache of this core                */
-    case XD_OP_QKNORM:  return moved(r, r->norm, c->bytes);
+    case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:
-    case XD_OP_GNORM:   return moved(r, r->gnorm, c->bytes);
-    case XD_OP_GLU:     return moved(r, r->act, c->bytes);
-    default:            return moved(r, 0, c->bytes);
+    case XD_OP_GNORM:   return seconds_moved(r, r->gnorm, c->bytes);
+    case XD_OP_GLU:     return seconds_moved(r, r->act, c->bytes);
+    default:            return seconds_moved(r, 0, c->bytes);
     }
 }
 

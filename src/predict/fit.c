@@ -106,7 +106,7 @@ static int text_can_be_small(const finder *w, int k)
 
 /* Gives the context the types of a set; an empty set has the engine's types. Forgets kernel
  * descriptions for other types, so that only those of this set are counted. */
-static void wear(finder *w, const set *s)
+static void set_types(finder *w, const set *s)
 {
     xd_context *ctx = &w->own;
     if (w->t->space > 0)
@@ -135,7 +135,7 @@ static int size_of(const finder *w, int i, int64_t side[2])
     return !m->dit_info.fixed;
 }
 
-static int bins(const finder *w)
+static int count_bins(const finder *w)
 {
     const xd_recipe *p = w->t->ctx->model.recipe;
     return !w->t->r->no_resolution_binning && p->trained_size;
@@ -149,7 +149,7 @@ static void take_request(const finder *w, const set *s, xd_request *r)
         r->enable_tiling = 1;
     if (s->size && size_of(w, s->size, side)) {
         r->height = side[0], r->width = side[1];
-        r->no_resolution_binning |= bins(w);
+        r->no_resolution_binning |= count_bins(w);
     }
 }
 
@@ -172,7 +172,7 @@ static const char *kept_name(xd_dtype t)
     return t == XD_I8 ? "int8" : "fp8";
 }
 
-XD_PRINTF(2, 3) static void flag(xd_text_buf *b, const char *fmt, ...)
+XD_PRINTF(2, 3) static void add_flag(xd_text_buf *b, const char *fmt, ...)
 {
     char    one[96];
     va_list ap;
@@ -187,46 +187,46 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 {
     int64_t side[2];
     if (s->bf16)
-        flag(b, "--dtype bf16");
+        add_flag(b, "--dtype bf16");
     if (s->dit)
-        flag(b, "--weights_dtype %s", kept_name(s->dit));
+        add_flag(b, "--weights_dtype %s", kept_name(s->dit));
     if (s->text)
-        flag(b, "--text_weights_dtype %s", kept_name(s->text));
+        add_flag(b, "--text_weights_dtype %s", kept_name(s->text));
     if (s->tp)
-        flag(b, "--tensor_parallel_degree %d", s->tp);
+        add_flag(b, "--tensor_parallel_degree %d", s->tp);
     if (s->text_tp)
-        flag(b, "--text_tensor_parallel_degree %d", s->text_tp);
+        add_flag(b, "--text_tensor_parallel_degree %d", s->text_tp);
     if (s->rows)
-        flag(b, "--use_parallel_vae");
+        add_flag(b, "--use_parallel_vae");
     if (s->tiles)
-        flag(b, "--enable_tiling");
+        add_flag(b, "--enable_tiling");
     if (s->ranks)
-        flag(b, "--nproc %d", s->ranks);
+        add_flag(b, "--nproc %d", s->ranks);
     if (s->size && size_of(w, s->size, side))
-        flag(b, "--width %lld --height %lld%s", (long long)side[1], (long long)side[0],
-             bins(w) ? " --no_resolution_binning" : "");
+        add_flag(b, "--width %lld --height %lld%s", (long long)side[1], (long long)side[0],
+                 count_bins(w) ? " --no_resolution_binning" : "");
     if (s->tp)
-        flag(b, "and no other degree");
+        add_flag(b, "and no other degree");
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
 /* Memory limit with a margin: on this machine free memory may change a little before the next run.
  * Other machines have reserves of their own. */
-static double careful(double have)
+static double with_margin(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
 }
 
-static void measure(const finder *w, const xd_prediction *f, trial *c)
+static void measure_trial(const finder *w, const xd_prediction *f, trial *c)
 {
     const xd_fit *t = w->t;
     int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
     size_t        machine, process;
     xd_host_memory(&machine, &process);    /* includes kernels of this set                     */
-    double space = careful((double)process + t->held), one = xd_fit_fullest(f);
+    double space = with_margin((double)process + t->held), one = xd_fit_fullest(f);
     double all = f->peak + (here ? (double)xd_dev_kernel_bytes(w->t->ctx->dev) * host : 0);
-    *c = (trial){ .need = all, .have = careful(t->m->memory) };
+    *c = (trial){ .need = all, .have = with_margin(t->m->memory) };
     if (here && one * c->have > all * space)
         c->need = one, c->have = space > 1 ? space : 1;
     for (int r = 0; r < f->ranks; r++) {
@@ -237,7 +237,7 @@ static void measure(const finder *w, const xd_prediction *f, trial *c)
     snprintf(c->plan, sizeof c->plan, "%s", f->plan.text);
 }
 
-static int lighter(const trial *a, const trial *b)
+static int is_lighter(const trial *a, const trial *b)
 {
     return !(b->have > 0) || a->need * b->have < b->need * a->have;
 }
@@ -254,10 +254,10 @@ static int count_plans(finder *w, const set *s, trial *best)
         xd_prediction f;
         trial       c;
         xd_err      e = { 0 };
-        wear(w, s);
+        set_types(w, s);
         if (xd_predict(&f, t->ctx, &r, &p, t->ranks, t->m, &e) == XD_OK) {
-            measure(w, &f, &c);
-            if (!any++ || lighter(&c, best))
+            measure_trial(w, &f, &c);
+            if (!any++ || is_lighter(&c, best))
                 *best = c;
         }
         xd_prediction_free(&f);
@@ -271,14 +271,14 @@ static int count_fewer(finder *w, const set *s, trial *best)
     xd_search se = { 0 };
     xd_err    e = { 0 };
     int       any = 0;
-    wear(w, s);
+    set_types(w, s);
     xd_fit_search(w->t, &se, s->ranks, &e);
     for (int i = 0; i < se.n; i++) {
         trial c;
         if (!se.c[i].f.rank || !(se.c[i].f.peak > 0))
             continue;
-        measure(w, &se.c[i].f, &c);
-        if (!any++ || lighter(&c, best))
+        measure_trial(w, &se.c[i].f, &c);
+        if (!any++ || is_lighter(&c, best))
             *best = c;
     }
     xd_search_free(&se);
@@ -287,19 +287,19 @@ static int count_fewer(finder *w, const set *s, trial *best)
 
 /* Counting itself takes memory: descriptions of kernels that will not run. If little is left the
  * advice ends with what has been found. */
-static int count(finder *w, const set *s, trial *c)
+static int count_set(finder *w, const set *s, trial *c)
 {
     if (xd_host_address_space() < LEFT)
         return 0;
     int any = s->ranks ? count_fewer(w, s, c) : count_plans(w, s, c);
-    if (any && !s->size && c->need > c->have && lighter(c, &w->least)) {
+    if (any && !s->size && c->need > c->have && is_lighter(c, &w->least)) {
         w->least = *c;
         w->leanest = *s;
     }
     return any;
 }
 
-static void say(finder *w, const set *s, const trial *c)
+static void add_advice(finder *w, const set *s, const trial *c)
 {
     xd_buf_add(&w->said, "%s", w->nfit ? "; " : "");
     flags_of(w, s, &w->said);
@@ -312,7 +312,7 @@ static void say(finder *w, const set *s, const trial *c)
 }
 
 /* Does s include all changes of f, in the same way? */
-static int holds(const set *s, const set *f)
+static int includes(const set *s, const set *f)
 {
     return s->bf16 >= f->bf16 && (!f->dit || s->dit) && (!f->text || s->text) &&
            (!f->tp || s->tp) && (!f->text_tp || s->text_tp) && s->tiles >= f->tiles &&
@@ -323,7 +323,7 @@ static int holds(const set *s, const set *f)
 /* Removes unnecessary changes: the set must stay within `most` of the available memory.
  * Changes that cost a user more are removed first; a smaller size is tried only if the whole
  * one does not fit. */
-static void simplify(finder *w, set *s, trial *c, double most)
+static void simplify_set(finder *w, set *s, trial *c, double most)
 {
     for (int i = 0; i < 7; i++) {
         set   a = *s;
@@ -337,13 +337,13 @@ static void simplify(finder *w, set *s, trial *c, double most)
         case 5: a.text = XD_F32; break;
         default: a.dit = XD_F32;
         }
-        if (memcmp(&a, s, sizeof a) != 0 && count(w, &a, &d) && d.need <= most * d.have)
+        if (memcmp(&a, s, sizeof a) != 0 && count_set(w, &a, &d) && d.need <= most * d.have)
             *s = a, *c = d;
     }
 }
 
 /* Counts one more set. 1: it fits and is part of the advice. */
-static int attempt(finder *w, const set *asked)
+static int try_set(finder *w, const set *asked)
 {
     static const set nothing;
     set              s = *asked;
@@ -351,13 +351,13 @@ static int attempt(finder *w, const set *asked)
     if (w->nfit == SAID || memcmp(&s, &nothing, sizeof nothing) == 0 || xd_now_s() > w->until)
         return 0;
     for (int i = 0; i < w->nfit; i++)
-        if (holds(&s, &w->fit[i]))
+        if (includes(&s, &w->fit[i]))
             return 0;
-    if (!count(w, &s, &c) || c.need > c.have)
+    if (!count_set(w, &s, &c) || c.need > c.have)
         return 0;
     if (!s.ranks)
-        simplify(w, &s, &c, 1);
-    say(w, &s, &c);
+        simplify_set(w, &s, &c, 1);
+    add_advice(w, &s, &c);
     return 1;
 }
 
@@ -409,7 +409,7 @@ static void try_types(finder *w, const levers *l, set s)
         xd_dtype one = k & 2 ? large : XD_F32, two = k & 4 ? small : XD_F32;
         a.dit = l->text_first ? two : one;
         a.text = l->text_first ? one : two;
-        attempt(w, &a);
+        try_set(w, &a);
     }
 }
 
@@ -421,12 +421,12 @@ static void try_degrees(finder *w, const levers *l)
                   .rows = k & 4 ? l->rows : 0 };
         if ((k & 2 && !l->tp) || (k & 1 && !l->text_tp) || (k & 4 && !l->rows))
             continue;
-        attempt(w, &s);
+        try_set(w, &s);
         try_types(w, l, s);
     }
 }
 
-static set everything(const levers *l)
+static set all_levers(const levers *l)
 {
     return (set){ .bf16 = l->bf16, .dit = l->dit, .text = l->text, .tp = l->tp,
                   .text_tp = l->text_tp,
@@ -435,12 +435,12 @@ static set everything(const levers *l)
 
 static void try_tiles(finder *w, const levers *l)
 {
-    set s = { .tiles = 1 }, all = everything(l);
+    set s = { .tiles = 1 }, all = all_levers(l);
     if (!l->tiles)
         return;
-    attempt(w, &s);
+    try_set(w, &s);
     try_types(w, l, s);
-    attempt(w, &all);
+    try_set(w, &all);
 }
 
 static void try_fewer(finder *w)
@@ -448,7 +448,7 @@ static void try_fewer(finder *w)
     int n = w->t->ranks, given = w->t->chosen ? xd_parallel_ranks(w->t->fixed) : n;
     for (int k = (n - 1) / given * given; k >= given && k < n; k = k / 2 / given * given) {
         set s = { .ranks = k };
-        if (attempt(w, &s))
+        if (try_set(w, &s))
             return;
     }
 }
@@ -466,7 +466,7 @@ static int try_sizes(finder *w, set s, int from, int to)
 {
     int64_t side[2];
     for (s.size = from; s.size < to && size_of(w, s.size, side); s.size++)
-        if (may_fit(w, side) && attempt(w, &s))
+        if (may_fit(w, side) && try_set(w, &s))
             return s.size;
     return to;
 }
@@ -474,10 +474,10 @@ static int try_sizes(finder *w, set s, int from, int to)
 static void try_all(finder *w, const levers *l)
 {
     enum { SIZES = 12 };
-    set   all = everything(l);
+    set   all = all_levers(l);
     trial c;
     int   huge = w->t->huge;
-    if (!huge && (!count(w, &all, &c) || c.need <= c.have)) {
+    if (!huge && (!count_set(w, &all, &c) || c.need <= c.have)) {
         try_types(w, l, (set){ 0 });
         try_degrees(w, l);
         try_tiles(w, l);
@@ -494,7 +494,7 @@ static void try_all(finder *w, const levers *l)
 
 /* ---- the advice --------------------------------------------------------------------------- */
 
-static void conclude(finder *w, char *out, size_t size)
+static void write_advice(finder *w, char *out, size_t size)
 {
     static const set nothing;
     set              lean = w->leanest;
@@ -503,7 +503,7 @@ static void conclude(finder *w, char *out, size_t size)
     if (w->nfit) {
         xd_buf_add(&b, "; what would fit: %s", w->said.p ? w->said.p : "");
     } else if (c.have > 0 && memcmp(&lean, &nothing, sizeof nothing) != 0) {
-        simplify(w, &lean, &c, 1.001 * c.need / c.have);
+        simplify_set(w, &lean, &c, 1.001 * c.need / c.have);
         xd_buf_add(&b, "; nothing near it fits: the least is %s, with ", xd_size_text(c.need).s);
         flags_of(w, &lean, &b);
     } else {
@@ -526,12 +526,12 @@ void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, 
     mine.ctx = &w.own;
     for (int k = 0; k < XD_MAXTEXT; k++)
         w.text[k] = t->ctx->model.text[k].blocks;
-    if (t->huge || count(&w, &same, &base)) {
+    if (t->huge || count_set(&w, &same, &base)) {
         levers l = find_levers(&w, &base);
         try_all(&w, &l);
-        conclude(&w, out, size);
+        write_advice(&w, out, size);
     }
-    wear(&w, &same);
+    set_types(&w, &same);
     xd_context_fork_close(&w.own, t->ctx);
     xd_buf_free(&w.said);
 }

@@ -52,7 +52,8 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-static xd_status positive(double v, const char *what, const char *key, const char *in, xd_err *e)
+static xd_status check_positive(double v, const char *what, const char *key, const char *in,
+                                xd_err *e)
 {
     if (v > 0 && isfinite(v))
         return XD_OK;
@@ -62,13 +63,14 @@ static xd_status positive(double v, const char *what, const char *key, const cha
 
 static xd_status check_rates(const xd_rates *r, const char *what, const char *in, xd_err *e)
 {
-    xd_status s = positive(r->gemm, what, "gemm_flops", in, e);
+    xd_status s = check_positive(r->gemm, what, "gemm_flops", in, e);
     for (int i = 0; i < 2 && s == XD_OK; i++)
-        s = positive(r->attn[i], what, i ? "attention_flops_128" : "attention_flops_64", in, e);
+        s = check_positive(r->attn[i], what, i ? "attention_flops_128" : "attention_flops_64", in,
+                           e);
     if (s == XD_OK)
-        s = positive(r->conv, what, "convolution_flops", in, e);
+        s = check_positive(r->conv, what, "convolution_flops", in, e);
     if (s == XD_OK)
-        s = positive(r->bytes, what, "memory_bandwidth", in, e);
+        s = check_positive(r->bytes, what, "memory_bandwidth", in, e);
     if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1 &&
                         r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 &&
                         r->attn_rows >= 0 &&
@@ -81,7 +83,7 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
 
 static xd_status check_wire(const xd_wire *w, const char *what, const char *in, xd_err *e)
 {
-    xd_status s = positive(w->bytes, what, "bandwidth", in, e);
+    xd_status s = check_positive(w->bytes, what, "bandwidth", in, e);
     if (s == XD_OK && !(w->latency_s >= 0 && w->latency_s < 10 && w->overlap >= 0 &&
                         w->overlap <= 1 &&
                         w->shared >= 0 && isfinite(w->shared)))
@@ -97,9 +99,9 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
     if (m->hosts < 1 || m->ranks < 1 || m->hosts > 65536 || m->ranks > 65536)
         return xd_fail(e, XD_EFORMAT, "%s: %d hosts of %d ranks; both must be from 1 to 65536",
                        what, m->hosts, m->ranks);
-    xd_status s = positive(m->memory, what, "memory", "", e);
+    xd_status s = check_positive(m->memory, what, "memory", "", e);
     if (s == XD_OK)
-        s = positive(m->alone, what, "alone_speedup", "", e);
+        s = check_positive(m->alone, what, "alone_speedup", "", e);
     if (s == XD_OK && !(m->read >= 0 && isfinite(m->read)))
         s = xd_fail(e, XD_EFORMAT,
                     "%s: read_bytes_per_second is %g; it must be 0 (unknown) or more", what,

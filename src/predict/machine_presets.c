@@ -75,7 +75,7 @@ const char *xd_machine_device(int i)
 }
 
 /* Paths to the processors: two devices share one, but up to eight devices there are four. */
-static double ways(int ranks)
+static double host_paths(int ranks)
 {
     return ranks > 8 ? ranks / 2 : 4;
 }
@@ -104,7 +104,7 @@ int xd_machine_known(xd_machine *m, const char *name)
                            .ranks = second ? second : first ? first : 1,
                            .memory = d->memory, .alone = 1, .f32 = d->f32, .bf16 = d->bf16,
                            .inside = d->inside, .between = d->between, .sheet = d->sheet };
-        m->inside.shared *= ways(m->ranks);
+        m->inside.shared *= host_paths(m->ranks);
         if (m->hosts > 1)
             snprintf(m->name, sizeof m->name, "%dx%dx%s", m->hosts, m->ranks, d->name);
         else

@@ -33,7 +33,7 @@ typedef struct predictor {
     xd_job              job;
     xd_prompts          words;  /* n = 0: texts are not known                                  */
     xd_cost_device     *rk;
-    xd_simulation      *play;
+    xd_simulation      *simulation;
     double              last_text_s;    /* of the last text encoder                            */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
@@ -63,23 +63,23 @@ static int host_of(const predictor *s, int r, int *n)
     return first;
 }
 
-static double lap(void *ctx)
+static double record_lap(void *ctx)
 {
     const predictor *s = ctx;
     return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
 /* From now on the context stands for rank `me` of the plan, whose messages are recorded. */
-static xd_status be(predictor *s, int me, xd_err *e)
+static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
     xd_component   *p = &ctx->model.dit;
     int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
     int        here, first = host_of(s, me, &here);
     leave_rank(s);
-    lap(s);
+    record_lap(s);
     xd_status st = xd_comm_record(&ctx->count_world, me, n,
-                                  xd_simulation_record(s->play, me, lap, s), e);
+                                  xd_simulation_record(s->simulation, me, record_lap, s), e);
     if (st == XD_OK)
         st = xd_topo_open(&ctx->count_topo, ctx->count_world, s->f->plan.deg, e);
     if (st == XD_OK)
@@ -105,19 +105,19 @@ static xd_status be(predictor *s, int me, xd_err *e)
     return XD_OK;
 }
 
-static xd_status play(predictor *s, double *end, xd_err *e)
+static xd_status run_simulation(predictor *s, double *end, xd_err *e)
 {
-    xd_status st = xd_simulation_run(s->play, s->lane, e);
+    xd_status st = xd_simulation_run(s->simulation, s->lane, e);
     *end = 0;
     for (int r = 0; st == XD_OK && r < s->f->ranks; r++)
         *end = fmax(*end, s->lane[r].end_s);
     return st;
 }
 
-static xd_status new_play(predictor *s, xd_err *e)
+static xd_status reset_simulation(predictor *s, xd_err *e)
 {
-    xd_simulation_close(&s->play);
-    return xd_simulation_open(&s->play, s->f->ranks, s->m, e);
+    xd_simulation_close(&s->simulation);
+    return xd_simulation_open(&s->simulation, s->f->ranks, s->m, e);
 }
 
 /* ---- denoising ---------------------------------------------------------------------------- */
@@ -140,22 +140,22 @@ static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
 }
 
 /* Images that the replica of this rank generates. */
-static int images(const predictor *s)
+static int image_count(const predictor *s)
 {
     int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
     return s->job.images > at ? (s->job.images - at + D - 1) / D : 0;
 }
 
-static int64_t sent(const predictor *s)
+static int64_t sent_bytes(const predictor *s)
 {
     return s->ctx->count_world->traffic->bytes;
 }
 
 static double step_bytes(const predictor *s, xd_denoise *f, int step)
 {
-    int64_t before = sent(s);
+    int64_t before = sent_bytes(s);
     xd_denoise_step(f, step);
-    return (double)(sent(s) - before);
+    return (double)(sent_bytes(s) - before);
 }
 
 /* Records the first steps, with a mark before each and one after the last; the first step is
@@ -168,26 +168,26 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me)
     int               n = steps_played(s), all = c->steps;
     int               exact = c->exact < all - 1 ? c->exact : all - 1;
     double            first = 0, last = 0;
-    int64_t           before = sent(s);
+    int64_t           before = sent_bytes(s);
     xd_denoise_ready(f);
-    k->sent_all = (double)(sent(s) - before);
-    lap(s);
+    k->sent_all = (double)(sent_bytes(s) - before);
+    record_lap(s);
     for (int i = 0; i < n && xd_ok(&f->x); i++) {
-        xd_simulation_mark(s->play, i);
+        xd_simulation_mark(s->simulation, i);
         last = step_bytes(s, f, i);
         first = i ? first : last;
         k->sent = i == 0 || i < all - 1 ? last : k->sent;
     }
-    xd_simulation_mark(s->play, n);
+    xd_simulation_mark(s->simulation, n);
     if (c->exact >= all)
         s->ctx->plan.warmup = all;
     if (n > 1 && xd_ok(&f->x))
         last = step_bytes(s, f, all - 1);
     s->ctx->plan.warmup = 1;
     k->sent_all += exact * first + (all - 1 - exact) * k->sent + last;
-    before = sent(s);
+    before = sent_bytes(s);
     xd_denoise_latents(f, NULL);
-    k->sent_all = (k->sent_all + (double)(sent(s) - before)) * images(s);
+    k->sent_all = (k->sent_all + (double)(sent_bytes(s) - before)) * image_count(s);
 }
 
 static xd_status denoise_rank(predictor *s, int me, xd_err *e)
@@ -225,11 +225,11 @@ static xd_status denoise_rank(predictor *s, int me, xd_err *e)
     return st;
 }
 
-static double when(const predictor *s, int mark)
+static double mark_time(const predictor *s, int mark)
 {
     double t = 0;
     for (int r = 0; r < s->f->ranks; r++)
-        t = fmax(t, xd_simulation_mark_s(s->play, r, mark));
+        t = fmax(t, xd_simulation_mark_s(s->simulation, r, mark));
     return t;
 }
 
@@ -240,7 +240,7 @@ typedef struct teller {
     xd_prediction_rank *sum;
 } teller;
 
-static void tell(void *ctx, char what, double from, double to)
+static void report_piece(void *ctx, char what, double from, double to)
 {
     const teller *t = ctx;
     double        a = fmax(from, t->from), b = fmin(to, t->to);
@@ -257,31 +257,31 @@ static void read_steps(predictor *s)
 {
     xd_prediction *f = s->f;
     int          n = steps_played(s);
-    f->exact_s = when(s, 1);
-    f->from_s = when(s, n - 1);
-    f->to_s = when(s, n);
-    f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2
-                      : n > 1 ? when(s, n) - when(s, n - 1) : f->exact_s;
+    f->exact_s = mark_time(s, 1);
+    f->from_s = mark_time(s, n - 1);
+    f->to_s = mark_time(s, n);
+    f->step_s = n > 3 ? (mark_time(s, n) - mark_time(s, n - 2)) / 2
+                      : n > 1 ? mark_time(s, n) - mark_time(s, n - 1) : f->exact_s;
     if (!f->stale)
         f->exact_s = f->step_s;
     for (int r = 0; r < f->ranks; r++) {
-        teller t = { s, r, when(s, n - 1), when(s, n), &f->rank[r] };
-        xd_simulation_events(s->play, r, tell, &t);
+        teller t = { s, r, mark_time(s, n - 1), mark_time(s, n), &f->rank[r] };
+        xd_simulation_events(s->simulation, r, report_piece, &t);
     }
 }
 
-static xd_status denoise(predictor *s, xd_err *e)
+static xd_status predict_denoise(predictor *s, xd_err *e)
 {
     xd_prediction *f = s->f;
     double       end;
-    xd_status    st = new_play(s, e);
+    xd_status    st = reset_simulation(s, e);
     for (int r = 0; r < f->ranks && st == XD_OK; r++) {
-        st = be(s, r, e);
+        st = stand_for_rank(s, r, e);
         if (st == XD_OK)
             st = denoise_rank(s, r, e);
     }
     if (st == XD_OK)
-        st = play(s, &end, e);
+        st = run_simulation(s, &end, e);
     if (st != XD_OK)
         return st;
     read_steps(s);
@@ -295,7 +295,7 @@ static xd_status denoise(predictor *s, xd_err *e)
 /* ---- text and image ----------------------------------------------------------------------- */
 
 /* Number of encoded texts; the negative one is the last of two kinds. */
-static int texts(const predictor *s)
+static int text_count(const predictor *s)
 {
     return s->r->nprompts + (s->job.npass > 1);
 }
@@ -326,11 +326,11 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         size_t most = 0, tmp;
         if (!ctx->model.has_text[k])
             continue;
-        xd_simulation_mark(s->play, k);         /* what the encoders before it took            */
+        xd_simulation_mark(s->simulation, k);   /* what the encoders before it took            */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
         if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
-        for (int i = 0; i < texts(s); i++) {
+        for (int i = 0; i < text_count(s); i++) {
             xd_status st = xd_prompts_count(&s->job, k, ids_of(s, i, k), &tmp, e);
             if (st != XD_OK)
                 return st;
@@ -342,8 +342,8 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         most = ctx->model.text[k].work;
         n->text_work = n->text_work > most ? n->text_work : most;
     }
-    s->f->rank[me].sent_all += (double)sent(s);
-    xd_simulation_mark(s->play, XD_MAXTEXT);    /* records the computing time so far           */
+    s->f->rank[me].sent_all += (double)sent_bytes(s);
+    xd_simulation_mark(s->simulation, XD_MAXTEXT); /* records the computing time so far           */
     return XD_OK;
 }
 
@@ -352,20 +352,20 @@ static double last_encoder_s(const predictor *s)
     int k = s->ctx->model.recipe->ntext - 1;
     while (k > 0 && !s->ctx->model.has_text[k])
         k--;
-    return k < 0 ? 0 : s->f->text_s - when(s, k);
+    return k < 0 ? 0 : s->f->text_s - mark_time(s, k);
 }
 
-static xd_status text(predictor *s, xd_err *e)
+static xd_status predict_text(predictor *s, xd_err *e)
 {
-    xd_status st = new_play(s, e);
+    xd_status st = reset_simulation(s, e);
     s->alone = s->f->plan.text_tp == 1;
     for (int r = 0; r < s->f->plan.text_tp && st == XD_OK; r++) {
-        st = be(s, r, e);
+        st = stand_for_rank(s, r, e);
         if (st == XD_OK)
             st = text_rank(s, r, e);
     }
     if (st == XD_OK)
-        st = play(s, &s->f->text_s, e);
+        st = run_simulation(s, &s->f->text_s, e);
     if (st == XD_OK)
         s->last_text_s = last_encoder_s(s);
     s->alone = 0;
@@ -384,27 +384,27 @@ static xd_status count_encoder(predictor *s, xd_need *n, xd_err *e)
     return st;
 }
 
-static xd_status decode(predictor *s, xd_err *e)
+static xd_status predict_decode(predictor *s, xd_err *e)
 {
-    xd_status st = new_play(s, e);
+    xd_status st = reset_simulation(s, e);
     s->alone = !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
         xd_need *n = &s->f->rank[r].need;
-        st = be(s, r, e);
+        st = stand_for_rank(s, r, e);
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->latents_only)
             continue;
-        int64_t before = sent(s);
+        int64_t before = sent_bytes(s);
         xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.packed);
         st = xd_vae_decode_count(&s->job, &n->vae_tmp, e);
         if (st == XD_OK && xd_job_has_image(s->r))
             st = count_encoder(s, n, e);
         n->vae = s->ctx->model.vae.packed;
         n->vae_work = s->ctx->model.vae.work;
-        s->f->rank[r].sent_all += (double)(sent(s) - before) * images(s);
-        xd_simulation_mark(s->play, 0);
+        s->f->rank[r].sent_all += (double)(sent_bytes(s) - before) * image_count(s);
+        xd_simulation_mark(s->simulation, 0);
     }
     if (st == XD_OK)
-        st = play(s, &s->f->decode_s, e);
+        st = run_simulation(s, &s->f->decode_s, e);
     s->alone = 0;
     return st;
 }
@@ -428,7 +428,7 @@ static void group_of(const predictor *s, int r, int group[2])
         group[1] = 0;
 }
 
-static void agree(predictor *s, int times, xd_err *e)
+static void record_agreement(predictor *s, int times, xd_err *e)
 {
     for (int i = 0; i < times; i++)
         xd_world_agree(&s->ctx->world, XD_OK, e);
@@ -443,7 +443,7 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     int       group[2];
     xd_status st = XD_OK;
     group_of(s, me, group);
-    agree(s, 4, e);             /* accepted, counted, shared, compared                          */
+    record_agreement(s, 4, e);  /* accepted, counted, shared, compared                          */
     if (h->size == 1)
         return XD_OK;
     st = xd_weight_groups_count(s->ctx, group, e);
@@ -460,8 +460,8 @@ static void send_text(predictor *s, xd_err *e)
     float              any;
     for (int k = 0; k < ctx->model.recipe->ntext; k++)
         if (ctx->model.has_text[k])
-            agree(s, s->f->plan.text_tp > 1 ? 2 : 1, e);
-    for (int i = 0; i < texts(s); i++) {
+            record_agreement(s, s->f->plan.text_tp > 1 ? 2 : 1, e);
+    for (int i = 0; i < text_count(s); i++) {
         int64_t rows = 0;
         for (int k = 0; k < ctx->model.recipe->ntext; k++)
             if (ctx->model.recipe->text[k].rows == XD_ROWS_BELOW)
@@ -481,11 +481,11 @@ static void send_images(predictor *s, int me, xd_err *e)
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
     /* Loaded (the VAE too), non-finite weights, memory. */
-    agree(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);
+    record_agreement(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);
     for (int i = 0; i < s->job.images; i += D) {
-        agree(s, 2 + one, e);
+        record_agreement(s, 2 + one, e);
         for (int d = 1; d < D && i + d < s->job.images; d++) {
-            agree(s, 1, e);
+            record_agreement(s, 1, e);
             if (t->replica->rank == 0 && t->at[XD_DATA] == d)
                 s->f->rank[me].sent_all += (double)bytes;
         }
@@ -503,17 +503,17 @@ static xd_status room_for_longest(predictor *s, xd_need *n, xd_err *e)
     return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->links, e);
 }
 
-static xd_status rest(predictor *s, xd_err *e)
+static xd_status predict_rest(predictor *s, xd_err *e)
 {
-    xd_status st = new_play(s, e);
+    xd_status st = reset_simulation(s, e);
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
-        st = be(s, r, e);
+        st = stand_for_rank(s, r, e);
         if (st == XD_OK && s->f->ranks > 1)
             st = send_start(s, r, e);
         if (st == XD_OK && s->f->ranks > 1) {
             send_text(s, e);
             send_images(s, r, e);
-            s->f->rank[r].sent_all += (double)sent(s);
+            s->f->rank[r].sent_all += (double)sent_bytes(s);
         }
         if (st == XD_OK)
             st = room_for_longest(s, &s->f->rank[r].need, e);
@@ -626,14 +626,14 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     xd_status st = open_predictor(&s, a, ranks, e);
     if (st == XD_OK) {
         s.own.count = xd_cost_device_dev(s.rk);
-        st = denoise(&s, e);
+        st = predict_denoise(&s, e);
     }
     if (st == XD_OK)
-        st = text(&s, e);
+        st = predict_text(&s, e);
     if (st == XD_OK)
-        st = decode(&s, e);
+        st = predict_decode(&s, e);
     if (st == XD_OK)
-        st = rest(&s, e);
+        st = predict_rest(&s, e);
     if (st == XD_OK) {
         take_memory(&s);
         f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s +
@@ -645,7 +645,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     xd_prompts_close(&s.words, &s.own);
     xd_job_close(&s.job);
     xd_context_fork_close(&s.own, base);
-    xd_simulation_close(&s.play);
+    xd_simulation_close(&s.simulation);
     xd_cost_device_close(&s.rk);
     free(s.lane);
     return st;

@@ -92,12 +92,12 @@ typedef struct hunt {
     int                ranks, stale, failed;
 } hunt;
 
-static int allowed(int fixed, int v)
+static int is_allowed(int fixed, int v)
 {
     return fixed == 0 || fixed == v;
 }
 
-static void try(hunt *h, xd_parallel a)
+static void try_plan(hunt *h, xd_parallel a)
 {
     xd_candidate *c = realloc(h->s->c, (size_t)(h->s->n + 1) * sizeof *c);
     if (!c) {
@@ -134,7 +134,7 @@ static void try_patches(hunt *h, xd_parallel a)
                                                             : P > 1 ? k * P : 0;
         if (xd_plan_patches(&a) > 1 && !a.warmup_steps)
             a.warmup_steps = 1;
-        try(h, a);
+        try_plan(h, a);
     }
 }
 
@@ -145,44 +145,44 @@ static int fixed_degree(const hunt *h, const xd_plan_row *r)
 }
 
 /* Walks the axes in this order, data last. */
-static void factor(hunt *h, xd_parallel a, int step, int left)
+static void walk_axes(hunt *h, xd_parallel a, int step, int left)
 {
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
     const xd_plan_row   *r = xd_plan_row_of((int)order[step]);
     int                  fixed = fixed_degree(h, r);
     int                  images = h->r->nprompts * h->r->num_images_per_prompt;
     if (order[step] == XD_DATA) {
-        if (!allowed(fixed, left) || (!fixed && left > 1 && images < left))
+        if (!is_allowed(fixed, left) || (!fixed && left > 1 && images < left))
             return;
         xd_plan_put(r, &a, left);
         try_patches(h, a);
         return;
     }
     for (int v = 1; v <= left; v++) {
-        if (left % v || (r->stands && v > r->stands) || !allowed(fixed, v))
+        if (left % v || (r->stands && v > r->stands) || !is_allowed(fixed, v))
             continue;
         if (order[step] == XD_PIPE && v > 1 && !h->stale && !fixed)
             continue;
         xd_plan_put(r, &a, r->stands ? v == r->stands : v);
-        factor(h, a, step + 1, left / v);
+        walk_axes(h, a, step + 1, left / v);
     }
 }
 
-static double score(const xd_candidate *c)
+static double score_of(const xd_candidate *c)
 {
     return c->why.code ? 1e300 : c->f.request_s;
 }
 
 /* At equal times fewer bytes come first. Among plans that do not fit, the one that needs
  * least comes first. */
-static int faster(const void *a, const void *b)
+static int by_time(const void *a, const void *b)
 {
     const xd_candidate *p = a, *q = b;
     int                 low = p->why.code == XD_ENOMEM, also = q->why.code == XD_ENOMEM;
     if (p->why.code && q->why.code && (low != also || (low && p->f.peak != q->f.peak)))
         return low != also ? also - low : p->f.peak < q->f.peak ? -1 : 1;
-    if (score(p) != score(q))
-        return score(p) < score(q) ? -1 : 1;
+    if (score_of(p) != score_of(q))
+        return score_of(p) < score_of(q) ? -1 : 1;
     return (p->f.sent > q->f.sent) - (p->f.sent < q->f.sent);
 }
 
@@ -196,13 +196,13 @@ xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request 
         return xd_fail(e, XD_EINVAL,
                        "all plans of %d ranks are too many to look at: up to %d can be, or up to "
                        "%d when degrees are given for all of them", ranks, MOST, MOST_ONE);
-    factor(&h, *fixed, 0, ranks);
+    walk_axes(&h, *fixed, 0, ranks);
     if (h.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for the plans of %d ranks", ranks);
     if (!s->n)
         return xd_fail(e, XD_EINVAL, "no plan of exactly %d ranks has the degrees that are given",
                        ranks);
-    qsort(s->c, (size_t)s->n, sizeof *s->c, faster);
+    qsort(s->c, (size_t)s->n, sizeof *s->c, by_time);
     while (s->good < s->n && !s->c[s->good].why.code)
         s->good++;
     if (s->good)

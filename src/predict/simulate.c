@@ -49,7 +49,7 @@ typedef struct script {
     open_message *message;      /* [messages + 1] by number                                    */
     int64_t  nmessage;
     int      for_whom;          /* the rank it waits for                                       */
-    double   t, slowed;         /* slowed: seconds of computing that count as slowed by messages */
+    double   t, slowed;       /* slowed: seconds of computing that count as slowed by messages */
     double  *mark;              /* [nmark]: times                                              */
     int      nmark;
     stretch *told;
@@ -79,7 +79,7 @@ struct xd_simulation {
 /* ---- growing ------------------------------------------------------------------------------ */
 
 /* Makes space for one more element. */
-static int grow(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t size)
+static int grow_array(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t size)
 {
     void **a = array;
     if (n < *cap)
@@ -97,21 +97,21 @@ static int grow(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t s
     return 1;
 }
 
-static script *mine(xd_simulation *p)
+static script *own_script(xd_simulation *p)
 {
     return &p->s[p->now];
 }
 
-static void put(xd_simulation *p, event ev)
+static void put_event(xd_simulation *p, event ev)
 {
-    script *s = mine(p);
-    if (grow(p, &s->ev, &s->cap, s->nev, sizeof ev))
+    script *s = own_script(p);
+    if (grow_array(p, &s->ev, &s->cap, s->nev, sizeof ev))
         s->ev[s->nev++] = ev;
 }
 
 /* ---- recording ---------------------------------------------------------------------------- */
 
-static double lap(xd_simulation *p)
+static double take_lap(xd_simulation *p)
 {
     return p->seconds ? p->seconds(p->ctx) : 0;
 }
@@ -119,7 +119,7 @@ static double lap(xd_simulation *p)
 static void on_group(void *cookie, int id, int color, int rank, int size)
 {
     xd_simulation *p = cookie;
-    script  *s = mine(p);
+    script  *s = own_script(p);
     team    *t = realloc(s->team, (size_t)(id + 1) * sizeof *t);
     if (!t) {
         p->failed = 1;
@@ -138,27 +138,27 @@ static void on_begin(void *cookie, int64_t number, int group, xd_message what, i
                      const int64_t *bytes)
 {
     xd_simulation *p = cookie;
-    script  *s = mine(p);
+    script  *s = own_script(p);
     int      n = what == XD_MESSAGE_COLLECTIVE ? s->team[group].size : 1;
-    event    ev = { (ev_kind)what, group, peer, lap(p), number, *bytes, s->npool };
+    event    ev = { (ev_kind)what, group, peer, take_lap(p), number, *bytes, s->npool };
     s->nmessage = number;
-    if (!grow(p, &s->pool, &s->poolcap, s->npool + n, sizeof *s->pool))
+    if (!grow_array(p, &s->pool, &s->poolcap, s->npool + n, sizeof *s->pool))
         return;
     memcpy(s->pool + s->npool, bytes, (size_t)n * sizeof *bytes);
     s->npool += n;
-    put(p, ev);
+    put_event(p, ev);
 }
 
 static void on_end(void *cookie, int64_t number)
 {
     xd_simulation *p = cookie;
-    put(p, (event){ .what = EV_END, .after_s = lap(p), .number = number });
+    put_event(p, (event){ .what = EV_END, .after_s = take_lap(p), .number = number });
 }
 
 void xd_simulation_mark(xd_simulation *p, int mark)
 {
-    script *s = mine(p);
-    put(p, (event){ .what = EV_MARK, .after_s = lap(p), .number = mark });
+    script *s = own_script(p);
+    put_event(p, (event){ .what = EV_MARK, .after_s = take_lap(p), .number = mark });
     s->nmark = mark >= s->nmark ? mark + 1 : s->nmark;
 }
 
@@ -181,7 +181,7 @@ xd_status xd_simulation_open(xd_simulation **out, int ranks, const xd_machine *m
     return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", ranks);
 }
 
-static void clear(script *s)
+static void clear_script(script *s)
 {
     for (int i = 0; i < s->nteam; i++) {
         free(s->team[i].sent);
@@ -195,7 +195,7 @@ void xd_simulation_close(xd_simulation **out)
 {
     xd_simulation *p = *out;
     for (int r = 0; p && p->s && r < p->n; r++)
-        clear(&p->s[r]);
+        clear_script(&p->s[r]);
     if (p)
         free(p->s), free(p->map), free(p->member), free(p->out), free(p->in), free(p->bus);
     free(p);
@@ -206,7 +206,7 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
                                         void *ctx)
 {
     p->now = rank;
-    clear(&p->s[rank]);
+    clear_script(&p->s[rank]);
     p->seconds = seconds;
     p->ctx = ctx;
     return &p->rec;
@@ -257,14 +257,14 @@ static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
     return h ? h : 1;
 }
 
-static slot *find(const xd_simulation *p, uint64_t key)
+static slot *find_slot(const xd_simulation *p, uint64_t key)
 {
     for (int64_t i = (int64_t)(key % (uint64_t)p->cap);; i = (i + 1) % p->cap)
         if (!p->map[i].key || p->map[i].key == key)
             return &p->map[i];
 }
 
-static void leave(xd_simulation *p, uint64_t key, news told)
+static void leave_news(xd_simulation *p, uint64_t key, news told)
 {
     if (2 * (p->used + 1) > p->cap) {
         slot   *old = p->map;
@@ -277,55 +277,55 @@ static void leave(xd_simulation *p, uint64_t key, news told)
         p->map = v, p->cap = cap;
         for (int64_t i = 0; i < n; i++)
             if (old[i].key)
-                *find(p, old[i].key) = old[i];
+                *find_slot(p, old[i].key) = old[i];
         free(old);
     }
-    *find(p, key) = (slot){ key, told };
+    *find_slot(p, key) = (slot){ key, told };
     p->used++;
 }
 
-static const slot *arrived(const xd_simulation *p, uint64_t key)
+static const slot *arrived_slot(const xd_simulation *p, uint64_t key)
 {
-    slot *s = p->cap ? find(p, key) : NULL;
+    slot *s = p->cap ? find_slot(p, key) : NULL;
     return s && s->key ? s : NULL;
 }
 
 /* Queues at a port; returns the time at which the message has passed. */
-static double pass(double *port, double now, double takes)
+static double pass_port(double *port, double now, double takes)
 {
     return *port = fmax(*port, now) + takes;
 }
 
 /* Sends now; returns the time at which the sender may reuse its memory. */
-static double send(xd_simulation *p, int from, int to, uint64_t key, double bytes)
+static double send_message(xd_simulation *p, int from, int to, uint64_t key, double bytes)
 {
     int            a = from / p->m->ranks, b = to / p->m->ranks;
     const xd_wire *w = a == b ? &p->m->inside : &p->m->between;
     double         takes = bytes / w->bytes, now = p->s[from].t;
-    double         gone = pass(&p->out[a == b ? from : p->n + a], now, takes);
-    double         end = fmax(gone, pass(&p->in[a == b ? to : p->n + b], now, takes));
+    double         gone = pass_port(&p->out[a == b ? from : p->n + a], now, takes);
+    double         end = fmax(gone, pass_port(&p->in[a == b ? to : p->n + b], now, takes));
     if (a == b && w->shared > 0)
-        end = fmax(end, pass(&p->bus[a], now, bytes / w->shared));
-    leave(p, key, (news){ now, end - now, end + w->latency_s, 1 - w->overlap });
+        end = fmax(end, pass_port(&p->bus[a], now, bytes / w->shared));
+    leave_news(p, key, (news){ now, end - now, end + w->latency_s, 1 - w->overlap });
     *(a == b ? &p->s[from].lane.inside : &p->s[from].lane.between) += bytes;
     return gone;
 }
 
 /* ---- simulating --------------------------------------------------------------------------- */
 
-static void spend(xd_simulation *p, script *s, char what, double until)
+static void spend_until(xd_simulation *p, script *s, char what, double until)
 {
     if (!(until > s->t))
         return;
     *(what == 'c' ? &s->lane.busy_s : &s->lane.wait_s) += until - s->t;
     if (s->ntold && s->told[s->ntold - 1].what == what && s->told[s->ntold - 1].to == s->t)
         s->told[s->ntold - 1].to = until;
-    else if (grow(p, &s->told, &s->toldcap, s->ntold, sizeof *s->told))
+    else if (grow_array(p, &s->told, &s->toldcap, s->ntold, sizeof *s->told))
         s->told[s->ntold++] = (stretch){ what, s->t, until };
     s->t = until;
 }
 
-static void begin(xd_simulation *p, int r, const event *ev)
+static void begin_message(xd_simulation *p, int r, const event *ev)
 {
     script       *s = &p->s[r];
     team         *t = &s->team[ev->group];
@@ -336,23 +336,25 @@ static void begin(xd_simulation *p, int r, const event *ev)
         m->seq = t->got[ev->peer]++;
     } else if (ev->what == EV_SENDS) {
         m->seq = t->sent[ev->peer]++;
-        m->gone = send(p, r, who[ev->peer], key_of(t->at, t->rank, ev->peer, EV_SENDS, m->seq),
-                       (double)ev->bytes);
+        m->gone =
+            send_message(p, r, who[ev->peer], key_of(t->at, t->rank, ev->peer, EV_SENDS, m->seq),
+                         (double)ev->bytes);
     } else {
         m->seq = t->met++;
         for (int i = 1; i < t->size; i++) {
             int b = (t->rank + i) % t->size;
             if (s->pool[ev->to + b])
-                m->gone = send(p, r, who[b], key_of(t->at, t->rank, b, EV_MEETS, m->seq),
-                               (double)s->pool[ev->to + b]);
+                m->gone = send_message(p, r, who[b], key_of(t->at, t->rank, b, EV_MEETS, m->seq),
+                                       (double)s->pool[ev->to + b]);
         }
-        leave(p, key_of(t->at, t->rank, t->rank, EV_MEETS, m->seq), (news){ s->t, 0, s->t, 0 });
+        leave_news(p, key_of(t->at, t->rank, t->rank, EV_MEETS, m->seq),
+                   (news){ s->t, 0, s->t, 0 });
     }
 }
 
 /* Seconds that a rank loses because it computed during a message. A second of computing counts
  * once, even if several messages arrive during it. */
-static double slowed(script *s, const open_message *m, const news *n)
+static double slowdown(script *s, const open_message *m, const news *n)
 {
     double from = fmax(m->busy, s->slowed);
     double beside = fmin(fmin(s->lane.busy_s - from, s->t - n->start), n->takes);
@@ -369,7 +371,7 @@ static int has_begun(const xd_simulation *p, script *s, open_message *m, const t
 {
     for (int a = from > m->begun ? from : m->begun; a <= last; a++) {
         int at = m->what == EV_MEETS ? a : t->rank;
-        if (!arrived(p, key_of(t->at, a, at, m->what, m->seq))) {
+        if (!arrived_slot(p, key_of(t->at, a, at, m->what, m->seq))) {
             m->begun = a;
             s->for_whom = p->member[t->at * p->n + a];
             return 0;
@@ -379,7 +381,7 @@ static int has_begun(const xd_simulation *p, script *s, open_message *m, const t
 }
 
 /* Ends the wait for a message. 0: something that this rank waits for has not begun. */
-static int end(xd_simulation *p, int r, const event *ev)
+static int end_message(xd_simulation *p, int r, const event *ev)
 {
     script       *s = &p->s[r];
     open_message *m = &s->message[ev->number];
@@ -388,19 +390,19 @@ static int end(xd_simulation *p, int r, const event *ev)
     int                 from = m->what == EV_MEETS ? 0 : m->peer;
     int                 last = m->what == EV_MEETS ? t->size - 1 : m->peer;
     if (m->what == EV_SENDS) {
-        spend(p, s, 'w', m->gone);
+        spend_until(p, s, 'w', m->gone);
         return 1;
     }
     if (!has_begun(p, s, m, t, from, last))
         return 0;
     for (int a = from; a <= last; a++) {
-        const slot *in = arrived(p, key_of(t->at, a, t->rank, m->what, m->seq));
+        const slot *in = arrived_slot(p, key_of(t->at, a, t->rank, m->what, m->seq));
         if (!in || (m->what == EV_MEETS && a == t->rank))
             continue;
         all = (news){ fmin(all.start, in->n.start), fmax(all.takes, in->n.takes),
                       fmax(all.arrival, in->n.arrival), fmax(all.lost, in->n.lost) };
     }
-    spend(p, s, 'w', fmax(all.arrival, s->t) + slowed(s, m, &all));
+    spend_until(p, s, 'w', fmax(all.arrival, s->t) + slowdown(s, m, &all));
     return 1;
 }
 
@@ -411,21 +413,21 @@ static int go_on(xd_simulation *p, int r)
     script *s = &p->s[r];
     event  *ev = &s->ev[s->next];
     if (ev->after_s > 0) {
-        spend(p, s, 'c', s->t + ev->after_s);
+        spend_until(p, s, 'c', s->t + ev->after_s);
         ev->after_s = 0;
         return 1;
     }
     if (ev->what == EV_MARK)
         s->mark[ev->number] = s->t;
     else if (ev->what != EV_END)
-        begin(p, r, ev);
-    else if (!end(p, r, ev))
+        begin_message(p, r, ev);
+    else if (!end_message(p, r, ev))
         return 0;
     s->next++;
     return 1;
 }
 
-static int prepare(xd_simulation *p)
+static int prepare_scripts(xd_simulation *p)
 {
     for (int r = 0; r < p->n; r++) {
         script *s = &p->s[r];
@@ -476,7 +478,7 @@ xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e)
 {
     int    *rests = calloc((size_t)p->n, sizeof *rests), live = 1;
     double *wake = calloc((size_t)p->n, sizeof *wake);
-    if (!rests || !wake || p->failed || !prepare(p))
+    if (!rests || !wake || p->failed || !prepare_scripts(p))
         p->failed = 1;
     else
         live = take_turns(p, wake, rests);

@@ -48,7 +48,7 @@ double xd_machine_cache(int ranks)
 }
 
 /* Reads the measured machine; 0: there is none. */
-static int measured(xd_machine *m, int ranks, int threads)
+static int read_measured(xd_machine *m, int ranks, int threads)
 {
     char   path[4096];
     xd_err why = { 0 };
@@ -116,7 +116,7 @@ void xd_machine_oversubscribe(xd_machine *m)
 
 /* `tiles`: the peak is that of tile registers, relative to which memory and
  * exponentials cost more. */
-static void guess(xd_rates *r, double peak, int threads, int tiles)
+static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
                      .attn_keys = 12, .conv = 0.78 * peak, .bytes = 30e9 * threads, .call_s = 1e-6,
@@ -136,7 +136,7 @@ static void guess(xd_rates *r, double peak, int threads, int tiles)
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e)
 {
     size_t have = 0, total = 0;
-    if (measured(m, ranks, threads))
+    if (read_measured(m, ranks, threads))
         return XD_OK;
     memset(m, 0, sizeof *m);
     strcpy(m->name, "this machine, guessed (xdit probe measures it)");
@@ -153,9 +153,9 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     m->alone = 1;
     m->cache = xd_machine_cache(ranks);
     m->read = measured_reading();
-    guess(&m->f32, 1e9 * xd_dev_peak(dev, XD_F32, threads, 0.004), threads, 0);
-    guess(&m->bf16, 1e9 * xd_dev_peak(dev, XD_BF16, threads, 0.004), threads,
-          !strcmp(dev->ops->name, "amx"));
+    guess_rates(&m->f32, 1e9 * xd_dev_peak(dev, XD_F32, threads, 0.004), threads, 0);
+    guess_rates(&m->bf16, 1e9 * xd_dev_peak(dev, XD_BF16, threads, 0.004), threads,
+                !strcmp(dev->ops->name, "amx"));
     xd_machine_oversubscribe(m);
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9, .overlap = 0 };
     m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };

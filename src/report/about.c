@@ -13,7 +13,7 @@
 #include "model/model.h"
 #include "tok/tok.h"
 
-static void number(xd_fact *fact, void *cookie, const char *name, size_t n)
+static void report_number(xd_fact *fact, void *cookie, const char *name, size_t n)
 {
     char text[32];
     snprintf(text, sizeof text, "%zu", n);
@@ -39,9 +39,9 @@ void xd_about(xd_fact *fact, void *cookie)
     }
     xd_dev_close(&d);
     xd_host_memory(&machine, &process);
-    number(fact, cookie, "cores", (size_t)xd_par_cores());
-    number(fact, cookie, "memory", machine);
-    number(fact, cookie, "address_space", process);
+    report_number(fact, cookie, "cores", (size_t)xd_par_cores());
+    report_number(fact, cookie, "memory", machine);
+    report_number(fact, cookie, "address_space", process);
     if (hub)
         fact(cookie, "hub", hub);
     free(hub);
@@ -52,7 +52,7 @@ void xd_about(xd_fact *fact, void *cookie)
 enum { TRIPS = 200, LONG_TRIPS = 5, LONG_BYTES = 8000000 };
 
 /* One round trip of `n` bytes between ranks 0 and 1; the first and last byte change on the way. */
-static xd_status trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
+static xd_status round_trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
 {
     xd_tensor t = xd_view(buf, XD_U8, 1, &n);
     int       peer = 1 - c->rank;
@@ -75,14 +75,15 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Median seconds of a round trip. */
-static xd_status trips(xd_comm *c, uint8_t *buf, int64_t bytes, int n, double *median, xd_err *e)
+static xd_status median_round_trip(xd_comm *c, uint8_t *buf, int64_t bytes, int n, double *median,
+                                   xd_err *e)
 {
     double    took[TRIPS];
     xd_status s = XD_OK;
     memset(buf, c->rank + 1, (size_t)bytes);
     for (int i = -2; i < n && s == XD_OK; i++) {
         double t0 = xd_now_s();
-        s = trip(c, buf, bytes, e);
+        s = round_trip(c, buf, bytes, e);
         took[i < 0 ? 0 : i] = xd_now_s() - t0;
     }
     qsort(took, (size_t)n, sizeof *took, by_size);
@@ -109,9 +110,9 @@ xd_status xd_ping(xd_pinged *out, xd_err *e)
     if (s == XD_OK && c->size < 2)
         s = xd_fail(e, XD_ECOMM, "there is one rank, and a message needs two");
     if (s == XD_OK && c->rank < 2) {
-        s = trips(c, buf, 1, TRIPS, &round_s, e);
+        s = median_round_trip(c, buf, 1, TRIPS, &round_s, e);
         if (s == XD_OK)
-            s = trips(c, buf, LONG_BYTES, LONG_TRIPS, &long_s, e);
+            s = median_round_trip(c, buf, LONG_BYTES, LONG_TRIPS, &long_s, e);
     }
     if (s == XD_OK) {
         c->ops->barrier(c);

@@ -96,7 +96,7 @@ static double peak_now(const bench *b)
 
 /* ---- the GEMM peak ------------------------------------------------------------------------ */
 
-static xd_gemm product(const probe *p)
+static xd_gemm gemm_of(const probe *p)
 {
     return (xd_gemm){ .out = p->out, .in = p->in, .w = &p->w };
 }
@@ -127,7 +127,7 @@ static xd_status open_probe(bench *b, xd_err *e)
                         .stride = { 1, 1, 1 }, .groups = 1 };
     p->w.bytes = d->ops->pack_size(d, &p->w);
     p->w.p = d->mem->get(d, p->w.bytes);
-    xd_gemm a = product(p);
+    xd_gemm a = gemm_of(p);
     p->ntmp = d->ops->scratch(d, XD_OP_GEMM, &a);
     size_t need = d->ops->pack_tmp(d, &p->w, XD_F32);
     p->ntmp = (need > p->ntmp ? need : p->ntmp) + 64;
@@ -146,7 +146,7 @@ static xd_status open_probe(bench *b, xd_err *e)
 /* GFLOP/s of the best of four GEMMs. */
 static double gemm_now(bench *b)
 {
-    xd_gemm a = product(&b->probe);
+    xd_gemm a = gemm_of(&b->probe);
     double  best = 0;
     for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
@@ -211,14 +211,14 @@ static void take_run(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int
         b->kernels += b->prof.op[k].seconds;
 }
 
-static void stage(const bench *b, const char *what, double bytes)
+static void report_stage(const bench *b, const char *what, double bytes)
 {
     if (b->a->on_stage)
         b->a->on_stage(b->a->cookie, what, bytes);
 }
 
 /* Median seconds of fn; the profile holds the samples of that run. */
-static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
+static double measure_median(bench *b, void (*fn)(void *ctx), void *ctx)
 {
     double    t[MAXRUNS], took[MAXRUNS], peak[MAXRUNS], begin, spent = 0;
     xd_sample op[MAXRUNS][XD_NOPS];
@@ -275,7 +275,7 @@ static void report_json(bench *b, const char *name, const char *what, double s, 
     xd_buf_free(&t);
 }
 
-static void report(bench *b, const char *name, const char *what, double s)
+static void report_row(bench *b, const char *name, const char *what, double s)
 {
     double flops = flops_of(b);
     char   gemm[64] = "";
@@ -364,7 +364,7 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
 }
 
 /* Counts a component; random blocks share storage if they would not fit otherwise. */
-static xd_status count(bench *b, xd_component *p, int *share, xd_err *e)
+static xd_status count_component(bench *b, xd_component *p, int *share, xd_err *e)
 {
     size_t    have, total;
     xd_status s = xd_component_count(p, b->g->ctx.count, b->g->ctx.type, e);
@@ -377,13 +377,13 @@ static xd_status count(bench *b, xd_component *p, int *share, xd_err *e)
 }
 
 /* Loads its weights, if they and `beside` fit. */
-static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
+static xd_status load_component(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
 {
     xd_status s = xd_bench_room(b->g->ctx.dev, p, beside, 1, e);
     char      what[96];
     snprintf(what, sizeof what, "%s: %s %s of weights", p->name, p->files ? "loading" : "making",
              xd_size_text((double)p->packed).s);
-    stage(b, what, (double)p->packed);
+    report_stage(b, what, (double)p->packed);
     if (s == XD_OK)
         s = xd_component_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
@@ -392,7 +392,7 @@ static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_er
     return s;
 }
 
-static void predict(bench *b, const xd_component *p, size_t tmp)
+static void predict_step(bench *b, const xd_component *p, size_t tmp)
 {
     size_t bytes = xd_store_bytes(p->store) + tmp;
     b->predicted = bytes > b->predicted ? bytes : b->predicted;
@@ -424,11 +424,11 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     size_t    bytes = 0;
     int       share;
     char      what[64];
-    xd_status s = count(b, p, &share, e);
+    xd_status s = count_component(b, p, &share, e);
     if (s == XD_OK)
         s = xd_prompts_count(&b->job, k, t.n, &bytes, e);
     if (s == XD_OK)
-        s = load(b, p, share, bytes, e);
+        s = load_component(b, p, share, bytes, e);
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
     if (s == XD_OK)
@@ -438,9 +438,9 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         t.x.lay = &lay;
         snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n,
                  p->net.nlayers);
-        stage(b, what, 0);
-        report(b, "text", what, measure(b, run_text, &t));
-        predict(b, p, bytes);
+        report_stage(b, what, 0);
+        report_row(b, "text", what, measure_median(b, run_text, &t));
+        predict_step(b, p, bytes);
         s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
         xd_device_arena_close(&a, b->g->ctx.dev);
     }
@@ -502,8 +502,8 @@ static void bench_blocks(bench *b, step_run *r)
         snprintf(what, sizeof what, n->def->block(n->cfg, i)->name, xd_net_number(n, i));
         snprintf(what + strlen(what), sizeof what - strlen(what), " (one of %d)", same);
         r->layer = i;
-        stage(b, what, 0);
-        report(b, "block", what, measure(b, run_block, r));
+        report_stage(b, what, 0);
+        report_row(b, "block", what, measure_median(b, run_block, r));
     }
     xd_arena_rewind(x->tmp, mark);
 }
@@ -519,11 +519,11 @@ static xd_status bench_step(bench *b, xd_err *e)
     int        share;
     char       what[64];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status  s = count(b, p, &share, e);
+    xd_status  s = count_component(b, p, &share, e);
     if (s == XD_OK)
         s = xd_denoise_count(&b->job, len, &bytes, &links, e);
     if (s == XD_OK)
-        s = load(b, p, share, bytes, e);
+        s = load_component(b, p, share, bytes, e);
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
@@ -534,12 +534,12 @@ static xd_status bench_step(bench *b, xd_err *e)
         xd_denoise_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
                  (long long)n);
-        stage(b, what, 0);
+        report_stage(b, what, 0);
         if (xd_bench_wants(b->a, "step"))
-            report(b, "step", what, measure(b, run_pass, &r));
+            report_row(b, "step", what, measure_median(b, run_pass, &r));
         if (!b->a->turn || (b->a->parts && xd_bench_wants(b->a, "block")))
             bench_blocks(b, &r);
-        predict(b, p, bytes);
+        predict_step(b, p, bytes);
         s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
         xd_denoise_close(&r.f);
         xd_device_arena_close(&a, g->ctx.dev);
@@ -571,11 +571,11 @@ static xd_status bench_vae(bench *b, xd_err *e)
     size_t    bytes = 0, pixels = (size_t)(nlat + npix) * sizeof(float);
     int       share;
     char      what[64];
-    xd_status s = count(b, p, &share, e);
+    xd_status s = count_component(b, p, &share, e);
     if (s == XD_OK)
         s = xd_vae_decode_count(&b->job, &bytes, e);
     if (s == XD_OK)
-        s = load(b, p, share, bytes + pixels, e);
+        s = load_component(b, p, share, bytes + pixels, e);
     r.lat = malloc((size_t)nlat * sizeof *r.lat + 1);
     r.rgb = malloc((size_t)npix * sizeof *r.rgb + 1);
     if (s == XD_OK && (!r.lat || !r.rgb))
@@ -586,9 +586,9 @@ static xd_status bench_vae(bench *b, xd_err *e)
         xd_bench_fill(r.lat, nlat);
         xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->ctx.type);
         xd_bench_decode_name(what, sizeof what, &b->job);
-        stage(b, what, 0);
-        report(b, "vae", what, measure(b, run_light, &r));
-        predict(b, p, bytes + pixels);
+        report_stage(b, what, 0);
+        report_row(b, "vae", what, measure_median(b, run_light, &r));
+        predict_step(b, p, bytes + pixels);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
         xd_device_arena_close(&a, b->g->ctx.dev);
     }
@@ -647,7 +647,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
     return s == XD_OK && !a->turn ? open_probe(b, e) : s;
 }
 
-static void say_machine(bench *b)
+static void report_machine(bench *b)
 {
     double peak = peak_now(b);
     if (b->a->json)
@@ -662,7 +662,7 @@ static void say_machine(bench *b)
                        b->g->ctx.dev->name, xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak);
 }
 
-static void say_memory(const bench *b)
+static void report_memory(const bench *b)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -675,7 +675,7 @@ static void say_memory(const bench *b)
                        (double)u.ru_maxrss * 1024 / 1e9);
 }
 
-static xd_status run(const xd_bench_args *a, xd_err *e)
+static xd_status run_bench(const xd_bench_args *a, xd_err *e)
 {
     if (xd_parallel_ranks(&a->parallel) > 1 || xd_plan_patches(&a->parallel) > 1 ||
         xd_comm_launched())
@@ -687,7 +687,7 @@ static xd_status run(const xd_bench_args *a, xd_err *e)
         s = open_bench(&b, &r, e);
     if (s == XD_OK) {
         xd_plan_say_unused(&a->parallel, &a->parallel, &b.g->ctx.model.dit_info);
-        say_machine(&b);
+        report_machine(&b);
     }
     for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext &&
          xd_bench_wants(a, "text"); k++)
@@ -698,7 +698,7 @@ static xd_status run(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK && xd_bench_wants(a, "vae"))
         s = bench_vae(&b, e);
     if (s == XD_OK)
-        say_memory(&b);
+        report_memory(&b);
     xd_dev_close(&b.meter);
     close_probe(&b);
     if (b.g)
@@ -721,7 +721,7 @@ xd_status xd_bench(const xd_bench_args *args, xd_err *e)
         return s;
     const xd_logger  log = { a.log, a.cookie, a.log_level };
     const xd_logger *before = xd_log_enter(&log);
-    s = run(&a, e);
+    s = run_bench(&a, e);
     xd_log_enter(before);
     return s;
 }

@@ -9,14 +9,14 @@
 #include "ranks/world.h"
 #include "report/quiet.h"
 
-static xd_comm *ranks(const xd_bench_pair *d) { return d->all.g->ctx.world.used; }
+static xd_comm *used_ranks(const xd_bench_pair *d) { return d->all.g->ctx.world.used; }
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
 /* The maximum over all ranks, or their sum. */
 static double of_all(const xd_bench_pair *d, double v, xd_red op)
 {
-    xd_comm *c = ranks(d);
+    xd_comm *c = used_ranks(d);
     int64_t  one = 1;
     xd_req   r = c->ops->allreduce(c, xd_view(&v, XD_F64, 1, &one), op);
     c->ops->wait(c, &r, 1);
@@ -26,9 +26,9 @@ static double of_all(const xd_bench_pair *d, double v, xd_red op)
 /* ---- a round ------------------------------------------------------------------------------ */
 
 /* Seconds of one step of the plan on the slowest rank. */
-static double plan_turn(xd_bench_pair *d, int counts)
+static double run_on_plan(xd_bench_pair *d, int counts)
 {
-    const xd_traffic *sent = ranks(d)->traffic;
+    const xd_traffic *sent = used_ranks(d)->traffic;
     for (int i = 0; i < d->lead; i++)
         d->work(d, &d->all);
     int64_t before = sent->bytes;
@@ -46,7 +46,7 @@ static double plan_turn(xd_bench_pair *d, int counts)
     return of_all(d, t / d->span, XD_MAX);
 }
 
-static double own_turn(xd_bench_pair *d)
+static double run_alone(xd_bench_pair *d)
 {
     double t0 = xd_now_s();
     d->work(d, &d->one);
@@ -54,17 +54,17 @@ static double own_turn(xd_bench_pair *d)
 }
 
 /* i: the round; below 0: not reported. */
-static void play_round(xd_bench_pair *d, int i)
+static void run_round(xd_bench_pair *d, int i)
 {
-    xd_comm *c = ranks(d);
+    xd_comm *c = used_ranks(d);
     double   t[XD_NRUNS] = { 0 };
     if (c->rank == 0)
-        t[XD_RUN_ALONE] = own_turn(d);
+        t[XD_RUN_ALONE] = run_alone(d);
     xd_quiet(c);
     c->ops->barrier(c);
-    t[XD_RUN_PLAN] = plan_turn(d, i >= 0);
+    t[XD_RUN_PLAN] = run_on_plan(d, i >= 0);
     c->ops->barrier(c);
-    t[XD_RUN_BUSY] = of_all(d, own_turn(d), XD_SUM) / c->size;
+    t[XD_RUN_BUSY] = of_all(d, run_alone(d), XD_SUM) / c->size;
     for (int k = 0; k < XD_NRUNS && i >= 0; k++)
         d->t[k][i] = t[k];
 }
@@ -76,7 +76,7 @@ xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
     for (int i = 0; i < d->exact; i++)
         d->work(d, &d->all);
     for (int i = -d->warm; s == XD_OK && i < d->rounds; i++) {
-        play_round(d, i);
+        run_round(d, i);
         if (!d->all.going || !d->one.going)
             s = xd_fail(e, XD_ECOMM, "a step failed");
         s = xd_world_agree(&d->all.g->ctx.world, s, e);
@@ -89,7 +89,7 @@ xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
 typedef struct ratio { double low, mid, high; } ratio;
 
 /* The median and the range of `times` * a / b over the rounds. */
-static ratio compare(const xd_bench_pair *d, const double *a, const double *b, double times)
+static ratio compare_rounds(const xd_bench_pair *d, const double *a, const double *b, double times)
 {
     double v[XD_MAXROUNDS];
     for (int i = 0; i < d->rounds; i++)
@@ -106,9 +106,9 @@ typedef struct verdict {
 } verdict;
 
 /* Collective; all ranks get the numbers of all. */
-static xd_status judge(const xd_bench_pair *d, verdict *v, xd_err *e)
+static xd_status judge_rounds(const xd_bench_pair *d, verdict *v, xd_err *e)
 {
-    xd_comm *c = ranks(d);
+    xd_comm *c = used_ranks(d);
     int64_t  mine[4] = { d->sent[0], d->sent[1], d->count[0], d->count[1] };
     int64_t *rows = calloc((size_t)c->size, sizeof *rows);
     double   share = (double)d->all.g->ctx.plan.deg.n[XD_DATA] / c->size;
@@ -129,29 +129,29 @@ static xd_status judge(const xd_bench_pair *d, verdict *v, xd_err *e)
         v->same &= b[0] == b[2] && b[1] == b[3];
     }
     for (int k = 0; k < XD_NRUNS; k++)
-        v->t[k] = compare(d, d->t[k], NULL, 1);
-    v->gain = compare(d, d->t[XD_RUN_ALONE], d->t[XD_RUN_PLAN], share);
-    v->busy = compare(d, d->t[XD_RUN_BUSY], d->t[XD_RUN_PLAN], share);
+        v->t[k] = compare_rounds(d, d->t[k], NULL, 1);
+    v->gain = compare_rounds(d, d->t[XD_RUN_ALONE], d->t[XD_RUN_PLAN], share);
+    v->busy = compare_rounds(d, d->t[XD_RUN_BUSY], d->t[XD_RUN_PLAN], share);
     return XD_OK;
 }
 
-static void say_seconds(const xd_bench_pair *d, const char *what, ratio r)
+static void write_seconds(const xd_bench_pair *d, const char *what, ratio r)
 {
     xd_bench_print(d->a, "    %-34s %10.3f ms  (%.3f to %.3f)", what, r.mid * 1e3, r.low * 1e3,
                    r.high * 1e3);
 }
 
-static void say_text(const xd_bench_pair *d, const char *name, const char *what, const verdict *v)
+static void write_text(const xd_bench_pair *d, const char *name, const char *what, const verdict *v)
 {
-    int  n = ranks(d)->size;
+    int  n = used_ranks(d)->size;
     char plan[64];
     xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; medians of %d rounds (and their range)",
                    name, what, d->flops / 1e9, d->rounds);
     snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s",
              d->unit);
-    say_seconds(d, "one rank, the others asleep", v->t[XD_RUN_ALONE]);
-    say_seconds(d, plan, v->t[XD_RUN_PLAN]);
-    say_seconds(d, "one rank, the others as busy", v->t[XD_RUN_BUSY]);
+    write_seconds(d, "one rank, the others asleep", v->t[XD_RUN_ALONE]);
+    write_seconds(d, plan, v->t[XD_RUN_PLAN]);
+    write_seconds(d, "one rank, the others as busy", v->t[XD_RUN_BUSY]);
     xd_bench_print(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks "
                    "%.3f (%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low,
                    v->gain.high,
@@ -180,10 +180,10 @@ static void add_bytes(xd_text_buf *t, const char *name, const verdict *v, int n,
     xd_buf_add(t, "], ");
 }
 
-static void say_json(xd_bench_pair *d, const char *name, const char *what, const verdict *v)
+static void write_json(xd_bench_pair *d, const char *name, const char *what, const verdict *v)
 {
     xd_text_buf t = { 0 };
-    int         n = ranks(d)->size;
+    int         n = used_ranks(d)->size;
     xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"gflop\": %.6g, \"rounds\": %d, "
                "\"alone_s\": %.6g, \"plan_s\": %.6g, \"busy_s\": %.6g, ", d->parts++ ? ", " : "",
                name, what, d->flops / 1e9, d->rounds, v->t[XD_RUN_ALONE].mid,
@@ -207,12 +207,12 @@ static void say_json(xd_bench_pair *d, const char *name, const char *what, const
 xd_status xd_bench_pair_report(xd_bench_pair *d, const char *name, const char *what, xd_err *e)
 {
     verdict   v;
-    xd_status s = judge(d, &v, e);
-    if (s == XD_OK && ranks(d)->rank == 0) {
+    xd_status s = judge_rounds(d, &v, e);
+    if (s == XD_OK && used_ranks(d)->rank == 0) {
         if (d->a->json)
-            say_json(d, name, what, &v);
+            write_json(d, name, what, &v);
         else
-            say_text(d, name, what, &v);
+            write_text(d, name, what, &v);
     }
     free(v.bytes);
     return s;

@@ -26,7 +26,7 @@
 
 enum { PLENTY = 9, FEW = 3 };
 
-static xd_comm *ranks(const xd_bench_pair *d)
+static xd_comm *used_ranks(const xd_bench_pair *d)
 {
     return d->all.g->ctx.world.used;
 }
@@ -53,14 +53,14 @@ static void plan_steps(xd_bench_pair *d)
     d->span = stale || P > 1 ? 2 : 1;
 }
 
-static void denoise(xd_bench_pair *d, xd_bench_side *s)
+static void run_denoise(xd_bench_pair *d, xd_bench_side *s)
 {
     (void)d;
     if (s->going)
         s->going = xd_denoise_step(&s->f, s->step++);
 }
 
-static void decode(xd_bench_pair *d, xd_bench_side *s)
+static void run_decode(xd_bench_pair *d, xd_bench_side *s)
 {
     xd_vae_decode(&s->x, &s->job, &s->net, d->lat, s->rgb);
 }
@@ -68,7 +68,7 @@ static void decode(xd_bench_pair *d, xd_bench_side *s)
 /* ---- setting up --------------------------------------------------------------------------- */
 
 /* Opens an arena and touches its pages, so that no round includes page faults. */
-static xd_status open_room(xd_bench_side *s, xd_status st, xd_err *e)
+static xd_status open_arena(xd_bench_side *s, xd_status st, xd_err *e)
 {
     st = xd_request_arena_open(&s->g->ctx, &s->a, s->bytes, st, e);
     if (st == XD_OK)
@@ -77,15 +77,15 @@ static xd_status open_room(xd_bench_side *s, xd_status st, xd_err *e)
 }
 
 /* Opens the arenas of both sides. Collective. */
-static xd_status open_rooms(xd_bench_pair *d, xd_status s, xd_err *e)
+static xd_status open_arenas(xd_bench_pair *d, xd_status s, xd_err *e)
 {
-    s = open_room(&d->one, s, e);
-    return xd_world_agree(&d->all.g->ctx.world, open_room(&d->all, s, e), e);
+    s = open_arena(&d->one, s, e);
+    return xd_world_agree(&d->all.g->ctx.world, open_arena(&d->all, s, e), e);
 }
 
 /* Random blocks share storage if requested, or if those of all ranks would fill half the memory.
  * Weights that every rank needs whole are stored once per host, as in a request. Collective. */
-static xd_status load(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
+static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
     xd_component  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
@@ -111,12 +111,12 @@ static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 {
     xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
     xd_component  *mine = &d->all.g->ctx.model.dit;
-    xd_status s = load(d, &d->one, vae, e);
+    xd_status s = load_side(d, &d->one, vae, e);
     d->one.net = d->all.net = whole->net;
     if (vae || s != XD_OK)
         return s;
     if (mine->tp > 1) {
-        s = load(d, &d->all, 0, e);
+        s = load_side(d, &d->all, 0, e);
         d->all.net = mine->net;
     }
     d->all.net.first = mine->net.first;
@@ -134,7 +134,7 @@ static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err 
 }
 
 /* Flops since the last call, of a side that counted something. */
-static double counted(const xd_bench_side *s)
+static double counted_flops(const xd_bench_side *s)
 {
     xd_counts c;
     xd_dev_counts(s->g->ctx.count, &c, 1);
@@ -199,13 +199,13 @@ static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
         s = xd_bench_text(&d->text, &d->one.job, e);
     if (s == XD_OK)
         s = xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, e);
-    counted(&d->one);
+    counted_flops(&d->one);
     int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
     if (s == XD_OK)
         s = xd_denoise_count(&d->one.job, len, &bytes, &links, e);
     if (s != XD_OK)
         return s;
-    d->flops = counted(&d->one);
+    d->flops = counted_flops(&d->one);
     cond[0] = cond[1] = d->text;
     plan_rounds(d);
     int rounds = d->warm + d->rounds;
@@ -230,7 +230,7 @@ static xd_status close_flow(xd_bench_side *s, xd_status st, xd_err *e)
     return st;
 }
 
-static void close_room(xd_bench_side *s)
+static void close_arena(xd_bench_side *s)
 {
     xd_request_arena_close(&s->g->ctx, &s->a);
 }
@@ -241,12 +241,12 @@ static xd_status bench_step(xd_bench_pair *d, xd_err *e)
     char       what[80];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
-    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e),
-                             e);
+    xd_status s = open_arenas(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e),
+                              e);
     if (s == XD_OK)
         s = load_sides(d, 0, e);
     if (s == XD_OK) {
-        d->work = denoise;
+        d->work = run_denoise;
         d->unit = "a step";
         open_flow(&d->one, cond);
         open_flow(&d->all, cond);
@@ -260,8 +260,8 @@ static xd_status bench_step(xd_bench_pair *d, xd_err *e)
     }
     if (s == XD_OK)
         s = xd_bench_pair_report(d, "step", what, e);
-    close_room(&d->one);
-    close_room(&d->all);
+    close_arena(&d->one);
+    close_arena(&d->all);
     xd_bench_text_free(&d->text, g);
     xd_component_drop(&d->all.g->ctx.model.dit);
     xd_component_drop(&g->ctx.model.dit);
@@ -277,7 +277,7 @@ static xd_status prepare_light(xd_bench_pair *d, xd_bench_side *s, xd_err *e)
     int64_t   npix = s->job.frames * s->job.size[0] * s->job.size[1] * 3;
     if (st == XD_OK)
         st = xd_component_count(&s->g->ctx.model.vae, s->g->ctx.count, s->g->ctx.type, e);
-    counted(s);
+    counted_flops(s);
     if (st == XD_OK)
         st = xd_vae_decode_count(&s->job, &s->bytes, e);
     if (st == XD_OK && !(s->rgb = malloc((size_t)npix * sizeof *s->rgb + 1)))
@@ -291,7 +291,7 @@ static xd_status prepare_vae(xd_bench_pair *d, xd_err *e)
     const xd_traffic *sent = d->all.g->ctx.count_world->traffic;
     xd_status         s = prepare_light(d, &d->one, e);
     int64_t           before = sent->bytes, n = d->one.job.numbers;
-    d->flops = counted(&d->one);
+    d->flops = counted_flops(&d->one);
     plan_rounds(d);
     if (s == XD_OK)
         s = prepare_light(d, &d->all, e);
@@ -310,7 +310,7 @@ static xd_status bench_vae(xd_bench_pair *d, xd_err *e)
     char what[64];
     d->exact = d->lead = 0;
     d->span = 1;
-    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_vae(d, e), e), e);
+    xd_status s = open_arenas(d, xd_world_agree(&d->all.g->ctx.world, prepare_vae(d, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 1, e);
     if (s == XD_OK) {
@@ -318,7 +318,7 @@ static xd_status bench_vae(xd_bench_pair *d, xd_err *e)
             xd_bench_side *one = i ? &d->all : &d->one;
             xd_exec_init(&one->x, one->g->ctx.dev, &one->a, one->g->ctx.type);
         }
-        d->work = decode;
+        d->work = run_decode;
         d->unit = "an image";
         s = xd_bench_pair_run(d, e);
         for (int i = 0; i < 2; i++) {
@@ -331,8 +331,8 @@ static xd_status bench_vae(xd_bench_pair *d, xd_err *e)
     }
     if (s == XD_OK)
         s = xd_bench_pair_report(d, "vae", what, e);
-    close_room(&d->one);
-    close_room(&d->all);
+    close_arena(&d->one);
+    close_arena(&d->all);
     free(d->one.rgb);
     free(d->all.rgb);
     free(d->lat);
@@ -342,11 +342,11 @@ static xd_status bench_vae(xd_bench_pair *d, xd_err *e)
 
 /* ---- all ---------------------------------------------------------------------------------- */
 
-static void say_plan(const xd_bench_pair *d)
+static void write_plan(const xd_bench_pair *d)
 {
     const xd_engine *g = d->all.g;
     const char      *type = xd_dtype_name(g->ctx.type), *plan = g->ctx.plan.text;
-    int              n = ranks(d)->size, t = xd_par_threads();
+    int              n = used_ranks(d)->size, t = xd_par_threads();
     if (d->a->json)
         xd_bench_print(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
                        "\"ranks\": %d, \"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [",
@@ -356,7 +356,7 @@ static void say_plan(const xd_bench_pair *d)
                        n == 1 ? "" : "s", t, t == 1 ? "" : "s", type, plan);
 }
 
-static void say_memory(const xd_bench_pair *d)
+static void write_memory(const xd_bench_pair *d)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -374,20 +374,20 @@ static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
                        .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads, .layers = a->layers };
-    int          vae = d->all.g->ctx.plan.vae_rows, first = ranks(d)->rank == 0;
+    int          vae = d->all.g->ctx.plan.vae_rows, first = used_ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
     if (s == XD_OK)             /* an impossible size is refused before anything is printed    */
         s = open_job(d, &d->all, 1, e);
     s = xd_world_agree(&d->all.g->ctx.world, s, e);
     if (s == XD_OK && first)
-        say_plan(d);
+        write_plan(d);
     if (s == XD_OK && xd_bench_wants(a, "step"))
         s = bench_step(d, e);
     if (s == XD_OK && vae && xd_bench_wants(a, "vae"))
         s = bench_vae(d, e);
     if (s == XD_OK && first)
-        say_memory(d);
+        write_memory(d);
     return s;
 }
 
@@ -416,7 +416,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
                          &mine);
     if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
-    if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->ctx.world.all->size)
+    if (d.all.g && s != XD_ECOMM && used_ranks(&d)->size < d.all.g->ctx.world.all->size)
         xd_quiet(d.all.g->ctx.world.all);    /* idle ranks sleep here until the others are done */
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_bench_side *side = i ? &d.all : &d.one;

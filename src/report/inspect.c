@@ -110,8 +110,8 @@ typedef struct view {
 } view;
 
 /* Prints each error with `say`; returns their number. *first: the first error. */
-static int problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
-                    const xd_err **first)
+static int print_problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
+                          const xd_err **first)
 {
     const xd_err *list[MOST];
     int           n = 0, k = 0;
@@ -156,7 +156,7 @@ static void types_of(const xd_st *st, char *out, size_t size)
 
 /* whole: all configs were read; otherwise each component is opened by itself, to
  * report its errors. */
-static void look(view *v, xd_component *p, const char *name, int whole)
+static void look_at_component(view *v, xd_component *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];
     xd_status s = XD_OK;
@@ -214,9 +214,9 @@ static void look_at_all(view *v, const char *dir)
         return;
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])
-            look(v, &m->text[i], m->recipe->text[i].folder, whole);
-    look(v, &m->dit, m->recipe->dit, whole);
-    look(v, &m->vae, m->recipe->vae, whole);
+            look_at_component(v, &m->text[i], m->recipe->text[i].folder, whole);
+    look_at_component(v, &m->dit, m->recipe->dit, whole);
+    look_at_component(v, &m->vae, m->recipe->vae, whole);
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])
             xd_model_tok(m, i, &v->tok[i]);
@@ -242,13 +242,13 @@ static const char *class_of(const xd_component *p)
     return p->class_name ? p->class_name : "-";
 }
 
-static void say_text(const view *v, const xd_err *e, int i)
+static void write_text(const view *v, const xd_err *e, int i)
 {
     (void)i;
     xd_inspect_line(v->a, "%s: %s", e->code == XD_EIO ? "missing" : "wrong", e->msg);
 }
 
-static void say_row(const xd_inspect_args *a, const row *r)
+static void write_row(const xd_inspect_args *a, const row *r)
 {
     char bytes[32] = "-";
     if (r->p->files)
@@ -257,7 +257,7 @@ static void say_row(const xd_inspect_args *a, const row *r)
                     r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
 }
 
-static void say_summary(const view *v)
+static void write_summary(const view *v)
 {
     const xd_inspect_args *a = v->a;
     const xd_model        *m = &v->m;
@@ -266,7 +266,7 @@ static void say_summary(const view *v)
     xd_inspect_line(a, "%s (%s)", xd_json_text(xd_json_get(m->index, "_class_name")),
                     m->recipe->name);
     for (int i = 0; i < v->n; i++)
-        say_row(a, &v->rows[i]);
+        write_row(a, &v->rows[i]);
     xd_inspect_line(a, "%-15s %-26s %s", "scheduler", file,
                     xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
     for (int i = 0; i < m->recipe->ntext; i++) {
@@ -282,12 +282,12 @@ static void say_summary(const view *v)
                         (long long)(d->sample[2] * m->vae_info.cell[2]),
                         (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
                         m->recipe->guidance, m->recipe->max_text);
-    problems(v, say_text, NULL);
+    print_problems(v, write_text, NULL);
 }
 
 /* ---- the same as JSON --------------------------------------------------------------------- */
 
-static void say_buf(const xd_inspect_args *a, xd_text_buf *b)
+static void write_line(const xd_inspect_args *a, xd_text_buf *b)
 {
     xd_inspect_line(a, "%s", b->failed || !b->p ? "" : b->p);
     xd_buf_free(b);
@@ -306,7 +306,7 @@ static void json_row(const xd_inspect_args *a, const row *r)
     xd_buf_add(&b, ", \"missing\": ");
     xd_buf_json_string(&b, r->lack.msg);
     xd_buf_add(&b, "},");
-    say_buf(a, &b);
+    write_line(a, &b);
 }
 
 static void json_problem(const view *v, const xd_err *e, int i)
@@ -314,7 +314,7 @@ static void json_problem(const view *v, const xd_err *e, int i)
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "  %s", i ? ", " : "");
     xd_buf_json_string(&b, e->msg);
-    say_buf(v->a, &b);
+    write_line(v->a, &b);
 }
 
 static void json_summary(const view *v)
@@ -325,7 +325,7 @@ static void json_summary(const view *v)
     xd_buf_add(&b, "{\"pipeline\": ");
     xd_buf_json_string(&b, xd_json_text(xd_json_get(m->index, "_class_name")));
     xd_buf_add(&b, ", \"recipe\": \"%s\", \"components\": [", m->recipe->name);
-    say_buf(a, &b);
+    write_line(a, &b);
     for (int i = 0; i < v->n; i++)
         json_row(a, &v->rows[i]);
     xd_buf_add(&b, "  {\"component\": \"scheduler\", \"class\": ");
@@ -343,9 +343,9 @@ static void json_summary(const view *v)
         xd_buf_json_string(&b, v->tok[i].msg);
         xd_buf_add(&b, "}");
     }
-    say_buf(a, &b);
+    write_line(a, &b);
     xd_inspect_line(a, "], \"missing\": [");
-    problems(v, json_problem, NULL);
+    print_problems(v, json_problem, NULL);
     xd_inspect_line(a, "]}");
 }
 
@@ -364,8 +364,8 @@ static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err
         if (a->json)
             json_summary(v);
         else
-            say_summary(v);
-        int n = problems(v, NULL, &first);
+            write_summary(v);
+        int n = print_problems(v, NULL, &first);
         if (n)
             s = xd_fail(e, first->code == XD_EINVAL ? XD_EFORMAT : first->code,
                         "the model in %s is not complete (%d problem%s): %s%s", dir, n,

@@ -15,7 +15,7 @@ typedef struct share {          /* the tensors with one prefix                  
 } share;
 
 /* Is it an element of the list with + between elements? "F16" is not in "BF16+F32". */
-static int among(const char *types, const char *type)
+static int is_listed(const char *types, const char *type)
 {
     size_t n = strlen(type);
     for (const char *p = types; *p; p += strcspn(p, "+"), p += *p == '+')
@@ -36,14 +36,14 @@ static share add_up(const xd_st *st, const char *prefix)
         r.n++;
         r.numbers += (double)xd_count(t);
         r.bytes += (double)xd_bytes(t);
-        if (!among(r.types, type))
+        if (!is_listed(r.types, type))
             snprintf(r.types + at, sizeof r.types - at, "%s%s", at ? "+" : "", type);
     }
     return r;
 }
 
-static void say_share(const xd_inspect_args *a, const char *slot, const char *what,
-                      const char *prefix, const share *r, int first)
+static void write_share(const xd_inspect_args *a, const char *slot, const char *what,
+                        const char *prefix, const share *r, int first)
 {
     if (!a->json) {
         xd_inspect_line(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
@@ -65,7 +65,7 @@ static void say_share(const xd_inspect_args *a, const char *slot, const char *wh
 }
 
 /* Can a layout of these networks be used for the slot? */
-static int suits(const xd_key_map *l, const char *slot)
+static int suits_slot(const xd_key_map *l, const char *slot)
 {
     const char *net = l->nets[0];
     if (strncmp(slot, "clip", 4) == 0)
@@ -79,37 +79,38 @@ static int suits(const xd_key_map *l, const char *slot)
 
 /* Prints each component of the file; returns their number. A CLIP without a prefix may be either
  * encoder, and is printed once. */
-static int say_components(const xd_inspect_args *a, const xd_st *st)
+static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
     static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl" };
     int                      n = 0, bare = 0;
     for (int k = 0; k < SLOTS; k++) {
         char             prefix[64];
         const xd_key_map *l;
-        for (int i = 0; (l = xd_key_map_find(st, slots[k], &i, prefix)) && !suits(l, slots[k]); i++)
+        for (int i = 0; (l = xd_key_map_find(st, slots[k], &i, prefix)) && !suits_slot(l, slots[k]);
+             i++)
             ;
         int clip = l && strncmp(slots[k], "clip", 4) == 0 && !*prefix;
         if (!l || (clip && bare))
             continue;
         share r = add_up(st, prefix);
         bare |= clip;
-        say_share(a, clip ? "clip_l, clip_g" : slots[k], l->what, prefix, &r, n == 0);
+        write_share(a, clip ? "clip_l, clip_g" : slots[k], l->what, prefix, &r, n == 0);
         n++;
     }
     return n;
 }
 
-static void say_unknown(const xd_inspect_args *a, const xd_st *st)
+static void write_unknown(const xd_inspect_args *a, const xd_st *st)
 {
     share       r = add_up(st, "");
     const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "a layout that is not known";
-    say_share(a, "-", what, "", &r, 1);
+    write_share(a, "-", what, "", &r, 1);
     for (int64_t i = 0; !a->json && i < xd_st_count(st) && i < SHOWN; i++)
         xd_inspect_line(a, "%-15s %s%s", "", xd_st_name(st, i),
                         i == SHOWN - 1 && xd_st_count(st) > SHOWN ? ", ..." : "");
 }
 
-static void say_tensors(const xd_inspect_args *a, const xd_st *st)
+static void write_tensors(const xd_inspect_args *a, const xd_st *st)
 {
     for (int64_t i = 0; i < xd_st_count(st); i++) {
         xd_tensor t = xd_st_shape(st, i);
@@ -126,7 +127,7 @@ xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e)
     if (a->tensors) {
         if (a->json)
             xd_inspect_line(a, "{\"tensors\": [");
-        say_tensors(a, st);
+        write_tensors(a, st);
         if (a->json)
             xd_inspect_line(a, "]}");
         xd_st_close(&st);
@@ -137,8 +138,8 @@ xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e)
     if (a->json && !b.failed)
         xd_inspect_line(a, "{\"file\": %s, \"components\": [", b.p);
     xd_buf_free(&b);
-    if (!say_components(a, st))
-        say_unknown(a, st);
+    if (!write_components(a, st))
+        write_unknown(a, st);
     if (a->json)
         xd_inspect_line(a, "]}");
     xd_st_close(&st);

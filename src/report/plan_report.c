@@ -28,7 +28,7 @@ typedef struct adviser {
     double                space; /* bytes that a process of this machine may map; 0: no limit  */
 } adviser;
 
-XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
+XD_PRINTF(2, 3) static void write_line(const adviser *v, const char *fmt, ...)
 {
     char    line[2048];
     va_list ap;
@@ -51,21 +51,20 @@ static const char *weights_text(const xd_engine *g, char *out, size_t size)
     return out;
 }
 
-static void say_head(const adviser *v)
+static void write_head(const adviser *v)
 {
     const xd_prediction *f = &v->s.c[0].f;
     char               types[64];
-    say(v, "%s on %d of %d rank%s of %s%s, %s, %d steps", v->g->ctx.model.dir, v->ranks,
-        v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
-        v->m.sheet ? " (by data sheet, not fitted)" : "",
-        weights_text(v->g, types, sizeof types), f->steps);
-    say(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s", "decode, s",
-        "request, s",
-        "memory", "sent");
+    write_line(v, "%s on %d of %d rank%s of %s%s, %s, %d steps", v->g->ctx.model.dir, v->ranks,
+               v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
+               v->m.sheet ? " (by data sheet, not fitted)" : "",
+               weights_text(v->g, types, sizeof types), f->steps);
+    write_line(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s",
+               "decode, s", "request, s", "memory", "sent");
 }
 
 /* What the disk adds to every plan of this machine. */
-static void say_reading(const adviser *v)
+static void write_reading(const adviser *v)
 {
     const double *cold = v->g->ctx.cold,
                  bytes = cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
@@ -73,44 +72,48 @@ static void say_reading(const adviser *v)
     if (bytes < LEAST_COLD)
         return;
     if (v->m.read > 0)
-        say(v, "%s of weights are not in memory: the first request has %.3g s for reading them",
-            text.s, xd_predicted_reading(&v->s.c[0].f));
+        write_line(v,
+                   "%s of weights are not in memory: the first request has %.3g s for reading them",
+                   text.s, xd_predicted_reading(&v->s.c[0].f));
     else
-        say(v,
+        write_line(
+            v,
             "without reading %s of weights that are not in memory (xdit probe measures the speed)",
             text.s);
 }
 
-static void say_row(const adviser *v, int i)
+static void write_row(const adviser *v, int i)
 {
     const xd_candidate *c = &v->s.c[i];
     if (c->why.code) {
-        say(v, "  -  %-22s %s", c->name, c->why.msg);
+        write_line(v, "  -  %-22s %s", c->name, c->why.msg);
         return;
     }
-    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ",
-        c->f.step_s, c->f.text_s, c->f.decode_s + xd_predicted_reading_to_decode(&c->f),
-        c->f.request_s, xd_size_text(c->f.peak).s, xd_size_text((double)c->f.sent).s);
+    write_line(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name,
+               c->f.stale ? "~" : " ", c->f.step_s, c->f.text_s,
+               c->f.decode_s + xd_predicted_reading_to_decode(&c->f), c->f.request_s,
+               xd_size_text(c->f.peak).s, xd_size_text((double)c->f.sent).s);
 }
 
-static void say_table(const adviser *v)
+static void write_table(const adviser *v)
 {
     int stale = 0;
-    say_head(v);
+    write_head(v);
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
-        say_row(v, i);
+        write_row(v, i);
         stale |= v->s.c[i].f.stale && !v->s.c[i].why.code;
     }
     if (stale)
-        say(v, "~ uses keys and values of the step before: the image is close to that of one "
-            "rank, not the same");
+        write_line(v,
+                   "~ uses keys and values of the step before: the image is close to that of one "
+                   "rank, not the same");
     if (v->s.good < v->s.n && !v->a->all)
-        say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good,
-            v->s.n - v->s.good == 1 ? "" : "s");
+        write_line(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good,
+                   v->s.n - v->s.good == 1 ? "" : "s");
     if (v->s.good)
-        say_reading(v);
+        write_reading(v);
     if (v->s.good)
-        say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
+        write_line(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
 }
 
 /* ---- one plan ----------------------------------------------------------------------------- */
@@ -123,7 +126,7 @@ typedef struct strips {         /* one line of characters for each rank         
     char  *line;                /* [ranks][COLUMNS + 1]                                        */
 } strips;
 
-static void draw(void *ctx, int rank, char what, double from, double to)
+static void draw_piece(void *ctx, int rank, char what, double from, double to)
 {
     strips *s = ctx;
     double  unit = (s->to - s->from) / COLUMNS;
@@ -134,28 +137,29 @@ static void draw(void *ctx, int rank, char what, double from, double to)
     }
 }
 
-static void say_ranks(const adviser *v, const xd_prediction *f, const strips *s)
+static void write_ranks(const adviser *v, const xd_prediction *f, const strips *s)
 {
-    say(v, "rank  text      transformer  vae       activations  peak      busy   waits  sent a "
-        "step");
+    write_line(v,
+               "rank  text      transformer  vae       activations  peak      busy   waits  sent a "
+               "step");
     for (int r = 0; r < f->ranks; r++) {
         const xd_prediction_rank *k = &f->rank[r];
         const xd_need          *n = &k->need;
         double whole = k->busy_s + k->wait_s;
         size_t most = (n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp) + n->links;
         most = most > n->text_tmp ? most : n->text_tmp;
-        say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r,
-            xd_size_text((double)n->text).s, xd_size_text((double)n->dit).s,
-            xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
-            xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0,
-            whole > 0 ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
+        write_line(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r,
+                   xd_size_text((double)n->text).s, xd_size_text((double)n->dit).s,
+                   xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
+                   xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0,
+                   whole > 0 ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
     }
-    say(v, "one step (# computes, . waits for messages):");
+    write_line(v, "one step (# computes, . waits for messages):");
     for (int r = 0; r < f->ranks && s->line; r++)
-        say(v, "%4d  %s", r, s->line + r * (COLUMNS + 1));
+        write_line(v, "%4d  %s", r, s->line + r * (COLUMNS + 1));
 }
 
-static xd_status explain(adviser *v, int i, xd_err *e)
+static xd_status explain_plan(adviser *v, int i, xd_err *e)
 {
     const xd_candidate *c = &v->s.c[i];
     xd_prediction         f;
@@ -169,22 +173,26 @@ static xd_status explain(adviser *v, int i, xd_err *e)
         s.line[r * (COLUMNS + 1) + COLUMNS] = 0;
     s.from = c->f.from_s;
     s.to = c->f.to_s;
-    xd_status st = xd_predict_events(&f, &v->g->ctx, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
+    xd_status st =
+        xd_predict_events(&f, &v->g->ctx, &v->r, &c->ask, v->ranks, &v->m, draw_piece, &s, e);
     if (st == XD_OK) {
-        say(v, "%d: %s%s", i + 1, f.plan.text, v->m.sheet ? " by data sheet, not fitted" : "");
-        say(v, "flags: %s", c->flags[0] ? c->flags : "none");
-        say(v, "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), "
-            "decoding %.3g s (%.0f %%): %.4g s", f.text_s, 100 * f.text_s / whole, f.exact,
-            f.exact == 1 ? "" : "s",
-            f.exact_s, f.steps - f.exact, f.step_s,
-            100 * (f.exact * f.exact_s + (f.steps - f.exact) * f.step_s) / whole, f.decode_s,
-            100 * f.decode_s / whole, whole);
+        write_line(v, "%d: %s%s", i + 1, f.plan.text,
+                   v->m.sheet ? " by data sheet, not fitted" : "");
+        write_line(v, "flags: %s", c->flags[0] ? c->flags : "none");
+        write_line(v,
+                   "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), "
+                   "decoding %.3g s (%.0f %%): %.4g s",
+                   f.text_s, 100 * f.text_s / whole, f.exact, f.exact == 1 ? "" : "s", f.exact_s,
+                   f.steps - f.exact, f.step_s,
+                   100 * (f.exact * f.exact_s + (f.steps - f.exact) * f.step_s) / whole, f.decode_s,
+                   100 * f.decode_s / whole, whole);
         if (xd_predicted_reading(&f) > 0)
-            say(v,
+            write_line(
+                v,
                 "of it reading weights that are not in memory: text %.3g s, transformer %.3g s, "
                 "VAE %.3g s",
                 f.read_s[XD_KIND_TEXT], f.read_s[XD_KIND_DIT], f.read_s[XD_KIND_VAE]);
-        say_ranks(v, &f, &s);
+        write_ranks(v, &f, &s);
     }
     xd_prediction_free(&f);
     free(s.line);
@@ -235,7 +243,7 @@ static void json_plan(xd_text_buf *b, const xd_candidate *c)
     xd_buf_add(b, "}");
 }
 
-static xd_status say_json(const adviser *v, xd_err *e)
+static xd_status write_json(const adviser *v, xd_err *e)
 {
     xd_text_buf   b = { 0 };
     const double *cold = v->g->ctx.cold;
@@ -263,7 +271,7 @@ static xd_status say_json(const adviser *v, xd_err *e)
 }
 
 /* Warns of given options that have no effect on any possible plan. */
-static void say_unused(const adviser *v)
+static void write_unused(const adviser *v)
 {
     const xd_plan_table *t = xd_plan_table_now();
     char                 digits[16];
@@ -303,7 +311,7 @@ static void take_cold(adviser *v)
 }
 
 /* Plans, or why there is none and what would fit. */
-static xd_status search(adviser *v, xd_err *e)
+static xd_status search_plans(adviser *v, xd_err *e)
 {
     char   near[1024] = "";
     xd_fit t = { .ctx = &v->g->ctx, .r = &v->r, .m = &v->m, .fixed = &v->a->parallel,
@@ -362,25 +370,25 @@ static xd_status open_all(adviser *v, xd_err *e)
     return s;
 }
 
-static xd_status advise(const xd_advise_args *a, xd_err *e)
+static xd_status run_advise(const xd_advise_args *a, xd_err *e)
 {
     adviser   v = { .a = a };
     xd_status s = open_all(&v, e);
     if (s == XD_OK) {
-        s = search(&v, e);
+        s = search_plans(&v, e);
         if (s != XD_OK && v.s.n && a->all && !a->json)
-            say_table(&v);
+            write_table(&v);
     }
     if (s == XD_OK)
-        say_unused(&v);
+        write_unused(&v);
     if (s == XD_OK && a->explain > v.s.good)
         s = xd_fail(e, XD_EINVAL, "there is no plan %d: there are %d", a->explain, v.s.good);
     if (s == XD_OK && a->json)
-        s = say_json(&v, e);
+        s = write_json(&v, e);
     else if (s == XD_OK && a->explain)
-        s = explain(&v, a->explain - 1, e);
+        s = explain_plan(&v, a->explain - 1, e);
     else if (s == XD_OK)
-        say_table(&v);
+        write_table(&v);
     xd_search_free(&v.s);
     xd_close(&v.g);
     return s;
@@ -405,7 +413,7 @@ xd_status xd_advise(const xd_advise_args *args, xd_err *e)
         return s;
     const xd_logger  log = { a.log, a.cookie, a.log_level };
     const xd_logger *before = xd_log_enter(&log);
-    s = advise(&a, e);
+    s = run_advise(&a, e);
     xd_log_enter(before);
     return s;
 }

@@ -18,7 +18,7 @@
 
 enum { READ_BYTES = 64 << 20 };  /* of the file whose reading is timed                          */
 
-static double reduced(const xd_prober *p, double v, xd_red op)
+static double reduce_value(const xd_prober *p, double v, xd_red op)
 {
     xd_comm *c = p->all;
     int64_t  one = 1;
@@ -29,7 +29,7 @@ static double reduced(const xd_prober *p, double v, xd_red op)
 
 double xd_probe_mean(const xd_prober *p, double v)
 {
-    return p->all->size > 1 ? reduced(p, v, XD_SUM) / p->all->size : v;
+    return p->all->size > 1 ? reduce_value(p, v, XD_SUM) / p->all->size : v;
 }
 
 void xd_probe_meet(const xd_prober *p)
@@ -38,7 +38,7 @@ void xd_probe_meet(const xd_prober *p)
         p->all->ops->barrier(p->all);
 }
 
-static xd_status agree(const xd_prober *p, xd_status s, xd_err *e)
+static xd_status agree_status(const xd_prober *p, xd_status s, xd_err *e)
 {
     return xd_world_agree_in(p->all, p->all->rank, s, e);
 }
@@ -49,14 +49,14 @@ static xd_status see_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
     int n = p->host->size, first = p->all->rank - p->host->rank;
     m->ranks = n;
     m->hosts = p->all->size / n;
-    int even = reduced(p, n, XD_MIN) >= n && reduced(p, n, XD_MAX) <= n && first % n == 0;
-    if (reduced(p, even, XD_MIN) > 0)
+    int even = reduce_value(p, n, XD_MIN) >= n && reduce_value(p, n, XD_MAX) <= n && first % n == 0;
+    if (reduce_value(p, even, XD_MIN) > 0)
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
                    "probe needs equally many ranks on every host, one host after the other");
 }
 
-static xd_status measure(xd_prober *p, xd_machine *m, xd_err *e)
+static xd_status measure_machine(xd_prober *p, xd_machine *m, xd_err *e)
 {
     size_t    have = 0, total = 0;
     xd_dtype  best = xd_dev_compute(p->dev, XD_BF16);
@@ -64,18 +64,18 @@ static xd_status measure(xd_prober *p, xd_machine *m, xd_err *e)
     if (s != XD_OK)
         return s;
     p->dev->mem->memory(p->dev, &have, &total);
-    m->memory = reduced(p, (double)have, XD_MIN);
+    m->memory = reduce_value(p, (double)have, XD_MIN);
     m->threads = xd_par_threads();
     m->shares = 1;
     m->cache = xd_machine_cache(m->ranks);
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9 };
     m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
-    s = agree(p, xd_probe_rates(p, XD_F32, &m->f32, e), e);
+    s = agree_status(p, xd_probe_rates(p, XD_F32, &m->f32, e), e);
     m->bf16 = m->f32;
     if (s == XD_OK && best == XD_BF16)
-        s = agree(p, xd_probe_rates(p, XD_BF16, &m->bf16, e), e);
+        s = agree_status(p, xd_probe_rates(p, XD_BF16, &m->bf16, e), e);
     if (s == XD_OK)
-        s = agree(p, xd_probe_alone(p, best, &m->alone, e), e);
+        s = agree_status(p, xd_probe_alone(p, best, &m->alone, e), e);
     return s == XD_OK ? xd_probe_wires(p, m, e) : s;
 }
 
@@ -138,7 +138,8 @@ static xd_status put_file(const char *path, const char *text, xd_err *e)
 }
 
 /* Prints the machine, and writes it to the given file or to the place where plans look for it. */
-static xd_status report(const xd_probe_args *a, const xd_machine *m, double seconds, xd_err *e)
+static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, double seconds,
+                                xd_err *e)
 {
     xd_text_buf b = { 0 };
     char        path[4096] = "", line[4400];
@@ -166,7 +167,7 @@ static xd_status report(const xd_probe_args *a, const xd_machine *m, double seco
     return s;
 }
 
-static xd_status probe(const xd_probe_args *a, xd_err *e)
+static xd_status run_probe(const xd_probe_args *a, xd_err *e)
 {
     xd_prober  p = { 0 };
     xd_machine m;
@@ -187,7 +188,7 @@ static xd_status probe(const xd_probe_args *a, xd_err *e)
     if (s == XD_OK)
         s = xd_dev_open(&p.dev, NULL, e);
     if (s == XD_OK)
-        s = measure(&p, &m, e);
+        s = measure_machine(&p, &m, e);
     if (s == XD_OK) {
         xd_machine_oversubscribe(&m);     /* the fastest of some calls does not show this      */
         gethostname(host, sizeof host - 1);
@@ -195,7 +196,7 @@ static xd_status probe(const xd_probe_args *a, xd_err *e)
         if (p.all->rank == 0)
             measure_read(a, &m);
         if (p.all->rank == 0)
-            s = report(a, &m, xd_now_s() - t0, e);
+            s = report_machine(a, &m, xd_now_s() - t0, e);
     }
     xd_dev_close(&p.dev);
     xd_comm_close(&p.host);
@@ -217,7 +218,7 @@ xd_status xd_probe(const xd_probe_args *args, xd_err *e)
         return s;
     const xd_logger  log = { a.log, a.cookie, a.log_level };
     const xd_logger *before = xd_log_enter(&log);
-    s = probe(&a, e);
+    s = run_probe(&a, e);
     xd_log_enter(before);
     return s;
 }

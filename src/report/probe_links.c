@@ -13,7 +13,7 @@ static volatile unsigned touched;
 
 typedef struct lane { xd_comm *c; int to, from; char *a, *b; } lane;
 
-static xd_tensor bytes(char *p, int64_t n)
+static xd_tensor bytes_view(char *p, int64_t n)
 {
     return xd_view(p, XD_U8, 1, &n);
 }
@@ -24,32 +24,32 @@ static void wait_for(xd_comm *c, xd_req *r, int n)
 }
 
 /* Every rank sends to one rank and receives from one. */
-static void start(const lane *l, int64_t n, xd_req r[2])
+static void start_exchange(const lane *l, int64_t n, xd_req r[2])
 {
-    r[0] = l->c->ops->recv(l->c, bytes(l->b, n), l->from);
-    r[1] = l->c->ops->send(l->c, bytes(l->a, n), l->to);
+    r[0] = l->c->ops->recv(l->c, bytes_view(l->b, n), l->from);
+    r[1] = l->c->ops->send(l->c, bytes_view(l->a, n), l->to);
 }
 
 /* Seconds of one exchange: fills the send buffer, sends and waits (unless `still`), reads what has
  * arrived. The fastest of some rounds. */
-static double turn_s(const xd_prober *p, const lane *l, int64_t n, int still)
+static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
 {
     double best = 1e30;
-    int    turns = n < BIG ? MANY : FEW;
+    int    rounds = n < BIG ? MANY : FEW;
     xd_req r[2];
     for (int i = 0; i < ROUNDS; i++) {
         xd_probe_meet(p);
         double t = xd_now_s();
-        for (int k = 0; k < turns; k++) {
+        for (int k = 0; k < rounds; k++) {
             memset(l->a, k, (size_t)n);
             if (!still) {
-                start(l, n, r);
+                start_exchange(l, n, r);
                 wait_for(l->c, r, 2);
             }
             for (int64_t at = 0; at < n; at += LINE)
                 touched += (unsigned char)l->b[at];
         }
-        t = (xd_now_s() - t) / turns;
+        t = (xd_now_s() - t) / rounds;
         best = t < best ? t : best;
     }
     return best;
@@ -58,17 +58,17 @@ static double turn_s(const xd_prober *p, const lane *l, int64_t n, int still)
 /* The cost of a message of n bytes for ranks that fill and read it; the mean over all ranks. */
 static double message_s(const xd_prober *p, const lane *l, int64_t n)
 {
-    double t = turn_s(p, l, n, 0) - turn_s(p, l, n, 1);
+    double t = round_s(p, l, n, 0) - round_s(p, l, n, 1);
     return xd_probe_mean(p, t > 1e-9 ? t : 1e-9);
 }
 
 static volatile float sink;
 
 /* Work that only competes for this core. */
-static void work(int turns)
+static void compute_work(int rounds)
 {
     float x = sink;
-    for (int i = 0; i < turns; i++) {
+    for (int i = 0; i < rounds; i++) {
         for (int k = 0; k < 1000; k++)
             x = x * 0.999f + 0.5f;
         xd_par_poke();
@@ -76,12 +76,12 @@ static void work(int turns)
     sink = x;
 }
 
-static double work_s(int turns)
+static double work_s(int rounds)
 {
     double best = 1e30;
     for (int i = 0; i < ROUNDS; i++) {
         double t = xd_now_s();
-        work(turns);
+        compute_work(rounds);
         t = xd_now_s() - t;
         best = t < best ? t : best;
     }
@@ -89,19 +89,19 @@ static double work_s(int turns)
 }
 
 /* The share of a large message's time that computing beside it does not lose. */
-static double overlap(const xd_prober *p, const lane *l, double message)
+static double overlap_share(const xd_prober *p, const lane *l, double message)
 {
     double best = 1e30, alone;
-    int    turns = 16;
+    int    rounds = 16;
     xd_req r[2];
-    while (work_s(turns) < 3 * message && turns < 1 << 24)
-        turns *= 2;
-    alone = work_s(turns);
+    while (work_s(rounds) < 3 * message && rounds < 1 << 24)
+        rounds *= 2;
+    alone = work_s(rounds);
     for (int i = 0; i < ROUNDS; i++) {
         xd_probe_meet(p);
         double t = xd_now_s();
-        start(l, BIG, r);
-        work(turns);
+        start_exchange(l, BIG, r);
+        compute_work(rounds);
         wait_for(l->c, r, 2);
         t = xd_now_s() - t;
         best = t < best ? t : best;
@@ -117,7 +117,7 @@ static void probe_wire(xd_prober *p, const lane *l, xd_wire *w)
     w->bytes = big > small ? (BIG - SMALL) / (big - small) : BIG / big;
     w->latency_s = small - SMALL / w->bytes;
     w->latency_s = w->latency_s > 1e-7 ? w->latency_s : 1e-7;
-    w->overlap = xd_probe_mean(p, overlap(p, l, BIG / w->bytes));
+    w->overlap = xd_probe_mean(p, overlap_share(p, l, BIG / w->bytes));
 }
 
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)

@@ -35,7 +35,7 @@ typedef struct work {           /* a kernel and its operands, which are in one b
     xd_status  status;
 } work;
 
-static void call(work *k)
+static void run_call(work *k)
 {
     xd_dev       *d = k->p->dev;
     const xd_ops *o = d->ops;
@@ -56,7 +56,7 @@ static void call(work *k)
 }
 
 /* Seconds of the fastest call on this rank, while the others run the same kernel. */
-static double fastest(work *k)
+static double fastest_call(work *k)
 {
     double best = 1e30, begin, t;
     size_t need = k->p->dev->ops->scratch(k->p->dev, k->op, &k->u);
@@ -64,7 +64,7 @@ static double fastest(work *k)
     if (!k->tmp && k->status == XD_OK)
         k->status = XD_ENOMEM;
     if (k->status == XD_OK)
-        call(k);
+        run_call(k);
     if (!k->p->quiet)
         xd_probe_meet(k->p);
     begin = xd_now_s();
@@ -72,7 +72,7 @@ static double fastest(work *k)
         if (k->spoil)
             memset(k->spoil, i, NEAR);
         t = xd_now_s();
-        call(k);
+        run_call(k);
         t = xd_now_s() - t;
         best = t < best ? t : best;
     }
@@ -81,13 +81,13 @@ static double fastest(work *k)
 
 static double all_of(work *k)
 {
-    double t = fastest(k);
+    double t = fastest_call(k);
     return k->p->quiet ? t : xd_probe_mean(k->p, t);
 }
 
 /* ---- operands ----------------------------------------------------------------------------- */
 
-static xd_tensor operand(work *k, xd_dtype type, int nd, const int64_t *d)
+static xd_tensor new_operand(work *k, xd_dtype type, int nd, const int64_t *d)
 {
     xd_tensor t = xd_view(NULL, type, nd, d);
     t.p = xd_arena_get(&k->a, xd_bytes(t));
@@ -105,12 +105,12 @@ static xd_tensor operand(work *k, xd_dtype type, int nd, const int64_t *d)
     return t;
 }
 
-static xd_tensor matrix(work *k, xd_dtype type, int64_t rows, int64_t cols)
+static xd_tensor new_matrix(work *k, xd_dtype type, int64_t rows, int64_t cols)
 {
-    return operand(k, type, 2, (int64_t[]){ rows, cols });
+    return new_operand(k, type, 2, (int64_t[]){ rows, cols });
 }
 
-static void weight(work *k, int64_t out, int64_t in, int nk)
+static void new_weight(work *k, int64_t out, int64_t in, int nk)
 {
     xd_dev *d = k->p->dev;
     size_t  mark, need;
@@ -120,7 +120,7 @@ static void weight(work *k, int64_t out, int64_t in, int nk)
     k->w.bytes = d->ops->pack_size(d, &k->w);
     k->w.p = xd_arena_get(&k->a, k->w.bytes);
     mark = xd_arena_mark(&k->a);
-    xd_tensor src = operand(k, XD_F32, nk ? 4 : 2, (int64_t[]){ out, in, 3, 3 });
+    xd_tensor src = new_operand(k, XD_F32, nk ? 4 : 2, (int64_t[]){ out, in, 3, 3 });
     need = d->ops->pack_tmp(d, &k->w, XD_F32);
     void *tmp = xd_arena_get(&k->a, need + XD_ALIGN);
     if (!k->w.p || !tmp)
@@ -138,12 +138,12 @@ static void rewind_to(work *k, size_t mark)
 
 /* ---- kernels ------------------------------------------------------------------------------ */
 
-static double product_s(work *k, int64_t rows)
+static double gemm_s(work *k, int64_t rows)
 {
     size_t mark = xd_arena_mark(&k->a);
     k->op = XD_OP_GEMM;
-    k->u.gemm = (xd_gemm){ .out = matrix(k, k->type, rows, k->w.out),
-                           .in = matrix(k, k->type, rows, k->w.in),
+    k->u.gemm = (xd_gemm){ .out = new_matrix(k, k->type, rows, k->w.out),
+                           .in = new_matrix(k, k->type, rows, k->w.in),
                            .w = &k->w };
     double t = all_of(k);
     rewind_to(k, mark);
@@ -161,30 +161,30 @@ static double quantized_s(work *k, xd_dtype kept)
 {
     size_t mark = xd_arena_mark(&k->a);
     k->kept = kept;
-    weight(k, LARGE, LARGE, 0);
-    double t = product_s(k, ROWS);
+    new_weight(k, LARGE, LARGE, 0);
+    double t = gemm_s(k, ROWS);
     k->kept = k->type;
     rewind_to(k, mark);
     return t;
 }
 
-static void products(work *k, xd_rates *r)
+static void measure_gemms(work *k, xd_rates *r)
 {
     size_t mark = xd_arena_mark(&k->a);
     double flop = 2.0 * LARGE * LARGE;
-    weight(k, LARGE, LARGE, 0);
-    double many = flop * ROWS / product_s(k, ROWS), few = flop * FEW / product_s(k, FEW);
+    new_weight(k, LARGE, LARGE, 0);
+    double many = flop * ROWS / gemm_s(k, ROWS), few = flop * FEW / gemm_s(k, FEW);
     r->gemm_rows = half_at(FEW, few, ROWS, many);
     r->gemm = many * (1 + r->gemm_rows / ROWS);
     rewind_to(k, mark);
     r->int8 = flop * ROWS / quantized_s(k, XD_I8) / many;
     r->fp8 = flop * ROWS / quantized_s(k, XD_F8E4M3) / many;
     /* Larger than the caches near the cores. */
-    weight(k, (k->type == XD_BF16 ? 4 : 2) * LARGE, 2 * LARGE, 0);
-    r->weights = (double)k->w.bytes / product_s(k, 1);
+    new_weight(k, (k->type == XD_BF16 ? 4 : 2) * LARGE, 2 * LARGE, 0);
+    r->weights = (double)k->w.bytes / gemm_s(k, 1);
     rewind_to(k, mark);
-    weight(k, 16, 16, 0);
-    r->call_s = product_s(k, 1);
+    new_weight(k, 16, 16, 0);
+    r->call_s = gemm_s(k, 1);
     rewind_to(k, mark);
 }
 
@@ -193,16 +193,18 @@ static double attention_s(work *k, int64_t tokens, int64_t keys, int64_t D)
     size_t  mark = xd_arena_mark(&k->a);
     int64_t q[4] = { 1, tokens, HEADS, D }, kv[4] = { 1, keys, HEADS, D };
     k->op = XD_OP_ATTN;
-    k->kv = (xd_kv){ operand(k, k->type, 4, kv), operand(k, k->type, 4, kv) };
-    k->u.attn = (xd_attn_args){ .out = operand(k, k->type, 4, q), .q = operand(k, k->type, 4, q),
+    k->kv = (xd_kv){ new_operand(k, k->type, 4, kv), new_operand(k, k->type, 4, kv) };
+    k->u.attn = (xd_attn_args){ .out = new_operand(k, k->type, 4, q),
+                                .q = new_operand(k, k->type, 4, q),
                                 .kv = &k->kv,
-                                .nkv = 1, .scale = 0.1f };
+                                .nkv = 1,
+                                .scale = 0.1f };
     double t = all_of(k);
     rewind_to(k, mark);
     return t;
 }
 
-static void attentions(work *k, xd_rates *r)
+static void measure_attention(work *k, xd_rates *r)
 {
     double flop = 4.0 * HEADS * 64 * TOKENS;
     double many = flop * MOST_KEYS / attention_s(k, TOKENS, MOST_KEYS, 64);
@@ -216,15 +218,18 @@ static void attentions(work *k, xd_rates *r)
     r->attn[1] = 2 * flop * MOST_KEYS / attention_s(k, TOKENS, MOST_KEYS, 128) * full;
 }
 
-static void convolutions(work *k, xd_rates *r)
+static void measure_convs(work *k, xd_rates *r)
 {
     size_t  mark = xd_arena_mark(&k->a);
     int64_t d[4] = { 1, SIDE, SIDE, CHANNELS };
-    weight(k, CHANNELS, CHANNELS, 2);
+    new_weight(k, CHANNELS, CHANNELS, 2);
     k->op = XD_OP_CONV;
-    k->u.conv = (xd_conv){ .out = operand(k, k->type, 4, d), .in = operand(k, k->type, 4, d),
+    k->u.conv = (xd_conv){ .out = new_operand(k, k->type, 4, d),
+                           .in = new_operand(k, k->type, 4, d),
                            .w = &k->w,
-                           .stride = { 1, 1, 1 }, .lo = { 0, 1, 1 }, .hi = { 0, 1, 1 } };
+                           .stride = { 1, 1, 1 },
+                           .lo = { 0, 1, 1 },
+                           .hi = { 0, 1, 1 } };
     r->conv = 18.0 * SIDE * SIDE * CHANNELS * CHANNELS / all_of(k);
     rewind_to(k, mark);
 }
@@ -234,8 +239,8 @@ static void element_wise(work *k, xd_rates *r)
 {
     size_t    mark = xd_arena_mark(&k->a);
     double    n = (double)LEVEL * LEVEL * LEVEL, t;
-    xd_tensor x = matrix(k, XD_F32, TOKENS, WIDTH), y = matrix(k, k->type, TOKENS, WIDTH);
-    xd_tensor row = matrix(k, XD_F32, 1, WIDTH);
+    xd_tensor x = new_matrix(k, XD_F32, TOKENS, WIDTH), y = new_matrix(k, k->type, TOKENS, WIDTH);
+    xd_tensor row = new_matrix(k, XD_F32, 1, WIDTH);
     double    both = (double)xd_bytes(x) + (double)xd_bytes(y), es = (double)xd_dtype_size(k->type);
     k->spoil = xd_arena_get(&k->a, NEAR);
     k->op = XD_OP_NORM;
@@ -247,11 +252,11 @@ static void element_wise(work *k, xd_rates *r)
     k->op = XD_OP_GLU;
     k->u.glu = (xd_glu){ .out = y, .a = y, .act = XD_GELU_TANH };
     r->act = 2 * (double)xd_bytes(y) / all_of(k);
-    xd_tensor image = operand(k, k->type, 3, (int64_t[]){ LEVEL, LEVEL, LEVEL });
+    xd_tensor image = new_operand(k, k->type, 3, (int64_t[]){ LEVEL, LEVEL, LEVEL });
     xd_tensor flat = xd_reshape(image, 2, (int64_t[]){ LEVEL * LEVEL, LEVEL });
-    xd_tensor sums = operand(k, XD_F64, 3, (int64_t[]){ LEVEL, GROUPS, 2 }),
-              sum = operand(k, XD_F64, 2, (int64_t[]){ GROUPS, 2 });
-    xd_tensor gain = operand(k, XD_F32, 1, (int64_t[]){ LEVEL });
+    xd_tensor sums = new_operand(k, XD_F64, 3, (int64_t[]){ LEVEL, GROUPS, 2 }),
+              sum = new_operand(k, XD_F64, 2, (int64_t[]){ GROUPS, 2 });
+    xd_tensor gain = new_operand(k, XD_F32, 1, (int64_t[]){ LEVEL });
     k->op = XD_OP_MOMENTS;
     k->u.moments = (xd_moments){ .out = sums, .in = image, .groups = GROUPS };
     t = all_of(k);
@@ -292,9 +297,9 @@ xd_status xd_probe_rates(xd_prober *p, xd_dtype type, xd_rates *r, xd_err *e)
     xd_status s = open_work(&k, p, type, e);
     memset(r, 0, sizeof *r);
     k.status = s;
-    products(&k, r);
-    attentions(&k, r);
-    convolutions(&k, r);
+    measure_gemms(&k, r);
+    measure_attention(&k, r);
+    measure_convs(&k, r);
     element_wise(&k, r);
     return s == XD_OK ? close_work(&k, e) : s;
 }
@@ -305,12 +310,12 @@ xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e)
     xd_status s = open_work(&k, p, type, e);
     double    all, alone = 0;
     k.status = s;
-    weight(&k, LARGE, LARGE, 0);
-    all = product_s(&k, ROWS);
+    new_weight(&k, LARGE, LARGE, 0);
+    all = gemm_s(&k, ROWS);
     xd_probe_meet(p);
     p->quiet = 1;
     if (p->all->rank == 0)
-        alone = product_s(&k, ROWS);
+        alone = gemm_s(&k, ROWS);
     p->quiet = 0;
     xd_quiet(p->all);
     *times = p->all->size > 1 ? xd_probe_mean(p, alone > 0 ? p->all->size * all / alone : 0) : 1;

@@ -15,7 +15,7 @@
 enum { CHUNK = 1 << 20 };
 
 /* Numbers that no file system packs. 0: they could not be written. */
-static int fill(FILE *f, size_t bytes)
+static int fill_file(FILE *f, size_t bytes)
 {
     static uint64_t v[CHUNK / sizeof(uint64_t)];
     uint64_t        x = 0x9e3779b97f4a7c15u;
@@ -64,7 +64,7 @@ double xd_probe_read(const char *dir, size_t bytes, char *why, size_t size)
         free(path);
         return 0;
     }
-    int fd = fileno(o.f), written = fill(o.f, bytes);
+    int fd = fileno(o.f), written = fill_file(o.f, bytes);
     if (written)
         xd_file_drop_cached(fd);
     if (!written)
