@@ -4,13 +4,13 @@
 #   make demo [PROMPT="..."]   install what is missing, build, generate demo.png
 #   make demo-parallel         the same image by several ranks, in demo-parallel.png
 #   make check                 install what is missing, build, run every test
-#   make soak                  1,000 short runs of 8 ranks beside load (SOAK_RUNS, tests/soak/soak.py)
+#   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
 #   make install, uninstall    under /usr/local, or PREFIX=
 
-PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
-           libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libcmocka-dev \
-           libavformat-dev libavcodec-dev libswscale-dev libavutil-dev libopenmpi-dev openmpi-bin \
-           iproute2 mount universal-ctags
+PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
+           libjpeg-dev libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev \
+           libpcre2-dev libcmocka-dev libavformat-dev libavcodec-dev libswscale-dev \
+           libavutil-dev libopenmpi-dev openmpi-bin iproute2 mount universal-ctags
 CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 
 BUILD = build
@@ -92,12 +92,13 @@ sanitize: packages
 	@ninja -C build-asan
 	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tests/run.sh build-asan -t 8
 
-# Kernels, and whole requests by the best of them, with every data race made fatal. AMX is left out: its
-# kernels take minutes to compile with sanitizers.
+# Kernels, and whole requests by the best of them, with every data race made fatal. AMX is left out:
+# its kernels take minutes to compile with sanitizers.
 tsan: packages
 	@[ -f build-tsan/build.ninja ] || meson setup build-tsan --buildtype=debugoptimized \
 	    -Db_sanitize=thread -Db_lundef=false -Dhouse_werror=false -Damx=false
-	@TSAN_OPTIONS=halt_on_error=1:exitcode=66 tests/run.sh build-tsan -t 4 --num-processes 1 $(TSAN_TESTS)
+	@TSAN_OPTIONS=halt_on_error=1:exitcode=66 tests/run.sh build-tsan -t 4 --num-processes 1 \
+	    $(TSAN_TESTS)
 
 # What one rank and three ranks leave allocated at their end.
 leaks: packages

@@ -1,8 +1,8 @@
 #!/bin/sh
-# demo_parallel.sh XDIT MONTAGE MODEL OUT.png - generates one image ($PROMPT) by many plans, puts the
-# images into one sheet, row by row in the order of the table, and prints for each plan its ranks,
-# seconds of denoising, bytes that all ranks sent, and PSNR against one rank. One thread a rank, f32: bf16's
-# own rounding is larger than what separates ring and tensor from one rank.
+# demo_parallel.sh XDIT MONTAGE MODEL OUT.png - generates one image ($PROMPT) by many plans, puts
+# the images into one sheet, row by row in the order of the table, and prints for each plan its
+# ranks, seconds of denoising, bytes that all ranks sent, and PSNR against one rank. One thread a
+# rank, f32: bf16's own rounding is larger than what separates ring and tensor from one rank.
 set -eu
 xdit=$1 montage=$2 model=$3 out=$4
 dir=$(mktemp -d)
@@ -29,7 +29,8 @@ while read -r ranks kind flags; do
     i=$((i + 1))
     # The flags are several words.
     # shellcheck disable=SC2086
-    "$xdit" generate --model "$model" --prompt "$PROMPT" --quiet --json --threads 1 --dtype f32 $flags \
+    "$xdit" generate --model "$model" --prompt "$PROMPT" --quiet --json --threads 1 --dtype f32 \
+        $flags \
         --output "$dir/$(printf %02d $i).png" </dev/null >"$dir/json" 2>"$dir/said" ||
         { cat "$dir/said" >&2; exit 1; }
     printf '%s %s %s %s %s\n' "$ranks" "$kind" \

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""predict.py - what xdit plan says of a step against what xdit bench measures, all plans of some ranks.
+"""predict.py - what xdit plan says of a step against what xdit bench measures, all plans of some
+ranks.
 
     bench/predict.py XDIT [--ranks N] [--repeats N] [--only WORD] MODEL[:SIDE[:BLOCKS]]...
 
-MODEL:SIDE is a directory with configs and an image's side: xdit bench times a step (and once a decoding), weights
-are random, blocks of one kind share storage; BLOCKS: of each kind, instead of the model's. A MODEL alone generates its image: denoising of 40 steps, all of it counts.
-One thread a rank. Prints a row a plan, and the median and the worst difference of time; bytes must be equal. The
-machine is probed first.
+MODEL:SIDE is a directory with configs and an image's side: xdit bench times a step (and once a
+decoding), weights are random, blocks of one kind share storage; BLOCKS: of each kind, instead of
+the model's. A MODEL alone generates its image: denoising of 40 steps, all of it counts. One thread
+a rank. Prints a row a plan, and the median and the worst difference of time; bytes must be equal.
+The machine is probed first.
 """
 import argparse
 import json
@@ -25,7 +27,8 @@ def run(*args):
 
 
 def plans(xdit, config, side, ranks, guidance, cluster):
-    out = run(xdit, "plan", "--model", config, "--cluster", cluster, "--world", str(ranks), "-W", side, "--height",
+    out = run(xdit, "plan", "--model", config, "--cluster", cluster, "--world", str(ranks), "-W",
+              side, "--height",
               side, "--guidance_scale", guidance, "--no_resolution_binning", "--json")
     return json.loads(out)["plans"]
 
@@ -48,9 +51,10 @@ def shorter(config, blocks, folder):
 
 
 def measured(xdit, config, side, flags, repeats, decodes):
-    out = run(xdit, "bench", "--config", config, "--random_weights", "--share_layers", "--threads", "1", "-W", side,
-              "--height", side, "--repeats", str(repeats), "--parts", "step vae" if decodes and "parallel_vae" in flags else "step",
-              "--json", *flags.split())
+    out = run(xdit, "bench", "--config", config, "--random_weights", "--share_layers", "--threads",
+              "1", "-W", side,
+              "--height", side, "--repeats", str(repeats), "--parts", "step vae" if decodes and
+              "parallel_vae" in flags else "step", "--json", *flags.split())
     parts = {p["part"]: p for p in json.loads(out)["parts"]}
     return parts
 
@@ -60,21 +64,23 @@ def generate(xdit, model, ranks, repeats, cluster, only):
     seen = []
     asked = ["--num_inference_steps", "40"]
     prompt = "red " * 400       # as long as a prompt can be: plans count on it
-    said = json.loads(run(xdit, "plan", "--model", model, "--cluster", cluster, "--world", str(ranks), "--json",
-                          *asked))["plans"]
+    said = json.loads(run(xdit, "plan", "--model", model, "--cluster", cluster, "--world",
+                          str(ranks), "--json", *asked))["plans"]
     for p in said:
         if only and only not in p["plan"]:
             continue
         times = []
         for _ in range(repeats):
-            out = json.loads(run(xdit, "generate", "--model", model, "--prompt", prompt, "--threads", "1", "--quiet",
-                                 "--output", os.path.join(os.path.dirname(cluster), "a.png"), "--json", *asked,
-                                 *p["flags"].split()))
+            out = json.loads(run(xdit, "generate", "--model", model, "--prompt", prompt,
+                                 "--threads", "1", "--quiet",
+                                 "--output", os.path.join(os.path.dirname(cluster), "a.png"),
+                                 "--json", *asked, *p["flags"].split()))
             times.append(out["seconds"]["denoise"])
             if out["sent"] != p["sent"]:
                 sys.exit("%s: sent %d, predicted %d" % (p["plan"], out["sent"], p["sent"]))
         is_s = statistics.median(times)
-        said_s = p["exact_steps"] * p["exact_step_s"] + (p["steps"] - p["exact_steps"]) * p["step_s"]
+        exact = p["exact_steps"]
+        said_s = exact * p["exact_step_s"] + (p["steps"] - exact) * p["step_s"]
         row(seen, model, ranks, p["plan"], "40 steps", is_s, said_s)
     return seen
 
@@ -82,7 +88,8 @@ def generate(xdit, model, ranks, repeats, cluster, only):
 def row(seen, model, ranks, plan, what, is_s, said_s):
     seen.append(said_s / is_s)
     print("| %s | %d | %s | %s | %.4g | %.4g | %+.0f %% |" % (
-        os.path.basename(model.rstrip("/")), ranks, plan, what, is_s, said_s, 100 * (said_s / is_s - 1)), flush=True)
+        os.path.basename(model.rstrip("/")), ranks, plan, what, is_s, said_s,
+        100 * (said_s / is_s - 1)), flush=True)
 
 
 def compare(xdit, config, side, ranks, repeats, cluster, only):
@@ -114,7 +121,8 @@ def main():
     a.add_argument("--only", default="")
     a = a.parse_args()
     off = []
-    print("| model | ranks | plan | what | measured, s | predicted, s | off by |\n|---|--:|---|---|--:|--:|--:|")
+    print("| model | ranks | plan | what | measured, s | predicted, s | off by |\n"
+          "|---|--:|---|---|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as d:
         cluster = os.path.join(d, "cluster.json")
         for model in a.model:
@@ -125,7 +133,8 @@ def main():
             off += (compare(a.xdit, config, side, a.ranks, a.repeats, cluster, a.only) if side else
                     generate(a.xdit, config, a.ranks, a.repeats, cluster, a.only))
     gaps = sorted(abs(v - 1) for v in off)
-    print("median %.0f %%, worst %.0f %% of %d" % (100 * statistics.median(gaps), 100 * gaps[-1], len(gaps)))
+    print("median %.0f %%, worst %.0f %% of %d" % (100 * statistics.median(gaps), 100 * gaps[-1],
+                                                   len(gaps)))
 
 
 main()

@@ -46,7 +46,8 @@ def main():
                 f"seconds={a.seconds}", f"n={n}", f"H={heads}", f"D={dim}"]
         got = json.loads(subprocess.run(ours, check=True, capture_output=True, text=True).stdout)
         ms = theirs(n, heads, dim, dtype, a.seconds)
-        print(f"n {n:5} H {heads:2} D {dim:3}: ours {got['ms']:8.2f} ms ({got['share']:.1%} of peak), "
+        print(f"n {n:5} H {heads:2} D {dim:3}: ours {got['ms']:8.2f} ms ({got['share']:.1%} of "
+              "peak), "
               f"torch {ms:8.2f} ms: {ms / got['ms']:.2f} x", flush=True)
 
 

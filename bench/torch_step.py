@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""The work of bench/step in diffusers, transformers and PyTorch, with random weights, on this machine.
+"""The work of bench/step in diffusers, transformers and PyTorch, with random weights, on this
+machine.
 
-    torch_step.py pixart-512 --pair build/bench/step        one row: ours and PyTorch in turn, and the ratio
-    torch_step.py --all --pair build/bench/step --resume rows.json --markdown      all rows, as they are done
+    torch_step.py pixart-512 --pair build/bench/step
+            one row: ours and PyTorch in turn, and the ratio
+    torch_step.py --all --pair build/bench/step --resume rows.json --markdown
+            all rows, as they are done
     torch_step.py t5-120                                    PyTorch alone
-    torch_step.py pixart-512 --pair build/bench/step --twice "--dtype f32"         ours against ours, no PyTorch
+    torch_step.py pixart-512 --pair build/bench/step --twice "--dtype f32"
+            ours against ours, no PyTorch
     torch_step.py --list
 
-Each program has a process of its own on the same cores. PyTorch runs eagerly and compiled (torch.compile of
-the blocks, or of the whole where there are none; eager decoding also with channels last), and its best way
-takes turns with ours; medians count. The register peak is measured by bench/step before and after its runs.
-Needs (for PyTorch's side) the Python packages torch, diffusers, transformers; torch.compile needs a C++
-compiler.
+Each program has a process of its own on the same cores. PyTorch runs eagerly and compiled
+(torch.compile of the blocks, or of the whole where there are none; eager decoding also with
+channels last), and its best way takes turns with ours; medians count. The register peak is measured
+by bench/step before and after its runs. Needs (for PyTorch's side) the Python packages torch,
+diffusers, transformers; torch.compile needs a C++ compiler.
 """
 import argparse
 import json
@@ -28,24 +32,25 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import models
 
-# Each row: model, part, pixels, frames, tokens of text, blocks of each kind; tflop says how many rounds.
+# Each row: model, part, pixels, frames, tokens of text, blocks of each kind; tflop says how many
+# rounds.
 ROWS = {
-    "pixart-512": dict(model="PixArt-XL-2-512x512", part="step", size=(512, 512), text=120, tflop=1.24,
-                       what="PixArt-XL, a whole step, 512 x 512"),
-    "pixart-1024": dict(model="PixArt-XL-2-1024-MS", part="step", size=(1024, 1024), text=120, tflop=6.51,
-                        what="PixArt-XL, a whole step, 1024 x 1024"),
-    "flux-512": dict(model="FLUX.1-dev", part="step", size=(512, 512), text=512, layers=(2, 4), tflop=2.28,
-                     what="FLUX.1, 2 double and 4 single blocks, 512 x 512"),
-    "flux-1024": dict(model="FLUX.1-dev", part="step", size=(1024, 1024), text=512, layers=(2, 4), tflop=7.84,
-                      what="FLUX.1, 2 double and 4 single blocks, 1024 x 1024"),
-    "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,), tflop=2.82,
-                         what="HunyuanDiT, 8 blocks, 1024 x 1024"),
-    "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226, layers=(1,),
-                         tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
+    "pixart-512": dict(model="PixArt-XL-2-512x512", part="step", size=(512, 512), text=120,
+                       tflop=1.24, what="PixArt-XL, a whole step, 512 x 512"),
+    "pixart-1024": dict(model="PixArt-XL-2-1024-MS", part="step", size=(1024, 1024), text=120,
+                        tflop=6.51, what="PixArt-XL, a whole step, 1024 x 1024"),
+    "flux-512": dict(model="FLUX.1-dev", part="step", size=(512, 512), text=512, layers=(2, 4),
+                     tflop=2.28, what="FLUX.1, 2 double and 4 single blocks, 512 x 512"),
+    "flux-1024": dict(model="FLUX.1-dev", part="step", size=(1024, 1024), text=512, layers=(2, 4),
+                      tflop=7.84, what="FLUX.1, 2 double and 4 single blocks, 1024 x 1024"),
+    "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,),
+                         tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
+    "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
+                         layers=(1,), tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
     "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
                     what="KL VAE (16 channels), decoding 512 x 512"),
-    "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5, ways=("eager", "last"),
-                     what="KL VAE (16 channels), decoding 1024 x 1024"),
+    "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
+                     ways=("eager", "last"), what="KL VAE (16 channels), decoding 1024 x 1024"),
     "t5-120": dict(model="PixArt-XL-2-512x512", part="text", text=120, layers=(4,), tflop=0.19,
                    what="T5-XXL, 4 layers, 120 tokens"),
     "t5-226": dict(model="PixArt-XL-2-512x512", part="text", text=226, layers=(4,), tflop=0.35,
@@ -56,7 +61,7 @@ ROWS = {
 HEAVY = 4.0                     # TFLOP: from here on two rounds must do
 
 
-# ---- PyTorch's side, in a process of its own -------------------------------------------------------------
+# ---- PyTorch's side, in a process of its own -----------------------------------------------------
 
 def config_of(home, part, row):
     config = json.loads((home / part / "config.json").read_text())
@@ -93,7 +98,8 @@ def open_net(row, home, dtype, torch):
         else:
             import diffusers
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
-                    "CogVid": "CogVideoXTransformer3DModel", "Hunyua": "HunyuanDiT2DModel"}[row["model"][:6]]
+                    "CogVid": "CogVideoXTransformer3DModel",
+                    "Hunyua": "HunyuanDiT2DModel"}[row["model"][:6]]
             kind = "AutoencoderKL" if row["part"] == "vae" else kind
             folder = "vae" if row["part"] == "vae" else "transformer"
             net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
@@ -108,18 +114,21 @@ def open_net(row, home, dtype, torch):
         from diffusers.models.embeddings import get_2d_rotary_pos_embed
         turn = get_2d_rotary_pos_embed(88, ((0, 0), (32, 32)), (h // 2, w // 2))
         mask = [torch.ones(1, n, dtype=torch.long) for n in (77, 256)]
-        return net, dict(hidden_states=rand(1, 4, h, w), timestep=t.to(dtype), encoder_hidden_states=rand(1, 77, 1024),
+        return net, dict(hidden_states=rand(1, 4, h, w), timestep=t.to(dtype),
+                         encoder_hidden_states=rand(1, 77, 1024),
                          text_embedding_mask=mask[0], encoder_hidden_states_t5=rand(1, 256, 2048),
                          text_embedding_mask_t5=mask[1], image_rotary_emb=turn)
     text = rand(1, row["text"], 4096)
     if "PixArt" in kind:
-        extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]), aspect_ratio=torch.tensor([[h / w]]))
+        extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]),
+                     aspect_ratio=torch.tensor([[h / w]]))
         return net, dict(hidden_states=rand(1, 4, h, w), encoder_hidden_states=text, timestep=t,
                          added_cond_kwargs=extra if net.use_additional_conditions else
                          dict(resolution=None, aspect_ratio=None))
     if "Flux" in kind:
         n = h * w // 4
-        return net, dict(hidden_states=rand(1, n, 64), encoder_hidden_states=text, timestep=t.to(dtype) / 1000,
+        return net, dict(hidden_states=rand(1, n, 64), encoder_hidden_states=text,
+                         timestep=t.to(dtype) / 1000,
                          pooled_projections=rand(1, 768), guidance=torch.tensor([3.5]),
                          img_ids=torch.cartesian_prod(torch.zeros(1), torch.arange(h // 2).float(),
                                                       torch.arange(w // 2).float()),
@@ -127,12 +136,12 @@ def open_net(row, home, dtype, torch):
     from diffusers.models.embeddings import get_3d_rotary_pos_embed
     frames = (row["frames"] - 1) // 4 + 1
     turn = get_3d_rotary_pos_embed(64, ((0, 0), (h // 2, w // 2)), (h // 2, w // 2), frames)
-    return net, dict(hidden_states=rand(1, frames, 16, h, w), encoder_hidden_states=text, timestep=t,
-                     image_rotary_emb=turn)
+    return net, dict(hidden_states=rand(1, frames, 16, h, w), encoder_hidden_states=text,
+                     timestep=t, image_rotary_emb=turn)
 
 
 def compiled(net, torch):
-    """Blocks of transformers one by one, which compiles each kind once; other networks as a whole."""
+    """Blocks of transformers one by one (each kind is compiled once), other networks whole."""
     if hasattr(net, "compile_repeated_blocks") and getattr(net, "_repeated_blocks", None):
         net.compile_repeated_blocks()
     else:
@@ -182,18 +191,20 @@ def work(args, row):
             out = out[0] if not torch.is_tensor(out) else out
             fine = fine and bool(torch.isfinite(out).all())
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"way": way, "seconds": t, "gflop": flop / 1e9, "max_rss_bytes": rss}), flush=True)
+        print(json.dumps({"way": way, "seconds": t, "gflop": flop / 1e9, "max_rss_bytes": rss}),
+              flush=True)
     print(json.dumps({"finite": fine}), flush=True)
 
 
-# ---- the programs as they are called ---------------------------------------------------------------------
+# ---- the programs as they are called -------------------------------------------------------------
 
 class Program:
     """A process that runs once for every line it is given."""
 
     def __init__(self, command, env):
         self.command = command
-        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                  env=env)
         self.answer("ready")
 
     def answer(self, key):
@@ -219,8 +230,8 @@ class Program:
 
 
 def step_command(args, row, config, more=()):
-    c = [args.pair, str(config), "--turns", "--json", "--part", row["part"], "--threads", str(args.threads),
-         "--dtype", args.dtype]
+    c = [args.pair, str(config), "--turns", "--json", "--part", row["part"], "--threads",
+         str(args.threads), "--dtype", args.dtype]
     if "size" in row:
         c += ["-H", str(row["size"][0]), "-W", str(row["size"][1])]
     if "frames" in row:
@@ -257,14 +268,16 @@ def torch_program(args, name, config):
 
 def ways_of(args, row):
     ways = args.ways.split(",") if args.ways else row.get("ways", ("eager", "last", "compiled"))
-    return [w for w in ("eager", "last", "compiled") if w in ways and (w != "last" or row["part"] == "vae")]
+    return [w for w in ("eager", "last", "compiled") if w in ways and
+            (w != "last" or row["part"] == "vae")]
 
 
 def best_way(torch, ways, heavy):
-    """Runs every way once to warm up and once for its seconds: ({way: seconds}, {way: most bytes}, gflop).
+    """Runs every way once to warm up and once for its seconds: ({way: seconds}, {way: most bytes},
+    gflop).
 
-    The eager run with the flop counter is the warm-up of all eager ones, and where runs are long it counts.
-    A later way's memory has that of those before, so eager ones come first."""
+    The eager run with the flop counter is the warm-up of all eager ones, and where runs are long it
+    counts. A later way's memory has that of those before, so eager ones come first."""
     first = torch.run("flop")
     times, bytes_of = {}, {}
     for way in ways:
@@ -311,7 +324,7 @@ def measure(args, name, config):
     return r
 
 
-# ---- what is said ----------------------------------------------------------------------------------------
+# ---- what is said --------------------------------------------------------------------------------
 
 def spread(v):
     m = statistics.median(v)
@@ -344,11 +357,14 @@ HEAD = ("| work | TFLOP | ours, s | of peak | {0}, s | of peak | ratio | ours, G
 def markdown(r):
     what, way = ROWS[r["row"]]["what"], r.get("torch_way", "").replace("last", "channels last")
     if "ours_s" not in r:
-        return (f"| {what} | {r['torch_gflop'] / 1e3:.3f} | | | {spread(r['other_s'])} {way} | | | | "
+        return (f"| {what} | {r['torch_gflop'] / 1e3:.3f} | | | {spread(r['other_s'])} "
+                f"{way} | | | | "
                 f"{r['other_rss'] / 1e9:.2f} |")
     work = f"{r.get('torch_gflop', r['gflop']) / 1e3:.3f}"
-    return (f"| {what} | {work} | {spread(r['ours_s'])} | {100 * share(r, 'ours_s'):.0f} %{plain_work(r)} | "
-            f"{spread(r['other_s'])} {way} | {100 * share(r, 'other_s'):.0f} % | **{ratio(r):.2f}** | "
+    return (f"| {what} | {work} | {spread(r['ours_s'])} | "
+            f"{100 * share(r, 'ours_s'):.0f} %{plain_work(r)} | "
+            f"{spread(r['other_s'])} {way} | {100 * share(r, 'other_s'):.0f} % | "
+            f"**{ratio(r):.2f}** | "
             f"{r['ours_rss'] / 1e9:.2f} | {r['other_rss'] / 1e9:.2f} |")
 
 
@@ -360,11 +376,15 @@ def sentence(r):
                      + ("" if r["finite"] else "; ITS RESULT IS NOT FINITE"))
     other = r.get("twice") or "PyTorch"
     if "ours_s" in r:
-        lines.append(f"{r['row']}: ours {spread(r['ours_s'])} s, {100 * share(r, 'ours_s'):.1f} % of "
-                     f"{r['peak_gflops']:.0f} GFLOP/s, {r['ours_rss'] / 1e9:.2f} GB; {other} {spread(r['other_s'])} s, "
-                     f"{100 * share(r, 'other_s'):.1f} %, {r['other_rss'] / 1e9:.2f} GB; ratio {ratio(r):.2f}")
+        lines.append(f"{r['row']}: ours {spread(r['ours_s'])} s, "
+                     f"{100 * share(r, 'ours_s'):.1f} % of "
+                     f"{r['peak_gflops']:.0f} GFLOP/s, {r['ours_rss'] / 1e9:.2f} GB; {other} "
+                     f"{spread(r['other_s'])} s, "
+                     f"{100 * share(r, 'other_s'):.1f} %, {r['other_rss'] / 1e9:.2f} GB; ratio "
+                     f"{ratio(r):.2f}")
         if "torch_gflop" in r and abs(r["torch_gflop"] / r["gflop"] - 1) > 0.03:
-            lines.append(f"{r['row']}: ours does it with {r['gflop'] / 1e3:.3f} TFLOP; had it done PyTorch's in that "
+            lines.append(f"{r['row']}: ours does it with {r['gflop'] / 1e3:.3f} TFLOP; had it done "
+                         "PyTorch's in that "
                          f"time, its share would be {plain_work(r).strip(' ()')}")
     else:
         lines.append(f"{r['row']}: {spread(r['other_s'])} s, {r['other_rss'] / 1e9:.2f} GB")
@@ -387,32 +407,42 @@ def done_before(path):
 def check_packages(args):
     if args.twice is not None:
         return
-    code = ("import importlib.util as u, sys; print(' '.join(p for p in ('torch', 'diffusers', 'transformers') "
+    code = ("import importlib.util as u, sys; print(' '.join(p for p in ('torch', 'diffusers', "
+            "'transformers') "
             "if not u.find_spec(p)))")
-    missing = subprocess.run([args.python, "-c", code], capture_output=True, text=True, check=False).stdout.split()
+    missing = subprocess.run([args.python, "-c", code], capture_output=True, text=True,
+                             check=False).stdout.split()
     if missing:
-        sys.exit(f"torch_step.py: {args.python} lacks {', '.join(missing)}: pip install torch diffusers transformers "
-                 "(torch from the index of its CPU builds), or name another interpreter with --python")
+        sys.exit(f"torch_step.py: {args.python} lacks {', '.join(missing)}: pip install torch "
+                 "diffusers transformers "
+                 "(torch from the index of its CPU builds), or name another interpreter with "
+                 "--python")
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("rows", nargs="*", metavar="ROW", help="see --list")
     p.add_argument("--all", action="store_true", help="every row, light ones first")
     p.add_argument("--list", action="store_true", help="say which rows there are, as JSON")
     p.add_argument("--pair", metavar="STEP", help="bench/step as it was built")
-    p.add_argument("--twice", metavar="ARGS", help="instead of PyTorch: step again, with these arguments more")
-    p.add_argument("--config", metavar="DIR", help="a model directory instead of the published sizes")
-    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
+    p.add_argument("--twice", metavar="ARGS", help="instead of PyTorch: step again, with these "
+                                                   "arguments more")
+    p.add_argument("--config", metavar="DIR", help="a model directory instead of the published "
+                                                   "sizes")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
+                   help="default: all cores")
     p.add_argument("--dtype", choices=("bf16", "f32"), help="default: bf16, with --isa avx2 f32")
     p.add_argument("--isa", choices=("avx2",), help="both sides with AVX2 and no more, in f32")
     p.add_argument("--rounds", type=int, help="default: 7, 3 or 2, by the work")
-    p.add_argument("--ways", help="of PyTorch: some of eager,last,compiled (default: all; of vae-1024 the first two, "
+    p.add_argument("--ways", help="of PyTorch: some of eager,last,compiled (default: all; of "
+                                  "vae-1024 the first two, "
                    "since compiling was slower at 512)")
     p.add_argument("--python", default=sys.executable, help="that has PyTorch (default: this one)")
     p.add_argument("--json", action="store_true", help="a line of JSON for each row")
     p.add_argument("--markdown", action="store_true", help="a row of a table for each")
-    p.add_argument("--resume", metavar="FILE", help="rows are kept there as JSON; those it has are not run again")
+    p.add_argument("--resume", metavar="FILE", help="rows are kept there as JSON; those it has are "
+                                                    "not run again")
     p.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = p.parse_args()
     args.dtype = args.dtype or ("f32" if args.isa else "bf16")
@@ -443,7 +473,8 @@ def main():
         print(HEAD.format(f"`{args.twice}`" if args.twice is not None else "PyTorch"), flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for name in rows:
-            want = key({"row": name, "threads": args.threads, "dtype": args.dtype, "isa": args.isa or "",
+            want = key({"row": name, "threads": args.threads, "dtype": args.dtype,
+                        "isa": args.isa or "",
                         **({"twice": args.twice} if args.twice is not None else {})})
             r = before.get(want)
             if not r:
@@ -451,7 +482,8 @@ def main():
                 if args.resume:
                     with open(args.resume, "a", encoding="utf-8") as f:
                         f.write(json.dumps(r) + "\n")
-            print(json.dumps(r) if args.json else markdown(r) if args.markdown else sentence(r), flush=True)
+            print(json.dumps(r) if args.json else markdown(r) if args.markdown else sentence(r),
+                  flush=True)
 
 
 if __name__ == "__main__":

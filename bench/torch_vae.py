@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Seconds and memory of AutoencoderKL's decode in diffusers and PyTorch, eager, with random weights:
-what `xdit bench --config DIR --random_weights --parts vae` is compared with.
+"""Seconds and memory of AutoencoderKL's decode in diffusers and PyTorch, eager, with random
+weights: what `xdit bench --config DIR --random_weights --parts vae` is compared with.
 
-usage: torch_vae.py VAE_CONFIG_DIR SIZE [--threads 2] [--repeats 1] [--dtype bf16|f32] [--channels_last]
+usage: torch_vae.py VAE_CONFIG_DIR SIZE [--threads 2] [--repeats 1] [--dtype bf16|f32]
+[--channels_last]
                     [--tiling]
 
 One decode warms up unless --cold. Prints the times, and the most memory that was resident.
@@ -53,5 +54,7 @@ if not a.cold:
     decode()
 times = [decode() for _ in range(a.repeats)]
 rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-print(f"torch {torch.__version__}, {a.dtype}, {a.threads} threads, {'channels last' if a.channels_last else 'channels first'}"
-      f": decode {a.size} x {a.size} " + " ".join(f"{t:.3f}" for t in times) + f" s, {rss:.3f} GB resident")
+print(f"torch {torch.__version__}, {a.dtype}, {a.threads} threads, "
+      f"{'channels last' if a.channels_last else 'channels first'}"
+      f": decode {a.size} x {a.size} " + " ".join(f"{t:.3f}"
+                                                  for t in times) + f" s, {rss:.3f} GB resident")

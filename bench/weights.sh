@@ -1,9 +1,9 @@
 #!/bin/sh
 # weights.sh XDIT MONTAGE MODEL PROMPTS - how far weights in eight bits move images.
 #
-# Generates every prompt of a file (image i with seed i) in f32 and in bf16, with weights as computed and in
-# int8 and fp8 (the T5 encoder's too in the last two columns), and prints PSNR over all channels in dB
-# against f32 and against bf16, image by image, and the median.
+# Generates every prompt of a file (image i with seed i) in f32 and in bf16, with weights as
+# computed and in int8 and fp8 (the T5 encoder's too in the last two columns), and prints PSNR over
+# all channels in dB against f32 and against bf16, image by image, and the median.
 set -eu
 XDIT=$1 MONTAGE=$2 MODEL=$3 PROMPTS=$4
 T=$(mktemp -d)
@@ -15,7 +15,8 @@ generate() {
     name=$1
     shift
     mkdir "$T/$name"
-    "$XDIT" generate --model "$MODEL" --prompts "$PROMPTS" --seed 0 --rng torch -q "$@" -o "$T/$name/%03d.png" >/dev/null
+    "$XDIT" generate --model "$MODEL" --prompts "$PROMPTS" --seed 0 --rng torch \
+        -q "$@" -o "$T/$name/%03d.png" >/dev/null
 }
 generate f32 --dtype f32
 generate bf16 --dtype bf16
@@ -33,7 +34,8 @@ for against in f32 bf16; do
     for i in $(seq -f %03g "$n"); do
         printf '%8s' "$i"
         for w in $columns; do
-            printf ' %10s' "$("$MONTAGE" 2 "$T/m.png" "$T/$against/$i.png" "$T/$w/$i.png" | tail -n 1)"
+            printf ' %10s' "$("$MONTAGE" 2 "$T/m.png" "$T/$against/$i.png" "$T/$w/$i.png" |
+                tail -n 1)"
         done
         echo
     done | tee "$T/rows"

@@ -30,7 +30,8 @@ cp "$build/meson-logs/install-log.txt" "$T/installed.txt"
 for f in /bin/xdit /include/xdit/xdit.h /include/xdit/tools.h /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
     check "installs $f" there "$f"
 done
-for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit /fish/vendor_completions.d/xdit.fish; do
+for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit \
+    /fish/vendor_completions.d/xdit.fish; do
     check "installs $f" there "$f"
 done
 check "the library has a version in its name" there '/libxdit.so.[0-9]*'
@@ -53,10 +54,15 @@ done
 is_version() { [ "$(pkg-config --modversion xdit)" = "$("$root/tools/version.sh")" ]; }
 check "the .pc file has the version of the header" is_version
 
-shared() { "$@" $san -Wall -Wextra -Werror "$root/examples/generate.c" $(flags --cflags --libs) -o "$T/generate"; }
+shared() {
+    "$@" $san -Wall -Wextra -Werror "$root/examples/generate.c" $(flags --cflags --libs) \
+        -o "$T/generate"
+}
 check "the example compiles against the shared library" shared "$@"
 check "it needs that library" sh -c "ldd '$T/generate' | grep -q '$lib/libxdit.so'"
-generate() { "$1" "$root/models/demo-pixart" "a large red circle on a blue background" "$2" 2 && png "$2"; }
+generate() {
+    "$1" "$root/models/demo-pixart" "a large red circle on a blue background" "$2" 2 && png "$2"
+}
 check "it generates" generate "$T/generate" "$T/a.png"
 
 static() {

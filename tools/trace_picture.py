@@ -3,8 +3,8 @@
 
 usage: trace_picture.py TRACE OUT.svg [--steps FIRST-LAST] [--width PIXELS]
 
-Each rank is a row. A coloured slice is a piece of work: one patch (its number, from 0, stands in it;
-each has its colour) or all tokens (grey) through the blocks of the rank. White is waiting or
+Each rank is a row. A coloured slice is a piece of work: one patch (its number, from 0, stands in
+it; each has its colour) or all tokens (grey) through the blocks of the rank. White is waiting or
 nothing to do. A thin line is a message between two ranks, from its send to the end of the wait for
 it. FIRST and LAST are steps, from 1; all of the first image are drawn by default.
 """

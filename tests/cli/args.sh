@@ -2,7 +2,10 @@
 # Command lines: help, versions, how flags may be written, and what is said about wrong ones.
 . "$(dirname "$0")/lib.sh"
 
-narrow() { [ "$(printf '%s\n' "$out" | awk '{ if (length($0) > n) n = length($0) } END { print n }')" -le 80 ]; }
+narrow() {
+    [ "$(printf '%s\n' "$out" | awk '{ if (length($0) > n) n = length($0) } END { print n }')" \
+        -le 80 ]
+}
 shows() { printf '%s\n' "$out" | grep -q -- "$1"; }
 well() { [ "$rc" = 0 ]; }
 
@@ -21,7 +24,8 @@ for c in "" generate inspect bench doctor from-xdit; do
     check "$c --help is the same" [ "$out" = "$help" ]
 done
 for f in model prompt negative_prompt width height num_inference_steps guidance_scale seed \
-         num_images_per_prompt max_sequence_length scheduler rng dtype weights_dtype threads bind device output \
+         num_images_per_prompt max_sequence_length scheduler rng dtype weights_dtype threads bind \
+         device output \
          enable_tiling enable_slicing no_resolution_binning quiet verbose prompts nproc \
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
@@ -34,8 +38,10 @@ done
 lacks=
 for c in generate inspect bench plan probe doctor from-xdit; do
     try $c --help
-    for f in $(printf '%s\n' "$out" | sed -n 's/^ *\(-[a-zA-Z], \)\{0,1\}--\([a-z0-9_]*\).*/\2/p'); do
-        sed 's/\\-/-/g' "$ROOT/doc/xdit.1" | grep -Eq -- "--$f([^a-z0-9_]|\$)" || lacks="$lacks $c:$f"
+    for f in $(printf '%s\n' "$out" | sed -n 's/^ *\(-[a-zA-Z], \)\{0,1\}--\([a-z0-9_]*\).*/\2/p')
+    do
+        sed 's/\\-/-/g' "$ROOT/doc/xdit.1" | grep -Eq -- "--$f([^a-z0-9_]|\$)" ||
+            lacks="$lacks $c:$f"
     done
 done
 check "the manual page has every flag$lacks" [ -z "$lacks" ]
@@ -45,7 +51,8 @@ refused "a flag before the command" 2 "before the command" --prompt a
 refused "a mistyped flag" 2 "--promt.*nearest.*--prompt" generate --promt a
 refused "a mistyped flag with a value" 2 "--widht;.*nearest.*--width" generate --widht=512
 refused "a flag with dashes" 2 "nearest.*--negative_prompt" generate --negativ-prompt a
-refused "flags of xDiT's service" 2 "--width needs a value" generate --model_path a --ulysses_parallel_degree 2 --world_size 2 --width
+refused "flags of xDiT's service" 2 "--width needs a value" generate --model_path a \
+    --ulysses_parallel_degree 2 --world_size 2 --width
 refused "another program's flag" 2 "nearest.*--num_inference_steps" generate --inference_steps 3
 refused "one dash too few" 2 "nearest.*--prompt" generate -prompt a
 refused "a flag of 200 letters" 2 "unknown flag" generate "--$(printf 'x%.0s' $(seq 200))" 1
@@ -56,15 +63,18 @@ refused "no model" 2 "--model is missing" generate --prompt a
 refused "no prompt" 2 "--prompt is missing" generate --model "$MODEL"
 refused "a LoRA with a strange scale" 2 "FILE:SCALE, and 'strong' of" generate --model "$MODEL" \
     --prompt a --lora a.safetensors:strong
-refused "a LoRA that is not there" 1 "no-such.safetensors does not exist" generate --model "$MODEL" \
+refused "a LoRA that is not there" 1 "no-such.safetensors does not exist" generate \
+    --model "$MODEL" \
     --prompt a --lora no-such.safetensors:0.5
 refused "an empty number" 2 "--width takes a whole number from" generate --width=
 refused "text as a number" 2 "--width takes.*'12x'" generate --width 12x
 refused "a fraction of a step" 2 "--num_inference_steps takes" generate --num_inference_steps 2.5
-refused "negative steps" 2 "--num_inference_steps takes.*from 1 to.*'-5'" generate --num_inference_steps -5
+refused "negative steps" 2 "--num_inference_steps takes.*from 1 to.*'-5'" generate \
+    --num_inference_steps -5
 refused "no steps" 2 "--num_inference_steps takes.*from 1" generate --num_inference_steps 0
 refused "a size of 0" 2 "--height takes.*from 1.*'0'" generate --height 0
-refused "a seed of more than 64 bits" 2 "--seed takes.*2\^64 - 1" generate --seed 18446744073709551616
+refused "a seed of more than 64 bits" 2 "--seed takes.*2\^64 - 1" generate \
+    --seed 18446744073709551616
 refused "a seed below 64 bits" 2 "--seed takes.*2\^64 - 1" generate --seed -9223372036854775809
 refused "guidance that is no number" 2 "--guidance_scale takes" generate --guidance_scale nan
 refused "a number behind a space" 2 "--seed takes.*' 5'" generate --seed " 5"
@@ -73,8 +83,10 @@ refused "a list in two arguments" 2 "'4'; the list of --attn_layer_num_for_pp is
 refused "a model twice" 2 "'b'; --config a is given, too" bench --config a --parts text b
 refused "of a plan, too" 2 "'b'; --model a is given, too" plan --model a b
 refused "a flag for a value" 2 "--prompt needs a value" generate -p -o "$T/x.png"
-refused "a second file of prompts" 2 "--prompts may be given once, and 'y' is a second one" generate --prompts x --prompts y
-refused "a second negative prompt" 2 "--negative_prompt may be given once" generate -p a -p b -n x --negative-prompt=y
+refused "a second file of prompts" 2 "--prompts may be given once, and 'y' is a second one" \
+    generate --prompts x --prompts y
+refused "a second negative prompt" 2 "--negative_prompt may be given once" generate -p a -p b -n x \
+    --negative-prompt=y
 try help help
 check "help of help" [ "$rc" = 0 -a -n "$out" ]
 refused "a hexadecimal number" 2 "--guidance_scale takes.*'0x10'" generate --guidance_scale 0x10
@@ -83,18 +95,24 @@ refused "a letter with its value behind it" 2 "-s3; a letter stands alone: -s 3$
 refused "two letters in one" 2 "-qv; a letter stands alone: -q -v$" generate -qv
 refused "a letter that is none" 2 "unknown flag -S$" generate -S 3
 refused "a command like none" 2 "'xyz'; xdit --help lists them" xyz
-refused "a degree without a number" 2 "has u without a number" generate --model "$MODEL" --prompt a --plan u
-refused "guidance of another kind of model" 2 "true_cfg_scale is for.*FLUX" generate --model "$MODEL" --prompt a \
+refused "a degree without a number" 2 "has u without a number" generate --model "$MODEL" \
+    --prompt a --plan u
+refused "guidance of another kind of model" 2 "true_cfg_scale is for.*FLUX" generate \
+    --model "$MODEL" --prompt a \
     --true_cfg_scale 3 -o "$T/x.png"
-refused "a rescale of another pipeline" 2 "guidance_rescale is for HunyuanDiT" generate --model "$MODEL" --prompt a \
+refused "a rescale of another pipeline" 2 "guidance_rescale is for HunyuanDiT" generate \
+    --model "$MODEL" --prompt a \
     --guidance_rescale 0.5 -o "$T/x.png"
 refused "text of another length" 2 "max_sequence_length is 9, and.*hunyuandit read 333" plan \
     --model "$ROOT/tests/golden/hunyuan" --world 2 --max_sequence_length 9
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
 refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
-refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate --weights_dtype int4
-refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench --text-weights-dtype e5m2
-refused "weights of another type than is computed in" 2 "weights_dtype is bf16 and dtype f32" generate \
+refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate \
+    --weights_dtype int4
+refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench \
+    --text-weights-dtype e5m2
+refused "weights of another type than is computed in" 2 "weights_dtype is bf16 and dtype f32" \
+    generate \
     --model "$MODEL" --prompt a --dtype f32 --weights_dtype bf16
 refused "a switch with a strange value" 2 "true or false" generate --enable_tiling=maybe
 refused "inspect without a model" 2 "xdit inspect DIR" inspect
@@ -106,32 +124,40 @@ generate -p a --rng torch --json --seed 18446744073709551613 --num_images_per_pr
 check "a seed of 64 bits" shows '"seed":18446744073709551613,.*"seed": 18446744073709551613'
 check "and the one after it" shows '"seed":18446744073709551614,'
 generate -p a --rng torch --seed -3 -o "$T/n.ppm"
-check "the negative one that is the same" [ "$rc" = 0 -a "$(tail -c 49152 "$T/n.ppm" | cksum)" = "$(tail -c 49152 "$T/s_0001.ppm" | cksum)" ]
+check "the negative one that is the same" [ "$rc" = 0 -a "$(tail -c 49152 "$T/n.ppm" |
+    cksum)" = "$(tail -c 49152 "$T/s_0001.ppm" | cksum)" ]
 
 # Prompts of a pipe, once read.
 printf 'a red circle\n\na blue square\n' >"$T/prompts"
-refused "prompts of an empty standard input" 2 "standard input holds no prompt" generate --model "$MODEL" --prompts -
+refused "prompts of an empty standard input" 2 "standard input holds no prompt" generate \
+    --model "$MODEL" --prompts -
 for file in - /dev/stdin; do
-    out=$("$XDIT" generate --model "$MODEL" --num_inference_steps 2 -q --prompts "$file" -o "$T/p.ppm" <"$T/prompts" | cat)
+    out=$("$XDIT" generate --model "$MODEL" --num_inference_steps 2 -q --prompts "$file" \
+        -o "$T/p.ppm" <"$T/prompts" | cat)
     check "prompts of $file" [ "$out" = "$(printf '%s\n' "$T/p_0001.ppm" "$T/p_0002.ppm")" ]
 done
-refused "a trace to standard output" 2 "--trace needs the name of a file" generate --model "$MODEL" -p a --trace -
+refused "a trace to standard output" 2 "--trace needs the name of a file" generate \
+    --model "$MODEL" -p a --trace -
 check "and no file of that name" [ ! -e ./- ]
-refused "one rank and a cluster that is not there" 1 "cannot open.*no-such.json" generate --model "$MODEL" -p a \
+refused "one rank and a cluster that is not there" 1 "cannot open.*no-such.json" generate \
+    --model "$MODEL" -p a \
     --cluster "$T/no-such.json" -o "$T/no.png"
 
 # Little address space: an image or a sentence, but no end within a library.
 bad=
 for mb in 60 75 90 105 120 135 150 165 180 200 240; do
-    (ulimit -v $((mb * 1024)) && exec "$XDIT" generate --model "$MODEL" -p a --steps 1 -t 2 -q -o "$T/v.png") >"$T/stdout" 2>"$T/stderr"
+    (ulimit -v $((mb * 1024)) && exec "$XDIT" generate --model "$MODEL" -p a --steps 1 -t 2 \
+        -q -o "$T/v.png") >"$T/stdout" 2>"$T/stderr"
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
     [ "$rc" = 0 ] || { [ "$rc" = 1 ] && one_line && said '^xdit: '; } || bad="$bad $mb"
 done
 if (ulimit -v 245760 && "$XDIT" --version >/dev/null 2>&1); then
     check "little address space: an image or a sentence" [ -z "$bad" ]
-    (ulimit -v 122880 && exec "$XDIT" plan --model "$MODEL" --world 2) >"$T/stdout" 2>"$T/stderr" </dev/null
+    (ulimit -v 122880 && exec "$XDIT" plan --model "$MODEL" --world 2) >"$T/stdout" 2>"$T/stderr" \
+        </dev/null
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
-    check "and a plan for it" sh -c '[ "$1" = 0 ] || echo "$2" | grep -q "no memory left.*ulimit -v"' x "$rc" "$err"
+    check "and a plan for it" \
+        sh -c '[ "$1" = 0 ] || echo "$2" | grep -q "no memory left.*ulimit -v"' x "$rc" "$err"
 else
     echo "# skipped: this build does not start in little address space"
 fi
@@ -141,30 +167,38 @@ generate --prompt "a red circle" --guidance_scale 3 --seed 5 --output "$T/a.png"
 check "flags with a space" [ "$rc" = 0 ]
 generate --prompt="a red circle" --guidance-scale=3 --seed=5 --output="$T/b.png"
 check "flags with = and -" [ "$rc" = 0 ]
-generate -p "a red circle" --cfg_scale 3 -s 5 -o "$T/c.png" --enable-tiling=false --ulysses_degree 1 \
+generate -p "a red circle" --cfg_scale 3 -s 5 -o "$T/c.png" --enable-tiling=false \
+    --ulysses_degree 1 \
     --ring-degree=1 --warmup_steps 0
 check "short flags and one rank" [ "$rc" = 0 ]
 check "nothing is warned of" [ -z "$err" ]
 generate -p a --guidance_scale 1 --negative_prompt b -o "$T/d.png"
-check "a negative prompt that is not used" said "warning: the negative prompt is not used.*guidance_scale above 1"
+check "a negative prompt that is not used" said \
+    "warning: the negative prompt is not used.*guidance_scale above 1"
 # Of no effect: one line each, and the bits of a run without.
 generate -p a --seed 1 -o "$T/plain.ppm"
 idle() {
     what=$1 why=$2
     shift 2
     generate -p a --seed 1 "$@" -o "$T/idle.ppm"
-    check "$what: generated, and one warning" sh -c '[ "$1" = 0 ] && printf "%s\n" "$2" | grep -q "^xdit: warning: $3" &&
+    check "$what: generated, and one warning" \
+        sh -c '[ "$1" = 0 ] && printf "%s\n" "$2" | grep -q "^xdit: warning: $3" &&
         [ "$(printf "%s\n" "$2" | wc -l)" = 1 ]' x "$rc" "$err" "$why"
     check "$what: changes nothing" cmp "$T/plain.ppm" "$T/idle.ppm"
 }
-idle "displaced patches without a ring" "use_displaced_patches makes no difference without a ring" --use_displaced_patches
-idle "patches without stages" "num_pipeline_patch makes no difference without stages" --num_pipeline_patch 4
-idle "text with patches that there are not" "pipefusion_text makes no difference without patches" --pipefusion_text every
-idle "warm-up of exact steps" "warmup_steps makes no difference where every step is exact" --warmup_steps 5
+idle "displaced patches without a ring" "use_displaced_patches makes no difference without a ring" \
+    --use_displaced_patches
+idle "patches without stages" "num_pipeline_patch makes no difference without stages" \
+    --num_pipeline_patch 4
+idle "text with patches that there are not" "pipefusion_text makes no difference without patches" \
+    --pipefusion_text every
+idle "warm-up of exact steps" "warmup_steps makes no difference where every step is exact" \
+    --warmup_steps 5
 idle "rows of one rank" "use_parallel_vae makes no difference where one rank" --use_parallel_vae
 idle "shares of one rank" "balance makes no difference where one rank works" --balance measured
 idle "a cluster for one rank" "cluster makes no difference .*one rank works" --cluster 8xH100
-idle "blocks of one stage" "attn_layer_num_for_pp makes no difference without stages" --attn_layer_num_for_pp 8
+idle "blocks of one stage" "attn_layer_num_for_pp makes no difference without stages" \
+    --attn_layer_num_for_pp 8
 for name in warmup_steps=1 num_pipeline_patch=1 pipefusion_text=first; do
     generate -p a --seed 1 --$name -o "$T/idle.ppm"
     check "$name is what is done anyhow" [ -z "$err" ]
@@ -174,14 +208,18 @@ check "of bench, too" said "^xdit: warning: num_pipeline_patch makes no differen
 generate -p a --seed 1 --enable_tiling -o "$T/idle.safetensors"
 check "tiles of latents" said "^xdit: warning: enable_tiling makes no difference to latents"
 generate -p a --seed 1 --num_pipeline_patch 4 --patches_without_stages -o "$T/idle.ppm"
-check "the tests' way to have patches without stages" sh -c '[ "$1" = 0 ] && ! cmp -s "$2" "$3"' x "$rc" "$T/plain.ppm" "$T/idle.ppm"
+check "the tests' way to have patches without stages" sh -c '[ "$1" = 0 ] && ! cmp -s "$2" "$3"' x \
+    "$rc" "$T/plain.ppm" "$T/idle.ppm"
 check "= and - change nothing" cmp "$T/a.png" "$T/b.png"
 check "short forms change nothing" cmp "$T/a.png" "$T/c.png"
-# How many threads OpenMP would take is nothing to oneDNN's convolutions, how many we take is: each has memory.
+# How many threads OpenMP would take is nothing to oneDNN's convolutions, how many we take is: each
+# has memory.
 predicted() {
-    OMP_NUM_THREADS=$1 "$XDIT" generate -m "$MODEL" -p a --steps 1 -t 2 -v -o "$T/e.png" 2>&1 | sed -n 's/^xdit: \(memory: .* peak [0-9.]*\),.*/\1/p'
+    OMP_NUM_THREADS=$1 "$XDIT" generate -m "$MODEL" -p a --steps 1 -t 2 -v -o "$T/e.png" 2>&1 |
+        sed -n 's/^xdit: \(memory: .* peak [0-9.]*\),.*/\1/p'
 }
-check "memory of two threads, whatever OMP_NUM_THREADS says" [ -n "$(predicted 1)" -a "$(predicted 1)" = "$(predicted 1000)" ]
+check "memory of two threads, whatever OMP_NUM_THREADS says" \
+    [ -n "$(predicted 1)" -a "$(predicted 1)" = "$(predicted 1000)" ]
 # Code and tables of convolutions by tiles are megabytes each, which memory must have, too.
 try generate -m "$MODEL" -p a --steps 1 --dtype bf16 -v -o "$T/e.png"
 if said 'device cpu-amx'; then
@@ -191,8 +229,10 @@ else
 fi
 # Names of other programs; far names get no suggestion.
 means() { refused "--$1" 2 "unknown flag --$1; $2\$" generate --model m -p a --$1 1; }
-for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-img=image vae-tiling=enable_tiling \
-    type=weights_dtype batch-count=num_images_per_prompt denoising_strength=strength video_frames=num_frames \
+for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-img=image \
+    vae-tiling=enable_tiling \
+    type=weights_dtype batch-count=num_images_per_prompt denoising_strength=strength \
+    video_frames=num_frames \
     torch-dtype=dtype num_gpus=nproc model_id=model outdir=output tp_size=tensor_parallel_degree; do
     means "${pair%%=*}" "here it is --${pair#*=}"
 done
@@ -209,27 +249,36 @@ refused "converting" 2 "unknown command 'convert'; nothing has to be converted" 
 refused "serving" 2 "unknown command 'serve'; there is no HTTP service" serve
 refused "models" 2 "unknown command 'models'; models are directories" models
 refused "a far command" 2 "unknown command 'foo'; xdit --help lists them" foo
-refused "a switch with a value" 2 "'2'; --use_cfg_parallel takes no value" generate -m m -p a --use_cfg_parallel 2
-refused "a flag without its dashes" 2 "is --ulysses_degree meant[?]" generate -m m -p a ulysses_degree 4
+refused "a switch with a value" 2 "'2'; --use_cfg_parallel takes no value" generate -m m -p a \
+    --use_cfg_parallel 2
+refused "a flag without its dashes" 2 "is --ulysses_degree meant[?]" generate -m m -p a \
+    ulysses_degree 4
 
 # Dashes, quotes and blanks of word processors.
-try generate "$(printf '\342\200\223prompt')" "$(printf '\342\200\234a')" "$(printf 'circle\342\200\235')" \
-    "$(printf '\342\200\224model')" "$MODEL" "$(printf -- '--steps\302\2401')" "$(printf '\342\210\222q')" --json -o "$T/blog.png"
+try generate "$(printf '\342\200\223prompt')" "$(printf '\342\200\234a')" \
+    "$(printf 'circle\342\200\235')" \
+    "$(printf '\342\200\224model')" "$MODEL" "$(printf -- '--steps\302\2401')" \
+    "$(printf '\342\210\222q')" --json -o "$T/blog.png"
 check "dashes and quotes of blogs are taken" [ "$rc" = 0 -a -s "$T/blog.png" ]
 check "the prompt is one text" [ "$(printf '%s\n' "$out" | grep -c '"prompt": "a circle"')" = 1 ]
 check "and it is said" said 'warning: dashes, quotes or blanks of a word processor'
-try generate --prompt "$(printf '\342\200\224 a dash')" --model "$T/none" --negative_prompt "$(printf '\342\200\234x\342\200\235 y')"
-check "texts of several words are left alone" [ "$rc" = 1 -a "$(printf '%s\n' "$err" | grep -c 'word processor')" = 0 ]
+try generate --prompt "$(printf '\342\200\224 a dash')" --model "$T/none" --negative_prompt \
+    "$(printf '\342\200\234x\342\200\235 y')"
+check "texts of several words are left alone" [ "$rc" = 1 -a "$(printf '%s\n' "$err" |
+    grep -c 'word processor')" = 0 ]
 
 # The width of helps.
 for w in 40 60 80 100; do
     COLUMNS=$w try generate --help
-    check "help in $w columns" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | awk -v w=$w 'length > w - 1' | wc -l)" = 0 ]
+    check "help in $w columns" [ "$rc" = 0 -a "$(printf '%s\n' "$out" |
+        awk -v w=$w 'length > w - 1' | wc -l)" = 0 ]
 done
 COLUMNS=10 try generate --help
-check "never in fewer than 40" [ "$(printf '%s\n' "$out" | awk 'length > m { m = length } END { print (m > 30) }')" = 1 ]
+check "never in fewer than 40" [ "$(printf '%s\n' "$out" |
+    awk 'length > m { m = length } END { print (m > 30) }')" = 1 ]
 COLUMNS=40 try --help
-check "the list of commands in 40 columns" [ "$(printf '%s\n' "$out" | awk 'length > 39' | wc -l)" = 0 ]
+check "the list of commands in 40 columns" [ "$(printf '%s\n' "$out" | awk 'length > 39' |
+    wc -l)" = 0 ]
 
 # Help by topic: a part by a word of its title, or by one of its flags.
 try help generate ranks
@@ -237,9 +286,11 @@ check "a part of the help" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | head -n 1)" 
 check "and nothing else" [ "$(printf '%s\n' "$out" | grep -c '^[A-Z].*:$')" = 1 ]
 try generate --help ulysses_degree
 check "by a flag" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c -- '--ring_degree')" = 1 ]
-refused "a part that is none" 2 "the help of generate has neither a part nor a flag called 'xyzzy'" help generate xyzzy
+refused "a part that is none" 2 \
+    "the help of generate has neither a part nor a flag called 'xyzzy'" help generate xyzzy
 
 # -v names unknown keys, but not those that every file of diffusers has.
 try generate --model "$MODEL" -p a --steps 1 -v -o "$T/v.png"
-check "-v says nothing of _class_name" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c 'unknown key "_')" = 0 ]
+check "-v says nothing of _class_name" [ "$rc" = 0 -a "$(printf '%s\n' "$err" |
+    grep -c 'unknown key "_')" = 0 ]
 done_testing

@@ -2,12 +2,15 @@
 # Bad input: one clear sentence and an exit code that is not 0, before the first step.
 . "$(dirname "$0")/lib.sh"
 
-g() { what=$1 code=$2 pattern=$3; shift 3; refused "$what" "$code" "$pattern" generate --quiet "$@"; }
+g() {
+    what=$1 code=$2 pattern=$3; shift 3; refused "$what" "$code" "$pattern" generate --quiet "$@"
+}
 
 g "no such directory" 1 "$T/nothing" --model "$T/nothing" --prompt a -o "$T/x.png"
 mkdir "$T/empty"
 g "a directory without a model" 1 "model_index.json" --model "$T/empty" --prompt a -o "$T/x.png"
-HF_HOME=$T/hf g "a model that is not in the cache" 1 "nobody/nothing" --model nobody/nothing --prompt a
+HF_HOME=$T/hf g "a model that is not in the cache" 1 "nobody/nothing" --model nobody/nothing \
+    --prompt a
 # A name without its organisation: of one model of the cache, of two, of none.
 for id in a--one a--two b--two; do
     mkdir -p "$T/hub/models--$id/refs" "$T/hub/models--$id/snapshots"
@@ -21,25 +24,35 @@ for command in inspect "plan --world 2"; do
 done
 HF_HUB_CACHE=$T/hub try generate --model one --prompt a --steps 1 -q -o "$T/one.png"
 check "generate finds it, too" whole_png "$T/one.png"
-HF_HUB_CACHE=$T/hub g "two models of a name" 1 "two is the name of 2 models .*: a/two and b/two; say which one" --model two --prompt a
-HF_HUB_CACHE=$T/hub g "a model without a snapshot" 1 'c/bare is in .* without a snapshot of main' --model bare --prompt a
-HF_HUB_CACHE=$T/hub g "no model of a name" 1 "no directory three, and no model of that name .*hub" --model three --prompt a
-HF_HUB_CACHE=$T/none g "no cache" 1 "no directory three, and no model of that name" --model three --prompt a
-g "a file instead of a directory" 1 "meson.build is a file; .*--transformer FILE" --model "$ROOT/meson.build" --prompt a
+HF_HUB_CACHE=$T/hub g "two models of a name" 1 \
+    "two is the name of 2 models .*: a/two and b/two; say which one" --model two --prompt a
+HF_HUB_CACHE=$T/hub g "a model without a snapshot" 1 'c/bare is in .* without a snapshot of main' \
+    --model bare --prompt a
+HF_HUB_CACHE=$T/hub g "no model of a name" 1 "no directory three, and no model of that name .*hub" \
+    --model three --prompt a
+HF_HUB_CACHE=$T/none g "no cache" 1 "no directory three, and no model of that name" --model three \
+    --prompt a
+g "a file instead of a directory" 1 "meson.build is a file; .*--transformer FILE" \
+    --model "$ROOT/meson.build" --prompt a
 
-g "a side that does not divide" 2 "100.*96.*112" --model "$MODEL" --prompt a --width 100 -o "$T/x.png"
+g "a side that does not divide" 2 "100.*96.*112" --model "$MODEL" --prompt a \
+    --width 100 -o "$T/x.png"
 g "a side of a million pixels" 1 "[0-9] (GB|GiB|TB|TiB|PB|PiB|EB|EiB|bytes)" \
     --model "$MODEL" --prompt a --width 1000000 --height 1000000 -o "$T/x.png"
 g "an unknown scheduler" 2 "scheduler" --model "$MODEL" --prompt a --scheduler dice -o "$T/x.png"
-g "a scheduler of rectified flow" 2 "flow-euler is for models of rectified flow, which pixart-alpha is not" \
+g "a scheduler of rectified flow" 2 \
+    "flow-euler is for models of rectified flow, which pixart-alpha is not" \
     --model "$MODEL" --prompt a --scheduler flow-euler -o "$T/x.png"
-refused "a scheduler without flow for FLUX" 2 "flux is a model of rectified flow, which the scheduler euler" \
+refused "a scheduler without flow for FLUX" 2 \
+    "flux is a model of rectified flow, which the scheduler euler" \
     plan --model "$ROOT/tests/golden/flux" --world 2 --scheduler euler
 g "an unknown device" "[12]" "abacus" --model "$MODEL" --prompt a --device abacus -o "$T/x.png"
 g "what only counts" 2 'no device "count"' --model "$MODEL" --prompt a --device count -o "$T/x.png"
 mkdir -p "$T/models--a--b/snapshots" "$T/models--a--b/refs"
-g "a model's folder in the cache" 1 "models--a--b has no model_index.json: .*snapshots.*org/name" -m "$T/models--a--b" -p a
-XDIT_BF16=yes g "a word that XDIT_BF16 does not know" 2 "XDIT_BF16=yes .*emulate" -m "$MODEL" -p a -o "$T/x.png"
+g "a model's folder in the cache" 1 "models--a--b has no model_index.json: .*snapshots.*org/name" \
+    -m "$T/models--a--b" -p a
+XDIT_BF16=yes g "a word that XDIT_BF16 does not know" 2 "XDIT_BF16=yes .*emulate" -m "$MODEL" \
+    -p a -o "$T/x.png"
 
 g "an output directory that is not there" 1 "$T/no/where" --model "$MODEL" --prompt a \
     -o "$T/no/where/x.png"
@@ -47,14 +60,16 @@ g "a directory as output" "[12]" "$T/empty" --model "$MODEL" --prompt a -o "$T/e
 g "an output that cannot be written" 1 "/proc/x.png" --model "$MODEL" --prompt a -o /proc/x.png
 g "an unknown format" 2 "x.avi" --model "$MODEL" --prompt a -o "$T/x.avi"
 for ext in mp4 gif rgb; do
-    g "a video of a model of images: .$ext" 2 "x.$ext is that of a video, and this model makes images" \
+    g "a video of a model of images: .$ext" 2 \
+        "x.$ext is that of a video, and this model makes images" \
         --model "$MODEL" --prompt a -o "$T/x.$ext"
 done
 # The output is looked at before the model is: a wrong name costs no waiting.
 g "a wrong output is found first" 1 "$T/no/x.png" --model "$T/nothing" --prompt a -o "$T/no/x.png"
 
 try generate --model "$MODEL" --prompt a -o "$T/no/x.png"
-check "no step was taken for an output that cannot be" [ "$rc" = 1 -a -z "$(echo "$err" | grep denoise)" ]
+check "no step was taken for an output that cannot be" [ "$rc" = 1 -a -z "$(echo "$err" |
+    grep denoise)" ]
 
 # A weight file cut short.
 cp -r "$MODEL" "$T/cut" && chmod -R u+w "$T/cut"
@@ -81,16 +96,19 @@ try generate --model "$T/nan" --prompt a --num_inference_steps 1 --quiet -o "$T/
 check "the test found the first tensor" [ -n "$name" ]
 check "NaN weights are warned of by name" said "warning.*$name"
 check "NaN weights are no error" [ "$rc" = 0 ]
-{ head -c $((8 + header)) "$file"; head -c $(($(wc -c <"$file") - 8 - header)) /dev/zero | tr '\0' '\377'; } >"$T/half"
+{ head -c $((8 + header)) "$file"; head -c $(($(wc -c <"$file") - 8 - header)) /dev/zero |
+    tr '\0' '\377'; } >"$T/half"
 cat "$T/half" >"$file"
 try generate --model "$T/nan" --prompt a --num_inference_steps 1 --quiet -o "$T/nan.png"
 check "many of them fill no screen" said "more weights hold NaN"
 check "but a few lines" [ "$(printf '%s\n' "$err" | wc -l)" -le 4 ]
 
-# What a file says of itself is no command to the terminal, and a pipe in its place no reason to wait.
+# What a file says of itself is no command to the terminal, and a pipe in its place no reason to
+# wait.
 cp -r "$MODEL" "$T/odd" && chmod -R u+w "$T/odd"
 printf '{ "_class_name": "a\\u001b[31m\\nb" }' >"$T/odd/model_index.json"
-g "a name with control characters" 1 "names the pipeline a.\[31m.b," --model "$T/odd" --prompt a -o "$T/x.png"
+g "a name with control characters" 1 "names the pipeline a.\[31m.b," --model "$T/odd" \
+    --prompt a -o "$T/x.png"
 cp "$MODEL/model_index.json" "$T/odd/"
 for pipe in "$T/odd/transformer/$(basename "$file")" "$T/odd/vae/config.json"; do
     rm "$pipe" && mkfifo "$pipe"

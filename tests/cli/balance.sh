@@ -1,13 +1,15 @@
 #!/bin/sh
-# balance.sh XDIT ROOT GOLDEN - shares by speed: a rank that is slowed down to half gets about half, and the
-# image is that of one rank. Shares are asserted, not times.
+# balance.sh XDIT ROOT GOLDEN - shares by speed: a rank that is slowed down to half gets about half,
+# and the image is that of one rank. Shares are asserted, not times.
 . "$(dirname "$0")/lib.sh"
 MODEL=$ROOT/tests/golden/alpha
 GOLDEN=$3
 ask() { try generate --model "$MODEL" --prompt "a red circle" --steps 3 --seed 3 --dtype f32 "$@"; }
-refused "a balance that is none" 2 "balance takes even or measured" generate --model "$MODEL" --prompt a --balance odd
+refused "a balance that is none" 2 "balance takes even or measured" generate --model "$MODEL" \
+    --prompt a --balance odd
 ask -o "$T/one.ppm" --balance measured
-check "one rank has nothing to balance" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q balance:' x "$rc" "$err"
+check "one rank has nothing to balance" \
+    sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q balance:' x "$rc" "$err"
 XDIT_SLOW=1:2
 export XDIT_SLOW
 ask --ulysses_degree 2 -o "$T/x.ppm"
@@ -15,21 +17,27 @@ if said 'has no MPI|install the package'; then
     echo "1..0 # SKIP there is no MPI to start several ranks with"
     exit 0
 fi
-check "even shares are the default" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q balance:' x "$rc" "$err"
+check "even shares are the default" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q balance:' \
+    x "$rc" "$err"
 pixels() { tail -c 49152 "$1" >"$1.px"; }
 # levels: the largest difference of x.ppm and one.ppm.
 levels() {
     pixels "$T/one.ppm" && pixels "$T/x.ppm"
     cmp -l "$T/one.ppm.px" "$T/x.ppm.px" | awk '
-        function oct(s,  i, v) { v = 0; for (i = 1; i <= length(s); i++) v = v * 8 + substr(s, i, 1); return v }
+        function oct(s,  i, v) {
+            v = 0
+            for (i = 1; i <= length(s); i++)
+                v = v * 8 + substr(s, i, 1)
+            return v
+        }
         { d = oct($2) - oct($3); if (d < 0) d = -d; if (d > m) m = d } END { print m + 0 }'
 }
 # numbers WORD: "tokens 43 + 21" -> "43 21".
 numbers() { printf '%s\n' "$err" | sed -n "s/^xdit: balance: .*$1 \([0-9 +]*\).*/\1/p" | tr -d +; }
 # half A B: is B between 0.35 and 0.7 of A?
 half() { [ $# -ge 2 ] && [ $(($2 * 100)) -ge $(($1 * 35)) ] && [ $(($2 * 100)) -le $(($1 * 70)) ]; }
-# shared LEVELS WORD ARGS...: the pixels must be right each time; the shares at one of four, as a neighbour
-# may have half of another rank's core as well.
+# shared LEVELS WORD ARGS...: the pixels must be right each time; the shares at one of four, as a
+# neighbour may have half of another rank's core as well.
 shared() {
     limit=$1 word=$2
     shift 2
@@ -59,7 +67,8 @@ staged() {
     shift
     for again in 1 2 3 4; do
         ask --balance measured --pipefusion_parallel_degree 2 -v "$@" -o "$T/x.ppm"
-        { [ "$rc" = 0 ] && [ "$(levels)" = 0 ] && ! said "stage 0 runs blocks $blocks of 3"; } || break
+        { [ "$rc" = 0 ] && [ "$(levels)" = 0 ] && ! said "stage 0 runs blocks $blocks of 3"; } ||
+            break
         echo "# stages, try $again"
     done
     check "stages: the pixels of one rank" [ "$rc" = 0 -a "$(levels)" = 0 ]
@@ -72,7 +81,8 @@ XDIT_SLOW=0:2 staged "0 to 0" --num_pipeline_patch 1
 MODEL=$GOLDEN/flux
 pixels() { tail -c 6720 "$1" >"$1.px"; }
 ask() {
-    try generate --model "$MODEL" --prompt "a red circle" --steps 3 --seed 3 -W 56 -H 40 --max_sequence_length 13 \
+    try generate --model "$MODEL" --prompt "a red circle" --steps 3 --seed 3 -W 56 -H 40 \
+        --max_sequence_length 13 \
         --dtype f32 "$@"
 }
 ask --num_pipeline_patch 2 --patches_without_stages -o "$T/one.ppm"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What shells complete: every command, every flag that a help shows, the values of those with a list.
+# What shells complete: every command, every flag that a help shows, the values of those with a
+# list.
 . "$(dirname "$0")/lib.sh"
 
 for shell in bash zsh fish; do
@@ -11,7 +12,10 @@ refused "no shell" 2 'needs the name of a shell: bash, zsh or fish$' completion
 refused "another shell" 2 "bash, zsh or fish, not 'tcsh'" completion tcsh
 
 # The flags that the help of a command shows.
-flags_of() { "$XDIT" "$1" --help | sed '/^Example/,$d' | grep -oE -- '^ +(-[A-Za-z], )?--[a-z0-9_]+' | grep -oE -- '--[a-z0-9_]+' | sort -u; }
+flags_of() {
+    "$XDIT" "$1" --help | sed '/^Example/,$d' | grep -oE -- '^ +(-[A-Za-z], )?--[a-z0-9_]+' |
+        grep -oE -- '--[a-z0-9_]+' | sort -u
+}
 commands=$("$XDIT" --help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }')
 
 if command -v bash >/dev/null; then
@@ -33,15 +37,18 @@ EOF
         flags_of "$c" >"$T/flags"
         ask xdit "$c" -- | sort -u >"$T/offered"
         [ "$c" = completion ] || [ -s "$T/flags" ] || missing="$missing $c(no flags)"
-        while read -r f; do grep -qx -- "$f" "$T/offered" || missing="$missing $c:$f"; done <"$T/flags"
+        while read -r f; do grep -qx -- "$f" "$T/offered" || missing="$missing $c:$f"
+        done <"$T/flags"
     done
     check "bash: commands and flags of all helps:$missing" [ -z "$missing" ]
     check "bash: commands by their first letters" [ "$(ask xdit gen)" = generate ]
-    check "bash: a flag by its first letters" [ "$(ask xdit generate --num_inf)" = --num_inference_steps ]
+    check "bash: a flag by its first letters" \
+        [ "$(ask xdit generate --num_inf)" = --num_inference_steps ]
     check "bash: with dashes, too" [ "$(ask xdit generate --num-inf)" = --num_inference_steps ]
     check "bash: a value of a list" [ "$(ask xdit generate --dtype b)" = bf16 ]
     check "bash: behind an equals sign" [ "$(ask xdit generate --dtype = b)" = bf16 ]
-    check "bash: a value with dashes in the flag" [ "$(ask xdit generate --weights-dtype i)" = int8 ]
+    check "bash: a value with dashes in the flag" \
+        [ "$(ask xdit generate --weights-dtype i)" = int8 ]
     mkdir "$T/some-model" && : >"$T/some-file"
     check "bash: a directory" [ "$(ask xdit generate --model "$T/some-")" = "$T/some-model" ]
     check "bash: a file" [ "$(ask xdit generate --output "$T/some-f")" = "$T/some-file" ]
@@ -58,7 +65,10 @@ for shell in zsh fish; do
     fi
 done
 if command -v fish >/dev/null; then
-    fish_says() { HOME=$T XDG_CONFIG_HOME=$T fish -c "source $T/fish; complete -C '$1'" | cut -f 1 | tr '\n' ' '; }
+    fish_says() {
+        HOME=$T XDG_CONFIG_HOME=$T fish -c "source $T/fish; complete -C '$1'" | cut -f 1 |
+            tr '\n' ' '
+    }
     check "fish: a value of a list" [ "$(fish_says 'xdit generate --dtype b')" = 'bf16 ' ]
     check "fish: a command" [ "$(fish_says 'xdit gen')" = 'generate ' ]
 fi
@@ -71,5 +81,6 @@ for c in $commands; do
     done
 done
 check "zsh and fish have them all:$missing" [ -z "$missing" ]
-check "quotes are even in zsh's and fish's" [ "$(tr -cd "'" <"$T/zsh" | wc -c | awk '{ print $1 % 2 }')$(tr -cd "'" <"$T/fish" | wc -c | awk '{ print $1 % 2 }')" = 00 ]
+check "quotes are even in zsh's and fish's" [ "$(tr -cd "'" <"$T/zsh" | wc -c |
+    awk '{ print $1 % 2 }')$(tr -cd "'" <"$T/fish" | wc -c | awk '{ print $1 % 2 }')" = 00 ]
 done_testing

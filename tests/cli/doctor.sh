@@ -8,18 +8,21 @@ states() { ! printf '%s\n' "$out" | grep -Evq '^(ok|warn|fail) +[a-z]+ +[^ ]'; }
 try doctor --no_ranks
 check "it fails nothing here" [ "$rc" = 0 -a -z "$err" ]
 check "every line has a state" states
-for name in build libraries video kernels cores numa topology placement threads memory shared hugepages limits gpu temporary cache; do
+for name in build libraries video kernels cores numa topology placement threads memory shared \
+    hugepages limits gpu temporary cache; do
     check "it looks at $name" has "^(ok|warn) +$name "
 done
 for library in oneDNN OpenMP MPI libpng libjpeg libwebp SentencePiece PCRE2 utf8proc cJSON; do
     check "it names $library" has "$library"
 done
 check "it counts sockets, nodes, caches and cores" has \
-    '^ok +topology +[0-9]+ sockets?, [0-9]+ memory nodes?, [0-9]+ L3 groups?, [0-9]+ cores?, [0-9]+ hardware threads?$'
+    '^ok +topology +[0-9]+ sockets?, [0-9]+ memory nodes?, [0-9]+ L3 groups?, '\
+'[0-9]+ cores?, [0-9]+ hardware threads?$'
 try doctor --no_ranks --nproc 1
 check "one rank gets all" has '^ok +placement +rank 0 of 1 on cpus [0-9,-]+$'
 try doctor --no_ranks --nproc 9999
-check "more ranks than cores get none" has '^ok +placement +9999 ranks are more than [0-9]+ cores?: they are not bound$'
+check "more ranks than cores get none" has \
+    '^ok +placement +9999 ranks are more than [0-9]+ cores?: they are not bound$'
 try doctor --no_ranks --model "$MODEL"
 check "it weighs a model" has '^(ok|warn) +memory .*for the [0-9.]+ MB of weights'
 try doctor --no_ranks --json
@@ -50,7 +53,8 @@ if printf '%s\n' "$out" | grep -q 'has no MPI\|install the package'; then
     exit 0
 fi
 check "two ranks meet" [ "$rc" = 0 ]
-check "and say how fast" has '^ok +ranks +2 ranks exchange messages: [0-9.]+ us latency, [0-9.]+ [MG]B/s'
+check "and say how fast" has \
+    '^ok +ranks +2 ranks exchange messages: [0-9.]+ us latency, [0-9.]+ [MG]B/s'
 XDIT_MPIRUN=$T/none try doctor
 check "no launcher is no failure" [ "$rc" = 0 ]
 check "but said" has '^warn +ranks .*XDIT_MPIRUN'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# frames.sh XDIT ROOT GOLDEN - requests for videos of tiny CogVideoX models: frames, images to begin with, what is
-# refused, several ranks. The files are video.sh's business.
+# frames.sh XDIT ROOT GOLDEN - requests for videos of tiny CogVideoX models: frames, images to begin
+# with, what is refused, several ranks. The files are video.sh's business.
 . "$(dirname "$0")/lib.sh"
 GOLDEN=$3
 export OMP_WAIT_POLICY=passive
@@ -10,18 +10,21 @@ FRAME=$((40 * 56 * 3))
 film() {
     model=$1
     shift
-    try generate --model "$model" --prompt "a red circle" -W 56 -H 40 --steps 2 --seed 3 --rng torch --dtype f32 \
+    try generate --model "$model" --prompt "a red circle" -W 56 -H 40 --steps 2 --seed 3 \
+        --rng torch --dtype f32 \
         --max_sequence_length 13 --quiet "$@"
 }
 size() { wc -c <"$1" | tr -d ' '; }
 
 film "$T2V" --num_frames 9 -o "$T/one.rgb"
-check "nine frames" [ "$rc" = 0 -a "$out" = "$T/one.rgb" -a "$(size "$T/one.rgb")" = $((9 * FRAME)) ]
+check "nine frames" [ "$rc" = 0 -a "$out" = "$T/one.rgb" -a "$(size "$T/one.rgb")" = \
+    $((9 * FRAME)) ]
 film "$T2V" -o "$T/two.rgb"
 check "the model's frames" cmp -s "$T/one.rgb" "$T/two.rgb"
 film "$T2V" --num_frames 5 -o "$T/x.rgb"
 check "an even latent makes no frame more than four each" [ "$(size "$T/x.rgb")" = $((8 * FRAME)) ]
-check "a warning says so, quiet or not" said '^xdit: warning: 2 frames of the latent become 8 frames, not 5'
+check "a warning says so, quiet or not" said \
+    '^xdit: warning: 2 frames of the latent become 8 frames, not 5'
 film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
 made=$out
 rm "$T/f8.ppm"
@@ -29,11 +32,13 @@ film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
 check "a frame that is missing: the video is made again" [ -s "$T/f8.ppm" -a "$out" = "$made" ]
 touch -d 2001-01-01 "$T/f1.ppm"
 film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
-check "all frames are there: it is skipped" [ "$out" = "$made" -a -z "$(find "$T/f1.ppm" -newermt 2001-06-01)" ]
+check "all frames are there: it is skipped" [ "$out" = "$made" -a -z "$(find "$T/f1.ppm" \
+    -newermt 2001-06-01)" ]
 film "$T2V" --num_frames 9 --use_dynamic_cfg -o "$T/x.rgb"
 check "guidance that grows" sh -c '[ -s "$1/x.rgb" ] && ! cmp -s "$1/one.rgb" "$1/x.rgb"' x "$T"
 film "$T2V" --num_frames 5 --use_dynamic_cfg --guidance_scale 1 -o "$T/x.rgb"
-check "and that of one pass cannot" said "warning: use_dynamic_cfg makes no difference without guidance"
+check "and that of one pass cannot" said \
+    "warning: use_dynamic_cfg makes no difference without guidance"
 film "$T2V" --num_frames 9 --json -o "$T/x.rgb"
 check "sizes in the JSON" sh -c 'printf "%s" "$1" | python3 -c "
 import json, sys
@@ -53,11 +58,14 @@ refuse() {
 refuse "frames of an image" "num_frames is for videos" "$MODEL" --num_frames 9 -o "$T/no.png"
 refuse "an MP4 of an image" "no.mp4 is that of a video" "$MODEL" -o "$T/no.mp4"
 refuse "an image that is needed" "name one with --image" "$I2V" -o "$T/no.gif"
-refuse "an image that is not" "cannot begin with the image" "$T2V" --image "$I2V/image.png" -o "$T/no.gif"
+refuse "an image that is not" "cannot begin with the image" "$T2V" --image "$I2V/image.png" \
+    -o "$T/no.gif"
 refuse "strength" "strength 0.5" "$I2V" --image "$I2V/image.png" --strength 0.5 -o "$T/no.gif"
 refuse "a width between tokens" "width 60 .*56 .*64" "$T2V" -W 60 -o "$T/no.gif"
-refuse "a size without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" -W 64 -H 40 -o "$T/no.gif"
-refuse "frames without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" --num_frames 17 \
+refuse "a size without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" \
+    -W 64 -H 40 -o "$T/no.gif"
+refuse "frames without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" \
+    --num_frames 17 \
     -o "$T/no.gif"
 refuse "no frames" "num_frames" "$T2V" --num_frames -1 -o "$T/no.gif"
 check "nothing is written" [ -z "$(find "$T" -name 'no*')" ]

@@ -6,7 +6,8 @@ has() { printf '%s\n' "$out" | grep -Eq -- "$1"; }
 hasnt() { ! has "$1"; }
 # The command that was printed, in one line.
 command_of() {
-    printf '%s\n' "$out" | awk '/^here:/ { on = 1; next } /^plan:/ { exit } on { sub(/^ */, ""); printf "%s ", $0 }' |
+    printf '%s\n' "$out" |
+        awk '/^here:/ { on = 1; next } /^plan:/ { exit } on { sub(/^ */, ""); printf "%s ", $0 }' |
         sed 's/\\ //g; s/ *$//'
 }
 is_command() { [ "$(command_of)" = "$1" ] || { echo "# $(command_of)"; false; }; }
@@ -15,7 +16,9 @@ line() {
     try from-xdit "$4"
     if [ "$rc" = "$2" ] && has "$3"; then pass "$1"; else fail "$1" "expected $2 and: $3"; fi
 }
-torch() { printf 'torchrun --nproc_per_node=%s examples/%s_example.py --prompt a %s' "$1" "$2" "$3"; }
+torch() {
+    printf 'torchrun --nproc_per_node=%s examples/%s_example.py --prompt a %s' "$1" "$2" "$3"
+}
 
 # What a script does besides needs no variables of ours.
 try from-xdit 'set -x
@@ -49,10 +52,16 @@ $CFG_ARGS \
 $ENABLE_TILING'
 check "issue 492: xDiT's error" has 'parallel_world_size 4 must be equal to dit_parallel_size 2'
 check "issue 492: why" has 'cfg 2 x ulysses 2 = 4 and there are 2 processes'
-check "issue 492: our command" is_command "xdit generate --model ZhipuAI/CogVideoX-5b --prompt 'A small dog.' --height 480 --width 720 --num_frames 49 --num_inference_steps 50 --ulysses_degree 2 --use_cfg_parallel --enable_tiling --guidance_scale 3.5 --seed 42"
+want="xdit generate --model ZhipuAI/CogVideoX-5b --prompt 'A small dog.' --height 480 --width 720"
+want="$want --num_frames 49 --num_inference_steps 50 --ulysses_degree 2 --use_cfg_parallel"
+want="$want --enable_tiling --guidance_scale 3.5 --seed 42"
+check "issue 492: our command" is_command "$want"
 check "issue 492: plans for two" has 'on 2 ranks instead: (cfg 2; ulysses 2|ulysses 2; cfg 2)'
 # The same with a model that is there: the command is run as it was printed.
-try from-xdit "torchrun --nproc_per_node=2 ./examples/pixartalpha_example.py --model '$MODEL' --ulysses_degree 2 --use_cfg_parallel --height 128 --width 128 --num_inference_steps 2 --prompt 'a red circle'"
+try from-xdit \
+    "torchrun --nproc_per_node=2 ./examples/pixartalpha_example.py --model '$MODEL' \
+    --ulysses_degree 2 --use_cfg_parallel --height 128 --width 128 --num_inference_steps 2 \
+    --prompt 'a red circle'"
 check "the same of the demo model" has 'parallel_world_size 4 must be equal to dit_parallel_size 2'
 sh -c "xdit() { '$XDIT' \"\$@\" --quiet -o '$T/a.png'; }; $(command_of)" >/dev/null 2>"$T/log"
 if grep -Eq 'has no MPI|install the package' "$T/log"; then
@@ -61,58 +70,79 @@ else
     check "the printed command generates" whole_png "$T/a.png"
 fi
 
-line "too few processes for cfg" 0 'dp_degree \* cfg_degree must be less than or equal to dit_parallel_size' \
+line "too few processes for cfg" 0 \
+    'dp_degree \* cfg_degree must be less than or equal to dit_parallel_size' \
     "$(torch 1 pixartalpha '--model m --use_cfg_parallel')"
 line "idle processes" 0 'parallel_world_size 2 must be equal to dit_parallel_size 4' \
     "$(torch 4 pixartalpha '--model m --ulysses_degree 2')"
-line "no degrees" 0 'parallel_world_size 1 must be equal to dit_parallel_size 3' "$(torch 3 pixartalpha '--model m')"
+line "no degrees" 0 'parallel_world_size 1 must be equal to dit_parallel_size 3' \
+    "$(torch 3 pixartalpha '--model m')"
 check "no degrees: ranks" has '--nproc 3'
 line "a VAE's processes" 0 'DIT parallel size 2 and VAE parallel size 1 must sum to world size 4' \
-    "$(torch 4 flux '--model FLUX.1-dev --dit_parallel_size 2 --vae_parallel_size 1 --ulysses_degree 2')"
+    "$(torch 4 flux \
+    '--model FLUX.1-dev --dit_parallel_size 2 --vae_parallel_size 1 --ulysses_degree 2')"
 line "stages and their list" 1 'attn_layer_num_for_pp must have the same length' \
-    "$(torch 2 pixartalpha '--model PixArt --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 9 9 10')"
-line "a list that is too long for us, too" 1 'refused, too: the stages .* have 29 blocks and the model 28' \
-    "$(torch 2 pixartalpha '--model PixArt --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 14 15')"
+    "$(torch 2 pixartalpha \
+    '--model PixArt --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 9 9 10')"
+line "a list that is too long for us, too" 1 \
+    'refused, too: the stages .* have 29 blocks and the model 28' \
+    "$(torch 2 pixartalpha \
+    '--model PixArt --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 14 15')"
 check "and xDiT says so" has 'Sum of attn_layer_num_for_pp should be equal'
 line "a list" 0 '--attn_layer_num_for_pp 14,14' \
-    "$(torch 2 pixartalpha '--model PixArt --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 14 14')"
+    "$(torch 2 pixartalpha \
+    '--model PixArt --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 14 14')"
 check "that runs there" has '^  runs$'
-line "heads" 0 'transformer backbone has 38 heads, which is not divisible by or smaller than ulysses_degree 4' \
+line "heads" 0 \
+    'backbone has 38 heads, which is not divisible by or smaller than ulysses_degree 4' \
     "$(torch 4 sd3 '--model stable-diffusion-3.5-large --ulysses_degree 4')"
 check "heads here" has '38 heads, 9 or 10 a rank'
 line "heads of a model that is there" 0 'has 6 heads, which is not' \
     "$(torch 4 pixartalpha "--model $MODEL --ulysses_degree 4 --height 512")"
 line "rows of CogVideoX" 0 'last pipeline patch is 60, .*: 2 \* 4' \
-    "$(torch 8 cogvideox '--model CogVideoX-5b --ulysses_degree 4 --use_cfg_parallel --height 480 --width 720')"
-line "rows that no rank count divides" 0 'not divisible by the number of sequence parallel devices' \
+    "$(torch 8 cogvideox \
+    '--model CogVideoX-5b --ulysses_degree 4 --use_cfg_parallel --height 480 --width 720')"
+line "rows that no rank count divides" 0 \
+    'not divisible by the number of sequence parallel devices' \
     "$(torch 8 cogvideox '--model CogVideoX-5b --ulysses_degree 8 --height 480 --width 720')"
 line "CogVideoX and stages" 0 'does not support PipeFusion' \
     "$(torch 2 cogvideox '--model CogVideoX-5b --pipefusion_parallel_degree 2')"
 line "CogVideoX and its VAE" 0 'parallel VAE not implemented for CogVideo' \
-    "$(torch 2 cogvideox '--model CogVideoX-5b --ulysses_degree 2 --height 480 --width 720 --use_parallel_vae')"
+    "$(torch 2 cogvideox \
+    '--model CogVideoX-5b --ulysses_degree 2 --height 480 --width 720 --use_parallel_vae')"
 line "FLUX and cfg" 0 'CFG parallelism is not supported by the model' \
     "$(torch 2 flux '--model FLUX.1-dev --use_cfg_parallel')"
 line "a backend without ring" 0 'backend does not support ring' \
     "$(torch 2 flux '--model FLUX.1-dev --ring_degree 2 --attention_backend sdpa')"
-line "SANA's VAE" 1 'Sana pipeline does not support vae parallel' "$(torch 1 sana '--model Sana --use_parallel_vae')"
+line "SANA's VAE" 1 'Sana pipeline does not support vae parallel' \
+    "$(torch 1 sana '--model Sana --use_parallel_vae')"
 line "SANA's sizes" 1 'divisible by 32' "$(torch 1 sana '--model Sana --height 1000')"
 line "SDXL" 1 'only supports 2 GPUs with CFG' "$(torch 4 sdxl '--model SDXL --ulysses_degree 4')"
-line "DiTFastAttn" 0 'when using DiTFastAttn' "$(torch 2 pixartalpha '--model m --ulysses_degree 2 --use_fast_attn')"
+line "DiTFastAttn" 0 'when using DiTFastAttn' \
+    "$(torch 2 pixartalpha '--model m --ulysses_degree 2 --use_fast_attn')"
 line "negative prompts" 0 'must have the same quantities' \
     "$(torch 1 pixartalpha '--model m --negative_prompt a b')"
 line "patches that change" 0 'patches num changed from 5 to 4' \
-    "$(torch 4 pixartalpha '--model PixArt --ulysses_degree 2 --pipefusion_parallel_degree 2 --num_pipeline_patch 5 --height 128')"
-line "a group without a prompt" 0 'last group gets none' "$(torch 2 pixartalpha '--model m --data_parallel_degree 2')"
-line "an empty stage" 0 'last stage is empty' "$(torch 16 flux '--model FLUX.1-dev --pipefusion_parallel_degree 16')"
-line "a mistyped flag" 0 'unrecognized arguments: --ulyses_degree' "$(torch 1 pixartalpha '--model m --ulyses_degree 2')"
+    "$(torch 4 pixartalpha "--model PixArt --ulysses_degree 2 --pipefusion_parallel_degree 2 \
+    --num_pipeline_patch 5 --height 128")"
+line "a group without a prompt" 0 'last group gets none' \
+    "$(torch 2 pixartalpha '--model m --data_parallel_degree 2')"
+line "an empty stage" 0 'last stage is empty' \
+    "$(torch 16 flux '--model FLUX.1-dev --pipefusion_parallel_degree 16')"
+line "a mistyped flag" 0 'unrecognized arguments: --ulyses_degree' \
+    "$(torch 1 pixartalpha '--model m --ulyses_degree 2')"
 check "and the nearest one" has 'nearest one is --ulysses_degree'
 line "an abbreviation" 0 '^plan: ulysses 2' "$(torch 2 pixartalpha '--model m --ulys 2')"
-line "an ambiguous one" 0 'ambiguous option: --use could match' "$(torch 1 pixartalpha '--model m --use 2')"
-line "a word as a number" 0 "argument --seed: invalid int value: 'x'" "$(torch 1 pixartalpha '--model m --seed x')"
+line "an ambiguous one" 0 'ambiguous option: --use could match' \
+    "$(torch 1 pixartalpha '--model m --use 2')"
+line "a word as a number" 0 "argument --seed: invalid int value: 'x'" \
+    "$(torch 1 pixartalpha '--model m --seed x')"
 line "no model" 0 'required: --model' "$(torch 1 pixartalpha '')"
 line "a model that is not built" 1 'Latte is not built' "$(torch 1 latte '--model Latte')"
-line "HunyuanDiT" 0 '^plan: pipefusion 2' "$(torch 2 hunyuandit '--model HunyuanDiT --pipefusion_parallel_degree 2 --prompt a')"
-line "the runner counts no dashes" 0 'dp_degree . cfg_degree must be less' 'xdit --model FLUX.1-dev --use-cfg-parallel --prompt a'
+line "HunyuanDiT" 0 '^plan: pipefusion 2' \
+    "$(torch 2 hunyuandit '--model HunyuanDiT --pipefusion_parallel_degree 2 --prompt a')"
+line "the runner counts no dashes" 0 'dp_degree . cfg_degree must be less' \
+    'xdit --model FLUX.1-dev --use-cfg-parallel --prompt a'
 line "a script's flag for the runner" 0 'example scripts have it, the runner does not' \
     'xdit --model FLUX.1-dev --warmup_steps 3 --prompt a'
 line "the runner without a prompt" 0 "Either 'prompt' or 'dataset_path'" 'xdit --model FLUX.1-dev'
@@ -120,21 +150,31 @@ line "a model that the runner lacks" 0 'not found in registry' 'xdit --model Pix
 line "tensor parallelism of the runner" 0 'does not support tensor_parallel_degree' \
     'xdit --model FLUX.1-dev --tensor_parallel_degree 2 --prompt a'
 
-line "two hosts" 0 '10.0.0.1 slots=8' "torchrun --nnodes=2 --nproc-per-node 8 --node_rank 1 --master_addr 10.0.0.1 \
-    examples/flux_example.py --model FLUX.1-dev --ulysses_degree 4 --pipefusion_parallel_degree 4 --prompt a"
-check "two hosts: mpirun" is_command "mpirun --hostfile hosts --map-by ppr:8:node -n 16 xdit generate --model FLUX.1-dev --prompt a --ulysses_degree 4 --pipefusion_parallel_degree 4 --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
-line "python alone" 0 '1 process by python' 'CUDA_VISIBLE_DEVICES=3 OMP_NUM_THREADS=4 python3 -u examples/flux_example.py --model F'
+line "two hosts" 0 '10.0.0.1 slots=8' \
+    "torchrun --nnodes=2 --nproc-per-node 8 --node_rank 1 --master_addr 10.0.0.1 \
+    examples/flux_example.py --model FLUX.1-dev --ulysses_degree 4 --pipefusion_parallel_degree 4 \
+    --prompt a"
+want="mpirun --hostfile hosts --map-by ppr:8:node -n 16 xdit generate --model FLUX.1-dev --prompt a"
+want="$want --ulysses_degree 4 --pipefusion_parallel_degree 4 --height 1024 --width 1024"
+check "two hosts: mpirun" is_command \
+    "$want --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
+line "python alone" 0 '1 process by python' \
+    'CUDA_VISIBLE_DEVICES=3 OMP_NUM_THREADS=4 python3 -u examples/flux_example.py --model F'
 line "python -m torch.distributed.run" 0 '2 processes by torchrun' \
-    'python -m torch.distributed.run --standalone --nproc_per_node 2 a.py --model m --ulysses_degree 2'
-line "accelerate" 0 '2 processes by accelerate' 'accelerate launch --num_processes 2 examples/sd3_example.py --model m --ulysses_degree 2'
+    "python -m torch.distributed.run --standalone --nproc_per_node 2 a.py --model m \
+    --ulysses_degree 2"
+line "accelerate" 0 '2 processes by accelerate' \
+    'accelerate launch --num_processes 2 examples/sd3_example.py --model m --ulysses_degree 2'
 line "the runner's file" 0 '2 processes by torchrun, FLUX.1 with Flux;' \
     'torchrun --nproc_per_node=2 xfuser/runner.py --model FLUX.1-dev --ulysses_degree 2 --prompt a'
 line "behind other programs" 0 '^xDiT: 2 processes by torchrun, Stable Diffusion 3' \
     'nohup numactl -N 0 timeout 600 torchrun --nproc_per_node=2 examples/sd3_example.py --model m'
 line "in an environment of conda" 0 '^xDiT: 1 process by python, Stable Diffusion 3' \
     'conda activate x && conda run -n x python examples/sd3_example.py --model m --prompt a'
-line "what set -x prints" 0 '2 processes' '+ torchrun --nproc_per_node=2 a.py --model m --ulysses_degree 2 2>&1 | tee log'
-line "quotes" 0 "--prompt 'it'\\\\''s \"one\"' --prompt two" 'python a.py --model m --prompt "it'"'"'s \"one\"" two'
+line "what set -x prints" 0 '2 processes' \
+    '+ torchrun --nproc_per_node=2 a.py --model m --ulysses_degree 2 2>&1 | tee log'
+line "quotes" 0 "--prompt 'it'\\\\''s \"one\"' --prompt two" \
+    'python a.py --model m --prompt "it'"'"'s \"one\"" two'
 try from-xdit -- torchrun --nproc_per_node=2 a.py --model m --ulysses_degree 2 --prompt 'a b'
 check "words behind --" has "--prompt 'a b' --ulysses_degree 2"
 # Names of the runner's registry are names of the hub; others stay.
@@ -142,9 +182,12 @@ for pair in FLUX.1-dev=black-forest-labs/FLUX.1-dev flux.1-DEV=black-forest-labs
     SD3.5=stabilityai/stable-diffusion-3.5-large \
         black-forest-labs/FLUX.1-dev=black-forest-labs/FLUX.1-dev; do
     try from-xdit "xdit --model ${pair%%=*} --ulysses_degree 2 --prompt a"
-    check "the runner's ${pair%%=*}" is_command "xdit generate --model ${pair#*=} --prompt a --ulysses_degree 2 --seed 42"
+    check "the runner's ${pair%%=*}" is_command \
+        "xdit generate --model ${pair#*=} --prompt a --ulysses_degree 2 --seed 42"
 done
-line "a model's name is said" 0 '^note: SD3.5 of xDiT.s runner is stabilityai/stable-diffusion-3.5-large$' 'xdit --model SD3.5 --prompt a'
+line "a model's name is said" 0 \
+    '^note: SD3.5 of xDiT.s runner is stabilityai/stable-diffusion-3.5-large$' \
+    'xdit --model SD3.5 --prompt a'
 line "a model nobody has heard of" 0 '^note: nothing is known of this model' \
     'torchrun x.py --model some/thing'
 line "a directory that is not there" 0 'there is no directory /no/such/model on this machine' \
@@ -205,33 +248,42 @@ check "and that is said" has '^note: --num_pipeline_patch is left out: without s
 line "letters that a terminal would obey" 0 "--prompt .'a.033b'" "$(printf 'python \
 examples/sd3_example.py --model m --prompt a\033b')"
 
-line "notes on flags" 0 '--use_torch_compile is left out .not needed' "$(torch 1 pixartalpha '--model m --use_torch_compile')"
+line "notes on flags" 0 '--use_torch_compile is left out .not needed' \
+    "$(torch 1 pixartalpha '--model m --use_torch_compile')"
 
 refused "no line" 2 'needs a command line' from-xdit
 refused "an empty one" 2 'no command in the line' from-xdit ''
 refused "an open quote" 2 'opened and not closed' from-xdit 'torchrun "a.py'
-refused "a variable" 2 '.N is a variable that the line does not set' from-xdit 'torchrun --nproc_per_node=$N a.py'
-refused "a loop of sums" 2 "is a shell's business" from-xdit 'for ((i=0;i<2;i++)); do torchrun a.py; done'
+refused "a variable" 2 '.N is a variable that the line does not set' from-xdit \
+    'torchrun --nproc_per_node=$N a.py'
+refused "a loop of sums" 2 "is a shell's business" from-xdit \
+    'for ((i=0;i<2;i++)); do torchrun a.py; done'
 refused "an installation" 2 "'pip install xfuser' installs, and starts nothing" from-xdit \
     'pip install xfuser'
-refused "a program of its own" 2 "'python npz.py --num 3' starts none of xDiT's scripts" from-xdit 'python npz.py --num 3'
+refused "a program of its own" 2 "'python npz.py --num 3' starts none of xDiT's scripts" from-xdit \
+    'python npz.py --num 3'
 line "a launcher's option by its beginning" 0 '^xDiT: 8 processes by torchrun on 2 hosts' \
-    'torchrun --nnode=2 --nproc_per=4 examples/sd3_example.py --model m --ulysses_degree 8 --prompt a'
+    "torchrun --nnode=2 --nproc_per=4 examples/sd3_example.py --model m --ulysses_degree 8 \
+    --prompt a"
 try from-xdit \
-    'python prepare.py --out d && torchrun --nproc_per_node=2 examples/sd3_example.py --model m --ulysses_degree 2'
+    "python prepare.py --out d && torchrun --nproc_per_node=2 examples/sd3_example.py --model m \
+    --ulysses_degree 2"
 check "beside one of xDiT it is passed over" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c \
 '^here:')" = 1 ]
 refused "a request to the service" 2 'HTTP service, which there is not here' from-xdit \
     'curl -X POST http://localhost:6000/generate'
 refused "mpirun" 2 'does not start xDiT' from-xdit 'mpirun -n 2 python a.py'
 refused "our own" 2 'of this program already' from-xdit 'xdit generate -p a'
-refused "a launcher's strange option" 2 'option --foo is not known' from-xdit 'torchrun --foo 3 a.py'
-refused "a launcher's strange number" 2 "nproc_per_node of the launcher is '0'" from-xdit 'torchrun --nproc_per_node 0 a.py'
+refused "a launcher's strange option" 2 'option --foo is not known' from-xdit \
+    'torchrun --foo 3 a.py'
+refused "a launcher's strange number" 2 "nproc_per_node of the launcher is '0'" from-xdit \
+    'torchrun --nproc_per_node 0 a.py'
 refused "no script" 2 'no script' from-xdit 'torchrun --nproc_per_node 2'
 refused "the service" 2 'HTTP service' from-xdit 'python entrypoints/launch.py --model_path m'
 refused "an option that is none" 2 'has no option --flag' from-xdit --flag
 
-# Every flag of xDiT is known to generate: none is called unknown, and each that is not its own says a line.
+# Every flag of xDiT is known to generate: none is called unknown, and each that is not its own says
+# a line.
 try from-xdit --flags
 check "--flags" [ "$rc" = 0 ]
 printf '%s\n' "$out" | sed -n 's/^--\([a-z0-9_]*\) .*/\1/p' >"$T/flags"
@@ -242,19 +294,26 @@ while read -r f; do
     grep -q 'unknown flag' "$T/stderr" && unknown="$unknown --$f"
 done <"$T/flags"
 check "generate knows them:$unknown" [ -z "$unknown" ]
-generate -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH --input_images "$T/no.png" -o "$T/n.png"
+generate -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH \
+    --input_images "$T/no.png" -o "$T/n.png"
 check "flags with other names are taken" said 'cannot start from an image'
-generate -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH --vsa_drop_rates 0.1 0.2 -o "$T/n.png"
+generate -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH --vsa_drop_rates 0.1 \
+    0.2 -o "$T/n.png"
 check "flags that are not needed do not hinder" whole_png "$T/n.png"
-check "quietly, but for what is not built" [ "$err" = "xdit: warning: --use_fp8_gemms: --weights_dtype fp8 keeps weights so, in half of the memory; int8 is what CPUs multiply faster" ]
+want="xdit: warning: --use_fp8_gemms: --weights_dtype fp8 keeps weights so, in half of the memory"
+check "quietly, but for what is not built" \
+    [ "$err" = "$want; int8 is what CPUs multiply faster" ]
 try generate --model "$MODEL" -p a --num_inference_steps 1 --use_torch_compile -o "$T/n.png"
 check "a line for what is not needed" said '^xdit: --use_torch_compile is not needed: '
 refused "a flag that would change the image" 1 '--flow_shift of xDiT' generate --flow_shift 3
-refused "a flag without its value" 2 '--attention_backend needs a value' generate --attention_backend
+refused "a flag without its value" 2 '--attention_backend needs a value' generate \
+    --attention_backend
 
 # torchrun: rank 0 speaks, all fail.
-as_torch() { RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=localhost TORCHELASTIC_RUN_ID=none "$XDIT" generate \
-    --model "$MODEL" -p a --num_inference_steps 1 -q -o "$T/t.png" >"$T/stdout" 2>"$T/stderr" </dev/null; rc=$?
+as_torch() { RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=localhost TORCHELASTIC_RUN_ID=none \
+    "$XDIT" generate \
+    --model "$MODEL" -p a --num_inference_steps 1 -q -o "$T/t.png" >"$T/stdout" 2>"$T/stderr" \
+    </dev/null; rc=$?
     out=$(cat "$T/stdout"); err=$(cat "$T/stderr"); }
 as_torch 0 2
 check "torchrun's rank 0 says what to use" [ "$rc" = 2 -a -n "$err" ]
@@ -266,5 +325,6 @@ as_torch 0 1
 check "one process of torchrun generates" whole_png "$T/t.png"
 
 cp "$ROOT/doc/from-xdit.md" "$T/page.md" && sh "$ROOT/tools/from-xdit-doc.sh" "$XDIT" "$T/page.md"
-check "doc/from-xdit.md is up to date (tools/from-xdit-doc.sh)" cmp "$T/page.md" "$ROOT/doc/from-xdit.md"
+check "doc/from-xdit.md is up to date (tools/from-xdit-doc.sh)" cmp "$T/page.md" \
+    "$ROOT/doc/from-xdit.md"
 done_testing

@@ -1,6 +1,7 @@
-"""holes.py FROM TO [COMPONENT=TYPE]... - a published model without its numbers: the configs and tokenizers of FROM,
-and weights with the names and shapes of FROM/COMPONENT/tensors.txt that are holes, which read as zeros and take no
-room on the disk. TYPE: F32, BF16 (default), F16. A tokenizer that is missing is that of --tokenizer DIR."""
+"""holes.py FROM TO [COMPONENT=TYPE]... - a published model without its numbers: the configs and
+tokenizers of FROM, and weights with the names and shapes of FROM/COMPONENT/tensors.txt that are
+holes, which read as zeros and take no room on the disk. TYPE: F32, BF16 (default), F16. A tokenizer
+that is missing is that of --tokenizer DIR."""
 import json
 import math
 import os
@@ -35,7 +36,8 @@ def main():
         del args[i:i + 2]
     source, to = args[:2]
     kinds = dict(a.split("=") for a in args[2:])
-    shutil.copytree(source, to, ignore=shutil.ignore_patterns("tensors.txt", "*.safetensors.index*.json"))
+    shutil.copytree(source, to, ignore=shutil.ignore_patterns("tensors.txt",
+                                                              "*.safetensors.index*.json"))
     for part in sorted(os.listdir(source)):
         listing = os.path.join(source, part, "tensors.txt")
         if os.path.exists(listing):

@@ -1,10 +1,11 @@
 #!/bin/sh
-# leaks.sh XDIT ROOT GOLDEN - of a build with AddressSanitizer: nothing that is allocated is lost, by one
-# rank, by three, and where a run is refused. tests/cli/leaks.supp has what is not ours.
+# leaks.sh XDIT ROOT GOLDEN - of a build with AddressSanitizer: nothing that is allocated is lost,
+# by one rank, by three, and where a run is refused. tests/cli/leaks.supp has what is not ours.
 . "$(dirname "$0")/lib.sh"
 GOLDEN=$3
 LSAN_OPTIONS=suppressions=$ROOT/tests/cli/leaks.supp:print_suppressions=0
-# Whole stacks: modules that Open MPI has unloaded have no name any more, its library below them has.
+# Whole stacks: modules that Open MPI has unloaded have no name any more, its library below them
+# has.
 ASAN_OPTIONS=detect_leaks=1:exitcode=97:fast_unwind_on_malloc=0
 export LSAN_OPTIONS ASAN_OPTIONS
 
@@ -21,7 +22,8 @@ kept() {
         try "$@"
     done
     check "$what" [ "$rc" = "$code" ]
-    check "$what: nothing is lost" sh -c '! printf "%s" "$1" | grep -q "LeakSanitizer\|AddressSanitizer"' x "$err"
+    check "$what: nothing is lost" \
+        sh -c '! printf "%s" "$1" | grep -q "LeakSanitizer\|AddressSanitizer"' x "$err"
 }
 # image MODEL ARGS...: by one rank, and by three.
 image() {
@@ -33,7 +35,8 @@ image() {
         "--pipefusion_parallel_degree 3 --num_pipeline_patch 3 --warmup_steps 1"; do
         # A plan is several words.
         # shellcheck disable=SC2086
-        [ "$model" != alpha ] && [ "$plan" != "--ring_degree 3" ] || kept "$model, $plan" 0 "$@" $plan
+        [ "$model" != alpha ] && [ "$plan" != "--ring_degree 3" ] ||
+            kept "$model, $plan" 0 "$@" $plan
     done
 }
 
@@ -52,5 +55,6 @@ image alpha -o "$T/x.ppm"
 image flux -W 64 -H 48 -o "$T/x.png"
 image cog15 -W 64 -H 48 --num_frames 9 -o "$T/x.rgb"
 kept "a model that is not there" 1 generate -q -m "$T/none" -p a -o "$T/x.ppm"
-kept "degrees that need more ranks" 2 generate -q -m "$GOLDEN/alpha" -p a --nproc 3 --ring_degree 5 -o "$T/x.ppm"
+kept "degrees that need more ranks" 2 generate -q -m "$GOLDEN/alpha" -p a --nproc 3 \
+    --ring_degree 5 -o "$T/x.ppm"
 done_testing

@@ -44,6 +44,13 @@ published() {
     done
 }
 
+# json EXPRESSION: is it true of the JSON in $out, which is j?
+json() {
+    printf '%s' "$out" | python3 -c 'import json, sys
+j = json.load(sys.stdin)
+sys.exit(not eval("(" + sys.argv[1] + ")"))' "$1"
+}
+
 said() { printf '%s\n' "$err" | grep -Eq -- "$1"; }
 one_line() { [ "$(printf '%s\n' "$err" | wc -l)" = 1 ]; }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# limits.sh XDIT ROOT - address space limits around what a command needs: it works, or ends with 1 and a sentence, and
-# never by a signal.
+# limits.sh XDIT ROOT - address space limits around what a command needs: it works, or ends with 1
+# and a sentence, and never by a signal.
 . "$(dirname "$0")/lib.sh"
 if ! (ulimit -v 1000000 && "$XDIT" --version >/dev/null 2>&1); then
     echo "1..0 # SKIP this build does not start under ulimit -v 1000000"
@@ -11,7 +11,8 @@ sweep() {
     what=$1 limits=$2 refused=0 worked=0 bad=
     shift 2
     for mb in $limits; do
-        (ulimit -v $((mb * 1000)) && exec timeout 120 "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null)
+        (ulimit -v $((mb * 1000)) && exec timeout 120 "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" \
+            </dev/null)
         rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
         case $rc in
         0) worked=$((worked + 1)) ;;
@@ -29,11 +30,15 @@ for part in text step vae "text step block vae"; do
 done
 # shellcheck disable=SC2086
 sweep "bench with more threads" "120 140 160 180 200 300 500" $bench -t 4 --parts vae
-sweep "bench of a large image" "150 200 250 300 400" bench --config "$MODEL" --random_weights -W 512 -H 512 --repeats 1 -t 1 --parts vae
-sweep "generate" "80 100 120 128 136 144 152 200" generate --model "$MODEL" -q -p a --steps 1 -t 1 -o "$T/x.png"
-sweep "generate, a large image" "290 320 350 380 460" generate --model "$MODEL" -q -p a --steps 1 -t 1 -W 1024 -H 1024 \
+sweep "bench of a large image" "150 200 250 300 400" bench --config "$MODEL" --random_weights \
+    -W 512 -H 512 --repeats 1 -t 1 --parts vae
+sweep "generate" "80 100 120 128 136 144 152 200" generate --model "$MODEL" -q -p a --steps 1 \
+    -t 1 -o "$T/x.png"
+sweep "generate, a large image" "290 320 350 380 460" generate --model "$MODEL" -q -p a --steps 1 \
+    -t 1 -W 1024 -H 1024 \
     --no_resolution_binning -o "$T/x.png"
-if [ -n "${XDIT_NO_MPI-}" ] || "$XDIT" bench --config "$MODEL" --nproc 2 --repeats 1 2>&1 | grep -Eq 'has no MPI|install the package'; then
+if [ -n "${XDIT_NO_MPI-}" ] || "$XDIT" bench --config "$MODEL" --nproc 2 --repeats 1 2>&1 |
+    grep -Eq 'has no MPI|install the package'; then
     echo "# skipped: there is no MPI to start several ranks with"
 else
     # shellcheck disable=SC2086

@@ -5,11 +5,13 @@
 has() { printf '%s\n' "$out" | grep -Eq -- "$1"; }
 # The command that was printed, in one line.
 command_of() {
-    printf '%s\n' "$out" | awk \
-        '/^here:/ { on = 1; next } /^(plan|note):/ { exit } on { sub(/^ */, ""); printf "%s ", $0 }' |
+    printf '%s\n' "$out" | awk '/^here:/ { on = 1; next }
+        /^(plan|note):/ { exit }
+        on { sub(/^ */, ""); printf "%s ", $0 }' |
         sed 's/\\ //g; s/ *$//'
 }
-# becomes WHAT CODE PLAN COMMAND: of the text in $T/script, three ways; PLAN is a pattern of the first line.
+# becomes WHAT CODE PLAN COMMAND: of the text in $T/script, three ways; PLAN is a pattern of the
+# first line.
 becomes() {
     for way in text file stdin; do
         case $way in
@@ -82,8 +84,9 @@ GPUS=8
 DEGREES="--ulysses_degree 2 --ring_degree 2"
 GUIDES="--use_cfg_parallel"
 TILES="--enable_tiling"
-torchrun --master_port=1234 --nproc_per_node=$GPUS ./examples/$PROGRAM --model $WEIGHTS $DEGREES $SIZES \
-$STAGES --num_inference_steps 50 --warmup_steps 0 --prompt "a girl" $GUIDES $VAE $TILES $COMPILE
+torchrun --master_port=1234 --nproc_per_node=$GPUS ./examples/$PROGRAM --model $WEIGHTS $DEGREES \
+$SIZES $STAGES --num_inference_steps 50 --warmup_steps 0 --prompt "a girl" $GUIDES $VAE \
+$TILES $COMPILE
 EOF
 becomes "a video" 0 '8 processes by torchrun, CogVideoX with .*cfg 2 x ring 2 x ulysses 2$' "xdit \
 generate --model /models/CogVideoX1.5-5B --prompt 'a girl' --height 768 --width 1360 --num_frames \
@@ -96,8 +99,10 @@ check "and its cause" has 'fails in the first step where flash-attn is not insta
 # A model that is not built, with an apostrophe in its prompt and an address.
 script <<'EOF'
 PROGRAM="consisid_example.py"
-torchrun --nproc_per_node=6 ./examples/$PROGRAM --model /models/ConsisID-preview --ulysses_degree 2 --ring_degree 3 \
---height 480 --width 720 --prompt "as if he's lost" --img_file_path "https://x.org/2.png?raw=true" $GUIDES
+torchrun --nproc_per_node=6 ./examples/$PROGRAM --model /models/ConsisID-preview \
+--ulysses_degree 2 \
+--ring_degree 3 --height 480 --width 720 --prompt "as if he's lost" \
+--img_file_path "https://x.org/2.png?raw=true" $GUIDES
 EOF
 becomes "a model that is not built" 1 \
     '6 processes by torchrun, ConsisID with .*ring 3 x ulysses 2$' ""
@@ -114,7 +119,8 @@ SIZES="--height=${SIZE} --width=${SIZE} --no_use_resolution_binning --guidance_s
 torchrun --nproc_per_node=8 $HOSTS \
 ./examples/pixartalpha_example.py \
 --model="/models/PixArt-XL-2-1024-MS/" --ulysses_degree=1 --pipefusion_parallel_degree=8 \
-$SIZES --output_type=latent --num_inference_steps 20 --warmup_steps=1 --prompt="a dog" --use_cfg_parallel $VAE
+$SIZES --output_type=latent --num_inference_steps 20 --warmup_steps=1 --prompt="a dog" \
+--use_cfg_parallel $VAE
 EOF
 becomes "two hosts" 0 '16 processes by torchrun on 2 hosts, PixArt-alpha .*cfg 2 x pipefusion 8$' \
     "mpirun --hostfile hosts --map-by ppr:8:node -n 16 xdit generate --model \
@@ -131,8 +137,8 @@ do
 
 SIZES="--height $SIZE --width $SIZE --guidance_scale 3.5"
 # COMPILE="--use_torch_compile"
-python ./examples/flux_service.py --model /models/FLUX.1-schnell --ulysses_degree 1 $SIZES --num_inference_steps 4 \
---prompt "A small dog" $COMPILE
+python ./examples/flux_service.py --model /models/FLUX.1-schnell --ulysses_degree 1 $SIZES \
+--num_inference_steps 4 --prompt "A small dog" $COMPILE
 
 done
 done
@@ -145,8 +151,9 @@ becomes "loops" 0 '1 process by python, FLUX.1 .*1 rank$' "xdit generate --model
 script <<'EOF'
 GPUS=3
 export CUDA_VISIBLE_DEVICES=4,5,6
-python ./examples/ray/ray_flux_example.py --model /models/FLUX.1-dev --pipefusion_parallel_degree 2 --prompt a \
---use_ray --ray_world_size $GPUS --dit_parallel_size 2 --vae_parallel_size 1 --use_parallel_vae
+python ./examples/ray/ray_flux_example.py --model /models/FLUX.1-dev \
+--pipefusion_parallel_degree 2 --prompt a --use_ray --ray_world_size $GPUS --dit_parallel_size 2 \
+--vae_parallel_size 1 --use_parallel_vae
 EOF
 becomes "Ray" 0 '3 processes by python, FLUX.1 .*pipefusion 2$' "xdit generate --model \
 /models/FLUX.1-dev --prompt a --pipefusion_parallel_degree 2 --use_parallel_vae --height 1024 \
@@ -155,8 +162,8 @@ becomes "Ray" 0 '3 processes by python, FLUX.1 .*pipefusion 2$' "xdit generate -
 # The data set of FID: flags of its own scripts.
 script <<'EOF'
 export CAPTIONS="captions.json"
-torchrun --nproc_per_node=8 ./benchmark/fid/pixartalpha_generate.py --model /models/PixArt --prompt a \
---pipefusion_parallel_degree 8 --caption_file $CAPTIONS --sample_images_folder images
+torchrun --nproc_per_node=8 ./benchmark/fid/pixartalpha_generate.py --model /models/PixArt \
+--prompt a --pipefusion_parallel_degree 8 --caption_file $CAPTIONS --sample_images_folder images
 EOF
 becomes "images of a data set" 0 '8 processes by torchrun, PixArt-alpha .*pipefusion 8$' "xdit \
 generate --model /models/PixArt --prompt a --pipefusion_parallel_degree 8 --height 1024 --width \
@@ -166,7 +173,8 @@ check "its flags are known" has '^  runs$'
 # A benchmark that starts a script with every plan.
 script <<'EOF'
 python benchmark/single_node_latency_test.py \
---model_id /models/FLUX.1-dev/ --script ./examples/flux_example.py --sizes 1024 --num_inference_steps 28 --n_gpus 4
+--model_id /models/FLUX.1-dev/ --script ./examples/flux_example.py --sizes 1024 \
+--num_inference_steps 28 --n_gpus 4
 EOF
 becomes "a benchmark" 0 'benchmark/single_node_latency_test.py runs ./examples/flux_example.py' \
     "xdit plan --model /models/FLUX.1-dev/ --world 4 --width 1024 --height 1024 \
@@ -190,8 +198,8 @@ LAUNCH="
   --nproc_per_node 4 \
   --master_port $PORT
 "
-torchrun $LAUNCH $HERE/examples/$PROGRAM --model m --pipefusion_parallel_degree $STAGES $GUIDES --prompt a \
-  &> $HERE/log/$KIND.log
+torchrun $LAUNCH $HERE/examples/$PROGRAM --model m --pipefusion_parallel_degree $STAGES $GUIDES \
+  --prompt a &> $HERE/log/$KIND.log
 EOF
 becomes "what only runs can know, where it does not matter" 0 \
     '4 processes by torchrun, Stable Diffusion 3 .*cfg 2 x pipefusion 2$' "xdit generate --model \
@@ -267,7 +275,8 @@ refused "a count that only a command knows" 2 'nothing is run here' from-xdit \
 refused "a model that only a command knows" 2 '--model is .*nothing is run here' from-xdit \
     'python a.py --model $(cat f) --prompt a'
 try from-xdit \
-    'CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) a.py --model m --ulysses_degree 2'
+    'CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) a.py \
+    --model m --ulysses_degree 2'
 check "GPUs that nvidia-smi counts" has '^xDiT: 2 processes .as many as there are GPUs'
 
 # xDiT's own, where a checkout of it is: every script becomes something, and none is a surprise.

@@ -1,6 +1,6 @@
-"""shard.py FIRST SECOND INDEX - the T5 encoder of PixArt-alpha as it is published, in two shards of which the
-first has 9,989,150,328 bytes, without its numbers: names, shapes and places are those of the real files, the
-rest is a hole that reads as zeros. Prints how many tensors the first has."""
+"""shard.py FIRST SECOND INDEX - the T5 encoder of PixArt-alpha as it is published, in two shards of
+which the first has 9,989,150,328 bytes, without its numbers: names, shapes and places are those of
+the real files, the rest is a hole that reads as zeros. Prints how many tensors the first has."""
 import json
 import os
 import struct

@@ -1,6 +1,6 @@
 #!/bin/sh
-# single.sh XDIT ROOT GOLDEN WRITER - weights from single files on the command line; WRITER is test_single,
-# which makes them of a golden model.
+# single.sh XDIT ROOT GOLDEN WRITER - weights from single files on the command line; WRITER is
+# test_single, which makes them of a golden model.
 . "$(dirname "$0")/lib.sh"
 WRITER=$4
 export OMP_WAIT_POLICY=passive
@@ -37,7 +37,8 @@ ask tensor --config "$T/bare" --transformer "$A" --vae "$A" --clip_l "$A" --t5xx
 ask other --model "$FLUX" --tensor_parallel_degree 2
 check "two ranks that share matrices" alike tensor other
 
-refused "weights nowhere" 1 "has no weights" generate --config "$T/bare" --prompt a --output "$T/x.png"
+refused "weights nowhere" 1 "has no weights" generate --config "$T/bare" --prompt a \
+    --output "$T/x.png"
 refused "a VAE as the transformer" 2 "holds a KL autoencoder" generate --config "$FLUX" --prompt a \
     --transformer "$T/ae.safetensors" --output "$T/x.png"
 refused "an encoder too many" 2 "no such text encoder .it has clip_l, t5xxl." generate \
@@ -46,7 +47,9 @@ check "nothing is written" [ ! -e "$T/x.png" ]
 
 try inspect "$T/model.safetensors"
 check "inspect a file" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | wc -l)" = 1 ]
-check "its layout and types" sh -c 'printf "%s" "$1" | grep -q "^transformer .*FLUX.1 transformer in its original.*: 92 tensors, .*BF16$"' x "$out"
+check "its layout and types" \
+    sh -c 'printf "%s" "$1" |
+        grep -q "^transformer .*FLUX.1 transformer in its original.*: 92 tensors, .*BF16$"' x "$out"
 try inspect "$A" --json
 check "inspect one file for all" sh -c 'printf "%s" "$1" | python3 -c "
 import json, sys
@@ -54,9 +57,12 @@ c = json.load(sys.stdin)[\"components\"]
 assert [x[\"component\"] for x in c] == [\"transformer\", \"vae\", \"clip_l\", \"t5xxl\"], c
 assert c[0][\"prefix\"] == \"model.diffusion_model.\" and c[0][\"dtype\"] == \"BF16\", c"' x "$out"
 try inspect "$T/clip_l.safetensors"
-check "inspect an encoder" sh -c 'printf "%s" "$1" | grep -q "^clip_l, clip_g  *a CLIP text encoder: 52 tensors"' x "$out"
+check "inspect an encoder" \
+    sh -c 'printf "%s" "$1" | grep -q "^clip_l, clip_g  *a CLIP text encoder: 52 tensors"' x "$out"
 try inspect "$FLUX/golden.safetensors"
-check "inspect a file of another kind" sh -c 'printf "%s" "$1" | grep -q "a layout that is not known"' x "$out"
+check "inspect a file of another kind" \
+    sh -c 'printf "%s" "$1" | grep -q "a layout that is not known"' x "$out"
 try inspect "$T/ae.safetensors" --tensors vae
-check "its tensors" sh -c 'printf "%s\n" "$1" | grep -qx "decoder.mid.attn_1.q.weight 12x12x1x1"' x "$out"
+check "its tensors" sh -c 'printf "%s\n" "$1" | grep -qx "decoder.mid.attn_1.q.weight 12x12x1x1"' \
+    x "$out"
 done_testing

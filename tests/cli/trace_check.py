@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Is this a sound trace? Prints what is wrong with it, one line each; exit code 1 when something is.
+"""Is this a sound trace? Prints what is wrong with it, one line each; exit code 1 when something
+is.
 
 usage: trace_check.py TRACE RANKS STEPS SENT SECONDS [NAME...]
 
-RANKS is how many must be there, STEPS how many each of them took, SENT the bytes that the run says it
-sent ("-": not known), SECONDS the longest that the run can have taken. Every NAME, or one of those that
-its slashes part (of lent memory and of messages), must be the name of a slice.
+RANKS is how many must be there, STEPS how many each of them took, SENT the bytes that the run says
+it sent ("-": not known), SECONDS the longest that the run can have taken. Every NAME, or one of
+those that its slashes part (of lent memory and of messages), must be the name of a slice.
 """
 import collections
 import json

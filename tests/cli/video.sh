@@ -1,6 +1,6 @@
 #!/bin/sh
-# video.sh XDIT ROOT FILL - what a model of videos writes: one file, or a file a frame. FILL makes the
-# weights of a tiny one (tests/golden/fill.h), of 9 frames of 56 x 40.
+# video.sh XDIT ROOT FILL - what a model of videos writes: one file, or a file a frame. FILL makes
+# the weights of a tiny one (tests/golden/fill.h), of 9 frames of 56 x 40.
 . "$(dirname "$0")/lib.sh"
 "$3" "$ROOT/tests/golden/cog2b" "$T/cog" || fail "the model is made"
 mkdir "$T/d"
@@ -21,21 +21,25 @@ check "with the parameters" grep -qa 'Steps: 2, Sampler' "$T/x.gif"
 rm "$T/d"/*
 film --prompt "a dog" -o "$T/d/f.png"
 check "several videos are numbered before their frames" [ "$(ls "$T/d" | tr '\n' ' ')" = "$(
-    for v in 1 2; do for n in 1 2 3 4 5 6 7 8 9; do printf 'f_000%d_000%d.png ' $v $n; done; done)" ]
+    for v in 1 2; do for n in 1 2 3 4 5 6 7 8 9; do printf 'f_000%d_000%d.png ' $v $n; done; \
+        done)" ]
 rm "$T/d"/*
 film --num_frames 1 -o "$T/d/f.png"
 check "one frame is an image" [ "$(listing "$T/d")" = f.png ]
 check "a whole one" whole_png "$T/d/f.png"
 rm "$T/d"/*
 film --json -o "$T/d/%d.webp"
-check "--json names the frames once" sh -c 'printf "%s" "$1" | grep -q "\"file\":\"[^\"]*/%d.webp\".*\"num_frames\": 9"' x "$out"
+check "--json names the frames once" \
+    sh -c 'printf "%s" "$1" | grep -q "\"file\":\"[^\"]*/%d.webp\".*\"num_frames\": 9"' x "$out"
 rm "$T/d"/*
-( ulimit -f 8; "$XDIT" generate -m "$T/cog" -p a --steps 1 -q -o "$T/d/x.rgb" >"$T/stdout" 2>"$T/stderr" )
+( ulimit -f 8; "$XDIT" generate -m "$T/cog" -p a --steps 1 \
+    -q -o "$T/d/x.rgb" >"$T/stdout" 2>"$T/stderr" )
 rc=$? err=$(cat "$T/stderr") out=
 check "a video that may not grow is an error" [ "$rc" = 1 -a -z "$(ls -A "$T/d")" ]
 check "that is told" said "^xdit: cannot write .*x.rgb"
 refused "a name with two numbers" 2 "may have one %d" generate -m "$T/cog" -p a -o "$T/d/%d_%d.png"
-refused "a directory that is not there" 1 "$T/no/f_001.png" generate -m "$T/cog" -p a -o "$T/no/f_%03d.png"
+refused "a directory that is not there" 1 "$T/no/f_001.png" generate -m "$T/cog" \
+    -p a -o "$T/no/f_%03d.png"
 
 (cd "$T/d" && "$XDIT" generate -m "$T/cog" -p a --steps 1 -q >"$T/stdout" 2>&1)
 if [ "$(cat "$T/stdout")" = output.gif ]; then
@@ -55,7 +59,8 @@ for ext in mp4 mov mkv webm; do
 done
 rm "$T/d"/*
 # 4096 bytes are less than the parameters and 9 frames of noise.
-( ulimit -f 2; "$XDIT" generate -m "$T/cog" -p a --steps 1 -q -o "$T/d/x.mp4" >"$T/stdout" 2>"$T/stderr" )
+( ulimit -f 2; "$XDIT" generate -m "$T/cog" -p a --steps 1 \
+    -q -o "$T/d/x.mp4" >"$T/stdout" 2>"$T/stderr" )
 rc=$? err=$(cat "$T/stderr") out=
 check "an MP4 that may not grow is an error" [ "$rc" = 1 -a -z "$(ls -A "$T/d")" ]
 check "that is told" said "^xdit: cannot write .*x.mp4"

@@ -1,12 +1,13 @@
 #!/bin/sh
-# A rank that is killed, ends by itself, or whose messages or memory fail, in every phase of a run: the
-# run ends within ten seconds with a sentence that names the rank, and nothing stays behind. So it is
-# when the process that was started or the MPI launcher is killed. XDIT is a program with the faults of
-# inject.c in it. XDIT_FAULT_ALL=1 tries more calls.
+# A rank that is killed, ends by itself, or whose messages or memory fail, in every phase of a run:
+# the run ends within ten seconds with a sentence that names the rank, and nothing stays behind. So
+# it is when the process that was started or the MPI launcher is killed. XDIT is a program with the
+# faults of inject.c in it. XDIT_FAULT_ALL=1 tries more calls.
 . "$(dirname "$0")/../cli/lib.sh"
 MODEL=$ROOT/tests/golden/alpha
 
-if "$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.ppm" 2>&1 | grep -Eq 'has no MPI|install the package'; then
+if "$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.ppm" 2>&1 |
+    grep -Eq 'has no MPI|install the package'; then
     echo "1..0 # SKIP there is no MPI to start several ranks with"
     exit 0
 fi
@@ -47,7 +48,8 @@ fault() {
     shift 2
     mkdir -p "$T/d"
     t0=$(date +%s)
-    XDIT_FAULT=$case_ "$XDIT" generate -m "$MODEL" -p a --steps 3 -q --num_images_per_prompt 2 "$@" \
+    XDIT_FAULT=$case_ "$XDIT" generate -m "$MODEL" -p a --steps 3 -q --num_images_per_prompt 2 \
+        "$@" \
         -o "$T/d/x.ppm" >"$T/stdout" 2>"$T/stderr" </dev/null &
     pid=$!
     sleep 0.05

@@ -24,7 +24,8 @@ def put(target, name, data):
 # ---- safetensors -------------------------------------------------------------------------------
 
 def st(header, data=b"", length=None):
-    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    text = header if isinstance(header, bytes) else json.dumps(header,
+                                                               separators=(",", ":")).encode()
     return struct.pack("<Q", len(text) if length is None else length) + text + data
 
 
@@ -97,7 +98,8 @@ def documents():
         "long_list": json.dumps({"ints": list(range(17))}),
         "unequal": '{"l": [1, 2]}', "wide": '{"i": 3000000000, "f": 1e300}',
         "escapes": r'["\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00", "é😀"]',
-        "nul": r'["\u0000"]', "surrogate": r'["\ud800"]', "bad_utf8": b'["\xff\xc0\x80\xed\xa0\x80"]',
+        "nul": r'["\u0000"]', "surrogate": r'["\ud800"]',
+        "bad_utf8": b'["\xff\xc0\x80\xed\xa0\x80"]',
         "stray_utf8": b'["a\x80b\xe2\x82"]', "control": b'["a\tb"]', "bom": b"\xef\xbb\xbf{}",
         "depth64": "[" * 64 + "]" * 64, "depth65": "[" * 65 + "]" * 65, "open": "[[[[",
         "numbers": "[0, -0, 1e5, 1E-5, 1.25, 1e999, -1e999, 12345678901234567890]",
@@ -109,7 +111,7 @@ def documents():
         put("json", name, data)
 
 
-# ---- tokenizers ------------------------------------------------------------------------------------
+# ---- tokenizers ----------------------------------------------------------------------------------
 
 def varint(v):
     out = b""
@@ -135,7 +137,8 @@ def spiece(pieces, kind=1, tail=b""):
 
 
 def charsmap(key="\ufb01", text=b"fi\0"):
-    """A character map with one entry: a double array that leads from the bytes of `key` to its text.
+    """A character map with one entry: a double array that leads from the bytes of `key` to its
+    text.
 
     A unit holds a label (8 bits), a flag for "a key ends here" (bit 8) and the offset to its
     children (from bit 10 on); the child of label c stands at place ^ offset ^ c.
@@ -160,7 +163,8 @@ WORDS = [("▁", -2.0), ("▁large", -5.5), ("a", -3.0), ("▁a", -2.5), ("l", -
 def tokenizer_json(**change):
     vocab = [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]] + [[t, s] for t, s in WORDS]
     added = [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False, "special": True} for i, t in enumerate(("<pad>", "</s>", "<unk>"))]
+              "normalized": False, "special": True}
+             for i, t in enumerate(("<pad>", "</s>", "<unk>"))]
     doc = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
         "normalizer": None,
@@ -185,7 +189,8 @@ def bpe(vocab, merges):
 
 def pairs():
     ends = {"<|startoftext|>": 20, "<|endoftext|>": 21}
-    vocab = {t: i for i, t in enumerate(("a", "b", "c</w>", "ab", "abc</w>", "!", "!</w>", "!!", "l"))}
+    vocab = {t: i for i, t in enumerate(("a", "b", "c</w>", "ab", "abc</w>", "!", "!</w>", "!!",
+                                         "l"))}
     merges = b"#version: 0.2\na b\nab c</w>\n! !\n"
     tokens = [{"id": 20, "content": "<|startoftext|>", "normalized": True, "special": True},
               {"id": 30, "content": "Up ", "normalized": True, "rstrip": True, "single_word": True},
@@ -240,7 +245,8 @@ def tokenizers():
         "spiece": spiece(SPECIAL + words),
         "spiece_user": spiece(SPECIAL + words + [piece("<mask>", 0, 4), piece("ab", 0, 5)]),
         "spiece_map": spiece(SPECIAL + words, tail=message(3, message(2, charsmap()))),
-        "spiece_short_map": spiece(SPECIAL + words, tail=message(3, message(2, b"\xff\xff\xff\x7f"))),
+        "spiece_short_map": spiece(SPECIAL + words,
+                                   tail=message(3, message(2, b"\xff\xff\xff\x7f"))),
         "spiece_bpe": spiece(SPECIAL + words, kind=2),
         "spiece_no_unk": spiece([piece("a", -1), piece("b", -2), piece("c", -3)]),
         "spiece_no_end": spiece([piece("<unk>", 0, 2)] + words),

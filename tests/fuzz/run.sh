@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh BUILD [SECONDS] - runs each libFuzzer target of a build directory (meson -Dfuzz=true, clang)
-# for SECONDS (else $FUZZ_SECONDS, else 60) on its corpus. New inputs go to BUILD/tests/fuzz/found/,
-# the tree stays as it is; an input that fails stays there as crash-*, and the exit status is 1.
+# run.sh BUILD [SECONDS] - runs each libFuzzer target of a build directory (meson -Dfuzz=true,
+# clang) for SECONDS (else $FUZZ_SECONDS, else 60) on its corpus. New inputs go to
+# BUILD/tests/fuzz/found/, the tree stays as it is; an input that fails stays there as crash-*, and
+# the exit status is 1.
 set -u
 build=${1:?usage: run.sh BUILD [SECONDS]}
 seconds=${2:-${FUZZ_SECONDS:-60}}

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""soak.py XDIT ROOT - many short runs of several ranks beside load; a run that is silent too long is a failure.
+"""soak.py XDIT ROOT - many short runs of several ranks beside load; a run that is silent too long
+is a failure.
 
-Environment: SOAK_RUNS (1000), SOAK_RANKS (8), SOAK_LOAD (busy loops beside, default: cores), SOAK_SILENT (seconds
-without an end, default 60), SOAK_SEED (0), SOAK_FAULTS (0; 1: in every second run a rank, the launcher or the program
-is sent a signal at a random moment, and a cause is asked for), SOAK_DIR (where stacks of silent runs go).
+Environment: SOAK_RUNS (1000), SOAK_RANKS (8), SOAK_LOAD (busy loops beside, default: cores),
+SOAK_SILENT (seconds without an end, default 60), SOAK_SEED (0), SOAK_FAULTS (0; 1: in every second
+run a rank, the launcher or the program is sent a signal at a random moment, and a cause is asked
+for), SOAK_DIR (where stacks of silent runs go).
 
-Every run generates two steps by a plan drawn at random and must end with the image of the first run of that plan.
-Of a silent run the stacks of all its processes are written down, by gdb, eu-stack or /proc, and it is ended. The
-last line says how many runs there were and how many failed; the exit code is 0 when none did."""
+Every run generates two steps by a plan drawn at random and must end with the image of the first run
+of that plan. Of a silent run the stacks of all its processes are written down, by gdb, eu-stack or
+/proc, and it is ended. The last line says how many runs there were and how many failed; the exit
+code is 0 when none did."""
 import hashlib
 import os
 import pathlib
@@ -43,7 +46,8 @@ def children(pid):
 
 def stack_of(pid):
     """What a process stands in, by whatever there is."""
-    for tool in (["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"], ["eu-stack", "-p", str(pid)]):
+    for tool in (["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"],
+                 ["eu-stack", "-p", str(pid)]):
         if shutil.which(tool[0]):
             done = subprocess.run(tool, capture_output=True, text=True, timeout=120, check=False)
             return "\n".join(x for x in done.stdout.splitlines() if not x.startswith("["))
@@ -64,7 +68,8 @@ def write_stacks(pid, path):
     with open(path, "w", encoding="utf-8") as f:
         for p in every:
             try:
-                line = pathlib.Path(f"/proc/{p}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = pathlib.Path(f"/proc/{p}/cmdline").read_bytes()
+                line = line.replace(b"\0", b" ").decode(errors="replace")
                 state = re.search(r"State:.*", pathlib.Path(f"/proc/{p}/status").read_text())[0]
             except OSError:
                 continue
@@ -98,11 +103,13 @@ class Soak:
         plan = self.random.choice(PLANS[self.ranks])
         out = self.dir / "x.ppm"
         out.unlink(missing_ok=True)
-        command = [self.xdit, "generate", "-m", self.root / "tests/golden/alpha", "-p", "a red circle", "--seed", "3",
+        command = [self.xdit, "generate", "-m", self.root / "tests/golden/alpha", "-p",
+                   "a red circle", "--seed", "3",
                    "--steps", "2", "--dtype", "f32", "-t", "1", "-q", "--plan", plan, "-o", out]
         at = time.monotonic()
         with open(self.dir / "stderr", "wb+") as said:
-            run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
+            run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=said)
             hit = self.faults and i % 2 and self.hurt_one(run)
             try:
                 code = run.wait(self.silent)
@@ -116,7 +123,8 @@ class Soak:
             words = said.read().decode(errors="replace")
         self.slowest = max(self.slowest, time.monotonic() - at)
         if hit and code:
-            cause = [x for x in words.splitlines() if x.startswith("xdit: ") and not x.startswith("xdit: warning")]
+            cause = [x for x in words.splitlines() if x.startswith("xdit: ") and
+                     not x.startswith("xdit: warning")]
             return None if cause or code < 0 else f"{hit} by {plan} ended with {code} and no cause"
         if code:
             return f"exit code {code} by {plan}: {words.strip()[-300:]}"
@@ -142,7 +150,8 @@ def stop(*_):
 
 
 def main():
-    signal.signal(signal.SIGINT, stop)          # also where a shell has started it in the background
+    # also where a shell has started it in the background
+    signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     soak = Soak(os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve())
     runs, failed = number("SOAK_RUNS", 1000), 0
@@ -163,7 +172,8 @@ def main():
     finally:
         for p in load:
             p.kill()
-    print(f"{done} runs of {soak.ranks} ranks, {soak.hurt} of them sent a signal, {failed} failed, slowest "
+    print(f"{done} runs of {soak.ranks} ranks, {soak.hurt} of them sent a signal, {failed} failed, "
+          "slowest "
           f"{soak.slowest:.1f} s")
     sys.exit(failed > 0)
 

@@ -113,7 +113,8 @@ def without_diffs(lines):
 def complaints(root, path, names, known):
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".1":
-        text = text.replace("\\-", "-").replace("\\fB", " ").replace("\\fR", " ").replace("\\fI", " ")
+        text = text.replace("\\-", "-")
+        text = re.sub(r"\\f[BRI]", " ", text)
     limit = LIMITS.get(path.relative_to(root).as_posix())
     lines = text.splitlines()
     if limit and len(lines) > limit:

@@ -3,8 +3,8 @@
 
 usage: names.py [ROOT]
 
-Names are found by ctags (universal-ctags); without it the test is skipped. A header and the source file of the same
-path count as one file.
+Names are found by ctags (universal-ctags); without it the test is skipped. A header and the source
+file of the same path count as one file.
 """
 import collections
 import pathlib

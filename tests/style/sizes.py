@@ -6,8 +6,9 @@ usage: sizes.py [ROOT]
 Fails at the hard limits: a function of more than 80 lines, a file of more than 800, a line of more
 than 100 columns. Kernels (the directories inside src/backend) may have longer functions and files.
 A function in src/exec has at most 6
-parameters: more of them are members of a struct. The rest is a report: the median function, and what is above the soft limits of 50 and 400 lines. A function
-counts from its first line to its closing brace; both braces stand in the first column.
+parameters: more of them are members of a struct. The rest is a report: the median function, and
+what is above the soft limits of 50 and 400 lines. A function counts from its first line to its
+closing brace; both braces stand in the first column.
 """
 import pathlib
 import re
@@ -64,7 +65,8 @@ def main():
         name = path.relative_to(root)
         kernel = len(name.parts) > 3 and name.parts[:2] == ("src", "backend")
         lines = path.read_text(encoding="utf-8").splitlines()
-        wide += [f"{name}:{n}: {len(s)} columns" for n, s in enumerate(lines, 1) if len(s) > COLUMNS]
+        wide += [f"{name}:{n}: {len(s)} columns" for n, s in enumerate(lines, 1)
+                 if len(s) > COLUMNS]
         if len(lines) > SOFT_FILE:
             hard = len(lines) > FILE and not kernel
             (bad if hard else soft).append(f"{name}: {len(lines)} lines")
@@ -83,7 +85,8 @@ def main():
     print("above the soft limits:", *soft, sep="\n  ")
     bad += wide
     print("above the hard limits:", *bad, sep="\n  ")
-    print(f"{len(lengths)} functions without the tests', median {statistics.median(lengths):g} lines, "
+    print(f"{len(lengths)} functions without the tests', median {statistics.median(lengths):g} "
+          "lines, "
           f"longest {max(lengths)}; {many} with more than {PARAMETERS} parameters; "
           f"{len(bad)} above the hard limits")
     return 1 if bad else 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Finds words that do not belong in the tree: paths of one machine, marks of unfinished work, words of our own
-where the field has a word.
+"""Finds words that do not belong in the tree: paths of one machine, marks of unfinished work, words
+of our own where the field has a word.
 
 usage: words.py [ROOT]
 
@@ -14,15 +14,20 @@ import subprocess
 import sys
 
 # Pieces are put together here so that this file passes its own test.
-PATHS = re.compile(r"(?<![\w.$}/-])/(" + "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me", "t" + "mp",
+PATHS = re.compile(r"(?<![\w.$}/-])/(" + "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me",
+                                                   "t" + "mp",
                                                   "o" + "pt", "Us" + "ers")) + r")/\w")
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
-# Words that the field has others for: bf16, fp8, softmax, predict or prefetch, image, generate (doc/glossary.md).
-OLD = re.compile(r"\b(br" + r"ains?|eig" + r"hths|so" + r"ften(s|ed|ing)?|for" + r"e(see[ns]?|casts?)|rec" + r"kon(s|ed|ing|er)?|"
+# Words that the field has others for: bf16, fp8, softmax, predict or prefetch, image, generate
+# (doc/glossary.md).
+OLD = re.compile(r"\b(br" + r"ains?|eig" + r"hths|so" + r"ften(s|ed|ing)?|for" +
+                 r"e(see[ns]?|casts?)|rec" + r"kon(s|ed|ing|er)?|"
                  r"pic" + r"tures?|pa" + r"int(s|ed|ing)?)\b", re.IGNORECASE)
 NO_TABS = {".c", ".h", ".cc", ".cpp", ".cu", ".py"}
-# Data, not prose: what tokenizers and models bring along, and files made to be broken; old names that changed.
-SKIP = re.compile(r"^(CHANGELOG.md$|models/|tests/fuzz/corpus/|tests/golden/.*\.(json|txt)$|shared/)")
+# Data, not prose: what tokenizers and models bring along, and files made to be broken; old names
+# that changed.
+SKIP = re.compile(r"^(CHANGELOG.md$|models/|tests/fuzz/corpus/|"
+                  r"tests/golden/.*\.(json|txt)$|shared/)")
 
 
 def tree(root):

@@ -90,7 +90,7 @@ def small(folder):
 
 
 def check_unit(program, folder, root):
-    """A unit test finds the fetched list to be what the engine declares; other models are absent."""
+    """A unit test finds the fetched list to be what the engine declares; others are absent."""
     env = dict(os.environ, XDIT_TEST_HF=str(folder), CMOCKA_MESSAGE_OUTPUT="TAP")
     run = subprocess.run([program], env=env, cwd=root, text=True, capture_output=True, timeout=300)
     name = pathlib.Path(program).name
