@@ -27,7 +27,8 @@ png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ]; }
 
 check "meson install" env DESTDIR="$T/root" meson install -C "$build" --no-rebuild
 cp "$build/meson-logs/install-log.txt" "$T/installed.txt"
-for f in /bin/xdit /include/xdit/xdit.h /include/xdit/tools.h /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
+for f in /bin/xdit /include/xdit/xdit.h /include/xdit/tools.h /libxdit.so /libxdit.a \
+    /pkgconfig/xdit.pc /man1/xdit.1; do
     check "installs $f" there "$f"
 done
 for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit \
@@ -43,7 +44,8 @@ export LD_LIBRARY_PATH="$lib"
 san=
 [ "$sanitizer" = none ] || san=-fsanitize=$sanitizer
 
-header() { h=$1; shift; echo "#include <xdit/$h>" | "$@" -std=c99 -Wall -Wextra -Wpedantic -Werror -x c \
+header() { h=$1; shift; echo "#include <xdit/$h>" | "$@" -std=c99 -Wall -Wextra -Wpedantic -Werror \
+    -x c \
     -fsyntax-only $(flags --cflags) -; }
 cxx() { echo "#include <xdit/$1>" | c++ -Wall -Wextra -Werror -x c++ -fsyntax-only \
     $(flags --cflags) -; }
@@ -77,9 +79,11 @@ check "it fails where there is no model" refuses
 
 # The shared library shows what the headers declare, and nothing else.
 exports() {
-    sed -n '/^XD_API/,/;/p' "$root"/include/xdit/*.h | grep -o 'xd_[a-z0-9_]*(' | tr -d '(' | sort -u \
+    sed -n '/^XD_API/,/;/p' "$root"/include/xdit/*.h | grep -o 'xd_[a-z0-9_]*(' | tr -d '(' |
+        sort -u \
         >"$T/declared"
-    nm -D --defined-only "$lib/libxdit.so" | awk '{ print $NF }' | grep -v '@@*XDIT_[0-9]' | sort -u \
+    nm -D --defined-only "$lib/libxdit.so" | awk '{ print $NF }' | grep -v '@@*XDIT_[0-9]' |
+        sort -u \
         >"$T/exported"
     diff "$T/declared" "$T/exported"
 }

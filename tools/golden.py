@@ -6,8 +6,8 @@
     tools/golden.py --bf16              # writes nothing: how far bf16 GEMM inputs move each stage
 
 Written with Python 3.11, torch 2.15.0, diffusers 0.42.1, transformers 5.23.0, tokenizers 0.23.3,
-safetensors 0.8.0, sentencepiece 0.2.3. Seeds are fixed: the same versions write the same models and,
-to the last bits of the sums, the same numbers.
+safetensors 0.8.0, sentencepiece 0.2.3. Seeds are fixed: the same versions write the same models
+and, to the last bits of the sums, the same numbers.
 
 A model's directory (alpha, micro, sigma, bins) has the diffusers layout and beside it golden.json
 (the request) and golden.safetensors (inputs and outputs of every stage, f32). A directory without
@@ -23,13 +23,14 @@ model_index.json is another request for the model its golden.json names. Tensors
     dit.cond, dit.uncond            [Cout,h,w] output with the prompt and the negative prompt
     latents.I.S                     [C,h,w] of image I after step S (from 0)
     vae.decode.in, vae.decode.out   [C,h,w] unscaled latents of image 0, [H,W,3] in about [-1,1]
-    vae.encode.in, vae.encode.out   [H,W,3] U8 (the network reads u / 127.5 - 1), [2C,h,w] moments: means,
+    vae.encode.in, vae.encode.out   [H,W,3] U8 (the network reads u / 127.5 - 1), [2C,h,w] moments:
+                                    means,
                                     then log variances
     vae.tiled.decode.out, vae.tiled.encode.out    instead, in a run with tiles
     image.0, pixels.I               [H,W,3] F32 in [0,1], and U8
 
-So that random weights behave like a trained model, the last linear layer is fitted by least squares to
-predict the noise of random latents, and the decoder's last convolution is scaled to fill [-1,1].
+So that random weights behave like a trained model, the last linear layer is fitted by least squares
+to predict the noise of random latents, and the decoder's last convolution is scaled to fill [-1,1].
 """
 import argparse
 import json
@@ -64,40 +65,51 @@ PLAIN = lambda n: dict(down_block_types=("DownEncoderBlock2D",) * n,
 MODELS = {
     "alpha": dict(
         seed=1, pipeline=PixArtAlphaPipeline, tokenizer="identity",
-        text=dict(d_model=24, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu"),
-        dit=dict(num_attention_heads=5, attention_head_dim=8, num_layers=3, in_channels=4, out_channels=8,
-                 sample_size=16, patch_size=2, use_additional_conditions=False),
+        text=dict(d_model=24, d_kv=8, num_heads=3, d_ff=40, num_layers=2,
+                  feed_forward_proj="gated-gelu"),
+        dit=dict(num_attention_heads=5, attention_head_dim=8, num_layers=3, in_channels=4,
+                 out_channels=8, sample_size=16, patch_size=2, use_additional_conditions=False),
         vae=dict(block_out_channels=(8, 16, 16, 16), layers_per_block=1, norm_num_groups=4,
                  latent_channels=4, sample_size=64, scaling_factor=0.6, **PLAIN(4)),
         scheduler=DPMSolverMultistepScheduler(**LINEAR),
         store=torch.bfloat16, old_vae_names=True),
     "micro": dict(
         seed=2, pipeline=PixArtAlphaPipeline, tokenizer="identity",
-        text=dict(d_model=20, d_kv=12, num_heads=2, d_ff=56, num_layers=2, feed_forward_proj="relu"),
-        dit=dict(num_attention_heads=3, attention_head_dim=12, num_layers=2, in_channels=4, out_channels=8,
-                 sample_size=128, patch_size=2),
-        dit_class="Transformer2DModel", dit_drop=["use_additional_conditions", "interpolation_scale"],
-        vae=dict(block_out_channels=(8, 16, 16), layers_per_block=1, norm_num_groups=4, latent_channels=4,
-                 sample_size=512, scaling_factor=0.18215, use_quant_conv=False, use_post_quant_conv=False,
-                 down_block_types=("DownEncoderBlock2D", "AttnDownEncoderBlock2D", "DownEncoderBlock2D"),
+        text=dict(d_model=20, d_kv=12, num_heads=2, d_ff=56, num_layers=2,
+                  feed_forward_proj="relu"),
+        dit=dict(num_attention_heads=3, attention_head_dim=12, num_layers=2, in_channels=4,
+                 out_channels=8, sample_size=128, patch_size=2),
+        dit_class="Transformer2DModel", dit_drop=["use_additional_conditions",
+                                                  "interpolation_scale"],
+        vae=dict(block_out_channels=(8, 16, 16), layers_per_block=1, norm_num_groups=4,
+                 latent_channels=4,
+                 sample_size=512, scaling_factor=0.18215, use_quant_conv=False,
+                 use_post_quant_conv=False,
+                 down_block_types=("DownEncoderBlock2D", "AttnDownEncoderBlock2D",
+                                   "DownEncoderBlock2D"),
                  up_block_types=("UpDecoderBlock2D", "AttnUpDecoderBlock2D", "UpDecoderBlock2D")),
         scheduler=DPMSolverMultistepScheduler(use_karras_sigmas=True, solver_order=3, **SCALED),
         store=torch.float16, shards={"transformer": "70KB"}),
     "sigma": dict(
         seed=3, pipeline=PixArtSigmaPipeline, tokenizer="json",
-        text=dict(d_model=28, d_kv=8, num_heads=3, d_ff=48, num_layers=2, feed_forward_proj="gated-gelu"),
-        dit=dict(num_attention_heads=2, attention_head_dim=22, num_layers=2, in_channels=3, out_channels=6,
-                 sample_size=64, patch_size=2, interpolation_scale=2, use_additional_conditions=False),
-        vae=dict(block_out_channels=(8, 16, 16), layers_per_block=2, norm_num_groups=4, latent_channels=3,
+        text=dict(d_model=28, d_kv=8, num_heads=3, d_ff=48, num_layers=2,
+                  feed_forward_proj="gated-gelu"),
+        dit=dict(num_attention_heads=2, attention_head_dim=22, num_layers=2, in_channels=3,
+                 out_channels=6,
+                 sample_size=64, patch_size=2, interpolation_scale=2,
+                 use_additional_conditions=False),
+        vae=dict(block_out_channels=(8, 16, 16), layers_per_block=2, norm_num_groups=4,
+                 latent_channels=3,
                  sample_size=256, scaling_factor=0.13025, use_post_quant_conv=False,
                  mid_block_add_attention=False, **PLAIN(3)),
         scheduler=EulerDiscreteScheduler(timestep_spacing="leading", steps_offset=1, **SCALED),
         store=torch.bfloat16, store_text=torch.float32, shards={"text_encoder": "40KB"}),
     "bins": dict(
         seed=4, pipeline=PixArtAlphaPipeline, tokenizer="identity",
-        text=dict(d_model=16, d_kv=8, num_heads=2, d_ff=32, num_layers=1, feed_forward_proj="gated-gelu"),
-        dit=dict(num_attention_heads=2, attention_head_dim=16, num_layers=1, in_channels=4, out_channels=4,
-                 sample_size=32, patch_size=2),
+        text=dict(d_model=16, d_kv=8, num_heads=2, d_ff=32, num_layers=1,
+                  feed_forward_proj="gated-gelu"),
+        dit=dict(num_attention_heads=2, attention_head_dim=16, num_layers=1, in_channels=4,
+                 out_channels=4, sample_size=32, patch_size=2),
         vae=dict(block_out_channels=(8, 8, 8, 16), layers_per_block=1, norm_num_groups=4,
                  latent_channels=4, sample_size=256, scaling_factor=0.5, **PLAIN(4)),
         scheduler=DDIMScheduler(clip_sample=False, set_alpha_to_one=False, steps_offset=1,
@@ -106,33 +118,36 @@ MODELS = {
 }
 
 RUNS = {
-    "alpha": dict(prompts=["A large Red circle on a blue background "], negative_prompt="a green ring",
-                  width=80, height=48, steps=6, seed=7),
-    "alpha-ddim": dict(model="alpha", prompts=["two stars, 42 left of the moon"], width=48, height=48,
-                       steps=5, seed=8, guidance=2.0, scheduler="ddim"),
+    "alpha": dict(prompts=["A large Red circle on a blue background "],
+                  negative_prompt="a green ring", width=80, height=48, steps=6, seed=7),
+    "alpha-ddim": dict(model="alpha", prompts=["two stars, 42 left of the moon"], width=48,
+                       height=48, steps=5, seed=8, guidance=2.0, scheduler="ddim"),
     "alpha-euler": dict(model="alpha", prompts=["a cyan triangle at the top"], width=48, height=80,
                         steps=5, seed=9, scheduler="euler"),
-    "alpha-batch": dict(model="alpha", prompts=["a purple ring next to a brown square on the right", "a star"],
+    "alpha-batch": dict(model="alpha", prompts=["a purple ring next to a brown square on the right",
+                                                "a star"],
                         negative_prompt="black diamond at the bottom", width=32, height=64, steps=3,
                         seed=40, images=2, max_sequence_length=7, guidance=2.0),
-    "alpha-tiles": dict(model="alpha", prompts=["a pink diamond above a gray square"], width=112, height=80,
-                        steps=3, seed=11, guidance=2.5, tiling=True),
-    "alpha-free": dict(model="alpha", prompts=[""], width=64, height=48, steps=2, seed=-3, guidance=1.0),
+    "alpha-tiles": dict(model="alpha", prompts=["a pink diamond above a gray square"], width=112,
+                        height=80, steps=3, seed=11, guidance=2.5, tiling=True),
+    "alpha-free": dict(model="alpha", prompts=[""], width=64, height=48, steps=2, seed=-3,
+                       guidance=1.0),
     "micro": dict(prompts=["a blue square above a red circle on a yellow background"],
-                  negative_prompt="a small orange star on the left", width=72, height=40, steps=6, seed=21,
-                  guidance=3.5),
-    "sigma": dict(prompts=["a white star on a black background"], width=56, height=72, steps=6, seed=31),
-    "sigma-dpm": dict(model="sigma", prompts=["a white star on a black background"], width=72, height=40,
-                      steps=7, seed=2**31 + 5, scheduler="dpm++"),
-    "bins": dict(prompts=["a yellow circle next to a red star"], width=66, height=58, steps=4, seed=41,
-                 binning=True),
+                  negative_prompt="a small orange star on the left", width=72, height=40, steps=6,
+                  seed=21, guidance=3.5),
+    "sigma": dict(prompts=["a white star on a black background"], width=56, height=72, steps=6,
+                  seed=31),
+    "sigma-dpm": dict(model="sigma", prompts=["a white star on a black background"], width=72,
+                      height=40, steps=7, seed=2**31 + 5, scheduler="dpm++"),
+    "bins": dict(prompts=["a yellow circle next to a red star"], width=66, height=58, steps=4,
+                 seed=41, binning=True),
     # The trained model, with the published noise schedule.
-    "demo": dict(model="demo-pixart", prompts=["a large red circle on a blue background"], width=128, height=112,
-                 steps=6, seed=51),
+    "demo": dict(model="demo-pixart", prompts=["a large red circle on a blue background"],
+                 width=128, height=112, steps=6, seed=51),
 }
 
 
-# ---- models ---------------------------------------------------------------------------------------
+# ---- models --------------------------------------------------------------------------------------
 
 def randomise(module, seed):
     """Weights of variance 1/fan_in, norms near one, biases and tables that are not zero."""
@@ -155,11 +170,12 @@ def randomise(module, seed):
 
 
 def make_text(spec):
-    cfg = T5Config(vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=False,
-                   **spec["text"])
+    cfg = T5Config(vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
+                   tie_word_embeddings=False, **spec["text"])
     te = T5EncoderModel(cfg).eval()
     randomise(te, spec["seed"] * 10)
-    for name, p in te.named_parameters():           # T5 does not divide by sqrt(d_kv): keep logits near one
+    # T5 does not divide by sqrt(d_kv): keep logits near one
+    for name, p in te.named_parameters():
         if name.endswith((".q.weight", ".k.weight")):
             p.data *= cfg.d_kv ** -0.25
     return te
@@ -167,7 +183,8 @@ def make_text(spec):
 
 def smooth(n, c, h, w, g):
     """Random fields of variance one that look like latents: mostly low frequencies."""
-    low = F.interpolate(torch.randn(n, c, 3, 3, generator=g), size=(h, w), mode="bicubic", align_corners=True)
+    low = F.interpolate(torch.randn(n, c, 3, 3, generator=g), size=(h, w), mode="bicubic",
+                        align_corners=True)
     x = low + 0.3 * torch.randn(n, c, h, w, generator=g)
     return x / x.std()
 
@@ -177,7 +194,8 @@ def fit_head(dit, te, tok, spec):
     g = torch.Generator().manual_seed(spec["seed"] * 10 + 3)
     sched, cfg = spec["scheduler"], dit.config
     ac = sched.alphas_cumprod
-    prompts = ["", "a red circle", "a small blue star on a white background", "green ring above a square"]
+    prompts = ["", "a red circle", "a small blue star on a white background",
+               "green ring above a square"]
     rows, goals, weights = [], [], []
     dit.proj_out.register_forward_pre_hook(lambda m, a: rows.append(a[0].double()))
     p, c = cfg.patch_size, cfg.in_channels
@@ -191,18 +209,22 @@ def fit_head(dit, te, tok, spec):
         emb = te(ids)[0].expand(n, -1, -1)
         size = {"resolution": torch.tensor([[40.0, 48.0]]).expand(n, 2),
                 "aspect_ratio": torch.tensor([[40 / 48]]).expand(n, 1)}
-        dit(a * x0 + s * eps, encoder_hidden_states=emb, timestep=t.expand(n), added_cond_kwargs=size)
+        dit(a * x0 + s * eps, encoder_hidden_states=emb, timestep=t.expand(n),
+            added_cond_kwargs=size)
         goal = eps if sched.config.prediction_type == "epsilon" else a * eps - s * x0
         weights.append(min(1 / ac[t].item(), 1e4))            # an error here grows by 1/alpha
-        goals.append(goal.reshape(n, c, 10 // p, p, 12 // p, p).permute(0, 2, 4, 3, 5, 1).reshape(-1, p * p * c))
+        goals.append(goal.reshape(n, c, 10 // p, p, 12 // p, p).permute(0, 2, 4, 3, 5,
+                                                                        1).reshape(-1, p * p * c))
     x = torch.cat([r.reshape(-1, r.shape[-1]) for r in rows])
     y = torch.cat(goals).double()
     x1 = torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], 1)
     k = torch.tensor(weights, dtype=x.dtype).repeat_interleave(len(x) // len(weights))[:, None]
     xk = x1 * k
-    w = torch.linalg.solve(xk.T @ x1 + 1e-3 * k.sum() * torch.eye(x1.shape[1], dtype=x.dtype), xk.T @ y)
+    w = torch.linalg.solve(xk.T @ x1 + 1e-3 * k.sum() * torch.eye(x1.shape[1], dtype=x.dtype),
+                           xk.T @ y)
     err = (k * (x1 @ w - y) ** 2).sum().div(k.sum() * y.shape[1]).sqrt().item()
-    pick = torch.arange(p * p * cfg.out_channels).reshape(p * p, cfg.out_channels)[:, :c].reshape(-1)
+    pick = torch.arange(p * p * cfg.out_channels).reshape(p * p, cfg.out_channels)[:,
+                                                                                   :c].reshape(-1)
     dit.proj_out.weight.data[pick] = w[:-1].T.float()
     dit.proj_out.bias.data[pick] = w[-1].float()
     dit.proj_out._forward_pre_hooks.clear()
@@ -212,7 +234,8 @@ def fit_head(dit, te, tok, spec):
 def calm(dit):
     """Patches speak louder than blocks, as in a trained model, so that a prediction is possible."""
     dit.pos_embed.proj.weight.data *= 3
-    dit.pos_embed.proj.bias.data *= 12                  # steadies the norm at the end: nearly linear
+    # steadies the norm at the end: nearly linear
+    dit.pos_embed.proj.bias.data *= 12
     for b in dit.transformer_blocks:
         for out, gain in ((b.attn1.to_out[0], 0.4), (b.attn2.to_out[0], 0.3), (b.ff.net[2], 0.4)):
             out.weight.data *= gain
@@ -244,7 +267,8 @@ def make_vae(spec):
 
 
 def make_tokenizer(kind, out):
-    """The demo's tokenizer without its table of characters (240 KB), as spiece.model or tokenizer.json."""
+    """The demo's tokenizer without its table of characters (240 KB): spiece.model or
+    tokenizer.json."""
     src = ROOT / "models" / "demo-pixart" / "tokenizer"
     out.mkdir(parents=True)
     for f in src.iterdir():
@@ -256,7 +280,8 @@ def make_tokenizer(kind, out):
     m.normalizer_spec.precompiled_charsmap = b""
     m.ClearField("trainer_spec")
     m.trainer_spec.model_type = 1
-    m.trainer_spec.pad_id, m.trainer_spec.eos_id, m.trainer_spec.unk_id, m.trainer_spec.bos_id = 0, 1, 2, -1
+    m.trainer_spec.pad_id, m.trainer_spec.eos_id = 0, 1
+    m.trainer_spec.unk_id, m.trainer_spec.bos_id = 2, -1
     (out / "spiece.model").write_bytes(m.SerializeToString())
     if kind == "json":
         T5Tokenizer.from_pretrained(out)._tokenizer.save(str(out / "tokenizer.json"))
@@ -275,8 +300,9 @@ def rename_old(path):
 
 
 def tidy(out, spec):
-    """Configs as a person would publish them: no versions that change, the class names of the field."""
-    for path in list(out.rglob("config.json")) + [out / "model_index.json"] + list(out.rglob("*_config.json")):
+    """Configs as a person would publish them: no versions that change, known class names."""
+    for path in (list(out.rglob("config.json")) + [out / "model_index.json"] +
+                 list(out.rglob("*_config.json"))):
         c = json.loads(path.read_text())
         for key in ("_diffusers_version", "transformers_version", "_name_or_path"):
             c.pop(key, None)
@@ -326,13 +352,15 @@ def load(name, out):
     dit = PixArtTransformer2DModel.from_pretrained(part / "transformer", torch_dtype=torch.float32)
     te = T5EncoderModel.from_pretrained(part / "text_encoder", dtype=torch.float32)
     vae = AutoencoderKL.from_pretrained(part / "vae", torch_dtype=torch.float32)
-    sched = type(spec.get("scheduler", DPMSolverMultistepScheduler())).from_pretrained(part / "scheduler")
-    pipe = cls(T5Tokenizer.from_pretrained(part / "tokenizer"), te.eval(), vae.eval(), dit.eval(), sched)
+    sched = type(spec.get("scheduler", DPMSolverMultistepScheduler())).from_pretrained(part /
+                                                                                       "scheduler")
+    pipe = cls(T5Tokenizer.from_pretrained(part / "tokenizer"), te.eval(), vae.eval(), dit.eval(),
+               sched)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
 
-# ---- runs -----------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 
 class Recorder:
     """Hooks that keep what the first call of each stage saw and gave."""
@@ -349,8 +377,10 @@ class Recorder:
 
     def watch(self, module, name, with_kwargs=False):
         def keep(m, args, kwargs, out):
-            out = out[0] if isinstance(out, (tuple, list)) or hasattr(out, "last_hidden_state") else out
-            self.seen.setdefault(name, []).append((args, kwargs if with_kwargs else {}, out.detach().clone()))
+            out = out[0] if isinstance(out, (tuple, list)) or hasattr(out,
+                                                                      "last_hidden_state") else out
+            self.seen.setdefault(name, []).append((args, kwargs if with_kwargs else {},
+                                                   out.detach().clone()))
         self.hooks.append(module.register_forward_hook(keep, with_kwargs=True))
 
     def close(self):
@@ -426,13 +456,17 @@ def run(name, out_dir, write=True):
     out, trail = {}, []
     rec = Recorder(pipe)
     more = {"max_sequence_length": r["max_sequence_length"]} if r["max_sequence_length"] else {}
-    images = pipe(r["prompts"], negative_prompt=r["negative_prompt"], num_inference_steps=r["steps"],
-                  guidance_scale=r["guidance"], num_images_per_prompt=r["images"], height=r["height"],
-                  width=r["width"], generator=gens, output_type="pt", use_resolution_binning=r["binning"],
+    images = pipe(r["prompts"], negative_prompt=r["negative_prompt"],
+                  num_inference_steps=r["steps"],
+                  guidance_scale=r["guidance"], num_images_per_prompt=r["images"],
+                  height=r["height"],
+                  width=r["width"], generator=gens, output_type="pt",
+                  use_resolution_binning=r["binning"],
                   clean_caption=False, callback=lambda s, t, z: trail.append((float(t), z.clone())),
                   callback_steps=1, **more).images
     rec.close()
-    high, wide = bin_of(pipe, r["width"], r["height"]) if r["binning"] else (r["height"], r["width"])
+    high, wide = bin_of(pipe, r["width"], r["height"]) if r["binning"] else (r["height"],
+                                                                             r["width"])
     guided = r["guidance"] > 1
     record_text(rec, out, guided)
     record_dit(rec, out, guided, high, wide, blocks=r["model"] == name and not r["binning"])
@@ -458,24 +492,29 @@ def save(name, out_dir, r, out, count, high, wide):
     d.mkdir(parents=True, exist_ok=True)
     save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
     (d / "golden.json").write_text(json.dumps({
-        "model": Path(os.path.relpath(place(r["model"], out_dir), d)).as_posix(), "prompts": r["prompts"],
+        "model": Path(os.path.relpath(place(r["model"], out_dir), d)).as_posix(),
+        "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "model_width": wide, "model_height": high, "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": r["images"],
-        "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": r["scheduler"],
+        "images": count, "max_sequence_length": r["max_sequence_length"],
+        "scheduler": r["scheduler"],
         "tiling": r["tiling"], "resolution_binning": r["binning"]}, indent=2) + "\n")
     z = [out[f"latents.0.{s}"].abs().max().item() for s in range(r["steps"])]
     p = out["pixels.0"].float()
     for f in d.rglob("*"):
         f.chmod(0o755 if f.is_dir() else 0o644)
     if "dit.uncond" in out:
-        print(f"  prompt matters: {((out['dit.cond'] - out['dit.uncond']).std() / out['dit.cond'].std()):.3f}")
-    print(f"{name}: {count} of {r['width']}x{r['height']}, latents up to {', '.join(f'{v:.1f}' for v in z)}; "
-          f"pixels {p.mean():.0f} +- {p.std():.0f}, at the ends {((p < 1) | (p > 254)).float().mean():.2f}")
+        print("  prompt matters: "
+              f"{((out['dit.cond'] - out['dit.uncond']).std() / out['dit.cond'].std()):.3f}")
+    print(f"{name}: {count} of {r['width']}x{r['height']}, latents up to "
+          f"{', '.join(f'{v:.1f}' for v in z)}; "
+          f"pixels {p.mean():.0f} +- {p.std():.0f}, at the ends "
+          f"{((p < 1) | (p > 254)).float().mean():.2f}")
 
 
 def arguments(cases="names of RUNS"):
-    """The command line of the tools that write whole requests, and a quiet, single-threaded reference."""
+    """The command line of the tools that write whole requests; a quiet, single-threaded torch."""
     ap = argparse.ArgumentParser()
     ap.add_argument("cases", nargs="*", default=[], help=f"{cases}; all when none is given")
     ap.add_argument("--out", type=Path, default=ROOT / "tests" / "golden")
@@ -488,7 +527,8 @@ def arguments(cases="names of RUNS"):
 
 
 def keep_images(out, trail, images, r, count, noise=True, whole=True):
-    """Times, noise, latents of every step and images of a request whose steps are the trail of (time, latents)."""
+    """Times, noise, latents of every step and images of a request; `trail` is its steps: (time,
+    latents)."""
     out["timesteps"] = torch.tensor([t for t, _ in trail])
     for i in range(count):
         if noise:
@@ -503,7 +543,7 @@ def keep_images(out, trail, images, r, count, noise=True, whole=True):
 
 
 def save_run(d, name, model, notes, out):
-    """A request of golden_joint.py and those after it: its tensors and its notes, which name the model's folder."""
+    """A request: its tensors and its notes, which name the model's folder."""
     save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
     where = "." if model == name else f"../{model}"
     (d / "golden.json").write_text(json.dumps({"model": where} | notes, indent=2) + "\n")
@@ -514,34 +554,43 @@ def save_run(d, name, model, notes, out):
 def say_images(name, r, out, trail, count):
     z = [v.abs().max().item() for _, v in trail]
     p = out["pixels.0"].float()
-    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, latents up to "
+    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, "
+          "latents up to "
           f"{', '.join(f'{v:.1f}' for v in z)}; pixels {p.mean():.0f} +- {p.std():.0f}")
 
 
 def bin_tables(out_dir):
-    """What classify_height_width_bin answers: [sample_size, width, height, binned width, height]."""
+    """What classify_height_width_bin answers: [sample_size, width, height, binned w, binned h]."""
     tables = {32: alpha_module.ASPECT_RATIO_256_BIN, 64: alpha_module.ASPECT_RATIO_512_BIN,
               128: alpha_module.ASPECT_RATIO_1024_BIN, 256: sigma_module.ASPECT_RATIO_2048_BIN}
-    sizes = [(1, 1), (100, 90), (64, 8192), (8192, 64), (1023, 1), (1000, 1500), (1500, 1000), (1920, 1080),
-             (1080, 1920), (512, 512), (1024, 1024), (1280, 768), (777, 333), (333, 777), (640, 1000), (999, 1001)]
+    sizes = [(1, 1), (100, 90), (64, 8192), (8192, 64), (1023, 1), (1000, 1500), (1500, 1000),
+             (1920, 1080),
+             (1080, 1920), (512, 512), (1024, 1024), (1280, 768), (777, 333), (333, 777),
+             (640, 1000), (999, 1001)]
     rows = []
     for sample, ratios in tables.items():
         both = [(int(w), int(h)) for h, w in ratios.values()]
         for w, h in sizes + both:
-            bh, bw = alpha_module.PixArtImageProcessor.classify_height_width_bin(h, w, ratios=ratios)
+            bh, bw = alpha_module.PixArtImageProcessor.classify_height_width_bin(h, w,
+                                                                                 ratios=ratios)
             rows.append([sample, w, h, bw, bh])
     text = ",\n".join("  " + json.dumps(r) for r in rows)
     (out_dir / "binning.json").write_text("[\n" + text + "\n]\n")
 
 
-# ---- how far bf16 goes ------------------------------------------------------------------------------
+# ---- how far bf16 goes ---------------------------------------------------------------------------
 
 def round_bf16():
     """From now on linear layers, convolutions and attention read inputs rounded to bf16."""
-    cut = lambda t: t.to(torch.bfloat16).to(t.dtype) if t is not None and t.is_floating_point() else t
-    for owner, fn in ((F, "linear"), (F, "scaled_dot_product_attention"), (torch.nn.Conv2d, "_conv_forward")):
+    def cut(t):
+        floats = t is not None and t.is_floating_point()
+        return t.to(torch.bfloat16).to(t.dtype) if floats else t
+
+    for owner, fn in ((F, "linear"), (F, "scaled_dot_product_attention"),
+                      (torch.nn.Conv2d, "_conv_forward")):
         def wrap(plain):
-            return lambda *a, **k: plain(*[cut(v) if torch.is_tensor(v) and v.ndim > 1 else v for v in a], **k)
+            return lambda *a, **k: plain(*[cut(v) if torch.is_tensor(v) and v.ndim > 1 else v
+                                           for v in a], **k)
         setattr(owner, fn, wrap(getattr(owner, fn)))
 
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Write tests/golden/cog-vae: what diffusers' AutoencoderKLCogVideoX computes with this program's random weights.
+"""Write tests/golden/cog-vae: what diffusers' AutoencoderKLCogVideoX computes with this program's
+random weights.
 
     pip install torch diffusers safetensors
     tools/golden_cog_vae.py
 
-Weights and inputs are those that the program makes of a name (tools/golden_cog.py), so that only configs and
-results are kept. "decode.T" is what T latent frames become [T',H,W,3], of the numbers named "decode.T"
-[T,h,w,C]; "encode.T" the moments of T frames of pixels, of half the numbers named "encode.T".
+Weights and inputs are those that the program makes of a name (tools/golden_cog.py), so that only
+configs and results are kept. "decode.T" is what T latent frames become [T',H,W,3], of the numbers
+named "decode.T" [T,h,w,C]; "encode.T" the moments of T frames of pixels, of half the numbers named
+"encode.T".
 """
 import json
 
@@ -19,17 +21,23 @@ from golden_cog import ROOT, fill, weights
 
 # config; latent rows and columns; latent frames to decode; frames to encode; are tiles used
 CASES = {
-    "four": (dict(block_out_channels=[8, 16, 16, 32], layers_per_block=1, latent_channels=4, norm_num_groups=4,
+    "four": (dict(block_out_channels=[8, 16, 16, 32], layers_per_block=1, latent_channels=4,
+                  norm_num_groups=4,
                   temporal_compression_ratio=4), (2, 1), (1, 3, 4), (1, 9, 16), False),
-    "two": (dict(block_out_channels=[8, 24, 16], layers_per_block=2, latent_channels=3, norm_num_groups=8,
-                 norm_eps=1e-3, temporal_compression_ratio=2, use_quant_conv=True, use_post_quant_conv=True),
+    "two": (dict(block_out_channels=[8, 24, 16], layers_per_block=2, latent_channels=3,
+                 norm_num_groups=8,
+                 norm_eps=1e-3, temporal_compression_ratio=2, use_quant_conv=True,
+                 use_post_quant_conv=True),
             (3, 3), (2, 5), (3, 12, 17), False),
-    "eight": (dict(block_out_channels=[8, 8, 16, 16], layers_per_block=1, latent_channels=6, norm_num_groups=2,
+    "eight": (dict(block_out_channels=[8, 8, 16, 16], layers_per_block=1, latent_channels=6,
+                   norm_num_groups=2,
                    temporal_compression_ratio=8), (1, 1), (3, 4), (8, 25), False),
-    "one": (dict(block_out_channels=[16, 8], layers_per_block=1, latent_channels=4, norm_num_groups=4,
-                 temporal_compression_ratio=1), (3, 5), (4, 5), (6, 17), False),
-    "tiles": (dict(block_out_channels=[8, 16], layers_per_block=1, latent_channels=4, norm_num_groups=4,
-                   temporal_compression_ratio=2, sample_height=24, sample_width=20), (8, 7), (1, 5), (1, 17), True),
+    "one": (dict(block_out_channels=[16, 8], layers_per_block=1, latent_channels=4,
+                 norm_num_groups=4, temporal_compression_ratio=1), (3, 5), (4, 5), (6, 17), False),
+    "tiles": (dict(block_out_channels=[8, 16], layers_per_block=1, latent_channels=4,
+                   norm_num_groups=4,
+                   temporal_compression_ratio=2, sample_height=24, sample_width=20), (8, 7), (1, 5),
+              (1, 17), True),
 }
 
 
@@ -61,7 +69,8 @@ def run(name, out):
     d.mkdir(parents=True, exist_ok=True)
     save_file(keep, d / "golden.safetensors")
     (d / "golden.safetensors").chmod(0o644)
-    (d / "config.json").write_text(json.dumps({"_class_name": "AutoencoderKLCogVideoX"} | config, indent=2) + "\n")
+    (d / "config.json").write_text(json.dumps({"_class_name": "AutoencoderKLCogVideoX"} | config,
+                                              indent=2) + "\n")
     print(name, {k: (tuple(v.shape), f"{v.std():.2f}") for k, v in keep.items()})
 
 

@@ -1,4 +1,5 @@
-"""Weights that follow from the names of tensors, as src/exec/store.c (xd_random_weight) and tests/golden/fill.c make them."""
+"""Weights that follow from the names of tensors, as xd_random_weight (src/exec/store.c) and
+tests/golden/fill.c make them."""
 import numpy as np
 import torch
 
@@ -20,7 +21,8 @@ def weights(name, shape, gain, mean):
         h = mix(np.array([h], np.uint64))
         i = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64)
         u = mix(h + i * np.uint64(0x9e3779b97f4a7c15))
-        v = ((u >> np.uint64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)) * np.float32(1.7320508)
+        v = (u >> np.uint64(40)).astype(np.float32) * np.float32(1 / 8388608)
+        v = (v - np.float32(1)) * np.float32(1.7320508)
     return torch.from_numpy((np.float32(mean) + np.float32(gain) * v).reshape(shape))
 
 
@@ -45,7 +47,8 @@ def fill(module, dtype):
     stored = module.state_dict()
     # what files have before names, and transformers leaves out
     prefix = {"CLIPTextModel": "text_model.", "BertModel": "bert."}.get(type(module).__name__, "")
-    for name, p in list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers() if n in stored]:
+    for name, p in list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers()
+                                                      if n in stored]:
         name = name if name.startswith(prefix) else prefix + name
         p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
     return module.eval()

@@ -4,10 +4,11 @@
     pip install torch diffusers transformers sentencepiece
     tools/golden_hunyuan.py             # all cases; or: tools/golden_hunyuan.py forms hunyuan
 
-hunyuan-forms/NAME holds what the transformer alone computes, with the random weights that the program makes of
-a tensor's name (src/exec/store.c, xd_random_weight): tokens [N, C p p], features in the order channel, row,
-column. The other folders are whole requests; versions, layout and names of tensors as in tools/golden.py and
-golden_joint.py. prompt_embeds are rows of BERT, filled up with zeros to the wider of both, then those of mT5.
+hunyuan-forms/NAME holds what the transformer alone computes, with the random weights that the
+program makes of a tensor's name (src/exec/store.c, xd_random_weight): tokens [N, C p p], features
+in the order channel, row, column. The other folders are whole requests; versions, layout and names
+of tensors as in tools/golden.py and golden_joint.py. prompt_embeds are rows of BERT, filled up with
+zeros to the wider of both, then those of mT5.
 """
 import json
 import shutil
@@ -24,18 +25,20 @@ import golden
 from golden import PLAIN, make_tokenizer
 from golden_fill import configure, fill, weights
 
-VAE = dict(block_out_channels=(8, 8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
-           scaling_factor=0.13, **PLAIN(4))
+VAE = dict(block_out_channels=(8, 8, 8, 12), layers_per_block=1, norm_num_groups=4,
+           latent_channels=4, sample_size=64, scaling_factor=0.13, **PLAIN(4))
 T5 = dict(d_model=64, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
-BERT = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3, hidden_act="gelu")
-DIT = dict(in_channels=4, patch_size=2, sample_size=16, cross_attention_dim=24, cross_attention_dim_t5=64,
-           pooled_projection_dim=20, mlp_ratio=4.3637)
-# what v1.1 and v1.2 have: a head of 88 in 16 heads; here of 20 and 12, and feed-forwards of odd widths
+BERT = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
+            hidden_act="gelu")
+DIT = dict(in_channels=4, patch_size=2, sample_size=16, cross_attention_dim=24,
+           cross_attention_dim_t5=64, pooled_projection_dim=20, mlp_ratio=4.3637)
+# what v1.1 and v1.2 have: a head of 88 in 16 heads; here of 20 and 12, and feed-forwards of odd
+# widths
 OLD = dict(DIT, num_attention_heads=3, attention_head_dim=20, hidden_size=60, num_layers=6)
 NEW = dict(DIT, num_attention_heads=5, attention_head_dim=12, hidden_size=60, num_layers=8,
            use_style_cond_and_image_meta_size=False)
-NOISE = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.03, prediction_type="v_prediction",
-             clip_sample=False, steps_offset=1)
+NOISE = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.03,
+             prediction_type="v_prediction", clip_sample=False, steps_offset=1)
 
 FORMS = {"1.1": (OLD, (5, 7)), "1.2": (dict(NEW, activation_fn="gelu"), (9, 4)),
          "two": (dict(NEW, num_layers=2, learn_sigma=False), (1, 3))}
@@ -44,32 +47,37 @@ MODELS = {
     "hunyuan12": dict(dit=NEW, weights="f16", scheduler=DDPMScheduler(**NOISE)),
 }
 RUNS = {
-    "hunyuan": dict(prompts=["A large Red circle, on a blue background"], negative_prompt="a green ring", width=80,
+    "hunyuan": dict(prompts=["A large Red circle, on a blue background"],
+                    negative_prompt="a green ring", width=80,
                     height=112, steps=4, seed=7, guidance=5.0),
     # one image a prompt: with more, diffusers gives images the padding of other prompts
-    "hunyuan12": dict(prompts=["two stars", "a red 圆圈 on blue"], negative_prompt="", width=96, height=64, steps=3,
-                      seed=40, guidance=3.0),
-    "hunyuan12-one": dict(model="hunyuan12", prompts=["a star"], width=48, height=80, steps=3, seed=9, guidance=1.0),
-    "hunyuan12-rescale": dict(model="hunyuan12", prompts=["a blue ring"], negative_prompt="a star", width=64, height=80,
-                              steps=3, seed=12, guidance=3.0, rescale=0.7),
+    "hunyuan12": dict(prompts=["two stars", "a red 圆圈 on blue"], negative_prompt="", width=96,
+                      height=64, steps=3, seed=40, guidance=3.0),
+    "hunyuan12-one": dict(model="hunyuan12", prompts=["a star"], width=48, height=80, steps=3,
+                          seed=9, guidance=1.0),
+    "hunyuan12-rescale": dict(model="hunyuan12", prompts=["a blue ring"], negative_prompt="a star",
+                              width=64, height=80, steps=3, seed=12, guidance=3.0, rescale=0.7),
 }
 
 
-# ---- the transformer alone ------------------------------------------------------------------------
+# ---- the transformer alone -----------------------------------------------------------------------
 
 def tokens(z, p):
     """[C,H,W] -> [N, C p p]"""
     C, H, W = z.shape
-    return z.reshape(C, H // p, p, W // p, p).permute(1, 3, 0, 2, 4).reshape(-1, C * p * p).contiguous()
+    return z.reshape(C, H // p, p, W // p, p).permute(1, 3, 0, 2, 4).reshape(-1,
+                                                                             C * p * p).contiguous()
 
 
 def run_form(name, out):
     config, (H, W) = FORMS[name]
     model = HunyuanDiT2DModel(**config).eval()
     for n, p in model.named_parameters():
-        table = n.endswith(("text_embedding_padding", "positional_embedding", "style_embedder.weight"))
+        table = n.endswith(("text_embedding_padding", "positional_embedding",
+                            "style_embedder.weight"))
         gain = 0.1 if p.ndim == 1 or table else 0.9 / np.sqrt(np.float32(p[0].numel()))
-        p.data.copy_(weights(n, p.shape, gain, 1.0 if p.ndim == 1 and n.endswith("weight") else 0.0))
+        p.data.copy_(weights(n, p.shape, gain, 1.0 if p.ndim == 1 and n.endswith("weight")
+                             else 0.0))
     c, g = model.config, torch.Generator().manual_seed(17)
     p, d = c.patch_size, c.attention_head_dim
     lat, bert = torch.randn(1, 4, H * p, W * p, generator=g), torch.randn(1, 77, 24, generator=g)
@@ -86,29 +94,35 @@ def run_form(name, out):
     d = out / "hunyuan-forms" / name
     d.mkdir(parents=True, exist_ok=True)
     kept = {k: v for k, v in model.config.items() if not k.startswith("_")}
-    (d / "config.json").write_text(json.dumps({"_class_name": type(model).__name__, **kept}, indent=2) + "\n")
+    (d / "config.json").write_text(json.dumps({"_class_name": type(model).__name__, **kept},
+                                              indent=2) + "\n")
     f = lambda *v: torch.tensor([float(i) for i in v])
-    save_file({"latents": tokens(lat[0], p), "text": text, "out": tokens(y, p), "grid": f(1, H, W), "time": f(t),
+    save_file({"latents": tokens(lat[0], p), "text": text, "out": tokens(y, p), "grid": f(1, H, W),
+               "time": f(t),
                "real": f(*real), "size": f(H * p * 8, W * p * 8)}, d / "golden.safetensors")
     print(f"{name}: {H} x {W} tokens, {y.std():.2f}")
 
 
 def standard_sizes(out):
     """What the pipeline generates: [width, height, standard width, standard height]."""
-    sizes = [(16, 16), (64, 8192), (8192, 64), (1000, 1500), (1500, 1000), (1920, 1080), (1080, 1920), (512, 512),
-             (777, 333), (333, 777), (1152, 1152), (1151, 1151), (2000, 2000), (1024, 1039), *module.SUPPORTED_SHAPE]
+    sizes = [(16, 16), (64, 8192), (8192, 64), (1000, 1500), (1500, 1000), (1920, 1080),
+             (1080, 1920), (512, 512),
+             (777, 333), (333, 777), (1152, 1152), (1151, 1151), (2000, 2000), (1024, 1039),
+             *module.SUPPORTED_SHAPE]
     sizes += [(400 + 97 * i, 400 + 61 * k) for i in range(12) for k in range(12)]
     rows = []
     for w, h in sizes:
         a, b = w // 16 * 16, h // 16 * 16
-        rows.append([w, h, *((a, b) if (b, a) in module.SUPPORTED_SHAPE else module.map_to_standard_shapes(a, b))])
+        rows.append([w, h, *((a, b) if (b, a) in module.SUPPORTED_SHAPE
+                             else module.map_to_standard_shapes(a, b))])
     text = ",\n".join("  " + json.dumps([int(v) for v in r]) for r in rows)
     (out / "hunyuan-forms" / "standard.json").write_text("[\n" + text + "\n]\n")
 
 
-# ---- models ---------------------------------------------------------------------------------------
+# ---- models --------------------------------------------------------------------------------------
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ",", ".", "a", "on", "red", "large", "circle", "blue", "star",
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ",", ".", "a", "on", "red", "large",
+         "circle", "blue", "star",
          "green", "ring", "##s", "##ground", "back", "圆", "圈", "tw", "##o"]
 
 
@@ -116,16 +130,20 @@ def make_bert_tokenizer(out):
     out.mkdir(parents=True)
     (out / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     (out / "tokenizer_config.json").write_text(json.dumps(dict(
-        tokenizer_class="BertTokenizer", do_lower_case=True, do_basic_tokenize=True, tokenize_chinese_chars=True,
-        strip_accents=None, never_split=None, model_max_length=77, cls_token="[CLS]", sep_token="[SEP]",
+        tokenizer_class="BertTokenizer", do_lower_case=True, do_basic_tokenize=True,
+        tokenize_chinese_chars=True,
+        strip_accents=None, never_split=None, model_max_length=77, cls_token="[CLS]",
+        sep_token="[SEP]",
         pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]"), indent=2) + "\n")
 
 
 def make_parts(name):
     """Networks by folder."""
     spec = MODELS[name]
-    parts = {"text_encoder": BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=80, **BERT)),
-             "text_encoder_2": T5EncoderModel(T5Config(vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
+    parts = {"text_encoder": BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=80,
+                                                  **BERT)),
+             "text_encoder_2": T5EncoderModel(T5Config(vocab_size=88, dropout_rate=0.0,
+                                                       pad_token_id=0, eos_token_id=1,
                                                        tie_word_embeddings=False, **T5)),
              "transformer": HunyuanDiT2DModel(**spec["dit"]), "vae": AutoencoderKL(**VAE)}
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
@@ -141,9 +159,11 @@ def make_model(name, out):
     make_bert_tokenizer(out / "tokenizer")
     make_tokenizer("identity", out / "tokenizer_2")
     MODELS[name]["scheduler"].save_pretrained(out / "scheduler")
-    index = {"_class_name": "HunyuanDiTPipeline", "feature_extractor": [None, None], "safety_checker": [None, None],
+    index = {"_class_name": "HunyuanDiTPipeline", "feature_extractor": [None, None],
+             "safety_checker": [None, None],
              "requires_safety_checker": True, "scheduler": ["diffusers", "DDPMScheduler"],
-             "tokenizer": ["transformers", "BertTokenizer"], "tokenizer_2": ["transformers", "T5Tokenizer"]}
+             "tokenizer": ["transformers", "BertTokenizer"], "tokenizer_2": ["transformers",
+                                                                             "T5Tokenizer"]}
     for folder, m in parts.items():
         index[folder] = ["transformers" if "text" in folder else "diffusers", type(m).__name__]
     (out / "model_index.json").write_text(json.dumps(index))
@@ -154,21 +174,24 @@ def load(name, out):
     pipe = HunyuanDiTPipeline(
         tokenizer=BertTokenizer.from_pretrained(out / name / "tokenizer"),
         tokenizer_2=T5Tokenizer.from_pretrained(out / name / "tokenizer_2"),
-        scheduler=DDPMScheduler.from_pretrained(out / name / "scheduler"), safety_checker=None, feature_extractor=None,
-        requires_safety_checker=False, **make_parts(name))
+        scheduler=DDPMScheduler.from_pretrained(out / name / "scheduler"), safety_checker=None,
+        feature_extractor=None, requires_safety_checker=False, **make_parts(name))
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
 
-# ---- runs -----------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 
 def record_text(pipe, r, out):
-    for prefix, text in (("", r["prompts"][0]), ("negative_", r["negative_prompt"]))[:1 + (r["guidance"] > 1)]:
+    texts = (("", r["prompts"][0]), ("negative_", r["negative_prompt"]))
+    for prefix, text in texts[:1 + (r["guidance"] > 1)]:
         rows = torch.zeros(77 + 256, 64)
         for k, (tok, n) in enumerate(((pipe.tokenizer, 77), (pipe.tokenizer_2, 256))):
-            ids = tok(text, padding="max_length", max_length=n, truncation=True, return_tensors="pt").input_ids[0]
+            ids = tok(text, padding="max_length", max_length=n, truncation=True,
+                      return_tensors="pt").input_ids[0]
             out[prefix + ("ids", "ids_2")[k]] = ids.int()
-            e = pipe.encode_prompt(text, None, None, do_classifier_free_guidance=False, text_encoder_index=k)[0][0]
+            e = pipe.encode_prompt(text, None, None, do_classifier_free_guidance=False,
+                                   text_encoder_index=k)[0][0]
             rows[77 * k:77 * k + n, :e.shape[1]] = e
         out[prefix + "prompt_embeds"] = rows
 
@@ -187,16 +210,20 @@ def run(name, out_dir):
         trail.append((float(t), kw["latents"].clone()))
         return {}
     images = pipe(r["prompts"], negative_prompt=[r["negative_prompt"]] * len(r["prompts"]),
-                  num_inference_steps=r["steps"], guidance_scale=r["guidance"], guidance_rescale=r["rescale"],
-                  num_images_per_prompt=r["images"], height=r["height"], width=r["width"], generator=gens,
+                  num_inference_steps=r["steps"], guidance_scale=r["guidance"],
+                  guidance_rescale=r["rescale"],
+                  num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
+                  generator=gens,
                   output_type="pt", use_resolution_binning=False, callback_on_step_end=keep).images
     golden.keep_images(out, trail, images, r, count)
     golden.save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "model_width": r["width"], "model_height": r["height"], "num_inference_steps": r["steps"],
-        "guidance_scale": r["guidance"], "guidance_rescale": r["rescale"], "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
-        "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False}, out)
+        "guidance_scale": r["guidance"], "guidance_rescale": r["rescale"], "seed": r["seed"],
+        "num_images_per_prompt": r["images"], "images": count,
+        "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False},
+                    out)
     golden.say_images(name, r, out, trail, count)
 
 

@@ -1,55 +1,62 @@
 #!/usr/bin/env python3
-"""Write the reference data of models with joint attention (FLUX.1, Stable Diffusion 3) under tests/golden.
+"""Write the reference data of models with joint attention (FLUX.1, Stable Diffusion 3) under
+tests/golden.
 
     pip install torch diffusers transformers sentencepiece pillow
     tools/golden_joint.py               # all cases; or: tools/golden_joint.py flux sd35
 
 Versions, layout and names of tensors as in tools/golden.py; in addition
 
-    ids, ids_2, ids_3               [n] I32 of prompt 0 for each text encoder, padded; negative_ids...
+    ids, ids_2, ids_3               [n] I32 of prompt 0 for each text encoder, padded;
+                                    negative_ids...
     pooled_prompt_embeds            [1,P]; negative_pooled_prompt_embeds
     image.png                       what an image-to-image run starts from
 
-Weights are random. A flow needs no trained head: its steps add velocities of about one. A model's directory has
-no weights: "weights" of golden.json is their type, and their numbers follow from the names of tensors
-(golden_fill.py).
+Weights are random. A flow needs no trained head: its steps add velocities of about one. A model's
+directory has no weights: "weights" of golden.json is their type, and their numbers follow from the
+names of tensors (golden_fill.py).
 """
 import json
 import shutil
 
 import torch
-from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline, FluxPipeline,
-                       FluxTransformer2DModel, SD3Transformer2DModel, StableDiffusion3Img2ImgPipeline,
-                       StableDiffusion3Pipeline)
+from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline,
+                       FluxPipeline,
+                       FluxTransformer2DModel, SD3Transformer2DModel,
+                       StableDiffusion3Img2ImgPipeline, StableDiffusion3Pipeline)
 from PIL import Image
-from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer, T5Config,
-                          T5EncoderModel, T5Tokenizer)
+from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer,
+                          T5Config, T5EncoderModel, T5Tokenizer)
 
 import golden
 from golden import PLAIN, make_tokenizer, rows_last, smooth
 from golden_fill import configure, fill
 
-VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
-           scaling_factor=0.6, shift_factor=0.1, use_quant_conv=False, use_post_quant_conv=False, **PLAIN(3))
+VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4,
+           sample_size=64,
+           scaling_factor=0.6, shift_factor=0.1, use_quant_conv=False, use_post_quant_conv=False,
+           **PLAIN(3))
 T5 = dict(d_model=40, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
-CLIP_L = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=3, projection_dim=24,
-              hidden_act="quick_gelu")
-CLIP_G = dict(hidden_size=16, intermediate_size=44, num_hidden_layers=3, num_attention_heads=2, projection_dim=16,
-              hidden_act="gelu")
+CLIP_L = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=3,
+              projection_dim=24, hidden_act="quick_gelu")
+CLIP_G = dict(hidden_size=16, intermediate_size=44, num_hidden_layers=3, num_attention_heads=2,
+              projection_dim=16, hidden_act="gelu")
 FLUX = dict(attention_head_dim=8, axes_dims_rope=(2, 2, 4), in_channels=16, joint_attention_dim=40,
             pooled_projection_dim=24)
 SD3 = dict(attention_head_dim=8, num_layers=3, in_channels=4,
-           out_channels=4, joint_attention_dim=40, pooled_projection_dim=40, pos_embed_max_size=12, sample_size=16)
-DYNAMIC = dict(shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15, base_image_seq_len=256,
-               max_image_seq_len=4096)
+           out_channels=4, joint_attention_dim=40, pooled_projection_dim=40, pos_embed_max_size=12,
+           sample_size=16)
+DYNAMIC = dict(shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15,
+               base_image_seq_len=256, max_image_seq_len=4096)
 
 MODELS = {
     "flux": dict(seed=61, kind="flux", clip=[CLIP_L],
-                 dit=dict(guidance_embeds=True, num_attention_heads=3, num_layers=2, num_single_layers=3, **FLUX),
+                 dit=dict(guidance_embeds=True, num_attention_heads=3, num_layers=2,
+                          num_single_layers=3, **FLUX),
                  scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), weights="bf16"),
     "flux-schnell": dict(seed=62, kind="flux", clip=[CLIP_L],
-                         dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1, num_single_layers=2,
-                                  **FLUX),
+                         dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1,
+                                  num_single_layers=2, **FLUX),
                          scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0), weights="f16"),
     "sd3": dict(seed=63, kind="sd3", clip=[CLIP_L, CLIP_G],
                 dit=dict(num_attention_heads=3, caption_projection_dim=24, **SD3),
@@ -61,26 +68,28 @@ MODELS = {
 }
 
 RUNS = {
-    "flux": dict(prompts=["A large Red circle, on a blue background"], width=40, height=56, steps=4, seed=7,
-                 guidance=3.5, max_sequence_length=13),
-    "flux-true": dict(model="flux", prompts=["two stars"], negative_prompt="a green ring", width=48, height=48, steps=3,
+    "flux": dict(prompts=["A large Red circle, on a blue background"], width=40, height=56, steps=4,
+                 seed=7, guidance=3.5, max_sequence_length=13),
+    "flux-true": dict(model="flux", prompts=["two stars"], negative_prompt="a green ring", width=48,
+                      height=48, steps=3,
                       seed=8, guidance=2.0, true_cfg=2.5, max_sequence_length=9),
-    "flux-image": dict(model="flux", prompts=["a cyan triangle"], width=48, height=40, steps=5, seed=9, guidance=3.0,
-                       max_sequence_length=11, strength=0.6),
-    "flux-schnell": dict(prompts=["a purple ring next to a brown square", "a star"], width=32, height=64, steps=3,
+    "flux-image": dict(model="flux", prompts=["a cyan triangle"], width=48, height=40, steps=5,
+                       seed=9, guidance=3.0, max_sequence_length=11, strength=0.6),
+    "flux-schnell": dict(prompts=["a purple ring next to a brown square", "a star"], width=32,
+                         height=64, steps=3,
                          seed=40, images=2, guidance=0.0, max_sequence_length=10),
-    "sd3": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star", width=56, height=40,
-                steps=4, seed=21, guidance=5.0, max_sequence_length=11),
-    "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22, guidance=3.0,
-                      max_sequence_length=11, strength=0.75, image=(70, 37)),
-    "sd3-no-t5": dict(model="sd3", prompts=["a white star"], width=40, height=40, steps=3, seed=23, guidance=4.0,
-                      max_sequence_length=7, no_t5=True),
-    "sd35": dict(prompts=["a white star on a black background"], width=72, height=40, steps=4, seed=31, guidance=1.0,
-                 max_sequence_length=8),
+    "sd3": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star",
+                width=56, height=40, steps=4, seed=21, guidance=5.0, max_sequence_length=11),
+    "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22,
+                      guidance=3.0, max_sequence_length=11, strength=0.75, image=(70, 37)),
+    "sd3-no-t5": dict(model="sd3", prompts=["a white star"], width=40, height=40, steps=3, seed=23,
+                      guidance=4.0, max_sequence_length=7, no_t5=True),
+    "sd35": dict(prompts=["a white star on a black background"], width=72, height=40, steps=4,
+                 seed=31, guidance=1.0, max_sequence_length=8),
 }
 
 
-# ---- models ---------------------------------------------------------------------------------------
+# ---- models --------------------------------------------------------------------------------------
 
 def byte_letters():
     """The 256 letters that stand for bytes in byte-level BPE."""
@@ -89,7 +98,8 @@ def byte_letters():
     return [chr(b) for b in plain] + [chr(256 + i) for i in range(len(others))]
 
 
-MERGES = ["r e", "re d</w>", "s t", "a r</w>", "st ar</w>", "o n</w>", "b l", "c i", "r c", "l e</w>", "ci rc"]
+MERGES = ["r e", "re d</w>", "s t", "a r</w>", "st ar</w>", "o n</w>", "b l", "c i", "r c",
+          "l e</w>", "ci rc"]
 
 
 def clip_vocab():
@@ -101,22 +111,25 @@ def clip_vocab():
 
 def make_clip_tokenizer(out, pad):
     out.mkdir(parents=True)
-    (out / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(clip_vocab())}, ensure_ascii=False))
+    (out / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(clip_vocab())},
+                                               ensure_ascii=False))
     (out / "merges.txt").write_text("#version: 0.2\n" + "\n".join(MERGES) + "\n")
     mark = lambda t: dict(content=t, lstrip=False, normalized=True, rstrip=False, single_word=False)
     (out / "special_tokens_map.json").write_text(json.dumps(dict(
-        bos_token=mark("<|startoftext|>"), eos_token=mark("<|endoftext|>"), unk_token=mark("<|endoftext|>"),
-        pad_token=pad), indent=2) + "\n")
+        bos_token=mark("<|startoftext|>"), eos_token=mark("<|endoftext|>"),
+        unk_token=mark("<|endoftext|>"), pad_token=pad), indent=2) + "\n")
     (out / "tokenizer_config.json").write_text(json.dumps(dict(
-        tokenizer_class="CLIPTokenizer", model_max_length=77, add_prefix_space=False, do_lower_case=True, errors="replace",
-        bos_token="<|startoftext|>", eos_token="<|endoftext|>", unk_token="<|endoftext|>", pad_token=pad), indent=2)
+        tokenizer_class="CLIPTokenizer", model_max_length=77, add_prefix_space=False,
+        do_lower_case=True, errors="replace",
+        bos_token="<|startoftext|>", eos_token="<|endoftext|>", unk_token="<|endoftext|>",
+        pad_token=pad), indent=2)
         + "\n")
 
 
 def make_clip(cfg, projection):
     vocab = len(clip_vocab())
-    c = CLIPTextConfig(vocab_size=vocab, max_position_embeddings=77, bos_token_id=vocab - 2, eos_token_id=vocab - 1,
-                       pad_token_id=1, **cfg)
+    c = CLIPTextConfig(vocab_size=vocab, max_position_embeddings=77, bos_token_id=vocab - 2,
+                       eos_token_id=vocab - 1, pad_token_id=1, **cfg)
     return (CLIPTextModelWithProjection if projection else CLIPTextModel)(c)
 
 
@@ -127,8 +140,10 @@ def make_parts(name):
     parts = {f"text_encoder{'' if i == 0 else f'_{i + 1}'}": make_clip(cfg, not flux)
              for i, cfg in enumerate(spec["clip"])}
     parts[f"text_encoder_{len(parts) + 1}"] = T5EncoderModel(T5Config(
-        vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=False, **T5))
-    parts["transformer"] = (FluxTransformer2DModel if flux else SD3Transformer2DModel)(**spec["dit"])
+        vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=False,
+        **T5))
+    dit_class = FluxTransformer2DModel if flux else SD3Transformer2DModel
+    parts["transformer"] = dit_class(**spec["dit"])
     parts["vae"] = AutoencoderKL(**VAE)
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
@@ -138,16 +153,19 @@ def make_model(name, out):
     spec = MODELS[name]
     if out.exists():
         shutil.rmtree(out)
-    index = {"_class_name": "FluxPipeline" if spec["kind"] == "flux" else "StableDiffusion3Pipeline"}
+    index = {"_class_name": "FluxPipeline" if spec["kind"] == "flux"
+             else "StableDiffusion3Pipeline"}
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
         text = folder.startswith("text_encoder")
         index[folder] = ["transformers" if text else "diffusers", type(m).__name__]
         tokenizer = folder.replace("text_encoder", "tokenizer")
         if text:
-            index[tokenizer] = ["transformers", "CLIPTokenizer" if isinstance(m.config, CLIPTextConfig) else "T5Tokenizer"]
+            index[tokenizer] = ["transformers", "CLIPTokenizer"
+                                if isinstance(m.config, CLIPTextConfig) else "T5Tokenizer"]
         if text and isinstance(m.config, CLIPTextConfig):
-            make_clip_tokenizer(out / tokenizer, "<|endoftext|>" if folder == "text_encoder" else "!")
+            make_clip_tokenizer(out / tokenizer, "<|endoftext|>" if folder == "text_encoder"
+                                else "!")
         elif text:
             make_tokenizer("identity", out / tokenizer)
     spec["scheduler"].save_pretrained(out / "scheduler")
@@ -160,7 +178,8 @@ def load(model, out, image, no_t5):
     spec, d, parts = MODELS[model], out / model, make_parts(model)
     flux = spec["kind"] == "flux"
     for folder in [f for f in parts if f.startswith("text_encoder")]:
-        clip, tokenizer = isinstance(parts[folder].config, CLIPTextConfig), folder.replace("text_encoder", "tokenizer")
+        clip, tokenizer = isinstance(parts[folder].config,
+                                     CLIPTextConfig), folder.replace("text_encoder", "tokenizer")
         parts[tokenizer] = (CLIPTokenizer if clip else T5Tokenizer).from_pretrained(d / tokenizer)
         if no_t5 and not clip:
             parts[folder] = parts[tokenizer] = None
@@ -171,7 +190,7 @@ def load(model, out, image, no_t5):
     return pipe
 
 
-# ---- runs -----------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 
 def record_text(pipe, r, out):
     """What the pipeline's own encode_prompt gives for prompt 0 and the negative prompt."""
@@ -184,18 +203,20 @@ def record_text(pipe, r, out):
             if tok is None:
                 continue
             most = n if isinstance(tok, T5Tokenizer) else 77
-            out[f"{prefix}ids{tail}"] = tok(text, padding="max_length", max_length=most, truncation=True,
-                                            return_tensors="pt").input_ids[0].int()
+            out[f"{prefix}ids{tail}"] = tok(text, padding="max_length", max_length=most,
+                                            truncation=True, return_tensors="pt").input_ids[0].int()
         if flux:
             e, p, _ = pipe.encode_prompt(text, None, max_sequence_length=n)
         else:
-            e, _, p, _ = pipe.encode_prompt(text, None, None, do_classifier_free_guidance=False, max_sequence_length=n)
+            e, _, p, _ = pipe.encode_prompt(text, None, None, do_classifier_free_guidance=False,
+                                            max_sequence_length=n)
         out[prefix + "prompt_embeds"], out[prefix + "pooled_prompt_embeds"] = e[0], p
 
 
 def run(name, out_dir, change=None, more_json=None):
     """One request; change(pipe) comes before it, and then floats of the image are not kept."""
-    r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0, no_t5=False) | RUNS[name]
+    r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0,
+             no_t5=False) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     flux = MODELS[r["model"]]["kind"] == "flux"
@@ -210,11 +231,13 @@ def run(name, out_dir, change=None, more_json=None):
 
     def keep(p, step, t, kw):
         z = kw["latents"]
-        trail.append((float(t), (p._unpack_latents(z, r["height"], r["width"], f) if flux else z).clone()))
+        trail.append((float(t), (p._unpack_latents(z, r["height"], r["width"], f) if flux
+                                 else z).clone()))
         return {}
     if r["strength"]:
         g = torch.Generator().manual_seed(r["seed"] + 2000)
-        wide, high = r.get("image", (r["width"], r["height"]))        # of another size: it is resized
+        # of another size: it is resized
+        wide, high = r.get("image", (r["width"], r["height"]))
         u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
         image = Image.fromarray(rows_last(u8).numpy())
         image.save(d / "image.png")
@@ -224,14 +247,17 @@ def run(name, out_dir, change=None, more_json=None):
     elif not flux:
         more |= dict(negative_prompt=r["negative_prompt"])
     images = pipe(r["prompts"], num_inference_steps=r["steps"], guidance_scale=r["guidance"],
-                  num_images_per_prompt=r["images"], height=r["height"], width=r["width"], generator=gens,
-                  output_type="pt", max_sequence_length=r["max_sequence_length"], callback_on_step_end=keep,
-                  **more).images
+                  num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
+                  generator=gens,
+                  output_type="pt", max_sequence_length=r["max_sequence_length"],
+                  callback_on_step_end=keep, **more).images
     golden.keep_images(out, trail, images, r, count, not r["strength"], not change)
     golden.save_run(d, name, r["model"], {
-        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"], "negative_prompt": r["negative_prompt"], "width": r["width"],
+        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
+        "negative_prompt": r["negative_prompt"], "width": r["width"],
         "height": r["height"], "model_width": r["width"], "model_height": r["height"],
-        "num_inference_steps": r["steps"], "guidance_scale": r["guidance"], "true_cfg_scale": r["true_cfg"],
+        "num_inference_steps": r["steps"], "guidance_scale": r["guidance"],
+        "true_cfg_scale": r["true_cfg"],
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}

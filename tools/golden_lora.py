@@ -4,10 +4,11 @@
     pip install torch diffusers transformers peft sentencepiece pillow
     tools/golden_lora.py                # after tools/golden_joint.py made the models
 
-Each case has two random files at once. peft.safetensors is in the form of diffusers and is loaded by
-diffusers. kohya.safetensors has the names that sd-scripts writes; diffusers knows those with the widths of
-the published models only, so that its differences are added to the weights here, and what diffusers does
-convert at any width is compared. tests/golden/CASE/golden.json names files and scales as "loras".
+Each case has two random files at once. peft.safetensors is in the form of diffusers and is loaded
+by diffusers. kohya.safetensors has the names that sd-scripts writes; diffusers knows those with the
+widths of the published models only, so that its differences are added to the weights here, and what
+diffusers does convert at any width is compared. tests/golden/CASE/golden.json names files and
+scales as "loras".
 """
 import json
 import re
@@ -20,14 +21,15 @@ import golden
 import golden_joint
 
 RUNS = {
-    "flux-lora": dict(model="flux", prompts=["A large red circle"], width=32, height=40, steps=3, seed=71,
-                      guidance=3.0, max_sequence_length=9),
-    "sd35-lora": dict(model="sd35", prompts=["a white star"], width=40, height=32, steps=3, seed=72, guidance=1.0,
-                      max_sequence_length=8),
+    "flux-lora": dict(model="flux", prompts=["A large red circle"], width=32, height=40, steps=3,
+                      seed=71, guidance=3.0, max_sequence_length=9),
+    "sd35-lora": dict(model="sd35", prompts=["a white star"], width=40, height=32, steps=3, seed=72,
+                      guidance=1.0, max_sequence_length=8),
 }
 SCALES = {"peft": 0.7, "kohya": -0.4}
 
-# Module of sd-scripts -> the modules of diffusers whose rows it holds; * swaps the halves of two chunks.
+# Module of sd-scripts -> the modules of diffusers whose rows it holds; * swaps the halves of two
+# chunks.
 BFL = {
     "double_blocks_0_img_attn_qkv": "transformer_blocks.0.attn.to_{q,k,v}",
     "double_blocks_1_txt_attn_qkv": "transformer_blocks.1.attn.add_{q,k,v}_proj",
@@ -39,7 +41,8 @@ BFL = {
     "double_blocks_0_txt_mlp_2": "transformer_blocks.0.ff_context.net.2",
     "double_blocks_0_img_mod_lin": "transformer_blocks.0.norm1.linear",
     "double_blocks_1_txt_mod_lin": "transformer_blocks.1.norm1_context.linear",
-    "single_blocks_0_linear1": "single_transformer_blocks.0.attn.to_{q,k,v} single_transformer_blocks.0.proj_mlp",
+    "single_blocks_0_linear1": "single_transformer_blocks.0.attn.to_{q,k,v} "
+                               "single_transformer_blocks.0.proj_mlp",
     "single_blocks_2_linear2": "single_transformer_blocks.2.proj_out",
     "single_blocks_1_modulation_lin": "single_transformer_blocks.1.norm.linear",
     "guidance_in_in_layer": "time_text_embed.guidance_embedder.linear_1",
@@ -71,16 +74,21 @@ SAI = {
 CLIP = {"text_model.encoder.layers.0.self_attn.q_proj", "text_model.encoder.layers.1.mlp.fc2"}
 T5 = {"encoder.block.0.layer.0.SelfAttention.v", "encoder.block.1.layer.1.DenseReluDense.wi_0"}
 TEXTS = {"flux-lora": {"te1": ("text_encoder", CLIP), "te3": ("text_encoder_2", T5)},
-         "sd35-lora": {"te1": ("text_encoder", CLIP), "te2": ("text_encoder_2", CLIP), "te3": ("text_encoder_3", T5)}}
+         "sd35-lora": {"te1": ("text_encoder", CLIP), "te2": ("text_encoder_2", CLIP),
+                       "te3": ("text_encoder_3", T5)}}
 PEFT = {
-    "flux-lora": {"transformer": ["transformer_blocks.0.attn.to_q", "transformer_blocks.0.attn.add_v_proj",
-                                  "transformer_blocks.1.ff.net.0.proj", "single_transformer_blocks.0.attn.to_k",
-                                  "single_transformer_blocks.1.proj_mlp", "single_transformer_blocks.1.proj_out",
-                                  "x_embedder"],
+    "flux-lora": {"transformer": ["transformer_blocks.0.attn.to_q",
+                                  "transformer_blocks.0.attn.add_v_proj",
+                                  "transformer_blocks.1.ff.net.0.proj",
+                                  "single_transformer_blocks.0.attn.to_k",
+                                  "single_transformer_blocks.1.proj_mlp",
+                                  "single_transformer_blocks.1.proj_out", "x_embedder"],
                   "text_encoder": ["text_model.encoder.layers.0.self_attn.v_proj",
                                    "text_model.encoder.layers.2.mlp.fc1"]},
-    "sd35-lora": {"transformer": ["transformer_blocks.0.attn.to_k", "transformer_blocks.1.attn2.to_v",
-                                  "transformer_blocks.2.attn.add_q_proj", "transformer_blocks.1.norm1.linear"],
+    "sd35-lora": {"transformer": ["transformer_blocks.0.attn.to_k",
+                                  "transformer_blocks.1.attn2.to_v",
+                                  "transformer_blocks.2.attn.add_q_proj",
+                                  "transformer_blocks.1.norm1.linear"],
                   "text_encoder": ["text_model.encoder.layers.0.self_attn.out_proj"],
                   "text_encoder_2": ["text_model.encoder.layers.0.self_attn.k_proj",
                                      "text_model.encoder.layers.1.mlp.fc1"]},
@@ -118,15 +126,16 @@ def write_peft(name, pipe, path, g):
     flux, out, notes = name.startswith("flux"), {}, {}
     for part, modules in PEFT[name].items():
         notes |= {f"{part}.r": 2, f"{part}.lora_alpha": 3.0, f"{part}.target_modules": modules,
-                  f"{part}.alpha_pattern": {modules[-1]: 5.0}, f"{part}.rank_pattern": {}, f"{part}.lora_dropout": 0.0,
-                  f"{part}.bias": "none"}
+                  f"{part}.alpha_pattern": {modules[-1]: 5.0}, f"{part}.rank_pattern": {},
+                  f"{part}.lora_dropout": 0.0, f"{part}.bias": "none"}
         for i, m in enumerate(modules):
             w, rank = weight(pipe, part, m), 2 + (i % 2) * flux
             up, down = pair(w.shape[0], w.shape[1:], rank, g, torch.float32)
             out[f"{part}.{m}.lora_A.weight"], out[f"{part}.{m}.lora_B.weight"] = down, up
             if flux:
                 # diffusers 0.42 loses alphas of a text model that differ from each other
-                out[f"{part}.{m}.alpha"] = torch.tensor(2.5 if part != "transformer" else 1.5 + i % 3)
+                out[f"{part}.{m}.alpha"] = torch.tensor(2.5 if part != "transformer" else 1.5 + i %
+                                                        3)
     save_file(out, path, {"format": "pt"} if flux else {"lora_adapter_metadata": json.dumps(notes)})
 
 
@@ -134,7 +143,8 @@ def write_kohya(name, pipe, path, g):
     out = {}
     table = BFL if name.startswith("flux") else SAI
     jobs = [(f"lora_unet_{k}", "transformer", v.lstrip("*")) for k, v in table.items()]
-    jobs += [(f"lora_{te}_{m.replace('.', '_')}", part, m) for te, (part, ms) in TEXTS[name].items() for m in sorted(ms)]
+    jobs += [(f"lora_{te}_{m.replace('.', '_')}", part, m) for te, (part, ms) in TEXTS[name].items()
+             for m in sorted(ms)]
     for i, (key, part, targets) in enumerate(jobs):
         ws, rank = [weight(pipe, part, t) for t in spread(targets)], 1 + i % 3
         up, down = pair(sum(len(w) for w in ws), ws[0].shape[1:], rank, g, torch.float16)
@@ -201,7 +211,8 @@ def make(name, out):
         write_peft(name, pipe, d / "peft.safetensors", g)
         write_kohya(name, pipe, d / "kohya.safetensors", g)
         add_kohya(name, pipe, d / "kohya.safetensors", SCALES["kohya"])
-        before = {(part, m): weight(pipe, part, m).clone() for part, ms in PEFT[name].items() for m in ms}
+        before = {(part, m): weight(pipe, part, m).clone() for part, ms in PEFT[name].items()
+                  for m in ms}
         pipe.load_lora_weights(d, weight_name="peft.safetensors", adapter_name="peft")
         pipe.set_adapters(["peft"], [SCALES["peft"]])
         pipe.fuse_lora(components=list(PEFT[name]), adapter_names=["peft"])
@@ -210,7 +221,8 @@ def make(name, out):
             moved = (weight(pipe, *where) - w).abs().max()
             assert moved > 1e-2, (where, moved)
     golden_joint.run(name, out, change,
-                     {"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in SCALES.items()]})
+                     {"loras": [{"path": f"{k}.safetensors", "scale": v} for k,
+                                v in SCALES.items()]})
 
 
 def main():

@@ -2,8 +2,8 @@
 
 A pseudo model, prediction = 0.3 x + 0.1 sin(t / 100), stands in for the network. Writes one case a
 line into tests/golden/sampler.json: the class, its config, the steps asked for, the timesteps, the
-scale of the initial noise, the latents at the end and the largest value on the way; of schedulers that
-draw noise also the number that comes after all of theirs.
+scale of the initial noise, the latents at the end and the largest value on the way; of schedulers
+that draw noise also the number that comes after all of theirs.
 
     python tools/golden_sampler.py [OUT]
     python tools/golden_sampler.py --random 400 OUT     (random configs, for a longer look)
@@ -28,8 +28,8 @@ SEED = 7
 PIXART = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
 SD = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
 COSINE = {"beta_schedule": "squaredcos_cap_v2"}
-COG5B = {**SD, "prediction_type": "v_prediction", "rescale_betas_zero_snr": True, "snr_shift_scale": 1.0,
-         "timestep_spacing": "trailing", "clip_sample": False}
+COG5B = {**SD, "prediction_type": "v_prediction", "rescale_betas_zero_snr": True,
+         "snr_shift_scale": 1.0, "timestep_spacing": "trailing", "clip_sample": False}
 
 CONFIGS = [
     (DPM, {}), (DPM, {"solver_order": 1}), (DPM, {"solver_order": 3}),
@@ -47,9 +47,10 @@ CONFIGS = [
     (DPM, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", **SD,
            "timestep_spacing": "trailing"}),
     (DPM, {"use_flow_sigmas": True, "flow_shift": 3.0, "prediction_type": "flow_prediction"}),
-    (DPM, {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "use_dynamic_shifting": True, "most": 1.16,
-           "tokens": 1500}),
-    (DPM, {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "use_dynamic_shifting": True, "most": 1.15,
+    (DPM, {"use_flow_sigmas": True, "prediction_type": "flow_prediction",
+           "use_dynamic_shifting": True, "most": 1.16, "tokens": 1500}),
+    (DPM, {"use_flow_sigmas": True, "prediction_type": "flow_prediction",
+           "use_dynamic_shifting": True, "most": 1.15,
            "max_shift": 0.9, "base_shift": 0.3, "max_image_seq_len": 1024, "tokens": 77}),
     (DPM, {"algorithm_type": "deis", "solver_type": "bh2", "final_sigmas_type": "sigma_min"}),
     (DPM, {"num_train_timesteps": 500}),
@@ -70,16 +71,19 @@ CONFIGS = [
     (EULER, {"final_sigmas_type": "sigma_min"}), (EULER, COSINE),
     (EULER, {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing",
              "prediction_type": "v_prediction", **SD}),
-    (EULER, {"interpolation_type": "log_linear", "timestep_type": "continuous", "prediction_type": "v_prediction"}),
+    (EULER, {"interpolation_type": "log_linear", "timestep_type": "continuous",
+             "prediction_type": "v_prediction"}),
     (EULER, {"interpolation_type": "log_linear", "leap": True}),
     (EULER, {"final_sigmas_type": "sigma_min", "leap": True}),
     (DDIM, {"clip_sample": False, "set_alpha_to_one": False, "leap": True, **SD}),
     (FLOW, {}), (FLOW, {"shift": 3.0}), (FLOW, {"shift": 3.0, "own": True}),
     (FLOW, {"use_dynamic_shifting": True, "shift": 3.0, "tokens": 1500, "own": True}),
     (FLOW, {"use_dynamic_shifting": True, "tokens": 77, "time_shift_type": "linear"}),
-    (FLOW, {"use_dynamic_shifting": True, "base_shift": 0.4, "max_shift": 2.0, "base_image_seq_len": 64,
+    (FLOW, {"use_dynamic_shifting": True, "base_shift": 0.4, "max_shift": 2.0,
+            "base_image_seq_len": 64,
             "max_image_seq_len": 1024, "tokens": 4096, "own": True, "shift_terminal": 0.02}),
-    (FLOW, {"shift": 2.0, "use_karras_sigmas": True}), (FLOW, {"shift": 2.0, "use_exponential_sigmas": True}),
+    (FLOW, {"shift": 2.0, "use_karras_sigmas": True}),
+    (FLOW, {"shift": 2.0, "use_exponential_sigmas": True}),
     (FLOW, {"shift": 3.0, "strength": 0.6}), (FLOW, {"shift": 3.0, "own": True, "strength": 0.35}),
 ]
 
@@ -89,11 +93,13 @@ COG_CONFIGS = [
     {"prediction_type": "v_prediction", "set_alpha_to_one": False, "steps_offset": 1,
      "clip_sample_range": 0.1},
     {**PIXART, "timestep_spacing": "trailing", "snr_shift_scale": 0.5},
-    {**COSINE, "num_train_timesteps": 300, "timestep_spacing": "linspace", "set_alpha_to_one": False},
+    {**COSINE, "num_train_timesteps": 300, "timestep_spacing": "linspace",
+     "set_alpha_to_one": False},
 ]
 
 DDPM_CONFIGS = [
-    {}, {**SD, "beta_end": 0.03, "clip_sample": False, "prediction_type": "v_prediction", "steps_offset": 1},
+    {}, {**SD, "beta_end": 0.03, "clip_sample": False, "prediction_type": "v_prediction",
+         "steps_offset": 1},
     {"clip_sample_range": 2.5, "prediction_type": "sample", "variance_type": "fixed_large"},
     {"clip_sample": False, "timestep_spacing": "linspace", "variance_type": "fixed_small_log"},
     {**SD, "clip_sample": False, "prediction_type": "v_prediction", "timestep_spacing": "trailing",
@@ -109,12 +115,13 @@ def model(x, t):
 def shift_of(c, config):
     """The pipelines' calculate_shift; "most" is their max_shift where the scheduler has none."""
     base, least = c.get("base_image_seq_len", 256), c.get("base_shift", 0.5)
-    slope = (c.get("max_shift", config.get("most")) - least) / (c.get("max_image_seq_len", 4096) - base)
+    slope = (c.get("max_shift", config.get("most")) - least) / (c.get("max_image_seq_len",
+                                                                      4096) - base)
     return config.get("tokens", 0) * slope + least - slope * base
 
 
 def set_flow(scheduler, config, steps):
-    """What the pipelines of FLUX (own sigmas) and Stable Diffusion 3 do, and their image-to-image forms."""
+    """What the pipelines of FLUX (own sigmas) and Stable Diffusion 3 do, from an image too."""
     c = scheduler.config
     mu = shift_of(c, config)
     sigmas = numpy.linspace(1.0, 1 / steps, steps) if config.get("own") else None
@@ -126,8 +133,8 @@ def set_flow(scheduler, config, steps):
 
 
 def run_cog(scheduler, steps):
-    """What the pipelines of CogVideoX do, with noise from a generator of its own; `next` is what that
-    generator gives first after the last step."""
+    """What the pipelines of CogVideoX do, with noise from a generator of its own; `next` is what
+    that generator gives first after the last step."""
     scheduler.set_timesteps(steps)
     g = torch.Generator("cpu").manual_seed(SEED)
     x, old, back = torch.tensor(START).reshape(1, 2, 1, 4), None, None
@@ -139,7 +146,8 @@ def run_cog(scheduler, steps):
         else:
             x = scheduler.step(model(x, t), t, x, generator=g, return_dict=False)[0]
         back, top = t, max(top, float(x.abs().max()))
-    r = {"times": scheduler.timesteps.tolist(), "init": 1.0, "top": top, "end": x.flatten().tolist()}
+    r = {"times": scheduler.timesteps.tolist(), "init": 1.0, "top": top,
+         "end": x.flatten().tolist()}
     return r | ({"next": float(torch.randn(x.shape, generator=g).flatten()[0])} if dpm else {})
 
 
@@ -181,7 +189,8 @@ def run_ddpm(scheduler, steps, leap):
         out = scheduler.step(model(x, t), t, x, generator=g)
         x = out.pred_original_sample if leap and steps == 1 else out.prev_sample
         top = max(top, float(x.abs().max()))
-    return {"times": scheduler.timesteps.tolist(), "init": 1.0, "top": top, "end": x.flatten().tolist(),
+    return {"times": scheduler.timesteps.tolist(), "init": 1.0, "top": top,
+            "end": x.flatten().tolist(),
             "next": float(torch.randn(x.shape, generator=g).flatten()[0])}
 
 

@@ -1,25 +1,29 @@
 #!/usr/bin/env python3
-"""Write tests/golden/stale: what methods with stale keys and values compute, by diffusers' PixArt and FLUX.
+"""Write tests/golden/stale: what methods with stale keys and values compute, by diffusers' PixArt
+and FLUX.
 
-    tools/golden_stale.py               # reads tests/golden/alpha and flux (tools/golden.py, golden_joint.py)
+    tools/golden_stale.py               # reads tests/golden/alpha and flux (tools/golden.py,
+                                        golden_joint.py)
 
-Written with the versions that tools/golden.py names. The requests are golden.json of alpha and flux, the
-files golden.safetensors and flux.safetensors. Tensors, all [C,h,w], the latents after the last step:
+Written with the versions that tools/golden.py names. The requests are golden.json of alpha and
+flux, the files golden.safetensors and flux.safetensors. Tensors, all [C,h,w], the latents after the
+last step:
 
-    pipefusion.M.W      M patches of tokens, W exact steps at the start; of FLUX with the text in the
+    pipefusion.M.W      M patches of tokens, W exact steps at the start; of FLUX with the text in
+                        the
                         first patch (its keys and values are of this step for all patches)
     every.M.W           FLUX: with the text in every patch
     displaced.R.W       R members, each with its tokens (DistriFusion), of FLUX also of the text
 
 The network always runs on all tokens here; only the keys and values of its self-attentions are
-replaced. What depends on nothing else than its own token (norms, MLPs, attention to the text) is then
-right for the tokens in question and rubbish for the others, whose results are thrown away. So nothing
-of how the engine cuts tensors is repeated.
+replaced. What depends on nothing else than its own token (norms, MLPs, attention to the text) is
+then right for the tokens in question and rubbish for the others, whose results are thrown away. So
+nothing of how the engine cuts tensors is repeated.
 
-PipeFusion (arXiv:2405.14430): within a step patch after patch is computed and stepped. A patch attends
-to a memory of keys and values, one for each pass (prompt, negative prompt) and block, in which its own
-rows are fresh. DistriFusion (arXiv:2402.19481): all members start from the latents and the memory of
-the step before; own rows are fresh.
+PipeFusion (arXiv:2405.14430): within a step patch after patch is computed and stepped. A patch
+attends to a memory of keys and values, one for each pass (prompt, negative prompt) and block, in
+which its own rows are fresh. DistriFusion (arXiv:2402.19481): all members start from the latents
+and the memory of the step before; own rows are fresh.
 """
 import copy
 import json
@@ -42,7 +46,8 @@ class StaleAttention:
     def __init__(self, state, block):
         self.state, self.block = state, block
 
-    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, **kwargs):
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None,
+                 **kwargs):
         s, h = self.state, attn.heads
         split = lambda t: t.view(t.shape[0], t.shape[1], h, -1).transpose(1, 2)
         q, k, v = (split(f(hidden_states)) for f in (attn.to_q, attn.to_k, attn.to_v))
@@ -52,23 +57,26 @@ class StaleAttention:
 
 
 class StaleJoint:
-    """Attention of text and image together, text rows first, whose keys and values are fresh in some rows."""
+    """Attention of text and image together, text first; keys and values are fresh in some rows."""
 
     def __init__(self, state, block):
         self.state, self.block = state, block
 
-    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, image_rotary_emb=None):
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None,
+                 image_rotary_emb=None):
         s, text = self.state, encoder_hidden_states
         heads = lambda t: t.unflatten(-1, (-1, attn.head_dim))
         q, k, v = (heads(f(hidden_states)) for f in (attn.to_q, attn.to_k, attn.to_v))
         q, k = attn.norm_q(q), attn.norm_k(k)
         if text is not None:
-            tq, tk, tv = (heads(f(text)) for f in (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj))
+            tq, tk, tv = (heads(f(text)) for f in (attn.add_q_proj, attn.add_k_proj,
+                                                   attn.add_v_proj))
             tq, tk = attn.norm_added_q(tq), attn.norm_added_k(tk)
             q, k, v = (torch.cat(z, dim=1) for z in ((tq, q), (tk, k), (tv, v)))
         q, k = (apply_rotary_emb(z, image_rotary_emb, sequence_dim=1) for z in (q, k))
         q, k, v = (z.transpose(1, 2) for z in (q, k, v))
-        out = F.scaled_dot_product_attention(q, *s.mix((s.name, self.block), k, v)).transpose(1, 2).flatten(2, 3)
+        out = F.scaled_dot_product_attention(q, *s.mix((s.name, self.block), k, v))
+        out = out.transpose(1, 2).flatten(2, 3)
         if text is None:
             return out
         n = text.shape[1]
@@ -76,7 +84,7 @@ class StaleJoint:
 
 
 class State:
-    """Whose keys and values are fresh (None: all), and all as they were before and are written now."""
+    """Whose keys and values are fresh (None: all); all as they were before, and are now."""
 
     def __init__(self):
         self.memory, self.written, self.fresh, self.name = {}, {}, None, None
@@ -97,7 +105,7 @@ def cut(n, parts):
 
 
 class Painter:
-    """One request: the pipeline, and of tests/golden/alpha/golden.json the fields that are read here."""
+    """One request: the pipeline, and the fields of alpha's golden.json that are read here."""
 
     def __init__(self, pipe, req):
         self.req, self.pipe, self.ntext = req, pipe, 0
@@ -109,7 +117,8 @@ class Painter:
         self.text = {"prompt": (e, em), "negative": (n, nm)}
         self.patch = pipe.transformer.config.patch_size
         c = pipe.transformer.config.in_channels
-        self.shape = (1, c, req["height"] // pipe.vae_scale_factor, req["width"] // pipe.vae_scale_factor)
+        self.shape = (1, c, req["height"] // pipe.vae_scale_factor,
+                      req["width"] // pipe.vae_scale_factor)
         self.tokens = self.shape[2] * self.shape[3] // self.patch ** 2
 
     def noise(self):
@@ -212,7 +221,8 @@ class FluxPainter(Painter):
             self.pipe._pack_latents(lat, 1, c, h, w), timestep=t.expand(1) / 1000,
             guidance=torch.full([1], self.req["guidance_scale"]), pooled_projections=self.pooled,
             encoder_hidden_states=self.emb, txt_ids=self.text_ids, img_ids=ids).sample
-        return self.pipe._unpack_latents(out, self.req["height"], self.req["width"], self.pipe.vae_scale_factor)
+        return self.pipe._unpack_latents(out, self.req["height"], self.req["width"],
+                                         self.pipe.vae_scale_factor)
 
     def begin(self):
         s, n = copy.deepcopy(self.pipe.scheduler), self.req["num_inference_steps"]
@@ -247,7 +257,8 @@ def main():
     torch.set_num_threads(1)
     request = lambda name: json.loads((GOLDEN / name / "golden.json").read_text())
     with torch.no_grad():
-        write("alpha", Painter(load("alpha", GOLDEN), request("alpha")), "golden.safetensors", ["pipefusion"])
+        write("alpha", Painter(load("alpha", GOLDEN), request("alpha")), "golden.safetensors",
+              ["pipefusion"])
         flux = FluxPainter(golden_joint.load("flux", GOLDEN, False, False), request("flux"))
         write("flux", flux, "flux.safetensors", ["pipefusion", "every"])
 

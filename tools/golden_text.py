@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/{clip,bert,mt5}/*: tiny text models with what transformers makes of some texts.
+"""Writes tests/golden/{clip,bert,mt5}/*: tiny text models with what transformers makes of some
+texts.
 
 Each directory holds config.json, model.safetensors and golden.safetensors: "K.ids" [n] ->
 "K.last" [n,E] (after the final norm), and of CLIP "K.penultimate" [n,E] (what the last block reads)
@@ -34,7 +35,8 @@ CLIPS = {
 }
 BERTS = {
     # names as BertModel itself has them, with the pooler that nobody reads
-    "plain": ("", dict(hidden_size=40, intermediate_size=37, num_attention_heads=5, num_hidden_layers=2,
+    "plain": ("", dict(hidden_size=40, intermediate_size=37, num_attention_heads=5,
+                       num_hidden_layers=2,
                        type_vocab_size=2, hidden_act="gelu", layer_norm_eps=1e-12)),
     # names as behind a head, and the buffer of positions
     "prefix": ("bert.", dict(hidden_size=27, intermediate_size=20, num_attention_heads=3,
@@ -143,8 +145,8 @@ def main():
         model = randomize(BertModel(BertConfig(**COMMON, **config)))
         save(root / "bert" / name, bert_stored(model, prefix),
              masked_golden(model, masked_texts([2], 3, POSITIONS)),
-             dict(architectures=["BertModel"], model_type="bert", position_embedding_type="absolute",
-                  **COMMON, **config))
+             dict(architectures=["BertModel"], model_type="bert",
+                  position_embedding_type="absolute", **COMMON, **config))
     torch.manual_seed(13)
     model = randomize(T5EncoderModel(T5Config(**MT5)), 1)
     stored = {n: p.to(torch.bfloat16).contiguous() for n, p in model.state_dict().items()

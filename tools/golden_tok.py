@@ -166,8 +166,8 @@ def write_small(folder, demo):
 
 
 def write_mt5(folder, texts):
-    """A spiece.model with a piece for every byte, which T5Tokenizer does not use for what it does not
-    know, beside a config that asks for no sentinels: as HunyuanDiT's second."""
+    """A spiece.model with a piece for every byte, which T5Tokenizer does not use for what it does
+    not know, beside a config that asks for no sentinels: as HunyuanDiT's second."""
     lines = [" ".join(t.split()) for t in texts if "\x00" not in t and len(t) < 300]
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -176,8 +176,8 @@ def write_mt5(folder, texts):
         normalization_rule_name="identity", minloglevel=2)
     folder.mkdir(exist_ok=True)
     (folder / "spiece.model").write_bytes(model.getvalue())
-    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "legacy": True, "add_prefix_space": True,
-              "additional_special_tokens": [], "model_max_length": 1e30}
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "legacy": True,
+              "add_prefix_space": True, "additional_special_tokens": [], "model_max_length": 1e30}
     (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
 
 
@@ -209,7 +209,8 @@ def write_clip(folder):
     have = [letters()[b] for b in range(256)
             if not 0x41 <= b <= 0x5a and (b < 0xc3 or b in (0xce, 0xe2, 0xe3, 0xef, 0xf0))]
     merges = trained(WORDS + ["ha" * 8, "aaaa", "it's don't"], 60)
-    merges += [("a", "a</w>"), ("aa", "a"), ("a", "aa"), ("!", "!"), ("!!", "!!</w>"), ("!", "!</w>")]
+    merges += [("a", "a</w>"), ("aa", "a"), ("a", "aa"), ("!", "!"), ("!!", "!!</w>"),
+               ("!", "!</w>")]
     pieces = have + [c + "</w>" for c in have] + ["".join(m) for m in merges]
     vocab = {p: i for i, p in enumerate(dict.fromkeys(pieces))}
     vocab |= {t: len(vocab) + i for i, t in enumerate(("<|startoftext|>", "<|endoftext|>"))}
@@ -229,7 +230,8 @@ def write_clip(folder):
 
     put(folder / "two/vocab.json", json.dumps(vocab, ensure_ascii=False, separators=(",", ":")))
     put(folder / "two/merges.txt", "\n".join(["#version: 0.2"] + [" ".join(m) for m in merges]))
-    put(folder / "two/tokenizer_config.json", json.dumps(config | {"added_tokens_decoder": decoder}))
+    put(folder / "two/tokenizer_config.json",
+        json.dumps(config | {"added_tokens_decoder": decoder}))
     model = {"type": "BPE", "unk_token": "<|endoftext|>", "end_of_word_suffix": "</w>",
              "vocab": vocab, "merges": [" ".join(m) for m in merges]}
     tokens = [{"id": k} | flags | v for k, v in added.items()]
@@ -245,7 +247,8 @@ def put(path, text):
 
 def bert_pieces(texts, prefix):
     """Special tokens, the characters that the texts have at all often, words and ends of words."""
-    seen = collections.Counter(c for t in texts for c in t + t.lower() if c.isprintable() and c != " ")
+    seen = collections.Counter(c for t in texts for c in t + t.lower() if c.isprintable() and
+                               c != " ")
     letters = [c for c, n in sorted(seen.items()) if n > 5 and c != prefix]
     words = sorted({w for w in "".join(c if c.isalnum() else " " for c in " ".join(WORDS)).split()})
     ends = [prefix + w[i:] for w in words for i in (2, 3) if len(w) > i + 1]
@@ -266,12 +269,14 @@ def write_bert(folder, texts):
     decoder[str(len(lines) + 1)] = flags | {"content": "</s>", "lstrip": True, "rstrip": True}
     config = {"tokenizer_class": "BertTokenizer", "model_max_length": 77, "do_lower_case": True}
     put(folder / "lines/vocab.txt", "\n".join(lines))
-    put(folder / "lines/tokenizer_config.json", json.dumps(config | {"added_tokens_decoder": decoder}))
+    put(folder / "lines/tokenizer_config.json",
+        json.dumps(config | {"added_tokens_decoder": decoder}))
     vocab = {p: i for i, p in enumerate(bert_pieces(texts, "_"))}
     ends = {t: vocab[t] for t in ("[CLS]", "[SEP]")}
     tokens = [flags | {"id": vocab[t], "content": t, "special": True}
               for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]")]
-    post = {"type": "BertProcessing", "cls": ["[CLS]", ends["[CLS]"]], "sep": ["[SEP]", ends["[SEP]"]]}
+    post = {"type": "BertProcessing", "cls": ["[CLS]", ends["[CLS]"]],
+            "sep": ["[SEP]", ends["[SEP]"]]}
     put(folder / "json/tokenizer.json", json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens,
         "normalizer": {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False,

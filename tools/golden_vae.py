@@ -87,7 +87,8 @@ def main():
         vae = build(case)
         folder = top / name
         vae.save_config(folder / "vae")
-        for path, tensors in ((folder / "vae/diffusion_pytorch_model.safetensors", stored(vae, case)),
+        for path, tensors in ((folder / "vae/diffusion_pytorch_model.safetensors",
+                               stored(vae, case)),
                               (folder / "golden.safetensors", golden(vae, case))):
             save_file(tensors, path)
             path.chmod(0o644)

@@ -141,20 +141,25 @@ else
 fi
 
 # Processor time, where the soft and the hard limit are one.
-(ulimit -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 --no_resolution_binning -o "$T/x.png" \
+(ulimit -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 \
+    --no_resolution_binning -o "$T/x.png" \
     >"$T/stdout" 2>"$T/stderr" </dev/null)
 rc=$? err=$(cat "$T/stderr")
 check "a limit of processor time" [ "$rc" = 1 ]
 check "is said" said "^xdit: the 1 s of processor time that are allowed .ulimit -t. are used up$"
-(ulimit -S -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 --no_resolution_binning -o "$T/x.png" \
+(ulimit -S -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 \
+    --no_resolution_binning -o "$T/x.png" \
     >"$T/stdout" 2>"$T/stderr" </dev/null)
 rc=$? err=$(cat "$T/stderr")
-check "a soft one, too" said "^xdit: the 1 s of processor time that are allowed .ulimit -t. are used up$"
+check "a soft one, too" said \
+    "^xdit: the 1 s of processor time that are allowed .ulimit -t. are used up$"
 
 # Where no file may have a byte the sentence passes through a pipe.
 for n in 1 2; do
-    err=$( (ulimit -f 0 && "$XDIT" generate -m "$MODEL" -p a --steps 1 -q --nproc $n -o "$T/x.png" 2>&1; echo "exit $?") | cat)
-    check "files of no bytes: $n" said "^xdit: (cannot write .*: File too large|a file may have 0 KiB .ulimit -f.*)$"
+    err=$( (ulimit -f 0 && "$XDIT" generate -m "$MODEL" -p a --steps 1 -q \
+        --nproc $n -o "$T/x.png" 2>&1; echo "exit $?") | cat)
+    check "files of no bytes: $n" said \
+        "^xdit: (cannot write .*: File too large|a file may have 0 KiB .ulimit -f.*)$"
     check "end with 1: $n" said "^exit 1$"
 done
 

@@ -6,7 +6,8 @@ if ! (ulimit -v 1000000 && "$XDIT" --version >/dev/null 2>&1); then
     echo "1..0 # SKIP this build does not start under ulimit -v 1000000"
     exit 0
 fi
-# sweep WHAT "LIMITS" ARGS...: under each of the limits (MB). One at least is refused, and one works.
+# sweep WHAT "LIMITS" ARGS...: under each of the limits (MB). One at least is refused, and one
+# works.
 sweep() {
     what=$1 limits=$2 refused=0 worked=0 bad=
     shift 2
@@ -20,7 +21,8 @@ sweep() {
         *) bad="$bad $mb MB: exit $rc;" ;;
         esac
     done
-    check "$what: $refused refused, $worked worked, $bad" [ -z "$bad" -a "$refused" -gt 0 -a "$worked" -gt 0 ]
+    check "$what: $refused refused, $worked worked, $bad" [ -z "$bad" -a "$refused" -gt 0 \
+        -a "$worked" -gt 0 ]
 }
 bench="bench --config $MODEL --random_weights -W 64 -H 64 --repeats 1"
 one="98 120 134 142 150 160 180 220"
@@ -42,11 +44,14 @@ if [ -n "${XDIT_NO_MPI-}" ] || "$XDIT" bench --config "$MODEL" --nproc 2 --repea
     echo "# skipped: there is no MPI to start several ranks with"
 else
     # shellcheck disable=SC2086
-    sweep "bench of two ranks" "160 205 213 240 260 800" $bench -t 1 --ulysses_degree 2 --use_parallel_vae
-    sweep "generate on two ranks" "160 205 213 260 800" generate --model "$MODEL" -q -p a --steps 1 -t 1 --ulysses_degree 2 -o "$T/x.png"
-    (ulimit -v 160000 && exec timeout 120 "$XDIT" generate --model "$MODEL" -q -p a --ulysses_degree 2 -o "$T/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null)
+    sweep "bench of two ranks" "160 205 213 240 260 800" $bench -t 1 --ulysses_degree 2 \
+        --use_parallel_vae
+    sweep "generate on two ranks" "160 205 213 260 800" generate --model "$MODEL" -q -p a \
+        --steps 1 -t 1 --ulysses_degree 2 -o "$T/x.png"
+    (ulimit -v 160000 && exec timeout 120 "$XDIT" generate --model "$MODEL" -q -p a \
+        --ulysses_degree 2 -o "$T/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null)
     rc=$? err=$(cat "$T/stderr")
     check "too little to start ranks in is said before they are started" said \
-        '^xdit: 160000 kB of address space are allowed .ulimit -v., and a rank needs [0-9]+ kB to start'
+        '160000 kB of address space are allowed .ulimit -v., and a rank needs [0-9]+ kB to start'
 fi
 done_testing

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Applies the diff of doc/howto/add-a-model.md to a copy of src/families, and gives what it makes to the build.
+"""Applies the diff of doc/howto/add-a-model.md to a copy of src/families, and gives what it makes
+to the build.
 
 usage: apply.py GUIDE FAMILIES TOY REGISTRY
 
-The diff is the guide's ```diff block whose first line begins with "---". It may add files to src/families and lines to
-its meson.build, and nothing else. TOY becomes the new file, REGISTRY what src/families/meson.build makes of
-registry.c.in with the new list.
+The diff is the guide's ```diff block whose first line begins with "---". It may add files to
+src/families and lines to its meson.build, and nothing else. TOY becomes the new file, REGISTRY what
+src/families/meson.build makes of registry.c.in with the new list.
 """
 import pathlib
 import re
@@ -16,7 +17,8 @@ import tempfile
 
 
 def diff_of(guide):
-    blocks = re.findall(r"^```diff\n(--- .*?)^```$", guide.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```diff\n(--- .*?)^```$", guide.read_text(encoding="utf-8"),
+                        re.MULTILINE | re.DOTALL)
     if len(blocks) != 1:
         sys.exit(f"{guide}: {len(blocks)} diffs of files, not one")
     return blocks[0]
@@ -24,13 +26,16 @@ def diff_of(guide):
 
 def check_names(diff):
     names = re.findall(r"^(?:---|\+\+\+) (\S+)", diff, re.MULTILINE)
-    strange = [n for n in names if n != "/dev/null" and not re.fullmatch(r"[ab]/src/families/[\w/.]+", n)]
+    strange = [n for n in names if n != "/dev/null" and
+               not re.fullmatch(r"[ab]/src/families/[\w/.]+", n)]
     if strange:
-        sys.exit(f"the diff changes {strange[0]}: a model is a place in src/families and a line of its registry")
+        sys.exit(f"the diff changes {strange[0]}: a model is a place in src/families and a line of "
+                 "its registry")
 
 
 def registry_of(folder):
-    rows = re.findall(r"^  \['(\w+)',", (folder / "meson.build").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^  \['(\w+)',", (folder / "meson.build").read_text(encoding="utf-8"),
+                      re.MULTILINE)
     text = (folder / "registry.c.in").read_text(encoding="utf-8")
     return text.replace("@NAMES@", ", ".join("xd_family_" + r for r in rows)).replace(
         "@ENTRIES@", ", ".join("&xd_family_" + r for r in rows))
@@ -57,13 +62,14 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         copy = pathlib.Path(tmp) / "src/families"
         shutil.copytree(families, copy)
-        p = subprocess.run(["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", "-d", tmp], input=diff, text=True,
-                           capture_output=True, check=False)
+        p = subprocess.run(["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", "-d", tmp],
+                           input=diff, text=True, capture_output=True, check=False)
         if p.returncode:
             sys.exit(f"{guide}: the diff does not apply:\n{p.stdout}{p.stderr}")
         files, lines = changes(families, copy)
         if len(files) != 1 or len(lines) != 1:
-            sys.exit(f"{guide}: the diff adds {len(files)} files and {len(lines)} lines of meson.build, not one of each")
+            sys.exit(f"{guide}: the diff adds {len(files)} files and {len(lines)} lines of "
+                     "meson.build, not one of each")
         toy.write_bytes((copy / files[0]).read_bytes())
         registry.write_text(registry_of(copy), encoding="utf-8")
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The model of doc/howto/add-a-model.md runs: a program with it inspects, plans and generates with random weights.
+"""The model of doc/howto/add-a-model.md runs: a program with it inspects, plans and generates with
+random weights.
 
 usage: model.py XDIT_TOY DEMO RANKS
 
-DEMO is a model directory, whose text encoder, tokenizer, VAE and scheduler the toy model shares; RANKS is 1 where there
-is no MPI.
+DEMO is a model directory, whose text encoder, tokenizer, VAE and scheduler the toy model shares;
+RANKS is 1 where there is no MPI.
 """
 import array
 import json
@@ -17,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-CONFIG = {"_class_name": "ToyTransformer2DModel", "num_attention_heads": 3, "attention_head_dim": 12, "num_layers": 3,
+CONFIG = {"_class_name": "ToyTransformer2DModel", "num_attention_heads": 3,
+          "attention_head_dim": 12, "num_layers": 3,
           "caption_channels": 128, "sample_size": 16, "in_channels": 4}
 ENV = os.environ | {"OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -32,7 +34,8 @@ def check(ok, what, note=""):
 
 
 def run(*args):
-    return subprocess.run([EXE, *map(str, args)], capture_output=True, text=True, env=ENV, check=False, timeout=120)
+    return subprocess.run([EXE, *map(str, args)], capture_output=True, text=True, env=ENV,
+                          check=False, timeout=120)
 
 
 def make_model(demo, to):
@@ -47,7 +50,8 @@ def make_model(demo, to):
 
 def shapes(model):
     """{name: shape} of the tensors that the network declares."""
-    rows = re.findall(r"^([\w.]+) (\d+(?:x\d+)*)$", run("inspect", model, "--tensors", "transformer").stdout, re.M)
+    rows = re.findall(r"^([\w.]+) (\d+(?:x\d+)*)$", run("inspect", model, "--tensors",
+                                                        "transformer").stdout, re.M)
     return {name: [int(n) for n in shape.split("x")] for name, shape in rows}
 
 
@@ -58,7 +62,8 @@ def write_weights(path, tensors, prefix=""):
         gain = 0.1 if len(shape) == 1 else shape[-1] ** -0.5
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
         values = array.array("f", (rng.gauss(0, gain) for _ in range(count))).tobytes()
-        header[prefix + name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        header[prefix + name] = {"dtype": "F32", "shape": shape,
+                                 "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
@@ -66,8 +71,8 @@ def write_weights(path, tensors, prefix=""):
 
 def latents(model, out, *args, prompt="a red circle"):
     """The elements of the latents, without the header, or None."""
-    p = run("generate", "--model", model, "--prompt", prompt, "--seed", 1, "--steps", 3, "--dtype", "f32", "--threads", 1,
-            "--quiet", "--output", out, *args)
+    p = run("generate", "--model", model, "--prompt", prompt, "--seed", 1, "--steps", 3, "--dtype",
+            "f32", "--threads", 1, "--quiet", "--output", out, *args)
     if p.returncode:
         print("# " + p.stderr.replace("\n", "\n# "))
         return None
@@ -78,12 +83,14 @@ def latents(model, out, *args, prompt="a red circle"):
 def runs(model, tmp, ranks):
     one = latents(model, tmp / "one.safetensors")
     values = array.array("f", one or b"")
-    check(len(values) >= 4 * 16 * 16 and all(abs(v) < 1e4 for v in values) and max(values) > min(values),
-          "it generates latents")
+    check(len(values) >= 4 * 16 * 16 and all(abs(v) < 1e4 for v in values) and
+          max(values) > min(values), "it generates latents")
     other = latents(model, tmp / "other.safetensors", prompt="a blue square")
     check(bool(one) and other is not None and other != one, "another prompt gives another image")
-    p = run("generate", "--model", model, "--prompt", "a", "--steps", 2, "--quiet", "--output", tmp / "a.png")
-    check(p.returncode == 0 and (tmp / "a.png").read_bytes()[1:4] == b"PNG", "it generates an image", p.stderr)
+    p = run("generate", "--model", model, "--prompt", "a", "--steps", 2, "--quiet", "--output",
+            tmp / "a.png")
+    check(p.returncode == 0 and (tmp / "a.png").read_bytes()[1:4] == b"PNG",
+          "it generates an image", p.stderr)
     write_weights(tmp / "single.safetensors", shapes(model), "model.diffusion_model.")
     single = latents(model, tmp / "s.safetensors", "--transformer", tmp / "single.safetensors")
     check(bool(one) and single == one, "a single file gives the same bits")
@@ -102,15 +109,17 @@ def main():
         model = tmp / "model"
         make_model(demo, model)
         p = run("inspect", model)
-        check(p.returncode == 1 and "ToyPipeline (toy)" in p.stdout and "no weights" in p.stderr, "its class is known",
-              p.stdout + p.stderr)
+        check(p.returncode == 1 and "ToyPipeline (toy)" in p.stdout and "no weights" in p.stderr,
+              "its class is known", p.stdout + p.stderr)
         tensors = shapes(model)
-        check(len(tensors) == 12 + 14 * CONFIG["num_layers"], f"{len(tensors)} tensors are declared")
+        check(len(tensors) == 12 + 14 * CONFIG["num_layers"],
+              f"{len(tensors)} tensors are declared")
         write_weights(model / "transformer/diffusion_pytorch_model.safetensors", tensors)
         p = run("inspect", model)
         check(p.returncode == 0, "it is complete", p.stdout + p.stderr)
         p = run("plan", "--model", model, "--world", 2)
-        check(p.returncode == 0 and "u2" in p.stdout, "its plans are predicted", p.stdout + p.stderr)
+        check(p.returncode == 0 and "u2" in p.stdout, "its plans are predicted",
+              p.stdout + p.stderr)
         runs(model, tmp, ranks)
     print(f"1..{len(checks)}")
     return 0 if all(checks) else 1

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""A model is known in one place: no code outside of src/families names a family of models, and no family names another
-one.
+"""A model is known in one place: no code outside of src/families names a family of models, and no
+family names another one.
 
 usage: models.py [ROOT]
 
-Families are those of the registry (src/families/meson.build), with their titles, recipes and classes, and the SYNONYMS.
-Looks at src/, app/ and include/: code, comments, help texts and files of the build. By rule a name may stand in
-  * NAME.c, NAME_*.c and NAME.h of a room that has a registry of its own (ROOMS), which are about a class of that name
+Families are those of the registry (src/families/meson.build), with their titles, recipes and
+classes, and the SYNONYMS. Looks at src/, app/ and include/: code, comments, help texts and files of
+the build. By rule a name may stand in
+  * NAME.c, NAME_*.c and NAME.h of a room that has a registry of its own (ROOMS), which are about a
+    class of that name
     (AutoencoderKLCogVideoX), and the identifiers and file names by which that room reaches them;
   * a path of the demo model;
   * names of models that are not built and contain that of a family (OTHERS).
@@ -26,7 +28,8 @@ OTHERS = re.compile(r"flux\.?2|hunyuan_?video", re.IGNORECASE)
 DEMO = re.compile(r"models/demo-\w+")
 ROOMS = ("vae", "sampler", "text")
 EXCEPTIONS = [  # file, text, reason
-    ("app/cli/xdit_flags.c", r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)",
+    ("app/cli/xdit_flags.c",
+     r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)",
      "what flags mean in xDiT, which has them for these models alone"),
 ]
 SUFFIXES = {".c", ".h", ".cc", ".in", ".build"}
@@ -59,14 +62,16 @@ def without_rules(path, line, family):
 
 
 def is_about_class(path, family):
-    return len(path.parts) == 3 and path.parts[1] in ROOMS and re.fullmatch(rf"{family}(_\w+)?\.[ch]", path.name)
+    own = re.fullmatch(rf"{family}(_\w+)?\.[ch]", path.name)
+    return len(path.parts) == 3 and path.parts[1] in ROOMS and own
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     registry = families(root)
     patterns = {f: names_of(root, f, files) for f, files in registry.items()}
-    paths = [p.relative_to(root) for d in ("src", "app", "include") for p in sorted((root / d).rglob("*"))
+    paths = [p.relative_to(root) for d in ("src", "app", "include")
+             for p in sorted((root / d).rglob("*"))
              if p.suffix in SUFFIXES]
     found, used = [], set()
     for path in paths:
@@ -84,9 +89,11 @@ def main():
                 used |= set(row)
                 if not row:
                     found.append(f"{path}:{n}: names {m[0]}, a model of src/families")
-    found += [f"{file}: no line needs the exception of {text!r}" for i, (file, text, _) in enumerate(EXCEPTIONS)
+    found += [f"{file}: no line needs the exception of {text!r}"
+              for i, (file, text, _) in enumerate(EXCEPTIONS)
               if i not in used]
-    print(*found, f"{len(registry)} families, {len(paths)} files, {len(found)} complaints", sep="\n")
+    print(*found, f"{len(registry)} families, {len(paths)} files, {len(found)} complaints",
+          sep="\n")
     return 1 if found or not registry or not paths else 0
 
 
