@@ -27,6 +27,7 @@
 #include "base/met.h"
 #include "cli/cli.h"
 #include "cli/limits.h"
+#include "cli/links.h"
 #include "cli/noise.h"
 #include "cli/progress.h"
 #include "cli/roll.h"
@@ -158,7 +159,10 @@ xd_status xd_launch_stray(xd_err *e)
 void xd_launch_await(int start_timeout, int rank)
 {
     struct sigaction act = { .sa_handler = on_late };
-    if (start_timeout <= 0 || xd_roll_joined())  /* who keeps the roll looks at the clock */
+    if (xd_roll_joined())       /* who keeps the roll looks at the clock, and at the launcher  */
+        return;
+    xd_links_watch(rank);
+    if (start_timeout <= 0)
         return;
     snprintf(late, sizeof late,
              "xdit: rank %d: the ranks have not met within --start_timeout %d s\n", rank,

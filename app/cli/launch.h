@@ -35,8 +35,8 @@ int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 /* Variables of an MPI launcher that is not there, as in a shell that outlived a job: MPI would
  * not start. */
 xd_status xd_launch_stray(xd_err *e);
-/* In a rank: if it was started by another program with --start_timeout, it ends when that has
- * passed and the ranks have not met. */
+/* In a rank that was started by another program: it ends when --start_timeout has passed and the
+ * ranks have not met, and when a host that it speaks with is lost (links.h). */
 void xd_launch_await(int start_timeout, int rank);
 
 /* Will the ranks that this process starts all be on this host? Batch systems spread them. */

@@ -228,4 +228,35 @@ check "a cut link: no rank is left on either host" sh -c '
         n=$((n + 1))
     done
     [ "$n" -lt 150 ]' x "$A" "$B"
+
+# The same with an mpirun that a person typed: it waits for minutes, rank 0 does not.
+ip -n "$A" link set eth-x up
+sleep 1
+ranks -n 4 "$XDIT" $how --prompt circle --quiet --pipefusion_parallel_degree 4 \
+    -o "$T/again.safetensors"
+check "the link is there again" [ "$rc" = 0 ]
+for plan in "--pipefusion_parallel_degree 4" "--ulysses_degree 2 --use_cfg_parallel"; do
+    rm -f "$T/stderr"
+    ranks -n 4 "$XDIT" generate --model "$T/model" --prompt "a red circle" --steps 1000 \
+        --num_images_per_prompt 50 -W 128 -H 128 --no_resolution_binning $plan \
+        -o "$T/c/x.png" &
+    pid=$! n=0
+    while ! grep -q '^denoise' "$T/stderr" 2>/dev/null && [ "$n" -lt 300 ]; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    ip -n "$A" link set eth-x down
+    n=0
+    while ! grep -q '^xdit: rank' "$T/stderr" && [ "$n" -lt 400 ]; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    echo "# a cut link under mpirun: said after $n tenths of a second"
+    check "under mpirun rank 0 says which host is lost: $plan" \
+        grep -q '^xdit: rank 0: the connection to host 10.213.77.2 is lost' "$T/stderr"
+    for p in $(ip netns pids "$A") $(ip netns pids "$B"); do kill -s KILL "$p" 2>/dev/null; done
+    wait "$pid"
+    ip -n "$A" link set eth-x up
+    sleep 1
+done
 done_testing
