@@ -19,7 +19,7 @@ static const xd_plan_row rows[] = {
     { DEGREE(ulysses_degree, "ranks that share tokens and swap heads"),
       XD_ULYSSES, "u", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { DEGREE(ring_degree, "ranks that share tokens and pass keys and values round"),
-      XD_RING, "r", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SUMS_OF_RING },
+      XD_RING, "r", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { DEGREE(pipefusion_parallel_degree,
              "stages of blocks through which patches of the image flow"),
       XD_PIPE, "pp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },

@@ -24,7 +24,7 @@ typedef enum xd_plan_needs {    /* what the plan must contain for an option to h
 
 /* How an image differs from that of one rank, the mildest difference first. A plan's value is the
  * sum of those of its options. */
-enum { XD_SAME_BITS = 0, XD_SUMS_OF_RING = 1, XD_SUMS_OF_TENSOR = 2, XD_STALE_STEPS = 4 };
+enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2 };
 
 /* Where an option is named even if it has its default value. */
 enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };

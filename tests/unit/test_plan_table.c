@@ -29,7 +29,7 @@ static int setup(void **state)
     static const xd_plan_row more[] = {
         { { "dummy_number", XD_OPT_INT, offsetof(xd_parallel, reserved[0]), 1, 99, NULL, "N",
             "a number" },
-          XD_NAXES, "dum", 0, "1", XD_NEEDS_NOTHING, "# dummies", 0, XD_SUMS_OF_RING },
+          XD_NAXES, "dum", 0, "1", XD_NEEDS_NOTHING, "# dummies", 0, XD_SUMS_OF_TENSOR },
         { { "dummy_switch", XD_OPT_FLAG, offsetof(xd_parallel, reserved[1]), 0, 1, NULL, NULL,
             "a switch" },
           XD_NAXES, "dsw", 1, "", XD_NEEDS_RING, "dummy", 0, XD_SAME_BITS },
@@ -118,12 +118,31 @@ static void texts(void **state)
     (void)state;
     assert_int_equal(xd_plan_make(&p, &dummies, 4, NULL, &e), XD_OK);
     assert_string_equal(p.text, "ring 2 x ulysses 2 (3 dummies, dummy, blue dummy)");
-    assert_int_equal(p.changes, XD_SUMS_OF_RING);
+    assert_int_equal(p.changes, XD_SUMS_OF_TENSOR);
     xd_parallel a = dummies;
     a.ring_degree = 1;          /* what counts only with a ring is not said                     */
     a.reserved_text[0] = "red";
     assert_int_equal(xd_plan_make(&p, &a, 4, NULL, &e), XD_OK);
     assert_string_equal(p.text, "ulysses 2 (3 dummies)");
+}
+
+/* What changes the image: a ring has the sums of one rank, tensor has others. */
+static void changes(void **state)
+{
+    static const struct { xd_parallel a; int want; } all[] = {
+        { { .ulysses_degree = 4 }, XD_SAME_BITS },
+        { { .ring_degree = 4 }, XD_SAME_BITS },
+        { { .ulysses_degree = 2, .ring_degree = 2, .use_parallel_vae = 1 }, XD_SAME_BITS },
+        { { .tensor_parallel_degree = 2, .ring_degree = 2 }, XD_SUMS_OF_TENSOR },
+        { { .ring_degree = 4, .use_displaced_patches = 1 }, XD_STALE_STEPS },
+    };
+    xd_plan p;
+    xd_err  e = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_int_equal(xd_plan_make(&p, &all[i].a, 4, NULL, &e), XD_OK);
+        assert_int_equal(p.changes, all[i].want);
+    }
 }
 
 static char said[4096];
@@ -251,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names), cmocka_unit_test(between_ranks), cmocka_unit_test(texts),
+        cmocka_unit_test(changes),
         cmocka_unit_test(warnings), cmocka_unit_test(helps), cmocka_unit_test(best_line),
         cmocka_unit_test(manual),
     };
