@@ -406,8 +406,8 @@ static void check_cold(void)
     double       want = 0;
     spell(&f, &forms[0]);
     xd_lora      l = { write_file(&f), 1 };
-    xd_open_args a = { .model = model, .dtype = "f32", .device = "cpu", .threads = 1, .loras = &l,
-                       .nloras = 1 };
+    xd_open_args a = { .size = sizeof a, .model = model, .dtype = "f32", .device = "cpu",
+                       .threads = 1, .loras = &l, .nloras = 1 };
     for (int i = 0; i < f.n; i++)
         want += (double)xd_bytes(f.item[i].t);
     int fd = open(l.path, O_RDONLY);
