@@ -49,6 +49,7 @@ typedef struct xd_recipe {
     int         rescales;       /* its call has guidance_rescale                               */
     int         dynamic_cfg;    /* its published examples use dynamic guidance                 */
     double      fps;            /* of a video; 0: it generates images                          */
+    double      pairs_fps;      /* of a transformer with patches of several frames; 0: fps     */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */

@@ -155,7 +155,8 @@ static xd_status take_frames(xd_job *j, xd_err *e)
     j->cells[0] = (want + p - 1) / p * p;
     j->spare = j->cells[0] - want;
     j->frames = xd_vae_frames(&m->vae_info, want);
-    j->fps = j->r->fps > 0 ? j->r->fps : m->recipe->fps * (p > 1 ? 2 : 1);
+    double own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
+    j->fps = j->r->fps > 0 ? j->r->fps : own;
     if (n && j->frames != n)
         xd_log(XD_LOG_WARN, "%lld frames of the latent become %lld frames, not %lld: this "
                "autoencoder makes %lld of every one but the first", (long long)want,

@@ -44,6 +44,9 @@ check "sizes in the JSON" sh -c 'printf "%s" "$1" | python3 -c "
 import json, sys
 j = json.loads(sys.stdin.readline())[\"parameters\"]
 assert (j[\"num_frames\"], j[\"width\"], j[\"height\"], j[\"fps\"]) == (9, 56, 40, 8), j"' x "$out"
+film "$GOLDEN/cog15" --json -o "$T/x.rgb"
+check "frames a second of patches of two frames" sh -c '
+case $1 in *"\"fps\": 16"*) ;; *) exit 1 ;; esac' x "$out"
 film "$I2V" --image "$I2V/image.png" -o "$T/i.rgb"
 check "a video of an image" [ "$rc" = 0 -a "$(size "$T/i.rgb")" = $((9 * FRAME)) ]
 film "$I2V" --image "$ROOT/doc/sheet.png" -o "$T/j.rgb"

@@ -18,11 +18,11 @@ import pathlib
 import re
 import sys
 
-SYNONYMS = {
-    "sd3": [r"sd[ _-]?3", r"stable[ _-]?diffusion[ _-]?3"],
-    "cogvideox": ["cogvideo"],
-    "flux": ["schnell"],
-    "hunyuandit": ["hunyuan"],
+SYNONYMS = {                    # patterns
+    "sd3": [r"(?i:sd[ _-]?3|stable[ _-]?diffusion[ _-]?3)"],
+    "cogvideox": ["(?i:cogvideo)"],
+    "flux": ["(?i:schnell)"],
+    "hunyuandit": ["(?i:hunyuan)"],
 }
 OTHERS = re.compile(r"flux\.?2|hunyuan_?video", re.IGNORECASE)
 DEMO = re.compile(r"models/demo-\w+")
@@ -42,14 +42,21 @@ def families(root):
     return {name: re.findall(r"'([^']+)'", files) for name, files in rows}
 
 
+def pattern_of(name):
+    """Anywhere, whatever its case; a short name not inside of a word ("wan" in "want" is none)."""
+    text = re.escape(name)
+    if len(name) > 4:
+        return f"(?i:{text})"
+    return f"(?:(?<![A-Za-z])(?i:{text})|{re.escape(name.capitalize())})(?![a-z])"
+
+
 def names_of(root, family, files):
     """A pattern for everything that a family is called."""
     names = {family}
     for f in files:
         text = (root / "src/families" / f).read_text(encoding="utf-8")
         names |= set(re.findall(r'^    \.(?:title|name) = "([^"]+)"', text, re.MULTILINE))
-    words = [re.escape(n) for n in names] + SYNONYMS.get(family, [])
-    return re.compile("|".join(sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    return re.compile("|".join([pattern_of(n) for n in sorted(names)] + SYNONYMS.get(family, [])))
 
 
 def without_rules(path, line, family):

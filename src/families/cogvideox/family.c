@@ -11,7 +11,8 @@ static const xd_recipe from_text = {
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
     .ntext = 1,
-    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .dynamic_cfg = 1,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .pairs_fps = 16,
+    .dynamic_cfg = 1,
 };
 
 /* diffusers: CogVideoXImageToVideoPipeline.__call__ */
@@ -21,7 +22,7 @@ static const xd_recipe from_image = {
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
     .ntext = 1,
-    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .pairs_fps = 16, .from_image = 1,
     .dynamic_cfg = 1,
 };
 
