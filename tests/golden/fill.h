@@ -1,7 +1,7 @@
 /* fill.h - for tests: weights for model directories that have configurations only
  *
  * Numbers follow from the names of tensors, so that a reference can be computed elsewhere with the
- * same weights and none are kept; tools/golden_fill.py has the same rules. */
+ * same weights and none are kept; tools/golden/fill.py has the same rules. */
 #ifndef XD_TESTS_FILL_H
 #define XD_TESTS_FILL_H
 

@@ -3,7 +3,7 @@
  *     test_golden DIR FULL [CASE ...]
  *
  * DIR is tests/golden, FULL the same with the weights that fill makes; each case holds
- * golden.json (the request) and golden.safetensors (the reference, see tools/golden.py).
+ * golden.json (the request) and golden.safetensors (the reference, see tools/golden).
  * Everything goes through the public interface. Each stage has its tolerance below: the largest
  * difference as a share of the reference's largest magnitude. Some cases run once more with int8
  * and with fp8 weights in transformer and T5 (CLIP has none), whose tolerances are twice the

@@ -3,7 +3,7 @@
  *     test_stale DIR
  *
  * DIR is tests/golden: alpha (PixArt) and flux are the models and the requests,
- * stale/golden.safetensors and stale/flux.safetensors the latents that tools/golden_stale.py
+ * stale/golden.safetensors and stale/flux.safetensors the latents that tools/golden/cases/stale.py
  * computes with diffusers. Run under mpirun on 1 to 3 ranks: on one rank patches on a single
  * stage, on more of them as many stages and ring members as ranks, on two also Ulysses and cfg
  * beneath patches. f32, within 2e-4 of the largest value; the exact latents must be farther away

@@ -1,7 +1,7 @@
 /* models.h - what the tests of text encoders, transformers and videos' autoencoders share.
  *
  * Declared tensors are compared with listings of published checkpoints (published.h), stages and
- * blocks with tests/golden, which tools/golden.py wrote with diffusers. Tolerances are parts of
+ * blocks with tests/golden, which tools/golden wrote with diffusers. Tolerances are parts of
  * the largest reference value: 2e-4 in f32, 3e-2 in bf16. What fails, fails the test that runs. */
 #ifndef XD_TESTS_UNIT_MODELS_H
 #define XD_TESTS_UNIT_MODELS_H

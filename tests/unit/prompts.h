@@ -1,4 +1,5 @@
-/* prompts.h - for tests of tokenizers: the 500 prompts of tools/golden_tok.py, and ids compared.
+/* prompts.h - for tests of tokenizers: the 500 prompts of tools/golden/cases/tok.py, and ids
+ * compared.
  *
  * What fails, fails the test that runs. */
 #ifndef XD_TESTS_PROMPTS_H

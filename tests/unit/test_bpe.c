@@ -1,5 +1,5 @@
 /* test_bpe.c - CLIP's tokenizer: ids against those of transformers' CLIPTokenizer on 500 prompts
- * (tools/golden_tok.py wrote them), which directory is of which kind, broken files. */
+ * (tools/golden/cases/tok.py wrote them), which directory is of which kind, broken files. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include "tok/tok.h"
 

@@ -1,7 +1,7 @@
 /* test_dit_cogvideox.c - transformers of video against diffusers: CogVideoX in its four forms.
  *
- * tools/golden_cog.py computed tests/golden/cog with the random weights that this program makes
- * of a tensor's name. Tolerances as in models.h. */
+ * tools/golden/cases/cog.py computed tests/golden/cog with the random weights that this program
+ * makes of a tensor's name. Tolerances as in models.h. */
 #include "models.h"
 
 #include <math.h>

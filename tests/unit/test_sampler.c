@@ -1,5 +1,5 @@
-/* test_sampler.c - whole trajectories against diffusers' schedulers (tools/golden_sampler.py made
- * them), ranges of rows, and settings that are refused.
+/* test_sampler.c - whole trajectories against diffusers' schedulers (tools/golden/cases/sampler.py
+ * made them), ranges of rows, and settings that are refused.
  *
  * Tolerances: timesteps 2e-3 of one training step (numpy keeps log sigma in f32), the scale of the
  * noise 1e-6, the latents at the end 1e-5 of the largest value on the way, the number that a

@@ -276,7 +276,7 @@ static void t5_golden_bf16(void **state)
 
 /* ---- golden: CLIP ------------------------------------------------------------------------- */
 
-/* One of tools/golden_text.py's models. */
+/* One of tools/golden/cases/text.py's models. */
 typedef struct tiny { part p; bench b; xd_st *g; xd_exec x; } tiny;
 
 /* `blocks` as of xd_decl. */

@@ -1,5 +1,6 @@
-/* test_tok.c - ids against those of transformers' T5Tokenizer on 500 prompts (tools/golden_tok.py
- * wrote them), broken files, and captions against Python's str.lower().strip(). */
+/* test_tok.c - ids against those of transformers' T5Tokenizer on 500 prompts
+ * (tools/golden/cases/tok.py wrote them), broken files, and captions against Python's
+ * str.lower().strip(). */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include "tok/tok.h"
 

@@ -1,6 +1,6 @@
 /* test_tok_bert.c - BERT's tokenizer: ids against those of transformers' BertTokenizer on 500
- * prompts (tools/golden_tok.py wrote them), its rules one by one, which directory is of its kind,
- * broken files. */
+ * prompts (tools/golden/cases/tok.py wrote them), its rules one by one, which directory is of its
+ * kind, broken files. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include "tok/tok.h"
 

@@ -1,8 +1,8 @@
 /* test_vae_cogvideox.c - the autoencoder of CogVideoX against diffusers.
  *
- * tools/golden_cog_vae.py computed tests/golden/cog-vae with the random weights and inputs that
- * this program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16 3e-2.
- * Every run is counted first, and must then use exactly the memory that was counted. */
+ * tools/golden/cases/cog_vae.py computed tests/golden/cog-vae with the random weights and inputs
+ * that this program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16
+ * 3e-2. Every run is counted first, and must then use exactly the memory that was counted. */
 #include "models.h"
 
 #include <setjmp.h>

@@ -1,18 +1,12 @@
-#!/usr/bin/env python3
-"""Writes tests/golden/{clip,bert,mt5}/*: tiny text models with what transformers makes of some
-texts.
+"""Text encoders: tiny CLIP, BERT and mT5 models with what transformers makes of some texts.
 
 Each directory holds config.json, model.safetensors and golden.safetensors: "K.ids" [n] ->
 "K.last" [n,E] (after the final norm), and of CLIP "K.penultimate" [n,E] (what the last block reads)
 and "K.pooled" [1,P]. The first "K.real" ids are text, those behind are padding that attention_mask
 hides; CLIP reads it like text. Weights are rounded to bf16, as they are stored, before anything is
 computed.
-
-    tools/golden_text.py [directory]
 """
 import json
-import pathlib
-import sys
 
 import torch
 from safetensors.torch import save_file
@@ -131,22 +125,26 @@ def save(folder, stored, golden, config):
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
-                        pathlib.Path(__file__).resolve().parent.parent / "tests/golden")
-    for name, (cls, prefix, end, config) in CLIPS.items():
-        torch.manual_seed(11)
-        model = randomize(cls(CLIPTextConfig(**COMMON, **config)))
-        save(root / "clip" / name, clip_stored(model, prefix),
-             clip_golden(model, end, config["pad_token_id"]),
-             dict(architectures=[cls.__name__], model_type="clip_text_model", **COMMON, **config))
-    for name, (prefix, config) in BERTS.items():
-        torch.manual_seed(12)
-        model = randomize(BertModel(BertConfig(**COMMON, **config)))
-        save(root / "bert" / name, bert_stored(model, prefix),
-             masked_golden(model, masked_texts([2], 3, POSITIONS)),
-             dict(architectures=["BertModel"], model_type="bert",
-                  position_embedding_type="absolute", **COMMON, **config))
+def make_clip(name, root):
+    cls, prefix, end, config = CLIPS[name]
+    torch.manual_seed(11)
+    model = randomize(cls(CLIPTextConfig(**COMMON, **config)))
+    save(root / "clip" / name, clip_stored(model, prefix),
+         clip_golden(model, end, config["pad_token_id"]),
+         dict(architectures=[cls.__name__], model_type="clip_text_model", **COMMON, **config))
+
+
+def make_bert(name, root):
+    prefix, config = BERTS[name]
+    torch.manual_seed(12)
+    model = randomize(BertModel(BertConfig(**COMMON, **config)))
+    save(root / "bert" / name, bert_stored(model, prefix),
+         masked_golden(model, masked_texts([2], 3, POSITIONS)),
+         dict(architectures=["BertModel"], model_type="bert",
+              position_embedding_type="absolute", **COMMON, **config))
+
+
+def make_mt5(root):
     torch.manual_seed(13)
     model = randomize(T5EncoderModel(T5Config(**MT5)), 1)
     stored = {n: p.to(torch.bfloat16).contiguous() for n, p in model.state_dict().items()
@@ -155,5 +153,12 @@ def main():
          dict(architectures=["T5EncoderModel"], model_type="t5", **MT5))
 
 
-if __name__ == "__main__":
-    main()
+def make(names, options):
+    for name in names:
+        kind, _, form = name.partition("/")
+        if kind == "clip":
+            make_clip(form, options.out)
+        elif kind == "bert":
+            make_bert(form, options.out)
+        else:
+            make_mt5(options.out)

@@ -1,10 +1,6 @@
-#!/usr/bin/env python3
-"""Write the reference data of video models (CogVideoX) under tests/golden.
+"""Video models (CogVideoX).
 
-    pip install torch diffusers transformers sentencepiece pillow      # Pillow 13.0.0
-    tools/golden_video.py               # all cases; or: tools/golden_video.py cog2b cog5b
-
-Versions, layout and names of tensors as in tools/golden.py, with
+Layout and names of tensors as in pixart.py, with
 
     ids, negative_ids               [n] I32 of prompt 0, padded
     noise.I, latents.I.S            [T,C,h,w]
@@ -13,7 +9,7 @@ Versions, layout and names of tensors as in tools/golden.py, with
     image.png                       what an image-to-video run starts from
 
 A model's directory has no weights: "weights" of golden.json is their type, and their numbers follow
-from the names of tensors (golden_fill.py).
+from the names of tensors (fill.py).
 """
 import json
 import shutil
@@ -26,9 +22,8 @@ from diffusers import (AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoX
 from PIL import Image
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-import golden
-from golden import make_tokenizer, rows_last, smooth
-from golden_fill import configure, fill
+from ..common import make_tokenizer, quiet, rows_last, save_run, smooth, tidy
+from ..fill import configure, fill
 
 STRIDE = 23                             # shares no factor with rows of pixels
 T5 = dict(d_model=20, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
@@ -119,7 +114,7 @@ def make_model(name, out):
     spec["scheduler"].save_pretrained(out / "scheduler")
     index["scheduler"] = ["diffusers", type(spec["scheduler"]).__name__]
     (out / "model_index.json").write_text(json.dumps(index))
-    golden.tidy(out, {})
+    tidy(out, {})
 
 
 # ---- runs ----------------------------------------------------------------------------------------
@@ -206,7 +201,7 @@ def say(name, r, trail, p):
 
 
 def save(d, name, r, out, count):
-    golden.save_run(d, name, r["model"], {
+    save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "num_frames": r["frames"], "use_dynamic_cfg": r["dynamic"],
@@ -217,14 +212,10 @@ def save(d, name, r, out, count):
         "resolution_binning": False, "image": "image" in r}, out)
 
 
-def main():
-    o = golden.arguments()
+def make(names, options):
+    quiet()
     with torch.no_grad():
-        for name in o.cases or list(RUNS):
+        for name in names:
             if name in MODELS:
-                make_model(name, o.out / name)
-            run(name, o.out)
-
-
-if __name__ == "__main__":
-    main()
+                make_model(name, options.out / name)
+            run(name, options.out)

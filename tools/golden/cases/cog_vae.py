@@ -1,11 +1,6 @@
-#!/usr/bin/env python3
-"""Write tests/golden/cog-vae: what diffusers' AutoencoderKLCogVideoX computes with this program's
-random weights.
+"""AutoencoderKLCogVideoX alone, with this program's random weights.
 
-    pip install torch diffusers safetensors
-    tools/golden_cog_vae.py
-
-Weights and inputs are those that the program makes of a name (tools/golden_cog.py), so that only
+Weights and inputs are those that the program makes of a name (fill.py), so that only
 configs and results are kept. "decode.T" is what T latent frames become [T',H,W,3], of the numbers
 named "decode.T" [T,h,w,C]; "encode.T" the moments of T frames of pixels, of half the numbers named
 "encode.T".
@@ -17,7 +12,8 @@ import torch
 from diffusers import AutoencoderKLCogVideoX
 from safetensors.torch import save_file
 
-from golden_cog import ROOT, fill, weights
+from ..fill import weights
+from .cog import fill
 
 # config; latent rows and columns; latent frames to decode; frames to encode; are tiles used
 CASES = {
@@ -74,8 +70,8 @@ def run(name, out):
     print(name, {k: (tuple(v.shape), f"{v.std():.2f}") for k, v in keep.items()})
 
 
-if __name__ == "__main__":
+def make(names, options):
     diffusers.logging.set_verbosity_error()
     with torch.no_grad():
-        for case in CASES:
-            run(case, ROOT / "tests" / "golden" / "cog-vae")
+        for name in names:
+            run(name, options.out / "cog-vae")

@@ -1,36 +1,29 @@
-#!/usr/bin/env python3
-"""Write the reference data of models with joint attention (FLUX.1, Stable Diffusion 3) under
-tests/golden.
+"""Models with joint attention: FLUX.1 and Stable Diffusion 3.
 
-    pip install torch diffusers transformers sentencepiece pillow
-    tools/golden_joint.py               # all cases; or: tools/golden_joint.py flux sd35
+Layout and names of tensors as in pixart.py; in addition
 
-Versions, layout and names of tensors as in tools/golden.py; in addition
-
-    ids, ids_2, ids_3               [n] I32 of prompt 0 for each text encoder, padded;
-                                    negative_ids...
+    ids, ids_2, ids_3               [n] I32 of prompt 0 for each text encoder, padded; negative_ids
     pooled_prompt_embeds            [1,P]; negative_pooled_prompt_embeds
     image.png                       what an image-to-image run starts from
 
 Weights are random. A flow needs no trained head: its steps add velocities of about one. A model's
 directory has no weights: "weights" of golden.json is their type, and their numbers follow from the
-names of tensors (golden_fill.py).
+names of tensors (fill.py).
 """
 import json
 import shutil
 
 import torch
 from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline,
-                       FluxPipeline,
-                       FluxTransformer2DModel, SD3Transformer2DModel,
+                       FluxPipeline, FluxTransformer2DModel, SD3Transformer2DModel,
                        StableDiffusion3Img2ImgPipeline, StableDiffusion3Pipeline)
 from PIL import Image
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer,
                           T5Config, T5EncoderModel, T5Tokenizer)
 
-import golden
-from golden import PLAIN, make_tokenizer, rows_last, smooth
-from golden_fill import configure, fill
+from ..common import (PLAIN, keep_images, make_tokenizer, quiet, rows_last, save_run, say_images,
+                      smooth, tidy)
+from ..fill import configure, fill
 
 VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4,
            sample_size=64,
@@ -171,7 +164,7 @@ def make_model(name, out):
     spec["scheduler"].save_pretrained(out / "scheduler")
     index["scheduler"] = ["diffusers", "FlowMatchEulerDiscreteScheduler"]
     (out / "model_index.json").write_text(json.dumps(index))
-    golden.tidy(out, {})
+    tidy(out, {})
 
 
 def load(model, out, image, no_t5):
@@ -251,8 +244,8 @@ def run(name, out_dir, change=None, more_json=None):
                   generator=gens,
                   output_type="pt", max_sequence_length=r["max_sequence_length"],
                   callback_on_step_end=keep, **more).images
-    golden.keep_images(out, trail, images, r, count, not r["strength"], not change)
-    golden.save_run(d, name, r["model"], {
+    keep_images(out, trail, images, r, count, not r["strength"], not change)
+    save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"],
         "height": r["height"], "model_width": r["width"], "model_height": r["height"],
@@ -262,17 +255,13 @@ def run(name, out_dir, change=None, more_json=None):
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
         | (more_json or {}), out)
-    golden.say_images(name, r, out, trail, count)
+    say_images(name, r, out, trail, count)
 
 
-def main():
-    o = golden.arguments()
+def make(names, options):
+    quiet()
     with torch.no_grad():
-        for name in o.cases or list(RUNS):
+        for name in names:
             if name in MODELS:
-                make_model(name, o.out / name)
-            run(name, o.out)
-
-
-if __name__ == "__main__":
-    main()
+                make_model(name, options.out / name)
+            run(name, options.out)

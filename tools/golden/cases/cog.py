@@ -1,16 +1,10 @@
-#!/usr/bin/env python3
-"""Write tests/golden/cog: what diffusers' CogVideoX transformers compute with this program's random
-weights.
-
-    pip install torch diffusers safetensors
-    tools/golden_cog.py
+"""CogVideoX' transformers alone, with this program's random weights.
 
 Weights are those that the program makes of a tensor's name (src/exec/store.c, xd_random_weight), so
 that only configs and results are kept. Tensors are tokens [N, C pt p p], features in the order
 channel, frame, row, column; rows of text [n,E].
 """
 import json
-from pathlib import Path
 
 import diffusers
 import numpy as np
@@ -18,9 +12,8 @@ import torch
 from diffusers import CogVideoXImageToVideoPipeline, CogVideoXPipeline, CogVideoXTransformer3DModel
 from safetensors.torch import save_file
 
-from golden_fill import weights
+from ..fill import weights
 
-ROOT = Path(__file__).resolve().parent.parent
 BASE = dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=4,
             time_embed_dim=24,
             text_embed_dim=20, num_layers=2, sample_width=12, sample_height=8, sample_frames=9,
@@ -93,8 +86,8 @@ CogVideoXPipeline)
     print(name, tuple(keep["out"].shape), f"out {y.std():.2f}")
 
 
-if __name__ == "__main__":
+def make(names, options):
     diffusers.logging.set_verbosity_error()
     with torch.no_grad():
-        for variant in VARIANTS:
-            run(variant, ROOT / "tests" / "golden" / "cog")
+        for name in names:
+            run(name, options.out / "cog")

@@ -1,17 +1,10 @@
-#!/usr/bin/env python3
-"""Write tests/golden/stale: what methods with stale keys and values compute, by diffusers' PixArt
-and FLUX.
+"""Methods with stale keys and values, by diffusers' PixArt and FLUX.
 
-    tools/golden_stale.py               # reads tests/golden/alpha and flux (tools/golden.py,
-                                        golden_joint.py)
-
-Written with the versions that tools/golden.py names. The requests are golden.json of alpha and
-flux, the files golden.safetensors and flux.safetensors. Tensors, all [C,h,w], the latents after the
-last step:
+The requests are golden.json of alpha and flux, which are made before; the files golden.safetensors
+and flux.safetensors. Tensors, all [C,h,w], the latents after the last step:
 
     pipefusion.M.W      M patches of tokens, W exact steps at the start; of FLUX with the text in
-                        the
-                        first patch (its keys and values are of this step for all patches)
+                        the first patch (its keys and values are of this step for all patches)
     every.M.W           FLUX: with the text in every patch
     displaced.R.W       R members, each with its tokens (DistriFusion), of FLUX also of the text
 
@@ -34,10 +27,7 @@ import torch.nn.functional as F
 from diffusers.models.embeddings import apply_rotary_emb
 from safetensors.torch import load_file, save_file
 
-import golden_joint
-from golden import ROOT, load
-
-GOLDEN = ROOT / "tests" / "golden"
+from . import joint, pixart
 
 
 class StaleAttention:
@@ -233,9 +223,9 @@ class FluxPainter(Painter):
         return s, self.noise()
 
 
-def write(name, painter, file, ways):
+def write(out_dir, name, painter, file, ways):
     steps, out = painter.req["num_inference_steps"], {}
-    exact = load_file(GOLDEN / name / "golden.safetensors")[f"latents.0.{steps - 1}"]
+    exact = load_file(out_dir / name / "golden.safetensors")[f"latents.0.{steps - 1}"]
     apart = lambda z: ((z - exact).abs().max() / exact.abs().max()).item()
     for z in (painter.pipefusion(3, steps), painter.displaced(2, steps), painter.pipefusion(1, 1)):
         assert apart(z) < 1e-5, f"without stale rows the pipeline's latents are {apart(z):.2g} away"
@@ -247,21 +237,18 @@ def write(name, painter, file, ways):
             out[f"displaced.{r}.{w}"] = painter.displaced(r, w)
     for k, z in out.items():
         print(f"{name} {k}: {apart(z):.4f} of the largest value away from exact")
-    d = GOLDEN / "stale"
+    d = out_dir / "stale"
     d.mkdir(exist_ok=True)
     save_file({k: z.contiguous() for k, z in out.items()}, d / file)
     (d / file).chmod(0o644)
 
 
-def main():
+def make(names, options):
     torch.set_num_threads(1)
-    request = lambda name: json.loads((GOLDEN / name / "golden.json").read_text())
+    out = options.out
+    request = lambda name: json.loads((out / name / "golden.json").read_text())
     with torch.no_grad():
-        write("alpha", Painter(load("alpha", GOLDEN), request("alpha")), "golden.safetensors",
-              ["pipefusion"])
-        flux = FluxPainter(golden_joint.load("flux", GOLDEN, False, False), request("flux"))
-        write("flux", flux, "flux.safetensors", ["pipefusion", "every"])
-
-
-if __name__ == "__main__":
-    main()
+        alpha = Painter(pixart.load("alpha", out), request("alpha"))
+        write(out, "alpha", alpha, "golden.safetensors", ["pipefusion"])
+        flux = FluxPainter(joint.load("flux", out, False, False), request("flux"))
+        write(out, "flux", flux, "flux.safetensors", ["pipefusion", "every"])

@@ -1,16 +1,10 @@
-#!/usr/bin/env python3
-"""Writes tests/golden/vae-*: tiny AutoencoderKL models with what diffusers makes of them.
+"""Tiny AutoencoderKL models with what diffusers makes of them.
 
 Each directory holds a component as it lies in a checkpoint (vae/config.json and weights) and
 golden.safetensors: vae.decode.in [C,h,w] -> vae.decode.out [H,W,3], vae.encode.in [H,W,3] ->
 vae.encode.out [2C,h,w], and the same in tiles, of another size, under "vae.tiled.". Weights
 are rounded to the type they are stored in before anything is computed.
-
-    tools/golden_vae.py [directory]
 """
-import pathlib
-import sys
-
 import torch
 from diffusers import AutoencoderKL
 from safetensors.torch import save_file
@@ -80,19 +74,17 @@ def golden(vae, case):
     return {k: v.contiguous() for k, v in out.items()}
 
 
-def main():
-    top = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/golden")
+def make(names, options):
     for seed, (name, case) in enumerate(CASES.items()):
+        if name not in names:
+            continue
         torch.manual_seed(seed)
         vae = build(case)
-        folder = top / name
+        folder = options.out / name
         vae.save_config(folder / "vae")
-        for path, tensors in ((folder / "vae/diffusion_pytorch_model.safetensors",
-                               stored(vae, case)),
+        weights = folder / "vae/diffusion_pytorch_model.safetensors"
+        for path, tensors in ((weights, stored(vae, case)),
                               (folder / "golden.safetensors", golden(vae, case))):
             save_file(tensors, path)
             path.chmod(0o644)
         print(name, sum(p.stat().st_size for p in folder.rglob("*.*")), "bytes")
-
-
-main()

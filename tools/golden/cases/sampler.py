@@ -1,14 +1,10 @@
-"""golden_sampler.py - trajectories of diffusers' schedulers for tests/unit/test_sampler.c.
+"""Trajectories of diffusers' schedulers for tests/unit/test_sampler.c.
 
 A pseudo model, prediction = 0.3 x + 0.1 sin(t / 100), stands in for the network. Writes one case a
 line into tests/golden/sampler.json: the class, its config, the steps asked for, the timesteps, the
 scale of the initial noise, the latents at the end and the largest value on the way; of schedulers
 that draw noise also the number that comes after all of theirs.
-
-    python tools/golden_sampler.py [OUT]
-    python tools/golden_sampler.py --random 400 OUT     (random configs, for a longer look)
 """
-import argparse
 import json
 import math
 import random
@@ -224,11 +220,8 @@ def random_config(rng):
     return name, c, rng.randint(1, 130)
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--random", type=int, default=0)
-    p.add_argument("out", nargs="?", default="tests/golden/sampler.json")
-    a = p.parse_args()
+def make(names, options):
+    """With --random as many random configs, for a longer look."""
     rng = random.Random(1)
     todo = [(n, c, k) for n, c in CONFIGS for k in COUNTS]
     # Step counts at which a timestep falls on a half: numpy's own rounding errors decide.
@@ -236,8 +229,8 @@ def main():
              for s in ("linspace", "trailing") for k in (18, 22, 96)]
     todo += [(n, c, k) for n in (COG, COGDPM) for c in COG_CONFIGS for k in COG_COUNTS]
     todo += [(DDPM, c, k) for c in DDPM_CONFIGS for k in COG_COUNTS]
-    if a.random:
-        todo = [random_config(rng) for _ in range(a.random)]
+    if options.random:
+        todo = [random_config(rng) for _ in range(options.random)]
     cases = []
     for name, config, steps in todo:
         try:
@@ -251,10 +244,6 @@ def main():
         case = {"class": name, "config": config, "steps": steps}
         case |= {k: short(v) for k, v in r.items()}
         cases.append(json.dumps(case, separators=(",", ":")))
-    with open(a.out, "w") as f:
+    with open(options.out / "sampler.json", "w") as f:
         f.write("[\n" + ",\n".join(cases) + "\n]\n")
     print(len(cases), "cases")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,21 +1,15 @@
-"""golden_tok.py - 500 prompts and the ids that transformers' tokenizers give them.
+"""500 prompts and the ids that transformers' tokenizers give them.
 
-Writes tests/golden/tok/prompts.txt (a prompt a line; control characters and backslashes as \\xHH),
-demo.txt (the ids of the demo tokenizer, a prompt a line), real.txt (number of ids and their FNV-1a
-hash with the vocabulary of T5 itself), small/tokenizer.json and small.txt (the same for it). Of
-CLIP's tokenizer clip0.txt, clip1.txt (the same for each --clip), clip/ (small vocabularies) and
-clip.txt; of BERT's real_bert.txt (of --bert), bert/ (small vocabularies, as lines and as
-tokenizer.json with rules of its own), bert_lines.txt and bert_json.txt; of mT5's mt5/ (a small
-spiece.model with pieces for bytes, no sentinels) and mt5.txt. Needs transformers and sentencepiece.
+tok/ has prompts.txt (a prompt a line; control characters and backslashes as \\xHH), demo.txt (the
+ids of the demo tokenizer, a prompt a line), real.txt (number of ids and their FNV-1a hash with the
+vocabulary of T5 itself), small/tokenizer.json and small.txt (the same for it). Of CLIP's tokenizer
+clip0.txt, clip1.txt (the same for each published one), clip/ (small vocabularies) and clip.txt; of
+BERT's real_bert.txt, bert/ (small vocabularies, as lines and as tokenizer.json with rules of its
+own), bert_lines.txt and bert_json.txt; of mT5's mt5/ (a small spiece.model with pieces for bytes,
+no sentinels) and mt5.txt.
 
-    python tools/golden_tok.py --demo models/demo-pixart/tokenizer \\
-        --real ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_3 \\
-        --real ../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer_2 \\
-        --clip ../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer \\
-        --clip ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_2 \\
-        --bert ../shared/hf/Tencent-Hunyuan/HunyuanDiT-Diffusers/tokenizer
+Files of published tokenizers are written where --hf has them (tools/fetch_configs.py).
 """
-import argparse
 import base64
 import collections
 import io
@@ -29,6 +23,8 @@ import sentencepiece
 import transformers
 from transformers import AutoTokenizer, BertTokenizer, CLIPTokenizer, T5Tokenizer
 from transformers.convert_slow_tokenizer import SentencePieceExtractor
+
+from ..common import ROOT
 
 WRITTEN = [
     "", " ", "   ", "\t", "\n", "\r\n", "a", " a", "a ", " a  b ", "a\u00a0b", "a\u2003b\u3000c",
@@ -289,27 +285,34 @@ def write_bert(folder, texts):
         {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 77} | named))
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--demo", required=True)
-    p.add_argument("--real", action="append", default=[])
-    p.add_argument("--clip", action="append", default=[])
-    p.add_argument("--bert")
-    p.add_argument("--out", default="tests/golden/tok")
-    a = p.parse_args()
+def published(folder):
+    """Which of the published tokenizers are below `folder`: of T5, of CLIP, and BERT's or None."""
+    sd3, flux = "stabilityai/stable-diffusion-3-medium-diffusers", "black-forest-labs/FLUX.1-dev"
+    t5 = [folder / sd3 / "tokenizer_3", folder / flux / "tokenizer_2"]
+    clip = [folder / flux / "tokenizer", folder / sd3 / "tokenizer_2"]
+    bert = folder / "Tencent-Hunyuan/HunyuanDiT-Diffusers/tokenizer"
+    if not all(d.is_dir() for d in t5 + clip + [bert]):
+        print(f"not all published tokenizers are in {folder}: their files stay as they are")
+        return [], [], None
+    return t5, clip, bert
+
+
+def make(names, options):
     transformers.logging.set_verbosity_error()
-    out, texts = pathlib.Path(a.out), prompts()
+    out, texts = options.out / "tok", prompts()
+    demo = ROOT / "models/demo-pixart/tokenizer"
+    t5, clip, bert = published(options.hf)
     out.mkdir(parents=True, exist_ok=True)
 
     def write(name, lines):
         (out / name).write_bytes(("\n".join(lines) + "\n").encode())
 
     write("prompts.txt", [escaped(t) for t in texts])
-    ids = ids_of(T5Tokenizer.from_pretrained(a.demo), texts)
+    ids = ids_of(T5Tokenizer.from_pretrained(demo), texts)
     write("demo.txt", [" ".join(map(str, i)) for i in ids])
-    real = [ids_of(T5Tokenizer.from_pretrained(d), texts) for d in a.real]
+    real = [ids_of(T5Tokenizer.from_pretrained(d), texts) for d in t5]
     assert all(r == real[0] for r in real)
-    write_small(out / "small", a.demo)
+    write_small(out / "small", demo)
     small = ids_of(T5Tokenizer.from_pretrained(out / "small"), texts)
     write("small.txt", [f"{len(i)} {fnv(i):016x}" for i in small])
     write_mt5(out / "mt5", texts)
@@ -318,7 +321,7 @@ def main():
     if real:
         write("real.txt", [f"{len(i)} {fnv(i):016x}" for i in real[0]])
 
-    for i, folder in enumerate(a.clip):
+    for i, folder in enumerate(clip):
         ids = ids_of(CLIPTokenizer.from_pretrained(folder), texts, (2, 3, 77))
         write(f"clip{i}.txt", [f"{len(i)} {fnv(i):016x}" for i in ids])
     write_clip(out / "clip")
@@ -330,12 +333,8 @@ def main():
     write_bert(out / "bert", texts)
     small = {"bert_lines.txt": (BertTokenizer, out / "bert/lines"),
              "bert_json.txt": (AutoTokenizer, out / "bert/json")}
-    if a.bert:
-        small["real_bert.txt"] = BertTokenizer, a.bert
+    if bert:
+        small["real_bert.txt"] = BertTokenizer, bert
     for name, (kind, folder) in small.items():
         ids = ids_of(kind.from_pretrained(folder), texts, (2, 3, 77))
         write(name, [f"{len(i)} {fnv(i):016x}" for i in ids])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,17 +1,6 @@
-#!/usr/bin/env python3
-"""Write the reference data under tests/golden: tiny random pipelines and what diffusers computes.
+"""PixArt: tiny random pipelines and what diffusers computes, stage by stage.
 
-    pip install torch diffusers transformers sentencepiece
-    tools/golden.py                     # all cases; or: tools/golden.py alpha micro
-    tools/golden.py --bf16              # writes nothing: how far bf16 GEMM inputs move each stage
-
-Written with Python 3.11, torch 2.15.0, diffusers 0.42.1, transformers 5.23.0, tokenizers 0.23.3,
-safetensors 0.8.0, sentencepiece 0.2.3. Seeds are fixed: the same versions write the same models
-and, to the last bits of the sums, the same numbers.
-
-A model's directory (alpha, micro, sigma, bins) has the diffusers layout and beside it golden.json
-(the request) and golden.safetensors (inputs and outputs of every stage, f32). A directory without
-model_index.json is another request for the model its golden.json names. Tensors:
+A directory of a model (alpha, micro, sigma, bins) has weights. Tensors:
 
     ids, negative_ids               [n] I32, with the closing </s>, without padding; prompt 0
     text.block.L, prompt_embeds     [n,E] of prompt 0; negative_prompt_embeds [m,E]
@@ -24,26 +13,21 @@ model_index.json is another request for the model its golden.json names. Tensors
     latents.I.S                     [C,h,w] of image I after step S (from 0)
     vae.decode.in, vae.decode.out   [C,h,w] unscaled latents of image 0, [H,W,3] in about [-1,1]
     vae.encode.in, vae.encode.out   [H,W,3] U8 (the network reads u / 127.5 - 1), [2C,h,w] moments:
-                                    means,
-                                    then log variances
+                                    means, then log variances
     vae.tiled.decode.out, vae.tiled.encode.out    instead, in a run with tiles
     image.0, pixels.I               [H,W,3] F32 in [0,1], and U8
 
 So that random weights behave like a trained model, the last linear layer is fitted by least squares
 to predict the noise of random latents, and the decoder's last convolution is scaled to fill [-1,1].
 """
-import argparse
 import json
 import math
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-import diffusers
-import transformers
 from diffusers import (AutoencoderKL, DDIMScheduler, DPMSolverMultistepScheduler,
                        EulerDiscreteScheduler, PixArtAlphaPipeline, PixArtSigmaPipeline,
                        PixArtTransformer2DModel)
@@ -52,15 +36,14 @@ from diffusers.pipelines.pixart_alpha import pipeline_pixart_sigma as sigma_modu
 from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-ROOT = Path(__file__).resolve().parent.parent
+from ..common import PLAIN, ROOT, make_tokenizer, quiet, rows_last, smooth, tidy
+
 # Gentler than the published 0.012 and 0.02: an error of an untrained model's first prediction
 # grows by 1/alpha, and these leave alpha at 0.2.
 SCALED = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.006)
 LINEAR = dict(beta_schedule="linear", beta_start=0.0002, beta_end=0.006)
 SCHEDULERS = {"dpm++": DPMSolverMultistepScheduler, "ddim": DDIMScheduler,
               "euler": EulerDiscreteScheduler}
-PLAIN = lambda n: dict(down_block_types=("DownEncoderBlock2D",) * n,
-                       up_block_types=("UpDecoderBlock2D",) * n)
 
 MODELS = {
     "alpha": dict(
@@ -181,14 +164,6 @@ def make_text(spec):
     return te
 
 
-def smooth(n, c, h, w, g):
-    """Random fields of variance one that look like latents: mostly low frequencies."""
-    low = F.interpolate(torch.randn(n, c, 3, 3, generator=g), size=(h, w), mode="bicubic",
-                        align_corners=True)
-    x = low + 0.3 * torch.randn(n, c, h, w, generator=g)
-    return x / x.std()
-
-
 def fit_head(dit, te, tok, spec):
     """Least squares for the rows of proj_out that predict the noise (or v)."""
     g = torch.Generator().manual_seed(spec["seed"] * 10 + 3)
@@ -266,28 +241,6 @@ def make_vae(spec):
     return vae
 
 
-def make_tokenizer(kind, out):
-    """The demo's tokenizer without its table of characters (240 KB): spiece.model or
-    tokenizer.json."""
-    src = ROOT / "models" / "demo-pixart" / "tokenizer"
-    out.mkdir(parents=True)
-    for f in src.iterdir():
-        shutil.copyfile(f, out / f.name)
-    from sentencepiece import sentencepiece_model_pb2 as pb
-    m = pb.ModelProto()
-    m.ParseFromString((src / "spiece.model").read_bytes())
-    m.normalizer_spec.name = "identity"
-    m.normalizer_spec.precompiled_charsmap = b""
-    m.ClearField("trainer_spec")
-    m.trainer_spec.model_type = 1
-    m.trainer_spec.pad_id, m.trainer_spec.eos_id = 0, 1
-    m.trainer_spec.unk_id, m.trainer_spec.bos_id = 2, -1
-    (out / "spiece.model").write_bytes(m.SerializeToString())
-    if kind == "json":
-        T5Tokenizer.from_pretrained(out)._tokenizer.save(str(out / "tokenizer.json"))
-        (out / "spiece.model").unlink()
-
-
 def rename_old(path):
     """Writes a VAE's attention the way checkpoints of 2022 name it."""
     old = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
@@ -297,22 +250,6 @@ def rename_old(path):
             name = name.replace(f".{new}.", f".{was}.")
         tensors[name] = t
     save_file(tensors, path, metadata={"format": "pt"})
-
-
-def tidy(out, spec):
-    """Configs as a person would publish them: no versions that change, known class names."""
-    for path in (list(out.rglob("config.json")) + [out / "model_index.json"] +
-                 list(out.rglob("*_config.json"))):
-        c = json.loads(path.read_text())
-        for key in ("_diffusers_version", "transformers_version", "_name_or_path"):
-            c.pop(key, None)
-        if path.parent.name == "transformer":
-            c["_class_name"] = spec.get("dit_class", c["_class_name"])
-            for key in spec.get("dit_drop", []):
-                c.pop(key, None)
-        if path.name == "model_index.json" and "dit_class" in spec:
-            c["transformer"][1] = spec["dit_class"]
-        path.write_text(json.dumps(c, indent=2) + "\n")
 
 
 def make_model(name, out):
@@ -386,11 +323,6 @@ class Recorder:
     def close(self):
         for h in self.hooks:
             h.remove()
-
-
-def rows_last(t):
-    """[1,C,H,W] -> [H,W,C]."""
-    return t[0].permute(1, 2, 0).contiguous()
 
 
 def record_text(rec, out, guided):
@@ -492,7 +424,7 @@ def save(name, out_dir, r, out, count, high, wide):
     d.mkdir(parents=True, exist_ok=True)
     save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
     (d / "golden.json").write_text(json.dumps({
-        "model": Path(os.path.relpath(place(r["model"], out_dir), d)).as_posix(),
+        "model": os.path.relpath(place(r["model"], out_dir), d).replace(os.sep, "/"),
         "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "model_width": wide, "model_height": high, "num_inference_steps": r["steps"],
@@ -511,52 +443,6 @@ def save(name, out_dir, r, out, count, high, wide):
           f"{', '.join(f'{v:.1f}' for v in z)}; "
           f"pixels {p.mean():.0f} +- {p.std():.0f}, at the ends "
           f"{((p < 1) | (p > 254)).float().mean():.2f}")
-
-
-def arguments(cases="names of RUNS"):
-    """The command line of the tools that write whole requests; a quiet, single-threaded torch."""
-    ap = argparse.ArgumentParser()
-    ap.add_argument("cases", nargs="*", default=[], help=f"{cases}; all when none is given")
-    ap.add_argument("--out", type=Path, default=ROOT / "tests" / "golden")
-    o = ap.parse_args()
-    diffusers.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    torch.set_num_threads(1)
-    return o
-
-
-def keep_images(out, trail, images, r, count, noise=True, whole=True):
-    """Times, noise, latents of every step and images of a request; `trail` is its steps: (time,
-    latents)."""
-    out["timesteps"] = torch.tensor([t for t, _ in trail])
-    for i in range(count):
-        if noise:
-            g = torch.Generator("cpu").manual_seed(r["seed"] + i)
-            out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
-        for s, (_, z) in enumerate(trail):
-            out[f"latents.{i}.{s}"] = z[i]
-        p = rows_last(images[i:i + 1])
-        out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
-        if i == 0 and whole:
-            out["image.0"] = p
-
-
-def save_run(d, name, model, notes, out):
-    """A request: its tensors and its notes, which name the model's folder."""
-    save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
-    where = "." if model == name else f"../{model}"
-    (d / "golden.json").write_text(json.dumps({"model": where} | notes, indent=2) + "\n")
-    for p in d.rglob("*"):
-        p.chmod(0o755 if p.is_dir() else 0o644)
-
-
-def say_images(name, r, out, trail, count):
-    z = [v.abs().max().item() for _, v in trail]
-    p = out["pixels.0"].float()
-    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, "
-          "latents up to "
-          f"{', '.join(f'{v:.1f}' for v in z)}; pixels {p.mean():.0f} +- {p.std():.0f}")
 
 
 def bin_tables(out_dir):
@@ -607,27 +493,16 @@ def compare_bf16(names, out_dir):
         print(n, " ".join(f"{k} {v:.1e}" for k, v in worst.items() if v))
 
 
-def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("cases", nargs="*", default=[], help="names of RUNS; all when none is given")
-    ap.add_argument("--out", type=Path, default=ROOT / "tests" / "golden")
-    ap.add_argument("--bf16", action="store_true", help="report, write nothing")
-    o = ap.parse_args()
-    diffusers.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+def make(names, options):
+    quiet()
     torch.manual_seed(0)
-    torch.set_num_threads(1)
-    names = o.cases or list(RUNS)
     with torch.no_grad():
-        if o.bf16:
-            return compare_bf16(names, o.out)
+        if options.bf16:
+            return compare_bf16([n for n in names if n in RUNS], options.out)
         for name in names:
+            if name == "binning":
+                bin_tables(options.out)
+                continue
             if name in MODELS:
-                make_model(name, o.out / name)
-            run(name, o.out)
-        bin_tables(o.out)
-
-
-if __name__ == "__main__":
-    main()
+                make_model(name, options.out / name)
+            run(name, options.out)

@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""Write the reference data of LoRA files on the tiny FLUX and SD3.5 models under tests/golden.
-
-    pip install torch diffusers transformers peft sentencepiece pillow
-    tools/golden_lora.py                # after tools/golden_joint.py made the models
+"""LoRA files on the tiny FLUX and SD3.5 models of joint.py, which are made before.
 
 Each case has two random files at once. peft.safetensors is in the form of diffusers and is loaded
 by diffusers. kohya.safetensors has the names that sd-scripts writes; diffusers knows those with the
@@ -17,8 +13,8 @@ import torch
 from diffusers.loaders.lora_conversion_utils import _convert_kohya_flux_lora_to_diffusers
 from safetensors.torch import load_file, save_file
 
-import golden
-import golden_joint
+from ..common import quiet
+from . import joint
 
 RUNS = {
     "flux-lora": dict(model="flux", prompts=["A large red circle"], width=32, height=40, steps=3,
@@ -201,11 +197,11 @@ def compare(f, deltas):
     print(f"  {n} differences as diffusers converts them")
 
 
-def make(name, out):
+def make_files(name, out):
     d = out / name
     d.mkdir(parents=True, exist_ok=True)
     g = torch.Generator().manual_seed(RUNS[name]["seed"])
-    golden_joint.RUNS[name] = RUNS[name]
+    joint.RUNS[name] = RUNS[name]
 
     def change(pipe):
         write_peft(name, pipe, d / "peft.safetensors", g)
@@ -220,17 +216,13 @@ def make(name, out):
         for where, w in before.items():
             moved = (weight(pipe, *where) - w).abs().max()
             assert moved > 1e-2, (where, moved)
-    golden_joint.run(name, out, change,
+    joint.run(name, out, change,
                      {"loras": [{"path": f"{k}.safetensors", "scale": v} for k,
                                 v in SCALES.items()]})
 
 
-def main():
-    o = golden.arguments()
+def make(names, options):
+    quiet()
     with torch.no_grad():
-        for name in o.cases or list(RUNS):
-            make(name, o.out)
-
-
-if __name__ == "__main__":
-    main()
+        for name in names:
+            make_files(name, options.out)

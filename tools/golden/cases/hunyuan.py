@@ -1,14 +1,10 @@
-#!/usr/bin/env python3
-"""Write the reference data of HunyuanDiT under tests/golden.
-
-    pip install torch diffusers transformers sentencepiece
-    tools/golden_hunyuan.py             # all cases; or: tools/golden_hunyuan.py forms hunyuan
+"""HunyuanDiT: the transformer alone, and whole requests.
 
 hunyuan-forms/NAME holds what the transformer alone computes, with the random weights that the
 program makes of a tensor's name (src/exec/store.c, xd_random_weight): tokens [N, C p p], features
-in the order channel, row, column. The other folders are whole requests; versions, layout and names
-of tensors as in tools/golden.py and golden_joint.py. prompt_embeds are rows of BERT, filled up with
-zeros to the wider of both, then those of mT5.
+in the order channel, row, column. The other folders are whole requests; layout and names of tensors
+as in pixart.py and joint.py. prompt_embeds are rows of BERT, filled up with zeros to the wider of
+both, then those of mT5.
 """
 import json
 import shutil
@@ -21,9 +17,8 @@ from diffusers.pipelines.hunyuandit import pipeline_hunyuandit as module
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, BertTokenizer, T5Config, T5EncoderModel, T5Tokenizer
 
-import golden
-from golden import PLAIN, make_tokenizer
-from golden_fill import configure, fill, weights
+from ..common import PLAIN, keep_images, make_tokenizer, quiet, save_run, say_images, tidy
+from ..fill import configure, fill, weights
 
 VAE = dict(block_out_channels=(8, 8, 8, 12), layers_per_block=1, norm_num_groups=4,
            latent_channels=4, sample_size=64, scaling_factor=0.13, **PLAIN(4))
@@ -167,7 +162,7 @@ def make_model(name, out):
     for folder, m in parts.items():
         index[folder] = ["transformers" if "text" in folder else "diffusers", type(m).__name__]
     (out / "model_index.json").write_text(json.dumps(index))
-    golden.tidy(out, {})
+    tidy(out, {})
 
 
 def load(name, out):
@@ -215,8 +210,8 @@ def run(name, out_dir):
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
                   generator=gens,
                   output_type="pt", use_resolution_binning=False, callback_on_step_end=keep).images
-    golden.keep_images(out, trail, images, r, count)
-    golden.save_run(d, name, r["model"], {
+    keep_images(out, trail, images, r, count)
+    save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "model_width": r["width"], "model_height": r["height"], "num_inference_steps": r["steps"],
@@ -224,22 +219,18 @@ def run(name, out_dir):
         "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False},
                     out)
-    golden.say_images(name, r, out, trail, count)
+    say_images(name, r, out, trail, count)
 
 
-def main():
-    o = golden.arguments("forms, or names of RUNS")
+def make(names, options):
+    quiet()
     with torch.no_grad():
-        for name in o.cases or ["forms", *RUNS]:
+        for name in names:
             if name == "forms":
                 for form in FORMS:
-                    run_form(form, o.out)
-                standard_sizes(o.out)
+                    run_form(form, options.out)
+                standard_sizes(options.out)
                 continue
             if name in MODELS:
-                make_model(name, o.out / name)
-            run(name, o.out)
-
-
-if __name__ == "__main__":
-    main()
+                make_model(name, options.out / name)
+            run(name, options.out)

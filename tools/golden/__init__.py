@@ -1,0 +1,1 @@
+"""The reference data under tests/golden; see __main__.py."""

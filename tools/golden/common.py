@@ -1,0 +1,117 @@
+"""What the cases share: models' parts, requests and what is kept of them.
+
+A model's directory has the diffusers layout and beside it golden.json (the request) and
+golden.safetensors (inputs and outputs of every stage, f32). A directory without model_index.json is
+another request for the model its golden.json names.
+"""
+import json
+import shutil
+from pathlib import Path
+
+import diffusers
+import numpy as np
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import save_file
+from transformers import T5Tokenizer
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PLAIN = lambda n: dict(down_block_types=("DownEncoderBlock2D",) * n,
+                       up_block_types=("UpDecoderBlock2D",) * n)
+
+
+def quiet():
+    """No progress, no advice, and sums in the order of one thread."""
+    diffusers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+def smooth(n, c, h, w, g):
+    """Random fields of variance one that look like latents: mostly low frequencies."""
+    low = F.interpolate(torch.randn(n, c, 3, 3, generator=g), size=(h, w), mode="bicubic",
+                        align_corners=True)
+    x = low + 0.3 * torch.randn(n, c, h, w, generator=g)
+    return x / x.std()
+
+
+def make_tokenizer(kind, out):
+    """The demo's tokenizer without its table of characters (240 KB): spiece.model or
+    tokenizer.json."""
+    src = ROOT / "models" / "demo-pixart" / "tokenizer"
+    out.mkdir(parents=True)
+    for f in src.iterdir():
+        shutil.copyfile(f, out / f.name)
+    from sentencepiece import sentencepiece_model_pb2 as pb
+    m = pb.ModelProto()
+    m.ParseFromString((src / "spiece.model").read_bytes())
+    m.normalizer_spec.name = "identity"
+    m.normalizer_spec.precompiled_charsmap = b""
+    m.ClearField("trainer_spec")
+    m.trainer_spec.model_type = 1
+    m.trainer_spec.pad_id, m.trainer_spec.eos_id = 0, 1
+    m.trainer_spec.unk_id, m.trainer_spec.bos_id = 2, -1
+    (out / "spiece.model").write_bytes(m.SerializeToString())
+    if kind == "json":
+        T5Tokenizer.from_pretrained(out)._tokenizer.save(str(out / "tokenizer.json"))
+        (out / "spiece.model").unlink()
+
+
+def tidy(out, spec):
+    """Configs as a person would publish them: no versions that change, known class names."""
+    for path in (list(out.rglob("config.json")) + [out / "model_index.json"] +
+                 list(out.rglob("*_config.json"))):
+        c = json.loads(path.read_text())
+        for key in ("_diffusers_version", "transformers_version", "_name_or_path"):
+            c.pop(key, None)
+        if path.parent.name == "transformer":
+            c["_class_name"] = spec.get("dit_class", c["_class_name"])
+            for key in spec.get("dit_drop", []):
+                c.pop(key, None)
+        if path.name == "model_index.json" and "dit_class" in spec:
+            c["transformer"][1] = spec["dit_class"]
+        path.write_text(json.dumps(c, indent=2) + "\n")
+
+
+def rows_last(t):
+    """[1,C,H,W] -> [H,W,C]."""
+    return t[0].permute(1, 2, 0).contiguous()
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+def keep_images(out, trail, images, r, count, noise=True, whole=True):
+    """Times, noise, latents of every step and images of a request; `trail` is its steps: (time,
+    latents)."""
+    out["timesteps"] = torch.tensor([t for t, _ in trail])
+    for i in range(count):
+        if noise:
+            g = torch.Generator("cpu").manual_seed(r["seed"] + i)
+            out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
+        for s, (_, z) in enumerate(trail):
+            out[f"latents.{i}.{s}"] = z[i]
+        p = rows_last(images[i:i + 1])
+        out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
+        if i == 0 and whole:
+            out["image.0"] = p
+
+
+def save_run(d, name, model, notes, out):
+    """A request: its tensors and its notes, which name the model's folder."""
+    save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
+    where = "." if model == name else f"../{model}"
+    (d / "golden.json").write_text(json.dumps({"model": where} | notes, indent=2) + "\n")
+    for p in d.rglob("*"):
+        p.chmod(0o755 if p.is_dir() else 0o644)
+
+
+def say_images(name, r, out, trail, count):
+    z = [v.abs().max().item() for _, v in trail]
+    p = out["pixels.0"].float()
+    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, "
+          "latents up to "
+          f"{', '.join(f'{v:.1f}' for v in z)}; pixels {p.mean():.0f} +- {p.std():.0f}")

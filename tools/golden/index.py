@@ -1,0 +1,33 @@
+"""Every case, by the module of cases/ that makes it, and what it writes below tests/golden.
+
+Needs nothing but Python, so that `--list` works everywhere; tests/tools/cases.py compares it with
+the tree and with the modules.
+"""
+
+
+def own(*names):
+    """Cases that write a folder of their name."""
+    return {name: name for name in names}
+
+
+SUITES = {
+    "pixart": own("alpha", "alpha-ddim", "alpha-euler", "alpha-batch", "alpha-tiles", "alpha-free",
+                  "micro", "sigma", "sigma-dpm", "bins", "demo") | {"binning": "binning.json"},
+    "joint": own("flux", "flux-true", "flux-image", "flux-schnell", "sd3", "sd3-image", "sd3-no-t5",
+                 "sd35"),
+    "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",
+                                                "hunyuan12-rescale"),
+    "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
+                 "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
+                 "cog15-i2v-tiles"),
+    "lora": own("flux-lora", "sd35-lora"),
+    "stale": own("stale"),
+    "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
+    "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
+    "vae": own("vae-plain", "vae-attn"),
+    "text": own("clip/plain", "clip/proj", "bert/plain", "bert/prefix", "mt5"),
+    "tok": own("tok"),
+    "sampler": {"sampler": "sampler.json"},
+}
+# What another program writes.
+OTHERS = {name: "tools/demo_reference.py" for name in ("demo_sheet.png", "demo_prompts.json")}
