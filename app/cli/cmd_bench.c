@@ -47,7 +47,7 @@ static xd_option rows[] = {
       "unless a launcher or "
       "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
-      "of weights and products (default: the machine's best)" },
+      "of weights and GEMMs (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
       "for an image "
@@ -97,7 +97,7 @@ static void on_stage(void *cookie, const char *what, double bytes)
 enum { ROWS = sizeof rows / sizeof *rows };
 
 /* This help text names a model. */
-static void explain(void)
+static void set_help_texts(void)
 {
     static char layers[128];
     snprintf(layers, sizeof layers,
@@ -120,14 +120,14 @@ static void task_init(task *t)
     t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1,
                                        .ring_degree = 1, .pipefusion_parallel_degree = 1,
                                        .data_parallel_degree = 1, .warmup_steps = 1 };
-    explain();
+    set_help_texts();
     t->tables[0] = (xd_opt_table){ rows, ROWS, t };
     t->tables[1] = (xd_opt_table){ plan, n, &t->bench.parallel };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
                              .stray = "bench times one model; a list of parts stands in quotes" };
 }
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     static const xd_opt_group groups[] = {
         { "Options",
@@ -138,7 +138,7 @@ static void help(FILE *f)
     task t;
     task_init(&t);
     fputs("Usage: xdit bench --config DIR [options]\n\n"
-          "Times text encoder, blocks, products, attention and VAE of a model against the\n"
+          "Times text encoder, blocks, GEMMs, attention and VAE of a model against the\n"
           "measured peak of this machine. With several ranks: a step of the plan, and with\n"
           "--use_parallel_vae its decoding, against the same work on one rank, in turn.\n", f);
     xd_opt_help(f, &t.spec, groups, 2);
@@ -156,7 +156,7 @@ static xd_status launch_ranks(task *t, int *ranks, xd_err *e)
     return xd_launch_ranks(p, t->nproc, ranks, e);
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     task         t;
     xd_err       e = { 0 };
@@ -183,6 +183,6 @@ static int run(int argc, char **argv)
 const xd_command xd_cmd_bench = {
     .name = "bench",
     .summary = "time the parts of a model, or a plan, on this machine",
-    .run = run,
-    .help = help,
+    .run = run_command,
+    .help = print_help,
 };

@@ -161,7 +161,7 @@ static void print_fish(void)
 /* ---- the command ------------------------------------------------------------------------------
  */
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     fputs("Usage: xdit completion bash|zsh|fish\n\n"
           "Prints what this shell needs to complete commands, flags and their values. It is\n"
@@ -171,7 +171,7 @@ static void help(FILE *f)
           "  xdit completion fish | source\n", f);
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     xd_err      e = { 0 };
     const char *shell = argc == 1 ? argv[0] : "";
@@ -193,6 +193,6 @@ static int run(int argc, char **argv)
 const xd_command xd_cmd_completion = {
     .name = "completion",
     .summary = "print what a shell needs to complete its words",
-    .run = run,
-    .help = help,
+    .run = run_command,
+    .help = print_help,
 };

@@ -29,9 +29,9 @@ typedef struct own {
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, offsetof(own, model), 0, 0, NULL, "DIR",
-      "say whether the weights of this model fit into memory" },
+      "report whether the weights of this model fit into memory" },
     { "nproc", XD_OPT_INT, offsetof(own, nproc), 1, 65536, NULL, "N",
-      "say which cpus each of N ranks would be bound to (default: 2)" },
+      "report which cpus each of N ranks would be bound to (default: 2)" },
     { "no_ranks", XD_OPT_FLAG, offsetof(own, no_ranks), 0, 0, NULL, NULL,
       "start no ranks to see whether messages pass between them" },
     { "json", XD_OPT_FLAG, offsetof(own, json), 0, 0, NULL, NULL, "print one JSON object" },
@@ -101,7 +101,7 @@ static void find_build(xd_findings *f, const facts *a)
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
 /* This process is one of the ranks: a line for the one that started it. */
-static void be_rank(void)
+static void run_as_rank(void)
 {
     xd_pinged p;
     xd_err    e = { 0 };
@@ -182,7 +182,7 @@ static void judge_ranks(xd_findings *f, FILE *out, FILE *err, int code)
         xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname, and see mpirun's own words",
                 "%d ranks were started "
                 "and did not meet: %s",
-                PING_RANKS, line[0] ? line : "they said nothing");
+                PING_RANKS, line[0] ? line : "they printed nothing");
     else
         xd_find(f, XD_WELL, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s",
                 p.ranks, p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
@@ -207,7 +207,7 @@ static void find_ranks(xd_findings *f)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     own                o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
@@ -223,7 +223,7 @@ static void help(FILE *f)
 }
 
 /* Findings are the result; that there are bad ones is an error of the program. */
-static int fails(const xd_findings *f)
+static int has_failed(const xd_findings *f)
 {
     const char *before = "xdit: what fails: ";
     for (int i = 0; i < f->n; i++)
@@ -235,7 +235,7 @@ static int fails(const xd_findings *f)
     return XD_EXIT_FAILED;
 }
 
-static int examine(const own *o)
+static int examine_host(const own *o)
 {
     xd_findings f = { 0 };
     facts       a = { .m.model = o->model, .m.ranks = o->nproc ? o->nproc : PING_RANKS };
@@ -253,10 +253,10 @@ static int examine(const own *o)
         xd_findings_print(&f, said);
     if (xd_cli_flush() != XD_EXIT_OK)
         return XD_EXIT_FAILED;
-    return xd_findings_worst(&f) == XD_SICK ? fails(&f) : XD_EXIT_OK;
+    return xd_findings_worst(&f) == XD_SICK ? has_failed(&f) : XD_EXIT_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     own                o = { 0 };
     xd_err             e = { 0 };
@@ -270,13 +270,13 @@ static int run(int argc, char **argv)
     if (st != XD_OK)
         return xd_cli_exit(st, &e);
     if (o.as_rank)
-        be_rank();
-    return examine(&o);
+        run_as_rank();
+    return examine_host(&o);
 }
 
 const xd_command xd_cmd_doctor = {
     .name = "doctor",
     .summary = "look at this build and this machine",
-    .run = run,
-    .help = help,
+    .run = run_command,
+    .help = print_help,
 };

@@ -78,7 +78,7 @@ static void print_tables(void)
 }
 
 /* Texts of a line may hold anything; a terminal gets no control characters. */
-XD_PRINTF(1, 2) static void say(const char *fmt, ...)
+XD_PRINTF(1, 2) static void print_clean(const char *fmt, ...)
 {
     va_list ap, again;
     va_start(ap, fmt);
@@ -99,9 +99,9 @@ XD_PRINTF(1, 2) static void say(const char *fmt, ...)
 
 static void print_error(const char *fails, const char *when, const char *error, const char *because)
 {
-    say("  %s %s:\n    %s\n", fails, when, error);
+    print_clean("  %s %s:\n    %s\n", fails, when, error);
     if (because[0])
-        say("    because: %s\n", because);
+        print_clean("    because: %s\n", because);
 }
 
 static void print_there(const xd_line *l)
@@ -117,23 +117,23 @@ static void print_there(const xd_line *l)
         p.ulysses_degree = 1;
     xd_ours_plan(&p, plan, sizeof plan);
     xd_line_judge(l, &v);
-    say("xDiT: %d process%s%s by %s", l->world, l->world == 1 ? "" : "es",
+    print_clean("xDiT: %d process%s%s by %s", l->world, l->world == 1 ? "" : "es",
            l->auto_nproc ? " (as many as there are GPUs, taken for that)" : "", by[l->by]);
     if (l->nnodes > 1)
-        say(" on %d hosts", l->nnodes);
+        print_clean(" on %d hosts", l->nnodes);
     if (l->model)
-        say(", %s with %s", l->model->title, l->model->pipeline);
+        print_clean(", %s with %s", l->model->title, l->model->pipeline);
     else
-        say(", %s, which is none of its own scripts", l->runner ? "a model" : l->script);
-    say("; %s\n", plan);
+        print_clean(", %s, which is none of its own scripts", l->runner ? "a model" : l->script);
+    print_clean("; %s\n", plan);
     if (v.when)
         print_error("fails", v.when, v.error, v.because);
     else
-        say("  runs\n");
+        print_clean("  runs\n");
     for (int i = 0; i < v.nperhaps; i++)
         print_error("but fails", v.perhaps[i].when, v.perhaps[i].error, v.perhaps[i].because);
     for (int i = 0; i < v.nnotes; i++)
-        say("  note: %s\n", v.note[i]);
+        print_clean("  note: %s\n", v.note[i]);
     xd_ours_free(&o);
 }
 
@@ -142,9 +142,9 @@ static void print_there(const xd_line *l)
 static void print_shares(const char *what, int n, int ranks)
 {
     if (n && ranks > 1 && n % ranks)
-        say("; %d %s, %d or %d a rank", n, what, n / ranks, n / ranks + 1);
+        print_clean("; %d %s, %d or %d a rank", n, what, n / ranks, n / ranks + 1);
     else if (n && ranks > 1)
-        say("; %d %s, %d a rank", n, what, n / ranks);
+        print_clean("; %d %s, %d a rank", n, what, n / ranks);
 }
 
 static void print_plan(const xd_line *l, const xd_ours *o)
@@ -152,22 +152,22 @@ static void print_plan(const xd_line *l, const xd_ours *o)
     const xd_parallel *p = &o->plan;
     char               plan[160];
     xd_ours_plan(p, plan, sizeof plan);
-    say("plan: %s", plan);
+    print_clean("plan: %s", plan);
     if (o->ranks > 1)
-        say(" on %d ranks%s", o->ranks,
-            o->hosts > 1 ? "" : ", which the command starts on this host");
+        print_clean(" on %d ranks%s", o->ranks,
+                    o->hosts > 1 ? "" : ", which the command starts on this host");
     print_shares("heads", l->heads, p->ulysses_degree);
     if (p->pipefusion_parallel_degree > 1) {
         int patches = p->num_pipeline_patch ? p->num_pipeline_patch : p->pipefusion_parallel_degree;
         if (l->blocks && !p->attn_layer_num_for_pp)
-            say("; %d blocks in %d stages of about equal cost", l->blocks,
-                p->pipefusion_parallel_degree);
-        say("; %d patch%s", patches, patches == 1 ? "" : "es");
+            print_clean("; %d blocks in %d stages of about equal cost", l->blocks,
+                        p->pipefusion_parallel_degree);
+        print_clean("; %d patch%s", patches, patches == 1 ? "" : "es");
         if (patches > 1)
-            say(", %d exact step%s", p->warmup_steps > 1 ? p->warmup_steps : 1,
-                p->warmup_steps > 1 ? "s" : "");
+            print_clean(", %d exact step%s", p->warmup_steps > 1 ? p->warmup_steps : 1,
+                        p->warmup_steps > 1 ? "s" : "");
     }
-    say("\n");
+    print_clean("\n");
 }
 
 /* Plans for the processes that there were, when the degrees make more. */
@@ -177,7 +177,7 @@ static void print_fewer(const xd_line *l, const xd_ours *o)
     if (l->world >= o->ranks || xd_parallel_check(&o->plan, l->world, &e) == XD_OK)
         return;
     const char *works = strstr(e.msg, "what would work: ");
-    say("  on %d rank%s instead: %s\n", l->world, l->world == 1 ? "" : "s",
+    print_clean("  on %d rank%s instead: %s\n", l->world, l->world == 1 ? "" : "s",
            works ? works + strlen("what would work: ") : e.msg);
 }
 
@@ -189,47 +189,52 @@ static void print_model(const xd_line *l, const xd_ours *o)
     int hub = slash && slash != model && slash[1] && !strchr(slash + 1, '/') && *model != '.' &&
               *model != '~';
     if (!model)
-        say("note: the line names no model: put --model DIR into the command\n");
+        print_clean("note: the line names no model: put --model DIR into the command\n");
     if (!model || xd_file_is_dir(model))
         return;
     if (strcmp(model, given) != 0)
-        say("note: %s of xDiT's runner is %s\n", given, model);
+        print_clean("note: %s of xDiT's runner is %s\n", given, model);
     if (hub || !slash)
-        say("note: nothing is downloaded: %s must be in the local Hugging Face cache, or be the "
-               "name of a "
-               "directory\n",
-               model);
+        print_clean(
+            "note: nothing is downloaded: %s must be in the local Hugging Face cache, or be the "
+            "name of a "
+            "directory\n",
+            model);
     else
-        say("note: nothing is downloaded, and there is no directory %s on this machine: name "
-               "the one that the model "
-               "is in\n",
-               model);
+        print_clean(
+            "note: nothing is downloaded, and there is no directory %s on this machine: name "
+            "the one that the model "
+            "is in\n",
+            model);
     if (!l->heard)
-        say("note: nothing is known of this model: neither the script nor its name says which "
-               "one it is, so it may "
-               "not be built here; xdit inspect DIR says it\n");
+        print_clean(
+            "note: nothing is known of this model: neither the script nor its name says which "
+            "one it is, so it may "
+            "not be built here; xdit inspect DIR says it\n");
 }
 
 static void print_notes(const xd_line *l, const xd_ours *o)
 {
     if (o->hosts > 1 && o->ranks > 1)
-        say("note: run it once, on one host; hosts is a file with a line for each of the %d: %s "
+        print_clean(
+            "note: run it once, on one host; hosts is a file with a line for each of the %d: %s "
             "slots=%d\n",
             o->hosts, l->master ? l->master : "HOST", (o->ranks + o->hosts - 1) / o->hosts);
     print_model(l, o);
     if (o->plan.use_cfg_parallel && l->model && l->model->own && !(l->model->can & XD_CAN_CFG))
-        say("note: the guidance of this model is distilled: --use_cfg_parallel would leave half of "
+        print_clean(
+            "note: the guidance of this model is distilled: --use_cfg_parallel would leave half of "
             "the ranks "
             "without work; leave it out, or give those ranks to --ulysses_degree\n");
     if (l->meant)
-        say("note: %s without dashes is taken as --%s\n", l->meant->name, l->meant->name);
+        print_clean("note: %s without dashes is taken as --%s\n", l->meant->name, l->meant->name);
     if (xd_line_given(l, "num_pipeline_patch") && o->plan.pipefusion_parallel_degree == 1)
-        say("note: --num_pipeline_patch is left out: without stages it does nothing\n");
+        print_clean("note: --num_pipeline_patch is left out: without stages it does nothing\n");
     if (o->note[0])
-        say("note: %s\n", o->note);
+        print_clean("note: %s\n", o->note);
     for (int i = 0; i < o->nleft; i++)
-        say("note: --%s is left out (%s): %s\n", o->left[i]->name, xd_fate_name(o->left[i]->fate),
-               o->left[i]->here);
+        print_clean("note: --%s is left out (%s): %s\n", o->left[i]->name,
+                    xd_fate_name(o->left[i]->fate), o->left[i]->here);
 }
 
 enum { MAX_PREDICTION = 64 };      /* ranks; every one is run on paper                            */
@@ -240,7 +245,7 @@ static void on_line(void *cookie, const char *line)
 }
 
 /* Of a model that is there: what the plan would take on this machine, as `xdit plan` says it. */
-static xd_status prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
+static xd_status add_prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
 {
     const char    *model = o->model;
     xd_err         mine = { 0 };
@@ -271,7 +276,7 @@ static xd_status prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, 
 }
 
 /* What generate would refuse, as far as it can be known here. */
-static xd_status check(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
+static xd_status check_plan(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
     const char     *bad;
@@ -291,7 +296,7 @@ static xd_status check(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_er
             "the flag the stages are balanced",
             (long long)sum, l->blocks);
     xd_status s = xd_parallel_check(&o->plan, o->ranks, e);
-    return s == XD_OK ? prediction(l, o, b, e) : s;
+    return s == XD_OK ? add_prediction(l, o, b, e) : s;
 }
 
 static int print_here(const xd_line *l)
@@ -304,13 +309,13 @@ static int print_here(const xd_line *l)
     if (o.failed)
         return xd_cli_exit(xd_fail(&e, XD_ENOMEM, "no memory for a command line"), &e);
     if (l->model && !l->model->own) {
-        say("here: %s is not built\n", l->model->title);
+        print_clean("here: %s is not built\n", l->model->title);
         code = XD_EXIT_FAILED;
-    } else if (check(l, &o, &b, &e) != XD_OK) {
-        say("here: refused, too: %s\n", e.msg);
+    } else if (check_plan(l, &o, &b, &e) != XD_OK) {
+        print_clean("here: refused, too: %s\n", e.msg);
         code = XD_EXIT_FAILED;
     } else {
-        say("here:\n");
+        print_clean("here:\n");
         xd_ours_print(stdout, &o);
         print_plan(l, &o);
         if (b.len)
@@ -361,20 +366,20 @@ static int print_sweep(const xd_command_line *c)
                             size ? size : "1024",
                             "--num_inference_steps",
                             steps ? steps : "20" };
-    say("xDiT: %s runs %s by torchrun with every plan of %s processes, and prints their "
+    print_clean("xDiT: %s runs %s by torchrun with every plan of %s processes, and prints their "
            "times\nhere:\n ",
            name, script ? script : "a script", n ? n : "8");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         fputc(' ', stdout);
         xd_shell_quote(stdout, words[i]);
     }
-    say("\nplan: every one, on paper; xdit bench measures one of them\n");
+    print_clean("\nplan: every one, on paper; xdit bench measures one of them\n");
     return 1;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     own                o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
@@ -440,10 +445,10 @@ static void print_reading(const xd_shell *s)
         printf("note: dashes, quotes or blanks are those of a word processor: taken as -, \" and "
                "blanks\n");
     if (s->unset)
-        say("note: set by nothing in the text, so nothing, as in a shell: %s\n", s->unset);
+        print_clean("note: set by nothing in the text, so nothing, as in a shell: %s\n", s->unset);
 }
 
-static xd_status translate(const xd_shell *s, int *code, xd_err *e)
+static xd_status translate_lines(const xd_shell *s, int *code, xd_err *e)
 {
     for (int i = 0; i < s->n; i++) {
         xd_line l = { 0 };
@@ -506,14 +511,14 @@ static int from_words(int argc, char **argv, int words, xd_err *e)
     int       code = XD_EXIT_OK;
     xd_status st = read_all(&s, argc, argv, words, e);
     if (st == XD_OK)
-        st = translate(&s, &code, e);
+        st = translate_lines(&s, &code, e);
     if (st == XD_OK && xd_cli_flush() != XD_EXIT_OK)
         code = XD_EXIT_FAILED;
     xd_shell_free(&s);
     return st == XD_OK ? code : xd_cli_exit(st, e);
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     xd_err e = { 0 };
     int    words = argc && strcmp(argv[0], "--") == 0;
@@ -544,6 +549,6 @@ static int run(int argc, char **argv)
 const xd_command xd_cmd_from_xdit = {
     .name = "from-xdit",
     .summary = "translate a command line of xDiT",
-    .run = run,
-    .help = help,
+    .run = run_command,
+    .help = print_help,
 };

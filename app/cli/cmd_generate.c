@@ -67,7 +67,7 @@ static xd_option own_rows[] = {
       "leave out images whose files are there, as after an interrupted run; their names count, not "
       "what is in them" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
-      "of weights and products (default: the machine's best)" },
+      "of weights and GEMMs (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
       "for an image "
@@ -100,7 +100,7 @@ static xd_option own_rows[] = {
       "decode one image at a time (always so)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
-    { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
+    { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
       "write what all ranks did when, for chrome://tracing or ui.perfetto.dev" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
@@ -145,7 +145,7 @@ typedef struct task {           /* one run of the command                       
 enum { OWN_ROWS = sizeof own_rows / sizeof *own_rows };
 
 /* These help texts name models. */
-static void explain(void)
+static void set_help_texts(void)
 {
     static char file[192], no_t5[128];
     snprintf(file, sizeof file, "its weights from this file, not from DIR: %s or the like, as "
@@ -160,7 +160,7 @@ static void task_init(task *t)
 {
     int              n, nplan;
     const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
-    explain();
+    set_help_texts();
     *t = (task){ .own.start_timeout = -1 };
     t->launched = xd_launched(&t->rank);
     t->frames = 1;
@@ -280,7 +280,7 @@ static int is_there(const char *name, int64_t frames)
 }
 
 /* Called for one image after the other. */
-static int wanted(void *cookie, int i, int64_t frames)
+static int select_image(void *cookie, int i, int64_t frames)
 {
     task *t = cookie;
     char  name[4096];
@@ -357,7 +357,7 @@ static int is_latents(const char *path)
     return n >= k && strcmp(path + n - k, ext) == 0;
 }
 
-static xd_status take_prompts(task *t)
+static xd_status read_prompts(task *t)
 {
     own      *o = &t->own;
     xd_status st = XD_OK;
@@ -370,7 +370,7 @@ static xd_status take_prompts(task *t)
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
     if (st == XD_OK && !o->prompts.n)
-        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: say what to generate");
+        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: name what to generate");
     return st;
 }
 
@@ -389,7 +389,7 @@ static xd_status check_files(task *t)
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
 }
 
-static xd_status take_plan(task *t)
+static xd_status read_plan(task *t)
 {
     const char *plan = t->own.plan;
     if (!plan || strcmp(plan, "auto") == 0 || strcmp(plan, "auto-stale") == 0)
@@ -398,18 +398,18 @@ static xd_status take_plan(task *t)
     return xd_parallel_read(&t->plan, plan, &t->err);
 }
 
-static xd_status check(task *t, int *ranks)
+static xd_status check_task(task *t, int *ranks)
 {
     own        *o = &t->own;
     xd_request *r = &t->request;
     if (!o->model)
         return xd_fail(&t->err, XD_EINVAL, "--model is missing: a directory with "
                        "model_index.json, or org/name");
-    xd_status st = take_prompts(t);
+    xd_status st = read_prompts(t);
     if (st == XD_OK)
         st = xd_loras_parse(&t->loras, &o->loras, &t->err);
     if (st == XD_OK)
-        st = take_plan(t);
+        st = read_plan(t);
     if (st == XD_OK)
         st = xd_launch_ranks(&t->plan, o->nproc, ranks, &t->err);
     if (st != XD_OK)
@@ -428,7 +428,7 @@ static xd_status check(task *t, int *ranks)
     r->cookie = t;
     t->images = (int)images;
     if (o->skip) {
-        r->wanted = wanted;
+        r->wanted = select_image;
         if (!(t->skipped = calloc((size_t)images, 1)))
             return xd_fail(&t->err, XD_ENOMEM, "no memory for the names of %lld images", images);
     }
@@ -448,7 +448,7 @@ static xd_status check_kind(task *t, const xd_engine *g)
 enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
 
 /* " (predicted 52.90, reading 9.5 GB)": what was known before of a part. */
-static void say_predicted(const xd_engine *g, const char *part)
+static void print_predicted(const xd_engine *g, const char *part)
 {
     double  said = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
     xd_size size = xd_size_text(cold);
@@ -463,7 +463,7 @@ static void say_predicted(const xd_engine *g, const char *part)
         fputc(')', stderr);
 }
 
-static void say_times(const task *t, const xd_engine *g, const xd_result *res)
+static void print_times(const task *t, const xd_engine *g, const xd_result *res)
 {
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
     const char              *sep = ": ";
@@ -479,7 +479,7 @@ static void say_times(const task *t, const xd_engine *g, const xd_result *res)
         if (s < 0.005)
             continue;
         fprintf(stderr, "%s%s %.2f", sep, parts[i], s);
-        say_predicted(g, parts[i]);
+        print_predicted(g, parts[i]);
         sep = ", ";
     }
     if (t->first_s > 0)
@@ -520,7 +520,7 @@ static xd_open_args open_args(task *t)
     return a;
 }
 
-static xd_status generate(task *t)
+static xd_status run_generate(task *t)
 {
     const own   *o = &t->own;
     xd_engine   *g = NULL;
@@ -542,7 +542,7 @@ static xd_status generate(task *t)
     else if (st == XD_OK && t->rank == 0)
         print_skipped(t, t->images);
     if (st == XD_OK)
-        say_times(t, g, res);
+        print_times(t, g, res);
     xd_stop_watch(NULL);
     xd_result_free(&res);
     if (st != XD_ECOMM)         /* the other ranks may be anywhere: the launcher ends them      */
@@ -584,7 +584,7 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
 
 /* Opens the model on this process alone, so that what is wrong with it is said before there are
  * ranks, then runs them. */
-static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
+static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *code)
 {
     xd_engine   *g = NULL;
     xd_open_args a = open_args(t);
@@ -601,14 +601,14 @@ static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
     return st == XD_OK ? run_ranks(t, &l, code) : st;
 }
 
-static int fail(task *t, xd_status st)
+static int fail_task(task *t, xd_status st)
 {
     int stopped = st == XD_ECANCELLED && xd_stop_asked();
     int code = xd_launch_failed(st, &t->err, t->rank);
     return stopped ? 128 + xd_stop_asked() : code;
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     task t;
     int  code = xd_foreign_torchrun("generate"), ranks = 1;
@@ -623,11 +623,11 @@ static int run(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */
     signal(SIGXFSZ, SIG_IGN);   /* a file that grows too long (ulimit -f) is an error to tell   */
     if (st == XD_OK)
-        st = check(&t, &ranks);
+        st = check_task(&t, &ranks);
     if (st == XD_OK)
-        st = ranks > 1 ? launch(&t, ranks, argc, argv, &code) : generate(&t);
+        st = ranks > 1 ? launch_ranks(&t, ranks, argc, argv, &code) : run_generate(&t);
     if (st != XD_OK)
-        code = fail(&t, st);
+        code = fail_task(&t, st);
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
     xd_opt_texts_free(&t.own.prompts);
@@ -640,7 +640,7 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     task t;
     task_init(&t);
@@ -656,7 +656,7 @@ static void help(FILE *f)
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
                           "enable_tiling enable_slicing" },
         { "Several ranks", ranks },
-        { "What is said", "quiet verbose json trace" },
+        { "Log and output", "quiet verbose json trace" },
         { "More", NULL },
     };
     int more = 0;
@@ -675,6 +675,6 @@ static void help(FILE *f)
 const xd_command xd_cmd_generate = {
     .name = "generate",
     .summary = "generate images from prompts",
-    .run = run,
-    .help = help,
+    .run = run_command,
+    .help = print_help,
 };

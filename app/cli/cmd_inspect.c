@@ -13,7 +13,7 @@ static const xd_option rows[] = {
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
 };
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     xd_inspect_args    a = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
@@ -29,7 +29,7 @@ static void help(FILE *f)
           "  xdit inspect models/demo-pixart --tensors transformer\n", f);
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     xd_err             e = { 0 };
     xd_inspect_args    a = { .size = sizeof a, .line = xd_cli_line };
@@ -52,6 +52,6 @@ static int run(int argc, char **argv)
 const xd_command xd_cmd_inspect = {
     .name = "inspect",
     .summary = "list the components and tensors of a model",
-    .run = run,
-    .help = help,
+    .run = run_command,
+    .help = print_help,
 };

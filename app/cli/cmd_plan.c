@@ -36,7 +36,7 @@ static const xd_option rows[] = {
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
       "the N-th plan of the table: where its time goes, what every rank holds and does" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
-      "of weights and products (default: the best there is)" },
+      "of weights and GEMMs (default: the best there is)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
       "for an image "
@@ -79,7 +79,7 @@ static void task_init(task *t)
                              .stray = "plan looks at one model" };
 }
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     task t;
     task_init(&t);
@@ -105,7 +105,7 @@ static void help(FILE *f)
     free(kept);
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     task         t;
     xd_err       e = { 0 };
@@ -127,7 +127,7 @@ static int run(int argc, char **argv)
 
 const xd_command xd_cmd_plan = {
     .name = "plan",
-    .summary = "say what every plan would take, before anything is loaded",
-    .run = run,
-    .help = help,
+    .summary = "predict what every plan would take, before anything is loaded",
+    .run = run_command,
+    .help = print_help,
 };

@@ -49,14 +49,14 @@ static void task_init(task *t)
     };
 }
 
-static void help(FILE *f)
+static void print_help(FILE *f)
 {
     static const xd_opt_group groups[] = { { "Options", NULL } };
     task t;
     task_init(&t);
     fputs(
         "Usage: xdit probe [--ranks N] [--threads T] [--output FILE]\n\n"
-        "Measures how fast the ranks compute (products, attention, convolutions, memory) while\n"
+        "Measures how fast the ranks compute (GEMMs, attention, convolutions, memory) while\n"
         "all of them work, how fast they speak, and how fast files beside FILE or in the cache of\n"
         "models are read, in a few seconds, and writes it to a file that\n"
         "xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this machine.\n",
@@ -67,7 +67,7 @@ static void help(FILE *f)
           "  mpirun --hostfile hosts -n 8 xdit probe --output cluster.json\n", f);
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     task         t;
     xd_err       e = { .rank = -1 };
@@ -90,6 +90,6 @@ static int run(int argc, char **argv)
 const xd_command xd_cmd_probe = {
     .name = "probe",
     .summary = "measure this machine and its ranks for plans",
-    .run = run,
-    .help = help,
+    .run = run_command,
+    .help = print_help,
 };

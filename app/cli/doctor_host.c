@@ -29,7 +29,7 @@ static int first_words(const char *path, char *text, size_t size)
 }
 
 /* Entries of a directory that begin with `start` and a digit or anything. */
-static int entries(const char *dir, const char *start)
+static int count_entries(const char *dir, const char *start)
 {
     DIR *d = opendir(dir);
     int  n = 0;
@@ -56,11 +56,11 @@ static double cpu_quota(void)
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-static void cores(xd_findings *f, const xd_host *m)
+static void report_cores(xd_findings *f, const xd_host *m)
 {
     long   all = sysconf(_SC_NPROCESSORS_ONLN);
     double quota = cpu_quota();
-    int    nodes = entries("/sys/devices/system/node", "node");
+    int    nodes = count_entries("/sys/devices/system/node", "node");
     if (quota > 0 && quota < m->cores - 0.5)
         xd_find(
             f, XD_WARN, "cores", "give --threads that number, or raise the limit of the container",
@@ -71,7 +71,7 @@ static void cores(xd_findings *f, const xd_host *m)
 }
 
 /* "1 core", "2 cores" */
-static const char *count(int n, const char *what, char text[32])
+static const char *count_text(int n, const char *what, char text[32])
 {
     snprintf(text, 32, "%d %s%s", n, what, n == 1 ? "" : "s");
     return text;
@@ -81,13 +81,13 @@ static const char *count(int n, const char *what, char text[32])
 enum { LINES = 16 };
 
 /* Not whether generate would bind them: that depends on their threads. */
-static void shares(xd_findings *f, const xd_cpus *c, int ranks)
+static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
 {
     xd_cpuset share;
-    char      text[300], cores[32];
+    char      text[300], report_cores[32];
     if (!xd_cpus_share(c, 0, ranks, &share)) {
         xd_find(f, XD_WELL, "placement", "", "%d ranks are more than %s: they are not bound", ranks,
-                count(c->cores, "core", cores));
+                count_text(c->cores, "core", report_cores));
         return;
     }
     for (int r = 0; r < ranks && r < LINES; r++)
@@ -98,25 +98,26 @@ static void shares(xd_findings *f, const xd_cpus *c, int ranks)
         xd_find(f, XD_WELL, "placement", "", "and %d more ranks in the same way", ranks - LINES);
 }
 
-static void topology(xd_findings *f, int ranks)
+static void report_topology(xd_findings *f, int ranks)
 {
     xd_cpuset mask;
     xd_cpus   c;
     char      text[5][32];
     if (!xd_cpuset_mine(&mask) || !xd_cpus_read(&c, NULL, &mask)) {
         xd_find(f, XD_WARN, "topology", "nothing: ranks are not bound to cores",
-                "the system does not say which cpus "
+                "the system does not report which cpus "
                 "there are");
         return;
     }
-    xd_find(f, XD_WELL, "topology", "", "%s, %s, %s, %s, %s", count(c.sockets, "socket", text[0]),
-            count(c.nodes, "memory node", text[1]), count(c.l3s, "L3 group", text[2]),
-            count(c.cores, "core", text[3]), count(c.n, "hardware thread", text[4]));
-    shares(f, &c, ranks);
+    xd_find(f, XD_WELL, "topology", "", "%s, %s, %s, %s, %s",
+            count_text(c.sockets, "socket", text[0]), count_text(c.nodes, "memory node", text[1]),
+            count_text(c.l3s, "L3 group", text[2]), count_text(c.cores, "core", text[3]),
+            count_text(c.n, "hardware thread", text[4]));
+    report_shares(f, &c, ranks);
     xd_cpus_free(&c);
 }
 
-static void threads(xd_findings *f, const xd_host *m)
+static void report_threads(xd_findings *f, const xd_host *m)
 {
     static const char *const names[] = {
         "OMP_NUM_THREADS", "OMP_PROC_BIND",     "OMP_PLACES",
@@ -172,7 +173,7 @@ static double weights_of(const char *dir)
 }
 
 /* Ranks of a host share the transformer's weights. */
-static void memory(xd_findings *f, const xd_host *m)
+static void report_memory(xd_findings *f, const xd_host *m)
 {
     char   all[16], room[16], limit[16], need[16], group[48] = "", model[64] = "";
     char  *dir = m->model ? xd_path_join(m->model, "transformer") : NULL;
@@ -194,7 +195,7 @@ static void memory(xd_findings *f, const xd_host *m)
 }
 
 /* Messages between ranks of a host. */
-static void shared(xd_findings *f, const xd_host *m)
+static void report_shared_memory(xd_findings *f, const xd_host *m)
 {
     static const char dir[] = "/dev/shm";
     double have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
@@ -206,7 +207,7 @@ static void shared(xd_findings *f, const xd_host *m)
             m->ranks, xd_bytes_text(want, need));
 }
 
-static void pages(xd_findings *f)
+static void report_huge_pages(xd_findings *f)
 {
     char text[128];
     if (!first_words("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
@@ -233,7 +234,7 @@ static void limit_text(rlim_t n, char *text, size_t size)
         snprintf(text, size, "%llu", (unsigned long long)n);
 }
 
-static void limits(xd_findings *f, const xd_host *m)
+static void report_limits(xd_findings *f, const xd_host *m)
 {
     struct rlimit space = { RLIM_INFINITY, 0 }, lock = space, files = space;
     char          v[32], l[32], n[32], room[16];
@@ -259,9 +260,9 @@ static void limits(xd_findings *f, const xd_host *m)
 
 /* ---- what is beside -------------------------------------------------------------------------- */
 
-static void gpu(xd_findings *f)
+static void report_gpu(xd_findings *f)
 {
-    int   cards = entries("/proc/driver/nvidia/gpus", "");
+    int   cards = count_entries("/proc/driver/nvidia/gpus", "");
     void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (cuda)
         dlclose(cuda);
@@ -277,12 +278,12 @@ static void gpu(xd_findings *f)
                 cuda ? " (but libcuda)" : "");
 }
 
-static void directories(xd_findings *f, const xd_host *m)
+static void report_directories(xd_findings *f, const xd_host *m)
 {
     const char    *tmp = getenv("TMPDIR") && *getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     struct statvfs v;
     char           room[16];
-    int            models = m->hub[0] ? entries(m->hub, "models--") : 0;
+    int            models = m->hub[0] ? count_entries(m->hub, "models--") : 0;
     double         free_ = statvfs(tmp, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
     if (access(tmp, W_OK | X_OK) != 0)
         xd_find(f, XD_SICK, "temporary", "set TMPDIR to a directory that can be written to",
@@ -304,13 +305,13 @@ static void directories(xd_findings *f, const xd_host *m)
 
 void xd_find_host(xd_findings *f, const xd_host *m)
 {
-    cores(f, m);
-    topology(f, m->ranks);
-    threads(f, m);
-    memory(f, m);
-    shared(f, m);
-    pages(f);
-    limits(f, m);
-    gpu(f);
-    directories(f, m);
+    report_cores(f, m);
+    report_topology(f, m->ranks);
+    report_threads(f, m);
+    report_memory(f, m);
+    report_shared_memory(f, m);
+    report_huge_pages(f);
+    report_limits(f, m);
+    report_gpu(f);
+    report_directories(f, m);
 }

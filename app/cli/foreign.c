@@ -38,7 +38,7 @@ void xd_foreign_say(const xd_foreign *f, int quiet)
     }
 }
 
-static int number(const char *name)
+static int env_number(const char *name)
 {
     const char *v = getenv(name);
     return v && *v ? atoi(v) : -1;
@@ -48,8 +48,8 @@ static int number(const char *name)
  * time to speak. */
 int xd_foreign_torchrun(const char *command)
 {
-    int rank = number("RANK"), world = number("WORLD_SIZE");
-    if (xd_launched(NULL) || rank < 0 || world < 2 || number("LOCAL_RANK") < 0 ||
+    int rank = env_number("RANK"), world = env_number("WORLD_SIZE");
+    if (xd_launched(NULL) || rank < 0 || world < 2 || env_number("LOCAL_RANK") < 0 ||
         !(getenv("TORCHELASTIC_RUN_ID") || getenv("MASTER_ADDR")))
         return 0;
     if (rank == 0)

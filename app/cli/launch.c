@@ -96,7 +96,7 @@ static void on_late(int sig)
     _exit(XD_EXIT_FAILED);
 }
 
-static void not_late(void)
+static void is_in_time(void)
 {
     alarm(0);
 }
@@ -169,7 +169,7 @@ void xd_launch_await(int start_timeout, int rank)
              start_timeout);
     sigemptyset(&act.sa_mask);
     sigaction(SIGALRM, &act, NULL);
-    xd_met_hook(not_late);
+    xd_met_hook(is_in_time);
     alarm((unsigned)start_timeout);
 }
 
@@ -249,7 +249,7 @@ int xd_launch_here(void)
 
 typedef struct words { const char *v[32]; int n; } words;
 
-static void add(words *a, const char *first, const char *second, const char *third)
+static void add_words(words *a, const char *first, const char *second, const char *third)
 {
     a->v[a->n++] = first;
     if (second)
@@ -278,7 +278,7 @@ static void add_mca(words *a, const mca *list)
 {
     for (; list->name; list++)
         if (!getenv(list->env))
-            add(a, "--mca", list->name, list->value);
+            add_words(a, "--mca", list->name, list->value);
 }
 
 /* The whole command: launcher, its options, this program, the arguments as they were given. */
@@ -286,18 +286,18 @@ static char **make_command(const xd_launch *l, const watch *w, const char *launc
                            const char *self, const char *number)
 {
     words a = { .n = 0 };
-    add(&a, launcher, "-n", number);
+    add_words(&a, launcher, "-n", number);
     if (XDIT_MPI == 1)
-        add(&a, "--oversubscribe", "--bind-to", "none");
+        add_words(&a, "--oversubscribe", "--bind-to", "none");
     if (XDIT_MPI == 1 && geteuid() == 0)
-        add(&a, "--allow-run-as-root", NULL, NULL);
+        add_words(&a, "--allow-run-as-root", NULL, NULL);
     if (w->room.path[0]) {
-        add(&a, "--mca", "orte_tmpdir_base", w->room.path);
-        add(&a, "--mca", "btl_vader_backing_directory", w->room.path);
+        add_words(&a, "--mca", "orte_tmpdir_base", w->room.path);
+        add_words(&a, "--mca", "btl_vader_backing_directory", w->room.path);
     }
     if (XDIT_MPI == 1)
         add_mca(&a, xd_launch_here() ? near_mca : far_mca);
-    add(&a, self, l->command, NULL);
+    add_words(&a, self, l->command, NULL);
     char **v = calloc((size_t)(a.n + l->argc) + 1, sizeof *v);
     if (!v)
         return NULL;
@@ -316,7 +316,8 @@ static void ends_us(sigset_t *set)
     sigaddset(set, SIGHUP);
 }
 
-static void be_launcher(char **v, const watch *w, pid_t parent, const int out[2], const int err[2])
+static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[2],
+                          const int err[2])
 {
     sigset_t none;
     int      null = open("/dev/null", O_RDONLY);
@@ -342,7 +343,7 @@ static void be_launcher(char **v, const watch *w, pid_t parent, const int out[2]
     _exit(127);
 }
 
-static xd_status start(watch *w, char **v, xd_err *e)
+static xd_status start_launcher(watch *w, char **v, xd_err *e)
 {
     int      out[2], err[2], width = 0;
     char     columns[16];
@@ -371,7 +372,7 @@ static xd_status start(watch *w, char **v, xd_err *e)
     pid_t self = getpid();
     w->child = fork();
     if (w->child == 0)
-        be_launcher(v, w, self, out, err);
+        exec_launcher(v, w, self, out, err);
     close(out[1]), close(err[1]);
     w->out = out[0], w->err = err[0];
     if (w->child < 0) {
@@ -384,7 +385,7 @@ static xd_status start(watch *w, char **v, xd_err *e)
 /* ---- watching -------------------------------------------------------------------------------- */
 
 /* Cancels, then ends, then kills. Open MPI gives SIGUSR1 to all ranks; others pass SIGINT on. */
-static void escalate(watch *w)
+static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
     if (w->stage == 2)          /* ranks would outlive their launcher                          */
@@ -395,16 +396,16 @@ static void escalate(watch *w)
     w->since = w->asked = xd_now_s();
 }
 
-static void look_at_signals(watch *w)
+static void watch_signals(watch *w)
 {
     double now = xd_now_s(), waited = now - w->since;
     if (came) {
         if (!w->first)
             w->first = came;
         came = 0;
-        escalate(w);
+        escalate_signal(w);
     } else if (w->stage && waited > (w->stage == 1 ? PATIENCE_S : AGONY_S)) {
-        escalate(w);
+        escalate_signal(w);
     } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->asked > AGAIN_S) {
         kill(w->child, SIGUSR1);  /* a launcher that is still starting ranks drops it */
         w->asked = now;
@@ -426,7 +427,7 @@ static void pass_output(watch *w, const char *p, size_t n)
 }
 
 /* Reads what there is; closes an end that has come to its end. */
-static void take(watch *w, int *fd)
+static void read_output(watch *w, int *fd)
 {
     char    buf[8192], own[sizeof buf + sizeof w->noise.held];
     ssize_t n = read(*fd, buf, sizeof buf);
@@ -448,18 +449,18 @@ static void take(watch *w, int *fd)
 
 /* A rank that has gone, or ranks that do not meet: everything is ended here. Ranks that speak
  * and are not on the roll cannot reach it, as within a container: nothing is known of them. */
-static void look_at_roll(watch *w)
+static void watch_roll(watch *w)
 {
     int beyond = !w->roll.n && (w->heard || w->noise.spoke);
     if (w->stage || beyond || !xd_roll_over(&w->roll, w->child, w->limit, w->over, sizeof w->over))
         return;
     xd_roll_kill(&w->roll, w->child);
     w->stage = 1;               /* the launcher is told to end next, and killed after AGONY_S    */
-    escalate(w);
+    escalate_signal(w);
 }
 
 /* Looks at everything that may come, once. With nothing to take, at what has not come. */
-static void look(watch *w, struct pollfd *p)
+static void watch_once(watch *w, struct pollfd *p)
 {
     sigset_t              none;
     const struct timespec second = { 1, 0 };
@@ -473,24 +474,24 @@ static void look(watch *w, struct pollfd *p)
         p[i] = (struct pollfd){ .fd = *end[i], .events = POLLIN };
     int ranks = xd_roll_fds(&w->roll, p + ends);
     int n = ppoll(p, (nfds_t)(ends + ranks), &second, &none);
-    look_at_signals(w);
+    watch_signals(w);
     if (n == 0)
-        look_at_roll(w);
+        watch_roll(w);
     if (n <= 0)
         return;
     xd_roll_take(&w->roll, p + ends, ranks);
     for (int i = 0; i < ends; i++)
         if (p[i].revents)
-            take(w, end[i]);
+            read_output(w, end[i]);
 }
 
 /* The launcher's exit status. One that is told to die and does not is not waited for. */
-static int stay(watch *w)
+static int wait_for_exit(watch *w)
 {
     struct pollfd *p = calloc((size_t)w->roll.ranks + 3, sizeof *p);
     int            status = 0, ended;
     while (p && (w->out >= 0 || w->err >= 0)) {
-        look(w, p);
+        watch_once(w, p);
         if (w->stage == 3 && xd_now_s() - w->since > AGONY_S)
             break;
     }
@@ -498,7 +499,7 @@ static int stay(watch *w)
     xd_noise_end(&w->noise);
     while ((ended = waitpid(w->child, &status, w->stage == 3 ? WNOHANG : 0)) == 0 ||
            (ended < 0 && errno == EINTR)) {
-        look_at_signals(w);
+        watch_signals(w);
         if (w->stage == 3 && xd_now_s() - w->since > 2 * AGONY_S)
             return SIGKILL;
         if (ended == 0)
@@ -510,7 +511,7 @@ static int stay(watch *w)
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* Has a rank said why the run failed? Ranks tell; where they cannot, their lines are looked at. */
-static int has_said(const watch *w)
+static int has_reported(const watch *w)
 {
     return w->roll.n ? w->roll.said : w->noise.said;
 }
@@ -534,10 +535,11 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
 }
 
 /* The exit code of a run; says what no rank has said. */
-static int judge(const watch *w, const char *launcher, int status)
+static int exit_code_of(const watch *w, const char *launcher, int status)
 {
     char why[512];
-    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said = has_said(w);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+        said = has_reported(w);
     if (w->first) {
         if (!said)
             fprintf(stderr, "xdit: cancelled\n");
@@ -598,9 +600,9 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     if (xd_launch_here())
         xd_roll_open(&w.roll, l->ranks);
     char **v = make_command(l, &w, launcher, self, number);
-    s = v ? start(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
+    s = v ? start_launcher(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)
-        *code = judge(&w, launcher, stay(&w));
+        *code = exit_code_of(&w, launcher, wait_for_exit(&w));
     xd_rundir_close(&w.room);
     xd_roll_close(&w.roll);
     free(v);

@@ -22,7 +22,7 @@ static void raise_files(struct rlimit *l, rlim_t want)
 }
 
 /* Bytes of address space that this process has mapped, as a rank has when it begins. */
-static rlim_t mapped(void)
+static rlim_t mapped_bytes(void)
 {
     unsigned long pages = 0;
     FILE         *f = fopen("/proc/self/statm", "r");
@@ -36,7 +36,7 @@ static rlim_t mapped(void)
 static xd_status check_space(xd_err *e)
 {
     struct rlimit l;
-    rlim_t        needed = mapped() + SPACE;
+    rlim_t        needed = mapped_bytes() + SPACE;
     if (getrlimit(RLIMIT_AS, &l) != 0 || l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= needed)
         return XD_OK;
     return xd_fail(e, XD_ENOMEM,

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 
-static xd_status parse(const char *value, char *path, xd_lora *l, xd_err *e)
+static xd_status parse_lora(const char *value, char *path, xd_lora *l, xd_err *e)
 {
     char *end = NULL, *colon;
     strcpy(path, value);
@@ -39,7 +39,7 @@ xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, xd_err *e
     xd_status s = l->v && l->text ? XD_OK : XD_ENOMEM;
     for (; s == XD_OK && l->n < values->n; l->n++) {
         l->text[l->n] = malloc(strlen(values->v[l->n]) + 1);
-        s = l->text[l->n] ? parse(values->v[l->n], l->text[l->n], &l->v[l->n], e) : XD_ENOMEM;
+        s = l->text[l->n] ? parse_lora(values->v[l->n], l->text[l->n], &l->v[l->n], e) : XD_ENOMEM;
     }
     return s == XD_ENOMEM ? xd_fail(e, s, "no memory for %d values of --lora", values->n) : s;
 }

@@ -78,7 +78,7 @@ int xd_cli_flush(void)
     return XD_EXIT_FAILED;
 }
 
-static void usage(FILE *f)
+static void print_usage(FILE *f)
 {
     fputs("Usage: xdit COMMAND [options]\n\nCommands:\n", f);
     for (const xd_command *const *c = xd_commands; *c; c++)
@@ -90,7 +90,7 @@ static void usage(FILE *f)
           "    --prompt \"a large red circle on a blue background\" --output demo.png\n", f);
 }
 
-static const xd_command *find(const char *name)
+static const xd_command *find_command(const char *name)
 {
     for (const xd_command *const *c = xd_commands; *c; c++)
         if (strcmp((*c)->name, name) == 0)
@@ -147,11 +147,11 @@ static int help_topic(const xd_command *c, const char *word)
     return xd_cli_flush();
 }
 
-static int help(const char *name, const char *topic)
+static int print_help(const char *name, const char *topic)
 {
     if (name && strcmp(name, "help") == 0)
         name = NULL;
-    const xd_command *c = name ? find(name) : NULL;
+    const xd_command *c = name ? find_command(name) : NULL;
     if (name && !c)
         return no_command(name);
     if (c && topic)
@@ -160,7 +160,7 @@ static int help(const char *name, const char *topic)
     size_t len = 0;
     FILE  *f = open_memstream(&text, &len);
     if (f) {
-        (c ? c->help : usage)(f);
+        (c ? c->help : print_usage)(f);
         fclose(f);
         xd_opt_print(stdout, text ? text : "");
     }
@@ -246,7 +246,7 @@ static int may_be_rank(const xd_command *c)
 }
 
 /* Dashes and quotes of blogs are set right, and said on rank 0; from-xdit does that by itself. */
-static int run(const xd_command *c, int argc, char **argv)
+static int run_command(const xd_command *c, int argc, char **argv)
 {
     const char *first = NULL;
     char      **right = c == &xd_cmd_from_xdit ? NULL : xd_typo_args(&argc, argv, &first);
@@ -266,7 +266,7 @@ int main(int argc, char **argv)
     const char *word = argc > 1 ? argv[1] : NULL;
     note_start();
     if (!word) {
-        usage(stderr);
+        print_usage(stderr);
         return XD_EXIT_USAGE;
     }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
@@ -274,12 +274,13 @@ int main(int argc, char **argv)
         return xd_cli_flush();
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return help(argc > 2 ? argv[2] : NULL, argc > 3 ? argv[3] : NULL);
-    const xd_command *c = find(word);
+        return print_help(argc > 2 ? argv[2] : NULL, argc > 3 ? argv[3] : NULL);
+    const xd_command *c = find_command(word);
     if (!c)
         return no_command(word);
     if (wants_help(argc - 2, argv + 2))
-        return help(c->name, argc == 4 && argv[2][0] == '-' && argv[3][0] != '-' ? argv[3] : NULL);
+        return print_help(c->name,
+                          argc == 4 && argv[2][0] == '-' && argv[3][0] != '-' ? argv[3] : NULL);
     xd_err e = { 0 };
     if (check_stack(&e) != XD_OK)
         return xd_cli_exit(e.code, &e);
@@ -294,7 +295,7 @@ int main(int argc, char **argv)
             return xd_cli_exit(e.code, &e);
         xd_roll_join(rank);
     }
-    int code = run(c, argc - 2, argv + 2);
+    int code = run_command(c, argc - 2, argv + 2);
     if (code == XD_EXIT_OK)
         xd_roll_say(XD_ROLL_BYE);
     return code;

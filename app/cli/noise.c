@@ -10,7 +10,7 @@
 
 enum { DASHES = 40 };
 
-static void put(const xd_noise *z, const char *p, size_t n)
+static void write_out(const xd_noise *z, const char *p, size_t n)
 {
     while (n) {
         ssize_t k = write(z->fd, p, n);
@@ -57,7 +57,7 @@ static int is_error(const char *line)
            strncmp(line, WARNING, sizeof WARNING - 1) != 0;
 }
 
-static void keep(xd_noise *z, const char *p, size_t n)
+static void keep_line(xd_noise *z, const char *p, size_t n)
 {
     size_t room = sizeof z->kept - 1 - z->nkept;
     n = n < room ? n : room;
@@ -66,26 +66,26 @@ static void keep(xd_noise *z, const char *p, size_t n)
 }
 
 /* A line that was held back is whole. */
-static void judge(xd_noise *z)
+static void judge_line(xd_noise *z)
 {
     z->line[z->n] = 0;
     if (is_dashes(z))
         z->inside = !z->inside;
     else if ((z->inside && strncmp(z->line, OURS, sizeof OURS - 1) != 0) || is_marked(z->line))
-        keep(z, z->line, z->n);
+        keep_line(z, z->line, z->n);
     else {
         z->said |= is_error(z->line);
         z->spoke = 1;
-        put(z, z->line, z->n);
+        write_out(z, z->line, z->n);
     }
     z->n = 0;
 }
 
-static void take_one(xd_noise *z, char c)
+static void take_line(xd_noise *z, char c)
 {
     static const char erase[] = "\r\033[K";
     if (z->passing) {
-        put(z, &c, 1);
+        write_out(z, &c, 1);
         z->escape = c == erase[z->escape] ? z->escape + 1 : c == '\r';
         if (c == '\n' || z->escape == 4)
             z->passing = z->escape = 0;
@@ -94,11 +94,11 @@ static void take_one(xd_noise *z, char c)
     z->line[z->n++] = c;
     z->line[z->n] = 0;
     if (c == '\n') {
-        judge(z);
+        judge_line(z);
     } else if (!may_be_noise(z) || z->n == sizeof z->line - 2) {
         z->said |= is_error(z->line);
         z->spoke = 1;
-        put(z, z->line, z->n);
+        write_out(z, z->line, z->n);
         z->passing = 1;
         z->escape = c == '\r';
         z->n = 0;
@@ -113,12 +113,12 @@ void xd_noise_take(xd_noise *z, const char *p, size_t n)
             while (i + k < n && p[i + k] != '\n' && p[i + k] != '\r' && p[i + k] != '\033' &&
                    z->escape == 0)
                 k++;
-            put(z, p + i, k);
+            write_out(z, p + i, k);
             i += k;
             if (i == n)
                 return;
         }
-        take_one(z, p[i]);
+        take_line(z, p[i]);
     }
 }
 
@@ -133,7 +133,7 @@ size_t xd_noise_out(xd_noise *z, const char *p, size_t n, char *out)
 {
     size_t k = 0;
     if (z->banner)
-        keep(z, p, n);
+        keep_line(z, p, n);
     for (size_t i = 0; i < n && !z->banner; i++) {
         if (z->within) {
             out[k++] = p[i];
@@ -144,7 +144,7 @@ size_t xd_noise_out(xd_noise *z, const char *p, size_t n, char *out)
         z->held[z->nheld] = 0;
         z->banner = may_be_banner(z) && z->nheld > DASHES;
         if (z->banner)
-            keep(z, p + i + 1, n - i - 1);
+            keep_line(z, p + i + 1, n - i - 1);
         if (may_be_banner(z))
             continue;
         memcpy(out + k, z->held, z->nheld);
@@ -162,7 +162,7 @@ size_t xd_noise_out(xd_noise *z, const char *p, size_t n, char *out)
 void xd_noise_end(xd_noise *z)
 {
     if (z->n)
-        judge(z);
+        judge_line(z);
 }
 
 static int number_behind(const char *text, const char *word, int *v)

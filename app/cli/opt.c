@@ -21,7 +21,7 @@ typedef struct reader {
 
 /* The name inside an argument: no leading dashes, `-` as `_`, nothing from `=` on. Returns the
  * value behind `=`, or NULL; `name` is empty when it is too long for any option. */
-static const char *split(const char *arg, char name[MAXNAME])
+static const char *split_name(const char *arg, char name[MAXNAME])
 {
     size_t dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");
     const char *eq = arg[dashes + len] == '=' ? arg + dashes + len + 1 : NULL;
@@ -57,7 +57,7 @@ const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **fiel
 
 /* ---- unknown flags ---------------------------------------------------------------------- */
 
-static xd_status unknown(const reader *r, const char *name)
+static xd_status fail_unknown(const reader *r, const char *name)
 {
     const char *names[MAXFLAGS], *arg = r->argv[r->i];
     int         n = 0;
@@ -112,7 +112,7 @@ static void describe_number(const xd_option *o, char *text, size_t size)
 }
 
 /* torch's range: a negative one is the same as that plus 2^64. But -1 asks for a seed by chance. */
-static xd_status take_seed(const xd_option *o, void *field, const char *v, xd_err *e)
+static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char *end;
     errno = 0;
@@ -125,7 +125,7 @@ static xd_status take_seed(const xd_option *o, void *field, const char *v, xd_er
     return XD_OK;
 }
 
-static xd_status take_number(const xd_option *o, void *field, const char *v, xd_err *e)
+static xd_status set_number(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char     *end, text[128];
     long long whole = 0;
@@ -166,7 +166,7 @@ void xd_opt_spell(const char *list, char *text, size_t size)
     text[n] = 0;
 }
 
-static xd_status take_text(const xd_option *o, void *field, const char *v, xd_err *e)
+static xd_status set_text(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char text[512];
     if (o->choices && xd_list_has(o->choices, xd_word_dtype(v)))
@@ -193,7 +193,7 @@ static xd_status take_text(const xd_option *o, void *field, const char *v, xd_er
     return XD_OK;
 }
 
-static xd_status take_switch(const xd_option *o, void *field, const char *v, xd_err *e)
+static xd_status set_switch(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     int on = !v || xd_list_has("1 true yes on", v), off = v && xd_list_has("0 false no off", v);
     if (!on && !off)
@@ -205,7 +205,7 @@ static xd_status take_switch(const xd_option *o, void *field, const char *v, xd_
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
-static xd_status missing(const reader *r, const xd_option *o)
+static xd_status fail_missing(const reader *r, const xd_option *o)
 {
     return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
                    o->arg ? o->arg : "VALUE");
@@ -236,7 +236,7 @@ static xd_status read_foreign(reader *r, const char *name, const char *v)
     if (s != XD_OK)
         return s;
     if (values < 0)
-        return unknown(r, name);
+        return fail_unknown(r, name);
     if (values == 1 && !v && !next_value(r))
         return xd_fail(r->e, XD_EINVAL, "--%s needs a value", name);
     while (values == 2 && r->i + 1 < r->argc && r->argv[r->i + 1][0] != '-')
@@ -248,7 +248,7 @@ static xd_status read_flag(reader *r)
 {
     char             name[MAXNAME];
     void            *field = NULL;
-    const char      *arg = r->argv[r->i], *v = split(arg, name);
+    const char      *arg = r->argv[r->i], *v = split_name(arg, name);
     const xd_option *o = xd_opt_find(r->s, name, &field);
     int              short_form = arg[1] != '-';
     r->last = o;
@@ -256,16 +256,16 @@ static xd_status read_flag(reader *r)
     if (!o && !short_form && name[0] && r->s->foreign)
         return read_foreign(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
-        return unknown(r, name);
+        return fail_unknown(r, name);
     if (o->kind == XD_OPT_FLAG)
-        return take_switch(o, field, v, r->e);
+        return set_switch(o, field, v, r->e);
     if (!v && !(v = next_value(r)))
-        return missing(r, o);
+        return fail_missing(r, o);
     if (r->s->once && xd_list_has(r->s->once, o->name) && *(const char *const *)field)
         return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one",
                        o->name, v);
-    return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
-               ? take_seed(o, field, v, r->e) : take_number(o, field, v, r->e);
+    return o->kind == XD_OPT_TEXT ? set_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
+               ? set_seed(o, field, v, r->e) : set_number(o, field, v, r->e);
 }
 
 static int plain_name(const char *v)
@@ -292,7 +292,7 @@ static xd_status read_operand(reader *r, xd_opt_texts *operands)
     if (full)
         return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'%s%s", v,
                        r->s->stray ? "; " : "", r->s->stray ? r->s->stray : "");
-    return take_text(&row, operands, v, r->e);
+    return set_text(&row, operands, v, r->e);
 }
 
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,

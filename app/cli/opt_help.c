@@ -97,7 +97,7 @@ static void print_paragraph(FILE *f, const char *text, int indent, int width)
 }
 
 /* Do two lines of a help text belong to one paragraph? */
-static int joined(const char *line, const char *next)
+static int is_joined(const char *line, const char *next)
 {
     size_t n = strcspn(line, "\n");
     return n && *next && *next != '\n' && *next != ' ' && *line != ' ' && line[n - 1] != ':' &&
@@ -113,7 +113,7 @@ void xd_opt_print(FILE *f, const char *text)
     }
     while (*text) {
         const char *end = text + strcspn(text, "\n");
-        while (*end && joined(text, end + 1))
+        while (*end && is_joined(text, end + 1))
             end += 1 + strcspn(end + 1, "\n");
         int  n = (int)(end - text), indent = (int)strspn(text, " ");
         char *part = strndup(text, (size_t)n);
@@ -160,7 +160,7 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
 }
 
 /* Does the help text of a row already show its first choice? */
-static int mentioned(const char *choices, const char *help_text)
+static int is_mentioned(const char *choices, const char *help_text)
 {
     char first[MAXNAME];
     snprintf(first, sizeof first, "%.*s", (int)strcspn(choices, " "), choices);
@@ -181,7 +181,7 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
         at += fprintf(f, " %s", o->arg ? o->arg : "VALUE");
     if (at > help_at() - 2)
         at = help_at();
-    if (o->choices && !mentioned(o->choices, o->help))
+    if (o->choices && !is_mentioned(o->choices, o->help))
         xd_opt_spell(o->choices, spelled, sizeof spelled);
     default_text(o, record, def, sizeof def);
     snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);

@@ -164,7 +164,7 @@ static int has_part(const char *text, const char *part)
 
 /* How far a name is from what was typed: by edits, or by one being a part of the other, so that
  * `--inference_steps` finds `--num_inference_steps`. A part that is less than half says nothing. */
-static int distance(const char *word, const char *name)
+static int name_distance(const char *word, const char *name)
 {
     int    k = edits_between(word, name), part = 2 * MAXNAME;
     size_t n = strlen(word), m = strlen(name);
@@ -180,7 +180,7 @@ const char *xd_opt_nearest(const char *word, const char *const *names, int n)
     const char *best = NULL;
     int         letters = (int)strlen(word), least = letters < 5 ? 2 : (letters + 1) / 3 + 1;
     for (int i = 0; i < n; i++) {
-        int k = distance(word, names[i]);
+        int k = name_distance(word, names[i]);
         if (k < least)
             least = k, best = names[i];
     }

@@ -63,7 +63,7 @@ void xd_bar_clear(xd_bar *b)
 /* ---- reading ------------------------------------------------------------------------------ */
 
 /* rate: bytes/s; 0: nothing is read any more. Another line has the terminal for a moment. */
-static void say_reading(xd_bar *b, double rate, int looks)
+static void add_reading(xd_bar *b, double rate, int looks)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
         fprintf(b->f, "\r\033[K%s ...", b->reads);
@@ -77,7 +77,7 @@ static void say_reading(xd_bar *b, double rate, int looks)
 }
 
 /* 0: the thread is to end. */
-static int wait_look(xd_bar *b)
+static int wait_for_update(xd_bar *b)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
@@ -90,24 +90,24 @@ static int wait_look(xd_bar *b)
 }
 
 /* Plain lines begin with the fourth look: a stage that is over by then needs none. */
-static void *look(void *arg)
+static void *watch_progress(void *arg)
 {
     xd_bar *b = arg;
     double  had = b->read_bytes(), at = xd_now_s();
     int     reading = 0;
     pthread_mutex_lock(&b->guard);
-    for (int looks = PLAIN_LOOKS - 3; had >= 0 && wait_look(b); looks++) {
+    for (int looks = PLAIN_LOOKS - 3; had >= 0 && wait_for_update(b); looks++) {
         double bytes = b->read_bytes(), now = xd_now_s(), rate = (bytes - had) / (now - at);
         int    reads = rate >= LEAST_RATE;
         if (reads || reading)
-            say_reading(b, reads ? rate : 0, looks);
+            add_reading(b, reads ? rate : 0, looks);
         reading = reads, had = bytes, at = now;
     }
     pthread_mutex_unlock(&b->guard);
     return NULL;
 }
 
-static void look_end(xd_bar *b)
+static void watch_end(xd_bar *b)
 {
     if (!b->reads)
         return;
@@ -130,7 +130,7 @@ static const char *reading_stage(const char *stage)
 }
 
 /* Without a thread nothing is said. */
-static void look_begin(xd_bar *b, const char *stage)
+static void watch_begin(xd_bar *b, const char *stage)
 {
     pthread_attr_t attr;
     sigset_t       all, old;
@@ -142,7 +142,7 @@ static void look_begin(xd_bar *b, const char *stage)
     b->reads = name;
     xd_signals_for_caller(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&b->thread, &attr, look, b) != 0)
+    if (pthread_create(&b->thread, &attr, watch_progress, b) != 0)
         b->reads = NULL;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
@@ -150,7 +150,7 @@ static void look_begin(xd_bar *b, const char *stage)
 
 void xd_bar_end(xd_bar *b)
 {
-    look_end(b);
+    watch_end(b);
     xd_bar_clear(b);
 }
 
@@ -158,7 +158,7 @@ void xd_bar_end(xd_bar *b)
 
 void xd_bar_stage(xd_bar *b, const char *stage)
 {
-    look_end(b);
+    watch_end(b);
     if (b->quiet || strcmp(stage, "denoise") == 0)      /* the steps speak for themselves       */
         return;
     if (b->terminal) {
@@ -168,7 +168,7 @@ void xd_bar_stage(xd_bar *b, const char *stage)
         fprintf(b->f, "%s\n", stage);
     }
     fflush(b->f);
-    look_begin(b, stage);
+    watch_begin(b, stage);
 }
 
 /* Seconds of a step: the mean without the first one, which also packs weights. */
@@ -197,7 +197,7 @@ void xd_bar_text(const xd_bar *b, const xd_progress *p, char *text, size_t size)
     snprintf(text, size, "%.*f s/it  ETA %s%s", s < 0.1 ? 3 : 2, s, eta, images);
 }
 
-static void draw(xd_bar *b, const xd_progress *p, const char *text)
+static void draw_bar(xd_bar *b, const xd_progress *p, const char *text)
 {
     char head[48], bar[BAR_MAX + 1];
     snprintf(head, sizeof head, "denoise %*d/%d ", p->steps > 99 ? 3 : 2, p->step, p->steps);
@@ -227,7 +227,7 @@ void xd_bar_step(xd_bar *b, const xd_progress *p)
     xd_bar_text(b, p, text, sizeof text);
     int last = p->step == p->steps && p->image == p->images;
     if (b->terminal) {
-        draw(b, p, text);
+        draw_bar(b, p, text);
     } else if (last || b->said_s < 0.0 || xd_now_s() - b->said_s >= 1.0) {
         fprintf(b->f, "denoise %d/%d  %s\n", p->step, p->steps, text);
         b->said_s = xd_now_s();

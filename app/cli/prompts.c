@@ -13,7 +13,7 @@
 static const char BLANKS[] = " \t";
 enum { MAXFILE = 1 << 26 };
 
-static xd_status add(xd_opt_texts *list, const char *line, xd_err *e)
+static xd_status add_prompt(xd_opt_texts *list, const char *line, xd_err *e)
 {
     const char **more = realloc(list->v, (size_t)(list->n + 1) * sizeof *more);
     if (!more)
@@ -49,7 +49,7 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
         while (end > line && strchr(BLANKS, end[-1]))
             *--end = 0;
         if (*line && !is_comment(line))
-            s = add(list, line, e);
+            s = add_prompt(list, line, e);
         p += n + (size_t)more;
     }
     if (s == XD_OK && list->n == before)

@@ -26,7 +26,7 @@ static const double SOON_S = 3, LATE_S = 15, SILENT_S = 5;
 typedef struct note { int32_t what, rank; } note;
 
 /* A name that is in no directory begins with a zero byte. */
-static socklen_t address(struct sockaddr_un *a, const char *name)
+static socklen_t make_address(struct sockaddr_un *a, const char *name)
 {
     size_t n = strlen(name);
     memset(a, 0, sizeof *a);
@@ -60,7 +60,7 @@ void xd_roll_join(int rank)
     int                fd = name && *name ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
     if (fd < 0)
         return;
-    if (connect(fd, (struct sockaddr *)&a, address(&a, name)) != 0) {
+    if (connect(fd, (struct sockaddr *)&a, make_address(&a, name)) != 0) {
         close(fd);
         return;
     }
@@ -87,7 +87,7 @@ void xd_roll_open(xd_roll *r, int ranks)
     snprintf(name, sizeof name, "xdit.%ld.%lld", (long)getpid(), (long long)xd_now_ns());
     r->m = calloc((size_t)ranks, sizeof *r->m);
     int fd = r->m ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, address(&a, name)) == 0 &&
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, make_address(&a, name)) == 0 &&
         listen(fd, ranks) == 0 && setenv(ROLL, name, 1) == 0) {
         r->listener = fd;
         return;
@@ -151,7 +151,7 @@ static void add_member(xd_roll *r)
     r->changed_s = xd_now_s();
 }
 
-static void hear(xd_roll *r, xd_member *m)
+static void receive_notice(xd_roll *r, xd_member *m)
 {
     note    n;
     ssize_t k;
@@ -181,7 +181,7 @@ void xd_roll_take(xd_roll *r, const struct pollfd *p, int n)
         }
         for (int i = 0; i < r->n; i++)
             if (r->m[i].fd == p[k].fd)
-                hear(r, &r->m[i]);
+                receive_notice(r, &r->m[i]);
     }
 }
 
@@ -197,7 +197,7 @@ int xd_roll_met(const xd_roll *r)
 
 enum { DEPTH = 5 };             /* scripts and proxies between the launcher and its ranks        */
 
-static int lives(pid_t pid)
+static int is_alive(pid_t pid)
 {
     char  path[64], state = 0;
     FILE *f;
@@ -212,7 +212,7 @@ static int lives(pid_t pid)
 
 /* Counts the living processes below `pid` that have no children, and sends `sig` (0: none) to
  * all of them. -1: this system does not tell. */
-static int below(pid_t pid, int depth, int sig)
+static int signal_leaves(pid_t pid, int depth, int sig)
 {
     char  path[64];
     long  child;
@@ -222,9 +222,9 @@ static int below(pid_t pid, int depth, int sig)
     if (!(f = fopen(path, "r")))
         return -1;
     while (fscanf(f, "%ld", &child) == 1) {
-        if (!lives((pid_t)child))
+        if (!is_alive((pid_t)child))
             continue;
-        int under = depth < DEPTH ? below((pid_t)child, depth + 1, sig) : 0;
+        int under = depth < DEPTH ? signal_leaves((pid_t)child, depth + 1, sig) : 0;
         sum += under > 0 ? under : 1;
         if (sig)
             kill((pid_t)child, sig);
@@ -238,12 +238,12 @@ void xd_roll_kill(const xd_roll *r, pid_t launcher)
     for (int i = 0; i < r->n; i++)
         if (r->m[i].fd >= 0 && r->m[i].pid > 0)         /* it lives: its number is nobody else's */
             kill(r->m[i].pid, SIGKILL);
-    below(launcher, 0, SIGKILL);
+    signal_leaves(launcher, 0, SIGKILL);
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-static void describe(const xd_member *m, char *text, size_t size)
+static void describe_member(const xd_member *m, char *text, size_t size)
 {
     int s = m->status;
     if (s > 0 && WIFSIGNALED(s))
@@ -253,7 +253,8 @@ static void describe(const xd_member *m, char *text, size_t size)
     else if (s >= 0 && WIFEXITED(s))
         snprintf(text, size, "rank %d ended with exit code %d", m->rank, WEXITSTATUS(s));
     else
-        snprintf(text, size, "rank %d (process %ld) has ended, and the launcher does not say how",
+        snprintf(text, size,
+                 "rank %d (process %ld) has ended, and the launcher does not report how",
                  m->rank, (long)m->pid);
 }
 
@@ -266,7 +267,7 @@ int xd_roll_gone(const xd_roll *r, char *why, size_t size)
             first = m;
     }
     if (first)
-        describe(first, why, size);
+        describe_member(first, why, size);
     return first != NULL;
 }
 
@@ -292,7 +293,7 @@ static void name_missing(const xd_roll *r, char *text, size_t size)
 static int has_lost_one(xd_roll *r, pid_t launcher, double now, char *why, size_t size)
 {
     char who[96];
-    int  leaves = r->n < r->ranks ? below(launcher, 0, 0) : -1;
+    int  leaves = r->n < r->ranks ? signal_leaves(launcher, 0, 0) : -1;
     if (leaves != r->leaves)
         r->changed_s = now;
     r->leaves = leaves;
@@ -302,7 +303,8 @@ static int has_lost_one(xd_roll *r, pid_t launcher, double now, char *why, size_
     if (!begun || leaves < 0 || leaves >= r->ranks || now - r->changed_s < SILENT_S)
         return 0;
     name_missing(r, who, sizeof who);
-    snprintf(why, size, "rank %s has ended while it was started, and the launcher does not say how",
+    snprintf(why, size,
+             "rank %s has ended while it was started, and the launcher does not report how",
              who);
     return 1;
 }
@@ -332,7 +334,7 @@ int xd_roll_over(xd_roll *r, pid_t launcher, double limit, char *why, size_t siz
         const xd_member *m = &r->m[i];
         if (m->fd >= 0 || m->bye || now - m->gone_s < (met ? LATE_S : SOON_S))
             continue;
-        describe(m, why, size);
+        describe_member(m, why, size);
         if (!met && strlen(why) + 40 < size)
             strcat(why, " while the ranks were starting");
         return 1;

@@ -41,7 +41,7 @@ static const char *const places[] = { "/dev/shm", "/tmp" };
 
 /* Rooms that nobody holds any more: those of processes killed together with their keeper. One that
  * is being made has no lock yet, so young ones are left alone. */
-static void sweep_rooms(const char *place)
+static void sweep_directories(const char *place)
 {
     DIR *d = opendir(place);
     for (struct dirent *f; d && (f = readdir(d));) {
@@ -63,7 +63,7 @@ static void sweep_rooms(const char *place)
 
 /* The keeper: removes the room once this process and the launcher have ended or let go of it. Ranks
  * may outlive a killed launcher by some seconds, so it looks twice. */
-static void keep_room(const xd_rundir *r)
+static void keep_directory(const xd_rundir *r)
 {
     int fd = open(r->path, O_RDONLY | O_DIRECTORY);
     if (fd < 0 || fork() != 0)
@@ -103,7 +103,7 @@ void xd_rundir_make(xd_rundir *r, int ranks)
 {
     *r = (xd_rundir){ .lock = -1 };
     for (size_t i = 0; i < sizeof places / sizeof *places && !r->path[0]; i++) {
-        sweep_rooms(places[i]);
+        sweep_directories(places[i]);
         snprintf(r->path, sizeof r->path, "%s/xdit.XXXXXX", places[i]);
         if (xd_rundir_space(places[i]) < xd_rundir_need(ranks) || !mkdtemp(r->path))
             r->path[0] = 0;
@@ -113,7 +113,7 @@ void xd_rundir_make(xd_rundir *r, int ranks)
     r->lock = open(r->path, O_RDONLY | O_DIRECTORY);
     pid_t pid = r->lock >= 0 && flock(r->lock, LOCK_EX) == 0 ? fork() : -1;
     if (pid == 0)
-        keep_room(r);
+        keep_directory(r);
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
 }

@@ -55,7 +55,7 @@ static void set_builtin(sh *x, int n, char **w)
         }
 }
 
-static void shift(sh *x, int by)
+static void shift_arguments(sh *x, int by)
 {
     sh_var *v = sh_find(x, "@", 1);
     sh_list kept = { 0 };
@@ -65,7 +65,7 @@ static void shift(sh *x, int by)
     sh_drop(&kept);
 }
 
-static char *joined(int n, char **w)
+static char *join_words(int n, char **w)
 {
     xd_text_buf b = { 0 };
     for (int i = 0; i < n; i++)
@@ -74,7 +74,7 @@ static char *joined(int n, char **w)
 }
 
 /* A text with arguments of its own: a function's body, or a script. */
-static void call(sh *x, const char *text, const char *stop, int n, char **w)
+static void call_text(sh *x, const char *text, const char *stop, int n, char **w)
 {
     const char   *p = x->p;
     const sh_var *v = sh_find(x, "@", 1);
@@ -95,7 +95,7 @@ static void call(sh *x, const char *text, const char *stop, int n, char **w)
 }
 
 /* Functions stand in a text, and go with it. */
-static void forget(sh *x, int funs)
+static void forget_names(sh *x, int funs)
 {
     while (x->funs.n > funs)
         free(x->funs.v[--x->funs.n]);
@@ -112,7 +112,7 @@ static void run_text(sh *x, const char *text)
         sh_list_run(x, "");
     x->depth--;
     x->p = p;
-    forget(x, funs);
+    forget_names(x, funs);
 }
 
 /* bash FILE ARGUMENTS; bash -c TEXT */
@@ -127,20 +127,20 @@ static void run_shell(sh *x, int n, char **w)
         run_text(x, w[i + 1]);
     else if (i < n && xd_file_exists(w[i]) &&
              xd_file_read(w[i], XD_SHELL_BYTES, &text, &len, x->e) == XD_OK)
-        call(x, text, "", n - i - 1, w + i + 1);
+        call_text(x, text, "", n - i - 1, w + i + 1);
     else if (i < n && !x->s->n)
         x->st =
             xd_fail(x->e, XD_EINVAL,
                     "there is no script %.200s here: give its text, or the file by a name under "
                     "which it is there",
                     w[i]);
-    forget(x, funs);
+    forget_names(x, funs);
     free(text);
 }
 
 /* ---- a simple command ------------------------------------------------------------------------ */
 
-static void keep(sh *x, int n, char **w)
+static void keep_arguments(sh *x, int n, char **w)
 {
     sh_list words = { 0 }, env = { 0 };
     if (x->s->n == XD_SHELL_COMMANDS) {
@@ -171,14 +171,14 @@ static void keep(sh *x, int n, char **w)
 }
 
 /* What runs no program, but changes what the text says. Returns 0: it is none of these. */
-static int builtin(sh *x, int n, char **w)
+static int run_builtin(sh *x, int n, char **w)
 {
     if (!strcmp(w[0], "read"))
         read_builtin(x, n, w);
     else if (!strcmp(w[0], "set"))
         set_builtin(x, n, w);
     else if (!strcmp(w[0], "shift"))
-        shift(x, n > 1 ? atoi(w[1]) > 0 ? atoi(w[1]) : 1 : 1);
+        shift_arguments(x, n > 1 ? atoi(w[1]) > 0 ? atoi(w[1]) : 1 : 1);
     else if (!strcmp(w[0], "exit"))
         x->stop = x->s->ended = 1;
     else if (!strcmp(w[0], "return"))
@@ -198,7 +198,7 @@ static int builtin(sh *x, int n, char **w)
     return 1;
 }
 
-static void unset(sh *x, int n, char **w)
+static void unset_names(sh *x, int n, char **w)
 {
     for (int i = 1; i < n; i++)
         sh_unset(x, w[i]);
@@ -213,7 +213,7 @@ static int function_of(const sh *x, const char *name)
 }
 
 /* conda activate NAME: of the machine, not of what is run on it. */
-static int activates(int n, char **w)
+static int is_activation(int n, char **w)
 {
     return n > 1 && xd_list_has("conda mamba", w[0]) && strcmp(w[1], "activate") == 0;
 }
@@ -228,20 +228,20 @@ void sh_run_words(sh *x, int n, char **w)
     while (n > 1 && xd_list_has("time nohup exec sudo command", w[0]))
         n--, w++;
     x->status = 0;
-    if (!n || declares || builtin(x, n, w))
+    if (!n || declares || run_builtin(x, n, w))
         return;
-    char *line = joined(n, w);
+    char *line = join_words(n, w);
     if ((fun = function_of(x, w[0])) >= 0)
-        call(x, x->body[fun], "}", n - 1, w + 1);
+        call_text(x, x->body[fun], "}", n - 1, w + 1);
     else if (!strcmp(w[0], "unset"))
-        unset(x, n, w);
+        unset_names(x, n, w);
     else if (!strcmp(w[0], "eval") && line)
         run_text(x, line + strlen("eval"));
     else if (xd_list_has("bash sh zsh /bin/bash /bin/sh", w[0]))
         run_shell(x, n, w);
     else if (x->s->wanted(n, w))
-        keep(x, n, w);
-    else if (!xd_list_has(aside, w[0]) && !activates(n, w) && !x->s->other)
+        keep_arguments(x, n, w);
+    else if (!xd_list_has(aside, w[0]) && !is_activation(n, w) && !x->s->other)
         x->s->other = line, line = NULL;
     free(line);
 }

@@ -24,15 +24,15 @@ static const struct sign { const char *text; int rank; } signs[] = {
 };
 enum { NSIGNS = sizeof signs / sizeof *signs };
 
-static int64_t expression(sum *s, int rank);
+static int64_t eval_expression(sum *s, int rank);
 
-static void blanks(sum *s)
+static void skip_blanks(sum *s)
 {
     while (isspace((unsigned char)*s->p))
         s->p++;
 }
 
-static void cannot(sum *s)
+static void fail_sum(sum *s)
 {
     if (sh_live(s->x))
         s->x->st =
@@ -41,25 +41,25 @@ static void cannot(sum *s)
     s->p += strlen(s->p);
 }
 
-static int64_t primary(sum *s)
+static int64_t eval_primary(sum *s)
 {
     char   *end;
     int64_t v = 0;
-    blanks(s);
+    skip_blanks(s);
     size_t n = sh_name_length(s->p);
     if (++s->depth > DEEPEST) {
-        cannot(s);
+        fail_sum(s);
     } else if (*s->p == '(') {
         s->p++;
-        v = expression(s, 1);
-        blanks(s);
+        v = eval_expression(s, 1);
+        skip_blanks(s);
         if (*s->p == ')')
             s->p++;
         else
-            cannot(s);
+            fail_sum(s);
     } else if (*s->p && strchr("-+!", *s->p)) {
         char sign = *s->p++;
-        v = primary(s);
+        v = eval_primary(s);
         v = sign == '-' ? (int64_t)(0 - (uint64_t)v) : sign == '!' ? !v : v;
     } else if (n) {
         const sh_var *var = sh_find(s->x, s->p, n);
@@ -70,17 +70,17 @@ static int64_t primary(sum *s)
         v = strtoll(s->p, &end, 10);
         s->p = end;
     } else {
-        cannot(s);
+        fail_sum(s);
     }
     s->depth--;
     return v;
 }
 
-static int64_t apply(sum *s, const char *sign, int64_t a, int64_t b)
+static int64_t apply_sign(sum *s, const char *sign, int64_t a, int64_t b)
 {
     if (strchr("/%", *sign) && (b == 0 || b == -1)) {
         if (!b)
-            cannot(s);
+            fail_sum(s);
         return b && *sign == '/' ? (int64_t)(0 - (uint64_t)a) : 0;
     }
     switch (*sign) {
@@ -98,28 +98,28 @@ static int64_t apply(sum *s, const char *sign, int64_t a, int64_t b)
     }
 }
 
-static int64_t expression(sum *s, int rank)
+static int64_t eval_expression(sum *s, int rank)
 {
-    int64_t v = primary(s);
+    int64_t v = eval_primary(s);
     for (;;) {
         int k = 0;
-        blanks(s);
+        skip_blanks(s);
         while (k < NSIGNS && strncmp(s->p, signs[k].text, strlen(signs[k].text)) != 0)
             k++;
         if (k == NSIGNS || signs[k].rank < rank)
             return v;
         s->p += strlen(signs[k].text);
-        v = apply(s, signs[k].text, v, expression(s, signs[k].rank + 1));
+        v = apply_sign(s, signs[k].text, v, eval_expression(s, signs[k].rank + 1));
     }
 }
 
 int64_t sh_arithmetic(sh *x, const char *text)
 {
     sum     s = { .x = x, .p = text };
-    int64_t v = expression(&s, 1);
-    blanks(&s);
+    int64_t v = eval_expression(&s, 1);
+    skip_blanks(&s);
     if (*s.p)
-        cannot(&s);
+        fail_sum(&s);
     return v;
 }
 
@@ -131,9 +131,9 @@ typedef struct test {
     char **v;
 } test;
 
-static int either(test *t);
+static int eval_or(test *t);
 
-static int is(const test *t, int i, const char *word)
+static int is_word(const test *t, int i, const char *word)
 {
     return i < t->n && strcmp(t->v[i], word) == 0;
 }
@@ -190,18 +190,18 @@ static int is_sign(const test *t, int i)
                         : t->v[i][0] == '-' && strlen(t->v[i]) == 3);
 }
 
-static int one(test *t)
+static int eval_one(test *t)
 {
     int v = 0;
     if (t->i >= t->n || ++t->depth > DEEPEST) {
         t->i = t->n;
-    } else if (is(t, t->i, "!") && t->i + 1 < t->n) {
+    } else if (is_word(t, t->i, "!") && t->i + 1 < t->n) {
         t->i++;
-        v = !one(t);
-    } else if (is(t, t->i, "(") && !is_sign(t, t->i + 1)) {
+        v = !eval_one(t);
+    } else if (is_word(t, t->i, "(") && !is_sign(t, t->i + 1)) {
         t->i++;
-        v = either(t);
-        t->i += is(t, t->i, ")");
+        v = eval_or(t);
+        t->i += is_word(t, t->i, ")");
     } else if (is_sign(t, t->i + 1) && t->i + 2 < t->n) {
         v = of_two(t, t->v[t->i], t->v[t->i + 1], t->v[t->i + 2]);
         t->i += 3;
@@ -214,22 +214,22 @@ static int one(test *t)
     return v;
 }
 
-static int both(test *t)
+static int eval_and(test *t)
 {
-    int v = one(t);
-    while (is(t, t->i, "-a") || is(t, t->i, "&&")) {
+    int v = eval_one(t);
+    while (is_word(t, t->i, "-a") || is_word(t, t->i, "&&")) {
         t->i++;
-        v = one(t) && v;
+        v = eval_one(t) && v;
     }
     return v;
 }
 
-static int either(test *t)
+static int eval_or(test *t)
 {
-    int v = both(t);
-    while (is(t, t->i, "-o") || is(t, t->i, "||")) {
+    int v = eval_and(t);
+    while (is_word(t, t->i, "-o") || is_word(t, t->i, "||")) {
         t->i++;
-        v = both(t) || v;
+        v = eval_and(t) || v;
     }
     return v;
 }
@@ -237,5 +237,5 @@ static int either(test *t)
 int sh_true(sh *x, int n, char **v, int patterns)
 {
     test t = { .x = x, .n = n, .v = v, .patterns = patterns };
-    return n ? either(&t) : 0;
+    return n ? eval_or(&t) : 0;
 }

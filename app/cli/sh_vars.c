@@ -137,7 +137,7 @@ void sh_set_list(sh *x, const char *name, int n, char **values)
     }
 }
 
-static void clear(sh_var *v)
+static void clear_var(sh_var *v)
 {
     free(v->name);
     free(v->lacks);
@@ -150,14 +150,14 @@ void sh_unset(sh *x, const char *name)
     sh_var *v = sh_find(x, name, strlen(name));
     if (!v)
         return;
-    clear(v);
+    clear_var(v);
     *v = x->vars[--x->nvars];
 }
 
 void sh_vars_free(sh *x)
 {
     for (int i = 0; i < x->nvars; i++)
-        clear(&x->vars[i]);
+        clear_var(&x->vars[i]);
     free(x->vars);
 }
 

@@ -10,10 +10,10 @@
 
 enum { LONGEST = 1 << 18, LONGEST_MATCHED = 4096, DEEPEST = 48 };
 
-static void dollar(sh *x, int quoted);
-static void backquotes(sh *x);
+static void expand_dollar(sh *x, int quoted);
+static void expand_backquotes(sh *x);
 
-static void put(sh *x, char c)
+static void put_char(sh *x, char c)
 {
     if (x->len + 2 > x->cap) {
         char *q = x->len < LONGEST ? realloc(x->buf, x->cap * 2 + 64) : NULL;
@@ -35,7 +35,7 @@ static void put(sh *x, char c)
 static void put_text(sh *x, const char *text)
 {
     for (; *text && x->st == XD_OK; text++)
-        put(x, *text);
+        put_char(x, *text);
 }
 
 static void end_word(sh *x)
@@ -51,7 +51,7 @@ static void end_word(sh *x)
 }
 
 /* In a branch that is not taken nothing matters but where it ends. */
-static void unknown(sh *x, const char *what)
+static void fail_unknown(sh *x, const char *what)
 {
     if (sh_live(x))
         x->st = xd_fail(x->e, XD_EINVAL, "'$%.40s' is a shell's business: fill in its value", what);
@@ -110,20 +110,20 @@ static void emit_text(sh *x, const char *text, int quoted)
     for (; *text && x->st == XD_OK; text++) {
         size_t n = unrun_at(x->s, text);
         for (; n > 1; n--)
-            put(x, *text++);
+            put_char(x, *text++);
         if (isspace((unsigned char)*text))
             end_word(x);
         else
-            put(x, *text);
+            put_char(x, *text);
     }
 }
 
 /* All of a list: a word each, but "${A[*]}" and what is not split are one. */
-static void emit(sh *x, const sh_list *v, int star, int quoted)
+static void emit_list(sh *x, const sh_list *v, int star, int quoted)
 {
     for (int i = 0; i < v->n && x->st == XD_OK; i++) {
         if (i && (x->whole || (quoted && star)))
-            put(x, ' ');
+            put_char(x, ' ');
         else if (i)
             end_word(x);
         if (quoted)
@@ -137,7 +137,7 @@ static int is_every(const char *key)
     return key && (!strcmp(key, "@") || !strcmp(key, "*"));
 }
 
-static const char *outside(const char *name, size_t n)
+static const char *outside_value(const char *name, size_t n)
 {
     char word[32];
     if (n >= sizeof word || !xd_list_has_n("HOME PWD USER LOGNAME HOSTNAME TMPDIR", name, n))
@@ -147,7 +147,7 @@ static const char *outside(const char *name, size_t n)
 }
 
 /* Copies the values of NAME, NAME[KEY] or NAME[@]. Returns 0: it is not set. */
-static int fetch(sh *x, const char *name, size_t n, const char *key, sh_list *out)
+static int fetch_values(sh *x, const char *name, size_t n, const char *key, sh_list *out)
 {
     char          text[24];
     const char   *one = NULL;
@@ -169,7 +169,7 @@ static int fetch(sh *x, const char *name, size_t n, const char *key, sh_list *ou
         v = NULL;
     } else {
         v = sh_find(x, name, n);
-        one = v ? sh_value(v, key && !is_every(key) ? key : "0") : outside(name, n);
+        one = v ? sh_value(v, key && !is_every(key) ? key : "0") : outside_value(name, n);
     }
     if (v && v->lacks)
         sh_lacks(x, v->lacks);
@@ -182,7 +182,7 @@ static int fetch(sh *x, const char *name, size_t n, const char *key, sh_list *ou
 }
 
 /* What is not set is nothing, and said, but for paths that programs are looked for in. */
-static void missing(sh *x, const char *name, size_t n)
+static void note_missing(sh *x, const char *name, size_t n)
 {
     char text[80];
     if (!sh_live(x) || !(sh_name_length(name) || isdigit((unsigned char)*name)) ||
@@ -195,12 +195,12 @@ static void missing(sh *x, const char *name, size_t n)
 /* ---- ${...} ---------------------------------------------------------------------------------- */
 
 /* Takes the shortest (or longest) piece that fits from one end off. */
-static void strip(sh *x, char *text, const char *pattern, int front, int longest)
+static void strip_pattern(sh *x, char *text, const char *pattern, int front, int longest)
 {
     size_t n = strlen(text), best = 0;
     int    found = 0;
     if (n > LONGEST_MATCHED) {
-        unknown(x, "{...} of a long text");
+        fail_unknown(x, "{...} of a long text");
         return;
     }
     for (size_t k = 0; k <= n && (longest || !found); k++) {
@@ -218,7 +218,7 @@ static void strip(sh *x, char *text, const char *pattern, int front, int longest
 }
 
 /* ${X/WHAT/WITH} of plain texts. */
-static void replace(sh *x, const sh_list *v, const char *op, int quoted)
+static void replace_all(sh *x, const sh_list *v, const char *op, int quoted)
 {
     int         all = op[1] == '/';
     const char *what = op + 1 + all, *slash = what;
@@ -229,7 +229,7 @@ static void replace(sh *x, const sh_list *v, const char *op, int quoted)
     char       *to = sh_expand(x, slash ? slash + 1 : "", slash ? strlen(slash + 1) : 0);
     size_t      n = from ? strlen(from) : 0;
     if (!from || !to || !n || strpbrk(from, "*?[")) {
-        unknown(x, "{X/...}");
+        fail_unknown(x, "{X/...}");
     } else {
         for (const char *p = v->n ? v->v[0] : ""; *p && x->st == XD_OK;) {
             char one[2] = { *p, 0 };
@@ -244,8 +244,8 @@ static void replace(sh *x, const sh_list *v, const char *op, int quoted)
 }
 
 /* ${X-WORD} and its group. */
-static void instead(sh *x, const char *name, size_t n, const char *op, const sh_list *v, int set,
-                    int quoted)
+static void use_instead(sh *x, const char *name, size_t n, const char *op, const sh_list *v,
+                        int set, int quoted)
 {
     int   colon = op[0] == ':', present = set && (!colon || (v->n && v->v[0][0]));
     char  what = op[colon];
@@ -257,43 +257,43 @@ static void instead(sh *x, const char *name, size_t n, const char *op, const sh_
             sh_set(x, copy, word);
     } else if (what != '+') {
         if (!present)
-            missing(x, name, n);
-        emit(x, v, 0, quoted);
+            note_missing(x, name, n);
+        emit_list(x, v, 0, quoted);
     }
     free(copy);
     free(word);
 }
 
-static void operate(sh *x, const char *in, size_t n, const char *op, sh_list *v, int set,
-                    int quoted)
+static void apply_operator(sh *x, const char *in, size_t n, const char *op, sh_list *v, int set,
+                           int quoted)
 {
     char *pattern = NULL, after = op[op[0] == ':'];
     if (after && strchr("-=+?", after)) {
-        instead(x, in, n, op, v, set, quoted);
+        use_instead(x, in, n, op, v, set, quoted);
     } else if (op[0] == '/') {
-        replace(x, v, op, quoted);
+        replace_all(x, v, op, quoted);
     } else if (op[0] == ',' || op[0] == '^') {
         for (int i = 0; i < v->n; i++)
             for (char *p = v->v[i]; *p; p++)
                 if (p == v->v[i] || op[1] == op[0])
                     *p = (char)(op[0] == ',' ? tolower((unsigned char)*p)
                                              : toupper((unsigned char)*p));
-        emit(x, v, 0, quoted);
+        emit_list(x, v, 0, quoted);
     } else if (op[0] == '#' || op[0] == '%') {
         int twice = op[1] == op[0];
         pattern = sh_expand(x, op + 1 + twice, strlen(op + 1 + twice));
         for (int i = 0; pattern && i < v->n; i++)
-            strip(x, v->v[i], pattern, op[0] == '#', twice);
-        emit(x, v, 0, quoted);
+            strip_pattern(x, v->v[i], pattern, op[0] == '#', twice);
+        emit_list(x, v, 0, quoted);
     } else {
-        unknown(x, "{...}");
+        fail_unknown(x, "{...}");
     }
     free(pattern);
 }
 
 /* ${#X} and ${!X}: how long or how many; the keys, or the variable that X names. */
-static void about(sh *x, char kind, const char *name, size_t n, const char *key, const sh_list *v,
-                  int quoted)
+static void length_or_keys(sh *x, char kind, const char *name, size_t n, const char *key,
+                           const sh_list *v, int quoted)
 {
     const sh_var *var = sh_find(x, name, n);
     sh_list       other = { 0 };
@@ -304,16 +304,16 @@ static void about(sh *x, char kind, const char *name, size_t n, const char *key,
         put_text(x, text);
     } else if (every) {
         if (var)
-            emit(x, &var->key, key && *key == '*', quoted);
+            emit_list(x, &var->key, key && *key == '*', quoted);
     } else if (v->n) {
-        if (!fetch(x, v->v[0], strlen(v->v[0]), NULL, &other))
-            missing(x, v->v[0], strlen(v->v[0]));
-        emit(x, &other, 0, quoted);
+        if (!fetch_values(x, v->v[0], strlen(v->v[0]), NULL, &other))
+            note_missing(x, v->v[0], strlen(v->v[0]));
+        emit_list(x, &other, 0, quoted);
     }
     sh_drop(&other);
 }
 
-static void parameter(sh *x, const char *in, int quoted)
+static void expand_parameter(sh *x, const char *in, int quoted)
 {
     char kind = (in[0] == '#' || in[0] == '!') && in[1] && !strchr(":-=+?", in[1]) ? in[0] : 0;
     const char *name = in + (kind != 0), *end = NULL;
@@ -329,18 +329,18 @@ static void parameter(sh *x, const char *in, int quoted)
         key = sh_expand(x, op + 1, (size_t)(end - op - 1));
         op = end + 1;
     }
-    int set = n ? fetch(x, name, n, key, &v) : 0;
+    int set = n ? fetch_values(x, name, n, key, &v) : 0;
     int star = *name == '*' || (key && *key == '*');
     if (!n || (kind && *op) || n > 9999)
-        unknown(x, "{...}");
+        fail_unknown(x, "{...}");
     else if (kind)
-        about(x, kind, name, n, key, &v, quoted);
+        length_or_keys(x, kind, name, n, key, &v, quoted);
     else if (*op)
-        operate(x, name, n, op, &v, set, quoted);
+        apply_operator(x, name, n, op, &v, set, quoted);
     else if (!set && !is_every(key))
-        missing(x, name, n);
+        note_missing(x, name, n);
     else
-        emit(x, &v, star, quoted);
+        emit_list(x, &v, star, quoted);
     sh_drop(&v);
     free(key);
 }
@@ -348,7 +348,7 @@ static void parameter(sh *x, const char *in, int quoted)
 /* ---- $ -------------------------------------------------------------------------------------- */
 
 /* What a command would print is not known: its text stands for it. */
-static void unrun(sh *x, const char *from, const char *end)
+static void keep_command(sh *x, const char *from, const char *end)
 {
     xd_text_buf b = { 0 };
     char       *text = strndup(from, (size_t)(end - from));
@@ -365,7 +365,7 @@ static void unrun(sh *x, const char *from, const char *end)
     x->p = end;
 }
 
-static void arithmetic(sh *x)
+static void expand_arithmetic(sh *x)
 {
     const char *from = x->p + 2, *end = sh_closing(from, '(', ')');
     char        text[24];
@@ -380,16 +380,16 @@ static void arithmetic(sh *x)
     free(in);
 }
 
-static void substitution(sh *x)
+static void expand_substitution(sh *x)
 {
     const char *end = sh_closing(x->p + 1, '(', ')');
     if (!end)
         x->st = xd_fail(x->e, XD_EINVAL, "'$(' is opened and not closed");
     else
-        unrun(x, x->p - 1, end + 1);
+        keep_command(x, x->p - 1, end + 1);
 }
 
-static void braces(sh *x, int quoted)
+static void expand_braces(sh *x, int quoted)
 {
     const char *end = sh_closing(x->p + 1, '{', '}');
     char       *in = end ? strndup(x->p + 1, (size_t)(end - x->p - 1)) : NULL;
@@ -398,27 +398,27 @@ static void braces(sh *x, int quoted)
     else
         x->p = end + 1;
     if (in && ++x->depth < DEEPEST)
-        parameter(x, in, quoted);
+        expand_parameter(x, in, quoted);
     else if (in)
-        unknown(x, "{...}");
+        fail_unknown(x, "{...}");
     x->depth -= in != NULL;
     free(in);
 }
 
 /* $'...' */
-static void escaped(sh *x)
+static void expand_escaped(sh *x)
 {
     static const char codes[] = "n\nt\tr\r";
     x->open = 1;
     for (x->p++; *x->p && *x->p != '\''; x->p++) {
         const char *code = *x->p == '\\' && x->p[1] ? strchr(codes, *++x->p) : NULL;
-        put(x, code && (code - codes) % 2 == 0 ? code[1] : *x->p);
+        put_char(x, code && (code - codes) % 2 == 0 ? code[1] : *x->p);
     }
     x->p += *x->p == '\'';
 }
 
 /* At the letter behind a dollar. */
-static void dollar(sh *x, int quoted)
+static void expand_dollar(sh *x, int quoted)
 {
     const char *p = x->p;
     size_t      n = sh_name_length(p);
@@ -427,32 +427,32 @@ static void dollar(sh *x, int quoted)
     if (!n && (isdigit((unsigned char)*p) || (*p && strchr("@*#?$!", *p))))
         n = 1;
     if (p[0] == '(' && p[1] == '(') {
-        arithmetic(x);
+        expand_arithmetic(x);
     } else if (*p == '(') {
-        substitution(x);
+        expand_substitution(x);
     } else if (*p == '{') {
-        braces(x, quoted);
+        expand_braces(x, quoted);
     } else if (n) {
         x->p += n;
-        if (fetch(x, p, n, NULL, &v) || *p == '@' || *p == '*')
-            emit(x, &v, *p == '*', quoted);
+        if (fetch_values(x, p, n, NULL, &v) || *p == '@' || *p == '*')
+            emit_list(x, &v, *p == '*', quoted);
         else
-            missing(x, p, n);
+            note_missing(x, p, n);
         sh_drop(&v);
     } else if (*p == '\'' && !quoted) {
-        escaped(x);
+        expand_escaped(x);
     } else if (*p != '"' || quoted) {
-        put(x, '$');
+        put_char(x, '$');
     }
 }
 
-static void backquotes(sh *x)
+static void expand_backquotes(sh *x)
 {
     const char *end = x->p + 1;
     while (*end && *end != '`')
         end += *end == '\\' && end[1] ? 2 : 1;
     if (*end)
-        unrun(x, x->p, end + 1);
+        keep_command(x, x->p, end + 1);
     else
         x->st = xd_fail(x->e, XD_EINVAL, "a quote ` is opened and not closed");
 }
@@ -475,15 +475,15 @@ static void in_quotes(sh *x, int k, int twice)
         x->p++;
         if (twice && c == '\\' && *x->p && strchr("\"\\$`\n", *x->p)) {
             if (*x->p != '\n')
-                put(x, *x->p);
+                put_char(x, *x->p);
             x->p++;
         } else if (twice && c == '$') {
-            dollar(x, 1);
+            expand_dollar(x, 1);
         } else if (twice && c == '`') {
             x->p--;
-            backquotes(x);
+            expand_backquotes(x);
         } else {
-            put(x, c);
+            put_char(x, c);
         }
     }
     if (x->st == XD_OK && !*x->p)
@@ -496,7 +496,7 @@ static void in_quotes(sh *x, int k, int twice)
     x->p += at;
 }
 
-static void backslash(sh *x)
+static void expand_backslash(sh *x)
 {
     const char *p = x->p + 1;
     size_t      blanks = strspn(p, " \t\r");
@@ -506,7 +506,7 @@ static void backslash(sh *x)
         return;
     }
     x->plain = 0;
-    put(x, *p);
+    put_char(x, *p);
     x->p = p + 1;
 }
 
@@ -516,7 +516,7 @@ static int in_flag(const sh *x)
     return x->open && x->len && x->buf[0] == '-' && !memchr(x->buf, '=', x->len);
 }
 
-static void letter(sh *x)
+static void expand_letter(sh *x)
 {
     const char *means;
     int         k;
@@ -531,19 +531,19 @@ static void letter(sh *x)
         put_text(x, means);
         x->p += k;
     } else if ((k = xd_typo_dash(x->p)) && in_flag(x)) {
-        put(x, '-');
+        put_char(x, '-');
         x->p += k;
     } else if ((k = xd_typo_nothing(x->p))) {
         x->p += k;
     } else if (c == '\\') {
-        backslash(x);
+        expand_backslash(x);
     } else if (c == '$') {
         x->p++;
-        dollar(x, 0);
+        expand_dollar(x, 0);
     } else if (c == '`') {
-        backquotes(x);
+        expand_backquotes(x);
     } else {
-        put(x, c);
+        put_char(x, c);
         x->p++;
     }
 }
@@ -556,7 +556,7 @@ int sh_word(sh *x, int whole)
     x->len = 0;
     x->plain = 1;
     while (x->st == XD_OK && *x->p && !strchr(" \t\r\n;&|<>()", *x->p) && !xd_typo_blank(x->p))
-        letter(x);
+        expand_letter(x);
     end_word(x);
     x->whole -= whole;
     return x->p != from;
@@ -595,7 +595,7 @@ char *sh_expand(sh *x, const char *text, size_t n)
         x->whole = 1;
         x->depth++;
         while (*x->p && x->st == XD_OK)
-            letter(x);
+            expand_letter(x);
         buf = x->buf;
     }
     x->p = outer.p;

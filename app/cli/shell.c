@@ -11,7 +11,7 @@
 
 enum { MOST_STEPS = 20000, MOST_ROUNDS = 1000, MOST_WORDS = 8192, DEEPEST = 64 };
 
-static void list(sh *x, const char *stops);
+static void run_list(sh *x, const char *stops);
 
 /* ---- between words --------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static void skip_heredoc(sh *x)
 }
 
 /* Blanks inside of a line, and lines that a backslash joins. */
-static void blanks(sh *x)
+static void skip_blanks(sh *x)
 {
     for (int k; *x->p; ) {
         if (*x->p == ' ' || *x->p == '\t' || *x->p == '\r') {
@@ -47,10 +47,10 @@ static void blanks(sh *x)
 }
 
 /* Blanks, ends of commands, comments. */
-static void between(sh *x)
+static void skip_between(sh *x)
 {
     for (;;) {
-        blanks(x);
+        skip_blanks(x);
         if (*x->p == '#') {
             x->p += strcspn(x->p, "\n");
         } else if (*x->p == '\n') {
@@ -71,7 +71,7 @@ static int at_word(const sh *x, const char *word)
     return strncmp(x->p, word, n) == 0 && (strchr(" \t\r\n;&|()", x->p[n]) || !strcmp(word, ";;"));
 }
 
-static int take(sh *x, const char *word)
+static int take_word(sh *x, const char *word)
 {
     if (!at_word(x, word))
         return 0;
@@ -79,10 +79,10 @@ static int take(sh *x, const char *word)
     return 1;
 }
 
-static void expect(sh *x, const char *word, const char *of)
+static void expect_word(sh *x, const char *word, const char *of)
 {
-    between(x);
-    if (x->st == XD_OK && !take(x, word))
+    skip_between(x);
+    if (x->st == XD_OK && !take_word(x, word))
         x->st = xd_fail(x->e, XD_EINVAL, "the script has '%s' without its '%s'", of, word);
 }
 
@@ -119,7 +119,7 @@ static void assign_list(sh *x, const char *name, size_t n, int add)
         sh_drop(&v->value);
     }
     for (x->p++; x->st == XD_OK; ) {
-        between(x);
+        skip_between(x);
         int   words = x->words.n;
         char *in = NULL, *value = NULL;
         const char *end = *x->p == '[' ? sh_closing(x->p + 1, '[', ']') : NULL;
@@ -149,7 +149,7 @@ static void assign_list(sh *x, const char *name, size_t n, int add)
 }
 
 /* NAME=, NAME+=, NAME[KEY]= at p: where the sign is, or NULL. */
-static const char *assignment(const char *p)
+static const char *assignment_sign(const char *p)
 {
     size_t      n = sh_name_length(p);
     const char *end = n && p[n] == '[' ? sh_closing(p + n + 1, '[', ']') : NULL;
@@ -157,7 +157,7 @@ static const char *assignment(const char *p)
     return n && (*p == '=' || (*p == '+' && p[1] == '=')) ? p : NULL;
 }
 
-static void assign(sh *x, const char *sign)
+static void read_assignment(sh *x, const char *sign)
 {
     const char *name = x->p;
     size_t      n = sh_name_length(name);
@@ -189,13 +189,13 @@ static void assign(sh *x, const char *sign)
     free(value);
 }
 
-static void redirection(sh *x)
+static void read_redirection(sh *x)
 {
     int   here = !strncmp(x->p, "<<<", 3), doc = !here && !strncmp(x->p, "<<", 2);
     while (*x->p && strchr("<>&", *x->p))
         x->p++;
     x->p += doc && *x->p == '-';
-    blanks(x);
+    skip_blanks(x);
     const char *end = *x->p == '(' ? sh_closing(x->p + 1, '(', ')') : NULL;
     if (end) {
         x->p = end + 1;
@@ -220,9 +220,9 @@ static int at_redirection(const sh *x)
 
 /* ---- the grammar ----------------------------------------------------------------------------- */
 
-static void define(sh *x, const char *name)
+static void define_function(sh *x, const char *name)
 {
-    between(x);
+    skip_between(x);
     const char *body = x->p + 1;
     if (*x->p != '{' || x->funs.n > 255) {
         x->st =
@@ -231,9 +231,9 @@ static void define(sh *x, const char *name)
     }
     x->p++;
     x->dead++;
-    list(x, "}");
+    run_list(x, "}");
     x->dead--;
-    expect(x, "}", "{");
+    expect_word(x, "}", "{");
     const char **more = realloc(x->body, (size_t)(x->funs.n + 1) * sizeof *more);
     if (!more || !sh_live(x))
         x->body = more ? more : x->body;
@@ -246,11 +246,11 @@ static void define(sh *x, const char *name)
 
 static void define_named(sh *x)         /* behind function */
 {
-    blanks(x);
+    skip_blanks(x);
     char *name = sh_one(x);
-    blanks(x);
+    skip_blanks(x);
     x->p += !strncmp(x->p, "()", 2) ? 2 : 0;
-    define(x, name ? name : "");
+    define_function(x, name ? name : "");
     free(name);
 }
 
@@ -259,32 +259,32 @@ static int is_definition(const sh *x)
     return *x->p == '(' && x->p[1] == ')' && x->words.n == 1;
 }
 
-static void simple(sh *x)
+static void run_simple(sh *x)
 {
     const char *from = x->p, *sign;
     int         open = 1;               /* assignments may stand here                           */
     free(x->lacks);
     x->lacks = NULL;
     while (x->st == XD_OK) {
-        blanks(x);
+        skip_blanks(x);
         if (at_redirection(x)) {
             x->p += strspn(x->p, "0123456789");
-            redirection(x);
+            read_redirection(x);
             continue;
         }
         if (is_definition(x)) {
             x->p += 2;
             char *name = x->words.v[0];
             x->words.n = 0;
-            define(x, name);
+            define_function(x, name);
             free(name);
             break;
         }
         if (!*x->p || strchr("\n;&|()#", *x->p) || x->words.n > MOST_WORDS)
             break;
         int n = x->words.n;
-        if (open && (sign = assignment(x->p)))
-            assign(x, sign);
+        if (open && (sign = assignment_sign(x->p)))
+            read_assignment(x, sign);
         else
             sh_word(x, 0);
         if (x->words.n > n)
@@ -297,13 +297,13 @@ static void simple(sh *x)
     sh_run(x);
 }
 
-static void condition(sh *x)            /* behind [[ */
+static void run_condition(sh *x)        /* behind [[ */
 {
     sh_list kept = x->words;
     x->words = (sh_list){ 0 };
     while (x->st == XD_OK) {
-        between(x);
-        if (!*x->p || take(x, "]]"))
+        skip_between(x);
+        if (!*x->p || take_word(x, "]]"))
             break;
         size_t n =
             !strncmp(x->p, "&&", 2) || !strncmp(x->p, "||", 2) ? 2 : strchr("()<>|", *x->p) != NULL;
@@ -326,27 +326,27 @@ static void condition(sh *x)            /* behind [[ */
     x->words = kept;
 }
 
-static void branch(sh *x)               /* behind if */
+static void run_if(sh *x)               /* behind if */
 {
     int done = 0;
     do {
         int before = done;
         x->dead += before;
-        list(x, "then");
+        run_list(x, "then");
         int yes = sh_live(x) && x->status == 0;
-        expect(x, "then", "if");
+        expect_word(x, "then", "if");
         x->dead += !yes;
-        list(x, "elif else fi");
+        run_list(x, "elif else fi");
         x->dead -= !yes;
         x->dead -= before;
         done |= yes;
-    } while (x->st == XD_OK && take(x, "elif"));
-    if (take(x, "else")) {
+    } while (x->st == XD_OK && take_word(x, "elif"));
+    if (take_word(x, "else")) {
         x->dead += done;
-        list(x, "fi");
+        run_list(x, "fi");
         x->dead -= done;
     }
-    expect(x, "fi", "if");
+    expect_word(x, "fi", "if");
 }
 
 /* Ends a round of a loop. Returns 1: it was the last. */
@@ -361,16 +361,16 @@ static int round_over(sh *x)
 static void skip_body(sh *x)
 {
     x->dead++;
-    list(x, "done");
+    run_list(x, "done");
     x->dead--;
 }
 
 /* Words up to the end of the line, {1..4} as its numbers. */
-static void items(sh *x, sh_list *to)
+static void read_items(sh *x, sh_list *to)
 {
     int  a, b;
     char end, text[16];
-    for (blanks(x); *x->p && !strchr("\n;#&", *x->p) && x->st == XD_OK; blanks(x)) {
+    for (skip_blanks(x); *x->p && !strchr("\n;#&", *x->p) && x->st == XD_OK; skip_blanks(x)) {
         int n = x->words.n;
         if (!sh_word(x, 0))
             x->p++;
@@ -389,10 +389,10 @@ static void items(sh *x, sh_list *to)
     }
 }
 
-static void each(sh *x)                 /* behind for */
+static void run_for(sh *x)              /* behind for */
 {
     sh_list       to = { 0 };
-    size_t        n = (blanks(x), sh_name_length(x->p));
+    size_t        n = (skip_blanks(x), sh_name_length(x->p));
     char         *name = strndup(x->p, n);
     const sh_var *args = sh_find(x, "@", 1);
     if (!n && x->st == XD_OK)
@@ -401,83 +401,83 @@ static void each(sh *x)                 /* behind for */
                     "'for ((...))' is a shell's business: give the command that it runs, with its "
                     "values filled in");
     x->p += n;
-    between(x);
-    if (take(x, "in"))
-        items(x, &to);
+    skip_between(x);
+    if (take_word(x, "in"))
+        read_items(x, &to);
     else
         for (int i = 0; args && i < args->value.n; i++)
             sh_append(x, &to, args->value.v[i]);
-    expect(x, "do", "for");
+    expect_word(x, "do", "for");
     const char *body = x->p;
     int         ran = 0;
     for (int i = 0; name && i < to.n && sh_live(x); i++) {
         ran = 1;
         sh_set(x, name, to.v[i]);
         x->p = body;
-        list(x, "done");
+        run_list(x, "done");
         if (round_over(x))
             break;
     }
     if (!ran)
         skip_body(x);
-    expect(x, "done", "for");
+    expect_word(x, "done", "for");
     sh_drop(&to);
     free(name);
 }
 
-static void repeat(sh *x, int until)    /* behind while, until */
+static void run_while(sh *x, int until) /* behind while, until */
 {
     const char *from = x->p;
     for (int i = 0; x->st == XD_OK; i++) {
         x->p = from;
-        list(x, "do");
+        run_list(x, "do");
         int yes = sh_live(x) && (x->status == 0) != until;
-        expect(x, "do", "while");
+        expect_word(x, "do", "while");
         if (yes && i == MOST_ROUNDS && x->st == XD_OK)
             x->st =
                 xd_fail(x->e, XD_EINVAL,
                         "a loop of the script does not end where nothing is run: give the command "
                         "that it runs, with its values filled in");
         x->dead += !yes;
-        list(x, "done");
+        run_list(x, "done");
         x->dead -= !yes;
         if (round_over(x) || !yes)
             break;
     }
-    expect(x, "done", "while");
+    expect_word(x, "done", "while");
 }
 
-static void choose(sh *x)               /* behind case */
+static void run_case(sh *x)             /* behind case */
 {
     int   done = 0;
-    char *what = (blanks(x), sh_one(x));
-    expect(x, "in", "case");
-    for (between(x); x->st == XD_OK && *x->p && !at_word(x, "esac"); between(x)) {
+    char *what = (skip_blanks(x), sh_one(x));
+    expect_word(x, "in", "case");
+    for (skip_between(x); x->st == XD_OK && *x->p && !at_word(x, "esac"); skip_between(x)) {
         int hit = 0, more = 1;
         x->p += *x->p == '(';
         while (more && x->st == XD_OK) {
-            blanks(x);
+            skip_blanks(x);
             char *pattern = sh_one(x);
             hit |= what && pattern && fnmatch(pattern, what, 0) == 0;
             free(pattern);
-            blanks(x);
+            skip_blanks(x);
             more = *x->p == '|';
             x->p += more;
         }
-        expect(x, ")", "case");
+        expect_word(x, ")", "case");
         hit = hit && !done && sh_live(x);
         x->dead += !hit;
-        list(x, ";; esac");
+        run_list(x, ";; esac");
         x->dead -= !hit;
         done |= hit;
         x->p += !strncmp(x->p, ";;", 2) ? 2 : 0;
     }
-    expect(x, "esac", "case");
+    expect_word(x, "esac", "case");
     free(what);
 }
 
 /* (( ... )): a condition; one that assigns is not known, and succeeds. */
-static void evaluate(sh *x)
+static void run_arithmetic(sh *x)
 {
     const char *end = sh_closing(x->p, '(', ')');
     char       *text = end && end[1] == ')' ? sh_expand(x, x->p, (size_t)(end - x->p)) : NULL;
@@ -497,59 +497,59 @@ static void evaluate(sh *x)
     free(text);
 }
 
-static void command(sh *x)
+static void run_command(sh *x)
 {
-    blanks(x);
+    skip_blanks(x);
     if (++x->depth > DEEPEST) {
         if (x->st == XD_OK)
             x->st = xd_fail(x->e, XD_EINVAL, "the script has more than %d levels", DEEPEST);
-    } else if (take(x, "if")) {
-        branch(x);
-    } else if (take(x, "for")) {
-        each(x);
+    } else if (take_word(x, "if")) {
+        run_if(x);
+    } else if (take_word(x, "for")) {
+        run_for(x);
     } else if (at_word(x, "while") || at_word(x, "until")) {
         int until = *x->p == 'u';
         x->p += 5;
-        repeat(x, until);
-    } else if (take(x, "case")) {
-        choose(x);
-    } else if (take(x, "[[")) {
-        condition(x);
-    } else if (take(x, "{")) {
-        list(x, "}");
-        expect(x, "}", "{");
+        run_while(x, until);
+    } else if (take_word(x, "case")) {
+        run_case(x);
+    } else if (take_word(x, "[[")) {
+        run_condition(x);
+    } else if (take_word(x, "{")) {
+        run_list(x, "}");
+        expect_word(x, "}", "{");
     } else if (!strncmp(x->p, "((", 2)) {
         x->p += 2;
-        evaluate(x);
+        run_arithmetic(x);
     } else if (*x->p == '(') {
         x->p++;
-        list(x, ")");
-        expect(x, ")", "(");
+        run_list(x, ")");
+        expect_word(x, ")", "(");
     } else {
-        if (take(x, "function"))
+        if (take_word(x, "function"))
             define_named(x);
         else
-            simple(x);
+            run_simple(x);
         x->depth--;
         return;
     }
-    for (blanks(x); at_redirection(x) && x->st == XD_OK; blanks(x)) {
+    for (skip_blanks(x); at_redirection(x) && x->st == XD_OK; skip_blanks(x)) {
         x->p += strspn(x->p, "0123456789");
-        redirection(x);
+        read_redirection(x);
     }
     x->depth--;
 }
 
-static void pipeline(sh *x)
+static void run_pipeline(sh *x)
 {
     int no = 0;
-    for (blanks(x); take(x, "!"); blanks(x))
+    for (skip_blanks(x); take_word(x, "!"); skip_blanks(x))
         no = !no;
-    command(x);
+    run_command(x);
     while (x->st == XD_OK && *x->p == '|' && x->p[1] != '|') {
         x->p += x->p[1] == '&' ? 2 : 1;
-        between(x);
-        command(x);
+        skip_between(x);
+        run_command(x);
     }
     if (no && sh_live(x))
         x->status = !x->status;
@@ -557,22 +557,22 @@ static void pipeline(sh *x)
 
 static void and_or(sh *x)
 {
-    pipeline(x);
-    for (blanks(x); x->st == XD_OK && (!strncmp(x->p, "&&", 2) || !strncmp(x->p, "||", 2));
-         blanks(x)) {
+    run_pipeline(x);
+    for (skip_blanks(x); x->st == XD_OK && (!strncmp(x->p, "&&", 2) || !strncmp(x->p, "||", 2));
+         skip_blanks(x)) {
         int on = (*x->p == '&') == (x->status == 0);
         x->p += 2;
-        between(x);
+        skip_between(x);
         x->dead += !on;
-        pipeline(x);
+        run_pipeline(x);
         x->dead -= !on;
     }
 }
 
-static void list(sh *x, const char *stops)
+static void run_list(sh *x, const char *stops)
 {
     while (x->st == XD_OK) {
-        between(x);
+        skip_between(x);
         if (!*x->p || at_stop(x, stops))
             return;
         if (!strncmp(x->p, ";;", 2))
@@ -587,18 +587,18 @@ static void list(sh *x, const char *stops)
 
 void sh_list_run(sh *x, const char *stops)
 {
-    list(x, stops);
+    run_list(x, stops);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static xd_status begin(sh *x, xd_shell *s, xd_err *e)
+static xd_status begin_shell(sh *x, xd_shell *s, xd_err *e)
 {
     *x = (sh){ .s = s, .e = e, .cap = 256, .buf = calloc(1, 256) };
     return x->buf ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a script");
 }
 
-static xd_status end(sh *x)
+static xd_status end_shell(sh *x)
 {
     sh_vars_free(x);
     sh_drop(&x->words);
@@ -613,12 +613,12 @@ static xd_status end(sh *x)
 xd_status xd_shell_read(xd_shell *s, const char *text, int nargs, char **args, xd_err *e)
 {
     sh x;
-    if (begin(&x, s, e) != XD_OK)
+    if (begin_shell(&x, s, e) != XD_OK)
         return XD_ENOMEM;
     sh_set_list(&x, "@", nargs, args);
     x.p = text;
-    list(&x, "");
-    return end(&x);
+    run_list(&x, "");
+    return end_shell(&x);
 }
 
 xd_status xd_shell_take(xd_shell *s, int argc, char **argv, xd_err *e)
@@ -627,13 +627,13 @@ xd_status xd_shell_take(xd_shell *s, int argc, char **argv, xd_err *e)
     const char *first = NULL, *sign;
     char      **right = xd_typo_args(&argc, argv, &first);
     int         i = 0;
-    if (begin(&x, s, e) != XD_OK) {
+    if (begin_shell(&x, s, e) != XD_OK) {
         free(right);
         return XD_ENOMEM;
     }
     s->typos |= right != NULL;
     argv = right ? right : argv;
-    for (; i < argc && (sign = assignment(argv[i])) && *sign == '='; i++) {
+    for (; i < argc && (sign = assignment_sign(argv[i])) && *sign == '='; i++) {
         char *name = strndup(argv[i], (size_t)(sign - argv[i]));
         if (name)
             sh_set(&x, name, sign + 1);
@@ -643,7 +643,7 @@ xd_status xd_shell_take(xd_shell *s, int argc, char **argv, xd_err *e)
     if (i < argc)
         sh_run_words(&x, argc - i, argv + i);
     free(right);
-    return end(&x);
+    return end_shell(&x);
 }
 
 const char *xd_shell_env(const xd_command_line *c, const char *name)

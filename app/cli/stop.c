@@ -40,14 +40,14 @@ static void on_end(int sig)
 
 typedef struct line { char v[4600]; size_t n; } line;
 
-static void say(line *l, const char *text)
+static void write_text(line *l, const char *text)
 {
     while (*text && l->n < sizeof l->v)
         l->v[l->n++] = *text++;
 }
 
 /* The number that ends before `end`, in hexadecimal. */
-static uintptr_t hex(const char *p, char end)
+static uintptr_t read_hex(const char *p, char end)
 {
     uintptr_t v = 0;
     for (; *p && *p != end; p++)
@@ -59,7 +59,8 @@ static uintptr_t hex(const char *p, char end)
 static const char *file_of(const char *row, uintptr_t page)
 {
     const char *dash = strchr(row, '-'), *name = strchr(row, '/');
-    return dash && name && page >= hex(row, '-') && page < hex(dash + 1, ' ') ? name : NULL;
+    return dash && name && page >= read_hex(row, '-') && page < read_hex(dash + 1, ' ') ? name
+                                                                                        : NULL;
 }
 
 /* Finds the file whose page it is: 1, and its name is in `row`. */
@@ -102,16 +103,18 @@ static void on_lost_page(int sig, siginfo_t *info, void *context)
     while (atomic_flag_test_and_set(&spoken))
         pause();
     int known = info->si_code > 0 && find_file((uintptr_t)info->si_addr, row, sizeof row);
-    say(&l, "xdit: ");
+    write_text(&l, "xdit: ");
     if (known && (strncmp(row, "/dev/shm/", 9) == 0 || strncmp(row, "/memfd:", 7) == 0))
-        say(&l, "memory for messages between ranks is missing: /dev/shm, or the memory of this "
-                "host, is full");
+        write_text(&l,
+                   "memory for messages between ranks is missing: /dev/shm, or the memory of this "
+                   "host, is full");
     else if (known)
-        say(&l, row), say(&l, " was cut off while it was in use, or cannot be read: run it again "
-                              "with the whole file");
+        write_text(&l, row),
+            write_text(&l, " was cut off while it was in use, or cannot be read: run it again "
+                           "with the whole file");
     else
-        say(&l, "a file of the model was cut off while it was in use, or /dev/shm is full");
-    say(&l, "\n");
+        write_text(&l, "a file of the model was cut off while it was in use, or /dev/shm is full");
+    write_text(&l, "\n");
     ssize_t said = write(STDERR_FILENO, l.v, l.n);
     (void)said;
     xd_roll_say(XD_ROLL_SAID);

@@ -87,7 +87,7 @@ typedef struct writer {
     int    n, changed;
 } writer;
 
-static void put(writer *w, const char *p, int n)
+static void put_text(writer *w, const char *p, int n)
 {
     memcpy(w->at, p, (size_t)n);
     w->at += n;
@@ -97,19 +97,19 @@ static void put(writer *w, const char *p, int n)
 static void write_flag(writer *w, const char *p, int dashes, const char *means)
 {
     int in_name = 1, k;
-    put(w, means, (int)strlen(means));
+    put_text(w, means, (int)strlen(means));
     for (p += dashes; *p; p += k) {
         in_name &= *p != '=';
         k = 1;
         if (in_name && (k = xd_typo_dash(p))) {
-            put(w, "-", 1);
+            put_text(w, "-", 1);
         } else if (in_name && (k = xd_typo_blank(p))) {
             *w->at++ = 0;
             w->v[w->n++] = w->at;
             in_name = 0;
         } else {
             k = 1;
-            put(w, p, 1);
+            put_text(w, p, 1);
         }
     }
     *w->at++ = 0;
@@ -117,7 +117,7 @@ static void write_flag(writer *w, const char *p, int dashes, const char *means)
 }
 
 /* Where a quote ends that the first word opens: that word, -1: nowhere. */
-static int closing(int argc, char **argv, int (*is)(const char *))
+static int closing_word(int argc, char **argv, int (*is)(const char *))
 {
     for (int i = 0; i < argc; i++) {
         size_t n = strlen(argv[i]);
@@ -131,14 +131,14 @@ static int closing(int argc, char **argv, int (*is)(const char *))
 static int write_quoted(writer *w, int argc, char **argv)
 {
     int (*is)(const char *) = xd_typo_double(argv[0]) ? xd_typo_double : xd_typo_single;
-    int open = is(argv[0]), last = open ? closing(argc, argv, is) : -1;
+    int open = is(argv[0]), last = open ? closing_word(argc, argv, is) : -1;
     if (last < 0 || strpbrk(argv[0], " \t\n"))
         return 0;
     for (int i = 0; i <= last; i++) {
         const char *from = argv[i] + (i ? 0 : open);
         int         n = (int)strlen(from) - (i == last ? 3 : 0);
-        put(w, " ", i > 0);
-        put(w, from, n);
+        put_text(w, " ", i > 0);
+        put_text(w, from, n);
     }
     *w->at++ = 0;
     w->changed = 1;
@@ -162,7 +162,7 @@ static void write_word(writer *w, const char *p)
     if (dashes && !strpbrk(p, " \t\n"))
         write_flag(w, p, dashes, means);
     else
-        put(w, p, (int)strlen(p) + 1);
+        put_text(w, p, (int)strlen(p) + 1);
 }
 
 char **xd_typo_args(int *argc, char **argv, const char **first)

@@ -22,7 +22,7 @@
     "there is one attention, with masks and exact sums, that works with every degree"
 #define SHARED        "ranks of a host hold one copy of the weights that they have in common"
 #define IN_MEMORY     "weights are in this machine's memory already"
-#define NO_FP4        "products in four bits are not built; --weights_dtype int8 has those in eight"
+#define NO_FP4        "GEMMs in four bits are not built; --weights_dtype int8 has those in eight"
 #define NO_SPARSE     "it belongs to a sparse attention; here all keys are seen"
 #define NO_WAN        "models of that kind (Wan) are not built"
 #define BELONGS(flag) "belongs to --" flag
@@ -144,17 +144,17 @@ const xd_xdit_flag xd_xdit_flags[] = {
     VALUE("use_fp8_t5_encoder", 0, 'e', "text_weights_dtype fp8", "T5 in float8",
           "--text_weights_dtype fp8 keeps it so; without, it is read by one rank and let go after "
           "use"),
-    VALUE("use_fp8_gemms", 0, 'b', "weights_dtype fp8", "products in float8",
+    VALUE("use_fp8_gemms", 0, 'b', "weights_dtype fp8", "GEMMs in float8",
           "--weights_dtype fp8 keeps weights so, in half of the memory; int8 is what CPUs multiply "
           "faster"),
-    VALUE("use_int8_gemms", 0, 'b', "weights_dtype int8", "products in int8",
+    VALUE("use_int8_gemms", 0, 'b', "weights_dtype int8", "GEMMs in int8",
           "it is --weights_dtype int8"),
-    SLOWER("use_fp4_gemms", 0, 'r', "products in float4", NO_FP4),
+    SLOWER("use_fp4_gemms", 0, 'r', "GEMMs in float4", NO_FP4),
     NONE("fp8_precision_override_prefix_patterns", 's', 'r', "layers that stay float8",
          BELONGS("use_fp4_gemms")),
     NONE("fp8_precision_override_suffix_patterns", 's', 'r', "layers that stay float8",
          BELONGS("use_fp4_gemms")),
-    SLOWER("use_hybrid_gemm_schedule", 0, 'r', "float8 products in some steps, float4 in others",
+    SLOWER("use_hybrid_gemm_schedule", 0, 'r', "float8 GEMMs in some steps, float4 in others",
            NO_FP4),
     NONE("num_hybrid_gemm_high_precision_steps", 'i', 'r', "its steps",
          BELONGS("use_hybrid_gemm_schedule")),
@@ -216,7 +216,7 @@ const char *xd_fate_name(xd_fate fate)
     return names[fate];
 }
 
-static int same(const char *name, size_t n, const char *flag)
+static int is_same(const char *name, size_t n, const char *flag)
 {
     if (strlen(flag) != n)
         return 0;
@@ -231,7 +231,8 @@ const xd_xdit_flag *xd_xdit_flag_find(const char *name)
     size_t n = strcspn(name, "=");
     int    no = n > 3 && (!strncmp(name, "no_", 3) || !strncmp(name, "no-", 3));
     for (const xd_xdit_flag *f = xd_xdit_flags; f->name; f++)
-        if (same(name, n, f->name) || (no && f->takes == 'b' && same(name + 3, n - 3, f->name)))
+        if (is_same(name, n, f->name) ||
+            (no && f->takes == 'b' && is_same(name + 3, n - 3, f->name)))
             return f;
     return NULL;
 }

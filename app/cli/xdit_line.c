@@ -48,7 +48,7 @@ static const char torchrun_values[] =
 static const char torchrun_switches[] =
     " standalone no_python run_path use_env multi_gpu same_network m module virtual_local_rank ";
 
-static xd_status take_count(const reader *r, const char *name, const char *v, int least, int *to)
+static xd_status read_count(const reader *r, const char *name, const char *v, int least, int *to)
 {
     const char *unset = !*v && r->text->unset ? r->text->unset : NULL;
     char       *end;
@@ -88,13 +88,13 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
     if (!strcmp(name, "nproc_per_node") && is_every_gpu(r, v))
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
-        return take_count(r, name, v, 1, &l->nproc);
+        return read_count(r, name, v, 1, &l->nproc);
     else if (!strcmp(name, "nnodes") && strchr(v, ':'))  /* elastic: from MIN to MAX */
-        return take_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
+        return read_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
     else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
-        return take_count(r, name, v, 1, &l->nnodes);
+        return read_count(r, name, v, 1, &l->nnodes);
     else if (!strcmp(name, "node_rank") || (accelerate && !strcmp(name, "machine_rank")))
-        return take_count(r, name, v, 0, &l->node_rank);
+        return read_count(r, name, v, 0, &l->node_rank);
     else if (!strcmp(name, "master_addr") || !strcmp(name, "main_process_ip"))
         l->master = v;
     else if (!strcmp(name, "rdzv_endpoint") && !l->master)
@@ -111,7 +111,7 @@ static void plain_name(const char *word, char *name, size_t size)
 }
 
 /* A beginning that only one option has stands for it: --nnode. */
-static void complete(char *name, size_t size)
+static void complete_name(char *name, size_t size)
 {
     static const char *const lists[] = { torchrun_values, torchrun_switches };
     const char *found = NULL;
@@ -137,7 +137,7 @@ static xd_status launcher_options(reader *r)
     for (; r->i < r->s->n && r->s->word[r->i][0] == '-'; r->i++) {
         const char *word = r->s->word[r->i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
-        complete(name, sizeof name);
+        complete_name(name, sizeof name);
         if (xd_list_has(torchrun_switches, name)) {
             module |= !strcmp(name, "m") || !strcmp(name, "module");
             continue;
@@ -163,7 +163,7 @@ static int is_module(const reader *r, const char *name)
            !strcmp(r->s->word[r->i + 1], name);
 }
 
-static xd_status python(reader *r)
+static xd_status read_python(reader *r)
 {
     while (r->i < r->s->n && xd_list_has(" -u -O -s -B -I ", r->s->word[r->i]))
         r->i++;
@@ -189,7 +189,7 @@ static xd_status python(reader *r)
 }
 
 /* xDiT's `xdit` takes the launcher's options out wherever they stand; the rest is the runner's. */
-static xd_status runner(reader *r)
+static xd_status read_runner(reader *r)
 {
     static const char own[] = " nproc_per_node nnodes node_rank master_addr master_port ";
     char name[64];
@@ -214,7 +214,7 @@ static int is_python(const char *name)
 
 /* Words before the launcher: nohup and the like, and programs that start another with what they
  * need. */
-static int wrapped(int n, char **w)
+static int count_wrappers(int n, char **w)
 {
     static const char tools[] =
         " numactl taskset nice timeout stdbuf nsys conda mamba uv poetry env ";
@@ -244,7 +244,7 @@ static int is_ours(int n, char **w)
 
 int xd_line_wanted(int n, char **w)
 {
-    int skip = wrapped(n, w);
+    int skip = count_wrappers(n, w);
     n -= skip;
     w += skip;
     const char *name = base_name(w[0]);
@@ -265,14 +265,14 @@ int xd_line_wanted(int n, char **w)
 
 static xd_status read_launcher(reader *r)
 {
-    r->i += wrapped(r->s->n - r->i, r->s->word + r->i);
+    r->i += count_wrappers(r->s->n - r->i, r->s->word + r->i);
     const char *name = base_name(r->s->word[r->i]);
     const char *word = r->s->word[r->i++];
     if (!strcmp(name, "torchrun"))
         return launcher_options(r);
     if (is_python(name)) {
         r->l->by = XD_BY_PYTHON;
-        return python(r);
+        return read_python(r);
     }
     if (!strcmp(name, "accelerate") && r->i < r->s->n && !strcmp(r->s->word[r->i], "launch")) {
         r->i++;
@@ -284,7 +284,7 @@ static xd_status read_launcher(reader *r)
                        r->s->word[r->i]);
     if (!strcmp(name, "xdit") || !strcmp(name, "xfuser-runner")) {
         r->l->by = XD_BY_RUNNER;
-        return runner(r);
+        return read_runner(r);
     }
     if (ends_with(name, ".py")) {
         r->l->by = XD_BY_PYTHON;
@@ -332,7 +332,7 @@ static int find_flag(const xd_line *l, const char *name, int *off, char *two, si
 }
 
 /* The first complaint is the one that is heard. */
-XD_PRINTF(2, 3) static void complain(xd_line *l, const char *fmt, ...)
+XD_PRINTF(2, 3) static void add_complaint(xd_line *l, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -363,7 +363,7 @@ static xd_status keep_value(reader *r, int row, const char *v)
     const xd_xdit_flag *f = &xd_xdit_flags[row];
     const char         *kind = f->takes == 'i' || f->takes == 'I' ? "int" : "float";
     if (strchr("iIrR", f->takes) && !is_number(v, kind[0] == 'i')) {
-        complain(r->l, "argument --%s: invalid %s value: '%.80s'", f->name, kind, v);
+        add_complaint(r->l, "argument --%s: invalid %s value: '%.80s'", f->name, kind, v);
         return XD_OK;
     }
     const char        **more = realloc(g->v, (size_t)(g->count + 1) * sizeof *more);
@@ -383,7 +383,7 @@ static xd_status read_values(reader *r, int row, const char *inside)
     l->given[row].count = 0;
     if (!f->takes || f->takes == 'b') {
         if (inside)
-            complain(l, "argument --%s: ignored explicit argument '%.80s'", f->name, inside);
+            add_complaint(l, "argument --%s: ignored explicit argument '%.80s'", f->name, inside);
         return XD_OK;
     }
     if (inside)
@@ -393,12 +393,12 @@ static xd_status read_values(reader *r, int row, const char *inside)
          n++)
         st = keep_value(r, row, r->s->word[++r->i]);
     if (most == 1 && !l->given[row].count)
-        complain(l, "argument --%s: expected one argument", f->name);
+        add_complaint(l, "argument --%s: expected one argument", f->name);
     return st;
 }
 
 /* A flag that only the other of xDiT's programs has is refused by this one, and understood here. */
-static int of_other(xd_line *l, const char *word, const char *name)
+static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];
     const xd_xdit_flag *f = word[1] == '-' ? xd_xdit_flag_find(name) : NULL;
@@ -407,7 +407,7 @@ static int of_other(xd_line *l, const char *word, const char *name)
                                         : "example scripts have";
     const char         *near = NULL;
     int                 n = 0, first = !l->bad[0];
-    complain(l, "unrecognized arguments: %.200s", word);
+    add_complaint(l, "unrecognized arguments: %.200s", word);
     for (int i = 0; xd_xdit_flags[i].name; i++)
         if (in_program(l, &xd_xdit_flags[i]))
             names[n++] = xd_xdit_flags[i].name;
@@ -432,9 +432,9 @@ static xd_status read_flag(reader *r)
     }
     int row = word[1] == '-' ? find_flag(r->l, name, &off, two, sizeof two) : -1;
     if (row == -2)
-        complain(r->l, "ambiguous option: --%s could match %s", name, two);
+        add_complaint(r->l, "ambiguous option: --%s could match %s", name, two);
     if (row == -1)
-        row = of_other(r->l, word, name);
+        row = is_of_other(r->l, word, name);
     if (row < 0) {
         while (r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]))
             r->i++;
@@ -461,7 +461,8 @@ static xd_status read_stray(reader *r)
     const char *word = r->s->word[r->i], *next = r->i + 1 < r->s->n ? r->s->word[r->i + 1] : NULL;
     const xd_xdit_flag *f = xd_xdit_flag_find(word), *before = switch_before(r);
     int first = !l->bad[0], pair = f && f->takes && f->takes != 'b' && next && is_value(next);
-    complain(l, "unrecognized arguments: %.200s%s%.40s", word, pair ? " " : "", pair ? next : "");
+    add_complaint(l, "unrecognized arguments: %.200s%s%.40s", word, pair ? " " : "",
+                  pair ? next : "");
     if (first && f)
         snprintf(l->why, sizeof l->why, "--%s is meant?", f->name);
     else if (first && before)
@@ -478,7 +479,7 @@ static xd_status read_flags(reader *r)
         if ((is_value(r->s->word[r->i]) ? read_stray(r) : read_flag(r)) != XD_OK)
             return XD_ENOMEM;
     if (!xd_line_text(r->l, "model"))
-        complain(r->l, "the following arguments are required: --model");
+        add_complaint(r->l, "the following arguments are required: --model");
     return XD_OK;
 }
 
@@ -529,7 +530,7 @@ int xd_line_product(const xd_line *l)
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 /* What xDiT's `xdit` counts: flags written with _ only, and of the switch nothing but its name. */
-static int counted(const xd_command_line *s)
+static int counted_ranks(const xd_command_line *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
                                            "--ring_degree", "--pipefusion_parallel_degree",
@@ -566,21 +567,21 @@ static void count_processes(xd_line *l, const xd_command_line *s)
     if (!l->nproc && l->auto_nproc)
         l->nproc = devices ? devices : ANY_GPUS;
     if (!l->nproc && l->by == XD_BY_RUNNER)
-        l->nproc = counted(s);
+        l->nproc = counted_ranks(s);
     if (!l->nproc)
         l->nproc = 1;
     l->world = xd_line_on(l, "use_ray") ? xd_line_int(l, "ray_world_size", 1)
                                         : l->nproc * (l->nnodes > 4096 ? 4096 : l->nnodes);
 }
 
-static int field(const xd_json *j, const char *name)
+static int read_field(const xd_json *j, const char *name)
 {
     double v = 0;
     return xd_json_number(xd_json_get(j, name), &v) && v > 0 && v < 1e6 ? (int)v : 0;
 }
 
 /* Heads and blocks: of the model's directory, where it is there, else by its name. */
-static void look_at_net(xd_line *l)
+static void read_net(xd_line *l)
 {
     const char        *model = xd_line_text(l, "model");
     const xd_xdit_net *net = model ? xd_xdit_net_find(model) : NULL;
@@ -589,10 +590,10 @@ static void look_at_net(xd_line *l)
     if (net)
         l->heads = net->heads, l->blocks = net->blocks, l->cross = net->cross;
     if (path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK &&
-        field(j, "num_attention_heads")) {
-        l->heads = field(j, "num_attention_heads");
-        l->blocks = field(j, "num_layers") + field(j, "num_single_layers");
-        l->cross = field(j, "num_cross_attention_heads");
+        read_field(j, "num_attention_heads")) {
+        l->heads = read_field(j, "num_attention_heads");
+        l->blocks = read_field(j, "num_layers") + read_field(j, "num_single_layers");
+        l->cross = read_field(j, "num_cross_attention_heads");
         l->from_config = 1;
     }
     xd_json_free(&j);
@@ -631,7 +632,7 @@ xd_status xd_line_read(xd_line *l, const xd_shell *text, const xd_command_line *
     count_processes(l, s);
     const char *model = xd_line_text(l, "model");
     l->model = l->runner ? (model ? xd_xdit_by_name(model) : NULL) : xd_xdit_by_script(l->script);
-    look_at_net(l);
+    read_net(l);
     l->heard = l->model || l->heads || (model && (xd_xdit_by_name(model) || xd_file_is_dir(model)));
     return XD_OK;
 }

@@ -134,7 +134,7 @@ static int same_letters(const char *a, const char *b, size_t n)
 }
 
 /* Is one of the first n letters of `piece` in `text`, whatever their case? */
-static int has(const char *text, const char *piece, size_t n)
+static int has_letters(const char *text, const char *piece, size_t n)
 {
     for (; strlen(text) >= n; text++)
         if (same_letters(text, piece, n))
@@ -161,7 +161,7 @@ const xd_xdit_model *xd_xdit_by_name(const char *model)
     const xd_xdit_model *m;
     for (int i = 0; (m = xd_xdit_model_at(i)); i++)
         for (const char *p = m->names; p && *p; p += strcspn(p, " "), p += *p == ' ')
-            if (has(model, p, strcspn(p, " ")))
+            if (has_letters(model, p, strcspn(p, " ")))
                 return m;
     return NULL;
 }
@@ -171,7 +171,7 @@ const xd_xdit_net *xd_xdit_net_find(const char *model)
     const xd_xdit_rows *r;
     for (int k = 0; (r = rows_at(k)); k++)
         for (const xd_xdit_net *n = r->nets; n && n->name; n++)
-            if (has(model, n->name, strlen(n->name)))
+            if (has_letters(model, n->name, strlen(n->name)))
                 return n;
     return NULL;
 }

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-XD_PRINTF(2, 3) static void add(xd_ours *o, const char *fmt, ...)
+XD_PRINTF(2, 3) static void add_flag_text(xd_ours *o, const char *fmt, ...)
 {
     va_list ap, again;
     if (o->n == o->cap) {
@@ -34,7 +34,7 @@ XD_PRINTF(2, 3) static void add(xd_ours *o, const char *fmt, ...)
         o->failed = 1;
 }
 
-static void take_plan(xd_ours *o, const xd_line *l)
+static void set_plan(xd_ours *o, const xd_line *l)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
     xd_text_buf     b = { 0 };
@@ -66,23 +66,23 @@ static void take_plan(xd_ours *o, const xd_line *l)
     }
 }
 
-static void launcher(xd_ours *o)
+static void add_launcher(xd_ours *o)
 {
     if (o->hosts > 1 && o->ranks > 1) {
-        add(o, "mpirun");
-        add(o, "--hostfile");
-        add(o, "hosts");
-        add(o, "--map-by");
-        add(o, "ppr:%d:node", (o->ranks + o->hosts - 1) / o->hosts);
-        add(o, "-n");
-        add(o, "%d", o->ranks);
+        add_flag_text(o, "mpirun");
+        add_flag_text(o, "--hostfile");
+        add_flag_text(o, "hosts");
+        add_flag_text(o, "--map-by");
+        add_flag_text(o, "ppr:%d:node", (o->ranks + o->hosts - 1) / o->hosts);
+        add_flag_text(o, "-n");
+        add_flag_text(o, "%d", o->ranks);
     }
-    add(o, "xdit");
-    add(o, "generate");
+    add_flag_text(o, "xdit");
+    add_flag_text(o, "generate");
 }
 
 /* A degree of 1 is no degree; frames are a video's; patches and exact steps are of stages. */
-static int idle(const xd_line *l, const xd_xdit_flag *f)
+static int is_idle(const xd_line *l, const xd_xdit_flag *f)
 {
     size_t n = strlen(f->name);
     if (!strcmp(f->name, "num_pipeline_patch") || !strcmp(f->name, "warmup_steps"))
@@ -101,8 +101,8 @@ static void as_value(xd_ours *o, const xd_xdit_flag *f)
     for (int i = 0; i < o->n; i++)
         if (strcmp(o->word[i], name) == 0)
             return;
-    add(o, "%s", name);
-    add(o, "%s", blank + 1);
+    add_flag_text(o, "%s", name);
+    add_flag_text(o, "%s", blank + 1);
 }
 
 /* What becomes of --output_type: latents are a file's kind. Returns 0: nothing. */
@@ -110,8 +110,8 @@ static int as_output(xd_ours *o, const xd_line *l)
 {
     const char *type = xd_line_text(l, "output_type");
     if (type && !strcmp(type, "latent")) {
-        add(o, "--output");
-        add(o, "latents.safetensors");
+        add_flag_text(o, "--output");
+        add_flag_text(o, "latents.safetensors");
     }
     return type && (!strcmp(type, "latent") || !strcmp(type, "pil"));
 }
@@ -123,35 +123,35 @@ static const char *model_of(const xd_line *l, const char *name)
     return repo ? repo : name;
 }
 
-static void flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
+static void add_flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
 {
     const xd_given *g = xd_line_given(l, f->name);
     const char     *name = f->fate == XD_FATE_OTHER ? f->own : f->name;
-    if (!g || idle(l, f) || !strcmp(f->name, "ray_world_size") ||
+    if (!g || is_idle(l, f) || !strcmp(f->name, "ray_world_size") ||
         (!strcmp(f->name, "output_type") && as_output(o, l)))
         return;
     if (f->fate == XD_FATE_VALUE) {
         as_value(o, f);
     } else if (!strcmp(f->name, "model") && g->count) {
         o->model = model_of(l, g->v[g->count - 1]);
-        add(o, "--model");
-        add(o, "%s", o->model);
+        add_flag_text(o, "--model");
+        add_flag_text(o, "%s", o->model);
     } else if (f->fate != XD_FATE_SAME && f->fate != XD_FATE_OTHER) {
         if (!g->off)
             o->left[o->nleft++] = f;
     } else if (!f->takes) {
-        add(o, "--%s", name);
+        add_flag_text(o, "--%s", name);
     } else if (!strcmp(f->name, "attn_layer_num_for_pp")) {
-        add(o, "--%s", name);
-        add(o, "%s", o->list);
+        add_flag_text(o, "--%s", name);
+        add_flag_text(o, "%s", o->list);
     } else if (!strcmp(f->name, "prompt")) {
         for (int i = 0; i < g->count; i++) {
-            add(o, "--%s", name);
-            add(o, "%s", g->v[i]);
+            add_flag_text(o, "--%s", name);
+            add_flag_text(o, "%s", g->v[i]);
         }
     } else if (g->count) {
-        add(o, "--%s", name);
-        add(o, "%s", f->takes <= 'Z' ? g->v[0] : g->v[g->count - 1]);
+        add_flag_text(o, "--%s", name);
+        add_flag_text(o, "%s", f->takes <= 'Z' ? g->v[0] : g->v[g->count - 1]);
         if (g->count > 1)
             snprintf(o->note, sizeof o->note, "--%s takes one value here: the first of %d", name,
                      g->count);
@@ -162,12 +162,12 @@ static void by_default(xd_ours *o, const xd_line *l, const char *name, const cha
 {
     if (xd_line_given(l, name))
         return;
-    add(o, "--%s", name);
-    add(o, "%s", value);
+    add_flag_text(o, "--%s", name);
+    add_flag_text(o, "%s", value);
 }
 
 /* What xDiT takes where nothing is said, and we do not. */
-static void defaults(xd_ours *o, const xd_line *l)
+static void add_defaults(xd_ours *o, const xd_line *l)
 {
     unsigned can = l->model ? l->model->can : 0;
     if (!l->runner) {
@@ -186,18 +186,18 @@ static void defaults(xd_ours *o, const xd_line *l)
 
 void xd_ours_make(xd_ours *o, const xd_line *l)
 {
-    take_plan(o, l);
-    launcher(o);
+    set_plan(o, l);
+    add_launcher(o);
     for (int i = 0; xd_xdit_flags[i].name; i++)
-        flag(o, l, &xd_xdit_flags[i]);
+        add_flag(o, l, &xd_xdit_flags[i]);
     if (o->hosts > 1 && xd_line_product(l) == 1 && o->ranks > 1) {
-        add(o, "--ulysses_degree");
-        add(o, "%d", o->ranks);
+        add_flag_text(o, "--ulysses_degree");
+        add_flag_text(o, "%d", o->ranks);
     } else if (xd_line_product(l) == 1 && o->ranks > 1) {
-        add(o, "--nproc");
-        add(o, "%d", o->ranks);
+        add_flag_text(o, "--nproc");
+        add_flag_text(o, "%d", o->ranks);
     }
-    defaults(o, l);
+    add_defaults(o, l);
     if (xd_parallel_ranks(&o->plan) == 1 && o->ranks > 1)
         o->plan.ulysses_degree = o->ranks;      /* that is what --nproc alone means */
 }

@@ -293,7 +293,7 @@ int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share)
 }
 
 /* Takes the first cpu of each of `threads` cores of a node (-1: of any node). */
-static int take_cores(const xd_cpus *c, int node, int threads, xd_cpuset *share)
+static int add_cores(const xd_cpus *c, int node, int threads, xd_cpuset *share)
 {
     int got = 0;
     *share = (xd_cpuset){ { 0 } };
@@ -312,9 +312,9 @@ int xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share)
         return 0;
     for (int i = 0; i < c->n; i++)
         if ((i == 0 || c->v[i].node != c->v[i - 1].node) &&
-            take_cores(c, c->v[i].node, threads, share))
+            add_cores(c, c->v[i].node, threads, share))
             return threads;
-    return take_cores(c, -1, threads, share);
+    return add_cores(c, -1, threads, share);
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */

@@ -77,7 +77,7 @@ static void replace_name(char **slot, const char *name)
     }
 }
 
-static void look_at_file(look *l, const char *name, const char *stem)
+static void consider_file(look *l, const char *name, const char *stem)
 {
     static const char *const others[] = { ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5",
                                           ".onnx", ".gguf" };
@@ -122,7 +122,7 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
     if (!d)
         return xd_fail(e, XD_EIO, "cannot read the directory %s", dir);
     while ((f = readdir(d)))
-        look_at_file(&l, f->d_name, stem);
+        consider_file(&l, f->d_name, stem);
     closedir(d);
     if (l.variant) {
         w->path = xd_path_join(dir, l.variant);

@@ -499,8 +499,8 @@ static xd_status visit_kinds(xd_net *n, xd_decl *d)
 }
 
 /* Visits a separate network with this rank's blocks; `d` counts. */
-static xd_status count_mine(const xd_component *p, xd_decl *d,
-                            xd_status (*visit)(xd_net *n, xd_decl *d), xd_err *e)
+static xd_status count_own(const xd_component *p, xd_decl *d,
+                           xd_status (*visit)(xd_net *n, xd_decl *d), xd_err *e)
 {
     xd_net    net = { 0 };
     xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
@@ -519,7 +519,7 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 {
     xd_err    mine = { 0 };
     xd_decl   d = count_decl(p, count, type, &mine);
-    xd_status s = count_mine(p, &d, visit_kinds, e);
+    xd_status s = count_own(p, &d, visit_kinds, e);
     if (s == XD_OK) {
         p->packed = d.packed;
         p->block_bytes = d.block_bytes;
@@ -532,7 +532,7 @@ void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type
     xd_err  mine = { 0 };
     xd_decl d = count_decl(p, count, type, &mine);
     d.announces = 1;
-    count_mine(p, &d, xd_net_visit, NULL);
+    count_own(p, &d, xd_net_visit, NULL);
 }
 
 /* Fills the open store with weights. */

@@ -31,22 +31,22 @@ void xd_component_was_read(const xd_component *p, int64_t i)
 }
 
 /* 0: there is no memory. */
-static int open_ahead(xd_component *p, size_t most, const atomic_int *cancel)
+static int open_readahead(xd_component *p, size_t max_bytes, const atomic_int *cancel)
 {
     p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
-    if (p->upto && (p->ahead = xd_readahead_open(most, cancel)))
+    if (p->upto && (p->ahead = xd_readahead_open(max_bytes, cancel)))
         return 1;
     xd_component_prefetch_end(p);
     return 0;
 }
 
-void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
+void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t max_bytes,
                            const atomic_int *cancel)
 {
     if (p->store || p->ahead || !p->files || (p->group.c && p->group.c->rank) ||
-        most < XD_PREFETCH_LEAST || xd_st_bytes(p->files) < XD_PREFETCH_LEAST)
+        max_bytes < XD_PREFETCH_LEAST || xd_st_bytes(p->files) < XD_PREFETCH_LEAST)
         return;
-    if (!open_ahead(p, most, cancel))
+    if (!open_readahead(p, max_bytes, cancel))
         return;
     xd_component_list_reads(p, count, type);
     xd_readahead_start(p->ahead);
@@ -54,7 +54,7 @@ void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t
 
 size_t xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type)
 {
-    if (p->store || p->ahead || !p->files || !open_ahead(p, 0, NULL))
+    if (p->store || p->ahead || !p->files || !open_readahead(p, 0, NULL))
         return 0;
     xd_component_list_reads(p, count, type);
     size_t cold = xd_readahead_cold_bytes(p->ahead);

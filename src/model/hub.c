@@ -122,7 +122,8 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
                 "\"hf download %s\", or name a directory",
                 repo[0], root, at ? at + 1 : "main", repo[0]);
     else if (n > 1)
-        xd_fail(e, s, "%s is the name of %d models in the Hugging Face cache %s: %s; say which one",
+        xd_fail(e, s,
+                "%s is the name of %d models in the Hugging Face cache %s: %s; name one of them",
                 name, n, root, b.p ? b.p : "");
     else
         xd_fail(e, s,

@@ -378,7 +378,7 @@ int xd_job_image(const xd_job *j, int k)
     return j->todo ? j->todo[k] : k;
 }
 
-int xd_job_paints(const xd_job *j, int prompt)
+int xd_job_uses_prompt(const xd_job *j, int prompt)
 {
     int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
     if (!j->todo)

@@ -41,7 +41,7 @@ void      xd_job_close(xd_job *j);
 xd_status xd_job_pick(xd_job *j, xd_err *e);
 /* The number of the k-th image that is generated; is an image of this prompt generated? */
 int       xd_job_image(const xd_job *j, int k);
-int       xd_job_paints(const xd_job *j, int prompt);
+int       xd_job_uses_prompt(const xd_job *j, int prompt);
 /* The scale that combines the two passes of a step. */
 double    xd_job_guidance(const xd_job *j, int step);
 /* F32 elements of the result's pixels: [frames,H,W,3] of the requested size. */

@@ -162,7 +162,7 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
 
 /* Free memory of a host after the request, for each of the ranks that read files ahead. A thread
  * also needs some address space. */
-static size_t spare_of(const double host[XD_HOST_SUMS], double space)
+static size_t free_of(const double host[XD_HOST_SUMS], double space)
 {
     const double thread = 1 << 20;
     return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
@@ -192,7 +192,7 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_room *room, x
            to_gib(need->dit_tmp + need->links), to_gib(need->vae), to_gib(need->vae_tmp),
            to_gib(need->peak), kernels / 1073741824.0, host[0] / 1073741824.0,
            host[1] / 1073741824.0);
-    ctx->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
+    ctx->spare = reads ? free_of(host, (double)space + mine - (double)need->peak) : 0;
     if ((double)need->peak > (double)space + mine)
         return refuse_memory(ctx->dev, need, (double)need->peak, (double)space + mine,
                              "address space (ulimit -v), besides what kernels take,", e);

@@ -110,7 +110,7 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     add_options(&b, j);
     xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
                j->sampler->name, j->asked[1], j->asked[0]);
-    xd_buf_add(&b, ", \"painted_width\": %" PRId64 ", \"painted_height\": %" PRId64, j->size[1],
+    xd_buf_add(&b, ", \"generated_width\": %" PRId64 ", \"generated_height\": %" PRId64, j->size[1],
                j->size[0]);
     if (j->fps > 0)
         xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s",

@@ -34,7 +34,7 @@ static int64_t width_of(const xd_job *j, int k)
 /* ---- token ids ---------------------------------------------------------------------------- */
 
 /* The most ids that a prompt may have for encoder k. */
-static int64_t most_ids(const xd_job *j, int k)
+static int64_t max_ids(const xd_job *j, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
     return pad > 0 ? pad : j->max_text;
@@ -60,11 +60,11 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     int             at = i * w->ntext + k;
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    xd_status s = xd_tok_cut(m->tok[k], plain, strlen(plain), most_ids(j, k), &w->ids[at],
+    xd_status s = xd_tok_cut(m->tok[k], plain, strlen(plain), max_ids(j, k), &w->ids[at],
                              &w->len[at], &w->whole[at], e);
     int64_t real = w->len[at];
     if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
-        s = pad_ids(&w->ids[at], &w->len[at], most_ids(j, k), xd_tok_pad(m->tok[k]), e);
+        s = pad_ids(&w->ids[at], &w->len[at], max_ids(j, k), xd_tok_pad(m->tok[k]), e);
     w->real[at] = m->recipe->text[k].masked ? real : w->len[at];
     free(plain);
     return s;
@@ -87,7 +87,7 @@ static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     if (recipe_of(j)->text[k].pad != XD_PAD_NONE)
-        return most_ids(j, k);
+        return max_ids(j, k);
     return w->len[i * w->ntext + k];
 }
 
@@ -127,7 +127,7 @@ int64_t xd_prompts_most_rows(const xd_job *j)
     int64_t n = 0;
     for (int k = 0; k < recipe_of(j)->ntext; k++)
         if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
-            n += most_ids(j, k);
+            n += max_ids(j, k);
     return n;
 }
 
@@ -142,7 +142,7 @@ int xd_prompts_fixed(const xd_job *j)
 void xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT])
 {
     for (int k = 0; k < recipe_of(j)->ntext; k++)
-        real[k] = most_ids(j, k);
+        real[k] = max_ids(j, k);
 }
 
 void xd_prompts_close(xd_prompts *w, xd_context *ctx)
@@ -206,14 +206,14 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
  * is generated. */
 static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
-    return i < w->n - 1 ? xd_job_paints(j, i) : j->npass > 1;
+    return i < w->n - 1 ? xd_job_uses_prompt(j, i) : j->npass > 1;
 }
 
 /* Does encoder k truncate a prompt? */
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
-        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most_ids(j, k))
+        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > max_ids(j, k))
             return 1;
     return 0;
 }
@@ -221,7 +221,7 @@ static int truncates(const xd_prompts *w, const xd_job *j, int k)
 /* Logs which prompts encoder k truncates. */
 static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int level)
 {
-    long long most = most_ids(j, k);
+    long long most = max_ids(j, k);
     int       cut = 0, first = 0;
     char      which[32] = "the negative prompt", more[64] = "";
     for (int i = w->n - 1; i >= 0; i--)
@@ -246,17 +246,17 @@ void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
     int64_t most = 0;
     int     level = XD_LOG_INFO;
     for (int k = 0; k < w->ntext; k++)
-        if (j->ctx->model.has_text[k] && most_ids(j, k) > most)
-            most = most_ids(j, k);
+        if (j->ctx->model.has_text[k] && max_ids(j, k) > most)
+            most = max_ids(j, k);
     for (int k = 0; k < w->ntext; k++)
-        if (j->ctx->model.has_text[k] && most_ids(j, k) == most && truncates(w, j, k))
+        if (j->ctx->model.has_text[k] && max_ids(j, k) == most && truncates(w, j, k))
             level = XD_LOG_WARN;
     for (int k = 0; k < w->ntext; k++)
         if (j->ctx->model.has_text[k])
             log_truncation(w, j, k, level);
 }
 
-static xd_status room_for(xd_context *ctx, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
+static xd_status buffer_for(xd_context *ctx, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
 {
     *t = xd_view2(NULL, XD_F32, rows, cols);
     if (rows > 0 && cols > 0 && !(t->p = ctx->dev->mem->get(ctx->dev, xd_bytes(*t))))
@@ -282,9 +282,9 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
         xd_cond *c = &w->cond[i];
         if (!is_used(w, j, i))
             continue;
-        s = room_for(ctx, &c->tok, w->rows[i], d->text_dim, e);
+        s = buffer_for(ctx, &c->tok, w->rows[i], d->text_dim, e);
         if (s == XD_OK && d->pooled_dim)
-            s = room_for(ctx, &c->pooled, 1, d->pooled_dim, e);
+            s = buffer_for(ctx, &c->pooled, 1, d->pooled_dim, e);
         for (int k = 0; k < w->ntext; k++)
             c->real[k] = w->real[i * w->ntext + k];
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };

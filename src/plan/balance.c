@@ -146,7 +146,7 @@ static double share_of(const xd_balance *b, int sp)
 }
 
 /* A stage is as fast as its rank that finishes its tokens last. */
-static void take_stages(xd_balance *b, const xd_plan *plan)
+static void set_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;
     double            best = 0;
@@ -177,7 +177,7 @@ static xd_status make_balance(const xd_plan *plan, xd_balance *b, xd_err *e)
     if (bad || !b->stage)
         return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks",
                        xd_degrees_product(plan->deg));
-    take_stages(b, plan);
+    set_stages(b, plan);
     return XD_OK;
 }
 

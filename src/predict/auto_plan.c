@@ -65,7 +65,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
 }
 
 /* An initial image is not read; it only reduces the number of steps. */
-static void take_request(chooser *c)
+static void copy_request(chooser *c)
 {
     static const char *const prompt[] = { "" };
     xd_request_init(&c->r);
@@ -240,7 +240,7 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
     c->start_s = xd_now_s();
     /* Every plan would log the same messages about the request. */
     const xd_logger *log = xd_log_enter(NULL);
-    take_request(c);
+    copy_request(c);
     xd_status st = check_request(c, e);
     int by_search = c->ranks <= XD_SEARCH_MOST;
     if (st == XD_OK && by_search)
@@ -275,7 +275,7 @@ static void predict_reading(chooser *c, int hosts, xd_predicted_times *predicted
     xd_open_args     a = *c->a;
     a.cluster = NULL;           /* it makes no difference, which is said                       */
     here.a = &a;
-    take_request(&here);
+    copy_request(&here);
     if (find_machine(&here, hosts, &why) == XD_OK && here.m.read > 0 &&
         xd_predict(&f, c->ctx, &here.r, &c->fixed, c->ranks, &here.m, &why) == XD_OK) {
         *predicted = times_of(&here, &f);

@@ -141,7 +141,7 @@ static int count_bins(const finder *w)
     return !w->t->r->no_resolution_binning && p->trained_size;
 }
 
-static void take_request(const finder *w, const set *s, xd_request *r)
+static void copy_request(const finder *w, const set *s, xd_request *r)
 {
     int64_t side[2];
     *r = *w->t->r;
@@ -248,7 +248,7 @@ static int count_plans(finder *w, const set *s, trial *best)
     const xd_fit *t = w->t;
     xd_request    r;
     int           any = 0;
-    take_request(w, s, &r);
+    copy_request(w, s, &r);
     for (int i = 0; i < w->nplans; i++) {
         xd_parallel p = plan_of(s, &w->plans[i]);
         xd_prediction f;

@@ -81,7 +81,7 @@ static double host_paths(int ranks)
 }
 
 /* Reads a number and an x in front of a name; 0: there is none. */
-static int take_count(const char **name)
+static int set_count(const char **name)
 {
     char *end;
     if (!isdigit((unsigned char)**name))
@@ -95,7 +95,7 @@ static int take_count(const char **name)
 
 int xd_machine_known(xd_machine *m, const char *name)
 {
-    int first = take_count(&name), second = first ? take_count(&name) : 0;
+    int first = set_count(&name), second = first ? set_count(&name) : 0;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         const device *d = &devices[i];
         if (strcasecmp(d->name, name) != 0)

@@ -493,7 +493,7 @@ static void send_images(predictor *s, int me, xd_err *e)
 }
 
 /* The engine allocates memory for the longest text in every pass. */
-static xd_status room_for_longest(predictor *s, xd_need *n, xd_err *e)
+static xd_status longest_text_bytes(predictor *s, xd_need *n, xd_err *e)
 {
     int64_t rows[XD_MAXPASS];
     text_rows(s, rows);
@@ -503,7 +503,7 @@ static xd_status room_for_longest(predictor *s, xd_need *n, xd_err *e)
     return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->links, e);
 }
 
-static xd_status predict_rest(predictor *s, xd_err *e)
+static xd_status predict_request(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
@@ -516,7 +516,7 @@ static xd_status predict_rest(predictor *s, xd_err *e)
             s->f->rank[r].sent_all += (double)sent_bytes(s);
         }
         if (st == XD_OK)
-            st = room_for_longest(s, &s->f->rank[r].need, e);
+            st = longest_text_bytes(s, &s->f->rank[r].need, e);
     }
     for (int r = 0; r < s->f->ranks; r++)
         s->f->sent += s->f->rank[r].sent_all;
@@ -527,7 +527,7 @@ static xd_status predict_rest(predictor *s, xd_err *e)
 
 /* On CPUs the ranks of a host share its memory and one copy of equal weights; a device has
  * its own memory. */
-static void take_memory(predictor *s)
+static void set_memory(predictor *s)
 {
     xd_prediction      *f = s->f;
     const xd_machine *m = s->m;
@@ -633,9 +633,9 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     if (st == XD_OK)
         st = predict_decode(&s, e);
     if (st == XD_OK)
-        st = predict_rest(&s, e);
+        st = predict_request(&s, e);
     if (st == XD_OK) {
-        take_memory(&s);
+        set_memory(&s);
         f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s +
                                                 (f->steps - f->exact) * f->step_s +
                                                 f->decode_s);

@@ -36,8 +36,8 @@ static xd_status not_read(const char *text, const char *at, xd_err *e)
 }
 
 /* Reads one name's number, which begins at *p. */
-static xd_status take_number(xd_parallel *a, const xd_plan_row *r, const char *text, const char **p,
-                             xd_err *e)
+static xd_status set_number(xd_parallel *a, const xd_plan_row *r, const char *text, const char **p,
+                            xd_err *e)
 {
     int   digit = isdigit((unsigned char)**p);
     char *end = (char *)(uintptr_t)*p;
@@ -56,7 +56,7 @@ static xd_status take_number(xd_parallel *a, const xd_plan_row *r, const char *t
     return XD_OK;
 }
 
-static xd_status take_word(xd_parallel *a, const char *text, const char **p, xd_err *e)
+static xd_status set_word(xd_parallel *a, const char *text, const char **p, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
     size_t               n = strspn(*p, "abcdefghijklmnopqrstuvwxyz");
@@ -65,7 +65,7 @@ static xd_status take_word(xd_parallel *a, const char *text, const char **p, xd_
         if (!word || strlen(word) != n || memcmp(word, *p, n) != 0)
             continue;
         *p += n;
-        return take_number(a, &t->rows[i], text, p, e);
+        return set_number(a, &t->rows[i], text, p, e);
     }
     return not_read(text, *p, e);
 }
@@ -73,9 +73,9 @@ static xd_status take_word(xd_parallel *a, const char *text, const char **p, xd_
 xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
 {
     const char *p = text;
-    xd_status   s = *p ? XD_OK : take_word(a, text, &p, e);
+    xd_status   s = *p ? XD_OK : set_word(a, text, &p, e);
     while (*p && s == XD_OK)
-        s = take_word(a, text, &p, e);
+        s = set_word(a, text, &p, e);
     return s;
 }
 

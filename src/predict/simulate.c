@@ -408,7 +408,7 @@ static int end_message(xd_simulation *p, int r, const event *ev)
 
 /* Runs one event of rank r, or the computing before it, after which other ranks may be earlier. 0:
  * the rank must wait. */
-static int go_on(xd_simulation *p, int r)
+static int run_events(xd_simulation *p, int r)
 {
     script *s = &p->s[r];
     event  *ev = &s->ev[s->next];
@@ -443,7 +443,7 @@ static int prepare_scripts(xd_simulation *p)
 
 /* Runs all ranks, the earliest first. wake: [n], the time at which each goes on; INFINITY: it has
  * ended or waits. rests: [n], the rank it waits for, or -1. 0: a deadlock. */
-static int take_turns(xd_simulation *p, double *wake, int *rests)
+static int run_all(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {
         wake[r] = p->s[r].nev ? p->s[r].t : INFINITY;
@@ -459,7 +459,7 @@ static int take_turns(xd_simulation *p, double *wake, int *rests)
                 left |= p->s[r].next < p->s[r].nev;
             return !left;
         }
-        if (!go_on(p, best)) {
+        if (!run_events(p, best)) {
             rests[best] = s->for_whom;
             wake[best] = INFINITY;
             continue;
@@ -481,7 +481,7 @@ xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e)
     if (!rests || !wake || p->failed || !prepare_scripts(p))
         p->failed = 1;
     else
-        live = take_turns(p, wake, rests);
+        live = run_all(p, wake, rests);
     free(rests);
     free(wake);
     if (p->failed)

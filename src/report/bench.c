@@ -183,7 +183,7 @@ static double flops_of(const bench *b)
 
 /* Is there another run? The `turn` callback decides if it is set; t has the seconds of
  * the last n runs. */
-static int go_on(const bench *b, int n, const double *t, const double *peak, double spent)
+static int keeps_running(const bench *b, int n, const double *t, const double *peak, double spent)
 {
     int           want = b->a->repeats;
     xd_bench_turn last = { .n = n };
@@ -200,7 +200,7 @@ static int go_on(const bench *b, int n, const double *t, const double *peak, dou
 }
 
 /* Sets the profile to that of the run that took s seconds. */
-static void take_run(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
+static void take_sample(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
 {
     int i = 0;
     while (i < n - 1 && took[i] != s)
@@ -225,7 +225,7 @@ static double measure_median(bench *b, void (*fn)(void *ctx), void *ctx)
     int       n = 0;
     fn(ctx);
     b->gemm = gemm_now(b);
-    for (; go_on(b, n, t, peak, spent); n++) {
+    for (; keeps_running(b, n, t, peak, spent); n++) {
         xd_profile_reset(&b->prof);
         peak[n] = peak_now(b);
         begin = xd_now_s();
@@ -241,7 +241,7 @@ static double measure_median(bench *b, void (*fn)(void *ctx), void *ctx)
         return 0;
     b->peak = xd_bench_median(peak, n);
     double median = xd_bench_median(t, n);
-    take_run(b, took, op, n, median);
+    take_sample(b, took, op, n, median);
     b->lo = t[0];
     b->hi = t[n - 1];
     return median;

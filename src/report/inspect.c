@@ -156,7 +156,7 @@ static void types_of(const xd_st *st, char *out, size_t size)
 
 /* whole: all configs were read; otherwise each component is opened by itself, to
  * report its errors. */
-static void look_at_component(view *v, xd_component *p, const char *name, int whole)
+static void check_component(view *v, xd_component *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];
     xd_status s = XD_OK;
@@ -195,7 +195,7 @@ static int has_file(const xd_model *m, const char *folder, const char *name)
     return has;
 }
 
-static void look_at_scheduler(view *v)
+static void check_scheduler(view *v)
 {
     const xd_model   *m = &v->m;
     const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
@@ -206,7 +206,7 @@ static void look_at_scheduler(view *v)
         xd_model_sched(m, sampler, &cfg, &v->sched);
 }
 
-static void look_at_all(view *v, const char *dir)
+static void check_all(view *v, const char *dir)
 {
     xd_model *m = &v->m;
     int       whole = xd_model_open(m, dir, &v->all) == XD_OK;
@@ -214,13 +214,13 @@ static void look_at_all(view *v, const char *dir)
         return;
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])
-            look_at_component(v, &m->text[i], m->recipe->text[i].folder, whole);
-    look_at_component(v, &m->dit, m->recipe->dit, whole);
-    look_at_component(v, &m->vae, m->recipe->vae, whole);
+            check_component(v, &m->text[i], m->recipe->text[i].folder, whole);
+    check_component(v, &m->dit, m->recipe->dit, whole);
+    check_component(v, &m->vae, m->recipe->vae, whole);
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])
             xd_model_tok(m, i, &v->tok[i]);
-    look_at_scheduler(v);
+    check_scheduler(v);
 }
 
 /* ---- the summary -------------------------------------------------------------------------- */
@@ -357,7 +357,7 @@ static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err
     if (!v)
         return xd_fail(e, XD_ENOMEM, "no memory to look at %s", dir);
     v->a = a;
-    look_at_all(v, dir);
+    check_all(v, dir);
     if (!v->m.recipe) {
         s = xd_fail(e, v->all.code, "%s", v->all.msg);
     } else {

@@ -289,7 +289,7 @@ static void write_unused(const adviser *v)
 /* ---- all ---------------------------------------------------------------------------------- */
 
 /* Sets the currently free memory, which an earlier probe of the machine does not know. */
-static void take_room(adviser *v)
+static void set_room(adviser *v)
 {
     size_t have, space;
     xd_host_memory(&have, &space);
@@ -298,7 +298,7 @@ static void take_room(adviser *v)
 }
 
 /* What the disk of this machine has to deliver. A model without weights is planned all the same. */
-static void take_cold(adviser *v)
+static void set_cold(adviser *v)
 {
     xd_model         m = { 0 };
     xd_context      *ctx = &v->g->ctx;
@@ -345,8 +345,8 @@ static xd_status open_all(adviser *v, xd_err *e)
         v->ranks = a->ranks ? a->ranks : threads;
         s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks,
                             threads > v->ranks ? threads / v->ranks : 1, e);
-        take_room(v);
-        take_cold(v);
+        set_room(v);
+        set_cold(v);
     } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
         v->g->ctx.type = XD_BF16;
     }

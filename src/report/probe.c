@@ -44,7 +44,7 @@ static xd_status agree_status(const xd_prober *p, xd_status s, xd_err *e)
 }
 
 /* Checks that hosts have equally many ranks with consecutive numbers, as plans assume. */
-static xd_status see_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
+static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
 {
     int n = p->host->size, first = p->all->rank - p->host->rank;
     m->ranks = n;
@@ -60,7 +60,7 @@ static xd_status measure_machine(xd_prober *p, xd_machine *m, xd_err *e)
 {
     size_t    have = 0, total = 0;
     xd_dtype  best = xd_dev_compute(p->dev, XD_BF16);
-    xd_status s = see_hosts(p, m, e);
+    xd_status s = count_hosts(p, m, e);
     if (s != XD_OK)
         return s;
     p->dev->mem->memory(p->dev, &have, &total);

@@ -25,7 +25,7 @@ done
 HF_HUB_CACHE=$T/hub try generate --model one --prompt a --steps 1 -q -o "$T/one.png"
 check "generate finds it, too" whole_png "$T/one.png"
 HF_HUB_CACHE=$T/hub g "two models of a name" 1 \
-    "two is the name of 2 models .*: a/two and b/two; say which one" --model two --prompt a
+    "two is the name of 2 models .*: a/two and b/two; name one of them" --model two --prompt a
 HF_HUB_CACHE=$T/hub g "a model without a snapshot" 1 'c/bare is in .* without a snapshot of main' \
     --model bare --prompt a
 HF_HUB_CACHE=$T/hub g "no model of a name" 1 "no directory three, and no model of that name .*hub" \

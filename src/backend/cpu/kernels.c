@@ -519,7 +519,7 @@ static inline void gnorm_pixel(char *out, const char *in, const float *mul, cons
 
 #if defined(__AVX512F__)
 /* x / (1 + e^-x) with an error of 1e-4, for results of eight bits. */
-static inline __m512 silu_near(__m512 x)
+static inline __m512 silu_approx(__m512 x)
 {
     __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f));
     __m512 n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -539,14 +539,14 @@ static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, 
     for (; k + 16 <= n; k += 16) {
         __m512 x = _mm512_fmadd_ps(load_bf16(in + 2 * k), _mm512_loadu_ps(mul + k),
                                    _mm512_loadu_ps(add + k));
-        _mm256_storeu_si256((__m256i *)(void *)(out + 2 * k), bf16(silu_near(x)));
+        _mm256_storeu_si256((__m256i *)(void *)(out + 2 * k), bf16(silu_approx(x)));
     }
     if (k < n) {
         __mmask16 m = lane_mask(n - k);
         __m512    x = _mm512_fmadd_ps(load_bf16_some(in + 2 * k, n - k),
                                       _mm512_maskz_loadu_ps(m, mul + k),
                                       _mm512_maskz_loadu_ps(m, add + k));
-        _mm256_mask_storeu_epi16(out + 2 * k, m, bf16(silu_near(x)));
+        _mm256_mask_storeu_epi16(out + 2 * k, m, bf16(silu_approx(x)));
     }
 }
 #else
