@@ -11,7 +11,6 @@ src/families/meson.build makes of registry.c.in with the new list.
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -24,13 +23,36 @@ def diff_of(guide):
     return blocks[0]
 
 
-def check_names(diff):
-    names = re.findall(r"^(?:---|\+\+\+) (\S+)", diff, re.MULTILINE)
-    strange = [n for n in names if n != "/dev/null" and
-               not re.fullmatch(r"[ab]/src/families/[\w/.]+", n)]
-    if strange:
-        sys.exit(f"the diff changes {strange[0]}: a model is a place in src/families and a line of "
-                 "its registry")
+def files_of(diff):
+    """(name, old or None, hunks) of every file of the diff."""
+    for part in re.split(r"^(?=--- )", diff, flags=re.MULTILINE)[1:]:
+        old, new, body = re.match(r"--- (\S+)\n\+\+\+ b/(\S+)\n(.*)", part, re.DOTALL).groups()
+        if not re.fullmatch(r"src/families/[\w/.]+", new) or old not in ("/dev/null", "a/" + new):
+            sys.exit(f"the diff changes {new}: a model is a place in src/families and a line of "
+                     "its registry")
+        yield new, old != "/dev/null", re.split(r"^@@ ", body, flags=re.MULTILINE)[1:]
+
+
+def apply_hunk(text, hunk, name):
+    """`text` with a hunk, whose old lines must be in one place of it."""
+    head, _, body = hunk.partition("\n")
+    lines = body.splitlines(keepends=True)
+    old, new = ("".join(s[1:] for s in lines if s[0] in kinds) for kinds in (" -", " +"))
+    counts = re.match(r"-\d+,(\d+) \+\d+,(\d+) @@", head)
+    if not counts or [int(n) for n in counts.groups()] != [old.count("\n"), new.count("\n")]:
+        sys.exit(f"{name}: the numbers of the hunk @@ {head} are not those of its lines")
+    if text.count(old) != 1 and (old or text):
+        sys.exit(f"{name}: the diff of the guide does not apply; its context is\n{old}")
+    return text.replace(old, new) if old else new
+
+
+def apply(diff, folder):
+    for name, there, hunks in files_of(diff):
+        text = (folder / name).read_text(encoding="utf-8") if there else ""
+        for hunk in hunks:
+            text = apply_hunk(text, hunk, name)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def registry_of(folder):
@@ -58,14 +80,10 @@ def changes(before, after):
 def main():
     guide, families, toy, registry = map(pathlib.Path, sys.argv[1:])
     diff = diff_of(guide)
-    check_names(diff)
     with tempfile.TemporaryDirectory() as tmp:
         copy = pathlib.Path(tmp) / "src/families"
         shutil.copytree(families, copy)
-        p = subprocess.run(["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", "-d", tmp],
-                           input=diff, text=True, capture_output=True, check=False)
-        if p.returncode:
-            sys.exit(f"{guide}: the diff does not apply:\n{p.stdout}{p.stderr}")
+        apply(diff, pathlib.Path(tmp))
         files, lines = changes(families, copy)
         if len(files) != 1 or len(lines) != 1:
             sys.exit(f"{guide}: the diff adds {len(files)} files and {len(lines)} lines of "
