@@ -76,7 +76,7 @@ def generate(pipe, prompt, seed):
                            use_resolution_binning=False, clean_caption=False).images[0])
 
 
-def paint_stale(pipe, prompt, seed):
+def generate_stale(pipe, prompt, seed):
     req = {"prompts": [prompt], "negative_prompt": "", "height": SIZE, "width": SIZE, "seed": seed,
            "num_inference_steps": STEPS, "guidance_scale": GUIDANCE}
     with torch.no_grad():
@@ -105,7 +105,7 @@ def main():
     for p in prompts:
         p["diffusers"] = list(seen(generate(pipe, p["prompt"], p["seed"])))
     for p in prompts:           # the last thing done with the pipeline: its attention is replaced
-        p["stale"] = list(seen(paint_stale(pipe, p["prompt"], p["seed"])))
+        p["stale"] = list(seen(generate_stale(pipe, p["prompt"], p["seed"])))
     for how in ("diffusers", "stale"):
         right = sum(p[how] == [p["centre"], p["rim"]] for p in prompts)
         print(f"{how}: {right} of {len(prompts)} in their colours")

@@ -80,10 +80,10 @@ int xd_links_lost(char *host, int size)
     return lost;
 }
 
-/* ---- a thread that looks --------------------------------------------------------------------- */
+/* ---- a thread that watches ------------------------------------------------------------------ */
 
 /* A launcher ends all ranks when the first has ended, so that others give rank 0 time to speak. */
-static void *look(void *arg)
+static void *watch_links(void *arg)
 {
     int  rank = (int)(intptr_t)arg;
     char host[INET6_ADDRSTRLEN];
@@ -109,7 +109,7 @@ void xd_links_watch(int rank)
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     xd_signals_for_caller(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, &attr, look, (void *)(intptr_t)rank) != 0)
+    if (pthread_create(&thread, &attr, watch_links, (void *)(intptr_t)rank) != 0)
         xd_log(XD_LOG_DEBUG, "no thread to look after connections");
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);

@@ -95,7 +95,7 @@ stages="patch 0|patch 3, negative|pipefusion send hidden|pipefusion receive late
 traced 4 "$stages|sampler, patch 3|cfg broadcast" \
     --pipefusion_parallel_degree 2 --use_cfg_parallel --num_pipeline_patch 4
 svg() {
-    python3 "$ROOT/tools/trace_picture.py" "$T/t.json" "$T/t.svg" >"$T/stdout" 2>"$T/stderr" &&
+    python3 "$ROOT/tools/trace_image.py" "$T/t.json" "$T/t.svg" >"$T/stdout" 2>"$T/stderr" &&
         python3 -c "
 import xml.dom.minidom as x
 d = x.parse('$T/t.svg')

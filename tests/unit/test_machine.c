@@ -200,9 +200,9 @@ static xd_machine plain(void)
     return (xd_machine){ .hosts = 1, .ranks = 1, .memory = 1, .alone = 2, .f32 = r, .bf16 = r };
 }
 
-typedef struct desk { xd_machine m; xd_dev *count; xd_cost_device *r; xd_dev *d; } desk;
+typedef struct bench { xd_machine m; xd_dev *count; xd_cost_device *r; xd_dev *d; } bench;
 
-static void open_desk(desk *k, xd_machine m)
+static void open_bench(bench *k, xd_machine m)
 {
     xd_err e = { 0 };
     k->m = m;
@@ -212,13 +212,13 @@ static void open_desk(desk *k, xd_machine m)
     assert_true(k->d->counts);
 }
 
-static void close_desk(desk *k)
+static void close_bench(bench *k)
 {
     xd_cost_device_close(&k->r);
     xd_dev_close(&k->count);
 }
 
-static void product(desk *k, int64_t rows, int64_t out, int64_t in)
+static void test_gemm(bench *k, int64_t rows, int64_t out, int64_t in)
 {
     float     any;
     xd_weight w = { .type = XD_F32,
@@ -234,7 +234,7 @@ static void product(desk *k, int64_t rows, int64_t out, int64_t in)
     assert_int_equal(k->d->ops->gemm(k->d, NULL, &a, NULL), XD_OK);
 }
 
-static void attention(desk *k, int64_t queries, int64_t keys, int64_t D)
+static void attention(bench *k, int64_t queries, int64_t keys, int64_t D)
 {
     float        any;
     xd_kv        kv = { xd_view(&any, XD_F32, 4, (int64_t[]){ 1, keys, 1, D }),
@@ -244,15 +244,15 @@ static void attention(desk *k, int64_t queries, int64_t keys, int64_t D)
     assert_int_equal(k->d->ops->attn(k->d, NULL, &a, NULL), XD_OK);
 }
 
-static void products(void **state)
+static void gemms(void **state)
 {
-    desk k;
+    bench k;
     (void)state;
-    open_desk(&k, plain());
-    product(&k, 10, 4, 5);      /* 400 flops at half of 1000 a second                          */
+    open_bench(&k, plain());
+    test_gemm(&k, 10, 4, 5);    /* 400 flops at half of 1000 a second                          */
     near(xd_cost_device_lap_s(k.r, 0), 0.8);
     near(xd_cost_device_lap_s(k.r, 0) + 1, 1);
-    product(&k, 90, 4, 5);      /* 3600 at 90 %                                                */
+    test_gemm(&k, 90, 4, 5);    /* 3600 at 90 %                                                */
     near(xd_cost_device_lap_s(k.r, 1), 4.0 / 2);  /* the others rest */
     attention(&k, 3, 7, 64);    /* 4 x 3 x 7 x 64                                              */
     near(xd_cost_device_lap_s(k.r, 0), 5376.0 / 100);
@@ -263,40 +263,40 @@ static void products(void **state)
     xd_counts c;
     xd_dev_counts(k.count, &c, 0);
     near(c.flops, 400 + 3600 + 5376 + 10752 + 8064);
-    close_desk(&k);
+    close_bench(&k);
 }
 
 /* What is not bound by flops is bound by bytes, and every call costs something. */
 static void memory_bound(void **state)
 {
-    desk       k;
+    bench      k;
     xd_machine m = plain();
     float      any;
     (void)state;
     m.f32.bytes = 10, m.f32.call_s = 3, m.f32.gemm = 1e18;
-    open_desk(&k, m);
-    product(&k, 10, 4, 5);      /* (40 + 50 + 20) x 4 bytes                                    */
+    open_bench(&k, m);
+    test_gemm(&k, 10, 4, 5);    /* (40 + 50 + 20) x 4 bytes                                    */
     near(xd_cost_device_lap_s(k.r, 0), 44 + 3);
     xd_copy c = { xd_view2(&any, XD_F32, 5, 2), xd_view2(&any, XD_F32, 5, 2) };
     assert_int_equal(k.d->ops->copy(k.d, NULL, &c, NULL), XD_OK);
     near(xd_cost_device_lap_s(k.r, 0), 8 + 3);
-    close_desk(&k);
+    close_bench(&k);
 }
 
 /* On a machine that has a rate for weights: cold ones are read, activations and residuals take
  * their time. */
 static void products_of_cpus(void **state)
 {
-    desk       k;
+    bench      k;
     xd_machine m = plain();
     float      any;
     (void)state;
     m.f32.gemm_rows = 0, m.f32.bytes = 80, m.f32.weights = 8, m.f32.act = 16, m.cache = 1000;
-    open_desk(&k, m);
-    product(&k, 10, 4, 5);      /* 400 flops, 80 bytes of weights that stay                    */
+    open_bench(&k, m);
+    test_gemm(&k, 10, 4, 5);    /* 400 flops, 80 bytes of weights that stay                    */
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 1);
     xd_cost_device_weights(k.r, 1001);
-    product(&k, 10, 4, 5);
+    test_gemm(&k, 10, 4, 5);
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 10);
     xd_weight w = { .type = XD_F32,
                     .out = 4,
@@ -311,18 +311,18 @@ static void products_of_cpus(void **state)
     a.residual = a.out, a.act = XD_SILU;
     assert_int_equal(k.d->ops->gemm(k.d, NULL, &a, NULL), XD_OK);
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 10 + 2 * 160.0 / 16 + 2 * 160.0 / 80);
-    close_desk(&k);
+    close_bench(&k);
 }
 
 /* Norms, group norms and activations have rates of their own where they are given. */
 static void classes(void **state)
 {
-    desk       k;
+    bench      k;
     xd_machine m = plain();
     float      any;
     (void)state;
     m.f32.bytes = 10, m.f32.norm = 20, m.f32.act = 40;
-    open_desk(&k, m);
+    open_bench(&k, m);
     xd_norm n = { .out = xd_view2(&any, XD_F32, 5, 2), .in = xd_view2(&any, XD_F32, 5, 2) };
     assert_int_equal(k.d->ops->norm(k.d, NULL, &n, NULL), XD_OK);
     near(xd_cost_device_lap_s(k.r, 0), 80.0 / 20);
@@ -332,21 +332,21 @@ static void classes(void **state)
     k.m.f32.act = 0;
     assert_int_equal(k.d->ops->glu(k.d, NULL, &g, NULL), XD_OK);
     near(xd_cost_device_lap_s(k.r, 0), 80.0 / 10);
-    close_desk(&k);
+    close_bench(&k);
 }
 
 /* Small heads: from 64 and 128 features follows what a pair takes besides its flops. */
 static void small_heads(void **state)
 {
-    desk       k;
+    bench      k;
     xd_machine m = plain();
     (void)state;
     m.f32.attn[0] = 150, m.f32.attn[1] = 200;   /* full speed 300, 64 features more a pair     */
     m.f32.attn_rows = 3;
-    open_desk(&k, m);
+    open_bench(&k, m);
     attention(&k, 3, 7, 32);
     near(xd_cost_device_lap_s(k.r, 0), 4.0 * 3 * 7 * 32 / (300.0 * 32 / 96) * 2);
-    close_desk(&k);
+    close_bench(&k);
 }
 
 /* A quick guess of this machine can be. */
@@ -413,7 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets),          cmocka_unit_test(clusters),
         cmocka_unit_test(halves),           cmocka_unit_test(refusals),
-        cmocka_unit_test(products),         cmocka_unit_test(memory_bound),
+        cmocka_unit_test(gemms),         cmocka_unit_test(memory_bound),
         cmocka_unit_test(products_of_cpus), cmocka_unit_test(classes),
         cmocka_unit_test(small_heads),      cmocka_unit_test(here),
         cmocka_unit_test(the_disk_is_known),

@@ -129,7 +129,7 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = e[0]
 
 
-def picture_of(r, path):
+def image_of(r, path):
     g = torch.Generator().manual_seed(r["seed"] + 2000)
     wide, high = r["image"]
     u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
@@ -164,7 +164,7 @@ def run(name, out_dir):
     def keep(p, step, t, kw):
         trail.append((float(t), kw["latents"].clone()))
         return {}
-    more = dict(image=picture_of(r, d / "image.png")) if "image" in r else {}
+    more = dict(image=image_of(r, d / "image.png")) if "image" in r else {}
     frames = pipe(prompt=r["prompts"] if count > 1 else r["prompts"][0],
                   negative_prompt=r["negative_prompt"] if count == 1 else
                   [r["negative_prompt"]] * count, num_inference_steps=r["steps"],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the loop of a trace as an SVG: what `xdit generate --trace` wrote, for a document.
 
-usage: trace_picture.py TRACE OUT.svg [--steps FIRST-LAST] [--width PIXELS]
+usage: trace_image.py TRACE OUT.svg [--steps FIRST-LAST] [--width PIXELS]
 
 Each rank is a row. A coloured slice is a piece of work: one patch (its number, from 0, stands in
 it; each has its colour) or all tokens (grey) through the blocks of the rank. White is waiting or
@@ -25,7 +25,7 @@ def read(path):
     return trace["otherData"], events, names
 
 
-def first_picture(events):
+def first_image(events):
     """Until the first image's loop ends on the rank that ends last."""
     ends = {}
     for e in events:
@@ -118,7 +118,7 @@ def draw_steps(p, pieces, row_of):
 
 def draw(path, out, steps, width):
     about, events, names = read(path)
-    begin, end, pieces, waits, arrows = chosen(events, steps, first_picture(events))
+    begin, end, pieces, waits, arrows = chosen(events, steps, first_image(events))
     ranks = sorted({e["pid"] for e in pieces})
     row_of = {pid: i for i, pid in enumerate(ranks)}
     p = Image(begin, end, width, len(ranks))
