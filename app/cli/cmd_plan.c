@@ -118,6 +118,7 @@ static int run_command(int argc, char **argv)
         st = xd_fail(&e, XD_EINVAL, "plan needs a model: --model DIR");
     if (st == XD_OK && t.plan && strcmp(t.plan, "auto") != 0)
         st = xd_parallel_read(&t.ask.parallel, t.plan, &e);
+    t.ask.columns = xd_opt_columns();
     if (st == XD_OK)
         st = xd_advise(&t.ask, &e);
     if (st != XD_OK)

@@ -60,6 +60,8 @@ xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char 
 /* Columns of help texts: those of COLUMNS or of the terminal, from 40 to 120; 80 where there is
  * none. */
 int  xd_opt_width(void);
+/* The same of tables: 0 where there is neither COLUMNS nor a terminal. */
+int  xd_opt_columns(void);
 /* Prints a help text that is made for 80 columns, in fewer where there are fewer. */
 void xd_opt_print(FILE *f, const char *text);
 /* Prints the options of all groups. Defaults are read from the records; a number

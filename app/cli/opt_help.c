@@ -37,14 +37,20 @@ void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
             rows[i].help = help;
 }
 
-int xd_opt_width(void)
+int xd_opt_columns(void)
 {
     const char    *said = getenv("COLUMNS");
     int            n = said ? atoi(said) : 0;
     struct winsize w = { 0 };
     if (n <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
         n = w.ws_col;
-    return n <= 0 ? USUAL : n < LEAST ? LEAST : n > WIDE ? WIDE : n;
+    return n <= 0 ? 0 : n < LEAST ? LEAST : n;
+}
+
+int xd_opt_width(void)
+{
+    int n = xd_opt_columns();
+    return n == 0 ? USUAL : n > WIDE ? WIDE : n;
 }
 
 /* The column where texts begin: in a narrow terminal below their flag. */

@@ -103,6 +103,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     void       *cookie;
     int         log_level;
     void      (*log)(void *cookie, int level, const char *line);
+    int         columns;        /* of a terminal: tables leave out what has no room; 0: all     */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);

@@ -15,6 +15,7 @@
 #include "plan/plan_table.h"
 #include "predict/fit.h"
 #include "report/bench.h"
+#include "report/columns.h"
 
 enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
 
@@ -59,8 +60,29 @@ static void write_head(const adviser *v)
                v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
                v->m.sheet ? " (by data sheet, not fitted)" : "",
                weights_text(v->g, types, sizeof types), f->steps);
-    write_line(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s",
-               "decode, s", "request, s", "memory", "sent");
+}
+
+enum { AT_NUMBER, AT_NAME, AT_STEP, AT_TEXT, AT_DECODE, AT_REQUEST, AT_MEMORY, AT_SENT, COLUMNS };
+
+static void shape_table(const adviser *v, xd_column c[COLUMNS])
+{
+    static const xd_column all[COLUMNS] = {
+        [AT_NUMBER] = { "#", 0, 3, 0, 0 },
+        [AT_NAME] = { "plan", 2, -22, 0, 0 },
+        [AT_STEP] = { "step, s", 1, 9, 5, 0 },
+        [AT_TEXT] = { "text, s", 1, 9, 3, 0 },
+        [AT_DECODE] = { "decode, s", 1, 9, 2, 0 },
+        [AT_REQUEST] = { "request, s", 1, 9, 0, 0 },
+        [AT_MEMORY] = { "memory", 1, 9, 4, 0 },
+        [AT_SENT] = { "sent", 1, 9, 1, 0 },
+    };
+    int longest = (int)strlen(all[AT_NAME].title);
+    for (int i = 0; i < v->s.good; i++) {
+        int len = (int)strlen(v->s.c[i].name) + 1;
+        longest = len > longest ? len : longest;
+    }
+    memcpy(c, all, sizeof all);
+    xd_columns_fit(c, COLUMNS, v->a->columns, AT_NAME, longest);
 }
 
 /* What the disk adds to every plan of this machine. */
@@ -82,25 +104,40 @@ static void write_reading(const adviser *v)
             text.s);
 }
 
-static void write_row(const adviser *v, int i)
+static void write_row(const adviser *v, const xd_column *shape, int i)
 {
     const xd_candidate *c = &v->s.c[i];
     if (c->why.code) {
         write_line(v, "  -  %-22s %s", c->name, c->why.msg);
         return;
     }
-    write_line(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name,
-               c->f.stale ? "~" : " ", c->f.step_s, c->f.text_s,
-               c->f.decode_s + xd_predicted_reading_to_decode(&c->f), c->f.request_s,
-               xd_size_text(c->f.peak).s, xd_size_text((double)c->f.sent).s);
+    char        line[512], number[16], name[128], num[4][16];
+    xd_size     memory = xd_size_text(c->f.peak), sent = xd_size_text((double)c->f.sent);
+    const char *cells[COLUMNS] = { number, name, num[0], num[1], num[2], num[3], memory.s, sent.s };
+    snprintf(number, sizeof number, "%d", i + 1);
+    snprintf(name, sizeof name, "%-21s%s", c->name, c->f.stale ? "~" : "");
+    if (shape[AT_NAME].width != -22)
+        snprintf(name, sizeof name, "%s%s", c->name, c->f.stale ? "~" : "");
+    snprintf(num[0], sizeof num[0], "%.4g", c->f.step_s);
+    snprintf(num[1], sizeof num[1], "%.3g", c->f.text_s);
+    snprintf(num[2], sizeof num[2], "%.3g",
+             c->f.decode_s + xd_predicted_reading_to_decode(&c->f));
+    snprintf(num[3], sizeof num[3], "%.4g", c->f.request_s);
+    xd_columns_line(shape, COLUMNS, AT_NAME, cells, line, sizeof line);
+    write_line(v, "%s", line);
 }
 
 static void write_table(const adviser *v)
 {
-    int stale = 0;
+    xd_column shape[COLUMNS];
+    char      line[512];
+    int       stale = 0;
     write_head(v);
+    shape_table(v, shape);
+    xd_columns_line(shape, COLUMNS, AT_NAME, NULL, line, sizeof line);
+    write_line(v, "%s", line);
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
-        write_row(v, i);
+        write_row(v, shape, i);
         stale |= v->s.c[i].f.stale && !v->s.c[i].why.code;
     }
     if (stale)
@@ -118,59 +155,76 @@ static void write_table(const adviser *v)
 
 /* ---- one plan ----------------------------------------------------------------------------- */
 
-enum { COLUMNS = 64 };
+enum { STRIP = 64 };
 
 typedef struct strips {         /* one line of characters for each rank                        */
     double from, to;
-    int    ranks;
-    char  *line;                /* [ranks][COLUMNS + 1]                                        */
+    int    ranks, wide;
+    char  *line;                /* [ranks][wide + 1]                                           */
 } strips;
 
 static void draw_piece(void *ctx, int rank, char what, double from, double to)
 {
     strips *s = ctx;
-    double  unit = (s->to - s->from) / COLUMNS;
-    for (int i = 0; i < COLUMNS && rank < s->ranks && unit > 0; i++) {
+    double  unit = (s->to - s->from) / s->wide;
+    for (int i = 0; i < s->wide && rank < s->ranks && unit > 0; i++) {
         double at = s->from + (i + 0.5) * unit;
         if (at >= from && at < to)
-            s->line[rank * (COLUMNS + 1) + i] = what == 'c' ? '#' : '.';
+            s->line[rank * (s->wide + 1) + i] = what == 'c' ? '#' : '.';
     }
 }
 
 static void write_ranks(const adviser *v, const xd_prediction *f, const strips *s)
 {
-    write_line(v,
-               "rank  text      transformer  vae       activations  peak      busy   waits  sent a "
-               "step");
+    xd_column c[] = {
+        { "rank", 0, 4, 0, 0 },         { "text", 2, -9, 2, 0 },  { "transformer", 1, -12, 4, 0 },
+        { "vae", 1, -9, 1, 0 },         { "activations", 1, -12, 3, 0 },
+        { "peak", 1, -9, 0, 0 },        { "busy", 1, -5, 0, 0 },  { "waits", 2, -5, 6, 0 },
+        { "sent a step", 2, -11, 5, 0 },
+    };
+    enum { N = sizeof c / sizeof *c, PEAK = 5 };
+    char line[256];
+    xd_columns_fit(c, N, v->a->columns, PEAK, -c[PEAK].width);
+    xd_columns_line(c, N, PEAK, NULL, line, sizeof line);
+    write_line(v, "%s", line);
     for (int r = 0; r < f->ranks; r++) {
         const xd_prediction_rank *k = &f->rank[r];
         const xd_need          *n = &k->need;
         double whole = k->busy_s + k->wait_s;
         size_t most = (n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp) + n->links;
         most = most > n->text_tmp ? most : n->text_tmp;
-        write_line(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r,
-                   xd_size_text((double)n->text).s, xd_size_text((double)n->dit).s,
-                   xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
-                   xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0,
-                   whole > 0 ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
+        char    number[16], busy[16], waits[16];
+        xd_size size[] = { xd_size_text((double)n->text), xd_size_text((double)n->dit),
+                           xd_size_text((double)n->vae),  xd_size_text((double)most),
+                           xd_size_text((double)n->peak), xd_size_text((double)k->sent) };
+        const char *cells[N] = { number, size[0].s, size[1].s, size[2].s, size[3].s, size[4].s,
+                                 busy, waits, size[5].s };
+        snprintf(number, sizeof number, "%d", r);
+        snprintf(busy, sizeof busy, "%3.0f %%", whole > 0 ? 100 * k->busy_s / whole : 0);
+        snprintf(waits, sizeof waits, "%3.0f %%", whole > 0 ? 100 * k->wait_s / whole : 0);
+        xd_columns_line(c, N, PEAK, cells, line, sizeof line);
+        write_line(v, "%s", line);
     }
     write_line(v, "one step (# computes, . waits for messages):");
     for (int r = 0; r < f->ranks && s->line; r++)
-        write_line(v, "%4d  %s", r, s->line + r * (COLUMNS + 1));
+        write_line(v, "%4d  %s", r, s->line + r * (s->wide + 1));
 }
 
 static xd_status explain_plan(adviser *v, int i, xd_err *e)
 {
     const xd_candidate *c = &v->s.c[i];
     xd_prediction         f;
-    strips              s = { .ranks = c->f.ranks };
+    int                 room = v->a->columns > 0 ? v->a->columns - 6 : STRIP;
+    strips              s = { .ranks = c->f.ranks, .wide = room < STRIP ? room : STRIP };
     double              whole = c->f.request_s;
-    s.line = malloc((size_t)s.ranks * (COLUMNS + 1));
+    if (s.wide < 1)
+        s.wide = 1;
+    s.line = malloc((size_t)s.ranks * (size_t)(s.wide + 1));
     if (!s.line)
         return xd_fail(e, XD_ENOMEM, "no memory to explain a plan");
-    memset(s.line, ' ', (size_t)s.ranks * (COLUMNS + 1));
+    memset(s.line, ' ', (size_t)s.ranks * (size_t)(s.wide + 1));
     for (int r = 0; r < s.ranks; r++)
-        s.line[r * (COLUMNS + 1) + COLUMNS] = 0;
+        s.line[r * (s.wide + 1) + s.wide] = 0;
     s.from = c->f.from_s;
     s.to = c->f.to_s;
     xd_status st =

@@ -131,6 +131,33 @@ refused "no such plan" 2 "there is no plan 99" plan --model "$MODEL" --cluster 8
 refused "a plan that cannot be read" 2 'cannot be read at "q7"' plan --model "$MODEL" --plan u2q7
 refused "degrees that do not multiply" 2 "no plan of exactly 4 ranks" \
     plan --model "$MODEL" --cluster 8xH100 --world 4 --ulysses_degree 3
+
+# In few columns the table leaves some out, in a stated order, and keeps plans and requests.
+# titles: of the line that begins with WORD; widest: line of the table.
+titles() { printf '%s\n' "$out" | grep -E "^ *$1 " | head -1 | tr -s ' ' | sed 's/^ //'; }
+widest() {
+    printf '%s\n' "$out" | grep -E '^ *([0-9]+|#|rank)  ?[^ ]' | awk '
+        { if (length($0) > most) most = length($0) } END { print most }'
+}
+for columns in "0 # plan step, s text, s decode, s request, s memory sent" \
+    "80 # plan step, s text, s decode, s request, s memory" \
+    "70 # plan step, s text, s request, s memory" \
+    "60 # plan step, s request, s memory" "40 # plan request, s"; do
+    COLUMNS=${columns%% *} try plan --model "$MODEL" --cluster 8xH100 --world 4
+    check "a table in ${columns%% *} columns" [ "$rc" = 0 -a "$(titles '#')" = "${columns#* }" ]
+    [ "${columns%% *}" = 0 ] ||
+        check "no line is wider: $(widest)" [ "$(widest)" -le "${columns%% *}" ]
+done
+for columns in "60 rank transformer peak busy waits sent a step" \
+    "40 rank peak busy waits sent a step"; do
+    COLUMNS=${columns%% *} try plan --model "$MODEL" --cluster 8xH100 --world 4 --explain 1
+    check "ranks in ${columns%% *} columns" [ "$rc" = 0 -a "$(titles rank)" = "${columns#* }" ]
+    check "no line is wider: $(widest)" [ "$(widest)" -le "${columns%% *}" ]
+done
+COLUMNS=40 try plan --model "$MODEL" --cluster 8xH100 --world 8 --plan u2r2pp2 --warmup_steps 1000
+check "names that are too long are cut" [ "$rc" = 0 -a "$(widest)" -le 40 ]
+check "and end in +" sh -c 'printf "%s\n" "$1" | grep -Eq "^  1  [a-z0-9]+\+ "' x "$out"
+
 echo '{"hosts": 1}' >"$T/bad.json"
 refused "a file that is no cluster" 1 "bad.json" plan --model "$MODEL" --cluster "$T/bad.json"
 done_testing
