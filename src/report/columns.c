@@ -36,19 +36,19 @@ void xd_columns_fit(xd_column *c, int n, int room, int cut, int longest)
     while (width_of(c, n) > room && (gone = next_to_go(c, n)) >= 0)
         c[gone].hidden = 1;
     int width = room - (width_of(c, n) - longest);
+    c[cut].cut = width < longest;
     if (width < longest)
         c[cut].width = (c[cut].width < 0 ? -1 : 1) * (width > LEAST_CUT ? width : LEAST_CUT);
 }
 
-void xd_columns_line(const xd_column *c, int n, int cut, const char *const *cells, char *out,
-                     size_t size)
+void xd_columns_line(const xd_column *c, int n, const char *const *cells, char *out, size_t size)
 {
     size_t at = 0;
     *out = 0;
     for (int i = 0; i < n && at < size; i++) {
         const char *text = cells ? cells[i] : c[i].title;
         int         wide = abs(c[i].width), len = (int)strlen(text);
-        int         over = i == cut && len > wide && cells;
+        int         over = c[i].cut && len > wide && cells;
         if (c[i].hidden)
             continue;
         int got = over ? snprintf(out + at, size - at, "%*s%.*s+", c[i].gap, "", wide - 1, text)

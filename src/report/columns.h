@@ -13,15 +13,13 @@ typedef struct xd_column {
     const char *title;
     int         gap, width;     /* spaces before it; letters, negative: on the left            */
     int         goes;           /* the lowest goes first; 0: it stays                          */
-    int         hidden;         /* set by xd_columns_fit                                       */
+    int         hidden, cut;    /* set by xd_columns_fit: not shown; a long text ends in '+'   */
 } xd_column;
 
 /* Hides columns until n of them fit into `room` letters (0: any), and then narrows column `cut`,
  * which becomes as wide as `longest` before any is hidden. */
 void xd_columns_fit(xd_column *c, int n, int room, int cut, int longest);
-/* A line of the cells, or of the titles if cells is NULL. A cell of column `cut` that is too long
- * ends in '+'. */
-void xd_columns_line(const xd_column *c, int n, int cut, const char *const *cells, char *out,
-                     size_t size);
+/* A line of the cells, or of the titles if cells is NULL. */
+void xd_columns_line(const xd_column *c, int n, const char *const *cells, char *out, size_t size);
 
 #endif

@@ -67,14 +67,14 @@ enum { AT_NUMBER, AT_NAME, AT_STEP, AT_TEXT, AT_DECODE, AT_REQUEST, AT_MEMORY, A
 static void shape_table(const adviser *v, xd_column c[COLUMNS])
 {
     static const xd_column all[COLUMNS] = {
-        [AT_NUMBER] = { "#", 0, 3, 0, 0 },
-        [AT_NAME] = { "plan", 2, -22, 0, 0 },
-        [AT_STEP] = { "step, s", 1, 9, 5, 0 },
-        [AT_TEXT] = { "text, s", 1, 9, 3, 0 },
-        [AT_DECODE] = { "decode, s", 1, 9, 2, 0 },
-        [AT_REQUEST] = { "request, s", 1, 9, 0, 0 },
-        [AT_MEMORY] = { "memory", 1, 9, 4, 0 },
-        [AT_SENT] = { "sent", 1, 9, 1, 0 },
+        [AT_NUMBER] = { "#", 0, 3, 0, 0, 0 },
+        [AT_NAME] = { "plan", 2, -22, 0, 0, 0 },
+        [AT_STEP] = { "step, s", 1, 9, 5, 0, 0 },
+        [AT_TEXT] = { "text, s", 1, 9, 3, 0, 0 },
+        [AT_DECODE] = { "decode, s", 1, 9, 2, 0, 0 },
+        [AT_REQUEST] = { "request, s", 1, 9, 0, 0, 0 },
+        [AT_MEMORY] = { "memory", 1, 9, 4, 0, 0 },
+        [AT_SENT] = { "sent", 1, 9, 1, 0, 0 },
     };
     int longest = (int)strlen(all[AT_NAME].title);
     for (int i = 0; i < v->s.good; i++) {
@@ -123,7 +123,7 @@ static void write_row(const adviser *v, const xd_column *shape, int i)
     snprintf(num[2], sizeof num[2], "%.3g",
              c->f.decode_s + xd_predicted_reading_to_decode(&c->f));
     snprintf(num[3], sizeof num[3], "%.4g", c->f.request_s);
-    xd_columns_line(shape, COLUMNS, AT_NAME, cells, line, sizeof line);
+    xd_columns_line(shape, COLUMNS, cells, line, sizeof line);
     write_line(v, "%s", line);
 }
 
@@ -134,7 +134,7 @@ static void write_table(const adviser *v)
     int       stale = 0;
     write_head(v);
     shape_table(v, shape);
-    xd_columns_line(shape, COLUMNS, AT_NAME, NULL, line, sizeof line);
+    xd_columns_line(shape, COLUMNS, NULL, line, sizeof line);
     write_line(v, "%s", line);
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
         write_row(v, shape, i);
@@ -177,15 +177,15 @@ static void draw_piece(void *ctx, int rank, char what, double from, double to)
 static void write_ranks(const adviser *v, const xd_prediction *f, const strips *s)
 {
     xd_column c[] = {
-        { "rank", 0, 4, 0, 0 },         { "text", 2, -9, 2, 0 },  { "transformer", 1, -12, 4, 0 },
-        { "vae", 1, -9, 1, 0 },         { "activations", 1, -12, 3, 0 },
-        { "peak", 1, -9, 0, 0 },        { "busy", 1, -5, 0, 0 },  { "waits", 2, -5, 6, 0 },
-        { "sent a step", 2, -11, 5, 0 },
+        { "rank", 0, 4, 0, 0, 0 },         { "text", 2, -9, 2, 0, 0 },  { "transformer", 1, -12, 4, 0, 0 },
+        { "vae", 1, -9, 1, 0, 0 },         { "activations", 1, -12, 3, 0, 0 },
+        { "peak", 1, -9, 0, 0, 0 },        { "busy", 1, -5, 0, 0, 0 },  { "waits", 2, -5, 6, 0, 0 },
+        { "sent a step", 2, -11, 5, 0, 0 },
     };
     enum { N = sizeof c / sizeof *c, PEAK = 5 };
     char line[256];
     xd_columns_fit(c, N, v->a->columns, PEAK, -c[PEAK].width);
-    xd_columns_line(c, N, PEAK, NULL, line, sizeof line);
+    xd_columns_line(c, N, NULL, line, sizeof line);
     write_line(v, "%s", line);
     for (int r = 0; r < f->ranks; r++) {
         const xd_prediction_rank *k = &f->rank[r];
@@ -202,7 +202,7 @@ static void write_ranks(const adviser *v, const xd_prediction *f, const strips *
         snprintf(number, sizeof number, "%d", r);
         snprintf(busy, sizeof busy, "%3.0f %%", whole > 0 ? 100 * k->busy_s / whole : 0);
         snprintf(waits, sizeof waits, "%3.0f %%", whole > 0 ? 100 * k->wait_s / whole : 0);
-        xd_columns_line(c, N, PEAK, cells, line, sizeof line);
+        xd_columns_line(c, N, cells, line, sizeof line);
         write_line(v, "%s", line);
     }
     write_line(v, "one step (# computes, . waits for messages):");
