@@ -15,9 +15,21 @@ xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e)
     if (strcmp(kind, "mpi") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "there is no communicator of kind \"%s\"", kind);
 #ifdef XD_WITH_MPI
-    return xd_comm_mpi(c, e);
+    return xd_comm_mpi(c, NULL, e);
 #else
     return xd_fail(e, XD_EUNSUPPORTED, "this build has no MPI: it runs on one rank only");
+#endif
+}
+
+xd_status xd_comm_lent(xd_comm **c, const void *mpi_comm, xd_err *e)
+{
+    *c = NULL;
+#ifdef XD_WITH_MPI
+    return xd_comm_mpi(c, mpi_comm, e);
+#else
+    (void)mpi_comm;
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "this build has no MPI: it cannot use the communicator of a program");
 #endif
 }
 
@@ -60,6 +72,21 @@ int xd_comm_launch_rank(void)
         if (getenv(names[i]))
             return env_number(names[i]);
     return xd_comm_launched() ? env_number("SLURM_PROCID") : -1;
+}
+
+int xd_comm_launch_local(int *rank, int *ranks)
+{
+    static const char *const names[][2] = {
+        { "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE" },
+        { "MPI_LOCALRANKID", "MPI_LOCALNRANKS" }
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i][0]) && env_number(names[i][1]) > 0) {
+            *rank = env_number(names[i][0]);
+            *ranks = env_number(names[i][1]);
+            return *rank >= 0 && *rank < *ranks;
+        }
+    return 0;
 }
 
 int xd_comm_share(int *ranks, int *cores)

@@ -85,11 +85,15 @@ struct xd_comm {
     void       *priv;
 };
 
-/* "self": one rank. "mpi": joins MPI, initialising it if necessary. Closing the last such world
+/* "self": one rank. "mpi": joins MPI, initialising it if necessary. Closing the last world
  * finalises MPI if we initialised it; MPI cannot start again in a process. Close groups before
  * their world. Only the thread that opened it may use it; while it is open, xd_par_poke lets its
  * messages progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
+/* A world of the ranks of a communicator that the program lends: *mpi_comm is an MPI_Comm. All its
+ * messages go over duplicates. MPI must be initialised, and stays so. A communicator of one rank
+ * gives "self". Collective over its ranks. */
+xd_status xd_comm_lent(xd_comm **c, const void *mpi_comm, xd_err *e);
 /* Count communicator: stands for rank `rank` of `size`, sends nothing and counts what it would
  * send. It follows no address. It cannot ask the other ranks for their keys in a split, so `key`
  * must be my rank in the new group: the keys of a color are 0..size-1. */
@@ -118,8 +122,12 @@ int       xd_comm_launched(void);
 int       xd_comm_launch_size(void);
 /* This process's number under a launcher (also if it is the only one); -1: no launcher. */
 int       xd_comm_launch_rank(void);
+/* The number of this process among those that a launcher has started on this host, and how many
+ * they are, from the environment. Returns 0 if it is not known. */
+int       xd_comm_launch_local(int *rank, int *ranks);
 /* Cores for this rank while a world is open: the host's usable cores, shared fairly among its
- * ranks; at least 1. *ranks and *cores become those of the host. */
+ * ranks; at least 1. *ranks and *cores become those of the host. With several worlds they are those
+ * of the one that was opened last. */
 int       xd_comm_share(int *ranks, int *cores);
 /* While a world is open: my number among the ranks of my host, their number, and the cpus that they
  * may use together. Returns 1 if each of them may use all these cpus; 0 if a launcher gave them

@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
-xd_status xd_comm_mpi(xd_comm **c, xd_err *e);
+xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e); /* lent: an MPI_Comm, or NULL  */
 void      xd_mpi_about(xd_fact *fact, void *cookie);
 int       xd_mpi_cores(int *ranks, int *cores); /* see xd_comm_share; 0: no world is open       */
 int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* see xd_comm_host; -1: no world */

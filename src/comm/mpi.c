@@ -18,15 +18,13 @@
 #include <unistd.h>
 
 static struct {
-    int      worlds;            /* number of open worlds                                       */
+    xd_mpi_world *open;         /* list of open worlds                                         */
     int      ours;              /* 1: we initialised MPI and finalise it                       */
     int      crowded;           /* 1: more ranks than cores on this host                       */
     int      rank, ranks, cores;        /* on this host                                        */
-    int      alike;             /* 1: all ranks of this host may use the same cpus             */
+    int      alike;  /* 1: all ranks of this host may use the same cpus; -1: it is not known    */
     xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
-    MPI_Group host;             /* the ranks of my host                                        */
-    MPI_Comm control;           /* probed for message progress; nothing is sent on it           */
-} mpi = { .host = MPI_GROUP_NULL };
+} mpi;                          /* numbers of the host: those of the world opened last          */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
 {
@@ -41,14 +39,14 @@ static xd_status fail_with_code(xd_err *e, const char *what, int code)
 static const xd_comm_ops ops;
 
 /* Finds the ranks of `m` that are on my host. */
-static void find_host_members(MPI_Comm m, int size, char *on_host)
+static void find_host_members(MPI_Group host, MPI_Comm m, int size, char *on_host)
 {
     MPI_Group all = MPI_GROUP_NULL;
-    if (mpi.host == MPI_GROUP_NULL || MPI_Comm_group(m, &all) != MPI_SUCCESS)
+    if (host == MPI_GROUP_NULL || MPI_Comm_group(m, &all) != MPI_SUCCESS)
         return;
     for (int r = 0; r < size; r++) {
         int there = MPI_UNDEFINED;
-        MPI_Group_translate_ranks(all, 1, &r, mpi.host, &there);
+        MPI_Group_translate_ranks(all, 1, &r, host, &there);
         on_host[r] = there != MPI_UNDEFINED;
     }
     MPI_Group_free(&all);
@@ -72,7 +70,7 @@ static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *
         free(g);
         return xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
     }
-    find_host_members(m, size, g->host);
+    find_host_members(w->host, m, size, g->host);
     g->c = (xd_comm){ .ops = &ops, .traffic = &w->traffic, .err = &w->err, .priv = g };
     MPI_Comm_rank(m, &g->c.rank);
     g->c.size = size;
@@ -114,7 +112,8 @@ static void mpi_poke(xd_comm *c)
     int flag;
     (void)c;
     xd_mpi_advance();
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi.control, &flag, MPI_STATUS_IGNORE);
+    if (mpi.open)
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi.open->control, &flag, MPI_STATUS_IGNORE);
 }
 
 static void poke_hook(void *arg)
@@ -158,23 +157,42 @@ static void mpi_abort(xd_comm *c, int code)
 {
     const xd_mpi_world *w = ((const xd_mpi_group *)c->priv)->world;
     xd_log(XD_LOG_ERROR, "rank %d gives up: %s", w->rank, w->err.msg);
-    MPI_Abort(MPI_COMM_WORLD, code);
+    MPI_Abort(w->lent ? w->control : MPI_COMM_WORLD, code);
     _Exit(code);
+}
+
+/* Frees a world and what it has of MPI. */
+static void free_world(xd_mpi_world *w)
+{
+    if (w->control != MPI_COMM_NULL)
+        MPI_Comm_free(&w->control);
+    if (w->host != MPI_GROUP_NULL)
+        MPI_Group_free(&w->host);
+    free(w);
+}
+
+/* Without an open world MPI ends, if this library started it. */
+static void stop_mpi(void)
+{
+    if (mpi.open)
+        return;
+    if (mpi.ours)
+        MPI_Finalize();
+    mpi.ours = 0;
 }
 
 static void end_world(xd_mpi_world *w)
 {
-    free(w);
-    if (--mpi.worlds)
-        return;
-    xd_par_hook(NULL, NULL);
-    MPI_Comm_free(&mpi.control);
-    if (mpi.host != MPI_GROUP_NULL)
-        MPI_Group_free(&mpi.host);
-    xd_mpi_free_lists();
-    if (mpi.ours)
-        MPI_Finalize();
-    mpi.ours = 0;
+    xd_mpi_world **at = &mpi.open;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    if (!mpi.open)
+        xd_par_hook(NULL, NULL);
+    free_world(w);
+    if (!mpi.open)
+        xd_mpi_free_lists();
+    stop_mpi();
 }
 
 static void mpi_close(xd_comm *c)
@@ -251,7 +269,7 @@ static xd_status check_world_size(MPI_Comm world, xd_err *e)
     return fail_unconnected(e, xd_comm_launch_size(), why);
 }
 
-static xd_status start_mpi(xd_err *e)
+static xd_status start_mpi(int lent, xd_err *e)
 {
     int         on = 0, off = 0, level = 0, code;
     xd_status   s;
@@ -261,6 +279,8 @@ static xd_status start_mpi(xd_err *e)
     MPI_Initialized(&on);
     if (on)
         return XD_OK;
+    if (lent)
+        return xd_fail(e, XD_EINVAL, "mpi_comm is given and the program has not initialised MPI");
     if ((s = check_srun(e)) != XD_OK)
         return s;
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
@@ -276,14 +296,15 @@ static xd_status start_mpi(xd_err *e)
 
 /* Finds ranks and cores of this host. mpirun may have given each rank its own cores, so the cpu
  * sets of all ranks are united. */
-static void survey_host(MPI_Comm world)
+static void survey_host(xd_mpi_world *w)
 {
     MPI_Comm  host = MPI_COMM_NULL;
     xd_cpuset all;
     int       ranks = 1;
-    if (MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
+    if (MPI_Comm_split_type(w->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) !=
+        MPI_SUCCESS)
         return;
-    MPI_Comm_group(host, &mpi.host);
+    MPI_Comm_group(host, &w->host);
     MPI_Comm_size(host, &ranks);
     MPI_Comm_rank(host, &mpi.rank);
     int known = xd_cpuset_mine(&mpi.cpus);
@@ -294,8 +315,19 @@ static void survey_host(MPI_Comm world)
     mpi.alike = known && memcmp(&all, &mpi.cpus, sizeof all) == 0;
     mpi.ranks = ranks;
     mpi.cores = known ? xd_cpuset_count(&mpi.cpus) : xd_par_cores();
-    mpi.crowded = ranks > mpi.cores;
+    w->cpus = mpi.cpus;
     MPI_Comm_free(&host);
+}
+
+/* Other processes of the job may compute on this host, beside the ranks of a lent communicator.
+ * Where the launcher does not tell how many there are, nobody is bound. */
+static void count_others(void)
+{
+    int rank, ranks;
+    if (!xd_comm_launch_local(&rank, &ranks) || ranks < mpi.ranks)
+        mpi.alike = -1;
+    else
+        mpi.rank = rank, mpi.ranks = ranks;
 }
 
 /* The library's name and version: the first part of the first line of, for example,
@@ -312,16 +344,11 @@ void xd_mpi_about(xd_fact *fact, void *cookie)
     fact(cookie, "library", text);
 }
 
-const xd_cpuset *xd_mpi_cpus(void)
-{
-    return &mpi.cpus;
-}
-
 int xd_mpi_cores(int *ranks, int *cores)
 {
     *ranks = mpi.ranks;
     *cores = mpi.cores;
-    return mpi.worlds > 0 && mpi.ranks > 0 && mpi.cores > 0;
+    return mpi.open && mpi.ranks > 0 && mpi.cores > 0;
 }
 
 int xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus)
@@ -329,52 +356,76 @@ int xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus)
     *rank = mpi.rank;
     *ranks = mpi.ranks;
     *cpus = mpi.cpus;
-    return mpi.worlds > 0 && mpi.ranks > 0 ? mpi.alike : -1;
+    return mpi.open && mpi.ranks > 0 ? mpi.alike : -1;
 }
 
-static xd_status first_world(xd_err *e)
+/* Fills a world with what it has besides groups. */
+static xd_status open_world(xd_mpi_world *w, MPI_Comm base, xd_err *e)
 {
-    xd_status s = start_mpi(e);
-    if (s != XD_OK)
-        return s;
-    int code = MPI_Comm_dup(MPI_COMM_WORLD, &mpi.control);
+    int code = MPI_Comm_dup(base, &w->control);
     if (code != MPI_SUCCESS)
         return fail_with_code(e, "starting MPI", code);
-    MPI_Comm_set_errhandler(mpi.control, MPI_ERRORS_RETURN);
-    survey_host(mpi.control);
-    if ((s = check_world_size(mpi.control, e)) == XD_OK) {
+    MPI_Comm_set_errhandler(w->control, MPI_ERRORS_RETURN);
+    survey_host(w);
+    if (w->lent)
+        count_others();
+    mpi.crowded = mpi.ranks > mpi.cores;
+    xd_status s = w->lent || mpi.open ? XD_OK : check_world_size(w->control, e);
+    if (s == XD_OK && !mpi.open)
         xd_met();
-        return s;
-    }
-    MPI_Comm_free(&mpi.control);        /* a process alone: MPI removes its session files       */
-    if (mpi.ours)
-        MPI_Finalize();
-    mpi.ours = 0;
     return s;
 }
 
-xd_status xd_comm_mpi(xd_comm **c, xd_err *e)
+/* Opens the first group of a world. */
+static xd_status open_first(xd_mpi_world *w, MPI_Comm base, xd_comm **c, xd_err *e)
 {
-    MPI_Comm  m = MPI_COMM_NULL;
-    xd_mpi_world *w = calloc(1, sizeof *w);
-    xd_status s = w ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
+    MPI_Comm m = MPI_COMM_NULL;
+    int      code = MPI_Comm_dup(base, &m);
+    return code == MPI_SUCCESS ? open_group(w, m, c, e) : fail_with_code(e, "starting MPI", code);
+}
+
+static xd_status check_lent(MPI_Comm lent, int *size, xd_err *e)
+{
+    int inter = 0;
+    if (lent == MPI_COMM_NULL)
+        return xd_fail(e, XD_EINVAL, "mpi_comm points to MPI_COMM_NULL");
+    MPI_Comm_test_inter(lent, &inter);
+    MPI_Comm_size(lent, size);
+    return inter ? xd_fail(e, XD_EINVAL, "mpi_comm points to an intercommunicator") : XD_OK;
+}
+
+xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e)
+{
+    MPI_Comm  base = MPI_COMM_WORLD;
+    int       size = 2;
+    xd_status s = start_mpi(lent != NULL, e);
     *c = NULL;
-    if (s == XD_OK && !mpi.worlds)
-        s = first_world(e);
-    if (s == XD_OK) {
-        int code = MPI_Comm_dup(MPI_COMM_WORLD, &m);
-        s = code == MPI_SUCCESS ? XD_OK : fail_with_code(e, "starting MPI", code);
-    }
-    if (s == XD_OK) {
-        xd_err_clear(&w->err);
-        s = open_group(w, m, c, e);
-    }
-    if (s != XD_OK) {
-        free(w);
+    if (lent)
+        memcpy(&base, lent, sizeof base);
+    if (s == XD_OK && lent)
+        s = check_lent(base, &size, e);
+    if (s != XD_OK)
+        return s;
+    if (size == 1)
+        return xd_comm_self(c, e);
+    xd_mpi_world *w = calloc(1, sizeof *w);
+    if (!w)
+        return xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
+    w->control = MPI_COMM_NULL;
+    w->host = MPI_GROUP_NULL;
+    w->lent = lent != NULL;
+    xd_err_clear(&w->err);
+    s = open_world(w, base, e);
+    if (s == XD_OK)
+        s = open_first(w, base, c, e);
+    if (s != XD_OK) {           /* of a process alone: MPI removes its session files           */
+        free_world(w);
+        stop_mpi();
         return s;
     }
     w->rank = (*c)->rank;
-    mpi.worlds++;
+    w->next = mpi.open;
+    mpi.open = w;
     if ((*c)->size > 1)
         xd_par_hook(poke_hook, *c);
     return XD_OK;

@@ -16,6 +16,11 @@ typedef struct xd_mpi_world {   /* shared by a world and its groups; the last on
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
+    struct xd_mpi_world *next;  /* list of open worlds                                         */
+    MPI_Group  host;            /* the ranks of my host                                        */
+    MPI_Comm   control;         /* probed for message progress; nothing is sent on it           */
+    int        lent;            /* 1: a duplicate of the program's communicator                */
+    xd_cpuset  cpus;            /* cpus that the ranks of my host may use together             */
     xd_shm_block *window;       /* list of open shared-memory windows                         */
     int        lost;            /* 1: some messages will never be sent; waits end at once     */
 } xd_mpi_world;
@@ -124,7 +129,6 @@ char  *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int6
 /* xd_comm_ops.share, and the release of all shared memory of a group. */
 void  *xd_mpi_share(xd_comm *c, size_t bytes, int *first);
 void   xd_mpi_unshare(xd_mpi_group *g);
-const xd_cpuset *xd_mpi_cpus(void);     /* cpus that the ranks of this host may use together   */
 
 xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op);
 xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root);

@@ -116,7 +116,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_err    mine = { .rank = -1 };
     xd_status s = a->trace ? xd_trace_open(&g->ctx.trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)
-        s = xd_session_join(g, a->threads, a->bind, how & XD_ALONE, &mine);
+        s = xd_session_join(g, a, how & XD_ALONE, &mine);
     if (s == XD_OK)
         s = xd_session_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     s = xd_world_judge(&g->ctx.world, s, &mine);

@@ -203,16 +203,17 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     return s;
 }
 
-xd_status xd_session_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
+xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e)
 {
-    int       ranks, cores;
-    xd_status s = xd_comm_world(&g->ctx.world.all, xd_comm_launched() && !alone ? "mpi" : "self",
-                                e);
-    if (s != XD_OK)
-        return s;
-    int share = xd_comm_share(&ranks, &cores), n = threads ? threads : share;
+    int       ranks, cores, lent = a->mpi_comm && !alone;
+    xd_status s = lent ? xd_comm_lent(&g->ctx.world.all, a->mpi_comm, e)
+                       : xd_comm_world(&g->ctx.world.all,
+                                       xd_comm_launched() && !alone ? "mpi" : "self", e);
+    if (s != XD_OK)             /* a communicator is refused on all ranks                      */
+        return known(s, e);
+    int share = xd_comm_share(&ranks, &cores), n = a->threads ? a->threads : share;
     if (!alone)
-        xd_affinity_bind(bind, n);
+        xd_affinity_bind(a->bind, n);
     n = xd_par_set(n);
     if (g->ctx.world.all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,

@@ -4,9 +4,9 @@
 
 #include "engine/engine.h"
 
-/* Joins the other ranks (or none if launched alone or `alone`) and sets up threads (0: this rank's
- * share of the cores) and, unless `alone`, the CPU binding `bind`. Collective unless alone. */
-xd_status xd_session_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e);
+/* Joins the other ranks (those of a lent communicator, or all that were launched; none if `alone`)
+ * and sets up threads and, unless `alone`, the CPU binding. Collective unless alone. */
+xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e);
 /* Makes or chooses the plan, compares versions, models and plans with the other ranks, and opens
  * the topologies. `s` is this rank's status so far: if one rank has failed, all return its
  * failure. Collective. */
