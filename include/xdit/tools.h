@@ -104,10 +104,64 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     int         log_level;
     void      (*log)(void *cookie, int level, const char *line);
     int         columns;        /* of a terminal: tables leave out what has no room; 0: all     */
+    int         reserved;       /* 0                                                         */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
-/* Predicts for every plan: seconds, memory of every rank, bytes sent. Loads no weights. */
+
+/* Predictions of all plans that xd_advise_args ask for. Loads no weights. Records and texts belong
+ * to the xd_plans; the arguments may be freed. `all`, `explain`, `json` and `line` make no
+ * difference: refused plans are there, behind the possible ones, and so are all details. */
+typedef struct xd_plans xd_plans;
+
+typedef struct xd_plans_info {
+    const char *model;          /* its directory                                              */
+    const char *cluster;        /* name of the machine                                        */
+    int         ranks, cluster_ranks;   /* that plans are for; that the machine has           */
+    int         fitted;         /* 0: the machine is known by data sheets alone                */
+    int         possible, count;        /* plans that are possible; these and the refused ones */
+    const char *dtype, *weights_dtype;  /* of the compute, of the transformer's matrices       */
+    double      cold_bytes;     /* of weights that are not in this machine's memory            */
+    double      read_bytes_s;   /* speed of its disk; 0: unknown, and not in the predictions   */
+} xd_plans_info;
+
+typedef struct xd_plan_info {   /* one plan, the fastest first                                */
+    const char *name;           /* "u2cfg2", for xd_parallel_read                             */
+    const char *flags;          /* "--ulysses_degree 2 --use_cfg_parallel"; "": one rank      */
+    const char *text;           /* "cfg 2 x ulysses 2"                                        */
+    const char *refused;        /* why it is impossible; NULL: it is possible                  */
+    xd_parallel parallel;       /* for xd_open_args                                           */
+    int         predicted;      /* 0: refused before; the fields below are 0                   */
+    int         ranks;          /* that it uses                                               */
+    int         same_image;     /* 1: the image of one rank; 0: stale keys and values          */
+    int         steps, exact_steps;     /* of an image; of these, steps without stale values   */
+    /* Seconds: waiting for weights before the first step; text encoding; an exact step; a step that
+     * repeats; decoding one image; decoding with waiting for weights; the whole request. Waiting
+     * for weights of each kind, which text_s and request_s include. */
+    double      load_s, text_s, exact_step_s, step_s, decode_s, vae_s, request_s;
+    double      read_text_s, read_transformer_s, read_vae_s;
+    double      peak;           /* bytes of the fullest rank (devices) or host (CPU)           */
+    double      sent;           /* bytes that all ranks send                                  */
+} xd_plan_info;
+
+typedef struct xd_plan_rank {   /* one rank of a plan                                         */
+    int64_t text, transformer, vae;     /* bytes of weights                                   */
+    int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations beside them            */
+    int64_t links;              /* of transformer_tmp: stale values and buffers of messages    */
+    int64_t peak;               /* bytes at most                                              */
+    double  busy_s, wait_s;     /* of a step that repeats: computing, waiting for messages     */
+    double  sent, sent_hosts;   /* bytes sent in it; of these, to other hosts                  */
+} xd_plan_rank;
+
+/* Fails, and *out is NULL, if no plan is possible; the error has the reason of the plan that comes
+ * nearest. */
+XD_API xd_status            xd_plans_predict(xd_plans **out, const xd_advise_args *a, xd_err *e);
+XD_API const xd_plans_info *xd_plans_about(const xd_plans *p);
+/* Plan i of info.count; rank `rank` of plan i. NULL: there is none, or it was not predicted. */
+XD_API const xd_plan_info  *xd_plans_get(const xd_plans *p, int i);
+XD_API const xd_plan_rank  *xd_plans_rank(const xd_plans *p, int i, int rank);
+XD_API void                 xd_plans_free(xd_plans **p);
+/* The same as lines of text, or as JSON: what `xdit plan` prints. */
 XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
 
 /* ---- results -------------------------------------------------------------------------------- */

@@ -171,12 +171,12 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * when the engine is closed. */
     const char *bind;
     xd_parallel parallel;
-    /* NULL: the ranks are the processes that an MPI launcher has started, and the library starts and
-     * ends MPI, unless the program does. Otherwise a pointer to an MPI_Comm of a program that has
-     * initialised MPI: the ranks are those of this communicator. All messages go over duplicates of
-     * it, which xd_close frees; the library neither initialises nor finalises MPI and sets no error
-     * handler of the program's communicators. The threads of a rank should be given: other processes
-     * of the program may need cores, too. */
+    /* NULL: the ranks are the processes that an MPI launcher has started, and the library starts
+     * and ends MPI, unless the program does. Otherwise a pointer to an MPI_Comm of a program that
+     * has initialised MPI: the ranks are those of this communicator. All messages go over
+     * duplicates of it, which xd_close frees; the library neither initialises nor finalises MPI,
+     * and does not change error handlers of the program. Give `threads`: other processes of the
+     * program may need cores, too. */
     const void *mpi_comm;
     const char *without;        /* a text encoder to run without, by its short name, where the
                                    model can; NULL: none */

@@ -1,0 +1,283 @@
+/* plans.c - predictions of plans as data
+ *
+ * Opens the model without weights, searches, and fills the public records. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "base/record.h"
+#include "base/word_list.h"
+#include "pipeline/dtypes.h"
+#include "pipeline/job.h"
+#include "pipeline/memory_plan.h"
+#include "predict/fit.h"
+#include "report/plans.h"
+
+/* ---- the model and the machine -------------------------------------------------------------- */
+
+/* Sets the currently free memory, which an earlier probe of the machine does not know. */
+static void set_room(xd_plans *p)
+{
+    size_t have, space;
+    xd_host_memory(&have, &space);
+    p->m.memory = have ? (double)have : 1;
+    p->space = space ? (double)space : 1;
+}
+
+/* What the disk of this machine has to deliver. A model without weights is planned all the same. */
+static void set_cold(xd_plans *p)
+{
+    xd_model         m = { 0 };
+    xd_context      *ctx = &p->g->ctx;
+    const xd_logger *log = xd_log_enter(NULL);
+    if (xd_model_open(&m, p->a.model, NULL) == XD_OK && xd_model_files(&m, NULL) == XD_OK)
+        xd_model_cold_bytes(&m, ctx->count, ctx->type, ctx->cold);
+    xd_model_close(&m);
+    xd_log_enter(log);
+}
+
+/* The machine, and the ranks that plans are for. A cluster other than this machine computes in bf16
+ * unless f32 is requested. */
+static xd_status set_machine(xd_plans *p, xd_err *e)
+{
+    const xd_advise_args *a = &p->a;
+    xd_status s = XD_OK;
+    int       threads = xd_par_threads(), ranks = a->ranks;
+    if (!a->cluster) {
+        ranks = ranks ? ranks : threads;
+        s = xd_machine_here(&p->m, p->g->ctx.dev, ranks, threads > ranks ? threads / ranks : 1, e);
+        set_room(p);
+        set_cold(p);
+    } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
+        p->g->ctx.type = XD_BF16;
+    }
+    p->info.cluster_ranks = p->m.hosts * p->m.ranks;
+    p->info.ranks = ranks = ranks ? ranks : p->info.cluster_ranks;
+    if (s == XD_OK && ranks > p->info.cluster_ranks)
+        s = xd_fail(e, XD_EINVAL, "%d ranks are asked for and %s has %d", ranks, p->m.name,
+                    p->info.cluster_ranks);
+    return s;
+}
+
+static void set_request(xd_plans *p)
+{
+    static const char *const prompt[] = { "" };
+    if (!p->r.nprompts)
+        p->r.prompts = prompt, p->r.nprompts = 1;
+    if (p->r.true_cfg_scale > 1 && !p->r.negative_prompt)
+        /* Only the presence of a negative prompt matters, not its text. */
+        p->r.negative_prompt = "";
+    p->r.image = NULL, p->r.image_pixels = NULL;
+}
+
+static xd_status open_all(xd_plans *p, xd_err *e)
+{
+    const xd_advise_args *a = &p->a;
+    xd_open_args o = { .size = sizeof o, .model = a->model, .dtype = a->dtype,
+                       .weights_dtype = a->weights_dtype,
+                       .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log,
+                       .cookie = a->cookie, .log_level = a->log_level };
+    xd_status    s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
+    if (s == XD_OK)
+        s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE, e);
+    if (s == XD_OK)
+        s = set_machine(p, e);
+    set_request(p);
+    if (s == XD_OK && p->r.prompts[0][0])       /* once for all predictions                    */
+        xd_model_tokenizers(&p->g->ctx.model, NULL);
+    return s;
+}
+
+/* Plans, or why there is none and what would fit. */
+static xd_status search_plans(xd_plans *p, xd_err *e)
+{
+    char   near[1024] = "";
+    xd_fit t = { .ctx = &p->g->ctx, .r = &p->r, .m = &p->m, .fixed = &p->a.parallel,
+                 .ranks = p->info.ranks,
+                 .stale = !p->a.exact, .chosen = 1, .space = p->space };
+    xd_status s = xd_fit_search(&t, &p->s, p->info.ranks, e);
+    if (s == XD_ENOMEM && !p->s.good)
+        xd_fit_advice_of(&t, &p->s, near, sizeof near);
+    if (e && near[0])
+        snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
+    return s;
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+static xd_status no_memory(const xd_plans *p, xd_err *e)
+{
+    return xd_fail(e, XD_ENOMEM, "no memory for a table of %d plans", p->s.n);
+}
+
+static xd_plan_rank rank_record(const xd_prediction_rank *k)
+{
+    const xd_need *n = &k->need;
+    return (xd_plan_rank){ .text = (int64_t)n->text, .text_tmp = (int64_t)n->text_tmp,
+                           .transformer = (int64_t)n->dit,
+                           .transformer_tmp = (int64_t)(n->dit_tmp + n->links),
+                           .links = (int64_t)n->links,
+                           .vae = (int64_t)n->vae, .vae_tmp = (int64_t)n->vae_tmp,
+                           .peak = (int64_t)n->peak, .busy_s = k->busy_s, .wait_s = k->wait_s,
+                           .sent = k->sent, .sent_hosts = k->between };
+}
+
+static xd_status fill_ranks(xd_plans *p, int i, xd_err *e)
+{
+    const xd_prediction *f = &p->s.c[i].f;
+    if (!p->plan[i].predicted)
+        return XD_OK;
+    if (!(p->rank[i] = calloc((size_t)f->ranks, sizeof **p->rank)))
+        return no_memory(p, e);
+    for (int r = 0; r < f->ranks; r++)
+        p->rank[i][r] = rank_record(&f->rank[r]);
+    return XD_OK;
+}
+
+/* The texts of a plan are those that the program has given; they are copied once. */
+static void use_own_texts(const xd_plans *p, xd_parallel *a)
+{
+    a->pipefusion_text = a->pipefusion_text ? p->texts[1] : NULL;
+    a->attn_layer_num_for_pp = a->attn_layer_num_for_pp ? p->texts[2] : NULL;
+}
+
+static void fill_plan(const xd_plans *p, int i)
+{
+    const xd_candidate  *c = &p->s.c[i];
+    const xd_prediction *f = &c->f;
+    xd_plan_info        *t = &p->plan[i];
+    *t = (xd_plan_info){ .name = c->name, .flags = c->flags, .text = f->plan.text,
+                         .refused = c->why.code ? c->why.msg : NULL, .parallel = c->ask,
+                         .steps = f->steps };
+    use_own_texts(p, &t->parallel);
+    t->predicted = f->rank && f->steps;
+    if (!t->predicted)
+        return;
+    t->ranks = f->ranks;
+    t->same_image = !f->stale;
+    t->exact_steps = f->exact;
+    t->load_s = xd_predicted_reading_to_load(f);
+    t->text_s = f->text_s, t->exact_step_s = f->exact_s, t->step_s = f->step_s;
+    t->decode_s = f->decode_s;
+    t->vae_s = f->decode_s + xd_predicted_reading_to_decode(f);
+    t->request_s = f->request_s;
+    t->read_text_s = f->read_s[XD_KIND_TEXT];
+    t->read_transformer_s = f->read_s[XD_KIND_DIT];
+    t->read_vae_s = f->read_s[XD_KIND_VAE];
+    t->peak = f->peak, t->sent = f->sent;
+}
+
+static xd_status fill_info(xd_plans *p, xd_err *e)
+{
+    const xd_context *ctx = &p->g->ctx;
+    const char       *given[3] = { ctx->model.dir, p->a.parallel.pipefusion_text,
+                                   p->a.parallel.attn_layer_num_for_pp };
+    for (int i = 0; i < 3; i++)
+        if (given[i] && !(p->texts[i] = strdup(given[i])))
+            return no_memory(p, e);
+    p->info.model = p->texts[0];
+    p->info.cluster = p->m.name;
+    p->info.fitted = !p->m.sheet;
+    p->info.dtype = xd_dtype_name(ctx->type);
+    p->info.weights_dtype = xd_types_name(&ctx->model.dit, ctx->type);
+    p->info.cold_bytes = ctx->cold[XD_KIND_TEXT] + ctx->cold[XD_KIND_DIT] + ctx->cold[XD_KIND_VAE];
+    p->info.read_bytes_s = p->m.read;
+    p->info.possible = p->s.good;
+    return XD_OK;
+}
+
+static xd_status fill_all(xd_plans *p, xd_err *e)
+{
+    xd_status s = fill_info(p, e);
+    p->plan = calloc((size_t)p->s.n + 1, sizeof *p->plan);
+    p->rank = calloc((size_t)p->s.n + 1, sizeof *p->rank);
+    if (s == XD_OK && (!p->plan || !p->rank))
+        s = no_memory(p, e);
+    for (int i = 0; i < p->s.n && s == XD_OK; i++) {
+        fill_plan(p, i);
+        s = fill_ranks(p, i, e);
+        p->info.count = i + 1;
+    }
+    return s;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static xd_status take_args(xd_plans *p, const xd_advise_args *args, xd_err *e)
+{
+    xd_advise_args_init(&p->a);
+    xd_request_init(&p->r);
+    xd_status s = xd_record_take(&p->a, sizeof p->a, args, "xd_advise_args", e);
+    if (s == XD_OK && p->a.request)
+        s = xd_request_take(&p->r, p->a.request, e);
+    return s;
+}
+
+xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
+{
+    xd_plans *p = *out = calloc(1, sizeof *p);
+    if (!p)
+        return xd_fail(e, XD_ENOMEM, "no memory for plans");
+    xd_status s = take_args(p, args, e);
+    const xd_logger  log = { p->a.log, p->a.cookie, p->a.log_level };
+    const xd_logger *before = xd_log_enter(&log);
+    if (s == XD_OK)
+        s = open_all(p, e);
+    if (s == XD_OK) {
+        s = search_plans(p, e);
+        if (p->s.n)             /* those that were refused, too                                */
+            s = fill_all(p, e) == XD_OK ? s : XD_ENOMEM;
+    }
+    xd_log_enter(before);
+    return s;
+}
+
+void xd_plans_finish(xd_plans *p)
+{
+    xd_close(&p->g);
+    memset(&p->a, 0, sizeof p->a);
+    memset(&p->r, 0, sizeof p->r);
+}
+
+xd_status xd_plans_predict(xd_plans **out, const xd_advise_args *args, xd_err *e)
+{
+    xd_status s = xd_plans_make(out, args, e);
+    if (s != XD_OK)
+        xd_plans_free(out);
+    else
+        xd_plans_finish(*out);
+    return s;
+}
+
+void xd_plans_free(xd_plans **p)
+{
+    if (!p || !*p)
+        return;
+    xd_plans_finish(*p);
+    for (int i = 0; i < (*p)->s.n && (*p)->rank; i++)
+        free((*p)->rank[i]);
+    for (int i = 0; i < 3; i++)
+        free((*p)->texts[i]);
+    free((*p)->rank);
+    free((*p)->plan);
+    xd_search_free(&(*p)->s);
+    free(*p);
+    *p = NULL;
+}
+
+const xd_plans_info *xd_plans_about(const xd_plans *p)
+{
+    return &p->info;
+}
+
+const xd_plan_info *xd_plans_get(const xd_plans *p, int i)
+{
+    return i >= 0 && i < p->info.count ? &p->plan[i] : NULL;
+}
+
+const xd_plan_rank *xd_plans_rank(const xd_plans *p, int i, int rank)
+{
+    const xd_plan_info *t = xd_plans_get(p, i);
+    return t && rank >= 0 && rank < t->ranks ? &p->rank[i][rank] : NULL;
+}

@@ -1,0 +1,27 @@
+/* plans.h - predictions of plans as data, and what made them */
+#ifndef XD_REPORT_PLANS_H
+#define XD_REPORT_PLANS_H
+
+#include "engine/engine.h"
+#include "predict/search.h"
+
+struct xd_plans {
+    xd_advise_args a;           /* what was asked for; only while plans are predicted           */
+    xd_request     r;           /* as `a`                                                      */
+    xd_engine     *g;           /* as `a`; closed by xd_plans_finish                            */
+    xd_machine     m;
+    xd_search      s;
+    double         space; /* bytes that a process of this machine may map; 0: no limit         */
+    char          *texts[3];    /* the model's directory, and texts of the given plan           */
+    xd_plans_info  info;
+    xd_plan_info  *plan;        /* [info.count]                                                */
+    xd_plan_rank **rank;        /* [info.count][plan.ranks], NULL: not predicted                */
+};
+
+/* Predicts the plans that `args` ask for. *out is freed with xd_plans_free also after a failure: it
+ * then has the plans that were refused, if the search came so far. */
+xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
+/* Closes what only predictions need. */
+void      xd_plans_finish(xd_plans *p);
+
+#endif
