@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""predict.py - what xdit plan says of a step against what xdit bench measures, all plans of some
-ranks.
+"""predict.py - what xdit plan says of a step against what xdit bench measures, plan by plan.
 
     bench/predict.py XDIT [--ranks N] [--repeats N] [--only WORD] MODEL[:SIDE[:BLOCKS]]...
 
