@@ -30,8 +30,7 @@ while read -r ranks kind flags; do
     # The flags are several words.
     # shellcheck disable=SC2086
     "$xdit" generate --model "$model" --prompt "$PROMPT" --quiet --json --threads 1 --dtype f32 \
-        $flags \
-        --output "$dir/$(printf %02d $i).png" </dev/null >"$dir/json" 2>"$dir/said" ||
+        $flags --output "$dir/$(printf %02d $i).png" </dev/null >"$dir/json" 2>"$dir/said" ||
         { cat "$dir/said" >&2; exit 1; }
     printf '%s %s %s %s %s\n' "$ranks" "$kind" \
         "$(sed -n 's/.*"denoise":\([0-9.]*\).*/\1/p' "$dir/json")" \

@@ -45,8 +45,7 @@ san=
 [ "$sanitizer" = none ] || san=-fsanitize=$sanitizer
 
 header() { h=$1; shift; echo "#include <xdit/$h>" | "$@" -std=c99 -Wall -Wextra -Wpedantic -Werror \
-    -x c \
-    -fsyntax-only $(flags --cflags) -; }
+    -x c -fsyntax-only $(flags --cflags) -; }
 cxx() { echo "#include <xdit/$1>" | c++ -Wall -Wextra -Werror -x c++ -fsyntax-only \
     $(flags --cflags) -; }
 for h in xdit.h tools.h; do

@@ -71,8 +71,7 @@ def seen(pixels):
 
 def generate(pipe, prompt, seed):
     return np.asarray(pipe(prompt, num_inference_steps=STEPS, guidance_scale=GUIDANCE, height=SIZE,
-                           width=SIZE,
-                           generator=torch.Generator("cpu").manual_seed(seed),
+                           width=SIZE, generator=torch.Generator("cpu").manual_seed(seed),
                            use_resolution_binning=False, clean_caption=False).images[0])
 
 

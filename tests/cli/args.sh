@@ -64,8 +64,7 @@ refused "no prompt" 2 "--prompt is missing" generate --model "$MODEL"
 refused "a LoRA with a strange scale" 2 "FILE:SCALE, and 'strong' of" generate --model "$MODEL" \
     --prompt a --lora a.safetensors:strong
 refused "a LoRA that is not there" 1 "no-such.safetensors does not exist" generate \
-    --model "$MODEL" \
-    --prompt a --lora no-such.safetensors:0.5
+    --model "$MODEL" --prompt a --lora no-such.safetensors:0.5
 refused "an empty number" 2 "--width takes a whole number from" generate --width=
 refused "text as a number" 2 "--width takes.*'12x'" generate --width 12x
 refused "a fraction of a step" 2 "--num_inference_steps takes" generate --num_inference_steps 2.5
@@ -98,11 +97,9 @@ refused "a command like none" 2 "'xyz'; xdit --help lists them" xyz
 refused "a degree without a number" 2 "has u without a number" generate --model "$MODEL" \
     --prompt a --plan u
 refused "guidance of another kind of model" 2 "true_cfg_scale is for.*FLUX" generate \
-    --model "$MODEL" --prompt a \
-    --true_cfg_scale 3 -o "$T/x.png"
+    --model "$MODEL" --prompt a --true_cfg_scale 3 -o "$T/x.png"
 refused "a rescale of another pipeline" 2 "guidance_rescale is for HunyuanDiT" generate \
-    --model "$MODEL" --prompt a \
-    --guidance_rescale 0.5 -o "$T/x.png"
+    --model "$MODEL" --prompt a --guidance_rescale 0.5 -o "$T/x.png"
 refused "text of another length" 2 "max_sequence_length is 9, and.*hunyuandit read 333" plan \
     --model "$ROOT/tests/golden/hunyuan" --world 2 --max_sequence_length 9
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
@@ -112,8 +109,7 @@ refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not
 refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench \
     --text-weights-dtype e5m2
 refused "weights of another type than is computed in" 2 "weights_dtype is bf16 and dtype f32" \
-    generate \
-    --model "$MODEL" --prompt a --dtype f32 --weights_dtype bf16
+    generate --model "$MODEL" --prompt a --dtype f32 --weights_dtype bf16
 refused "a switch with a strange value" 2 "true or false" generate --enable_tiling=maybe
 refused "inspect without a model" 2 "xdit inspect DIR" inspect
 refused "inspect with two" 2 "too many: 'b'" inspect a b
@@ -140,8 +136,7 @@ refused "a trace to standard output" 2 "--trace needs the name of a file" genera
     --model "$MODEL" -p a --trace -
 check "and no file of that name" [ ! -e ./- ]
 refused "one rank and a cluster that is not there" 1 "cannot open.*no-such.json" generate \
-    --model "$MODEL" -p a \
-    --cluster "$T/no-such.json" -o "$T/no.png"
+    --model "$MODEL" -p a --cluster "$T/no-such.json" -o "$T/no.png"
 
 # Little address space: an image or a sentence, but no end within a library.
 bad=
@@ -168,8 +163,7 @@ check "flags with a space" [ "$rc" = 0 ]
 generate --prompt="a red circle" --guidance-scale=3 --seed=5 --output="$T/b.png"
 check "flags with = and -" [ "$rc" = 0 ]
 generate -p "a red circle" --cfg_scale 3 -s 5 -o "$T/c.png" --enable-tiling=false \
-    --ulysses_degree 1 \
-    --ring-degree=1 --warmup_steps 0
+    --ulysses_degree 1 --ring-degree=1 --warmup_steps 0
 check "short flags and one rank" [ "$rc" = 0 ]
 check "nothing is warned of" [ -z "$err" ]
 generate -p a --guidance_scale 1 --negative_prompt b -o "$T/d.png"

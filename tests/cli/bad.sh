@@ -142,14 +142,12 @@ fi
 
 # Processor time, where the soft and the hard limit are one.
 (ulimit -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 \
-    --no_resolution_binning -o "$T/x.png" \
-    >"$T/stdout" 2>"$T/stderr" </dev/null)
+    --no_resolution_binning -o "$T/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null)
 rc=$? err=$(cat "$T/stderr")
 check "a limit of processor time" [ "$rc" = 1 ]
 check "is said" said "^xdit: the 1 s of processor time that are allowed .ulimit -t. are used up$"
 (ulimit -S -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 \
-    --no_resolution_binning -o "$T/x.png" \
-    >"$T/stdout" 2>"$T/stderr" </dev/null)
+    --no_resolution_binning -o "$T/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null)
 rc=$? err=$(cat "$T/stderr")
 check "a soft one, too" said \
     "^xdit: the 1 s of processor time that are allowed .ulimit -t. are used up$"

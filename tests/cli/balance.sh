@@ -82,8 +82,7 @@ MODEL=$GOLDEN/flux
 pixels() { tail -c 6720 "$1" >"$1.px"; }
 ask() {
     try generate --model "$MODEL" --prompt "a red circle" --steps 3 --seed 3 -W 56 -H 40 \
-        --max_sequence_length 13 \
-        --dtype f32 "$@"
+        --max_sequence_length 13 --dtype f32 "$@"
 }
 ask --num_pipeline_patch 2 --patches_without_stages -o "$T/one.ppm"
 shared 0 tokens --ulysses_degree 2 --num_pipeline_patch 2 --patches_without_stages

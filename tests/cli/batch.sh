@@ -90,8 +90,7 @@ refused "a model that is a file" 1 "is a file; a model is a directory" generate 
     --model "$ROOT/README.md"
 refused "a model that is not there" 1 "there is no directory" generate -p a --model "$T/none"
 refused "more text than FLUX reads" 2 "max_sequence_length is 513, and flux reads at most 512" \
-    plan \
-    --model "$ROOT/tests/golden/flux" --cluster H100 --max_sequence_length 513
+    plan --model "$ROOT/tests/golden/flux" --cluster H100 --max_sequence_length 513
 refused "than SD3 reads" 2 "max_sequence_length is 513, and sd3 reads at most 512" plan \
     --model "$ROOT/tests/golden/sd3" --cluster H100 --max_sequence_length 513
 try generate --model "$MODEL" -p a --steps 1 -q -o "$T/b.png"

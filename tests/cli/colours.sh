@@ -21,8 +21,7 @@ for k in ("steps", "guidance_scale", "size", "patches", "warmup"):
         || exit 1
 . "$T/sizes"
 if ! "$XDIT" generate --model "$MODEL" --prompts "$T/prompts" --seed 0 --rng torch --dtype f32 \
-    --threads 1 \
-    --width "$size" --height "$size" --num_inference_steps "$steps" \
+    --threads 1 --width "$size" --height "$size" --num_inference_steps "$steps" \
     --guidance_scale "$guidance_scale" \
     --pipefusion_parallel_degree 4 --num_pipeline_patch "$patches" --warmup_steps "$warmup" \
     --quiet -o "$T/%02d.png" >/dev/null 2>"$T/stderr"; then

@@ -34,8 +34,7 @@ sys.exit(not (top > 0 and most <= 1e-5 * top))' "$@"
 # two.
 asked="cfg 2 x ulysses 2 needs 4 ranks and 2 are there; what would work: cfg 2; ulysses 2"
 refused "world size: a sentence with plans that work" 2 "$asked" generate --model "$MODEL" \
-    --prompt a --nproc 2 \
-    --ulysses_degree 2 --use_cfg_parallel -o "$T/no.png"
+    --prompt a --nproc 2 --ulysses_degree 2 --use_cfg_parallel -o "$T/no.png"
 if [ -n "$MPIRUN" ]; then
     timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 2 "$XDIT" generate --model "$MODEL" \
         --prompt a --quiet \
@@ -53,8 +52,7 @@ if [ -n "$MPIRUN" ]; then
         one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png"
         one="$one --$flag"
         timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 1 $one "${values%:*}" : -n 1 $one \
-            "${values#*:}" \
-            >"$T/stdout" 2>"$T/stderr"
+            "${values#*:}" >"$T/stdout" 2>"$T/stderr"
         rc=$?
         check "another --$flag on one rank is refused" \
             [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1: --[a-z_]* differs from that of rank 0" \
@@ -66,8 +64,7 @@ if [ -n "$MPIRUN" ]; then
         one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png"
         one="$one --$flag"
         timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 1 $one "${values%:*}" : -n 1 $one \
-            "${values#*:}" \
-            >"$T/stdout" 2>"$T/stderr"
+            "${values#*:}" >"$T/stdout" 2>"$T/stderr"
         rc=$?
         check "another --$flag is named" \
             [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1 on host .* and rank 0 .* differ in --$flag" \
@@ -148,8 +145,7 @@ mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)" "$1" 2>/dev/null' x "${shards%% *
         check "9989150328 bytes: $n ranks generate" whole_png "$T/x.png"
     done
     small generate --model "$MODEL" --prompt "a red circle" --steps 1 --nproc 2 --quiet \
-        -W 16384 -H 16384 \
-        --no_resolution_binning -o "$T/no.png"
+        -W 16384 -H 16384 --no_resolution_binning -o "$T/no.png"
     check "9989150328 bytes: what does not fit is refused by a sentence" \
         [ "$rc" = 1 -a ! -e "$T/no.png" ]
     check "9989150328 bytes: that nothing has been loaded for, and has what would" said \
@@ -182,8 +178,7 @@ generate --steps 1 -W 512 -H 512 --max_sequence_length 77 --no_resolution_binnin
 check "a model without trained sizes" said \
     "warning: no_resolution_binning makes no difference to flux"
 try generate --model "$GOLDEN/flux-schnell" -p a --steps 1 -W 56 -H 40 --max_sequence_length 13 \
-    --guidance_scale 4 -q \
-    -o "$T/y.safetensors"
+    --guidance_scale 4 -q -o "$T/y.safetensors"
 check "a model that reads no guidance" said \
     "warning: guidance_scale makes no difference to this model"
 check "split sizes: pipefusion 4" same "$T/one.safetensors" "$T/x.safetensors" $bytes

@@ -11,8 +11,7 @@ film() {
     model=$1
     shift
     try generate --model "$model" --prompt "a red circle" -W 56 -H 40 --steps 2 --seed 3 \
-        --rng torch --dtype f32 \
-        --max_sequence_length 13 --quiet "$@"
+        --rng torch --dtype f32 --max_sequence_length 13 --quiet "$@"
 }
 size() { wc -c <"$1" | tr -d ' '; }
 
@@ -68,8 +67,7 @@ refuse "a width between tokens" "width 60 .*56 .*64" "$T2V" -W 60 -o "$T/no.gif"
 refuse "a size without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" \
     -W 64 -H 40 -o "$T/no.gif"
 refuse "frames without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" \
-    --num_frames 17 \
-    -o "$T/no.gif"
+    --num_frames 17 -o "$T/no.gif"
 refuse "no frames" "num_frames" "$T2V" --num_frames -1 -o "$T/no.gif"
 check "nothing is written" [ -z "$(find "$T" -name 'no*')" ]
 

@@ -208,8 +208,7 @@ mkdir "$T/c"
   exec timeout 120 "$T/bin/on" one "$XDIT" generate --model "$T/model" --prompt "a red circle" \
       --steps 1000 \
     --num_images_per_prompt 50 -W 128 -H 128 --no_resolution_binning --nproc 4 \
-    --pipefusion_parallel_degree 4 \
-    -o "$T/c/x.png" ) >"$T/stdout" 2>"$T/stderr" </dev/null &
+    --pipefusion_parallel_degree 4 -o "$T/c/x.png" ) >"$T/stdout" 2>"$T/stderr" </dev/null &
 pid=$! n=0
 while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
 check "the program starts ranks on two hosts" grep -q '^denoise' "$T/stderr"

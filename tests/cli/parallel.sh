@@ -95,8 +95,7 @@ done
 printf 'a red circle\na blue square\n' >"$T/prompts"
 quick --prompts "$T/prompts" -o "$T/f.ppm"
 "$XDIT" generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 \
-    --dtype f32 -q --nproc 2 \
-    --prompts=- -o "$T/p.ppm" <"$T/prompts" >"$T/stdout"
+    --dtype f32 -q --nproc 2 --prompts=- -o "$T/p.ppm" <"$T/prompts" >"$T/stdout"
 check "ranks read prompts of a pipe" [ "$(pixels "$T/f_0003.ppm" |
     cksum)" = "$(pixels "$T/p_0003.ppm" | cksum)" -a -s "$T/p_0003.ppm" ]
 # Each rank to its cores, or to none: the same image; ranks that are bound share no cpu.
@@ -187,8 +186,7 @@ refused "a file without prompts" 2 "no prompt" generate --model "$MODEL" --promp
 printf 'a red circle\n\n   \na blue square\r\na white star' >"$T/p.txt"
 mkdir "$T/d"
 try generate --model "$MODEL" --prompts "$T/p.txt" --steps 2 --seed 3 -q --dtype f32 \
-    --data_parallel_degree 2 \
-    -o "$T/d/%d.ppm"
+    --data_parallel_degree 2 -o "$T/d/%d.ppm"
 check "a batch over two replicas" \
     [ "$rc" = 0 -a "$(echo "$T/d"/*)" = "$T/d/1.ppm $T/d/2.ppm $T/d/3.ppm" ]
 check "its first image" [ "$(levels "$T/one.ppm" "$T/d/1.ppm")" = 0 ]
@@ -231,8 +229,7 @@ stopped() {
 for ms in 06 10 14 18 25; do
     mkdir "$T/d"
     timeout 60 "$XDIT" generate -m "$MODEL" -p a --steps 1000 --num_images_per_prompt 50 --nproc 2 \
-        -q -o "$T/d/x.png" \
-        >"$T/stdout" 2>"$T/stderr" </dev/null &
+        -q -o "$T/d/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null &
     pid=$!
     sleep "0.$ms"
     at=$(date +%s)

@@ -91,8 +91,7 @@ check "and two when it is guided" table "any('cfg2' in p['plan'] for p in good)"
 # out.
 best() { printf '%s\n' "$out" | sed -n 's/^best: //p'; }
 try plan --model "$ROOT/tests/golden/flux" --cluster 2xH200 --plan pp2 --num_pipeline_patch 3 \
-    --warmup_steps 2 \
-    --pipefusion_text every --attn_layer_num_for_pp 2,3
+    --warmup_steps 2 --pipefusion_text every --attn_layer_num_for_pp 2,3
 want="--pipefusion_parallel_degree 2 --num_pipeline_patch 3 --warmup_steps 2"
 want="$want --pipefusion_text every --use_parallel_vae --attn_layer_num_for_pp 2,3"
 check "the best line has every flag" [ "$(best)" = "$want" ]

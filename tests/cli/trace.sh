@@ -69,8 +69,7 @@ check "a refused run leaves no trace" [ ! -e "$T/w.json" -a ! -e "$T/y.png" ]
 # A request that is stopped has one.
 rm -f "$T/t.json"
 "$XDIT" generate -m "$MODEL" -p a --steps 1000 --num_images_per_prompt 50 -o "$T/s.png" \
-    --trace "$T/t.json" \
-    2>"$T/stderr" &
+    --trace "$T/t.json" 2>"$T/stderr" &
 pid=$!
 n=0
 while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
@@ -128,7 +127,6 @@ else
     check "two clocks: sound" [ "$rc" = 0 ]
 fi
 refused "what only ranks can find out" 2 "width 33" generate -m "$MODEL" -p a -q -o "$T/y.png" \
-    --ulysses_degree 2 \
-    --width 33 --trace "$T/w.json"
+    --ulysses_degree 2 --width 33 --trace "$T/w.json"
 check "they leave no trace" [ ! -e "$T/w.json" ]
 done_testing

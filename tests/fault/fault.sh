@@ -49,8 +49,7 @@ fault() {
     mkdir -p "$T/d"
     t0=$(date +%s)
     XDIT_FAULT=$case_ "$XDIT" generate -m "$MODEL" -p a --steps 3 -q --num_images_per_prompt 2 \
-        "$@" \
-        -o "$T/d/x.ppm" >"$T/stdout" 2>"$T/stderr" </dev/null &
+        "$@" -o "$T/d/x.ppm" >"$T/stdout" 2>"$T/stderr" </dev/null &
     pid=$!
     sleep 0.05
     find_room "$pid"

@@ -136,8 +136,7 @@ if [ "$MPI" = 1 ]; then
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 "$MPIRUN" \
             --oversubscribe --bind-to none \
             -n 1 "$XDIT" $job --steps 1 -q --ulysses_degree 2 --start_timeout 3 -o "$T/no.ppm" : \
-            -n 1 sleep 50 \
-            >"$T/stdout" 2>"$T/stderr" </dev/null
+            -n 1 sleep 50 >"$T/stdout" 2>"$T/stderr" </dev/null
         rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
         check "a rank of mpirun that waits for one that never comes: an error" [ "$rc" = 1 ]
         check "a rank of mpirun that waits: it is told" said \

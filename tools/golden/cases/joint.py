@@ -241,8 +241,7 @@ def run(name, out_dir, change=None, more_json=None):
         more |= dict(negative_prompt=r["negative_prompt"])
     images = pipe(r["prompts"], num_inference_steps=r["steps"], guidance_scale=r["guidance"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
-                  generator=gens,
-                  output_type="pt", max_sequence_length=r["max_sequence_length"],
+                  generator=gens, output_type="pt", max_sequence_length=r["max_sequence_length"],
                   callback_on_step_end=keep, **more).images
     keep_images(out, trail, images, r, count, not r["strength"], not change)
     save_run(d, name, r["model"], {

@@ -170,8 +170,7 @@ def run(name, out_dir):
                   [r["negative_prompt"]] * count, num_inference_steps=r["steps"],
                   guidance_scale=r["guidance"],
                   use_dynamic_cfg=r["dynamic"], num_frames=r["frames"], height=r["height"],
-                  width=r["width"],
-                  generator=gens if count > 1 else gens[0], output_type="pt",
+                  width=r["width"], generator=gens if count > 1 else gens[0], output_type="pt",
                   callback_on_step_end=keep,
                   max_sequence_length=r["max_sequence_length"], **more).frames
     out["timesteps"] = torch.tensor([t for t, _ in trail])
