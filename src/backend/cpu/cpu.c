@@ -75,8 +75,9 @@ static int cpu_owns(xd_dev *d, const void *p)
     return 1;
 }
 
-/* Without bf16 dot products, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
- * (doc/performance.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
+/* Without bf16 dot products, oneDNN's bf16 GEMM reaches a quarter of the speed of its f32 GEMM
+ * (doc/performance.md). On such processors bf16 is computed in f32, unless XDIT_BF16=emulate asks
+ * for bf16. */
 static xd_dtype cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);

@@ -50,7 +50,7 @@ typedef struct xd_kernels {
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
                     int64_t n);
-    /* GFLOP/s of one thread over about 0.2 ms, with operands in registers. */
+    /* GFLOP/s of one thread, measured for about 0.2 ms with operands in registers. */
     double (*burst)(void);
 } xd_kernels;
 

@@ -228,7 +228,7 @@ static const float *row_or_only(const xd_tensor *t, int64_t i)
     return (const float *)(const void *)row_at(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
 }
 
-/* Reshapes a contiguous tensor to one row; 0: it is not contiguous. */
+/* Reshapes a contiguous tensor to one row. Returns 0 if the tensor is not contiguous. */
 static int one_row(xd_tensor *t)
 {
     if (!t->p)
@@ -1071,7 +1071,8 @@ typedef float vec;
 #define V_STORE(p, v) (*(p) = (v))
 #endif
 
-/* `n` rounds of 12 multiply-adds. The result is returned so that the compiler keeps them. */
+/* `n` rounds of 12 multiply-adds. The result is returned so that the compiler does not remove the
+ * loop. */
 static float fma_rounds(int64_t n, float x)
 {
     vec   m = V_SET(x), c = V_SET(1e-3f), s[12];

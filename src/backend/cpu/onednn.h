@@ -52,7 +52,8 @@ typedef struct xd_post {
 
 /* The cached primitive of this key, or NULL. */
 xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
-/* Takes a pd (may be NULL) into the cache, which owns it from then on. */
+/* Puts a primitive descriptor (or NULL) into the cache. The cache owns the descriptor from then
+ * on. */
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
 /* Makes a primitive outside the cache; the caller releases it with xd_prim_free. */
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd);
@@ -78,8 +79,8 @@ xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 /* Attributes with a scratchpad of the caller's and the post-operations; NULL: no memory. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post);
 
-/* Each function returns NULL when oneDNN has no implementation. Its reference code counts as one:
- * xd_prim_impl tells. */
+/* Each function returns NULL when oneDNN has no implementation. oneDNN's reference code counts as
+ * an implementation; xd_prim_impl identifies it. */
 dnnl_primitive_desc_t xd_pd_matmul(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
                                    xd_md_ref dst, const xd_post *post);
 typedef struct xd_conv_geometry {       /* in oneDNN's order: (t,) h, w                        */
@@ -89,12 +90,12 @@ dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_re
                                  xd_md_ref dst, const xd_conv_geometry *g, const xd_post *post);
 dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
 
-/* Descriptors of a weight: as the source stores it ([out,in(,taps)], in the weight's own type) and
- * as this device packs it (pinned: one layout for every use). The caller frees both. */
+/* Two descriptors of a weight: one as the source stores the weight ([out,in(,taps)], in its own
+ * type), one as this device packs it (pinned: one layout for every use). The caller frees both. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
-/* The cached reorder from the plain to the packed descriptor: a network has many weights of a few
- * shapes. NULL: oneDNN cannot reorder it. */
+/* The reorder from the plain to the packed descriptor, cached because a network has many weights of
+ * a few shapes. NULL: oneDNN has no such reorder. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
 xd_md_ref xd_weight_packed(const xd_prim *p);   /* its packed descriptor                       */
 /* Called first by every entry point: empties a full cache, so that a server with ever new sizes

@@ -114,8 +114,9 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return e;
 }
 
-/* A primitive that uses the pinned weight layout. If oneDNN has only reference code for that: one
- * with the layout that oneDNN chooses, and a reorder of the weight to it. */
+/* A primitive that uses the pinned weight layout. If oneDNN has only reference code for this
+ * layout, the primitive has the layout that oneDNN chooses, and the weight is reordered to that
+ * layout. */
 static xd_prim *make_prim(xd_dnn *d, const shape *s, const int64_t *key)
 {
     xd_md    any;
@@ -244,8 +245,8 @@ static size_t rounded_bytes(const xd_tensor *t)
     return (xd_bytes(*t) + 63) / 64 * 64;
 }
 
-/* Copies views into dense scratch, and the result back. oneDNN has no f32 convolution with a bf16
- * result: the copy of the result converts it. */
+/* Copies views into dense scratch, and the result back. The copy also converts the result, because
+ * oneDNN has no f32 convolution with a bf16 result. */
 static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     xd_conv b = *a;

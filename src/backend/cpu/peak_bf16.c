@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 
-/* `n` rounds of 20 independent dot products. The result is returned so that the compiler keeps
- * them. */
+/* `n` rounds of 20 independent dot products. The result is returned so that the compiler does not
+ * remove the loop. */
 static float dot_rounds(int64_t n, float x)
 {
     enum { CHAINS = 20 };

@@ -54,7 +54,7 @@ static inline float sum8(__m256 a)
 }
 #endif
 
-/* Prefetches these bytes from memory while data in the L1 cache is worked on. */
+/* Prefetches bytes from memory while the kernel works on data in the L1 cache. */
 static inline void prefetch_bytes(const char *p, int64_t bytes)
 {
 #if defined(__GNUC__)

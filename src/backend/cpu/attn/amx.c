@@ -40,7 +40,8 @@ enum {
 #include "backend/cpu/attn/flash_tmpl.h"
 #include "backend/cpu/attn/powers_tmpl.h"
 
-/* Compiler fence: tile loads read what vector stores wrote, which the compiler does not model. */
+/* A compiler fence. Tile loads read memory that vector stores have written, and the compiler does
+ * not model this dependency. */
 static inline void compiler_fence(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -89,8 +90,8 @@ static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
            (j - part) * tiles * TILE;
 }
 
-/* 1: there are padding columns, and the first of them holds ones: its sums are those of the
- * probabilities. */
+/* 1: the values have padding columns. The first of these columns holds ones, so its sums are the
+ * sums of the probabilities. */
 static int sums_in_values(const xd_attn_plan *p)
 {
     return p->D < p->dp;
@@ -126,8 +127,8 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
 
 /* ---- prefetch of rows --------------------------------------------------------------------- */
 
-/* The rows of a block are prefetched one at a time between tile multiplies: a core has few
- * outstanding requests, and many prefetches at once would delay all other loads. */
+/* The rows of a block are prefetched one at a time between tile multiplies. A core has few
+ * outstanding requests, so many prefetches at once would delay all other loads. */
 typedef struct row_prefetch {
     const block *k;
     size_t       out_bytes, query_bytes;        /* of a row                                   */
@@ -155,7 +156,7 @@ typedef struct pending_store {
 #define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 #define LOAD(i, c, ldc) _tile_loadd(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 
-/* Stores tile i to its destination, if it has one, and sets it to zero. */
+/* Stores tile i to the pending destination, if there is one, and sets the tile to zero. */
 #define ANEW(i)                                                                                    \
     do {                                                                                           \
         if (due->to && ((i) % 2 == 0 || due->two))                                                 \
@@ -163,7 +164,7 @@ typedef struct pending_store {
         _tile_zero(i);                                                                             \
     } while (0)
 
-/* Like ANEW, but then loads the tile from the sums at `from`, if there are any. */
+/* Like ANEW, but sets the tile to the sums at `from` if `from` is not NULL. */
 #define ANEW_FROM(i, from, ldf)                                                                    \
     do {                                                                                           \
         ANEW(i);                                                                                   \
@@ -688,7 +689,7 @@ static void set_all_references(strips *a)
             set_references(a, i, most);
 }
 
-/* Computes a WATCHED strip again, clamped, because some of its powers did not fit. */
+/* Computes a WATCHED strip again with clamped scores, because some of its powers overflowed. */
 static void attend_clamped(strips *a)
 {
     a->kind[a->row / STRIP] = CLAMPED;

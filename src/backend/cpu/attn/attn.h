@@ -12,7 +12,7 @@
 
 #include "backend/backend.h"
 
-/* Plain C: three loops and a softmax; the reference for the others. */
+/* Plain C, three loops and a softmax: the reference for the other implementations. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 

@@ -113,8 +113,8 @@ static unit *packed_pair(const job *w, int64_t pair)
 /* Packs all values of key block kb, n rows, to where the multiplications of `pair` read them. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
-/* Prefetches a row into the L2 cache. Rows lie far from each other, so the hardware prefetcher does
- * not predict them. */
+/* Prefetches a row into the L2 cache. The hardware prefetcher does not predict these rows, because
+ * they lie far from each other. */
 static inline void prefetch_row(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)

@@ -111,7 +111,8 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
     p->blocks = p->rows ? xd_ceil_div(p->n, p->rows) : 0;
 }
 
-/* Blocks of equal size: a short last one costs a row almost as much as a full one. */
+/* Blocks of equal size, because a short last block costs a row almost as much time as a full
+ * block. */
 static void cut_keys(xd_attn_plan *p, int tiles)
 {
     int64_t most = tiles ? XD_ATTN_TILE_KEYS : XD_ATTN_KEYS, blocks = xd_ceil_div(p->m, most);

@@ -44,8 +44,9 @@ typedef struct xd_attn_plan {
     int64_t dp;                 /* floats of a row of the output sum: D rounded up             */
     int64_t group;              /* pairs (batch, key head) packed at a time                   */
     int64_t kunits, vunits;     /* units of a packed key block                                */
-    /* Units from the keys of one block to those of the next. The values of a block lie between
-     * them; for tiles they lie after the keys of all blocks. */
+    /* Units from the keys of one block to the keys of the next. The values of a block lie between
+     * its keys and the keys of the next block; for tiles all values lie after the keys of all
+     * blocks. */
     int64_t knext;
     int64_t lengths;            /* for tiles: units before the norms of the longest keys      */
     size_t  pair_bytes;         /* packed keys and values of one pair                         */

@@ -56,12 +56,12 @@ static const uint8_t LESS[64] __attribute__((aligned(64))) = {
     6, 5, 5, 4, 3, 3, 2, 1, 1,
 };
 
-/* What is known about scores: they stay within BOUND; or, relative to any reference, they are
- * numbers below FAR; or nothing, and they are clamped. */
+/* What is known about the scores of a strip. BOUNDED: they stay within BOUND. WATCHED: relative to
+ * any reference they are numbers below FAR. CLAMPED: nothing is known, and they are clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
-/* Compile-time variant: whether there is a bias (then scores are clamped), the kind of scores, and
- * whether probabilities are summed by tile multiplies of their own instead of with the values. */
+/* A compile-time variant: whether there is a bias (then scores are clamped), the kind of scores,
+ * and whether probabilities are summed by separate tile multiplies or together with the values. */
 typedef struct how { int biased, kind, summed; } how;
 
 static inline curve curve_of(float c, how h)

@@ -96,9 +96,9 @@ FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const 
                  : finish_vector(w, sum, row, k, res);
 }
 
-/* The epilogue of the next `rows` rows, or of those that are left. Tile loads and vector loads
- * share the load ports, so values that all rows use are kept in registers. Integers here are signed
- * on both sides: the sums need no correction (fix is 0). */
+/* Runs the epilogue of the next `rows` rows, or of the rows that are left. Tile loads and vector
+ * loads share the load ports, so values that all rows use are kept in registers. The integers are
+ * signed on both sides, so the sums need no correction (fix is 0). */
 FINISH_INLINE void finish_deferred_as(const xd_gemm_job *p, deferred *l, int64_t rows, xd_dtype to,
                                       xd_dtype from, xd_act act, int brief)
 {
@@ -198,8 +198,8 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* Stores sum tile i of the previous block to `to`, if there is one, and starts it from `from`, or
- * from zero. */
+/* Stores sum tile i of the previous block to `to` (NULL: no store). Then sets the tile to the sums
+ * at `from`, or to zero if `from` is NULL. */
 #define TURN(i, from, to)                                                                          \
     do {                                                                                           \
         if (to)                                                                                    \
@@ -237,7 +237,7 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
         TILE_DOT(3, 5, 7);
 }
 
-/* Rows are loaded with the streaming hint, so that they do not evict the chunk of weights from the
+/* Loads rows with the streaming hint, so that the rows do not evict the chunk of weights from the
  * L1 cache. */
 FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
 {
@@ -278,8 +278,9 @@ PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
 /* With write intent: another core may hold a copy of the line. */
 PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
-/* Prefetches four consecutive lines by two instructions: the adjacent-line prefetcher of the
- * processor fetches the other two, and it can have more requests pending than software prefetch. */
+/* Prefetches four consecutive cache lines with two instructions. The processor's adjacent-line
+ * prefetcher fetches the other two lines, and can have more requests pending than software
+ * prefetch. */
 FINISH_INLINE void ask_quad(const char *p)
 {
     _mm_prefetch(p, _MM_HINT_T1);
@@ -365,8 +366,8 @@ static chunk chunk_after(const piece *p, chunk c)
     return c;
 }
 
-/* The first n >= 0 bytes (at most 64) of a step as bf16, converted if the input has floats; zeros
- * after them. */
+/* The first n (0 to 64) bytes of a step as bf16, converted if the input has floats; the elements
+ * after them are zero. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
@@ -399,7 +400,8 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Not inlined: inside run_piece these loops would take registers from the loop over tiles. */
+/* Not inlined: inside run_piece the compiler would give these loops registers that the loop over
+ * tiles needs. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);
@@ -496,9 +498,9 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     xd_tiles_end();
 }
 
-/* Whether the output is written with non-temporal stores: it has no residual, its rows are aligned
- * to cache lines, and it is larger than STREAMED bytes per thread, so the L2 caches would not hold
- * it. */
+/* 1: the output is written with non-temporal stores. This is done if there is no residual, the rows
+ * are aligned to cache lines, and the output is larger than STREAMED bytes per thread, so that the
+ * L2 caches would not hold the output. */
 static int uses_streaming_stores(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;

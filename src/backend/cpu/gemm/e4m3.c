@@ -29,7 +29,7 @@ TILES
 
 enum { QUAD_UNITS = 4 / UNIT };
 
-/* Expands a quad to what tiles read: its units one after the other. */
+/* Expands a quad to the form that tiles read: the four units one after the other. */
 static inline void expand_quad(char *to, const char *from)
 {
     const __m512i first = first_pick(), second = second_pick();

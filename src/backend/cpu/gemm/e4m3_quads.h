@@ -22,8 +22,8 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Byte shuffles for bf16_of: which of the four bytes of a lane become its first unit, and its
- * second. */
+/* Byte shuffles for bf16_of: they select the bytes of a lane that become its first unit, and those
+ * that become its second unit. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(

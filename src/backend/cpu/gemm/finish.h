@@ -137,8 +137,8 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
-/* Which parts of the epilogue a GEMM has. They are copied once: reading them from the job would
- * repeat the loads after every store to the output. */
+/* Which parts of the epilogue a GEMM has. The flags are copied once, because reading them from the
+ * job would repeat the loads after every store to the output. */
 typedef struct finish_way {
     int      by, bias, gate;    /* 1: has scales of columns (and rows), a bias, a gate        */
     xd_dtype from;              /* of the residual                                            */

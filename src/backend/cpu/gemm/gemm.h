@@ -10,8 +10,8 @@
 
 #include "backend/cpu/cpu.h"
 
-/* 1: these functions handle this weight on this instruction set; only its type and sizes are read.
- * The other functions require a weight for which this is 1. */
+/* 1: the functions below handle this weight on this instruction set; reads only the weight's type
+ * and sizes. The other functions require a weight for which this function returns 1. */
 int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
 /* 1: the GEMM reads an F32 input without a conversion before it. */
 int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);

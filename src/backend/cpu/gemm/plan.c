@@ -82,8 +82,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->rows = xd_ceil_div(xd_ceil_div(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) *
               XD_TILE;
     p->blocks = xd_ceil_div(p->M, p->rows);
-    /* With few rows a panel takes so little time that distributing panels one by one would cost too
-     * much. */
+    /* With few rows a panel takes so little time that handing panels to threads one by one would
+     * cost more than the imbalance of larger pieces. */
     p->per = xd_ceil_div(XD_TILE * 4, p->rows);
     while (p->per > 1 && xd_ceil_div(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
@@ -96,8 +96,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 
 typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
 
-/* Pieces are numbered by panels of a group first, then by row blocks, then by groups: threads that
- * run at the same time read the same rows and the panels of one group. */
+/* Pieces are numbered by panels of a group first, then by row blocks, then by groups. Threads that
+ * run at the same time therefore read the same rows and the panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;

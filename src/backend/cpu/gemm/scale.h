@@ -6,8 +6,8 @@
 
 #include "backend/cpu/gemm/source.h"
 
-/* Maximum of magnitudes, whose bits have the same order as their values; NaN if one of them is
- * non-finite. */
+/* The maximum of magnitudes, compared as integers because the bits of positive floats are ordered
+ * like the values; NaN if a value is non-finite. */
 static inline float max_magnitude(__m512i most)
 {
     uint32_t u = _mm512_reduce_max_epu32(most);
