@@ -15,7 +15,7 @@
 enum { CLASSES = 64, TAGS = 8000 };
 
 static struct {
-    xd_mpi_op      *spare;          /* free operations, with their arrays                      */
+    xd_mpi_op      *free_ops;       /* free operations, with their arrays                      */
     xd_mpi_op      *later;          /* pending operations with a phase to come                 */
     xd_mpi_staging *stage[CLASSES]; /* free buffers of 2^i bytes                               */
     int64_t   serial;
@@ -142,7 +142,7 @@ static void free_op(xd_mpi_op *j)
 
 void xd_mpi_free_lists(void)
 {
-    for (xd_mpi_op *j = all.spare, *next; j; j = next) {
+    for (xd_mpi_op *j = all.free_ops, *next; j; j = next) {
         next = j->next;
         free_op(j);
     }
@@ -152,7 +152,7 @@ void xd_mpi_free_lists(void)
             free(s->p);
             free(s);
         }
-    all.spare = NULL;
+    all.free_ops = NULL;
     memset(all.stage, 0, sizeof all.stage);
 }
 
@@ -162,14 +162,14 @@ void xd_mpi_free_lists(void)
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
 {
     xd_mpi_group *g = c->priv;
-    xd_mpi_op   *j = all.spare;
+    xd_mpi_op   *j = all.free_ops;
     int       tag = collective ? 4 + 4 * (g->seq++ % TAGS) : 0;
     if (g->seq == TAGS)
         g->seq = 0;
     if (g->world->lost)
         return NULL;
     if (j)
-        all.spare = j->next;
+        all.free_ops = j->next;
     else if (!(j = calloc(1, sizeof *j))) {
         record_error(g->world, g->world->rank, XD_ENOMEM, "no memory for a message");
         g->world->lost = 1;
@@ -288,8 +288,8 @@ static void release_op(xd_mpi_op *j)
     unlink_op(j);
     return_staging(j);
     j->serial = 0;
-    j->next = all.spare;
-    all.spare = j;
+    j->next = all.free_ops;
+    all.free_ops = j;
 }
 
 /* Checks the finished requests: a message has failed, or is shorter than expected. */

@@ -24,7 +24,7 @@ typedef struct self {
     xd_comm    c;
     xd_traffic traffic;
     xd_err     err;
-    message   *open, *spare;    /* open: oldest first                                          */
+    message   *open, *unused;   /* open: oldest first                                          */
     int64_t    serial;
     block     *blocks;
 } self;
@@ -56,7 +56,7 @@ static void self_close(xd_comm *c)
 {
     self *s = c->priv;
     free_messages(s->open);
-    free_messages(s->spare);
+    free_messages(s->unused);
     for (block *b = s->blocks, *next; b; b = next) {
         next = b->next;
         free(b->p);
@@ -130,10 +130,10 @@ static xd_req match_message(self *s, xd_tensor t, int sent)
         l->ended = 1;
         return (xd_req){ 0 };
     }
-    if (!(l = s->spare) && !(l = malloc(sizeof *l)))
+    if (!(l = s->unused) && !(l = malloc(sizeof *l)))
         return failed_req(s, XD_ENOMEM, "no memory for a message of a rank to itself");
-    if (s->spare)
-        s->spare = l->next;
+    if (s->unused)
+        s->unused = l->next;
     *l = (message){ .t = t, .sent = sent, .serial = ++s->serial };
     *at = l;
     return (xd_req){ .p = s, .tag = l->serial };
@@ -161,8 +161,8 @@ static int collect_req(self *s, xd_req *r)
         return 0;
     if (l) {
         *at = l->next;
-        l->next = s->spare;
-        s->spare = l;
+        l->next = s->unused;
+        s->unused = l;
     }
     *r = (xd_req){ 0 };
     return 1;

@@ -30,7 +30,7 @@ typedef struct staged {
     xd_comm  c;
     xd_comm *real;
     xd_dev  *dev;
-    buffer  *spare;             /* free buffers                                                */
+    buffer  *unused;            /* free buffers                                                */
     call    *idle;
     void    *pack;              /* device memory for packed views                              */
     size_t   pack_bytes;
@@ -68,7 +68,7 @@ static call *begin_call(staged *s)
 
 static char *hold_buffer(staged *s, call *k, size_t bytes)
 {
-    buffer **at = &s->spare, *b;
+    buffer **at = &s->unused, *b;
     while (*at && (*at)->cap < bytes)
         at = &(*at)->next;
     if ((b = *at)) {
@@ -87,8 +87,8 @@ static void end_call(staged *s, call *k)
     while (k->held) {
         buffer *b = k->held;
         k->held = b->next;
-        b->next = s->spare;
-        s->spare = b;
+        b->next = s->unused;
+        s->unused = b;
     }
     k->nuploads = 0;
     k->real = (xd_req){ 0 };
@@ -371,9 +371,9 @@ static xd_status staged_split_host(xd_comm *c, xd_comm **out, xd_err *e)
 static void staged_close(xd_comm *c)
 {
     staged *s = staged_of(c);
-    while (s->spare) {
-        buffer *b = s->spare;
-        s->spare = b->next;
+    while (s->unused) {
+        buffer *b = s->unused;
+        s->unused = b->next;
         free(b->p), free(b);
     }
     while (s->idle) {

@@ -491,7 +491,7 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
 /* All checks that can refuse a request: its options, its prompts, its memory. */
 static xd_status prepare(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, xd_err *e)
 {
-    xd_room room = { 0 };
+    xd_memory_limits room = { 0 };
     if (s == XD_OK)
         s = xd_prompts_tokenize(w, j, e);
     if (s == XD_OK)

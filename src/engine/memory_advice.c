@@ -35,7 +35,7 @@ static void least_room(const xd_context *ctx, double room[2])
 
 /* After a refusal, on all ranks: rank 0 counts what would fit, and every rank appends this to its
  * message. Only the memory of the machine matters, so its rates are those of a preset. */
-void xd_memory_advice(const xd_job *j, const xd_room *limit, xd_err *e)
+void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
 {
     xd_context  *ctx = j->ctx;
     xd_machine  m;

@@ -6,6 +6,6 @@
 
 /* Appends to a refusal (XD_ENOMEM) other options that fit, found by counting on rank 0. Collective
  * over the ranks in use, which all have refused. */
-void xd_memory_advice(const xd_job *j, const xd_room *limit, xd_err *e);
+void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e);
 
 #endif

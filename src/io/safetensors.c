@@ -15,7 +15,7 @@
 
 typedef struct entry {
     char     *name;
-    char     *alien;            /* name of a dtype that is unknown here, or NULL              */
+    char     *foreign;          /* name of a dtype that is unknown here, or NULL              */
     int       shard;
     int       rank;             /* extents in the file; more than XD_MAXDIM: not usable        */
     int       users;            /* users of `view`; while opening, a mark of obey_index        */
@@ -88,8 +88,8 @@ static xd_status read_dtype(const char *path, entry *t, const char *name, xd_err
             return XD_OK;
         }
     t->shape.type = XD_U8;
-    t->alien = strdup(name);
-    return t->alien ? XD_OK : xd_fail(e, XD_ENOMEM, "%s: no memory for its header", path);
+    t->foreign = strdup(name);
+    return t->foreign ? XD_OK : xd_fail(e, XD_ENOMEM, "%s: no memory for its header", path);
 }
 
 static xd_status read_entry(const xd_st_file *f, entry *t, const xd_json *v, xd_err *e)
@@ -108,7 +108,7 @@ static xd_status read_entry(const xd_st_file *f, entry *t, const xd_json *v, xd_
                        t->name);
     t->at = (size_t)from;
     t->bytes = (size_t)(to - from);
-    if (!t->alien && t->bytes != xd_bytes(t->shape))
+    if (!t->foreign && t->bytes != xd_bytes(t->shape))
         return xd_fail(e, XD_EFORMAT, "%s: tensor %s has %zu bytes, its shape and dtype need %zu",
                        f->path, t->name, t->bytes, xd_bytes(t->shape));
     return XD_OK;
@@ -325,7 +325,7 @@ static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
     for (int64_t i = 0; i < s->n; i++) {
         if (s->t[i].users < 0) {
             free(s->t[i].name);
-            free(s->t[i].alien);
+            free(s->t[i].foreign);
             continue;
         }
         s->t[k] = s->t[i];
@@ -423,7 +423,7 @@ void xd_st_close(xd_st **s)
         return;
     for (int64_t i = 0; i < (*s)->n; i++) {
         free((*s)->t[i].name);
-        free((*s)->t[i].alien);
+        free((*s)->t[i].foreign);
         xd_st_file_put(&(*s)->t[i].view);
     }
     for (int i = 0; i < (*s)->nshards; i++)
@@ -454,10 +454,10 @@ xd_tensor xd_st_shape(const xd_st *s, int64_t i)
 
 const char *xd_st_dtype(const xd_st *s, int64_t i)
 {
-    for (size_t k = 0; !s->t[i].alien && k < sizeof dtypes / sizeof *dtypes; k++)
+    for (size_t k = 0; !s->t[i].foreign && k < sizeof dtypes / sizeof *dtypes; k++)
         if (dtypes[k].type == s->t[i].shape.type)
             return dtypes[k].name;
-    return s->t[i].alien;
+    return s->t[i].foreign;
 }
 
 int64_t xd_st_find(const xd_st *s, const char *name)
@@ -476,9 +476,9 @@ xd_status xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e)
 {
     entry            *n = &s->t[i];
     const xd_st_file *f = &s->shards[n->shard];
-    if (n->alien)
+    if (n->foreign)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has dtype %s, which is not known here",
-                       f->path, n->name, n->alien);
+                       f->path, n->name, n->foreign);
     if (n->rank > XD_MAXDIM)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has %d dimensions, at most %d are known",
                        f->path, n->name, n->rank, XD_MAXDIM);

@@ -45,7 +45,7 @@ typedef struct xd_component {
     size_t      work;           /* extra bytes while it is loaded                              */
     xd_weight_group group;
     int         shared;         /* its weights are in shared memory                            */
-    xd_readahead *ahead;        /* readahead of its files; NULL: none                          */
+    xd_readahead *reader;       /* readahead of its files; NULL: none                          */
     size_t     *upto;     /* [tensors of the files]: bytes of the readahead up to the end of each */
     char        nonfinite[512]; /* the first tensor in which this rank saw NaN or infinities   */
     int         tp, tp_at;      /* tensor-parallel degree (1: whole) and this rank's coordinate */

@@ -256,21 +256,21 @@ static int is_double(const reader *r, const char *name)
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     static const xd_lora_slot extra[] = { XD_LORA_DIFF, XD_LORA_UP_BIAS, XD_LORA_DIFF_BIAS };
-    xd_lora_target aim;
+    xd_lora_target target;
     double      scale = r->l->scale[r->i], gain = scale;
     xd_status   s = XD_OK;
     int         pair = m->slot[XD_LORA_DOWN] >= 0 || m->slot[XD_LORA_UP] >= 0;
     if (is_double(r, m->name))
         return XD_OK;
-    if (pair && xd_lora_target_of(r->names, m->name, 0, &aim)) {
-        s = read_pair(r, m, &aim, &gain);
+    if (pair && xd_lora_target_of(r->names, m->name, 0, &target)) {
+        s = read_pair(r, m, &target, &gain);
         taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = 1;
     }
     for (int i = 0; i < 3 && s == XD_OK; i++) {
         xd_lora_slot k = extra[i];
-        if (m->slot[k] < 0 || !xd_lora_target_of(r->names, m->name, k != XD_LORA_DIFF, &aim))
+        if (m->slot[k] < 0 || !xd_lora_target_of(r->names, m->name, k != XD_LORA_DIFF, &target))
             continue;
-        s = read_whole(r, m->slot[k], &aim, k == XD_LORA_UP_BIAS ? gain : scale);
+        s = read_whole(r, m->slot[k], &target, k == XD_LORA_UP_BIAS ? gain : scale);
         taken[k] = 1;
     }
     return s;

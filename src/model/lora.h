@@ -80,7 +80,7 @@ xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
 /* Finds the tensors of a module's weight (or bias) by any of the known names.
  * Returns 1 if found. */
 int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
-                            xd_lora_target *aim);
+                            xd_lora_target *target);
 /* The module's name without the component's; *part is the component's number, -1: unknown. */
 const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part);
 

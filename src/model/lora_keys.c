@@ -34,8 +34,8 @@ static const struct {
 };
 
 /* Marks of unsupported methods: DoRA, LoHa, LoKr, Tucker factors, OFT. */
-static const char *const alien[] = { "lora_magnitude_vector", ".dora_scale", ".hada_", ".lokr_",
-                                     ".lora_mid", ".oft_", ".boft_" };
+static const char *const foreign[] = { "lora_magnitude_vector", ".dora_scale", ".hada_", ".lokr_",
+                                       ".lora_mid", ".oft_", ".boft_" };
 
 static int ends_with(const char *s, size_t n, const char *end)
 {
@@ -46,8 +46,8 @@ static int ends_with(const char *s, size_t n, const char *end)
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len)
 {
     size_t n = *len = strlen(key);
-    for (size_t i = 0; i < sizeof alien / sizeof *alien; i++)
-        if (strstr(key, alien[i]))
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (strstr(key, foreign[i]))
             return XD_LORA_UNSUPPORTED;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(key, n, ends[i].end)) {
@@ -217,14 +217,14 @@ static int match_pattern(const char *pattern, const char *flat, char number[16])
 }
 
 /* Puts the number in place of # in every target of a row and looks up each target. */
-static int aim_row(const xd_lora_keys *s, const char *to, const char *number, int bias,
-                   xd_lora_target *aim)
+static int set_row_targets(const xd_lora_keys *s, const char *to, const char *number, int bias,
+                           xd_lora_target *target)
 {
     char   name[XD_LORA_NAME];
     size_t n = 0;
-    aim->n = 0;
-    aim->halves = *to == '~';
-    for (const char *c = to + aim->halves;; c++) {
+    target->n = 0;
+    target->halves = *to == '~';
+    for (const char *c = to + target->halves;; c++) {
         if (*c && *c != ' ') {
             int k = *c == '#' ? snprintf(name + n, sizeof name - n, "%s", number)
                               : snprintf(name + n, sizeof name - n, "%c", *c);
@@ -234,22 +234,22 @@ static int aim_row(const xd_lora_keys *s, const char *to, const char *number, in
             continue;
         }
         n = 0;
-        if (aim->n == XD_LORA_TARGETS ||
-            (aim->item[aim->n++] = find_tensor(s, aim->part, bias, name)) < 0)
+        if (target->n == XD_LORA_TARGETS ||
+            (target->item[target->n++] = find_tensor(s, target->part, bias, name)) < 0)
             return 0;
         if (!*c)
             return 1;
     }
 }
 
-static int aim_plain(const xd_lora_keys *s, char *flat, int bias, xd_lora_target *aim)
+static int set_plain_target(const xd_lora_keys *s, char *flat, int bias, xd_lora_target *target)
 {
-    aim->halves = 0;
-    aim->n = 1;
-    return (aim->item[0] = find_tensor(s, aim->part, bias, flat)) >= 0;
+    target->halves = 0;
+    target->n = 1;
+    return (target->item[0] = find_tensor(s, target->part, bias, flat)) >= 0;
 }
 
-static int aim_old(const xd_lora_keys *s, const char *flat, int bias, xd_lora_target *aim)
+static int set_old_target(const xd_lora_keys *s, const char *flat, int bias, xd_lora_target *target)
 {
     char   name[XD_LORA_NAME + 16];
     size_t n = strlen(flat);
@@ -258,25 +258,25 @@ static int aim_old(const xd_lora_keys *s, const char *flat, int bias, xd_lora_ta
             continue;
         snprintf(name, sizeof name, "%.*s%s", (int)(n - strlen(old_ends[i].from)), flat,
                  old_ends[i].to);
-        if (aim_plain(s, name, bias, aim))
+        if (set_plain_target(s, name, bias, target))
             return 1;
     }
     return 0;
 }
 
-int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *aim)
+int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *target)
 {
     char        flat[XD_LORA_NAME], number[16], *mid;
-    const char *inner = xd_lora_inner(s, module, &aim->part);
-    if (aim->part < 0 || strlen(inner) >= sizeof flat)
+    const char *inner = xd_lora_inner(s, module, &target->part);
+    if (target->part < 0 || strlen(inner) >= sizeof flat)
         return 0;
     flatten_name(inner, strlen(inner), flat);
-    if (aim_plain(s, flat, bias, aim))
+    if (set_plain_target(s, flat, bias, target))
         return 1;
-    for (const xd_lora_name *o = s->others; aim->part == DIT && o && o->from; o++)
+    for (const xd_lora_name *o = s->others; target->part == DIT && o && o->from; o++)
         if (match_pattern(o->from, flat, number))
-            return aim_row(s, o->to, number, bias, aim);
+            return set_row_targets(s, o->to, number, bias, target);
     if ((mid = strstr(flat, "_processor_")))    /* "attn.processor.to_q" of older diffusers     */
         memmove(mid, mid + 10, strlen(mid + 10) + 1);
-    return aim_plain(s, flat, bias, aim) || aim_old(s, flat, bias, aim);
+    return set_plain_target(s, flat, bias, target) || set_old_target(s, flat, bias, target);
 }

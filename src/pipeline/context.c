@@ -8,7 +8,7 @@ static void fork_component(xd_component *p)
 {
     p->store = NULL;
     p->shared = 0;
-    p->ahead = NULL;
+    p->reader = NULL;
     p->upto = NULL;
     p->group = (xd_weight_group){ 0 };
     p->tp = 1;

@@ -107,7 +107,7 @@ static void end_of(xd_denoise *f, xd_comm *c, xd_req *r)
     *r = (xd_req){ 0 };
 }
 
-static xd_tensor hidden_state(const xd_denoise *f, int64_t index, piece w)
+static xd_tensor hidden_view(const xd_denoise *f, int64_t index, piece w)
 {
     xd_layout l = layout_of(f, w.unit, w.pass);
     return xd_rows(f->h[index % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
@@ -116,7 +116,7 @@ static xd_tensor hidden_state(const xd_denoise *f, int64_t index, piece w)
 /* The first n of the long skips that belong to the hidden state. */
 static xd_tensor skip_rows(const xd_denoise *f, int64_t index, piece w, int n)
 {
-    return xd_rows(f->skip[index % f->nskip], 0, n * hidden_state(f, index, w).d[0]);
+    return xd_rows(f->skip[index % f->nskip], 0, n * hidden_view(f, index, w).d[0]);
 }
 
 static void post_hidden(xd_denoise *f, int64_t index, piece w)
@@ -124,7 +124,7 @@ static void post_hidden(xd_denoise *f, int64_t index, piece w)
     int i = (int)(index % XD_NHID), k = (int)(index % f->nskip);
     end_of(f, pipe_group(f), &f->h_out[i]);
     f->h_in[i] =
-        pipe_group(f)->ops->recv(pipe_group(f), hidden_state(f, index, w), my_stage(f) - 1);
+        pipe_group(f)->ops->recv(pipe_group(f), hidden_view(f, index, w), my_stage(f) - 1);
     end_of(f, pipe_group(f), &f->skip_out[k]);
     if (f->skips[0])
         f->skip_in[k] = pipe_group(f)->ops->recv(pipe_group(f), skip_rows(f, index, w, f->skips[0]),
@@ -133,11 +133,12 @@ static void post_hidden(xd_denoise *f, int64_t index, piece w)
 
 static void send_hidden(xd_denoise *f, piece w)
 {
-    int i = (int)(f->turn % XD_NHID), k = (int)(f->turn % f->nskip), to = my_stage(f) + 1;
-    f->h_out[i] = pipe_group(f)->ops->send(pipe_group(f), hidden_state(f, f->turn, w), to);
+    int i = (int)(f->piece_index % XD_NHID), k = (int)(f->piece_index % f->nskip),
+        to = my_stage(f) + 1;
+    f->h_out[i] = pipe_group(f)->ops->send(pipe_group(f), hidden_view(f, f->piece_index, w), to);
     if (f->skips[1])
-        f->skip_out[k] =
-            pipe_group(f)->ops->send(pipe_group(f), skip_rows(f, f->turn, w, f->skips[1]), to);
+        f->skip_out[k] = pipe_group(f)->ops->send(pipe_group(f),
+                                                  skip_rows(f, f->piece_index, w, f->skips[1]), to);
 }
 
 /* This rank's next piece after `p`; 0 if there is none. */
@@ -162,12 +163,12 @@ static int next_piece(const xd_denoise *f, piece *p)
 static void receive_hidden(xd_denoise *f, piece now)
 {
     piece next = now;
-    if (f->turn == 0)
+    if (f->piece_index == 0)
         post_hidden(f, 0, now);
     if (next_piece(f, &next))
-        post_hidden(f, f->turn + 1, next);
-    end_of(f, pipe_group(f), &f->h_in[f->turn % XD_NHID]);
-    end_of(f, pipe_group(f), &f->skip_in[f->turn % f->nskip]);
+        post_hidden(f, f->piece_index + 1, next);
+    end_of(f, pipe_group(f), &f->h_in[f->piece_index % XD_NHID]);
+    end_of(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
 /* First stage: posts receives for the latents of `unit`, divided as the next step needs them. */
@@ -255,7 +256,7 @@ static void open_kept(xd_denoise *f)
     }
 }
 
-static void open_chain(xd_denoise *f)
+static void open_method_stack(xd_denoise *f)
 {
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
     xd_err             e = { 0 };
@@ -266,9 +267,9 @@ static void open_chain(xd_denoise *f)
                        .sites = d->sites,
                        .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
                        .displaced = f->plan->displaced };
-    if (xd_method_stack_open(&f->chain, &a, &e) != XD_OK)
+    if (xd_method_stack_open(&f->stack, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);
-    f->x.hooks = f->chain.head;
+    f->x.hooks = f->stack.head;
 }
 
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
@@ -303,7 +304,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     open_tensors(f);
     open_skips(f);
     open_kept(f);
-    open_chain(f);
+    open_method_stack(f);
     if (dev->counts)
         return;
     int64_t n = j->numbers;
@@ -321,7 +322,7 @@ int xd_denoise_ready(xd_denoise *f)
 
 void xd_denoise_close(xd_denoise *f)
 {
-    xd_method_stack_close(&f->chain);
+    xd_method_stack_close(&f->stack);
     free(f->local);
     for (int p = 0; p < XD_MAXPASS; p++) {
         free(f->kept[p]);
@@ -497,7 +498,7 @@ static void run_piece(xd_denoise *f, piece w)
     xd_exec      *x = &f->x;
     int64_t       begin = xd_trace_now(f->trace);
     size_t        mark = xd_arena_mark(x->tmp);
-    int           i = (int)(f->turn % XD_NHID);
+    int           i = (int)(f->piece_index % XD_NHID);
     xd_layout     lay = layout_of(f, w.unit, w.pass);
     xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
                          .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
@@ -512,15 +513,17 @@ static void run_piece(xd_denoise *f, piece w)
         receive_hidden(f, w);
     if (is_first(f) && stage_count(f) > 1) {
         end_of(f, pipe_group(f), &f->h_out[i]);
-        end_of(f, pipe_group(f), &f->skip_out[f->turn % f->nskip]);
+        end_of(f, pipe_group(f), &f->skip_out[f->piece_index % f->nskip]);
     }
     if (is_first(f) && j->samp.in_scale[w.step] != 1) {
         in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
         xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
     }
     memset(f->local, 0, j->ctx->model.dit_info.local_size);
-    xd_state s = { .h = hidden_state(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass],
-                   .skips = f->skip[f->turn % f->nskip] };
+    xd_state s = { .h = hidden_view(f, f->piece_index, w),
+                   .local = f->local,
+                   .kept = f->kept[w.pass],
+                   .skips = f->skip[f->piece_index % f->nskip] };
     if (dit->read && !f->read[w.pass]++)
         dit->read(x, f->net, &in, s.kept);
     dit->cond(x, f->net, &in, &s);
@@ -540,7 +543,7 @@ static void run_piece(xd_denoise *f, piece w)
     xd_arena_rewind(x->tmp, mark);
     x->lay = &f->lay;
     xd_trace_add(f->trace, XD_EV_PIECE, begin, w.step, w.unit, w.pass);
-    f->turn++;
+    f->piece_index++;
 }
 
 void xd_denoise_pass(xd_denoise *f, int step, int pass)
@@ -700,7 +703,7 @@ void xd_denoise_finish(xd_denoise *f)
 /* Counts the model once in an exact and once in a stale step. All steps of the sampler count,
  * because they read different histories. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
-                           size_t *links, xd_err *e)
+                           size_t *method_bytes, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.dit;
     xd_denoise   f;
@@ -729,7 +732,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);
-    *links = f.chain.bytes;
+    *method_bytes = f.stack.bytes;
     s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_denoise_close(&f);
     xd_device_arena_close(&a, j->ctx->count);

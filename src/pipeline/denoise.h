@@ -24,7 +24,7 @@ typedef struct xd_denoise {
     const xd_net   *net;
     xd_trace       *trace;      /* NULL: nothing is recorded                                   */
     xd_layout       lay;
-    xd_method_stack chain;
+    xd_method_stack stack;
     xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, then the negative prompt */
     /* This rank's image rows, patch by patch [n,C p^2]: latents (first and last stage),
      * predictions and history (last stage). */
@@ -38,7 +38,7 @@ typedef struct xd_denoise {
     int             skips[2];   /* number received and sent with a hidden state                */
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
     xd_req         *lat_in, *lat_out;   /* [npatch + 1]: of each patch, and of all             */
-    int64_t         turn;       /* pieces of work begun                                        */
+    int64_t         piece_index; /* pieces of work begun                                        */
     int32_t         verdict, worst;     /* errors of this step: of this rank, of all ranks     */
     xd_req          agree;
     void           *local;
@@ -69,7 +69,7 @@ void xd_denoise_latents(xd_denoise *f, float *out);
 /* Counts the arena bytes of this rank, and the bytes that its methods hold in addition. `len`:
  * text tokens of each pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
-                           size_t *links, xd_err *e);
+                           size_t *method_bytes, xd_err *e);
 /* One exact pass of the model over all tokens; the prediction is in f->pred[pass]. */
 void xd_denoise_pass(xd_denoise *f, int step, int pass);
 

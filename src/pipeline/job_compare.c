@@ -41,14 +41,15 @@ static uint64_t of_prompts(const xd_request *r)
     return h;
 }
 
-xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *told, xd_err *e)
+xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *agreed,
+                         xd_err *e)
 {
     uint64_t         mine[MOST + MORE], first[MOST + MORE];
     const char      *name[MOST + MORE];
     int              n;
     const xd_option *o = xd_request_options(&n);
-    *told = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed,
-                             r->wanted != NULL };
+    *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed,
+                               r->wanted != NULL };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)
@@ -59,14 +60,14 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n] = of_prompts(r), name[n] = "prompt";
     mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
     mine[n + 2] = r->image_pixels != NULL, name[n + 2] = "image";
-    mine[n + 3] = (uint64_t)told->seed;         /* these two are sent, not compared            */
-    mine[n + 4] = (uint64_t)told->picks;
+    mine[n + 3] = (uint64_t)agreed->seed;       /* these two are sent, not compared            */
+    mine[n + 4] = (uint64_t)agreed->picks;
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *told = (xd_job_agreed){ (int64_t)first[n + 3], (int)first[n + 4] };
+    *agreed = (xd_job_agreed){ (int64_t)first[n + 3], (int)first[n + 4] };
     for (int i = 0; i < n + 3; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,

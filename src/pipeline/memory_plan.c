@@ -44,11 +44,11 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 size_t xd_need_peak(const xd_need *n, int keep, int apart)
 {
     size_t text = xd_max_size(n->text_tmp, n->text_work),
-           dit = xd_max_size(n->dit_tmp + n->links, n->dit_work);
+           dit = xd_max_size(n->dit_tmp + n->method_bytes, n->dit_work);
     size_t loop = xd_max_size(n->dit + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
     if (!apart)                 /* the VAE is loaded while the loop still has its memory       */
         loop = xd_max_size(n->dit + dit, n->dit + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
-                                             n->links + n->vae_work);
+                                             n->method_bytes + n->vae_work);
     loop += n->images;
     return keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop);
 }
@@ -102,7 +102,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     if (text)
         s = count_text(j, w, need, e);
     if (s == XD_OK)
-        s = xd_denoise_count(j, len, &need->dit_tmp, &need->links, e);
+        s = xd_denoise_count(j, len, &need->dit_tmp, &need->method_bytes, e);
     if (s == XD_OK && vae)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && xd_job_has_image(j->r)) {
@@ -156,8 +156,9 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
                    "the request needs %s of %s and %s are available: text encoder %s + %s, "
                    "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
                    xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s,
-                   size_of(n->text_tmp).s, size_of(n->dit).s, size_of(n->dit_tmp + n->links).s,
-                   size_of(n->vae).s, size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
+                   size_of(n->text_tmp).s, size_of(n->dit).s,
+                   size_of(n->dit_tmp + n->method_bytes).s, size_of(n->vae).s,
+                   size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
 
 /* Free memory of a host after the request, for each of the ranks that read files ahead. A thread
@@ -170,7 +171,7 @@ static size_t free_of(const double host[XD_HOST_SUMS], double space)
 
 /* Two limits: what this process may map, and what all ranks of the host may use together, with
  * shared weights counted once. room: both limits. */
-static xd_status compare_limits(xd_job *j, const xd_need *need, xd_room *room, xd_err *e)
+static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     size_t     have = 0, space = 0;
@@ -183,13 +184,13 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_room *room, x
     host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
     xd_memory_sum(ctx->world.host, host);
     host[1] += (double)have;
-    room->machine = host[1];
-    room->space = (double)space + mine;
+    limits->machine = host[1];
+    limits->space = (double)space + mine;
     xd_log(XD_LOG_DEBUG,
            "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
            "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB",
            to_gib(need->text), to_gib(need->text_tmp), to_gib(need->dit),
-           to_gib(need->dit_tmp + need->links), to_gib(need->vae), to_gib(need->vae_tmp),
+           to_gib(need->dit_tmp + need->method_bytes), to_gib(need->vae), to_gib(need->vae_tmp),
            to_gib(need->peak), kernels / 1073741824.0, host[0] / 1073741824.0,
            host[1] / 1073741824.0);
     ctx->spare = reads ? free_of(host, (double)space + mine - (double)need->peak) : 0;
@@ -203,7 +204,7 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_room *room, x
 
 /* ---- the plan ----------------------------------------------------------------------------- */
 
-xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room *room,
+xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -211,16 +212,16 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
     double     once, mine = loaded_bytes(ctx, &once);
     xd_host_memory(&machine, &space);
     *need = (xd_need){ 0 };
-    *room = (xd_room){ (double)machine + mine, (double)space + mine, mine, 0 };
-    xd_status s = refuse_huge(j, (size_t)(room->machine < room->space ? room->machine
-                                                                      : room->space), e);
-    room->huge = s != XD_OK;
+    *limits = (xd_memory_limits){ (double)machine + mine, (double)space + mine, mine, 0 };
+    xd_status s = refuse_huge(j, (size_t)(limits->machine < limits->space ? limits->machine
+                                                                      : limits->space), e);
+    limits->huge = s != XD_OK;
     if (s == XD_OK)
         s = count_parts(j, w, need, e);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
         s = xd_weight_groups_find(ctx, needs_vae(j), e);
     if (s == XD_OK)
-        s = xd_world_agree(&ctx->world, compare_limits(j, need, room, e), e);
+        s = xd_world_agree(&ctx->world, compare_limits(j, need, limits, e), e);
     return s;
 }

@@ -7,15 +7,15 @@
 typedef struct xd_need {        /* bytes a request needs, by part                              */
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
     size_t text_work, dit_work, vae_work;       /* extra while weights are loaded              */
-    size_t links;               /* of the loop: stale keys and values, buffers of messages     */
+    size_t method_bytes;        /* of the loop: stale keys and values, buffers of messages     */
 } xd_need;
 
-typedef struct xd_room {        /* bytes that a request may take on this rank's host           */
+typedef struct xd_memory_limits { /* bytes that a request may take on this rank's host           */
     /* Of memory, of the address space of this process; including what the process holds. */
     double machine, space;
     double held;                /* bytes already held: loaded weights                          */
     int    huge;                /* the image alone is too large: nothing was counted           */
-} xd_room;
+} xd_memory_limits;
 
 /* Peak of the parts, one after the other; text encoders stay loaded with `keep`. apart:
  * transformer and VAE are never loaded together. */
@@ -25,7 +25,8 @@ size_t    xd_need_peak(const xd_need *n, int keep, int apart);
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Counts, finds the ranks that share weights, and refuses with XD_ENOMEM if the peak exceeds the
  * available memory. Collective over the ranks in use, which agree. */
-xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room *room, xd_err *e);
+xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
+                         xd_err *e);
 
 /* Sums over the ranks of a host: bytes they need, bytes they already have, and the number that
  * read files ahead. Collective over them. */

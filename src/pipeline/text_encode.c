@@ -168,7 +168,7 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 
 /* Opens the method stack of x over the ranks that share the text encoders; does nothing if one
  * rank has them alone. */
-static void open_chain(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
+static void open_method_stack(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
     xd_err       e = { 0 };
     xd_topo      t = { .deg = { { ctx->plan.text_tp, 1, 1, 1, 1, 1 } } };
@@ -181,7 +181,7 @@ static void open_chain(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 
 xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
 {
-    xd_method_stack  chain;
+    xd_method_stack  stack;
     xd_component  *p = &j->ctx->model.text[k];
     xd_arena  a;
     xd_exec   x;
@@ -194,9 +194,9 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     x.lay = &lay;
-    open_chain(&x, j->ctx, &chain);
+    open_method_stack(&x, j->ctx, &stack);
     p->text->encode(&x, &p->shadow, NULL, n, n, &c);
-    xd_method_stack_close(&chain);
+    xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
@@ -343,20 +343,20 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_method_stack   chain;
+    xd_method_stack   stack;
     xd_exec    x;
     int        shared = ctx->plan.text_tp > 1;
     xd_exec_init(&x, ctx->dev, a, ctx->type);
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
-    open_chain(&x, ctx, &chain);
+    open_method_stack(&x, ctx, &stack);
     if (shared)                 /* no rank begins unless all have their resources              */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i))
             encode_one(w, j, i, k, &x);
-    xd_method_stack_close(&chain);
+    xd_method_stack_close(&stack);
     if (xd_ok(&x))
         return XD_OK;
     xd_fail(e, x.err.code, "%s", x.err.msg);

@@ -25,11 +25,11 @@
 
 enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };  /* MOST: bytes of an event     */
 
-typedef struct card {           /* what a rank reports of itself                               */
+typedef struct rank_info {      /* what a rank reports of itself                               */
     int64_t first;              /* ns of its first event                                       */
     int64_t lost;
     char    host[64], boot[96]; /* name of the host; identity of its clock                     */
-} card;
+} rank_info;
 
 typedef struct sink {           /* text to be written into the file                            */
     xd_comm *c;                 /* communicator with rank 0; NULL: this is rank 0              */
@@ -297,13 +297,13 @@ static void write_process(sink *s, const xd_context *ctx, const char *host)
 
 /* ---- the file ----------------------------------------------------------------------------- */
 
-static void write_head(sink *s, const xd_job *j, const card *cards, int64_t sent, xd_status st,
+static void write_head(sink *s, const xd_job *j, const rank_info *infos, int64_t sent, xd_status st,
                        const xd_err *e)
 {
     const xd_context *ctx = j->ctx;
     int64_t          lost = 0;
     for (int r = 0; r < s->ranks; r++)
-        lost += cards[r].lost;
+        lost += infos[r].lost;
     write_format(
         s, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"xdit %s\",\"plan\":\"%s\"",
         xd_version(), ctx->plan.text);
@@ -394,27 +394,27 @@ static int64_t ask_clock(xd_comm *c, int who)
 
 /* The nanosecond of this rank's clock that is time 0 of the trace: the first event
  * of all ranks. */
-static int64_t find_zero(xd_comm *c, card *cards)
+static int64_t find_zero(xd_comm *c, rank_info *infos)
 {
     int64_t mine = 0, first, one = 1;
     for (int r = 1; r < c->size; r++) {
-        if (strcmp(cards[r].boot, cards[0].boot) == 0 || (c->rank && c->rank != r))
+        if (strcmp(infos[r].boot, infos[0].boot) == 0 || (c->rank && c->rank != r))
             continue;
         int64_t ahead = ask_clock(c, r);
         if (c->rank == r)
             mine = ahead;
     }
-    first = cards[c->rank].first - mine;
+    first = infos[c->rank].first - mine;
     if (!has_ended(c, c->ops->allreduce(c, xd_view(&first, XD_I64, 1, &one), XD_MIN)))
-        return cards[c->rank].first;
+        return infos[c->rank].first;
     return first + mine;
 }
 
 /* ---- together ----------------------------------------------------------------------------- */
 
-static card my_rank_info(const xd_trace *t)
+static rank_info my_rank_info(const xd_trace *t)
 {
-    card mine = { .first = INT64_MAX, .lost = t->lost };
+    rank_info mine = { .first = INT64_MAX, .lost = t->lost };
     for (int64_t i = 0; i < t->n; i++)
         mine.first = t->ev[i].t0 < mine.first ? t->ev[i].t0 : mine.first;
     gethostname(mine.host, sizeof mine.host - 1);
@@ -423,20 +423,20 @@ static card my_rank_info(const xd_trace *t)
 }
 
 /* All-gathers the cards. `ok`: this rank has its memory. Returns 0 if a rank lacks memory. */
-static int exchange_ranks(xd_comm *c, card *cards, int64_t *rows, int ok)
+static int exchange_ranks(xd_comm *c, rank_info *infos, int64_t *rows, int ok)
 {
     int32_t all = ok;
     int64_t one = 1;
     if (!has_ended(c, c->ops->allreduce(c, xd_view(&all, XD_I32, 1, &one), XD_MIN)) || !all)
         return 0;
-    card mine = cards[c->rank];
+    rank_info mine = infos[c->rank];
     for (int i = 0; i < c->size; i++)
         rows[i] = 1;
-    return has_ended(c, c->ops->gather(c, xd_view2(cards, XD_U8, c->size, sizeof *cards), rows,
+    return has_ended(c, c->ops->gather(c, xd_view2(infos, XD_U8, c->size, sizeof *infos), rows,
                                        xd_view2(&mine, XD_U8, 1, sizeof mine)));
 }
 
-static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent, xd_status st,
+static xd_status write_file(sink *s, xd_job *j, const rank_info *infos, int64_t sent, xd_status st,
                             int alone, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -445,7 +445,7 @@ static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent,
     if (s->rank) {
         int64_t end = 0;
         s->c = ctx->world.used;
-        write_process(s, ctx, cards[s->rank].host);
+        write_process(s, ctx, infos[s->rank].host);
         write_all(s, ctx->trace);
         flush_buffer(s);
         if (!s->failed && has_ended(s->c, s->c->ops->send(s->c, bytes_at(&end, sizeof end), 0)))
@@ -453,8 +453,8 @@ static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent,
         return xd_fail(e, XD_ECOMM, "a message of the trace was lost");
     }
     xd_status w = xd_out_open(&s->out, ctx->trace->path, &why);
-    write_head(s, j, cards, sent, st, e);
-    write_process(s, ctx, cards[0].host);
+    write_head(s, j, infos, sent, st, e);
+    write_process(s, ctx, infos[0].host);
     write_all(s, ctx->trace);
     flush_buffer(s);
     for (int r = 1; r < s->ranks && !alone && whole; r++)
@@ -481,22 +481,22 @@ xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
     t->on = 0;
     t->nfly = 0;
     sink    *s = calloc(1, sizeof *s);
-    card    *cards = calloc((size_t)c->size, sizeof *cards);
+    rank_info *infos = calloc((size_t)c->size, sizeof *infos);
     int64_t *rows = calloc((size_t)c->size, sizeof *rows);
-    int      ok = s && cards && rows;
+    int      ok = s && infos && rows;
     if (ok)
-        cards[c->rank] = my_rank_info(t);
+        infos[c->rank] = my_rank_info(t);
     if (!alone)
-        ok = exchange_ranks(c, cards, rows, ok);
+        ok = exchange_ranks(c, infos, rows, ok);
     if (ok) {
         s->rank = c->rank;
         s->ranks = c->size;
-        s->zero = alone ? cards[0].first : find_zero(c, cards);
-        st = write_file(s, j, cards, sent, st, alone, e);
+        s->zero = alone ? infos[0].first : find_zero(c, infos);
+        st = write_file(s, j, infos, sent, st, alone, e);
     } else {
         xd_log(XD_LOG_WARN, "no trace is written: no memory, or a message failed");
     }
-    free(s), free(cards), free(rows);
+    free(s), free(infos), free(rows);
     t->n = t->lost = 0;
     return st;
 }

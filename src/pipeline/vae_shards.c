@@ -103,9 +103,9 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j)
     s->own = xd_own(&s->lay, XD_IMG, 0, x->sp);
     xd_method_args a = { .what = XD_FOR_VAE, .topo = topo, .lay = &s->lay, .dev = x->dev,
                        .act = x->act, .rows = s->bands > 1 ? s->c : NULL };
-    if (xd_method_stack_open(&s->chain, &a, &e) != XD_OK)
+    if (xd_method_stack_open(&s->stack, &a, &e) != XD_OK)
         xd_exec_fail(x, e.code, "%s", e.msg);
-    x->hooks = s->chain.head;
+    x->hooks = s->stack.head;
     s->rows = calloc((size_t)s->c->size, sizeof *s->rows);
     s->in = calloc((size_t)s->c->size, sizeof *s->in);
     if (!s->rows || !s->in)
@@ -120,7 +120,7 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j)
 void xd_vae_shards_close(xd_vae_shards *s)
 {
     s->x->hooks = &xd_hooks_local;
-    xd_method_stack_close(&s->chain);
+    xd_method_stack_close(&s->stack);
     free(s->owner);
     free(s->out);
     free(s->rows);

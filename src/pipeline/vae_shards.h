@@ -12,7 +12,7 @@ typedef struct xd_vae_shards {
     xd_exec  *x;
     xd_comm  *c;                /* this rank's replica                                         */
     xd_layout lay;
-    xd_method_stack chain;
+    xd_method_stack stack;
     int       bands;            /* ranks that have a band of rows; 1: no bands                 */
     int       tiled;            /* there is more than one tile                                 */
     xd_span   own;              /* this rank's rows of the latents: all of them, or a band     */

@@ -15,12 +15,12 @@
 
 enum { NPART = 2 };
 
-typedef struct card {           /* what a rank reports to its host                             */
+typedef struct group_request {  /* what a rank reports to its host                             */
     int64_t  color[NPART];      /* equal for the same stage and share; -1: it has no part      */
     uint64_t form[NPART];       /* hash of how weights are packed                              */
     int64_t  open[NPART];       /* to be decided now: nothing is loaded                        */
     int64_t  rank;              /* among those in use                                          */
-} card;
+} group_request;
 
 static xd_component *part_of(xd_context *ctx, int i)
 {
@@ -39,7 +39,7 @@ static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
     return xd_hash_mix(h, (uint64_t)p->net.last);
 }
 
-static void fill_card(card *c, xd_context *ctx, int rank, const int want[NPART])
+static void fill_request(group_request *c, xd_context *ctx, int rank, const int want[NPART])
 {
     memset(c, 0, sizeof *c);
     c->rank = rank;
@@ -54,7 +54,7 @@ static void fill_card(card *c, xd_context *ctx, int rank, const int want[NPART])
 }
 
 /* Number of ranks that have component i in common with rank r; 0 if they cannot share it. */
-static int group_of(const card *c, int n, int i, int r)
+static int group_of(const group_request *c, int n, int i, int r)
 {
     int size = 0;
     for (int k = 0; k < n; k++) {
@@ -67,8 +67,8 @@ static int group_of(const card *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-static xd_status group_component(xd_context *ctx, const xd_context *among, const card *c, int i,
-                                 xd_err *e)
+static xd_status group_component(xd_context *ctx, const xd_context *among, const group_request *c,
+                                 int i, xd_err *e)
 {
     xd_comm  *h = among->world.host, *k = NULL;
     int       size = group_of(c, h->size, i, h->rank);
@@ -82,7 +82,8 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
 }
 
 /* A rank that fails goes on: all ranks make the same splits. */
-static xd_status form_groups(xd_context *ctx, const xd_context *among, const card *c, xd_err *e)
+static xd_status form_groups(xd_context *ctx, const xd_context *among, const group_request *c,
+                             xd_err *e)
 {
     const int n = among->world.host->size;
     xd_status s = XD_OK;
@@ -100,13 +101,13 @@ static xd_status find_groups(xd_context *ctx, const xd_context *among, const int
                              xd_err *e)
 {
     xd_comm *h = among->world.host;
-    card     mine, *c = calloc((size_t)h->size, sizeof *c);
+    group_request mine, *c = calloc((size_t)h->size, sizeof *c);
     int64_t *rows = calloc((size_t)h->size, sizeof *rows);
     xd_status s = c && rows ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to share weights");
     if ((s = xd_world_agree_in(h, among->world.used->rank, s, e)) == XD_OK) {
         for (int r = 0; r < h->size; r++)
             rows[r] = 1;
-        fill_card(&mine, ctx, among->world.used->rank, want);
+        fill_request(&mine, ctx, among->world.used->rank, want);
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
@@ -157,7 +158,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
 xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
-    card      any;              /* its address is not dereferenced                             */
+    group_request any;          /* its address is not dereferenced                             */
     xd_status s = agree_alone(h, e);
     int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
     if (!rows)

@@ -145,14 +145,14 @@ static xd_status set_degrees(xd_plan *p, const xd_parallel *a, double *product, 
 static xd_status check_ranks(const xd_plan *p, const char *what, double product, int ranks,
                              xd_err *e)
 {
-    char near[320] = "";
+    char nearest[320] = "";
     int  P = p->deg.n[XD_PIPE];
     if (product > ranks) {
         if (product < 1e9)
-            nearest_plans(p->deg, ranks, near, sizeof near);
+            nearest_plans(p->deg, ranks, nearest, sizeof nearest);
         return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product,
-                       ranks, ranks == 1 ? "is" : "are", near[0] ? "; what would work: " : "",
-                       near);
+                       ranks, ranks == 1 ? "is" : "are", nearest[0] ? "; what would work: " : "",
+                       nearest);
     }
     if (P > XD_MAXSTAGE)
         return xd_fail(e, XD_EINVAL, "pipefusion %d is more than %d stages", P, XD_MAXSTAGE);

@@ -112,18 +112,18 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
 {
     const xd_candidate *l = xd_fit_least(s);
     xd_fit              t = fit_of(c);
-    char                near[1024];
+    char                advice[1024];
     if (!l)
         return e->code;
     int     narrow = l->f.peak <= c->m.memory;  /* the host's memory suffices                  */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
-    xd_fit_advice_of(&t, s, near, sizeof near);
+    xd_fit_advice_of(&t, s, advice, sizeof advice);
     e->msg[0] = 0, e->code = XD_OK;
     return xd_fail(e, XD_ENOMEM,
                    "none of %d plans of %d ranks fits into the %s of %s: %s takes the least, %s%s",
                    s->n, c->ranks, have.s, narrow ? "address space that a rank has (ulimit -v)"
-                   : "memory that are there", l->f.plan.text, need.s, near);
+                   : "memory that are there", l->f.plan.text, need.s, advice);
 }
 
 /* ---- choosing ----------------------------------------------------------------------------- */

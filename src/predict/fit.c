@@ -16,7 +16,7 @@
 #include "plan/balance.h"
 
 /* Sets that fit in one message; bytes that counting may take. */
-enum { SAID = 3, LEFT = 100000000 };
+enum { MAX_REPORTED = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
 typedef struct set {            /* 0: as requested                                             */
@@ -41,11 +41,11 @@ typedef struct finder {
     int                nplans;
     xd_dtype           type, dit, text[XD_MAXTEXT];     /* the engine's                        */
     double             until;
-    set                fit[SAID];
+    set                fit[MAX_REPORTED];
     int                nfit;
     set                leanest; /* of those that were counted and do not fit                   */
     trial              least;
-    xd_text_buf        said;
+    xd_text_buf        reported;
 } finder;
 
 /* ---- searching ---------------------------------------------------------------------------- */
@@ -301,13 +301,13 @@ static int count_set(finder *w, const set *s, trial *c)
 
 static void add_advice(finder *w, const set *s, const trial *c)
 {
-    xd_buf_add(&w->said, "%s", w->nfit ? "; " : "");
-    flags_of(w, s, &w->said);
+    xd_buf_add(&w->reported, "%s", w->nfit ? "; " : "");
+    flags_of(w, s, &w->reported);
     if (w->t->ranks > 1)
-        xd_buf_add(&w->said, " (%s, %s)", c->plan, xd_size_text(c->need).s);
+        xd_buf_add(&w->reported, " (%s, %s)", c->plan, xd_size_text(c->need).s);
     else
-        xd_buf_add(&w->said, " (%s)", xd_size_text(c->need).s);
-    if (w->nfit < SAID)
+        xd_buf_add(&w->reported, " (%s)", xd_size_text(c->need).s);
+    if (w->nfit < MAX_REPORTED)
         w->fit[w->nfit++] = *s;
 }
 
@@ -348,7 +348,8 @@ static int try_set(finder *w, const set *asked)
     static const set nothing;
     set              s = *asked;
     trial            c;
-    if (w->nfit == SAID || memcmp(&s, &nothing, sizeof nothing) == 0 || xd_now_s() > w->until)
+    if (w->nfit == MAX_REPORTED || memcmp(&s, &nothing, sizeof nothing) == 0 ||
+        xd_now_s() > w->until)
         return 0;
     for (int i = 0; i < w->nfit; i++)
         if (includes(&s, &w->fit[i]))
@@ -501,7 +502,7 @@ static void write_advice(finder *w, char *out, size_t size)
     trial            c = w->least;
     xd_text_buf      b = { 0 };
     if (w->nfit) {
-        xd_buf_add(&b, "; what would fit: %s", w->said.p ? w->said.p : "");
+        xd_buf_add(&b, "; what would fit: %s", w->reported.p ? w->reported.p : "");
     } else if (c.have > 0 && memcmp(&lean, &nothing, sizeof nothing) != 0) {
         simplify_set(w, &lean, &c, 1.001 * c.need / c.have);
         xd_buf_add(&b, "; nothing near it fits: the least is %s, with ", xd_size_text(c.need).s);
@@ -533,7 +534,7 @@ void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, 
     }
     set_types(&w, &same);
     xd_context_fork_close(&w.own, t->ctx);
-    xd_buf_free(&w.said);
+    xd_buf_free(&w.reported);
 }
 
 /* Tries two plans: the one that needs least, and the one that would need least without

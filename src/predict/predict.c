@@ -215,7 +215,7 @@ static xd_status denoise_rank(predictor *s, int me, xd_err *e)
     xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->shadow, cond);
     denoise_steps(s, &f, me);
     s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
-    s->f->rank[me].need.links = f.chain.bytes;
+    s->f->rank[me].need.method_bytes = f.stack.bytes;
     s->f->rank[me].need.dit = p->packed;
     s->f->rank[me].need.dit_work = p->work;
     s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
@@ -500,7 +500,7 @@ static xd_status longest_text_bytes(predictor *s, xd_need *n, xd_err *e)
     if (s->job.npass == 1 || rows[0] == rows[1])
         return XD_OK;
     rows[0] = rows[1] = rows[0] > rows[1] ? rows[0] : rows[1];
-    return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->links, e);
+    return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->method_bytes, e);
 }
 
 static xd_status predict_request(predictor *s, xd_err *e)

@@ -40,7 +40,7 @@ typedef struct open_message {   /* busy: seconds that the rank had computed at i
     int begun;                  /* members with lower numbers have begun                       */
 } open_message;
 
-typedef struct script {
+typedef struct record {
     event   *ev;
     int64_t  nev, cap, next;
     team    *team;
@@ -52,10 +52,10 @@ typedef struct script {
     double   t, slowed;       /* slowed: seconds of computing that count as slowed by messages */
     double  *mark;              /* [nmark]: times                                              */
     int      nmark;
-    stretch *told;
-    int64_t  ntold, toldcap;
+    stretch *stretches;
+    int64_t  nstretches, stretch_cap;
     xd_lane  lane;
-} script;
+} record;
 
 typedef struct news { double start, takes, arrival, lost; } news;       /* of a message        */
 typedef struct slot { uint64_t key; news n; } slot;     /* key 0: empty                        */
@@ -63,7 +63,7 @@ typedef struct slot { uint64_t key; news n; } slot;     /* key 0: empty         
 struct xd_simulation {
     const xd_machine *m;
     int      n, now;            /* ranks; the recorded one                                     */
-    script  *s;
+    record  *s;
     xd_recorder rec;
     double (*seconds)(void *ctx);
     void    *ctx;
@@ -97,14 +97,14 @@ static int grow_array(xd_simulation *p, void *array, int64_t *cap, int64_t n, si
     return 1;
 }
 
-static script *own_script(xd_simulation *p)
+static record *own_record(xd_simulation *p)
 {
     return &p->s[p->now];
 }
 
 static void put_event(xd_simulation *p, event ev)
 {
-    script *s = own_script(p);
+    record *s = own_record(p);
     if (grow_array(p, &s->ev, &s->cap, s->nev, sizeof ev))
         s->ev[s->nev++] = ev;
 }
@@ -119,7 +119,7 @@ static double take_lap(xd_simulation *p)
 static void on_group(void *cookie, int id, int color, int rank, int size)
 {
     xd_simulation *p = cookie;
-    script  *s = own_script(p);
+    record  *s = own_record(p);
     team    *t = realloc(s->team, (size_t)(id + 1) * sizeof *t);
     if (!t) {
         p->failed = 1;
@@ -138,7 +138,7 @@ static void on_begin(void *cookie, int64_t number, int group, xd_message what, i
                      const int64_t *bytes)
 {
     xd_simulation *p = cookie;
-    script  *s = own_script(p);
+    record  *s = own_record(p);
     int      n = what == XD_MESSAGE_COLLECTIVE ? s->team[group].size : 1;
     event    ev = { (ev_kind)what, group, peer, take_lap(p), number, *bytes, s->npool };
     s->nmessage = number;
@@ -157,7 +157,7 @@ static void on_end(void *cookie, int64_t number)
 
 void xd_simulation_mark(xd_simulation *p, int mark)
 {
-    script *s = own_script(p);
+    record *s = own_record(p);
     put_event(p, (event){ .what = EV_MARK, .after_s = take_lap(p), .number = mark });
     s->nmark = mark >= s->nmark ? mark + 1 : s->nmark;
 }
@@ -181,13 +181,13 @@ xd_status xd_simulation_open(xd_simulation **out, int ranks, const xd_machine *m
     return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", ranks);
 }
 
-static void clear_script(script *s)
+static void clear_record(record *s)
 {
     for (int i = 0; i < s->nteam; i++) {
         free(s->team[i].sent);
         free(s->team[i].got);
     }
-    free(s->ev), free(s->team), free(s->pool), free(s->message), free(s->mark), free(s->told);
+    free(s->ev), free(s->team), free(s->pool), free(s->message), free(s->mark), free(s->stretches);
     memset(s, 0, sizeof *s);
 }
 
@@ -195,7 +195,7 @@ void xd_simulation_close(xd_simulation **out)
 {
     xd_simulation *p = *out;
     for (int r = 0; p && p->s && r < p->n; r++)
-        clear_script(&p->s[r]);
+        clear_record(&p->s[r]);
     if (p)
         free(p->s), free(p->map), free(p->member), free(p->out), free(p->in), free(p->bus);
     free(p);
@@ -206,7 +206,7 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
                                         void *ctx)
 {
     p->now = rank;
-    clear_script(&p->s[rank]);
+    clear_record(&p->s[rank]);
     p->seconds = seconds;
     p->ctx = ctx;
     return &p->rec;
@@ -264,7 +264,7 @@ static slot *find_slot(const xd_simulation *p, uint64_t key)
             return &p->map[i];
 }
 
-static void leave_news(xd_simulation *p, uint64_t key, news told)
+static void leave_news(xd_simulation *p, uint64_t key, news stretches)
 {
     if (2 * (p->used + 1) > p->cap) {
         slot   *old = p->map;
@@ -280,7 +280,7 @@ static void leave_news(xd_simulation *p, uint64_t key, news told)
                 *find_slot(p, old[i].key) = old[i];
         free(old);
     }
-    *find_slot(p, key) = (slot){ key, told };
+    *find_slot(p, key) = (slot){ key, stretches };
     p->used++;
 }
 
@@ -313,21 +313,22 @@ static double send_message(xd_simulation *p, int from, int to, uint64_t key, dou
 
 /* ---- simulating --------------------------------------------------------------------------- */
 
-static void spend_until(xd_simulation *p, script *s, char what, double until)
+static void spend_until(xd_simulation *p, record *s, char what, double until)
 {
     if (!(until > s->t))
         return;
     *(what == 'c' ? &s->lane.busy_s : &s->lane.wait_s) += until - s->t;
-    if (s->ntold && s->told[s->ntold - 1].what == what && s->told[s->ntold - 1].to == s->t)
-        s->told[s->ntold - 1].to = until;
-    else if (grow_array(p, &s->told, &s->toldcap, s->ntold, sizeof *s->told))
-        s->told[s->ntold++] = (stretch){ what, s->t, until };
+    if (s->nstretches && s->stretches[s->nstretches - 1].what == what &&
+        s->stretches[s->nstretches - 1].to == s->t)
+        s->stretches[s->nstretches - 1].to = until;
+    else if (grow_array(p, &s->stretches, &s->stretch_cap, s->nstretches, sizeof *s->stretches))
+        s->stretches[s->nstretches++] = (stretch){ what, s->t, until };
     s->t = until;
 }
 
 static void begin_message(xd_simulation *p, int r, const event *ev)
 {
-    script       *s = &p->s[r];
+    record       *s = &p->s[r];
     team         *t = &s->team[ev->group];
     open_message *m = &s->message[ev->number];
     const int    *who = p->member + t->at * p->n;
@@ -354,7 +355,7 @@ static void begin_message(xd_simulation *p, int r, const event *ev)
 
 /* Seconds that a rank loses because it computed during a message. A second of computing counts
  * once, even if several messages arrive during it. */
-static double slowdown(script *s, const open_message *m, const news *n)
+static double slowdown(record *s, const open_message *m, const news *n)
 {
     double from = fmax(m->busy, s->slowed);
     double beside = fmin(fmin(s->lane.busy_s - from, s->t - n->start), n->takes);
@@ -366,7 +367,7 @@ static double slowdown(script *s, const open_message *m, const news *n)
 
 /* Has everything begun that a message of rank r waits for? If not, s->for_whom is the
  * missing rank. */
-static int has_begun(const xd_simulation *p, script *s, open_message *m, const team *t, int from,
+static int has_begun(const xd_simulation *p, record *s, open_message *m, const team *t, int from,
                      int last)
 {
     for (int a = from > m->begun ? from : m->begun; a <= last; a++) {
@@ -383,7 +384,7 @@ static int has_begun(const xd_simulation *p, script *s, open_message *m, const t
 /* Ends the wait for a message. 0: something that this rank waits for has not begun. */
 static int end_message(xd_simulation *p, int r, const event *ev)
 {
-    script       *s = &p->s[r];
+    record       *s = &p->s[r];
     open_message *m = &s->message[ev->number];
     const team   *t = &s->team[m->group];
     news                all = { INFINITY, 0, m->gone, 0 };
@@ -410,7 +411,7 @@ static int end_message(xd_simulation *p, int r, const event *ev)
  * the rank must wait. */
 static int run_events(xd_simulation *p, int r)
 {
-    script *s = &p->s[r];
+    record *s = &p->s[r];
     event  *ev = &s->ev[s->next];
     if (ev->after_s > 0) {
         spend_until(p, s, 'c', s->t + ev->after_s);
@@ -430,7 +431,7 @@ static int run_events(xd_simulation *p, int r)
 static int prepare_scripts(xd_simulation *p)
 {
     for (int r = 0; r < p->n; r++) {
-        script *s = &p->s[r];
+        record *s = &p->s[r];
         s->message = calloc((size_t)s->nmessage + 1, sizeof *s->message);
         s->mark = malloc(((size_t)s->nmark + 1) * sizeof *s->mark);
         if (!s->message || !s->mark)
@@ -453,7 +454,7 @@ static int run_all(xd_simulation *p, double *wake, int *rests)
         int best = 0, left = 0;
         for (int r = 1; r < p->n; r++)
             best = wake[r] < wake[best] ? r : best;
-        script *s = &p->s[best];
+        record *s = &p->s[best];
         if (wake[best] == INFINITY) {
             for (int r = 0; r < p->n; r++)
                 left |= p->s[r].next < p->s[r].nev;
@@ -497,14 +498,14 @@ xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e)
 
 double xd_simulation_mark_s(const xd_simulation *p, int rank, int mark)
 {
-    const script *s = &p->s[rank];
+    const record *s = &p->s[rank];
     return mark >= 0 && mark < s->nmark && s->mark ? s->mark[mark] : -1;
 }
 
 void xd_simulation_events(const xd_simulation *p, int rank,
                           void (*fn)(void *ctx, char what, double from, double to), void *ctx)
 {
-    const script *s = &p->s[rank];
-    for (int64_t i = 0; i < s->ntold; i++)
-        fn(ctx, s->told[i].what, s->told[i].from, s->told[i].to);
+    const record *s = &p->s[rank];
+    for (int64_t i = 0; i < s->nstretches; i++)
+        fn(ctx, s->stretches[i].what, s->stretches[i].from, s->stretches[i].to);
 }

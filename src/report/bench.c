@@ -549,16 +549,16 @@ static xd_status bench_step(bench *b, xd_err *e)
     return s;
 }
 
-typedef struct light_run {
+typedef struct vae_run {
     xd_exec       x;
     const xd_job *j;
     const xd_net *net;
     float        *lat, *rgb;
-} light_run;
+} vae_run;
 
-static void run_light(void *ctx)
+static void run_vae(void *ctx)
 {
-    light_run *r = ctx;
+    vae_run *r = ctx;
     xd_vae_decode(&r->x, r->j, r->net, r->lat, r->rgb);
 }
 
@@ -566,7 +566,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
 {
     xd_component  *p = &b->g->ctx.model.vae;
     int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
-    light_run r = { .j = &b->job, .net = &p->net };
+    vae_run r = { .j = &b->job, .net = &p->net };
     xd_arena  a;
     size_t    bytes = 0, pixels = (size_t)(nlat + npix) * sizeof(float);
     int       share;
@@ -587,7 +587,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
         xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->ctx.type);
         xd_bench_decode_name(what, sizeof what, &b->job);
         report_stage(b, what, 0);
-        report_row(b, "vae", what, measure_median(b, run_light, &r));
+        report_row(b, "vae", what, measure_median(b, run_vae, &r));
         predict_step(b, p, bytes + pixels);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
         xd_device_arena_close(&a, b->g->ctx.dev);

@@ -178,14 +178,14 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
 static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
-    size_t    links;
+    size_t    method_bytes;
     xd_status st = open_job(d, s, steps, e);
     s->step = 0;
     s->going = 1;
     if (st == XD_OK && s == &d->all)
         st = xd_stages_open(&s->job, e);
     if (st == XD_OK)
-        st = xd_denoise_count(&s->job, len, &s->bytes, &links, e);
+        st = xd_denoise_count(&s->job, len, &s->bytes, &method_bytes, e);
     return st;
 }
 
@@ -193,7 +193,7 @@ static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_
 static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
 {
     xd_engine *g = d->one.g;
-    size_t     bytes, links;
+    size_t     bytes, method_bytes;
     xd_status  s = open_job(d, &d->one, 1, e);
     if (s == XD_OK)
         s = xd_bench_text(&d->text, &d->one.job, e);
@@ -202,7 +202,7 @@ static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
     counted_flops(&d->one);
     int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
     if (s == XD_OK)
-        s = xd_denoise_count(&d->one.job, len, &bytes, &links, e);
+        s = xd_denoise_count(&d->one.job, len, &bytes, &method_bytes, e);
     if (s != XD_OK)
         return s;
     d->flops = counted_flops(&d->one);

@@ -116,8 +116,8 @@ static xd_plan_rank rank_record(const xd_prediction_rank *k)
     const xd_need *n = &k->need;
     return (xd_plan_rank){ .text = (int64_t)n->text, .text_tmp = (int64_t)n->text_tmp,
                            .transformer = (int64_t)n->dit,
-                           .transformer_tmp = (int64_t)(n->dit_tmp + n->links),
-                           .links = (int64_t)n->links,
+                           .transformer_tmp = (int64_t)(n->dit_tmp + n->method_bytes),
+                           .links = (int64_t)n->method_bytes,
                            .vae = (int64_t)n->vae, .vae_tmp = (int64_t)n->vae_tmp,
                            .peak = (int64_t)n->peak, .busy_s = k->busy_s, .wait_s = k->wait_s,
                            .sent = k->sent, .sent_hosts = k->between };

@@ -17,7 +17,7 @@ static const double SPAN_S = 0.05;
 
 enum { LARGE = 2048, ROWS = 512, FEW = 16, TOKENS = 512, WIDTH = 1024, HEADS = 8, MOST_KEYS = 1024,
        FEW_KEYS = 120, FEW_TOKENS = 64, SIDE = 48, CHANNELS = 256, LEVEL = 64, GROUPS = 16,
-       NEAR = 4 << 20 };
+       CACHE_BYTES = 4 << 20 };
 
 typedef struct work {           /* a kernel and its operands, which are in one block           */
     xd_prober *p;
@@ -70,7 +70,7 @@ static double fastest_call(work *k)
     begin = xd_now_s();
     for (int i = 0; k->status == XD_OK && (i < 3 || xd_now_s() - begin < SPAN_S); i++) {
         if (k->spoil)
-            memset(k->spoil, i, NEAR);
+            memset(k->spoil, i, CACHE_BYTES);
         t = xd_now_s();
         run_call(k);
         t = xd_now_s() - t;
@@ -242,7 +242,7 @@ static void element_wise(work *k, xd_rates *r)
     xd_tensor x = new_matrix(k, XD_F32, TOKENS, WIDTH), y = new_matrix(k, k->type, TOKENS, WIDTH);
     xd_tensor row = new_matrix(k, XD_F32, 1, WIDTH);
     double    both = (double)xd_bytes(x) + (double)xd_bytes(y), es = (double)xd_dtype_size(k->type);
-    k->spoil = xd_arena_get(&k->a, NEAR);
+    k->spoil = xd_arena_get(&k->a, CACHE_BYTES);
     k->op = XD_OP_NORM;
     k->u.norm = (xd_norm){ .out = y, .in = x, .scale = row, .shift = row, .eps = 1e-6f };
     r->norm = (both + 2 * 4 * WIDTH) / all_of(k);

@@ -52,8 +52,8 @@ static int class_of(int32_t c)
 }
 
 /* Sorts a run of combining characters by class, stably. Counting sort, because a run may be as
- * long as the text. `spare` has n elements. */
-static void order_marks(int32_t *p, size_t n, int32_t *spare)
+ * long as the text. `scratch` has n elements. */
+static void order_marks(int32_t *p, size_t n, int32_t *scratch)
 {
     size_t first[257] = {0};
     for (size_t i = 0; i < n; i++)
@@ -61,27 +61,27 @@ static void order_marks(int32_t *p, size_t n, int32_t *spare)
     for (int k = 0; k < 256; k++)
         first[k + 1] += first[k];
     for (size_t i = 0; i < n; i++)
-        spare[first[class_of(p[i])]++] = p[i];
-    memcpy(p, spare, n * sizeof *p);
+        scratch[first[class_of(p[i])]++] = p[i];
+    memcpy(p, scratch, n * sizeof *p);
 }
 
 /* Sorts every run of combining characters among n decomposed code points. */
-static void order_runs(int32_t *p, size_t n, int32_t *spare)
+static void order_runs(int32_t *p, size_t n, int32_t *scratch)
 {
     for (size_t i = 0, k; i < n; i = k) {
         int sorted = 1;
         for (k = i + 1; class_of(p[i]) && k < n && class_of(p[k]); k++)
             sorted &= class_of(p[k - 1]) <= class_of(p[k]);
         if (!sorted)
-            order_marks(p + i, k - i, spare);
+            order_marks(p + i, k - i, scratch);
     }
 }
 
 /* Reorders and, if `composed`, composes p[0..n), a stretch across whose ends nothing is
  * reordered; returns the new length. */
-static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *spare)
+static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratch)
 {
-    order_runs(p, n, spare);
+    order_runs(p, n, scratch);
     utf8proc_ssize_t left = !composed ? -1 : utf8proc_normalize_utf32(p, (utf8proc_ssize_t)n,
                                                  UTF8PROC_COMPOSE | UTF8PROC_STABLE);
     return left < 0 ? n : (size_t)left;
@@ -99,11 +99,11 @@ int xd_codes_canonical(xd_codes *c, int composed)
         return 1;
     size_t   cap = c->n < SIZE_MAX / 64 ? c->n * GROWS : 0;
     int32_t *p = cap ? malloc(cap * sizeof *p) : NULL;
-    int32_t *spare = cap ? malloc(cap * sizeof *spare) : NULL;
-    for (size_t i = 0; p && spare && i < c->n; i++) {
+    int32_t *scratch = cap ? malloc(cap * sizeof *scratch) : NULL;
+    for (size_t i = 0; p && scratch && i < c->n; i++) {
         int bound;
         if (is_later(c->p[i])) {
-            n = begin + finish_stretch(p + begin, n - begin, composed, spare);
+            n = begin + finish_stretch(p + begin, n - begin, composed, scratch);
             p[n++] = c->p[i];
             begin = n;
             continue;
@@ -116,10 +116,10 @@ int xd_codes_canonical(xd_codes *c, int composed)
         }
         n += (size_t)k;
     }
-    if (p && spare)
-        n = begin + finish_stretch(p + begin, n - begin, composed, spare);
-    free(spare);
-    if (!spare) {
+    if (p && scratch)
+        n = begin + finish_stretch(p + begin, n - begin, composed, scratch);
+    free(scratch);
+    if (!scratch) {
         free(p);
         p = NULL;
     }

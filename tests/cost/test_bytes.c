@@ -323,7 +323,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
               i < STALE ? "an exact" : "a stale");
     }
     must(f.x.err.code, &f.x.err);
-    check((int64_t)f.chain.bytes, of_memory(&m, p, w, d->sites), g, &m, "the memory of a");
+    check((int64_t)f.stack.bytes, of_memory(&m, p, w, d->sites), g, &m, "the memory of a");
     xd_denoise_close(&f);
     xd_device_arena_close(&a, g->ctx.count);
 }

@@ -57,7 +57,7 @@ static xd_status plan_memory(xd_engine *g, const xd_request *r, xd_need *n, xd_e
     if (s == XD_OK)
         s = xd_stages_open(&j, e);
     if (s == XD_OK)
-        s = xd_memory_plan(&j, &w, n, &(xd_room){ 0 }, e);
+        s = xd_memory_plan(&j, &w, n, &(xd_memory_limits){ 0 }, e);
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
     return s;

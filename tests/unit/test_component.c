@@ -126,11 +126,11 @@ static void a_load_is_told(void **state)
             !strstr(xd_st_name(p.files, i), not_read[1]))
             want += xd_bytes(xd_st_shape(p.files, i));
     p.upto = calloc((size_t)xd_st_count(p.files), sizeof *p.upto);
-    p.ahead = xd_readahead_open(0, NULL);
-    assert_true(p.upto && p.ahead);
+    p.reader = xd_readahead_open(0, NULL);
+    assert_true(p.upto && p.reader);
     xd_component_list_reads(&p, count, XD_F32);
     assert_true(want > 0);
-    assert_int_equal(xd_readahead_bytes(p.ahead), want);
+    assert_int_equal(xd_readahead_bytes(p.reader), want);
     xd_component_close(&p);
     xd_dev_close(&count);
     xd_dev_close(&dev);
@@ -154,10 +154,10 @@ static void cold_files_are_counted(void **state)
     assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);    /* no files are open      */
     assert_int_equal(xd_component_files(&p, &e), XD_OK);
     p.upto = calloc((size_t)xd_st_count(p.files) + 1, sizeof *p.upto);
-    p.ahead = xd_readahead_open(0, NULL);
-    assert_true(p.upto && p.ahead);
+    p.reader = xd_readahead_open(0, NULL);
+    assert_true(p.upto && p.reader);
     xd_component_list_reads(&p, count, XD_F32);
-    size_t all = xd_readahead_bytes(p.ahead);
+    size_t all = xd_readahead_bytes(p.reader);
     xd_component_prefetch_end(&p);
     xd_file_drop_cached(fd);
     if (xd_file_cold_bytes(fd, 0, MAX) == 0)
@@ -168,7 +168,7 @@ static void cold_files_are_counted(void **state)
                      XD_OK);
     free(data);
     assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);
-    assert_null(p.ahead);
+    assert_null(p.reader);
     close(fd);
     xd_component_close(&p);
     xd_dev_close(&count);

@@ -893,12 +893,13 @@ static void join_dims(xd_copy *a)
  * dimension. */
 enum { WIDE = 16, LONG = CHUNK / 4 };
 
-typedef struct turn_ctx {
+typedef struct transpose_ctx {
     const xd_copy *a;           /* [.., J, C]: J is contiguous in `in`                        */
     int64_t        J, C, across, down;  /* extents; tiles along C and along J                 */
-} turn_ctx;
+} transpose_ctx;
 
-static void transpose_tile(const turn_ctx *t, char *out, const char *in, int64_t nj, int64_t nc)
+static void transpose_tile(const transpose_ctx *t, char *out, const char *in, int64_t nj,
+                           int64_t nc)
 {
     const xd_copy *a = t->a;
     int            k = a->out.nd - 1;
@@ -919,7 +920,7 @@ static void transpose_tile(const turn_ctx *t, char *out, const char *in, int64_t
 
 static void transpose_run(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const turn_ctx *t = ctx;
+    const transpose_ctx *t = ctx;
     const xd_copy  *a = t->a;
     int             k = a->out.nd - 1;
     (void)thread;
@@ -965,7 +966,7 @@ static void copy(const xd_copy *a)
     join_dims(&b);
     if (move_input_dim(&b)) {
         int64_t  J = b.out.d[b.out.nd - 2], C = row_length(&b.out);
-        turn_ctx t = { &b, J, C, (C + LONG - 1) / LONG, (J + WIDE - 1) / WIDE };
+        transpose_ctx t = { &b, J, C, (C + LONG - 1) / LONG, (J + WIDE - 1) / WIDE };
         spread_rows(row_count(&b.out) / J * t.across * t.down, LONG * WIDE, transpose_run, &t);
         return;
     }

@@ -187,11 +187,11 @@ static void residual_first(xd_dnn *d, const xd_gemm *a)
     d->k->copy(&(xd_copy){ a->out, a->residual });
 }
 
-typedef struct late { const xd_kernels *k; const xd_gemm *a; const float *acc; } late;
+typedef struct deferred { const xd_kernels *k; const xd_gemm *a; const float *acc; } deferred;
 
 static void finish_deferred_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const late *l = ctx;
+    const deferred *l = ctx;
     int64_t     N = l->a->out.d[1];
     (void)thread;
     l->k->epilogue(l->a, l->acc + begin * N, N, begin, end - begin, 0, N);
@@ -222,7 +222,7 @@ static xd_status gemm_part(xd_dnn *d, const xd_gemm *a, char *tmp)
                      p.post.gate, a->gate.p);
     xd_status s = xd_prim_run(d, q, rest);
     if (s == XD_OK && p.own) {
-        late l = { d->k, a, (const float *)(const void *)tmp };
+        deferred l = { d->k, a, (const float *)(const void *)tmp };
         xd_par_for(a->out.d[0], finish_deferred_rows, &l);
     }
     return s;

@@ -233,7 +233,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* 1.5 uses token indices as positions. Earlier models map the grid onto the grid of the training
  * size. */
-static void fill_turns(void *ctx, float *buf)
+static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
@@ -265,8 +265,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
     if (c->rope) {
-        l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
-        l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
+        l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
+        l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
     }
 }
 

@@ -176,7 +176,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 /* ---- conditioning ------------------------------------------------------------------------- */
 
 /* Angles are f64, as in diffusers. Text rows come first, at position 0. */
-static void fill_turns(void *ctx, float *buf)
+static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
@@ -210,9 +210,9 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c,
+    l->cos = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c,
                            cos);
-    l->sin = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c,
+    l->sin = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c,
                            sin);
 }
 

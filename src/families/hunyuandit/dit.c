@@ -352,7 +352,7 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 /* ---- conditioning ------------------------------------------------------------------------- */
 
 /* The first half of a head encodes the column, the second half the row. */
-static void fill_turns(void *ctx, float *buf)
+static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
@@ -378,8 +378,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     xd_add(x, emb, k->extra);
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
-    l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
+    l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
+    l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)

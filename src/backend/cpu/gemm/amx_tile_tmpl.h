@@ -200,12 +200,12 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 
 /* Stores sum tile i of the previous block to `to` (NULL: no store). Then sets the tile to the sums
  * at `from`, or to zero if `from` is NULL. */
-#define TURN(i, from, to)                                                                          \
+#define RENEW_SUM(i, from, to)                                                                     \
     do {                                                                                           \
         if (to)                                                                                    \
-            _tile_stored(i, (to) + (i) * 256, 64);                                                 \
+            _tile_stored(i, (to) + (i)*256, 64);                                                   \
         if (from)                                                                                  \
-            _tile_loadd(i, (from) + (i) * 256, 64);                                                \
+            _tile_loadd(i, (from) + (i)*256, 64);                                                  \
         else                                                                                       \
             _tile_zero(i);                                                                         \
     } while (0)
@@ -219,20 +219,20 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
     _tile_stream_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
     if (!stay)
-        TURN(0, from, to);
+        RENEW_SUM(0, from, to);
     TILE_DOT(0, 4, 6);
     _tile_loadd(7, b + 1024, 64);
     if (!stay)
-        TURN(1, from, to);
+        RENEW_SUM(1, from, to);
     TILE_DOT(1, 4, 7);
     if (more)
         _tile_stream_loadd(5, a + 1024, 64);
     if (!stay)
-        TURN(2, from, to);
+        RENEW_SUM(2, from, to);
     if (more)
         TILE_DOT(2, 5, 6);
     if (!stay)
-        TURN(3, from, to);
+        RENEW_SUM(3, from, to);
     if (more)
         TILE_DOT(3, 5, 7);
 }
