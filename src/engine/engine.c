@@ -204,7 +204,7 @@ typedef struct loop {
     int       fresh;            /* the request loads the transformer                           */
 } loop;
 
-static int finite(const float *v, int64_t n)
+static int all_finite(const float *v, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(v[i]))
@@ -213,21 +213,21 @@ static int finite(const float *v, int64_t n)
 }
 
 /* turn: index among the images that are generated. */
-static void report(const loop *l, int turn, int step, double t0)
+static void report_step(const loop *l, int nth, int step, double t0)
 {
     const xd_job *j = l->j;
-    xd_progress   p = { step + 1, j->samp.steps, turn + 1, j->ntodo, xd_now_s() - t0,
+    xd_progress   p = { step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
                         xd_now_s() - j->start_s };
     if (j->r->on_step)
         j->r->on_step(j->r->cookie, &p);
 }
 
 /* Denoises one image: latents [t,C,h,w], malloc'ed, on every rank of the replica. */
-static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
+static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
-    int        image = xd_job_image(j, turn);
+    int        image = xd_job_image(j, nth);
     int        decodes = !j->r->latents_only && xd_vae_on_this_rank(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt],
@@ -253,13 +253,13 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
             xd_callback_latents(j, "latents", step, lat);
         }
         if (xd_ok(&f.x) && going)
-            report(l, turn, step, t0);
+            report_step(l, nth, step, t0);
     }
     if (ready)
         xd_denoise_finish(&f);
     if (xd_ok(&f.x))
         xd_denoise_latents(&f, lat);
-    if (xd_ok(&f.x) && !finite(lat, j->numbers))
+    if (xd_ok(&f.x) && !all_finite(lat, j->numbers))
         xd_log(XD_LOG_WARN, "image %d holds NaN or infinite latents", image + 1);
     if (!xd_ok(&f.x)) {
         xd_fail(e, f.x.err.code, "%s", f.x.err.msg);
@@ -286,7 +286,7 @@ static xd_status change_over(loop *l, xd_err *e)
 
 /* Decodes latents to an image of the requested size, [frames,H,W,3], on rank 0 of the replica.
  * *rgb has the generated size and is replaced if the sizes differ. */
-static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
+static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *e)
 {
     xd_job   *j = l->j;
     xd_exec   x;
@@ -306,37 +306,37 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 }
 
 /* Adds the seconds of an image, to it and to the sum. */
-static void took(const loop *l, int turn, const char *part, double t0)
+static void add_seconds(const loop *l, int nth, const char *part, double t0)
 {
     double s = xd_now_s() - t0;
     xd_result_time(l->r, part, s);
-    xd_result_image_time(l->r, xd_job_image(l->j, turn), part, s);
+    xd_result_image_time(l->r, xd_job_image(l->j, nth), part, s);
 }
 
 /* One image of this replica: latents on all its ranks, and memory for the pixels on the ranks
  * that get them. */
-static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat, float **rgb,
+static xd_status one_latent(loop *l, int nth, const xd_prompts *w, float **lat, float **rgb,
                             xd_err *e)
 {
     xd_job *j = l->j;
     double  t0 = xd_now_s();
     size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float) + 1;
     xd_callback_stage(j, "denoise");
-    if (!(*lat = denoise(l, turn, w, e)))
+    if (!(*lat = denoise_image(l, nth, w, e)))
         return e->code;
     if (!j->r->latents_only && j->ctx->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
         return xd_fail(e, XD_ENOMEM, "no memory for an image");
-    took(l, turn, "denoise", t0);
+    add_seconds(l, nth, "denoise", t0);
     return XD_OK;
 }
 
 /* Decodes this replica's image on its first rank. */
-static xd_status one_image(loop *l, int turn, const float *lat, float **rgb, xd_err *e)
+static xd_status one_image(loop *l, int nth, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
     xd_callback_stage(l->j, "decode");
-    xd_status s = xd_vae_on_this_rank(l->j) ? decode(l, lat, rgb, e) : XD_OK;
-    took(l, turn, "decode", t0);
+    xd_status s = xd_vae_on_this_rank(l->j) ? decode_latents(l, lat, rgb, e) : XD_OK;
+    add_seconds(l, nth, "decode", t0);
     return s;
 }
 
@@ -347,7 +347,7 @@ static void sizes_of(const xd_job *j, int64_t n[2])
     n[1] = j->r->latents_only ? 0 : xd_job_pixels(j);
 }
 
-static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)
+static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
 {
     int64_t n[2];
     sizes_of(j, n);
@@ -373,7 +373,7 @@ static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
 }
 
 /* Rank 0 adds image `image` to the result, which takes ownership of v, and reports it. */
-static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
+static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
 {
     const xd_request *r = l->j->r;
     xd_status         s = xd_result_add(l->r, l->j, image, v[0], v[1], e);
@@ -385,7 +385,7 @@ static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
 
 /* Rank 0 adds the images first .. first + replicas - 1 to the result, in order. mine: latents and
  * pixels of this replica, given away. The ranks agree before anything is sent, and at the end. */
-static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
+static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
 {
     const xd_job    *j = l->j;
     const xd_context *ctx = j->ctx;
@@ -395,14 +395,14 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
     for (int d = 0; d < D && first + d < j->ntodo; d++) {
         float *other[2] = { NULL, NULL }, **v = at == d ? mine : other;
         if (d > 0) {
-            s = xd_world_agree(&ctx->world, s == XD_OK ? make_room(j, v, e) : s, e);
+            s = xd_world_agree(&ctx->world, s == XD_OK ? allocate_image(j, v, e) : s, e);
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
                 d = D;          /* all ranks have agreed to stop                               */
         }
         if (s == XD_OK && ctx->world.used->rank == 0)
-            s = deliver(l, xd_job_image(j, first + d), v, e);
+            s = deliver_image(l, xd_job_image(j, first + d), v, e);
         free(other[0]);
         free(other[1]);
         if (d == D)
@@ -429,7 +429,7 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
         }
         xd_trace_phase(j->ctx->trace, "collect");
         if (s == XD_OK)
-            s = collect(l, i, v, e);
+            s = collect_images(l, i, v, e);
         free(v[0]);
         free(v[1]);
     }
@@ -437,7 +437,7 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
 }
 
 /* After a failure (s): drops weights, so that the next request finds equal state on all ranks. */
-static void unload(xd_context *ctx, xd_status s)
+static void unload_after_failure(xd_context *ctx, xd_status s)
 {
     if (s == XD_ECOMM)
         return;
@@ -446,7 +446,7 @@ static void unload(xd_context *ctx, xd_status s)
 }
 
 /* Ranks that load together fail together, before the next component. */
-static xd_status load(const loop *l, const xd_need *need, xd_err *e)
+static xd_status load_together(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
@@ -463,7 +463,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     if (early)
         s = xd_world_agree(&ctx->world, s, e);
     if (s != XD_OK)
-        unload(ctx, s);
+        unload_after_failure(ctx, s);
     return s;
 }
 
@@ -473,7 +473,7 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
     xd_context *ctx = j->ctx;
     double     t0 = xd_now_s();
     xd_callback_stage(j, "load");
-    xd_status s = load(l, need, e);
+    xd_status s = load_together(l, need, e);
     l->need = need;
     l->apart = xd_need_apart(j, ctx->world.used->size);
     int longer = need->vae_tmp > need->dit_tmp && !l->apart;
@@ -489,7 +489,7 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
 }
 
 /* All checks that can refuse a request: its options, its prompts, its memory. */
-static xd_status prepare(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, xd_err *e)
+static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, xd_err *e)
 {
     xd_memory_limits room = { 0 };
     if (s == XD_OK)
@@ -510,7 +510,7 @@ static xd_status prepare(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, x
 }
 
 /* Warns of settings that have no effect. */
-static void say_unused(const xd_job *j)
+static void log_unused(const xd_job *j)
 {
     const xd_plan *p = &j->ctx->plan;
     int            groups = p->deg.n[XD_DATA];
@@ -547,7 +547,7 @@ static void say_unused(const xd_job *j)
 }
 
 /* Runs the accepted request: text, then images. */
-static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
+static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
@@ -556,7 +556,7 @@ static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
     if (ctx->world.all->rank == 0 && j->r->random_seed)
         xd_log(XD_LOG_INFO, "seed %llu, by chance (--seed %llu makes the same again)",
                (unsigned long long)j->r->seed, (unsigned long long)j->r->seed);
-    say_unused(j);
+    log_unused(j);
     if (ctx->world.all->rank == 0)
         xd_prompts_warn_cut(w, j);
     xd_callback_stage(j, "text");
@@ -565,11 +565,11 @@ static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
     xd_result_time(l->r, "text", xd_now_s() - t0);
     if (s != XD_OK && l->fresh)
-        unload(ctx, s);
+        unload_after_failure(ctx, s);
     return s == XD_OK ? generate_images(l, need, w, e) : s;
 }
 
-static xd_status generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
+static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
 {
     xd_err     mine = { .rank = -1 };
     xd_job     j = { 0 };
@@ -597,10 +597,10 @@ static xd_status generate(xd_engine *g, const xd_request *r, xd_result **out, xd
         return XD_OK;
     }
     if (!g->ctx.world.idle && s != XD_ECOMM)
-        s = prepare(&j, &w, &need, s, &mine);
+        s = prepare_request(&j, &w, &need, s, &mine);
     int started = s == XD_OK;   /* nothing can be refused any more                             */
     if (s == XD_OK)
-        s = make(&l, &w, &need, &mine);
+        s = run_images(&l, &w, &need, &mine);
     if (s == XD_OK) {
         xd_result_time(l.r, "total", xd_now_s() - t0);
         xd_trace_phase(g->ctx.trace, "finish");
@@ -632,7 +632,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     if (s != XD_OK)
         return s;
     const xd_logger *before = xd_log_enter(&g->log);
-    s = generate(g, &own, out, e);
+    s = run_request(g, &own, out, e);
     xd_log_enter(before);
     return s;
 }

@@ -23,13 +23,13 @@ static xd_parallel degrees_of(const xd_plan *p)
 }
 
 /* The least free memory of all ranks, and the number of ranks per host. */
-static void least_room(const xd_context *ctx, double room[2])
+static void smallest_limits(const xd_context *ctx, double limits[2])
 {
     int64_t  n = 2;
     xd_comm *c = ctx->world.used;
     if (c->size == 1)
         return;
-    xd_req r = c->ops->allreduce(c, xd_view(room, XD_F64, 1, &n), XD_MIN);
+    xd_req r = c->ops->allreduce(c, xd_view(limits, XD_F64, 1, &n), XD_MIN);
     c->ops->wait(c, &r, 1);
 }
 
@@ -41,16 +41,22 @@ void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
     xd_machine  m;
     xd_parallel p = degrees_of(&ctx->plan);
     char        near[1024] = "";
-    double      room[2] = { limit->machine, limit->space };
-    least_room(ctx, room);
+    double      limits[2] = { limit->machine, limit->space };
+    smallest_limits(ctx, limits);
     if (ctx->world.used->rank == 0 && xd_machine_known(&m, "8xH100")) {
         m.ranks = ctx->world.host->size;
         m.hosts = (ctx->world.used->size + m.ranks - 1) / m.ranks;
-        m.memory = room[0] > 1 ? room[0] : 1;
+        m.memory = limits[0] > 1 ? limits[0] : 1;
         m.shares = 1;
-        xd_fit t = { .ctx = ctx, .r = j->r, .m = &m, .fixed = &p, .ranks = ctx->world.used->size,
+        xd_fit t = { .ctx = ctx,
+                     .r = j->r,
+                     .m = &m,
+                     .fixed = &p,
+                     .ranks = ctx->world.used->size,
                      .stale = 1,
-                     .space = room[1] > 1 ? room[1] : 1, .held = limit->held, .huge = limit->huge };
+                     .space = limits[1] > 1 ? limits[1] : 1,
+                     .held = limit->held,
+                     .huge = limit->huge };
         xd_fit_advice(&t, &p, 1, near, sizeof near);
     }
     if (xd_world_broadcast(&ctx->world, near, sizeof near, e) == XD_OK)

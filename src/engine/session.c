@@ -34,7 +34,7 @@ typedef struct card {           /* what else must be equal on all ranks         
 } card;
 
 /* All-gathers `mine`, of `size` bytes, in rank order, malloc'ed. */
-static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
+static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
     int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
     *all = calloc((size_t)c->size, size);
@@ -51,21 +51,21 @@ static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err
 }
 
 /* All ranks know of a difference: only one of them reports it. */
-static xd_status known(xd_status s, xd_err *e)
+static xd_status settle_difference(xd_status s, xd_err *e)
 {
     if (s == XD_EINVAL && e->rank < 0)
         e->rank = 0;
     return s;
 }
 
-static xd_status greet(xd_comm *c, hello **said, xd_err *e)
+static xd_status exchange_records(xd_comm *c, hello **records, xd_err *e)
 {
     hello mine = { .host = "" };
     void *all;
     snprintf(mine.version, sizeof mine.version, "%s", xd_version());
     gethostname(mine.host, sizeof mine.host - 1);
-    xd_status s = collect(c, &mine, sizeof mine, &all, e);
-    hello    *h = *said = all;
+    xd_status s = gather_records(c, &mine, sizeof mine, &all, e);
+    hello    *h = *records = all;
     for (int i = 0; s == XD_OK && i < c->size; i++)
         h[i].version[sizeof mine.version - 1] = h[i].host[sizeof mine.host - 1] = 0;
     for (int i = 1; s == XD_OK && i < c->size; i++)
@@ -73,7 +73,7 @@ static xd_status greet(xd_comm *c, hello **said, xd_err *e)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s runs xdit %s and rank 0 on host %s runs "
                         "%s: install the same version on all hosts", i, h[i].host, h[i].version,
                         h[0].host, h[0].version);
-    return known(s, e);
+    return settle_difference(s, e);
 }
 
 static xd_status differ_in_weights(int i, const hello *h, const card *c, const card *first,
@@ -86,7 +86,7 @@ static xd_status differ_in_weights(int i, const hello *h, const card *c, const c
                    first->weights[text], text ? "text_" : "");
 }
 
-static void say_cpus(const xd_engine *g, const card *c)
+static void log_cpus(const xd_engine *g, const card *c)
 {
     for (int i = 0; g->ctx.world.all->rank == 0 && i < g->ctx.world.all->size; i++)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
@@ -105,7 +105,8 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
 }
 
 /* All cards must equal rank 0's; the message names the first rank that differs. */
-static xd_status compare(const xd_engine *g, const xd_parallel *take, const hello *h, xd_err *e)
+static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, const hello *h,
+                               xd_err *e)
 {
     card  mine = { .plan = g->ctx.plan, .balanced = g->balanced, .model = g->ctx.hash,
                    .traced = g->ctx.trace != NULL };
@@ -121,10 +122,10 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
     xd_cpuset cpus;
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus,
                    sizeof mine.cpus);
-    xd_status   s = collect(g->ctx.world.all, &mine, sizeof mine, &all, e);
+    xd_status   s = gather_records(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
-        say_cpus(g, cards);
+        log_cpus(g, cards);
     for (int i = 1; s == XD_OK && i < g->ctx.world.all->size; i++) {
         if (cards[i].model != cards[0].model)
             s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
@@ -154,7 +155,7 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
                         cards[i].traced != cards[0].traced ? "trace" : "balance");
     }
     free(all);
-    return known(s, e);
+    return settle_difference(s, e);
 }
 
 /* The first ranks share the text encoders, which are cut like the transformer's blocks. */
@@ -210,7 +211,7 @@ xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err
                        : xd_comm_world(&g->ctx.world.all,
                                        xd_comm_launched() && !alone ? "mpi" : "self", e);
     if (s != XD_OK)             /* a communicator is refused on all ranks                      */
-        return known(s, e);
+        return settle_difference(s, e);
     int share = xd_comm_share(&ranks, &cores), n = a->threads ? a->threads : share;
     if (!alone)
         xd_affinity_bind(a->bind, n);
@@ -233,10 +234,10 @@ static int hosts_of(const hello *h, int n)
 }
 
 /* Warns of options that have no effect on a plan. */
-static void say_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
+static void log_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
 {
     int ranks = xd_degrees_product(g->ctx.plan.deg);
-    xd_plan_say_unused(&a->parallel, take, &g->ctx.model.dit_info);
+    xd_plan_log_unused(&a->parallel, take, &g->ctx.model.dit_info);
     if (g->balanced && ranks == 1)
         xd_log(XD_LOG_WARN, "balance makes no difference where one rank works");
     if (a->cluster && xd_parallel_ranks(&a->parallel) == ranks)
@@ -251,7 +252,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     xd_err             first = { .rank = -1 };
     xd_parallel        take;
     xd_status          same = g->ctx.world.all->size > 1
-                                  ? greet(g->ctx.world.all, &hosts, &first) : XD_OK;
+                                  ? exchange_records(g->ctx.world.all, &hosts, &first) : XD_OK;
     if (same != XD_OK) {        /* a rank cannot even send its own failure                     */
         free(hosts);
         *e = first;
@@ -263,7 +264,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
         s = xd_plan_make(&g->ctx.plan, &take, g->ctx.world.all->size, d, e);
     s = xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, s, e);
     if (s == XD_OK && g->ctx.world.all->size > 1)
-        s = compare(g, &take, hosts, e);
+        s = compare_ranks(g, &take, hosts, e);
     free(hosts);
     if (s == XD_OK)
         s = open_topologies(g, e);
@@ -281,7 +282,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
         xd_log(XD_LOG_WARN, "some stages have no block: pipefusion %d over %d blocks",
                g->ctx.plan.deg.n[XD_PIPE], d->nlayers);
     if (g->ctx.world.all->rank == 0)
-        say_unused(g, a, &take);
+        log_unused(g, a, &take);
     g->ctx.model.dit.tp = T;
     g->ctx.model.dit.tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
     if (!g->balanced || n == 1)

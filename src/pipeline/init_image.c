@@ -17,13 +17,13 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-static int64_t pixels(const xd_job *j)
+static int64_t pixel_count(const xd_job *j)
 {
     return j->size[0] * j->size[1] * 3;
 }
 
 /* Elements of the image's latents, [C,h,w]. */
-static int64_t numbers(const xd_job *j)
+static int64_t latent_count(const xd_job *j)
 {
     return j->numbers / j->cells[0];
 }
@@ -77,7 +77,7 @@ static xd_status copy_pixels(const xd_image *given, uint8_t **rgb, int64_t *w, i
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     uint8_t *rgb = NULL;
-    int64_t  w, h, n = pixels(j);
+    int64_t  w, h, n = pixel_count(j);
     if (j->r->image && j->r->image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
     if (!xd_job_has_image(j->r))
@@ -103,19 +103,20 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     int        all = ctx->plan.vae_rows;
-    int64_t    n = 2 * numbers(j);
+    int64_t    n = 2 * latent_count(j);
     xd_exec    x;
     xd_status  s = XD_OK;
     if (!xd_job_has_image(j->r))
         return XD_OK;
     if (!j->image && all)
-        j->image = malloc((size_t)pixels(j) * sizeof *j->image);
+        j->image = malloc((size_t)pixel_count(j) * sizeof *j->image);
     j->moments = malloc((size_t)n * sizeof *j->moments);
     if (!j->moments || (all && !j->image))
         s = xd_fail(e, XD_ENOMEM, "no memory for an image to start from");
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && all)
-        s = xd_world_broadcast(&ctx->world, j->image, pixels(j) * (int64_t)sizeof *j->image, e);
+        s = xd_world_broadcast(&ctx->world, j->image, pixel_count(j) * (int64_t)sizeof *j->image,
+                               e);
     if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
         xd_arena_rewind(a, 0);
         xd_exec_init(&x, ctx->dev, a, ctx->type);
@@ -138,10 +139,10 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
 void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
 {
     if (j->moments && g->torch)
-        xd_rng_normal(g, sample, numbers(j));
+        xd_rng_normal(g, sample, latent_count(j));
     xd_rng_normal(g, noise, j->numbers);
     if (j->moments && !g->torch)
-        xd_rng_normal(g, sample, numbers(j));
+        xd_rng_normal(g, sample, latent_count(j));
 }
 
 void xd_init_image_sample(const xd_job *j, float *sample)
@@ -160,7 +161,7 @@ void xd_init_image_sample(const xd_job *j, float *sample)
 void xd_init_image_mix(const xd_job *j, float *noise, const float *sample)
 {
     float a = (float)j->samp.start_image, b = (float)j->samp.start_noise;
-    for (int64_t i = 0; i < numbers(j); i++)
+    for (int64_t i = 0; i < latent_count(j); i++)
         noise[i] = b * noise[i] + a * sample[i];
 }
 

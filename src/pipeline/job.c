@@ -143,7 +143,7 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
 
 /* Frames of a video: latent frames are rounded up to whole patches (diffusers generates additional
  * ones at the front and drops them). */
-static xd_status take_frames(xd_job *j, xd_err *e)
+static xd_status set_frames(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
     const xd_dit_info *d = &m->dit_info;
@@ -169,7 +169,7 @@ static xd_status take_frames(xd_job *j, xd_err *e)
 }
 
 /* The nearest trained size. An image that is not resized afterwards has that size, too. */
-static void take_trained(xd_job *j)
+static void set_trained_size(xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     if (!p->trained_size(j->ctx->model.dit_info.sample[1], &j->size[0], &j->size[1]) || p->resized)
@@ -182,7 +182,7 @@ static void take_trained(xd_job *j)
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
 
-static xd_status take_size(xd_job *j, xd_err *e)
+static xd_status set_size(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
     const xd_dit_info *d = &m->dit_info;
@@ -191,7 +191,7 @@ static xd_status take_size(xd_job *j, xd_err *e)
     j->asked[1] = j->r->width ? j->r->width : d->sample[2] * cell[2];
     j->size[0] = j->asked[0], j->size[1] = j->asked[1];
     if (!j->r->no_resolution_binning && m->recipe->trained_size)
-        take_trained(j);
+        set_trained_size(j);
     xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
     if (s == XD_OK)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);
@@ -205,10 +205,10 @@ static xd_status take_size(xd_job *j, xd_err *e)
         return s;
     j->cells[1] = j->size[0] / cell[1];
     j->cells[2] = j->size[1] / cell[2];
-    return take_frames(j, e);
+    return set_frames(j, e);
 }
 
-static xd_status take_tokens(xd_job *j, xd_err *e)
+static xd_status set_tokens(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
     const int64_t     *c = j->cells, *s = d->sample;
@@ -269,7 +269,7 @@ static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     return s == XD_OK ? check_noise(j, cfg, e) : s;
 }
 
-static xd_status take_sampler(xd_job *j, xd_err *e)
+static xd_status set_sampler(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     xd_sched_cfg    cfg;
@@ -307,11 +307,11 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = check_guidance(j, e);
     if (s == XD_OK)
-        s = take_size(j, e);
+        s = set_size(j, e);
     if (s == XD_OK)
-        s = take_tokens(j, e);
+        s = set_tokens(j, e);
     if (s == XD_OK)
-        s = take_sampler(j, e);
+        s = set_sampler(j, e);
     if (s != XD_OK)
         return s;
     j->guidance = r->guidance_scale < 0 ? ctx->model.recipe->guidance : r->guidance_scale;

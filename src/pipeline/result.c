@@ -167,7 +167,7 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
 /* ---- filling ------------------------------------------------------------------------------ */
 
 /* [-1,1] -> 0..255, rounding halves to even, as diffusers' VaeImageProcessor does. */
-static uint8_t *quantize(const float *rgb, int64_t n)
+static uint8_t *quantize_pixels(const float *rgb, int64_t n)
 {
     uint8_t *out = malloc((size_t)n + 1);
     for (int64_t i = 0; out && i < n; i++) {
@@ -178,7 +178,7 @@ static uint8_t *quantize(const float *rgb, int64_t n)
     return out;
 }
 
-static void show_image(const xd_job *j, const float *rgb)
+static void report_image(const xd_job *j, const float *rgb)
 {
     int64_t d[4] = { j->frames, j->asked[0], j->asked[1], 3 }, n = xd_job_pixels(j);
     int     image = j->fps <= 0;
@@ -200,8 +200,8 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     t->json = make_json(j, i, t->seed);
     t->parameters = make_parameters(j, i, t->seed);
     if (rgb) {
-        show_image(j, rgb);
-        t->pixels = quantize(rgb, xd_job_pixels(j));
+        report_image(j, rgb);
+        t->pixels = quantize_pixels(rgb, xd_job_pixels(j));
         t->image = (xd_image){ .size = sizeof t->image, .frames = j->frames,
                                .height = j->asked[0], .width = j->asked[1],
                                .stride = j->asked[1] * 3, .channels = 3, .data = t->pixels,

@@ -309,7 +309,7 @@ static const char *why_unused(xd_plan_needs needs, const xd_parallel *a)
     return "here";
 }
 
-void xd_plan_say_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d)
+void xd_plan_log_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d)
 {
     char digits[16];
     for (int i = 0; i < now->n; i++) {

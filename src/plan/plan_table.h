@@ -82,6 +82,6 @@ void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
  * their number. */
 int  xd_plan_hashes(const xd_parallel *a, uint64_t out[XD_PLAN_ROWS]);
 /* Warns of options that the user has given and that have no effect on the plan `a`. */
-void xd_plan_say_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d);
+void xd_plan_log_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d);
 
 #endif

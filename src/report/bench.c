@@ -686,7 +686,7 @@ static xd_status run_bench(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK)
         s = open_bench(&b, &r, e);
     if (s == XD_OK) {
-        xd_plan_say_unused(&a->parallel, &a->parallel, &b.g->ctx.model.dit_info);
+        xd_plan_log_unused(&a->parallel, &a->parallel, &b.g->ctx.model.dit_info);
         report_machine(&b);
     }
     for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext &&

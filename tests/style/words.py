@@ -26,13 +26,13 @@ OLD = re.compile(r"(?<![A-Za-z])(br" + r"ains?|eig" + r"hths|so" + r"ften(s|ed|i
 # Functions of the program and the library are named by what they do: a verb and its noun. These
 # words alone say nothing at the call site, or say it in words of our own.
 FUNCTIONS = """
-alien alone at attempt be behind beside can cannot check cuts do each everything few find
-finish fit fits fly form give given go guess has hear held hidden hire instead is judge keep
-land lap least leave lift lighter list look meant meet mine more most near named note
-nothing number of offer one other owe park part pass past perhaps place play put ready rest
-room said say see show some soon spare spread start stay strip take taken tell test there
-told trade turn turned turns unknown up use wait wanted ways wear when within word words
-work
+alien alone at attempt be behind beside can cannot check collect cuts do each everything few
+find finish fit fits fly form give given go greet guess has hear held hidden hire instead is
+judge keep known land lap least leave lift lighter list look make meant meet mine more most
+named near note nothing number of offer one other owe park part pass past perhaps place play
+put ready rest room said say see show some soon spare spread start stay strip take taken
+tell test there told took trade turn turned turns unknown up use wait wanted ways wear when
+within word words work
 """
 FUNCTION = re.compile(r"^(?:[A-Za-z_]\w*[ *]+)+(" + "|".join(FUNCTIONS.split()) + r")\((?!\*)")
 NO_TABS = {".c", ".h", ".cc", ".cpp", ".cu", ".py"}
