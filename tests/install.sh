@@ -92,6 +92,30 @@ else
     echo "# skipped the exported symbols: a sanitizer adds its own"
 fi
 
+# The programs of doc/library.md.
+awk -v out="$T/doc" '/^```c$/ { n++; on = 1; next } /^```/ { on = 0 } on { print >out n ".c" }' \
+    "$root/doc/library.md"
+mpi=$(pkg-config --exists ompi-c && echo ompi-c || { pkg-config --exists mpich && echo mpich; })
+compiles() {
+    c=$1 more=$2
+    shift 2
+    "$@" $san -std=c99 -Wall -Wextra -Werror "$c" $(flags --cflags --libs) $more -o "${c%.c}"
+}
+for c in "$T"/doc[0-9]*.c; do
+    more=
+    if grep -q '<mpi.h>' "$c"; then
+        [ -n "$mpi" ] || { echo "# skipped a program of doc/library.md: it needs mpi.h"; continue; }
+        more=$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --cflags --libs "$mpi")
+    fi
+    name=$(sed -n '1s,/\* \([a-z]*\) .*,\1,p' "$c")
+    check "doc/library.md: $name compiles" compiles "$c" "$more" "$@"
+done
+progress() { "$T/doc1" "$root/models/demo-pixart" "a red circle" "$T/p.png" && png "$T/p.png"; }
+check "progress generates" progress
+plans() { "$T/doc3" "$root/models/demo-pixart" 4xH100 && "$T/doc3" "$root/models/demo-pixart" \
+    4xH100 | grep -q '^u4.*degrees 4$'; }
+check "plans lists plans" plans
+
 # Who links the shared library needs no .pc file but this one.
 own_flags() { PKG_CONFIG_LIBDIR="$lib/pkgconfig" PKG_CONFIG_PATH='' flags --cflags --libs | xargs; }
 alone() { [ "$(own_flags)" = \

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 
+MOST = 20       # functions of xdit.h
 WARN = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
 SETS = ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
         "-mavx512vbmi", "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8",
@@ -91,6 +92,11 @@ def main():
     cc, cxx = rest[:rest.index("--")], rest[rest.index("--") + 1:]
     headers = sorted((root / "src").rglob("*.h"))
     templates = [h for h in headers if h.name.endswith("_tmpl.h")]
+    main_header = root / "include" / "xdit" / "xdit.h"
+    declared = sum(line.startswith("XD_API") for line in main_header.read_text().splitlines())
+    if declared > MOST:
+        print(f"xdit.h declares {declared} functions, at most {MOST}: tools.h takes the rest")
+        return 1
     public = list(public_jobs(root, cc, cxx))
     inner = list(inner_jobs(root, cc, [h for h in headers if h not in templates]))
     bad = 0
