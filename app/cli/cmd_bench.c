@@ -54,7 +54,7 @@ static xd_option rows[] = {
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
       "TYPE", "the same of the T5 text encoder" },
-    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as many as the degrees need); alone it means --ulysses_degree N" },

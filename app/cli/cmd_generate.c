@@ -98,7 +98,7 @@ static xd_option own_rows[] = {
       NULL },
     { "enable_slicing", XD_OPT_FLAG, AT(slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always so)" },
-    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",

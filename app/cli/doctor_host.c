@@ -268,8 +268,8 @@ static void report_gpu(xd_findings *f)
         dlclose(cuda);
     if (cards || access("/dev/nvidiactl", F_OK) == 0)
         xd_find(f, XD_WELL, "gpu", "",
-                "%d of NVIDIA%s; not used: this build has no CUDA backend, it computes on the "
-                "processor",
+                "%d of NVIDIA%s; used with --device cuda, which no real GPU has run yet; without "
+                "it the processor computes",
                 cards ? cards : 1, cuda ? "" : ", without libcuda");
     else if (access("/dev/kfd", F_OK) == 0)
         xd_find(f, XD_WELL, "gpu", "", "of AMD; not used: this build computes on the processor");

@@ -5,9 +5,18 @@
 
 #include "backend/count/count.h"
 #include "backend/cpu/cpu.h"
+#ifdef XD_WITH_CUDA
+#include "backend/cuda/cuda.h"
+#endif
 #include "base/json.h"
 
-const xd_dev_kind *const xd_dev_kinds[] = { &xd_dev_kind_cpu, NULL };
+const xd_dev_kind *const xd_dev_kinds[] = {
+    &xd_dev_kind_cpu,
+#ifdef XD_WITH_CUDA
+    &xd_dev_kind_cuda,
+#endif
+    NULL,
+};
 
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
 {

@@ -332,6 +332,32 @@ void assert_same_bits(const xd_attn_args *x, const xd_attn_args *y, int64_t firs
 
 /* ---- variants ------------------------------------------------------------------------------ */
 
+#ifdef ATTN_ON_DEVICE           /* one variant: the attention of the device that opens as "cpu"   */
+
+static xd_dev *device(void)
+{
+    static xd_dev *d;
+    xd_err         e = { 0 };
+    if (!d && xd_dev_open(&d, "cpu", &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    return d;
+}
+
+static size_t device_scratch(const xd_attn_args *a, int threads)
+{
+    (void)threads;
+    return device()->ops->scratch(device(), XD_OP_ATTN, a);
+}
+
+static xd_status device_attn(const xd_attn_args *a, void *tmp)
+{
+    return device()->ops->attn(device(), NULL, a, tmp);
+}
+
+static variant variants[] = { { "cuda", device_scratch, device_attn, XD_ISA_C, 1 } };
+
+#else
+
 static variant variants[] = {
     { "c", xd_attn_scratch_c, xd_attn_c, XD_ISA_C, 0 },
 #if defined(__x86_64__)
@@ -344,6 +370,8 @@ static variant variants[] = {
     { "amx", xd_attn_scratch_amx, xd_attn_amx, XD_ISA_AMX, 1 },
 #endif
 };
+
+#endif
 
 int run_every(const char *group, const attn_test *tests, size_t n, void (*once)(void **state))
 {

@@ -663,7 +663,7 @@ int main(void)
     xd_err e = { 0 };
     seeded(NULL);
     xd_status s = xd_dev_open(&dev, "cpu", &e);
-    if (s == XD_EUNSUPPORTED) {
+    if (s == XD_EUNSUPPORTED && !getenv("XDIT_CUDA_DIR")) {
         printf("1..0 # SKIP %s\n", e.msg);
         return 0;
     }

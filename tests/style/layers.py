@@ -42,7 +42,7 @@ MAY = {  # room: rooms whose headers it may include, besides its own
 # What families say of themselves, which a program reads beside the public header.
 DATA = {"families/from_xdit.h", "families/help.h"}
 INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
-SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu", ".inc"}
+SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".inc"}
 
 
 def sources(folder):

@@ -23,7 +23,7 @@ import sys
 
 FUNCTION, FILE, SOFT_FUNCTION, SOFT_FILE, COLUMNS = 80, 800, 50, 400, 100
 FOLDERS = ("src", "include", "app", "examples", "bench", "tests")
-SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu"}
+SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu", ".cuh"}
 PARAMETERS, PARAMETER_FOLDERS = 6, (("src", "exec"),)
 NAME = re.compile(r"(\w+)\s*\(")
 DATA = re.compile(r"(models/|tests/golden/.*\.(json|txt)$|tests/fuzz/corpus/|.*\.svg$|LICENSE$)")

@@ -35,7 +35,7 @@ tell test there told took trade turn turned turns unknown up use wait wanted way
 within word words work
 """
 FUNCTION = re.compile(r"^(?:[A-Za-z_]\w*[ *]+)+(" + "|".join(FUNCTIONS.split()) + r")\((?!\*)")
-NO_TABS = {".c", ".h", ".cc", ".cpp", ".cu", ".py"}
+NO_TABS = {".c", ".h", ".cc", ".cpp", ".cu", ".cuh", ".py"}
 # Data, not prose: what tokenizers and models bring along, and files made to be broken; old names
 # that changed.
 SKIP = re.compile(r"^(CHANGELOG.md$|models/|tests/fuzz/corpus/|"

@@ -1,0 +1,52 @@
+/* conv.c - convolutions of channels-last images, as implicit GEMMs */
+#include "backend/cuda/cuda.h"
+
+#include "base/minmax.h"
+
+static conv_args args_of(const xd_conv *a)
+{
+    const xd_weight *w = a->w;
+    conv_args        b = {
+        .out = a->out.p, .in = a->in.p, .w = w->p, .residual = a->residual.p, .bias = a->bias.p,
+        .T = (int)a->in.d[0], .Hin = (int)a->in.d[1], .Win = (int)a->in.d[2],
+        .To = (int)a->out.d[0], .Ho = (int)a->out.d[1], .Wo = (int)a->out.d[2],
+        .C = (int)w->in, .O = (int)w->out, .groups = w->groups > 1 ? w->groups : 1,
+        .in_bf16 = xd_cuda_is_bf16(&a->in), .out_bf16 = xd_cuda_is_bf16(&a->out),
+        .residual_bf16 = xd_cuda_is_bf16(&a->residual),
+    };
+    for (int i = 0; i < 3; i++) {
+        b.s_out[i] = a->out.s[i], b.s_in[i] = a->in.s[i];
+        b.s_residual[i] = a->residual.p ? a->residual.s[i] : 0;
+        b.kernel[i] = w->kernel[i], b.stride[i] = a->stride[i], b.lo[i] = a->lo[i];
+    }
+    return b;
+}
+
+static int takes_args(const xd_conv *a)
+{
+    const xd_weight *w = a->w;
+    int64_t          G = w->groups > 1 ? w->groups : 1;
+    for (int i = 0; i < 3; i++)
+        if (a->out.d[i] > 0 && (a->out.d[i] - 1) * a->stride[i] + w->kernel[i] >
+                                   a->in.d[i] + a->lo[i] + a->hi[i])
+            return 0;
+    return a->in.type == w->type && a->in.d[3] == w->in * G && a->out.d[3] == w->out &&
+           xd_cuda_computes(a->out.type);
+}
+
+xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    (void)s, (void)tmp;
+    if (!takes_args(a))
+        return XD_EINVAL;
+    conv_args b = args_of(a);
+    int64_t   rows = a->out.d[0] * a->out.d[1] * a->out.d[2];
+    int tensor_cores = b.in_bf16 && b.groups == 1 && b.C > 0 && b.C % 8 == 0;
+    for (int i = 0; i < 3; i++)
+        tensor_cores = tensor_cores && xd_cuda_aligned(&a->in, b.s_in[i]);
+    if (tensor_cores)
+        return xd_cuda_launch(c, XD_K_conv, xd_ceil_div(rows, 128), xd_ceil_div(b.O, 128), 256,
+                              XD_CUDA_CONV_SHARED, &b);
+    return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(rows * b.O, 128), 1, 128, 0, &b);
+}

@@ -1,0 +1,173 @@
+/* cuda.h - inside the CUDA device: its state, its stream, how kernels are launched
+ *
+ * All work goes to one stream in the order of the calls. Ops return when their work is queued.
+ * Kernels are found by name in one module: the fatbin of this build or, with XDIT_CUDA_DIR, the
+ * file xdit_kernels.so of that directory. A CUDA error stays in the process: every later call
+ * returns XD_EDEVICE. */
+#ifndef XD_BACKEND_CUDA_CUDA_H
+#define XD_BACKEND_CUDA_CUDA_H
+
+#include <pthread.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/kernels/args.h"
+
+/* Every kernel of kernels/: its name and the bytes of dynamic shared memory that it may use. */
+#define XD_CUDA_KERNELS(X)                                                                         \
+    X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_any, 0)                           \
+    X(qknorm_near, 0) X(qknorm_any, 16 << 10)                                                      \
+    X(flash_64, XD_CUDA_FLASH_SHARED(64)) X(flash_80, XD_CUDA_FLASH_SHARED(80))                    \
+    X(flash_96, XD_CUDA_FLASH_SHARED(96)) X(flash_128, XD_CUDA_FLASH_SHARED(128))                  \
+    X(attention_any, 0) X(glu, 0) X(addmul, 0) X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)      \
+    X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, 0)                          \
+    X(conv, XD_CUDA_CONV_SHARED) X(conv_any, 0) X(integers, 0) X(widen, 0)                 \
+    X(integer_product, 0)
+#define XD_CUDA_FLASH_SHARED(d) (((d) + 8) * 64 * 4 * 2)        /* two tiles of keys, of values */
+#define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* three stages                 */
+
+typedef enum xd_cuda_kernel {
+#define XD_CUDA_ENTRY(name, shared) XD_K_##name,
+    XD_CUDA_KERNELS(XD_CUDA_ENTRY)
+#undef XD_CUDA_ENTRY
+    XD_CUDA_NKERNELS,
+} xd_cuda_kernel;
+
+enum {
+    XD_CUDA_SLOTS = 64,                         /* small uploads under way                     */
+    XD_CUDA_SLOT = 4 << 10,                     /* bytes of each                               */
+    XD_CUDA_STAGE = 8 << 20,                    /* bytes of a staging buffer; there are two    */
+    XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
+};
+
+typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
+
+/* Pinned host memory through which bytes travel, and the event of its last copy. */
+typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
+
+typedef struct xd_cuda_dev {
+    xd_dev                dev;          /* dev.priv is this struct                             */
+    const xd_cuda_driver *cu;
+    const xd_cublaslt    *lt;
+    CUdevice              device;
+    CUcontext             context;
+    CUstream              stream;
+    CUmodule              module;
+    CUfunction            kernel[XD_CUDA_NKERNELS];
+    cublasLtHandle_t      lt_handle;
+    cublasLtMatmulPreference_t lt_preference;
+    CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
+    CUdeviceptr           failed;       /* an int32: 1 after a lookup outside its table        */
+    pthread_mutex_t       lock;         /* of what follows: weights are packed by threads      */
+    xd_cuda_pinned        stage[2], slot[XD_CUDA_SLOTS];
+    char                 *slots;        /* the memory of all slots                             */
+    int32_t              *failed_now;   /* pinned: `failed` as last read                       */
+    int                   next_stage, next_slot, looked_up;
+    xd_cuda_block        *blocks;       /* of device memory that is given out                  */
+    size_t                nblocks, most_blocks;
+} xd_cuda_dev;
+
+/* The kind "cuda": "cuda:1" is the second GPU. */
+extern const xd_dev_kind xd_dev_kind_cuda;
+void   xd_cuda_close(xd_dev *d);
+/* GFLOP/s of cuBLASLt's products, of a size that takes `seconds`. */
+double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
+
+static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
+{
+    return d->priv;
+}
+
+/* ---- memory.c ----------------------------------------------------------------------------- */
+
+extern const xd_dev_ops xd_cuda_memory_ops;
+xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);       /* staging, workspace           */
+void      xd_cuda_close_memory(xd_cuda_dev *c);
+/* Copies host bytes behind all work; callable by any thread. `from` may be reused on return. */
+xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
+
+/* ---- launch.c ----------------------------------------------------------------------------- */
+
+/* The module and its kernels. XD_EUNSUPPORTED: this build has no kernels for this GPU. */
+xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
+/* Queues a kernel on a grid of gx x gy blocks of `threads` threads with `shared` bytes of shared
+ * memory. args: the kernel's struct, copied. An empty grid is XD_OK. */
+xd_status xd_cuda_launch(xd_cuda_dev *c, int kernel, int64_t gx, int64_t gy, int threads,
+                         size_t shared, void *args);
+/* One thread for each of n elements. */
+xd_status xd_cuda_launch_each(xd_cuda_dev *c, int kernel, int64_t n, void *args);
+
+/* ---- operands ----------------------------------------------------------------------------- */
+
+static inline int xd_cuda_computes(xd_dtype t)
+{
+    return t == XD_F32 || t == XD_BF16;
+}
+
+static inline int xd_cuda_is_bf16(const xd_tensor *t)
+{
+    return t->type == XD_BF16;
+}
+
+/* 1: rows `stride` elements apart begin at multiples of 16 bytes, or t is absent. */
+static inline int xd_cuda_aligned(const xd_tensor *t, int64_t stride)
+{
+    return !t->p ||
+           ((uintptr_t)t->p % 16 == 0 && stride * (int64_t)xd_dtype_size(t->type) % 16 == 0);
+}
+
+/* The stride of the rows of [n,C], or 0 where one row serves all or t is absent. */
+static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
+{
+    return !t->p || (t->d[0] == 1 && n != 1) ? 0 : t->s[0];
+}
+
+/* ---- ops ---------------------------------------------------------------------------------- */
+
+size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
+xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
+xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
+xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
+xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp);
+xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
+xd_status xd_cuda_moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp);
+xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp);
+xd_status xd_cuda_glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp);
+xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp);
+xd_status xd_cuda_axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *tmp);
+xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
+xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
+xd_status xd_cuda_copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
+/* `out` becomes the elements of `in`, converted; same shapes. */
+xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tensor *in);
+
+/* ---- cublaslt.c --------------------------------------------------------------------------- */
+
+/* out[n,O] = act(in[n,I] w[O,I]^T + bias): columns of the library's matrices are our rows, so all
+ * three are contiguous along their last dimension. Types of in and w: F32 or BF16 (sums in F32), or
+ * I8 (out I32). bias may be NULL. 0: the library does not take this; nothing was queued. */
+typedef struct xd_cuda_product {
+    xd_tensor    out, in;
+    const void  *w;
+    int64_t      s_w;           /* elements between rows of w                                 */
+    const float *bias;
+    int          gelu;          /* 1: GELU with tanh                                          */
+} xd_cuda_product;
+int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
+xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e);
+void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
+
+/* ---- weights.c: rows [out][taps][in] of the compute type, or of 8 bits with scales -------- */
+
+/* Elements between the rows of a packed weight: `in` of all taps, or with 8 bits `in` rounded up
+ * to a multiple of 16, zeros behind. */
+int64_t   xd_cuda_weight_stride(const xd_weight *w);
+/* The scales sw[out] of a quantized weight, behind its rows. */
+const float *xd_cuda_weight_scales(const xd_weight *w);
+size_t    xd_cuda_pack_size(xd_dev *d, xd_weight *w);
+size_t    xd_cuda_pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src);
+xd_status xd_cuda_pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
+int64_t   xd_cuda_pack_band(xd_dev *d, const xd_weight *w);
+xd_status xd_cuda_pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
+
+#endif

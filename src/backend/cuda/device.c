@@ -1,0 +1,171 @@
+/* device.c - the kind "cuda": finding a GPU, opening and closing it */
+#include "backend/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/load.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { OLDEST_CAPABILITY = 80 };        /* 8.0: bf16, cp.async                                 */
+
+static size_t scratch(xd_dev *d, xd_op op, const void *args)
+{
+    (void)d;
+    return op == XD_OP_GEMM ? xd_cuda_gemm_scratch(args) : 0;
+}
+
+static const xd_ops ops = {
+    .name = "cuda", .scratch = scratch, .pack_size = xd_cuda_pack_size,
+    .pack_tmp = xd_cuda_pack_tmp, .pack = xd_cuda_pack, .pack_band = xd_cuda_pack_band,
+    .pack_rows = xd_cuda_pack_rows, .gemm = xd_cuda_gemm, .attn = xd_cuda_attention,
+    .norm = xd_cuda_norm, .moments = xd_cuda_moments, .gnorm = xd_cuda_gnorm, .glu = xd_cuda_glu,
+    .addmul = xd_cuda_addmul, .axpby = xd_cuda_axpby, .conv = xd_cuda_conv,
+    .resize = xd_cuda_resize, .lookup = xd_cuda_lookup, .copy = xd_cuda_copy,
+    .qknorm = xd_cuda_qknorm,
+};
+
+/* ---- peak --------------------------------------------------------------------------------- */
+
+/* Seconds of one square product of width n, all work before it done. */
+static double time_product(xd_cuda_dev *c, xd_dtype t, char *p, int64_t n)
+{
+    size_t          bytes = (size_t)(n * n) * xd_dtype_size(t);
+    xd_cuda_product q = { .out = xd_view2(p, XD_F32, n, n), .in = xd_view2(p + n * n * 4, t, n, n),
+                          .w = p + (size_t)(n * n) * 4 + bytes, .s_w = n };
+    c->cu->cuStreamSynchronize(c->stream);
+    double from = xd_now_s();
+    if (!xd_cuda_multiply(c, &q))
+        return 0;
+    c->cu->cuStreamSynchronize(c->stream);
+    return xd_now_s() - from;
+}
+
+/* Products of growing width, until one takes `seconds`. */
+double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    double       best = 0;
+    (void)threads;
+    for (int64_t n = 64; n <= 8192; n *= 2) {
+        size_t bytes = (size_t)(n * n) * 12;
+        char  *p = d->mem->get(d, bytes);
+        if (!p)
+            break;
+        d->mem->fill(d, NULL, p, 0, bytes);
+        double took = time_product(c, t, p, n);
+        took = took > 0 ? time_product(c, t, p, n) : 0;
+        d->mem->put(d, p, bytes);
+        if (took <= 0)
+            break;
+        double rate = 2e-9 * (double)n * (double)n * (double)n / took;
+        best = rate > best ? rate : best;
+        if (took >= seconds)
+            break;
+    }
+    return best;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+void xd_cuda_close(xd_dev *d)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    if (c->context) {
+        c->cu->cuCtxSetCurrent(c->context);
+        xd_cuda_close_memory(c);
+        if (c->lt)
+            xd_cuda_close_cublaslt(c);
+        if (c->module)
+            c->cu->cuModuleUnload(c->module);
+        if (c->stream)
+            c->cu->cuStreamDestroy_v2(c->stream);
+        c->cu->cuDevicePrimaryCtxRelease_v2(c->device);
+    }
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* The number behind "cuda:". */
+static xd_status parse_which(const char *which, int *n, xd_err *e)
+{
+    char *end = NULL;
+    long  v = *which ? strtol(which, &end, 10) : 0;
+    if (*which && (*end || *which < '0' || *which > '9' || v > 1000))
+        return xd_fail(e, XD_EINVAL, "\"cuda:%s\" is no device: a number follows cuda:, as in "
+                       "cuda:1", which);
+    *n = (int)v;
+    return XD_OK;
+}
+
+static xd_status find_device(xd_cuda_dev *c, int n, xd_err *e)
+{
+    const xd_cuda_driver *cu = c->cu;
+    char                  name[100] = "?";
+    int                   count = 0, major = 0, minor = 0;
+    cu->cuDeviceGetCount(&count);
+    if (n >= count)
+        return xd_fail(e, XD_EINVAL, "there is no device cuda:%d: this machine has %d GPU%s", n,
+                       count, count == 1 ? "" : "s");
+    CUresult r = cu->cuDeviceGet(&c->device, n);
+    if (r == XD_CU_SUCCESS)
+        r = cu->cuDeviceGetName(name, sizeof name, c->device);
+    if (r == XD_CU_SUCCESS)
+        r = cu->cuDeviceGetAttribute(&major, XD_CU_CAPABILITY_MAJOR, c->device);
+    if (r == XD_CU_SUCCESS)
+        r = cu->cuDeviceGetAttribute(&minor, XD_CU_CAPABILITY_MINOR, c->device);
+    if (r != XD_CU_SUCCESS)
+        return xd_fail(e, XD_EDEVICE, "cuda:%d cannot be read: %s", n, xd_cuda_words(cu, r));
+    if (10 * major + minor < OLDEST_CAPABILITY)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "cuda:%d (%s) has compute capability %d.%d, and xdit needs %d.%d or higher",
+                       n, name, major, minor, OLDEST_CAPABILITY / 10, OLDEST_CAPABILITY % 10);
+    snprintf(c->dev.name, sizeof c->dev.name, "cuda:%d", n);
+    xd_log(XD_LOG_DEBUG, "device cuda:%d: %s, compute capability %d.%d", n, name, major, minor);
+    return XD_OK;
+}
+
+static xd_status open_context(xd_cuda_dev *c, xd_err *e)
+{
+    CUresult r = c->cu->cuDevicePrimaryCtxRetain(&c->context, c->device);
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuCtxSetCurrent(c->context);
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuStreamCreateWithPriority(&c->stream, XD_CU_STREAM_NON_BLOCKING, 0);
+    return r == XD_CU_SUCCESS ? XD_OK
+                              : xd_fail(e, xd_cuda_status(r), "%s cannot be opened: %s",
+                                        c->dev.name, xd_cuda_words(c->cu, r));
+}
+
+static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
+{
+    int          n = 0;
+    xd_status    s = parse_which(which, &n, e);
+    xd_cuda_dev *c = s == XD_OK ? calloc(1, sizeof *c) : NULL;
+    if (s != XD_OK)
+        return s;
+    if (!c)
+        return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
+    pthread_mutex_init(&c->lock, NULL);
+    c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &ops, .priv = c };
+    s = xd_cuda_load_driver(&c->cu, e);
+    if (s == XD_OK)
+        s = find_device(c, n, e);
+    if (s == XD_OK)
+        s = open_context(c, e);
+    if (s == XD_OK)
+        s = xd_cuda_open_kernels(c, e);
+    if (s == XD_OK)
+        s = xd_cuda_open_memory(c, e);
+    if (s == XD_OK)
+        s = xd_cuda_open_cublaslt(c, e);
+    if (s == XD_OK)
+        *out = &c->dev;
+    else
+        xd_cuda_close(&c->dev);
+    return s;
+}
+
+const xd_dev_kind xd_dev_kind_cuda = { .name = "cuda", .open = open_cuda };

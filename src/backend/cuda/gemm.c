@@ -1,0 +1,195 @@
+/* gemm.c - linear layers: cuBLASLt, with the whole epilogue where it takes that, else a kernel
+ * behind it
+ *
+ * Rows of a weight are padded with zeros to `wide` elements (weights.c). An input that is narrower,
+ * unaligned or of another type is copied to rows of that width. What the library refuses is
+ * computed by kernels of our own. */
+#include "backend/cuda/cuda.h"
+
+#include "base/minmax.h"
+
+enum { ALIGN = 256 };
+
+/* Where the parts of a GEMM's scratch begin, in bytes. */
+typedef struct places {
+    int64_t wide;
+    int     copies;             /* 1: the input is copied                                      */
+    size_t  in, sx, w, acc, end;
+} places;
+
+static size_t after(size_t at, int64_t elements, size_t size)
+{
+    return at + ((size_t)elements * size + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* The type of operands in which w is multiplied. */
+static xd_dtype product_type(const xd_gemm *a)
+{
+    return a->w->type == XD_F8E4M3 ? a->in.type : a->w->type;
+}
+
+static places places_of(const xd_gemm *a)
+{
+    places   p = { .wide = xd_cuda_weight_stride(a->w) };
+    int64_t  n = a->out.d[0];
+    xd_dtype t = product_type(a);
+    p.copies = a->in.type != t || a->in.d[1] != p.wide || !xd_cuda_aligned(&a->in, a->in.s[0]);
+    p.sx = after(p.in, p.copies ? n * p.wide : 0, xd_dtype_size(t));
+    p.w = after(p.sx, t == XD_I8 ? n : 0, sizeof(float));
+    p.acc = after(p.w, t == a->w->type ? 0 : a->w->out * p.wide, xd_dtype_size(t));
+    p.end = after(p.acc, n * a->w->out, sizeof(float));
+    return p;
+}
+
+size_t xd_cuda_gemm_scratch(const xd_gemm *a)
+{
+    return places_of(a).end;
+}
+
+/* ---- operands ----------------------------------------------------------------------------- */
+
+/* *in becomes the input in the type and width of the weight. */
+static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
+                              xd_tensor *in)
+{
+    int64_t n = a->in.d[0], I = a->in.d[1];
+    if (!p->copies) {
+        *in = a->in;
+        return XD_OK;
+    }
+    *in = xd_view2(tmp + p->in, product_type(a), n, p->wide);
+    if (I < p->wide &&
+        c->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)in->p, 0, xd_bytes(*in), c->stream))
+        return XD_EDEVICE;
+    xd_tensor part = xd_cols(*in, 0, I);
+    return xd_cuda_copy_view(c, &part, &a->in);
+}
+
+/* *in becomes the input as integers; its scales go to sx. */
+static xd_status integer_input(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
+                               xd_tensor *in)
+{
+    int64_t n = a->in.d[0];
+    *in = xd_view2(tmp + p->in, XD_I8, n, p->wide);
+    integers_args b = {
+        .q = in->p, .sx = (float *)(void *)(tmp + p->sx), .in = a->in.p, .n = n,
+        .C = a->in.d[1], .wide = p->wide, .s_in = a->in.s[0], .in_bf16 = xd_cuda_is_bf16(&a->in),
+    };
+    return xd_cuda_launch(c, XD_K_integers, xd_ceil_div(n, 4), 1, 128, 0, &b);
+}
+
+/* *w becomes the weight's elements in the type of the input. */
+static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
+                                const void **w)
+{
+    widen_args b = { .out = tmp + p->w, .in = a->w->p, .n = a->w->out * p->wide,
+                     .out_bf16 = a->in.type == XD_BF16 };
+    *w = b.out;
+    return xd_cuda_launch_each(c, XD_K_widen, b.n / 16, &b);
+}
+
+/* ---- products ----------------------------------------------------------------------------- */
+
+/* out = residual + gate * act(acc + bias), with scales of quantized operands. */
+static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const void *acc, const float *sx)
+{
+    int64_t       n = a->out.d[0], O = a->w->out;
+    epilogue_args b = {
+        .out = a->out.p, .acc = acc, .residual = a->residual.p, .bias = a->bias.p,
+        .gate = a->gate.p, .sx = sx, .sw = xd_cuda_weight_scales(a->w), .n = n, .O = O,
+        .s_out = a->out.s[0], .s_acc = O, .s_residual = a->residual.p ? a->residual.s[0] : 0,
+        .out_bf16 = xd_cuda_is_bf16(&a->out), .residual_bf16 = xd_cuda_is_bf16(&a->residual),
+        .act = (int)a->act, .integers = sx != NULL,
+    };
+    int wide = !sx && O % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) &&
+               xd_cuda_aligned(&a->residual, b.s_residual);
+    return xd_cuda_launch_each(c, wide ? XD_K_epilogue_wide : XD_K_epilogue,
+                               wide ? n * O / 8 : n * O, &b);
+}
+
+/* The product by the kernels of convolutions: rows are the pixels of an image of one row. With
+ * `sums` the result is that of the product alone. */
+static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *in, const void *w,
+                             float *sums)
+{
+    int64_t   n = in->d[0], O = a->w->out;
+    conv_args b = {
+        .out = sums ? (void *)sums : a->out.p, .in = in->p, .w = w,
+        .s_out = { 0, 0, sums ? O : a->out.s[0] }, .s_in = { 0, 0, in->s[0] },
+        .T = 1, .Hin = 1, .Win = (int)n, .To = 1, .Ho = 1, .Wo = (int)n, .C = (int)in->d[1],
+        .O = (int)O, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1,
+        .in_bf16 = xd_cuda_is_bf16(in), .out_bf16 = !sums && xd_cuda_is_bf16(&a->out),
+    };
+    if (!sums) {
+        b.residual = a->residual.p, b.bias = a->bias.p, b.gate = a->gate.p;
+        b.s_residual[2] = a->residual.p ? a->residual.s[0] : 0;
+        b.residual_bf16 = xd_cuda_is_bf16(&a->residual), b.act = (int)a->act;
+    }
+    if (b.in_bf16 && b.C > 0)
+        return xd_cuda_launch(c, XD_K_conv, xd_ceil_div(n, 128), xd_ceil_div(O, 128), 256,
+                              XD_CUDA_CONV_SHARED, &b);
+    return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(n * O, 128), 1, 128, 0, &b);
+}
+
+static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp)
+{
+    int         scaled = a->w->type == XD_F8E4M3;
+    int         whole = !a->gate.p && !a->residual.p && !scaled;
+    const void *w = a->w->p;
+    xd_tensor   in;
+    xd_status   s = padded_input(c, a, p, tmp, &in);
+    if (s == XD_OK && scaled)
+        s = widened_weight(c, a, p, tmp, &w);
+    if (s != XD_OK)
+        return s;
+    xd_cuda_product q = { .out = a->out, .in = in, .w = w, .s_w = p->wide, .bias = a->bias.p,
+                          .gelu = a->act == XD_GELU_TANH };
+    if (p->wide && whole && (a->act == XD_NONE || q.gelu) && xd_cuda_multiply(c, &q))
+        return XD_OK;
+    q.out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out);
+    q.bias = NULL, q.gelu = 0;
+    if (p->wide && xd_cuda_multiply(c, &q))
+        return run_epilogue(c, a, q.out.p, NULL);
+    if (!scaled)
+        return own_product(c, a, &in, w, NULL);
+    s = own_product(c, a, &in, w, q.out.p);
+    return s == XD_OK ? run_epilogue(c, a, q.out.p, NULL) : s;
+}
+
+static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp)
+{
+    xd_tensor in;
+    xd_status s = integer_input(c, a, p, tmp, &in);
+    if (s != XD_OK)
+        return s;
+    xd_cuda_product q = { .out = xd_view2(tmp + p->acc, XD_I32, a->out.d[0], a->w->out),
+                          .in = in, .w = a->w->p, .s_w = p->wide };
+    if (!p->wide || !xd_cuda_multiply(c, &q)) {
+        integer_product_args b = { .sums = q.out.p, .in = in.p, .w = a->w->p, .n = in.d[0],
+                                   .O = a->w->out, .wide = p->wide };
+        s = xd_cuda_launch_each(c, XD_K_integer_product, b.n * b.O, &b);
+    }
+    return s == XD_OK ? run_epilogue(c, a, q.out.p, (const float *)(void *)(tmp + p->sx)) : s;
+}
+
+static int takes_args(const xd_gemm *a)
+{
+    const xd_weight *w = a->w;
+    int in = xd_is_quantized(w->type)
+                 ? xd_cuda_computes(a->in.type)
+                 : a->in.type == w->type || (a->in.type == XD_F32 && w->type == XD_BF16);
+    return in && a->in.d[1] == w->in && a->out.d[1] == w->out && a->in.d[0] == a->out.d[0] &&
+           xd_cuda_computes(a->out.type);
+}
+
+xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
+{
+    (void)s;
+    if (!takes_args(a))
+        return XD_EINVAL;
+    if (!a->out.d[0] || !a->w->out)
+        return XD_OK;
+    places p = places_of(a);
+    return a->w->type == XD_I8 ? integer_gemm(xd_cuda_of(d), a, &p, tmp)
+                               : float_gemm(xd_cuda_of(d), a, &p, tmp);
+}

@@ -1,0 +1,164 @@
+/* args.h - the arguments of kernels, one struct for each: plain C, read by the engine's C and by
+ * the kernels.
+ *
+ * Pointers are device addresses, and NULL where an operand is absent. Strides (s*) are in elements.
+ * A flag *_bf16 is 1 for BF16 and 0 for F32; `type` fields hold an xd_dtype. A stride of rows is 0
+ * where one row serves all. */
+#ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
+#define XD_BACKEND_CUDA_KERNELS_ARGS_H
+
+#include <stdint.h>
+
+/* Layer norm and RMS norm of rows [n,C], as xd_norm. wide: 16-byte accesses are allowed. */
+typedef struct norm_args {
+    void        *out;
+    const void  *in;
+    const float *gain, *bias, *scale, *shift;
+    int64_t      n, C, s_out, s_in, s_scale, s_shift;
+    int          in_bf16, out_bf16, rms, wide;
+    float        eps;
+} norm_args;
+
+/* Norm and rotary embedding of heads [n,H,D], as xd_qknorm. s_*0: of rows, s_*1: of heads. */
+typedef struct qknorm_args {
+    void        *out;
+    const void  *in;
+    const float *gain, *bias, *cos, *sin;
+    int64_t      n, H, D, s_out0, s_out1, s_in0, s_in1, s_cos, s_sin;
+    int          in_bf16, out_bf16, norm, rms, halves;
+    float        eps;
+} qknorm_args;
+
+/* Attention, as xd_attn_args; strides are of samples, rows and heads. The queries are the rows
+ * [first, first + n) of all. A segment holds the keys [start, start + m). */
+enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
+typedef struct attention_segment {
+    const void *k, *v;
+    int64_t     start, m, s_k[3], s_v[3];
+} attention_segment;
+
+typedef struct attention_args {
+    void             *out;
+    const void       *q;
+    float            *lse;
+    const float      *bias;
+    int64_t           n, first, m, s_out[3], s_q[3], s_lse[3], s_bias[3];
+    int32_t           B, H, Hk, D, segments, q_bf16, out_bf16, causal, q_wide, out_wide;
+    int64_t           window;
+    int32_t           len[ATTENTION_SAMPLES];   /* keys that count, of each sample             */
+    float             scale;
+    attention_segment segment[ATTENTION_SEGMENTS];
+} attention_args;
+
+/* out = residual + gate * act(acc + bias), rows [n,O]: what follows a GEMM. The sums are F32, or
+ * I32 with the scales sx[n] of input rows and sw[O] of weight rows. With sw alone F32 sums are
+ * multiplied by sw. */
+typedef struct epilogue_args {
+    void        *out;
+    const void  *acc, *residual;
+    const float *bias, *gate, *sx, *sw;
+    int64_t      n, O, s_out, s_acc, s_residual;
+    int          out_bf16, residual_bf16, act, integers;
+} epilogue_args;
+
+/* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O], or a GEMM as a convolution
+ * with one tap of an image of one row. w [O][kt][kh][kw][C] of the type of `in`; strides are of t,
+ * h and w. */
+typedef struct conv_args {
+    void        *out;
+    const void  *in, *w, *residual;
+    const float *bias, *gate;
+    int64_t      s_out[3], s_in[3], s_residual[3];
+    int32_t      T, Hin, Win, To, Ho, Wo, C, O;
+    int32_t      kernel[3], stride[3], lo[3], groups;
+    int          in_bf16, out_bf16, residual_bf16, act;
+} conv_args;
+
+/* A view of at most five dimensions; n elements in all. */
+typedef struct copy_args {
+    void       *out;
+    const void *in;
+    int64_t     d[5], s_out[5], s_in[5], n;
+    int         out_type, in_type;
+} copy_args;
+
+/* out = a x + b out over a view of F32; in NULL: out = b out. */
+typedef struct axpby_args {
+    copy_args view;
+    float     a, b;
+} axpby_args;
+
+/* glu: out = act(a) * b. addmul: out += gate * a. Rows [n,C]. */
+typedef struct pair_args {
+    void        *out;
+    const void  *a, *b;
+    const float *gate;
+    int64_t      n, C, s_out, s_a, s_b, s_gate;
+    int          out_bf16, a_bf16, b_bf16, act;
+} pair_args;
+
+/* Sums of groups: in [R,P,C] to sums [R,groups,2] (strides of rows and groups). */
+typedef struct moments_args {
+    double     *sums;
+    const void *in;
+    int64_t     R, P, C, s_row, s_position, s_sum_row, s_sum_group;
+    int         in_bf16, groups;
+} moments_args;
+
+/* Group norm of [d0,d1,d2,C] with the sums [groups,2]; scale and shift as in xd_gnorm, one cell for
+ * cell[i] positions along axis i. */
+typedef struct gnorm_args {
+    void         *out;
+    const void   *in;
+    const double *sums;
+    const float  *gain, *bias, *scale, *shift;
+    int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
+    int64_t       s_group, s_moment;    /* of sums                                             */
+    int           in_bf16, out_bf16, groups, silu;
+    double        count;
+    float         eps;
+} gnorm_args;
+
+/* Rows ids[n] of a table [rows,C]. *failed becomes 1 for an id outside. */
+typedef struct lookup_args {
+    void          *out;
+    const void    *table;
+    const int32_t *ids;
+    int64_t        n, C, s_out, s_table, s_ids, rows;
+    int            out_type, table_type;
+    int32_t       *failed;
+} lookup_args;
+
+/* Nearest-neighbour enlargement to [d0,d1,d2,d3] by whole factors; `size`: bytes of an element. */
+typedef struct resize_args {
+    void       *out;
+    const void *in;
+    int64_t     d[4], s_out[3], s_in[3];
+    int         factor[3], size;
+} resize_args;
+
+/* Rows [n,C] to int8 [n,wide], zeros behind C, and the scales sx[n], as backend.h defines. */
+typedef struct integers_args {
+    int8_t     *q;
+    float      *sx;
+    const void *in;
+    int64_t     n, C, wide, s_in;
+    int         in_bf16;
+} integers_args;
+
+/* sums[n,O] of int8 rows [n,wide] and w [O,wide]. */
+typedef struct integer_product_args {
+    int32_t      *sums;
+    const int8_t *in, *w;
+    int64_t       n, O, wide;
+} integer_product_args;
+
+/* n e4m3 elements to BF16 or F32, which hold them exactly. n is a multiple of 16. */
+typedef struct widen_args {
+    void          *out;
+    const uint8_t *in;
+    int64_t        n;
+    int            out_bf16;
+} widen_args;
+
+#endif

@@ -1,0 +1,139 @@
+/* conv.cu - implicit products: convolutions of channels-last images, and matrix products with the
+ * whole epilogue.
+ *
+ * Rows are output pixels, columns output channels, and K runs over taps and then over channels; a
+ * tile's rows are gathered by cp.async in chunks of 8 channels, zeros where a tap leaves the image.
+ * 128 x 128 x 32 a block of 8 warps (64 x 32 each), three stages under way. A linear layer is an
+ * image one pixel high: To = Ho = 1, Wo = rows, one tap. */
+#include "backend/cuda/kernels/args.h"
+#include "backend/cuda/kernels/elements.cuh"
+
+enum { M = 128, N = 128, K = 32, ROW = K + 8, STAGES = 3, STAGE = (M + N) * ROW };
+
+KERNEL(conv, conv_args, 256, 1)
+{
+    bf16 *sm = (bf16 *)gpu_shared();
+    const int lane = LANE, warp = WARP, tid = (int)threadIdx.x;
+    const int64_t row0 = (int64_t)blockIdx.x * M, rows = (int64_t)a.To * a.Ho * a.Wo;
+    const int col0 = (int)blockIdx.y * N, taps = a.kernel[0] * a.kernel[1] * a.kernel[2];
+    const int cs = (a.C + K - 1) / K, steps = taps * cs;
+    /* Chunk tid % 4 of the rows tid / 4 and tid / 4 + 64 is mine, in every step. */
+    const int chunk = tid % 4 * 8, my = tid / 4;
+    int at[2][3];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        int64_t r = row0 + my + 64 * i;
+        at[i][2] = (int)(r % a.Wo) * a.stride[2] - a.lo[2];
+        at[i][1] = (int)(r / a.Wo % a.Ho) * a.stride[1] - a.lo[1];
+        at[i][0] = r < rows ? (int)(r / a.Wo / a.Ho) * a.stride[0] - a.lo[0] : -(1 << 28);
+    }
+    auto load = [&](int step) {
+        const int tap = step / cs, c = step % cs * K + chunk, there = c < a.C;
+        const int dw = tap % a.kernel[2], dh = tap / a.kernel[2] % a.kernel[1],
+                  dt = tap / a.kernel[2] / a.kernel[1];
+        bf16 *to = sm + step % STAGES * STAGE;
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            const int t = at[i][0] + dt, h = at[i][1] + dh, w = at[i][2] + dw;
+            const int in = there && t >= 0 && t < a.T && h >= 0 && h < a.Hin && w >= 0 && w < a.Win;
+            const bf16 *p =
+                (const bf16 *)a.in + (in ? t * a.s_in[0] + h * a.s_in[1] + w * a.s_in[2] + c : 0);
+            gpu_cp_async16(to + (my + 64 * i) * ROW + chunk, p, in ? 16 : 0);
+        }
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            const int o = col0 + my + 64 * i, in = there && o < a.O;
+            const bf16 *p = (const bf16 *)a.w + (in ? ((int64_t)o * taps + tap) * a.C + c : 0);
+            gpu_cp_async16(to + (M + my + 64 * i) * ROW + chunk, p, in ? 16 : 0);
+        }
+    };
+    float acc[4][4][4];
+    UNROLL
+    for (int i = 0; i < 64; i++)
+        (&acc[0][0][0])[i] = 0;
+    const int wr = warp / 4 * 64, wc = warp % 4 * 32;
+    UNROLL
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (s < steps)
+            load(s);
+        gpu_cp_commit();
+    }
+    for (int s = 0; s < steps; s++) {
+        gpu_cp_wait<STAGES - 2>();
+        gpu_sync();
+        if (s + STAGES - 1 < steps)
+            load(s + STAGES - 1);
+        gpu_cp_commit();
+        const bf16 *A = sm + s % STAGES * STAGE, *B = A + M * ROW;
+        UNROLL
+        for (int k = 0; k < K; k += 16) {
+            uint32_t fa[4][4], fb[2][4];
+            UNROLL
+            for (int i = 0; i < 4; i++)
+                gpu_ldmatrix4(fa[i], A + (wr + 16 * i + lane % 16) * ROW + k + lane / 16 * 8);
+            UNROLL
+            for (int j = 0; j < 2; j++)
+                gpu_ldmatrix4(fb[j], B + (wc + 16 * j + lane % 8 + lane / 16 * 8) * ROW + k +
+                                         lane / 8 % 2 * 8);
+            UNROLL
+            for (int i = 0; i < 4; i++)
+                UNROLL
+            for (int j = 0; j < 4; j++)
+                gpu_mma(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        const int64_t r = row0 + wr + i * 8 + lane / 4;
+        if (r >= rows)
+            continue;
+        const int64_t t = r / a.Wo / a.Ho, h = r / a.Wo % a.Ho, w = r % a.Wo;
+        const int64_t o = t * a.s_out[0] + h * a.s_out[1] + w * a.s_out[2],
+                      q = t * a.s_residual[0] + h * a.s_residual[1] + w * a.s_residual[2];
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            UNROLL
+        for (int k = 0; k < 2; k++) {
+            const int c = col0 + wc + 8 * j + lane % 4 * 2 + k;
+            if (c >= a.O)
+                continue;
+            float v = acc[i / 2][j][i % 2 * 2 + k];
+            v = activate(a.bias ? v + a.bias[c] : v, a.act);
+            v = a.gate ? v * a.gate[c] : v;
+            if (a.residual)
+                v += load_one(a.residual, q + c, a.residual_bf16);
+            store_one(a.out, o + c, a.out_bf16, v);
+        }
+    }
+}
+
+/* The same for weights and images of any type and width, one thread a sum: w F32 or BF16 as a.act
+ * >> 8 says. */
+KERNEL(conv_any, conv_args, 128, 1)
+{
+    const int64_t i = (int64_t)blockIdx.x * 128 + threadIdx.x, rows = (int64_t)a.To * a.Ho * a.Wo;
+    if (i >= rows * a.O)
+        return;
+    const int64_t r = i / a.O, c = i % a.O, taps = (int64_t)a.kernel[0] * a.kernel[1] * a.kernel[2];
+    const int64_t t = r / a.Wo / a.Ho, h = r / a.Wo % a.Ho, w = r % a.Wo;
+    const int64_t each = a.O / a.groups, c0 = c / each * a.C;
+    float v = 0;
+    for (int64_t tap = 0; tap < taps; tap++) {
+        const int64_t x = w * a.stride[2] - a.lo[2] + tap % a.kernel[2],
+                      y = h * a.stride[1] - a.lo[1] + tap / a.kernel[2] % a.kernel[1];
+        const int64_t z = t * a.stride[0] - a.lo[0] + tap / a.kernel[2] / a.kernel[1];
+        if (x < 0 || x >= a.Win || y < 0 || y >= a.Hin || z < 0 || z >= a.T)
+            continue;
+        const int64_t in = z * a.s_in[0] + y * a.s_in[1] + x * a.s_in[2] + c0,
+                      k = (c * taps + tap) * a.C;
+        for (int64_t j = 0; j < a.C; j++)
+            v += load_one(a.in, in + j, a.in_bf16) * load_one(a.w, k + j, a.in_bf16);
+    }
+    v = activate(a.bias ? v + a.bias[c] : v, a.act);
+    v = a.gate ? v * a.gate[c] : v;
+    const int64_t o = t * a.s_out[0] + h * a.s_out[1] + w * a.s_out[2] + c,
+                  q = t * a.s_residual[0] + h * a.s_residual[1] + w * a.s_residual[2] + c;
+    if (a.residual)
+        v += load_one(a.residual, q, a.residual_bf16);
+    store_one(a.out, o, a.out_bf16, v);
+}

@@ -1,0 +1,51 @@
+/* copies.cu - copies with conversion, rows of tables, enlargement of images */
+#include "backend/cuda/kernels/args.h"
+#include "backend/cuda/kernels/elements.cuh"
+
+KERNEL(copy, copy_args, 256, 1)
+{
+    int64_t i = gpu_index(), o = 0, in = 0, r = i;
+    if (i >= a.n)
+        return;
+    UNROLL
+    for (int k = 4; k >= 0; k--) {
+        int64_t at = r % a.d[k];
+        r /= a.d[k];
+        o += at * a.s_out[k], in += at * a.s_in[k];
+    }
+    store_typed(a.out, o, a.out_type, load_typed(a.in, in, a.in_type));
+}
+
+KERNEL(lookup, lookup_args, 256, 1)
+{
+    int64_t i = gpu_index(), r = i / a.C, c = i % a.C;
+    if (i >= a.n * a.C)
+        return;
+    int32_t id = a.ids[r * a.s_ids];
+    if (id < 0 || id >= a.rows) {
+        *a.failed = 1;
+        return;
+    }
+    store_typed(a.out, r * a.s_out + c, a.out_type,
+                load_typed(a.table, id * a.s_table + c, a.table_type));
+}
+
+KERNEL(resize, resize_args, 256, 1)
+{
+    int64_t i = gpu_index(), r = i, at[4];
+    if (i >= a.d[0] * a.d[1] * a.d[2] * a.d[3])
+        return;
+    UNROLL
+    for (int k = 3; k >= 0; k--) {
+        at[k] = r % a.d[k];
+        r /= a.d[k];
+    }
+    int64_t o = at[3], in = at[3];
+    UNROLL
+    for (int k = 0; k < 3; k++)
+        o += at[k] * a.s_out[k], in += at[k] / a.factor[k] * a.s_in[k];
+    if (a.size == 2)
+        ((uint16_t *)a.out)[o] = ((const uint16_t *)a.in)[in];
+    else
+        ((uint32_t *)a.out)[o] = ((const uint32_t *)a.in)[in];
+}

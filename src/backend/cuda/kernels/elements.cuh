@@ -1,0 +1,125 @@
+/* elements.cuh - elements of operands, groups of eight of them, and activations */
+#ifndef XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH
+#define XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH
+
+#include "backend/cuda/kernels/gpu.cuh"
+
+enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* as xd_dtype                                 */
+enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK };     /* as xd_act                   */
+
+/* The index of this thread among all of a grid of one dimension. */
+GPU int64_t gpu_index()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+GPU float load_one(const void *p, int64_t at, int is_bf16)
+{
+    return is_bf16 ? gpu_from_bf16(((const bf16 *)p)[at]) : ((const float *)p)[at];
+}
+
+GPU void store_one(void *p, int64_t at, int is_bf16, float v)
+{
+    if (is_bf16)
+        ((bf16 *)p)[at] = gpu_to_bf16(v);
+    else
+        ((float *)p)[at] = v;
+}
+
+/* Eight elements at a multiple of 16 bytes. */
+GPU void load_eight(float x[8], const void *p, int64_t at, int is_bf16)
+{
+    if (is_bf16) {
+        uint4    v = gpu_load16((const bf16 *)p + at);
+        uint32_t u[4] = { v.x, v.y, v.z, v.w };
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            x[2 * i] = gpu_bits_f32(u[i] << 16);
+            x[2 * i + 1] = gpu_bits_f32(u[i] & 0xffff0000u);
+        }
+    } else {
+        uint4 v = gpu_load16((const float *)p + at), w = gpu_load16((const float *)p + at + 4);
+        uint32_t u[8] = { v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w };
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            x[i] = gpu_bits_f32(u[i]);
+    }
+}
+
+GPU void store_eight(void *p, int64_t at, int is_bf16, const float x[8])
+{
+    if (is_bf16) {
+        gpu_store16((bf16 *)p + at,
+                    uint4{ gpu_pack_bf16(x[0], x[1]), gpu_pack_bf16(x[2], x[3]),
+                           gpu_pack_bf16(x[4], x[5]), gpu_pack_bf16(x[6], x[7]) });
+    } else {
+        uint32_t u[8];
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            u[i] = gpu_f32_bits(x[i]);
+        gpu_store16((float *)p + at, uint4{ u[0], u[1], u[2], u[3] });
+        gpu_store16((float *)p + at + 4, uint4{ u[4], u[5], u[6], u[7] });
+    }
+}
+
+GPU float activate(float v, int act)
+{
+    switch (act) {
+    case GELU_TANH:
+        return 0.5f * v * (1 + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
+    case GELU_ERF:
+        return 0.5f * v * (1 + erff(v * 0.7071067811865475f));
+    case SILU:
+        return v / (1 + expf(-v));
+    case RELU:
+        return v > 0 || v != v ? v : 0;
+    case GELU_QUICK:
+        return v / (1 + expf(-1.702f * v));
+    default:
+        return v;
+    }
+}
+
+/* The value of 8 bits of e4m3 (is_e4m3) or e5m2. */
+GPU float from_eight_bits(uint32_t u, int is_e4m3)
+{
+    uint32_t m = u & (is_e4m3 ? 7 : 3), e = is_e4m3 ? u >> 3 & 15 : u >> 2 & 31;
+    float    v;
+    if (is_e4m3 && (u & 127) == 127)
+        v = NAN;
+    else if (!is_e4m3 && e == 31)
+        v = m ? NAN : INFINITY;
+    else if (is_e4m3)
+        v = e ? ldexpf((float)(8 + m), (int)e - 10) : ldexpf((float)m, -9);
+    else
+        v = e ? ldexpf((float)(4 + m), (int)e - 17) : ldexpf((float)m, -16);
+    return u & 128 ? -v : v;
+}
+
+GPU float load_typed(const void *p, int64_t at, int type)
+{
+    switch (type) {
+    case F32:
+        return ((const float *)p)[at];
+    case F16:
+        return gpu_from_f16(((const uint16_t *)p)[at]);
+    case BF16:
+        return gpu_from_bf16(((const bf16 *)p)[at]);
+    case F64:
+        return (float)((const double *)p)[at];
+    default:
+        return from_eight_bits(((const uint8_t *)p)[at], type == F8E4M3);
+    }
+}
+
+GPU void store_typed(void *p, int64_t at, int type, float v)
+{
+    if (type == F32)
+        ((float *)p)[at] = v;
+    else if (type == BF16)
+        ((bf16 *)p)[at] = gpu_to_bf16(v);
+    else
+        ((uint16_t *)p)[at] = gpu_to_f16(v);
+}
+
+#endif

@@ -1,0 +1,87 @@
+/* elementwise.cu - activations, gates, sums and what follows a GEMM: one thread an element, or
+ * eight where 16-byte accesses are allowed */
+#include "backend/cuda/kernels/args.h"
+#include "backend/cuda/kernels/elements.cuh"
+
+KERNEL(glu, pair_args, 256, 1)
+{
+    int64_t i = gpu_index(), r = i / a.C, c = i % a.C;
+    if (i >= a.n * a.C)
+        return;
+    float v = activate(load_one(a.a, r * a.s_a + c, a.a_bf16), a.act);
+    if (a.b)
+        v *= load_one(a.b, r * a.s_b + c, a.b_bf16);
+    store_one(a.out, r * a.s_out + c, a.out_bf16, v);
+}
+
+KERNEL(addmul, pair_args, 256, 1)
+{
+    int64_t i = gpu_index(), r = i / a.C, c = i % a.C, o = r * a.s_out + c;
+    if (i >= a.n * a.C)
+        return;
+    float v = load_one(a.a, r * a.s_a + c, a.a_bf16);
+    v = a.gate ? v * a.gate[r * a.s_gate + c] : v;
+    store_one(a.out, o, a.out_bf16, load_one(a.out, o, a.out_bf16) + v);
+}
+
+KERNEL(axpby, axpby_args, 256, 1)
+{
+    const copy_args &w = a.view;
+    int64_t i = gpu_index(), o = 0, in = 0, r = i;
+    if (i >= w.n)
+        return;
+    UNROLL
+    for (int k = 4; k >= 0; k--) {
+        int64_t at = r % w.d[k];
+        r /= w.d[k];
+        o += at * w.s_out[k], in += at * w.s_in[k];
+    }
+    float *out = (float *)w.out;
+    const float *x = (const float *)w.in;
+    const float old = x && a.b == 0 ? 0 : a.b * out[o];
+    out[o] = x ? a.a * x[in] + old : old;
+}
+
+/* The sum of a GEMM at [r,c], scaled. */
+GPU float scaled_sum(const epilogue_args &a, int64_t r, int64_t c)
+{
+    if (a.integers)
+        return gpu_multiply((float)((const int32_t *)a.acc)[r * a.s_acc + c],
+                            gpu_multiply(a.sx[r], a.sw[c]));
+    float v = ((const float *)a.acc)[r * a.s_acc + c];
+    return a.sw ? gpu_multiply(v, a.sw[c]) : v;
+}
+
+KERNEL(epilogue, epilogue_args, 256, 1)
+{
+    int64_t i = gpu_index(), r = i / a.O, c = i % a.O;
+    if (i >= a.n * a.O)
+        return;
+    float v = scaled_sum(a, r, c);
+    v = activate(a.bias ? v + a.bias[c] : v, a.act);
+    v = a.gate ? v * a.gate[c] : v;
+    if (a.residual)
+        v += load_one(a.residual, r * a.s_residual + c, a.residual_bf16);
+    store_one(a.out, r * a.s_out + c, a.out_bf16, v);
+}
+
+/* The same for F32 sums, eight columns a thread. O % 8 == 0, everything at multiples of 16 bytes.
+ */
+KERNEL(epilogue_wide, epilogue_args, 256, 2)
+{
+    int64_t i = gpu_index() * 8, r = i / a.O, c = i % a.O;
+    if (i >= a.n * a.O)
+        return;
+    float v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    load_eight(v, a.acc, r * a.s_acc + c, 0);
+    if (a.residual)
+        load_eight(w, a.residual, r * a.s_residual + c, a.residual_bf16);
+    UNROLL
+    for (int j = 0; j < 8; j++) {
+        v[j] = a.sw ? gpu_multiply(v[j], a.sw[c + j]) : v[j];
+        v[j] = activate(a.bias ? v[j] + a.bias[c + j] : v[j], a.act);
+        v[j] = a.gate ? v[j] * a.gate[c + j] : v[j];
+        v[j] = a.residual ? w[j] + v[j] : v[j];
+    }
+    store_eight(a.out, r * a.s_out + c, a.out_bf16, v);
+}

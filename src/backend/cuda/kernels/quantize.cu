@@ -1,0 +1,63 @@
+/* quantize.cu - rows of activations to int8, e4m3 weights to the type in which they are multiplied
+ *
+ * The formulas of backend.h, to the bit: single divisions and multiplications in F32. */
+#include <float.h>
+
+#include "backend/cuda/kernels/args.h"
+#include "backend/cuda/kernels/elements.cuh"
+
+/* A warp a row, read twice. */
+KERNEL(integers, integers_args, 128, 1)
+{
+    const int64_t row = (int64_t)blockIdx.x * 4 + WARP;
+    if (row >= a.n)
+        return;
+    float most = 0, odd = 0;
+    for (int64_t c = LANE; c < a.C; c += 32) {
+        float v = fabsf(load_one(a.in, row * a.s_in + c, a.in_bf16));
+        odd = v <= FLT_MAX ? odd : 1;
+        most = fmaxf(most, v);
+    }
+    most = gpu_warp_max(most);
+    odd = gpu_warp_max(odd);
+    float scale = gpu_divide(most, 127.0f);
+    scale = odd != 0 ? NAN : scale < FLT_MIN ? 0 : scale;
+    const float by = scale > 0 ? gpu_divide(127.0f, most) : 0;
+    for (int64_t c = LANE; c < a.wide; c += 32) {
+        float v =
+            c < a.C && by > 0 ? gpu_multiply(load_one(a.in, row * a.s_in + c, a.in_bf16), by) : 0;
+        v = rintf(v);
+        a.q[row * a.wide + c] = (int8_t)(v > 127 ? 127 : v < -127 ? -127 : v);
+    }
+    if (LANE == 0)
+        a.sx[row] = scale;
+}
+
+/* Where the library does not take a product: one thread a sum. */
+KERNEL(integer_product, integer_product_args, 256, 1)
+{
+    const int64_t i = gpu_index();
+    if (i >= a.n * a.O)
+        return;
+    const int8_t *x = a.in + i / a.O * a.wide, *w = a.w + i % a.O * a.wide;
+    int32_t       sum = 0;
+    for (int64_t k = 0; k < a.wide; k++)
+        sum += (int32_t)x[k] * (int32_t)w[k];
+    a.sums[i] = sum;
+}
+
+/* 16 elements a thread. */
+KERNEL(widen, widen_args, 256, 2)
+{
+    const int64_t at = gpu_index() * 16;
+    if (at >= a.n)
+        return;
+    const uint4 u = gpu_load16(a.in + at);
+    const uint32_t w[4] = { u.x, u.y, u.z, u.w };
+    float v[16];
+    UNROLL
+    for (int i = 0; i < 16; i++)
+        v[i] = from_eight_bits(w[i / 4] >> (i % 4 * 8) & 255, 1);
+    store_eight(a.out, at, a.out_bf16, v);
+    store_eight(a.out, at + 8, a.out_bf16, v + 8);
+}

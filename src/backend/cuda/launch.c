@@ -1,0 +1,72 @@
+/* launch.c - the module of kernels and their launches */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/load.h"
+
+#include <unistd.h>
+
+/* The fatbin of this build (fatbin.c), or NULL where it was built without a CUDA compiler. */
+extern const unsigned char *const xd_cuda_fatbin;
+
+static const struct {
+    const char *name;
+    int         shared;         /* bytes                                                       */
+} kernels[XD_CUDA_NKERNELS] = {
+#define ROW(name, shared) { #name, shared },
+    XD_CUDA_KERNELS(ROW)
+#undef ROW
+};
+
+static xd_status load_module(xd_cuda_dev *c, xd_err *e)
+{
+    char     path[4096];
+    CUresult r;
+    if (xd_cuda_stand_in(path, sizeof path, "xdit_kernels.so") && access(path, R_OK) == 0)
+        r = c->cu->cuModuleLoad(&c->module, path);
+    else if (!xd_cuda_fatbin)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
+    else
+        r = c->cu->cuModuleLoadData(&c->module, xd_cuda_fatbin);
+    if (r == XD_CU_NO_BINARY_FOR_GPU)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "this build has no kernels for this GPU (%s); -Dnvcc_archs names those that "
+                       "a build has", c->dev.name);
+    if (r != XD_CU_SUCCESS)
+        return xd_fail(e, xd_cuda_status(r), "the kernels cannot be loaded: %s",
+                       xd_cuda_words(c->cu, r));
+    return XD_OK;
+}
+
+xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e)
+{
+    xd_status s = load_module(c, e);
+    for (int i = 0; i < XD_CUDA_NKERNELS && s == XD_OK; i++) {
+        CUresult r = c->cu->cuModuleGetFunction(&c->kernel[i], c->module, kernels[i].name);
+        if (r == XD_CU_SUCCESS && kernels[i].shared > 48 << 10)
+            r = c->cu->cuFuncSetAttribute(c->kernel[i], XD_CU_FUNCTION_SHARED_MEMORY,
+                                          kernels[i].shared);
+        if (r != XD_CU_SUCCESS)
+            s = xd_fail(e, xd_cuda_status(r), "kernel %s cannot be loaded: %s", kernels[i].name,
+                        xd_cuda_words(c->cu, r));
+    }
+    return s;
+}
+
+xd_status xd_cuda_launch(xd_cuda_dev *c, int kernel, int64_t gx, int64_t gy, int threads,
+                         size_t shared, void *args)
+{
+    void *list[1] = { args };
+    if (gx < 1 || gy < 1)
+        return XD_OK;
+    if (gx > INT32_MAX || gy > 65535)
+        return XD_EUNSUPPORTED;
+    c->cu->cuCtxSetCurrent(c->context);
+    return xd_cuda_status(c->cu->cuLaunchKernel(c->kernel[kernel], (unsigned)gx, (unsigned)gy, 1,
+                                                (unsigned)threads, 1, 1, (unsigned)shared,
+                                                c->stream, list, NULL));
+}
+
+xd_status xd_cuda_launch_each(xd_cuda_dev *c, int kernel, int64_t n, void *args)
+{
+    return xd_cuda_launch(c, kernel, (n + 255) / 256, 1, 256, 0, args);
+}

@@ -1,0 +1,134 @@
+/* load.c - loads the CUDA driver and cuBLASLt and looks up their functions */
+#include "backend/cuda/load.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OLDEST_DRIVER = 12000 };         /* CUDA 12.0: kernel arguments, fatbins of sm_90a      */
+
+typedef struct symbol {
+    const char *name;
+    size_t      at;             /* offset of the pointer in the table                         */
+} symbol;
+
+static const symbol driver_symbols[] = {
+#define ROW(name, args) { #name, offsetof(xd_cuda_driver, name) },
+    XD_CUDA_FUNCTIONS(ROW)
+#undef ROW
+};
+
+static const symbol cublaslt_symbols[] = {
+#define ROW(name, args) { #name, offsetof(xd_cublaslt, name) },
+    XD_CUBLASLT_FUNCTIONS(ROW)
+#undef ROW
+};
+
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static xd_cuda_driver  driver;
+static xd_cublaslt     cublaslt;
+static int             has_driver, has_cublaslt;
+
+int xd_cuda_stand_in(char *path, size_t size, const char *name)
+{
+    const char *dir = getenv("XDIT_CUDA_DIR");
+    if (!dir || !*dir)
+        return 0;
+    snprintf(path, size, "%s/%s", dir, name);
+    return 1;
+}
+
+/* The library stays open until the process ends. */
+static void *open_library(const char *name)
+{
+    char path[4096];
+    return dlopen(xd_cuda_stand_in(path, sizeof path, name) ? path : name, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* NULL, or the name of a function that the library lacks. */
+static const char *look_up(void *library, const symbol *symbols, size_t n, void *table)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *f = dlsym(library, symbols[i].name);
+        if (!f)
+            return symbols[i].name;
+        memcpy((char *)table + symbols[i].at, &f, sizeof f);
+    }
+    return NULL;
+}
+
+xd_status xd_cuda_status(CUresult r)
+{
+    return r == XD_CU_SUCCESS ? XD_OK : r == XD_CU_OUT_OF_MEMORY ? XD_ENOMEM : XD_EDEVICE;
+}
+
+const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r)
+{
+    const char *text = NULL;
+    return cu->cuGetErrorString(r, &text) == XD_CU_SUCCESS && text ? text : "unknown error";
+}
+
+static xd_status load_driver(xd_err *e)
+{
+    int   version = 0;
+    void *lib = open_library("libcuda.so.1");
+    if (!lib)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "there is no CUDA driver on this machine (%s)", dlerror());
+    const char *lacks =
+        look_up(lib, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols, &driver);
+    if (!lacks && driver.cuDriverGetVersion(&version) == XD_CU_SUCCESS && version < OLDEST_DRIVER)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the CUDA driver is too old: it supports CUDA %d.%d, and xdit needs "
+                       "%d.%d or newer", version / 1000, version % 1000 / 10, OLDEST_DRIVER / 1000,
+                       OLDEST_DRIVER % 1000 / 10);
+    if (lacks)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the CUDA driver is too old: it has no function %s", lacks);
+    CUresult r = driver.cuInit(0);
+    if (r == XD_CU_NO_DEVICE)
+        return xd_fail(e, XD_EUNSUPPORTED, "there is a CUDA driver, but no GPU");
+    if (r != XD_CU_SUCCESS)
+        return xd_fail(e, XD_EDEVICE, "the CUDA driver does not start: %s",
+                       xd_cuda_words(&driver, r));
+    has_driver = 1;
+    return XD_OK;
+}
+
+xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
+{
+    pthread_mutex_lock(&guard);
+    xd_status s = has_driver ? XD_OK : load_driver(e);
+    pthread_mutex_unlock(&guard);
+    *cu = &driver;
+    return s;
+}
+
+static xd_status load_cublaslt(xd_err *e)
+{
+    void *lib = open_library("libcublasLt.so.13");
+    if (!lib)
+        lib = open_library("libcublasLt.so.12");
+    if (!lib)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "cuBLASLt cannot be loaded (libcublasLt.so.13 or .12, of the CUDA toolkit): "
+                       "%s", dlerror());
+    const char *lacks = look_up(lib, cublaslt_symbols,
+                                sizeof cublaslt_symbols / sizeof *cublaslt_symbols, &cublaslt);
+    if (lacks)
+        return xd_fail(e, XD_EUNSUPPORTED, "cuBLASLt has no function %s", lacks);
+    has_cublaslt = 1;
+    return XD_OK;
+}
+
+xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e)
+{
+    pthread_mutex_lock(&guard);
+    xd_status s = has_cublaslt ? XD_OK : load_cublaslt(e);
+    pthread_mutex_unlock(&guard);
+    *lt = &cublaslt;
+    return s;
+}

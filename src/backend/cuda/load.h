@@ -1,0 +1,20 @@
+/* load.h - loading the CUDA libraries and looking up their functions */
+#ifndef XD_BACKEND_CUDA_LOAD_H
+#define XD_BACKEND_CUDA_LOAD_H
+
+#include "backend/cuda/cublaslt.h"
+#include "base/err.h"
+
+/* The functions of the driver, initialised; loaded once a process. XD_EUNSUPPORTED: there is no
+ * driver, it is too old, or it fails to start; the sentence says which. */
+xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
+/* The functions of cuBLASLt. XD_EUNSUPPORTED: it is not installed. */
+xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
+/* The file of that name in XDIT_CUDA_DIR, or 0 where that is not set. */
+int       xd_cuda_stand_in(char *path, size_t size, const char *name);
+/* XD_OK; XD_ENOMEM when memory is short; else XD_EDEVICE. */
+xd_status xd_cuda_status(CUresult r);
+/* The driver's words for a result. Never NULL. */
+const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r);
+
+#endif

@@ -1,0 +1,281 @@
+/* memory.c - device memory, and copies through pinned host memory
+ *
+ * A copy of at most XD_CUDA_SLOT bytes takes a slot of a ring and does not wait while a slot is
+ * free. Larger ones pass through two staging buffers in turn: one is filled by the host while the
+ * other is copied. */
+#include "backend/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/load.h"
+
+/* ---- blocks ------------------------------------------------------------------------------- */
+
+static int note_block(xd_cuda_dev *c, char *p, size_t bytes)
+{
+    if (c->nblocks == c->most_blocks) {
+        size_t         most = c->most_blocks ? 2 * c->most_blocks : 64;
+        xd_cuda_block *b = realloc(c->blocks, most * sizeof *b);
+        if (!b)
+            return 0;
+        c->blocks = b;
+        c->most_blocks = most;
+    }
+    c->blocks[c->nblocks++] = (xd_cuda_block){ p, bytes };
+    return 1;
+}
+
+static void *get_block(xd_dev *d, size_t bytes)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    CUdeviceptr  p = 0;
+    size_t       size = bytes ? bytes : 1;
+    c->cu->cuCtxSetCurrent(c->context);
+    if (c->cu->cuMemAlloc_v2(&p, size) != XD_CU_SUCCESS)
+        return NULL;
+    pthread_mutex_lock(&c->lock);
+    int noted = note_block(c, (char *)(uintptr_t)p, size);
+    pthread_mutex_unlock(&c->lock);
+    if (!noted)
+        c->cu->cuMemFree_v2(p);
+    return noted ? (void *)(uintptr_t)p : NULL;
+}
+
+/* The driver waits for work that uses the block. */
+static void free_block(xd_dev *d, void *p, size_t bytes)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    (void)bytes;
+    c->cu->cuCtxSetCurrent(c->context);
+    pthread_mutex_lock(&c->lock);
+    size_t i = 0;
+    while (i < c->nblocks && c->blocks[i].p != p)
+        i++;
+    if (p && i < c->nblocks)
+        c->blocks[i] = c->blocks[--c->nblocks];
+    pthread_mutex_unlock(&c->lock);
+    if (p)
+        c->cu->cuMemFree_v2((CUdeviceptr)(uintptr_t)p);
+}
+
+static int owns(xd_dev *d, const void *p)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    int          ours = 0;
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < c->nblocks && !ours; i++)
+        ours = (const char *)p >= c->blocks[i].p &&
+               (const char *)p < c->blocks[i].p + c->blocks[i].bytes;
+    pthread_mutex_unlock(&c->lock);
+    return ours;
+}
+
+static void memory(xd_dev *d, size_t *available, size_t *total)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    *available = *total = 0;
+    c->cu->cuCtxSetCurrent(c->context);
+    c->cu->cuMemGetInfo_v2(available, total);
+}
+
+/* ---- copies ------------------------------------------------------------------------------- */
+
+/* Copies at most a pinned buffer's bytes to the device; the lock is held. */
+static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
+                            size_t bytes)
+{
+    const xd_cuda_driver *cu = c->cu;
+    CUresult              r = cu->cuEventSynchronize(b->done);
+    if (r != XD_CU_SUCCESS)
+        return r;
+    memcpy(b->p, from, bytes);
+    r = cu->cuMemcpyHtoDAsync_v2(to, b->p, bytes, c->stream);
+    return r == XD_CU_SUCCESS ? cu->cuEventRecord(b->done, c->stream) : r;
+}
+
+xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes)
+{
+    CUdeviceptr p = (CUdeviceptr)(uintptr_t)to;
+    CUresult    r = c->cu->cuCtxSetCurrent(c->context);
+    pthread_mutex_lock(&c->lock);
+    if (bytes && bytes <= XD_CUDA_SLOT && r == XD_CU_SUCCESS)
+        r = send_pinned(c, &c->slot[c->next_slot++ % XD_CUDA_SLOTS], p, from, bytes);
+    else
+        for (size_t at = 0; at < bytes && r == XD_CU_SUCCESS; at += XD_CUDA_STAGE) {
+            size_t n = bytes - at < XD_CUDA_STAGE ? bytes - at : XD_CUDA_STAGE;
+            r = send_pinned(c, &c->stage[c->next_stage++ & 1], p + at, (const char *)from + at, n);
+        }
+    pthread_mutex_unlock(&c->lock);
+    return xd_cuda_status(r);
+}
+
+static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+{
+    (void)s;
+    return xd_cuda_upload(xd_cuda_of(d), to, from, bytes);
+}
+
+/* XD_EINVAL once after a lookup that left its table. All work has ended; the lock is held. */
+static xd_status check_lookups(xd_cuda_dev *c)
+{
+    CUresult r = XD_CU_SUCCESS;
+    if (!c->looked_up)
+        return XD_OK;
+    c->looked_up = 0;
+    r = c->cu->cuMemcpyDtoHAsync_v2(c->failed_now, c->failed, sizeof *c->failed_now, c->stream);
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuStreamSynchronize(c->stream);
+    if (r != XD_CU_SUCCESS || !*c->failed_now)
+        return xd_cuda_status(r);
+    c->cu->cuMemsetD8Async(c->failed, 0, sizeof *c->failed_now, c->stream);
+    return XD_EINVAL;
+}
+
+/* The second buffer is on its way while the host copies the first one out. */
+static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+{
+    xd_cuda_dev          *c = xd_cuda_of(d);
+    const xd_cuda_driver *cu = c->cu;
+    CUdeviceptr           p = (CUdeviceptr)(uintptr_t)from;
+    size_t                asked = 0, had[2] = { 0, 0 };
+    (void)s;
+    CUresult r = cu->cuCtxSetCurrent(c->context);
+    pthread_mutex_lock(&c->lock);
+    for (size_t done = 0, turn = 0; done < bytes && r == XD_CU_SUCCESS; turn++) {
+        for (size_t ahead = turn; ahead < turn + 2 && asked < bytes; ahead++) {
+            xd_cuda_pinned *b = &c->stage[ahead & 1];
+            if (had[ahead & 1])
+                continue;
+            size_t n = bytes - asked < XD_CUDA_STAGE ? bytes - asked : XD_CUDA_STAGE;
+            cu->cuEventSynchronize(b->done);
+            cu->cuMemcpyDtoHAsync_v2(b->p, p + asked, n, c->stream);
+            r = cu->cuEventRecord(b->done, c->stream);
+            asked += had[ahead & 1] = n;
+        }
+        if (r == XD_CU_SUCCESS)
+            r = cu->cuEventSynchronize(c->stage[turn & 1].done);
+        if (r == XD_CU_SUCCESS)
+            memcpy((char *)to + done, c->stage[turn & 1].p, had[turn & 1]);
+        done += had[turn & 1];
+        had[turn & 1] = 0;
+    }
+    xd_status st = r == XD_CU_SUCCESS ? check_lookups(c) : xd_cuda_status(r);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    (void)s;
+    c->cu->cuCtxSetCurrent(c->context);
+    return !bytes ? XD_OK
+                  : xd_cuda_status(c->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)p,
+                                                          (unsigned char)value, bytes, c->stream));
+}
+
+static void wait_for_all(xd_dev *d, xd_stream *s)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    (void)s;
+    c->cu->cuCtxSetCurrent(c->context);
+    c->cu->cuStreamSynchronize(c->stream);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static CUresult open_pinned(xd_cuda_dev *c)
+{
+    const xd_cuda_driver *cu = c->cu;
+    void                 *p = NULL;
+    CUresult r = cu->cuMemHostAlloc(&p, XD_CUDA_SLOTS * XD_CUDA_SLOT + sizeof *c->failed_now, 0);
+    if (r != XD_CU_SUCCESS)
+        return r;
+    c->slots = p;
+    c->failed_now = (int32_t *)(void *)(c->slots + XD_CUDA_SLOTS * XD_CUDA_SLOT);
+    for (int i = 0; i < XD_CUDA_SLOTS && r == XD_CU_SUCCESS; i++) {
+        c->slot[i].p = c->slots + i * XD_CUDA_SLOT;
+        r = cu->cuEventCreate(&c->slot[i].done, XD_CU_EVENT_DISABLE_TIMING);
+    }
+    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {
+        r = cu->cuMemHostAlloc(&p, XD_CUDA_STAGE, 0);
+        if (r == XD_CU_SUCCESS) {
+            c->stage[i].p = p;
+            r = cu->cuEventCreate(&c->stage[i].done, XD_CU_EVENT_DISABLE_TIMING);
+        }
+    }
+    return r;
+}
+
+xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e)
+{
+    CUresult r = open_pinned(c);
+    if (r != XD_CU_SUCCESS)
+        return xd_fail(e, xd_cuda_status(r), "%s gives no pinned host memory: %s", c->dev.name,
+                       xd_cuda_words(c->cu, r));
+    r = c->cu->cuMemAlloc_v2(&c->work, XD_CUDA_WORK);
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuMemAlloc_v2(&c->failed, sizeof *c->failed_now);
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuMemsetD8Async(c->failed, 0, sizeof *c->failed_now, c->stream);
+    if (r != XD_CU_SUCCESS)
+        return xd_fail(e, xd_cuda_status(r), "%s has no memory for a workspace of %s: %s",
+                       c->dev.name, xd_size_text(XD_CUDA_WORK).s, xd_cuda_words(c->cu, r));
+    return XD_OK;
+}
+
+void xd_cuda_close_memory(xd_cuda_dev *c)
+{
+    const xd_cuda_driver *cu = c->cu;
+    if (c->stream)
+        cu->cuStreamSynchronize(c->stream);
+    for (int i = 0; i < XD_CUDA_SLOTS; i++)
+        if (c->slot[i].done)
+            cu->cuEventDestroy_v2(c->slot[i].done);
+    for (int i = 0; i < 2; i++) {
+        if (c->stage[i].done)
+            cu->cuEventDestroy_v2(c->stage[i].done);
+        if (c->stage[i].p)
+            cu->cuMemFreeHost(c->stage[i].p);
+    }
+    if (c->slots)
+        cu->cuMemFreeHost(c->slots);
+    if (c->work)
+        cu->cuMemFree_v2(c->work);
+    if (c->failed)
+        cu->cuMemFree_v2(c->failed);
+    free(c->blocks);
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+static xd_dtype compute(const xd_dev *d, xd_dtype want)
+{
+    (void)d;
+    return want == XD_BF16 ? XD_BF16 : XD_F32;
+}
+
+static xd_dtype best(const xd_dev *d)
+{
+    (void)d;
+    return XD_BF16;
+}
+
+/* Kernels are in the module that was loaded when the device was opened. */
+static size_t kernel_bytes(const xd_dev *d)
+{
+    (void)d;
+    return 0;
+}
+
+static void forget(xd_dev *d)
+{
+    (void)d;
+}
+
+const xd_dev_ops xd_cuda_memory_ops = {
+    .get = get_block, .put = free_block, .sync = wait_for_all, .memory = memory, .upload = upload,
+    .download = download, .fill = fill, .owns = owns, .compute = compute, .best = best,
+    .peak = xd_cuda_peak, .kernel_bytes = kernel_bytes, .forget = forget, .close = xd_cuda_close,
+};

@@ -1,0 +1,123 @@
+/* moves.c - element-wise ops, copies, rows of tables, enlargement */
+#include "backend/cuda/cuda.h"
+
+#include <string.h>
+
+/* ---- rows of two operands ----------------------------------------------------------------- */
+
+xd_status xd_cuda_glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
+{
+    int64_t n = a->out.d[0];
+    (void)s, (void)tmp;
+    if (!xd_cuda_computes(a->out.type) || !xd_cuda_computes(a->a.type) ||
+        (a->b.p && !xd_cuda_computes(a->b.type)))
+        return XD_EINVAL;
+    pair_args b = {
+        .out = a->out.p, .a = a->a.p, .b = a->b.p, .n = n, .C = a->out.d[1],
+        .s_out = a->out.s[0], .s_a = a->a.s[0], .s_b = a->b.p ? a->b.s[0] : 0,
+        .out_bf16 = xd_cuda_is_bf16(&a->out), .a_bf16 = xd_cuda_is_bf16(&a->a),
+        .b_bf16 = xd_cuda_is_bf16(&a->b), .act = (int)a->act,
+    };
+    return xd_cuda_launch_each(xd_cuda_of(d), XD_K_glu, b.n * b.C, &b);
+}
+
+xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
+{
+    int64_t n = a->acc.d[0];
+    (void)s, (void)tmp;
+    if (!xd_cuda_computes(a->acc.type) || !xd_cuda_computes(a->in.type) ||
+        (a->gate.p && a->gate.type != XD_F32))
+        return XD_EINVAL;
+    pair_args b = {
+        .out = a->acc.p, .a = a->in.p, .gate = a->gate.p, .n = n, .C = a->acc.d[1],
+        .s_out = a->acc.s[0], .s_a = a->in.s[0], .s_gate = xd_cuda_row_stride(&a->gate, n),
+        .out_bf16 = xd_cuda_is_bf16(&a->acc), .a_bf16 = xd_cuda_is_bf16(&a->in),
+    };
+    return xd_cuda_launch_each(xd_cuda_of(d), XD_K_addmul, b.n * b.C, &b);
+}
+
+/* ---- views -------------------------------------------------------------------------------- */
+
+/* The last dimensions of a view are those of the tensors; `in` may be absent. */
+static copy_args view_of(const xd_tensor *out, const xd_tensor *in)
+{
+    copy_args v = { .out = out->p, .in = in->p, .n = xd_count(*out),
+                    .out_type = (int)out->type, .in_type = (int)in->type };
+    for (int k = 0; k < 5; k++) {
+        int at = k - (5 - out->nd);
+        v.d[k] = at < 0 ? 1 : out->d[at];
+        v.s_out[k] = at < 0 ? 0 : out->s[at];
+        v.s_in[k] = at < 0 || !in->p ? 0 : in->s[at];
+    }
+    return v;
+}
+
+xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tensor *in)
+{
+    copy_args b = view_of(out, in);
+    return xd_cuda_launch_each(c, XD_K_copy, b.n, &b);
+}
+
+static int copies_from(xd_dtype t)
+{
+    return xd_cuda_computes(t) || t == XD_F16 || t == XD_F64 || t == XD_F8E4M3 || t == XD_F8E5M2;
+}
+
+xd_status xd_cuda_copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp)
+{
+    (void)s, (void)tmp;
+    if ((!xd_cuda_computes(a->out.type) && a->out.type != XD_F16) || !copies_from(a->in.type) ||
+        a->out.nd != a->in.nd)
+        return XD_EINVAL;
+    for (int i = 0; i < a->out.nd; i++)
+        if (a->out.d[i] != a->in.d[i])
+            return XD_EINVAL;
+    return xd_cuda_copy_view(xd_cuda_of(d), &a->out, &a->in);
+}
+
+xd_status xd_cuda_axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *tmp)
+{
+    (void)s, (void)tmp;
+    if (a->y.type != XD_F32 || (a->x.p && a->x.type != XD_F32))
+        return XD_EINVAL;
+    axpby_args b = { view_of(&a->y, &a->x), a->a, a->b };
+    return xd_cuda_launch_each(xd_cuda_of(d), XD_K_axpby, b.view.n, &b);
+}
+
+/* ---- images and tables -------------------------------------------------------------------- */
+
+xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp)
+{
+    (void)s, (void)tmp;
+    if (a->in.type != a->out.type || a->in.d[3] != a->out.d[3])
+        return XD_EINVAL;
+    resize_args b = { .out = a->out.p, .in = a->in.p, .size = (int)xd_dtype_size(a->in.type) };
+    memcpy(b.d, a->out.d, sizeof b.d);
+    for (int i = 0; i < 3; i++) {
+        if (a->factor[i] < 1 || a->out.d[i] != a->in.d[i] * a->factor[i])
+            return XD_EINVAL;
+        b.s_out[i] = a->out.s[i], b.s_in[i] = a->in.s[i], b.factor[i] = a->factor[i];
+    }
+    return xd_cuda_launch_each(xd_cuda_of(d), XD_K_resize, xd_count(a->out), &b);
+}
+
+/* An id outside the table is found by the kernel; the next download returns XD_EINVAL. */
+xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    (void)s, (void)tmp;
+    if (!xd_cuda_computes(a->out.type) || a->ids.type != XD_I32 ||
+        a->table.d[1] != a->out.d[1] ||
+        (!xd_cuda_computes(a->table.type) && a->table.type != XD_F16))
+        return XD_EINVAL;
+    lookup_args b = {
+        .out = a->out.p, .table = a->table.p, .ids = a->ids.p, .n = a->ids.d[0],
+        .C = a->out.d[1], .s_out = a->out.s[0], .s_table = a->table.s[0], .s_ids = a->ids.s[0],
+        .rows = a->table.d[0], .out_type = (int)a->out.type, .table_type = (int)a->table.type,
+        .failed = (int32_t *)(uintptr_t)c->failed,
+    };
+    pthread_mutex_lock(&c->lock);
+    c->looked_up = 1;
+    pthread_mutex_unlock(&c->lock);
+    return xd_cuda_launch_each(c, XD_K_lookup, b.n * b.C, &b);
+}

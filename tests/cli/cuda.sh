@@ -1,0 +1,44 @@
+#!/bin/sh
+# cuda.sh XDIT ROOT SIM - the device cuda on the simulated GPU whose libraries lie in SIM: an image,
+# and what is refused.
+. "$(dirname "$0")/lib.sh"
+SIM=$(cd "$3" && pwd)
+export XDIT_CUDA_DIR="$SIM"
+
+small() {
+    try generate --model "$MODEL" --prompt "a circle" --num_inference_steps 1 --height 32 \
+        --width 32 --quiet "$@"
+}
+
+small --device cuda --dtype f32 --output "$T/a.png"
+check "an image by the device cuda" [ "$rc" = 0 -a -s "$T/a.png" ]
+XDIT_SIM_SEED=7 small --device cuda:0 --dtype f32 --output "$T/b.png"
+check "another order of work gives the same image" cmp -s "$T/a.png" "$T/b.png"
+
+set -- generate --model "$MODEL" --prompt x --quiet --output "$T/c.png" --device
+refused "a number beyond the GPUs" 2 "no device cuda:3: this machine has 1 GPU" "$@" cuda:3
+refused "no number" 2 "\"cuda:x\" is no device" "$@" cuda:x
+XDIT_SIM_VERSION=11080; export XDIT_SIM_VERSION
+refused "an old driver" 1 "driver is too old: it supports CUDA 11.8, and xdit needs 12.0" "$@" cuda
+unset XDIT_SIM_VERSION
+XDIT_SIM_CAPABILITY=75; export XDIT_SIM_CAPABILITY
+refused "an old GPU" 1 "compute capability 7.5, and xdit needs 8.0" "$@" cuda
+unset XDIT_SIM_CAPABILITY
+XDIT_SIM_DEVICES=0; export XDIT_SIM_DEVICES
+refused "no GPU" 1 "a CUDA driver, but no GPU" "$@" cuda
+unset XDIT_SIM_DEVICES
+XDIT_SIM_MEMORY=40000000; export XDIT_SIM_MEMORY
+refused "a GPU with too little memory" 1 "no memory for" "$@" cuda
+unset XDIT_SIM_MEMORY
+
+mkdir "$T/none" "$T/driver" "$T/libraries"
+cp "$SIM/libcuda.so.1" "$T/driver"
+cp "$SIM/libcuda.so.1" "$SIM/libcublasLt.so.13" "$T/libraries"
+XDIT_CUDA_DIR=$T/none
+refused "no driver" 1 "no CUDA driver on this machine" "$@" cuda
+XDIT_CUDA_DIR=$T/libraries
+refused "no kernels" 1 "this build has no kernels for" "$@" cuda
+cp "$SIM/xdit_kernels.so" "$T/driver"
+XDIT_CUDA_DIR=$T/driver
+refused "no cuBLASLt" 1 "cuBLASLt cannot be loaded" "$@" cuda
+done_testing

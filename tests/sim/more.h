@@ -1,0 +1,35 @@
+/* more.h - functions of the driver that the stand-in has and the engine does not call yet: memory
+ * of other processes, graphs, queries. Declared as in backend/cuda/driver.h. */
+#ifndef XD_TESTS_SIM_MORE_H
+#define XD_TESTS_SIM_MORE_H
+
+#include "backend/cuda/driver.h"
+
+#define SIM_MORE_FUNCTIONS(X)                                                                      \
+    X(cuCtxSynchronize, (void))                                                                    \
+    X(cuEventQuery, (CUevent e))                                                                   \
+    X(cuIpcGetMemHandle, (CUipcMemHandle * h, CUdeviceptr p))                                      \
+    X(cuIpcOpenMemHandle_v2, (CUdeviceptr * p, CUipcMemHandle h, unsigned flags))                  \
+    X(cuIpcCloseMemHandle, (CUdeviceptr p))                                                        \
+    X(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode mode))                             \
+    X(cuStreamEndCapture, (CUstream s, CUgraph * g))                                               \
+    X(cuGraphInstantiateWithFlags, (CUgraphExec * x, CUgraph g, unsigned long long flags))         \
+    X(cuGraphLaunch, (CUgraphExec x, CUstream s))                                                  \
+    X(cuGraphExecDestroy, (CUgraphExec x))                                                         \
+    X(cuGraphDestroy, (CUgraph g))
+
+/* The prototypes of all functions; not where <cuda.h> has declared them. */
+#ifndef XD_CUDA_TYPES_GIVEN
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define SIM_PROTOTYPE(name, args) CUresult name args;
+XD_CUDA_FUNCTIONS(SIM_PROTOTYPE)
+SIM_MORE_FUNCTIONS(SIM_PROTOTYPE)
+#undef SIM_PROTOTYPE
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#endif

@@ -1,0 +1,259 @@
+/* test_rules.c - what the simulated GPU must notice, and what it must do right: memory, order,
+ * copies, launches, graphs, memory of another process */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/sim/more.h"
+
+static CUstream a, b;
+static int      checks, failed;
+
+static void tap(int ok, const char *what)
+{
+    failed += !ok;
+    printf("%sok %d - %s\n", ok ? "" : "not ", ++checks, what);
+    fflush(stdout);
+}
+
+static void begin(void)
+{
+    CUcontext c = NULL;
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&c, 0);
+    cuCtxSetCurrent(c);
+    cuStreamCreateWithPriority(&a, XD_CU_STREAM_NON_BLOCKING, 0);
+    cuStreamCreateWithPriority(&b, XD_CU_STREAM_NON_BLOCKING, 0);
+}
+
+/* The signal that ends a process that does this; 0: it ends by itself. */
+static int signal_of(void (*f)(void))
+{
+    int   st = 0;
+    pid_t p = fork();
+    if (!p) {
+        const struct rlimit none = { 0, 0 };
+        setrlimit(RLIMIT_CORE, &none);
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(1);
+        begin();
+        f();
+        _exit(0);
+    }
+    waitpid(p, &st, 0);
+    return WIFSIGNALED(st) ? WTERMSIG(st) : 0;
+}
+
+static CUdeviceptr block_of(size_t bytes)
+{
+    CUdeviceptr p = 0;
+    cuMemAlloc_v2(&p, bytes);
+    return p;
+}
+
+static unsigned char *pinned(size_t bytes)
+{
+    void *p = NULL;
+    cuMemHostAlloc(&p, bytes, 0);
+    return p;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static void follow(void)
+{
+    *(volatile char *)(uintptr_t)block_of(4096);
+}
+
+static void follow_after_work(void)
+{
+    CUdeviceptr p = block_of(4096);
+    cuMemsetD8Async(p, 1, 4096, a);
+    cuStreamSynchronize(a);
+    *(volatile char *)(uintptr_t)p;
+}
+
+static int new_memory_is_nan(void)
+{
+    unsigned char *h = pinned(64);
+    cuMemcpyDtoHAsync_v2(h, block_of(64), 64, a);
+    cuStreamSynchronize(a);
+    return h[0] == 0xff && h[63] == 0xff;
+}
+
+static int memory_ends(void)
+{
+    CUdeviceptr p = 0;
+    size_t      available = 0, total = 0;
+    cuMemGetInfo_v2(&available, &total);
+    return cuMemAlloc_v2(&p, total + 1) == XD_CU_OUT_OF_MEMORY && available < total;
+}
+
+/* ---- order -------------------------------------------------------------------------------- */
+
+/* a fills x, b copies it to the host. Tens: nothing was there before the wait; ones: the fill was
+ * seen. */
+static int two_streams(int with_event)
+{
+    CUdeviceptr    x = block_of(64);
+    CUevent        e = NULL;
+    unsigned char *h = pinned(64);
+    cuEventCreate(&e, XD_CU_EVENT_DISABLE_TIMING);
+    cuMemsetD8Async(x, 7, 64, a);
+    if (with_event) {
+        cuEventRecord(e, a);
+        cuStreamWaitEvent(b, e, 0);
+    }
+    cuMemcpyDtoHAsync_v2(h, x, 64, b);
+    int early = h[0] == 0xff;
+    cuStreamSynchronize(b);
+    return early * 10 + (h[5] == 7);
+}
+
+/* The host changes what a copy has not read yet. */
+static int reused(void)
+{
+    CUdeviceptr    x = block_of(64);
+    unsigned char *h = pinned(64), *g = pinned(64);
+    memset(h, 1, 64);
+    cuMemcpyHtoDAsync_v2(x, h, 64, a);
+    memset(h, 2, 64);
+    cuMemcpyDtoHAsync_v2(g, x, 64, a);
+    cuStreamSynchronize(a);
+    return g[0];
+}
+
+static int graph(void)
+{
+    CUdeviceptr    x = block_of(64);
+    CUgraph        g = NULL;
+    CUgraphExec    exec = NULL;
+    unsigned char *h = pinned(64);
+    cuStreamBeginCapture_v2(a, 1);
+    cuMemsetD8Async(x, 9, 32, a);
+    cuMemsetD8Async(x + 32, 8, 32, a);
+    cuStreamEndCapture(a, &g);
+    cuGraphInstantiateWithFlags(&exec, g, 0);
+    cuGraphLaunch(exec, a);
+    cuMemcpyDtoHAsync_v2(h, x, 64, a);
+    cuStreamSynchronize(a);
+    return h[0] == 9 && h[63] == 8;
+}
+
+/* ---- launches ----------------------------------------------------------------------------- */
+
+static CUfunction widen(void)
+{
+    CUmodule    m = NULL;
+    CUfunction  f = NULL;
+    const char *dir = getenv("XDIT_CUDA_DIR");
+    char        path[4096];
+    snprintf(path, sizeof path, "%s/xdit_kernels.so", dir ? dir : ".");
+    if (cuModuleLoad(&m, path) == XD_CU_SUCCESS)
+        cuModuleGetFunction(&f, m, "widen");
+    return f;
+}
+
+typedef struct args { void *out; const void *in; int64_t n; int out_bf16, rest; } args;
+
+static CUresult launch(void *out, const void *in, unsigned threads, unsigned shared)
+{
+    args  w = { out, in, 16, 0, 0 };
+    void *list[] = { &w };
+    return cuLaunchKernel(widen(), 1, 1, 1, threads, 1, 1, shared, a, list, NULL);
+}
+
+static void host_memory(void)
+{
+    launch(malloc(64), (void *)(uintptr_t)block_of(64), 256, 0);
+}
+
+/* 16 bytes are read behind a block. */
+static void overrun(void)
+{
+    launch((void *)(uintptr_t)block_of(64), (void *)(uintptr_t)(block_of(256) + 256), 256, 0);
+    cuStreamSynchronize(a);
+}
+
+static int launches(void)
+{
+    void *x = (void *)(uintptr_t)block_of(64), *y = (void *)(uintptr_t)block_of(64);
+    return widen() && launch(x, y, 256, 0) == XD_CU_SUCCESS &&
+           launch(x, y, 512, 0) != XD_CU_SUCCESS && launch(x, y, 256, 64 << 10) != XD_CU_SUCCESS &&
+           cuStreamSynchronize(a) == XD_CU_SUCCESS;
+}
+
+/* ---- two processes ------------------------------------------------------------------------ */
+
+static void lend_child(int from, int to)
+{
+    CUdeviceptr    x = 0;
+    CUipcMemHandle h;
+    begin();
+    if (read(from, &h, sizeof h) != sizeof h || cuIpcOpenMemHandle_v2(&x, h, 1))
+        _exit(2);
+    cuMemsetD8Async(x + 100, 5, 50, a);
+    cuStreamSynchronize(a);
+    cuIpcCloseMemHandle(x);
+    if (write(to, "x", 1) != 1)
+        _exit(3);
+    pause();
+}
+
+/* A child writes to memory that its parent lends. */
+static int lent(void)
+{
+    int            up[2], down[2], st;
+    char           any;
+    CUipcMemHandle h;
+    if (pipe(up) || pipe(down))
+        return 0;
+    pid_t p = fork();
+    if (!p)
+        lend_child(down[0], up[1]);
+    begin();
+    CUdeviceptr    x = block_of(1000);
+    unsigned char *g = pinned(200);
+    cuMemsetD8Async(x, 3, 1000, a);
+    cuStreamSynchronize(a);
+    cuIpcGetMemHandle(&h, x);
+    if (write(down[1], &h, sizeof h) != sizeof h || read(up[0], &any, 1) != 1)
+        return 0;
+    cuMemcpyDtoHAsync_v2(g, x, 200, a);
+    cuStreamSynchronize(a);
+    kill(p, SIGTERM);
+    waitpid(p, &st, 0);
+    return g[99] == 3 && g[100] == 5 && g[149] == 5 && g[150] == 3;
+}
+
+int main(void)
+{
+    CUdeviceptr x;
+    char       *plain = malloc(64);
+    tap(lent(), "memory is lent to another process");
+    x = block_of(64);
+    tap(signal_of(follow) == SIGSEGV, "a host that follows a device address dies");
+    tap(signal_of(follow_after_work) == SIGSEGV, "and dies after work, too");
+    tap(new_memory_is_nan(), "new memory holds NaNs");
+    tap(memory_ends(), "memory ends");
+    tap(two_streams(0) == 10, "without an event another stream reads too early");
+    tap(two_streams(1) == 11, "with an event it waits, and nothing is there before");
+    tap(reused() == 2, "a copy reads late: a buffer that is reused too early is seen");
+    tap(cuMemcpyHtoDAsync_v2(x, plain, 64, a) != XD_CU_SUCCESS, "pageable memory is refused");
+    tap(cuMemsetD8Async(x, 0, 64, NULL) != XD_CU_SUCCESS, "the default stream is refused");
+    tap(cuMemsetD8Async(x, 0, 65, a) != XD_CU_SUCCESS, "a copy beyond its block is refused");
+    tap(graph(), "a graph runs what was captured");
+    tap(launches(), "launches beyond a kernel's limits are refused");
+    tap(signal_of(host_memory) == SIGABRT, "a kernel that is given host memory ends the program");
+    tap(signal_of(overrun) == SIGSEGV || signal_of(overrun) == SIGBUS,
+        "a kernel that reads beyond a block dies");
+    cuCtxSetCurrent(NULL);
+    tap(cuMemsetD8Async(x, 0, 64, a) != XD_CU_SUCCESS, "a thread without a context is refused");
+    free(plain);
+    printf("1..%d\n", checks);
+    return failed != 0;
+}
