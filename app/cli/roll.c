@@ -21,7 +21,7 @@ static const char ROLL[] = "XDIT_ROLL";         /* the socket's name, in the env
 
 /* The launcher has so long to end the run by itself, as it does after most deaths: while ranks
  * start, later, and after the last that was heard of a rank that has never said a word. */
-static const double SOON_S = 3, LATE_S = 15, SILENT_S = 5;
+static const double SOON_S = 3, LATE_S = 15, SILENT_S = 5, SILENT_A_RANK_S = 0.25;
 
 typedef struct note { int32_t what, rank; } note;
 
@@ -298,9 +298,11 @@ static int has_lost_one(xd_roll *r, pid_t launcher, double now, char *why, size_
         r->changed_s = now;
     r->leaves = leaves;
     r->most = leaves > r->most ? leaves : r->most;
-    int begun = r->n || r->most >= r->ranks;  /* else they may be on their way, or not below the */
-                                              /* launcher */
-    if (!begun || leaves < 0 || leaves >= r->ranks || now - r->changed_s < SILENT_S)
+    /* Not below the launcher, or on their way: a busy machine takes its time between two starts,
+     * which one of many ranks that was never counted is given. */
+    int    begun = r->n || r->most >= r->ranks, counted = leaves < r->most || r->most >= r->ranks;
+    double silent = counted ? SILENT_S : SILENT_S + SILENT_A_RANK_S * r->ranks;
+    if (!begun || leaves < 0 || leaves >= r->ranks || now - r->changed_s < silent)
         return 0;
     name_missing(r, who, sizeof who);
     snprintf(why, size,
