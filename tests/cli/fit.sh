@@ -45,17 +45,19 @@ obeyed() {
         check "$which: $flags works" whole_png "$T/x.png"
     done <"$T/advice"
 }
-# refusing FROM TO FLAGS...: the largest limit (kB, in steps of 8 MB) that refuses; asks of one rank
-# or several alike.
+# refusing FROM TO FLAGS...: the largest limit (kB, in steps of 8 MB) that refuses, found by halves;
+# asks of one rank or several alike.
 refusing() {
-    at=$1 end=$2
+    at=$1 top=$1 works=-1 refuses=$((($1 - $2) / 8000))
     shift 2
-    while [ "$at" -gt "$end" ]; do
-        generate "$at" "$@"
-        [ "$rc" = 0 ] || return 0
-        at=$((at - 8000))
+    while [ $((refuses - works)) -gt 1 ]; do
+        half=$(((works + refuses) / 2))
+        generate $((top - 8000 * half)) "$@"
+        if [ "$rc" = 0 ]; then works=$half; else refuses=$half; fi
     done
-    return 1
+    at=$((top - 8000 * refuses))
+    generate "$at" "$@"
+    [ "$rc" != 0 ]
 }
 # model NAME: a copy of the small model, to be widened.
 model() {
