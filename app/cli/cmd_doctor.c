@@ -64,7 +64,7 @@ static void on_fact(void *cookie, const char *name, const char *v)
     else if (!strcmp(name, "cores"))
         f->m.cores = atoi(v);
     else if (!strcmp(name, "memory"))
-        f->m.room = atof(v);
+        f->m.free_bytes = atof(v);
     else if (!strcmp(name, "address_space"))
         f->m.mapped = atof(v);
     else if (!strcmp(name, "hub"))
@@ -242,7 +242,7 @@ static int examine_host(const own *o)
     xd_about(on_fact, &a);
     find_build(&f, &a);
     xd_find_host(&f, &a.m);
-    int said = f.n;
+    int printed = f.n;
     if (!o->json)
         xd_findings_print(&f, 0);
     if (!o->no_ranks)
@@ -250,7 +250,7 @@ static int examine_host(const own *o)
     if (o->json)
         xd_findings_json(&f);
     else
-        xd_findings_print(&f, said);
+        xd_findings_print(&f, printed);
     if (xd_cli_flush() != XD_EXIT_OK)
         return XD_EXIT_FAILED;
     return xd_findings_worst(&f) == XD_SICK ? has_failed(&f) : XD_EXIT_OK;

@@ -450,16 +450,16 @@ enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                  
 /* " (predicted 52.90, reading 9.5 GB)": what was known before of a part. */
 static void print_predicted(const xd_engine *g, const char *part)
 {
-    double  said = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
+    double  predicted = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
     xd_size size = xd_size_text(cold);
     int     reads = cold >= LEAST_COLD;
-    if (said >= 0)
-        fprintf(stderr, " (predicted %.2f", said);
-    if (said >= 0 && reads && xd_predicted(g, "reading") < 0)
+    if (predicted >= 0)
+        fprintf(stderr, " (predicted %.2f", predicted);
+    if (predicted >= 0 && reads && xd_predicted(g, "reading") < 0)
         fprintf(stderr, ", without reading %s of weights", size.s);
     else if (reads)
-        fprintf(stderr, "%sreading %s", said >= 0 ? ", " : " (", size.s);
-    if (said >= 0 || reads)
+        fprintf(stderr, "%sreading %s", predicted >= 0 ? ", " : " (", size.s);
+    if (predicted >= 0 || reads)
         fputc(')', stderr);
 }
 

@@ -28,11 +28,11 @@ int  xd_findings_worst(const xd_findings *f);
 const char *xd_bytes_text(double bytes, char text[16]);
 
 /* What the system says of this host: cores, threads, memory, limits, pages, GPU, directories.
- * `cores` that this process may use, `room` bytes of memory, `mapped` bytes of address space,
+ * `cores` that this process may use, `free_bytes` bytes of memory, `mapped` bytes of address space,
  * `hub` the Hugging Face cache or NULL. */
 typedef struct xd_host {
     int         cores;
-    double      room, mapped;
+    double      free_bytes, mapped;
     char        hub[1024], type[16];
     const char *model;          /* whose weights are to fit, or NULL                           */
     int         ranks;          /* whose cpus are asked for                                    */

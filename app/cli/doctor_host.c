@@ -175,7 +175,7 @@ static double weights_of(const char *dir)
 /* Ranks of a host share the transformer's weights. */
 static void report_memory(xd_findings *f, const xd_host *m)
 {
-    char   all[16], room[16], limit[16], need[16], group[48] = "", model[64] = "";
+    char   all[16], free_bytes[16], limit[16], need[16], group[48] = "", model[64] = "";
     char  *dir = m->model ? xd_path_join(m->model, "transformer") : NULL;
     double want = dir ? weights_of(dir) : 0;
     double total = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE),
@@ -186,11 +186,11 @@ static void report_memory(xd_findings *f, const xd_host *m)
     if (want > 0)
         snprintf(model, sizeof model, ", also for the %s of weights that they share",
                  xd_bytes_text(want, need));
-    const char *advice = want > m->room
+    const char *advice = want > m->free_bytes
                              ? "the model does not fit: end other programs, or raise the limit"
                              : "only small models fit: end other programs, or raise the limit";
-    xd_find(f, m->room < (want > 2e9 ? want : 2e9) ? XD_WARN : XD_WELL, "memory", advice,
-            "%s of %s free for all ranks%s%s", xd_bytes_text(m->room, room),
+    xd_find(f, m->free_bytes < (want > 2e9 ? want : 2e9) ? XD_WARN : XD_WELL, "memory", advice,
+            "%s of %s free for all ranks%s%s", xd_bytes_text(m->free_bytes, free_bytes),
             xd_bytes_text(total, all), model, group);
 }
 
@@ -237,7 +237,7 @@ static void limit_text(rlim_t n, char *text, size_t size)
 static void report_limits(xd_findings *f, const xd_host *m)
 {
     struct rlimit space = { RLIM_INFINITY, 0 }, lock = space, files = space;
-    char          v[32], l[32], n[32], room[16];
+    char          v[32], l[32], n[32], free_bytes[16];
     getrlimit(RLIMIT_AS, &space);
     getrlimit(RLIMIT_MEMLOCK, &lock);
     getrlimit(RLIMIT_NOFILE, &files);
@@ -249,11 +249,11 @@ static void report_limits(xd_findings *f, const xd_host *m)
         xd_find(f, XD_WARN, "limits",
                 "ulimit -n 1024, for models in many files and runs of many ranks",
                 "-v %s, -l %s, -n %s", v, l, n);
-    else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->room)
+    else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->free_bytes)
         xd_find(f, XD_WARN, "limits", "ulimit -v unlimited, where models are large",
                 "-v %s: %s may still be mapped, "
                 "less than there is memory; -l %s, -n %s",
-                v, xd_bytes_text(m->mapped, room), l, n);
+                v, xd_bytes_text(m->mapped, free_bytes), l, n);
     else
         xd_find(f, XD_WELL, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
 }
@@ -282,7 +282,7 @@ static void report_directories(xd_findings *f, const xd_host *m)
 {
     const char    *tmp = getenv("TMPDIR") && *getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     struct statvfs v;
-    char           room[16];
+    char           free_bytes[16];
     int            models = m->hub[0] ? count_entries(m->hub, "models--") : 0;
     double         free_ = statvfs(tmp, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
     if (access(tmp, W_OK | X_OK) != 0)
@@ -290,9 +290,9 @@ static void report_directories(xd_findings *f, const xd_host *m)
                 "%s cannot be written to, and the MPI launcher wants it", tmp);
     else if (free_ < 1e8)
         xd_find(f, XD_WARN, "temporary", "make room, or set TMPDIR", "%s has %s free", tmp,
-                xd_bytes_text(free_, room));
+                xd_bytes_text(free_, free_bytes));
     else
-        xd_find(f, XD_WELL, "temporary", "", "%s, %s free", tmp, xd_bytes_text(free_, room));
+        xd_find(f, XD_WELL, "temporary", "", "%s, %s free", tmp, xd_bytes_text(free_, free_bytes));
     if (!m->hub[0])
         xd_find(f, XD_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory",
                 "there is no home "

@@ -53,7 +53,7 @@ typedef struct watch {
     double asked;               /* when the ranks were last told to cancel                     */
     double limit;               /* seconds until all ranks have met; 0: any                     */
     char   over[512];           /* why the run was ended here; empty: it was not                */
-    xd_rundir  room;
+    xd_rundir  dir;
     xd_roll  roll;
     xd_noise noise;
 } watch;
@@ -86,13 +86,13 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-static char late[160];          /* what a rank says that waits too long for the others           */
+static char late_text[160];     /* what a rank says that waits too long for the others           */
 
 static void on_late(int sig)
 {
-    ssize_t said = write(2, late, strlen(late));
+    ssize_t written = write(2, late_text, strlen(late_text));
     (void)sig;
-    (void)said;
+    (void)written;
     _exit(XD_EXIT_FAILED);
 }
 
@@ -164,7 +164,7 @@ void xd_launch_await(int start_timeout, int rank)
     xd_links_watch(rank);
     if (start_timeout <= 0)
         return;
-    snprintf(late, sizeof late,
+    snprintf(late_text, sizeof late_text,
              "xdit: rank %d: the ranks have not met within --start_timeout %d s\n", rank,
              start_timeout);
     sigemptyset(&act.sa_mask);
@@ -177,15 +177,15 @@ void xd_launch_await(int start_timeout, int rank)
  * to speak, and are ended when it has. */
 int xd_launch_failed(xd_status s, const xd_err *e, int rank)
 {
-    char said[sizeof e->msg + 32];
+    char message[sizeof e->msg + 32];
     int  who = rank > 0 ? rank : e->rank;
     int  silent = rank > 0 && (e->rank >= 0 || s == XD_EINVAL || s == XD_ECANCELLED);
     if (who > 0)
-        snprintf(said, sizeof said, "rank %d: %s", who, e->msg);
+        snprintf(message, sizeof message, "rank %d: %s", who, e->msg);
     else
-        snprintf(said, sizeof said, "%s", e->msg);
+        snprintf(message, sizeof message, "%s", e->msg);
     if (!silent) {
-        fprintf(stderr, "xdit: %s\n", e->msg[0] ? said : xd_status_name(s));
+        fprintf(stderr, "xdit: %s\n", e->msg[0] ? message : xd_status_name(s));
         xd_roll_say(XD_ROLL_SAID);
     } else
         nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);
@@ -291,9 +291,9 @@ static char **make_command(const xd_launch *l, const watch *w, const char *launc
         add_words(&a, "--oversubscribe", "--bind-to", "none");
     if (XDIT_MPI == 1 && geteuid() == 0)
         add_words(&a, "--allow-run-as-root", NULL, NULL);
-    if (w->room.path[0]) {
-        add_words(&a, "--mca", "orte_tmpdir_base", w->room.path);
-        add_words(&a, "--mca", "btl_vader_backing_directory", w->room.path);
+    if (w->dir.path[0]) {
+        add_words(&a, "--mca", "orte_tmpdir_base", w->dir.path);
+        add_words(&a, "--mca", "btl_vader_backing_directory", w->dir.path);
     }
     if (XDIT_MPI == 1)
         add_mca(&a, xd_launch_here() ? near_mca : far_mca);
@@ -331,7 +331,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     dup2(out[1], 1);
     dup2(err[1], 2);
     for (int fd = 3; fd < 64; fd++)
-        if (fd != w->room.lock)
+        if (fd != w->dir.lock)
             close(fd);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -510,7 +510,7 @@ static int wait_for_exit(watch *w)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Has a rank said why the run failed? Ranks tell; where they cannot, their lines are looked at. */
+/* Has a rank reported why the run failed? Where ranks cannot report, their lines are searched. */
 static int has_reported(const watch *w)
 {
     return w->roll.n ? w->roll.said : w->noise.said;
@@ -534,19 +534,19 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
             code);
 }
 
-/* The exit code of a run; says what no rank has said. */
+/* The exit code of a run; prints the cause if no rank has reported it. */
 static int exit_code_of(const watch *w, const char *launcher, int status)
 {
     char why[512];
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-        said = has_reported(w);
+        reported = has_reported(w);
     if (w->first) {
-        if (!said)
+        if (!reported)
             fprintf(stderr, "xdit: cancelled\n");
         return 128 + w->first;
     }
     if (w->over[0]) {
-        if (!said)
+        if (!reported)
             fprintf(stderr, "xdit: %s\n", w->over);
         return XD_EXIT_FAILED;
     }
@@ -560,8 +560,9 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     int by_rank =
         code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, "the connection to host ", 23) == 0;
-    said = said && (w->roll.n || a_rank);  /* lines alone do not tell an error from information */
-    if (code && (!by_rank || !said || killed))  /* others lost a killed one's messages */
+    /* Lines alone do not distinguish an error from information. */
+    reported = reported && (w->roll.n || a_rank);
+    if (code && (!by_rank || !reported || killed))  /* others lost a killed one's messages */
         fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
     if (!code && !w->heard) {
         fprintf(stderr, "xdit: %s ended well and has started no rank: is it an MPI launcher?\n",
@@ -574,7 +575,7 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
 {
     char      launcher[4096], self[4096], number[16];
-    watch     w = { .room = { .lock = -1 }, .noise = { .fd = 2 },
+    watch     w = { .dir = { .lock = -1 }, .noise = { .fd = 2 },
                     .limit = l->start_timeout < 0 ? START_S : l->start_timeout };
     xd_status s = find_launcher(launcher, sizeof launcher, e);
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -595,7 +596,7 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     if ((s = xd_limits_check(l->ranks, e)) != XD_OK)
         return s;
     if (XDIT_MPI == 1 && xd_launch_here())
-        xd_rundir_make(&w.room, l->ranks);
+        xd_rundir_make(&w.dir, l->ranks);
     w.roll = (xd_roll){ .listener = -1, .ranks = l->ranks };
     if (xd_launch_here())
         xd_roll_open(&w.roll, l->ranks);
@@ -603,7 +604,7 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     s = v ? start_launcher(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)
         *code = exit_code_of(&w, launcher, wait_for_exit(&w));
-    xd_rundir_close(&w.room);
+    xd_rundir_close(&w.dir);
     xd_roll_close(&w.roll);
     free(v);
     return s;

@@ -101,21 +101,21 @@ static const xd_command *find_command(const char *name)
 static int no_command(const char *word)
 {
     xd_err      e = { 0 };
-    const char *names[MAXCOMMANDS] = { "help" }, *say;
+    const char *names[MAXCOMMANDS] = { "help" }, *hint;
     int         n = 1;
     for (const xd_command *const *c = xd_commands; *c && n < MAXCOMMANDS; c++)
         names[n++] = (*c)->name;
-    const char *known = xd_opt_command(word, names, n, &say);
-    const char *near = known || say ? NULL : xd_opt_nearest(word, names, n);
+    const char *known = xd_opt_command(word, names, n, &hint);
+    const char *nearest = known || hint ? NULL : xd_opt_nearest(word, names, n);
     if (word[0] == '-')
         xd_fail(&e, XD_EINVAL, "%.80s stands before the command: xdit generate %.80s ...", word,
                 word);
-    else if (say)
-        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; %s", word, say);
+    else if (hint)
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; %s", word, hint);
     else if (known)
         xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; here it is '%s'", word, known);
-    else if (near)
-        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; the nearest one is '%s'", word, near);
+    else if (nearest)
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; the nearest one is '%s'", word, nearest);
     else
         xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; xdit --help lists them", word);
     return xd_cli_exit(XD_EINVAL, &e);
@@ -174,9 +174,10 @@ static int print_help(const char *name, const char *topic)
  * user has said how threads wait. */
 static void wait_politely(void)
 {
-    static const char *const said[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME" };
-    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
-        if (getenv(said[i]))
+    static const char *const set_by_user[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
+                                               "KMP_BLOCKTIME" };
+    for (size_t i = 0; i < sizeof set_by_user / sizeof *set_by_user; i++)
+        if (getenv(set_by_user[i]))
             return;
     setenv("GOMP_SPINCOUNT", "1000", 1);
     setenv("KMP_BLOCKTIME", "0", 1);

@@ -59,8 +59,8 @@ static int is_error(const char *line)
 
 static void keep_line(xd_noise *z, const char *p, size_t n)
 {
-    size_t room = sizeof z->kept - 1 - z->nkept;
-    n = n < room ? n : room;
+    size_t space = sizeof z->kept - 1 - z->nkept;
+    n = n < space ? n : space;
     memcpy(z->kept + z->nkept, p, n);
     z->nkept += n;
 }
