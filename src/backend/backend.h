@@ -22,6 +22,7 @@
 typedef struct xd_dev    xd_dev;
 typedef struct xd_stream xd_stream;     /* order of work on a device; NULL: its only one     */
 typedef struct xd_ops    xd_ops;
+typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
 /* ---- device ------------------------------------------------------------------------------- */
 
@@ -59,6 +60,11 @@ struct xd_dev {
 /* Opens a device by name: "cpu", or a kind of device and an instance of it, as in "cuda:1". NULL is
  * the first kind of the registry. XD_EINVAL: no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
+/* The device of rank number `rank` of the `ranks` of this host, when all of them were given `name`:
+ * "cuda" is one GPU for each rank, so *out is "cuda:<rank>". *out is empty where `name` itself is
+ * to be opened: it has an instance, as "cuda:0", which all ranks then share, or its kind has none.
+ * XD_EINVAL: there are fewer instances than ranks. */
+xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
 /* Opens the count device that stands for `real`: its scratch and pack sizes are those of `real`
  * (borrowed; must outlive it). With NULL, scratch is zero and pack sizes are those of plain
  * rows. */
@@ -97,6 +103,9 @@ typedef struct xd_dev_kind {
     const char *name;                   /* "cpu": the part of a device name before ':'         */
     /* which: the part of the device name after ':', or "". XD_EINVAL: no such device. */
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
+    /* *n: how many instances this host has, "kind:0" to "kind:<n-1>". NULL: the kind has one
+     * instance, which all ranks of a host share. */
+    xd_status (*instances)(int *n, xd_err *e);
     /* Starts to load in the background what `open` will wait for; or NULL. */
     void      (*early)(void);
     void      (*about)(xd_fact *fact, void *cookie);    /* libraries and versions; or NULL     */

@@ -1,6 +1,7 @@
 /* registry.c - the list of device kinds, and devices opened by name */
 #include "backend/backend.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/count/count.h"
@@ -18,23 +19,51 @@ const xd_dev_kind *const xd_dev_kinds[] = {
     NULL,
 };
 
-xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
+/* The kind that the part of a device name before ':' names, or NULL. */
+static const xd_dev_kind *find_kind(const char *name)
 {
-    const char *s = name ? name : xd_dev_kinds[0]->name;
-    size_t      n = strcspn(s, ":");
-    xd_text_buf known = { 0 };
-    *d = NULL;
+    size_t n = strcspn(name, ":");
     for (int i = 0; xd_dev_kinds[i]; i++) {
         const char *kind = xd_dev_kinds[i]->name;
-        if (strlen(kind) == n && memcmp(kind, s, n) == 0)
-            return xd_dev_kinds[i]->open(d, s[n] ? s + n + 1 : "", e);
+        if (strlen(kind) == n && memcmp(kind, name, n) == 0)
+            return xd_dev_kinds[i];
     }
+    return NULL;
+}
+
+xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
+{
+    const char        *s = name ? name : xd_dev_kinds[0]->name, *colon = strchr(s, ':');
+    const xd_dev_kind *kind = find_kind(s);
+    xd_text_buf        known = { 0 };
+    *d = NULL;
+    if (kind)
+        return kind->open(d, colon ? colon + 1 : "", e);
     for (int i = 0; xd_dev_kinds[i]; i++)
         xd_buf_add(&known, "%s%s", i ? ", " : "", xd_dev_kinds[i]->name);
     xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", s,
             known.failed || !known.p ? "" : known.p);
     xd_buf_free(&known);
     return XD_EINVAL;
+}
+
+xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e)
+{
+    const char        *s = name ? name : xd_dev_kinds[0]->name;
+    const xd_dev_kind *kind = find_kind(s);
+    int                n = 0;
+    *out = (xd_dev_name){ "" };
+    if (ranks < 2 || strchr(s, ':') || !kind || !kind->instances)
+        return XD_OK;
+    xd_status st = kind->instances(&n, e);
+    if (st == XD_OK && n < ranks)
+        st = xd_fail(e, XD_EINVAL,
+                     "%d ranks of this host need %d devices \"%s\", and there %s %d: start %d "
+                     "rank%s (xdit plan --world %d lists plans), or share one with --device %s:0",
+                     ranks, ranks, s, n == 1 ? "is" : "are", n, n, n == 1 ? "" : "s", n, s);
+    if (st == XD_OK)
+        snprintf(out->s, sizeof out->s, "%s:%d", s, rank);
+    return st;
 }
 
 void xd_dev_early(void)

@@ -60,13 +60,25 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
     return s == XD_OK ? xd_open_with(out, &own, XD_WITH_FILES, e) : s;
 }
 
+/* The device that the user names, or this rank's own of its kind. */
+static xd_status open_device(xd_engine *g, const xd_open_args *a, xd_err *e)
+{
+    int         rank = 0, ranks = 1;
+    xd_cpuset   cpus;
+    xd_dev_name name;
+    if (g->ctx.world.all->size > 1)
+        xd_comm_host(&rank, &ranks, &cpus);
+    xd_status s = xd_dev_of_rank(&name, a->device, rank, ranks, e);
+    return s == XD_OK ? xd_dev_open(&g->ctx.dev, *name.s ? name.s : a->device, e) : s;
+}
+
 /* Opens the parts that need no other rank. */
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_err *e)
 {
     xd_weight_files given = { a->files, a->nfiles };
     xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->without, &given, a->layers, e);
     if (s == XD_OK)
-        s = xd_dev_open(&g->ctx.dev, a->device, e);
+        s = open_device(g, a, e);
     if (s == XD_OK)
         s = xd_comm_stage(&g->ctx.world.all, g->ctx.dev, e);
     if (s == XD_OK)

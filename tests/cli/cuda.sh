@@ -18,6 +18,9 @@ check "another order of work gives the same image" cmp -s "$T/a.png" "$T/b.png"
 set -- generate --model "$MODEL" --prompt x --quiet --output "$T/c.png" --device
 refused "a number beyond the GPUs" 2 "no device cuda:3: this machine has 1 GPU" "$@" cuda:3
 refused "no number" 2 "\"cuda:x\" is no device" "$@" cuda:x
+XDIT_SIM_CAPABILITY=75,90; export XDIT_SIM_CAPABILITY
+refused "the first of two GPUs is too old" 1 "cuda:0 .* compute capability 7.5" "$@" cuda
+unset XDIT_SIM_CAPABILITY
 XDIT_SIM_VERSION=11080; export XDIT_SIM_VERSION
 refused "an old driver" 1 "driver is too old: it supports CUDA 11.8, and xdit needs 12.0" "$@" cuda
 unset XDIT_SIM_VERSION
@@ -41,4 +44,24 @@ refused "no kernels" 1 "this build has no kernels for" "$@" cuda
 cp "$SIM/xdit_kernels.so" "$T/driver"
 XDIT_CUDA_DIR=$T/driver
 refused "no cuBLASLt" 1 "cuBLASLt cannot be loaded" "$@" cuda
+
+# Several ranks: a GPU for each, or one for all.
+XDIT_CUDA_DIR=$SIM
+small --nproc 2 --output "$T/cpu.png"
+if said 'has no MPI|install the package'; then
+    echo "# skipped: several ranks, there is no MPI to start them with"
+else
+    set -- "$@" cuda --nproc 2 --ulysses_degree 2
+    refused "two ranks and one GPU" 2 \
+        "2 ranks of this host need 2 devices .*there is 1: start 1 rank .*--device cuda:0" "$@"
+    XDIT_SIM_DEVICES=2; export XDIT_SIM_DEVICES
+    small --device cuda --dtype f32 --nproc 2 --ulysses_degree 2 --output "$T/two.png"
+    check "two ranks on two GPUs" [ "$rc" = 0 -a -s "$T/two.png" ]
+    XDIT_SIM_CAPABILITY=90,75; export XDIT_SIM_CAPABILITY
+    refused "the second rank takes the second GPU" 1 "cuda:1 .* capability 7.5" "$@"
+    small --device cuda:0 --dtype f32 --nproc 2 --ulysses_degree 2 --output "$T/one.png"
+    check "two ranks share a GPU" [ "$rc" = 0 ]
+    check "two ranks share a GPU: the same image" cmp -s "$T/one.png" "$T/two.png"
+    unset XDIT_SIM_CAPABILITY XDIT_SIM_DEVICES
+fi
 done_testing

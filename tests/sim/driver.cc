@@ -12,8 +12,11 @@
  * - Launches are checked: sizes, and shared memory beyond 48 KiB only after it was allowed. A word
  *   of a kernel's arguments that is an address of host memory ends the program.
  * - A thread must have made the context current.
- * XDIT_SIM_DEVICES, XDIT_SIM_MEMORY (bytes), XDIT_SIM_CAPABILITY (90) and XDIT_SIM_VERSION (13000)
- * say what the machine has. */
+ * - Each GPU has a context, memory and streams of its own. Work given to a stream of another GPU is
+ *   refused, and so is a copy from or to another GPU's memory. A kernel that is given such memory
+ *   ends the program.
+ * XDIT_SIM_DEVICES (1), XDIT_SIM_MEMORY (bytes of a GPU), XDIT_SIM_CAPABILITY (90; with a comma
+ * behind it that of the next GPU follows) and XDIT_SIM_VERSION (13000) say what the machine has. */
 #include "tests/sim/more.h"
 
 #include <ctime>
@@ -62,6 +65,7 @@ struct CUgraphExec_st {
     std::vector<item> items;
 };
 struct CUstream_st {
+    CUctx_st *of;
     std::deque<item> q;
     CUgraph_st *into = nullptr;
 };
@@ -75,7 +79,7 @@ struct CUfunc_st {
     int shared = 48 << 10;
 };
 struct CUctx_st {
-    int x;
+    size_t used; /* bytes of its memory that are given out                                    */
 };
 
 namespace
@@ -83,12 +87,14 @@ namespace
 enum { PAGE = 4096 };
 const size_t SPAN = (size_t)1 << 37;
 std::recursive_mutex lock;
-CUctx_st ctx;
+enum { GPUS = 16 };
+CUctx_st gpus[GPUS];
 thread_local CUcontext current;
 char *far_, *near_;
 int fd = -1, depth;
-size_t next_, used, limit_;
+size_t next_, limit_;
 std::map<char *, size_t> blocks; /* of device memory: where, bytes                            */
+std::map<char *, CUcontext> owners; /* of blocks: the GPU                                     */
 std::map<char *, size_t> opened; /* of other processes                                        */
 std::map<char *, size_t> pinned;
 std::vector<CUstream_st *> streams;
@@ -167,10 +173,20 @@ int on_device(const void *p, size_t n)
     return 0;
 }
 
+/* 0: p is in memory of another GPU than the current one. */
+int in_reach(const void *p)
+{
+    auto b = blocks.upper_bound((char *)p);
+    if (b == blocks.begin())
+        return 1;
+    --b;
+    return (char *)p >= b->first + b->second || owners[b->first] == current;
+}
+
 int in_far(const char *p)
 {
     if (p >= far_ && p < far_ + SPAN)
-        return 1;
+        return in_reach(p);
     auto b = opened.upper_bound((char *)p);
     return b != opened.begin() && p < (--b)->first + b->second;
 }
@@ -259,8 +275,8 @@ CUresult add(CUstream_st *s, item i)
     last_call = time_ms();
     if (!current)
         return XD_CU_INVALID_CONTEXT;
-    if (!s)
-        return XD_CU_INVALID_HANDLE; /* the default stream                                   */
+    if (!s || s->of != current)
+        return XD_CU_INVALID_HANDLE; /* the default stream; one of another GPU               */
     if (s->into) {
         s->into->items.push_back(std::move(i));
         return XD_CU_SUCCESS;
@@ -320,21 +336,31 @@ API CUresult cuDeviceGetCount(int *n)
 API CUresult cuDeviceGet(CUdevice *d, int i)
 {
     *d = i;
-    return XD_CU_SUCCESS;
+    return i < 0 || i >= GPUS || i >= setting("XDIT_SIM_DEVICES", 1) ? XD_CU_INVALID_DEVICE
+                                                                     : XD_CU_SUCCESS;
+}
+
+/* Ten times the compute capability. */
+static int capability(CUdevice d)
+{
+    const char *s = getenv("XDIT_SIM_CAPABILITY"), *next;
+    for (; s && d > 0 && (next = strchr(s, ',')); d--)
+        s = next + 1;
+    return s ? atoi(s) : 90;
 }
 API CUresult cuDeviceGetName(char *name, int n, CUdevice)
 {
     snprintf(name, (size_t)n, "simulated GPU");
     return XD_CU_SUCCESS;
 }
-API CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice)
+API CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
 {
     switch ((int)a) {
     case XD_CU_CAPABILITY_MAJOR:
-        *v = setting("XDIT_SIM_CAPABILITY", 90) / 10;
+        *v = capability(d) / 10;
         return XD_CU_SUCCESS;
     case XD_CU_CAPABILITY_MINOR:
-        *v = setting("XDIT_SIM_CAPABILITY", 90) % 10;
+        *v = capability(d) % 10;
         return XD_CU_SUCCESS;
     case XD_CU_MULTIPROCESSORS:
         *v = 132;
@@ -346,10 +372,12 @@ API CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice)
         return XD_CU_INVALID_VALUE;
     }
 }
-API CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice)
+API CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 {
     start();
-    *c = &ctx;
+    if (d < 0 || d >= GPUS || d >= setting("XDIT_SIM_DEVICES", 1))
+        return XD_CU_INVALID_DEVICE;
+    *c = &gpus[d];
     return XD_CU_SUCCESS;
 }
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return XD_CU_SUCCESS; }
@@ -379,7 +407,9 @@ API CUresult cuCtxSynchronize()
 API CUresult cuMemGetInfo_v2(size_t *f, size_t *t)
 {
     start();
-    *f = limit_ - used, *t = limit_;
+    if (!current)
+        return XD_CU_INVALID_CONTEXT;
+    *f = limit_ - current->used, *t = limit_;
     return XD_CU_SUCCESS;
 }
 API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
@@ -390,12 +420,13 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
         return XD_CU_INVALID_CONTEXT;
     if (!bytes)
         return XD_CU_INVALID_VALUE;
-    if (used + bytes > limit_ || next_ + pages + 2 * PAGE > SPAN)
+    if (current->used + bytes > limit_ || next_ + pages + 2 * PAGE > SPAN)
         return XD_CU_OUT_OF_MEMORY;
     size_t at = next_ + PAGE + lead;
     next_ += pages + PAGE;
-    used += bytes;
+    current->used += bytes;
     blocks[far_ + at] = bytes;
+    owners[far_ + at] = current;
     if (bytes < (size_t)1 << 30)
         memset(near_ + at, 0xff, bytes);
     *p = (CUdeviceptr)(far_ + at);
@@ -413,7 +444,8 @@ API CUresult cuMemFree_v2(CUdeviceptr p)
     size_t at = (size_t)(b->first - far_) / PAGE * PAGE;
     fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
               (off_t)((b->second + 2 * PAGE - 1) / PAGE * PAGE - PAGE));
-    used -= b->second;
+    owners[b->first]->used -= b->second;
+    owners.erase(b->first);
     blocks.erase(b);
     return XD_CU_SUCCESS;
 }
@@ -444,13 +476,14 @@ static CUresult move(void *to, const void *from, size_t n, CUstream s)
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    return is_pinned(from, n) && on_device((void *)to, n) ? move((void *)to, from, n, s)
-                                                          : XD_CU_INVALID_VALUE;
+    return is_pinned(from, n) && on_device((void *)to, n) && in_reach((void *)to)
+               ? move((void *)to, from, n, s)
+               : XD_CU_INVALID_VALUE;
 }
 API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    if (!is_pinned(to, n) || !on_device((void *)from, n))
+    if (!is_pinned(to, n) || !on_device((void *)from, n) || !in_reach((void *)from))
         return XD_CU_INVALID_VALUE;
     memset(to, 0xff, n);
     return move(to, (void *)from, n, s);
@@ -458,14 +491,15 @@ API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream
 API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    return on_device((void *)to, n) && on_device((void *)from, n)
+    return on_device((void *)to, n) && on_device((void *)from, n) && in_reach((void *)to) &&
+                   in_reach((void *)from)
                ? move((void *)to, (void *)from, n, s)
                : XD_CU_INVALID_VALUE;
 }
 API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    if (!on_device((void *)to, n))
+    if (!on_device((void *)to, n) || !in_reach((void *)to))
         return XD_CU_INVALID_VALUE;
     item i;
     i.run = [=] { memset((void *)to, v, n); };
@@ -528,7 +562,10 @@ API CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 API CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (!current)
+        return XD_CU_INVALID_CONTEXT;
     streams.push_back(*s = new CUstream_st);
+    (*s)->of = current;
     return XD_CU_SUCCESS;
 }
 API CUresult cuStreamSynchronize(CUstream s)
@@ -674,7 +711,7 @@ API CUresult cuLaunchKernel(CUfunction f_, unsigned gx, unsigned gy, unsigned gz
         memcpy(&word, &args[at], 8);
         if (word >= 65536 && word < (uintptr_t)1 << 47 && !in_far((char *)word) &&
             mincore((void *)(word & ~(uintptr_t)(PAGE - 1)), 1, &there) == 0) {
-            fprintf(stderr, "simulated GPU: kernel %s is given host memory: word %zu is %p\n",
+            fprintf(stderr, "simulated GPU: kernel %s is given memory of others: word %zu is %p\n",
                     f->k->name, at / 8, (void *)word);
             abort();
         }

@@ -179,6 +179,48 @@ static void overrun(void)
     cuStreamSynchronize(a);
 }
 
+/* Makes the second GPU current. */
+static void second_gpu(void)
+{
+    CUcontext c = NULL;
+    cuDevicePrimaryCtxRetain(&c, 1);
+    cuCtxSetCurrent(c);
+}
+
+static void memory_of_another_gpu(void)
+{
+    CUdeviceptr x = block_of(64);
+    second_gpu();
+    CUdeviceptr y = block_of(64);
+    cuStreamCreateWithPriority(&a, XD_CU_STREAM_NON_BLOCKING, 0);
+    launch((void *)(uintptr_t)y, (void *)(uintptr_t)x, 256, 0);
+}
+
+/* Each GPU has memory and streams of its own. */
+static int two_gpus(void)
+{
+    CUdeviceptr x = block_of(64), y = 0;
+    CUstream    s = NULL;
+    CUdevice    d = -1;
+    CUcontext   first = NULL;
+    size_t      before = 0, after = 0, total = 0;
+    int         n = 0;
+    cuDeviceGetCount(&n);
+    cuDevicePrimaryCtxRetain(&first, 0);
+    cuMemGetInfo_v2(&before, &total);
+    second_gpu();
+    y = block_of(4096);
+    cuStreamCreateWithPriority(&s, XD_CU_STREAM_NON_BLOCKING, 0);
+    int ok = n == 2 && cuDeviceGet(&d, 2) != XD_CU_SUCCESS &&
+             cuMemsetD8Async(y, 0, 64, s) == XD_CU_SUCCESS &&
+             cuMemsetD8Async(y, 0, 64, a) != XD_CU_SUCCESS &&
+             cuMemsetD8Async(x, 0, 64, s) != XD_CU_SUCCESS &&
+             cuMemcpyDtoDAsync_v2(y, x, 64, s) != XD_CU_SUCCESS;
+    cuCtxSetCurrent(first);
+    cuMemGetInfo_v2(&after, &total);
+    return ok && after == before;
+}
+
 static int launches(void)
 {
     void *x = (void *)(uintptr_t)block_of(64), *y = (void *)(uintptr_t)block_of(64);
@@ -251,6 +293,10 @@ int main(void)
     tap(signal_of(host_memory) == SIGABRT, "a kernel that is given host memory ends the program");
     tap(signal_of(overrun) == SIGSEGV || signal_of(overrun) == SIGBUS,
         "a kernel that reads beyond a block dies");
+    setenv("XDIT_SIM_DEVICES", "2", 1);
+    tap(two_gpus(), "a GPU has memory and streams of its own");
+    tap(signal_of(memory_of_another_gpu) == SIGABRT,
+        "a kernel that is given memory of another GPU ends the program");
     cuCtxSetCurrent(NULL);
     tap(cuMemsetD8Async(x, 0, 64, a) != XD_CU_SUCCESS, "a thread without a context is refused");
     free(plain);

@@ -168,4 +168,12 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
     return s;
 }
 
-const xd_dev_kind xd_dev_kind_cuda = { .name = "cuda", .open = open_cuda };
+static xd_status count_gpus(int *n, xd_err *e)
+{
+    const xd_cuda_driver *cu = NULL;
+    xd_status             s = xd_cuda_load_driver(&cu, e);
+    *n = 0;
+    return s == XD_OK ? xd_cuda_status(cu->cuDeviceGetCount(n)) : s;
+}
+
+const xd_dev_kind xd_dev_kind_cuda = { .name = "cuda", .open = open_cuda, .instances = count_gpus };
