@@ -78,7 +78,7 @@ template <int CHUNKS> GPU void norm_row(const norm_args &a, int64_t row)
         if (row < a.n)                                                                             \
             norm_row<chunks>(a, row);                                                              \
     }
-NORM(5, 8)
+NORM(5, 7)
 NORM(8, 5)
 NORM(12, 4)
 NORM(16, 3)
