@@ -97,7 +97,8 @@ sanitize: packages
 tsan: packages
 	@[ -f build-tsan/build.ninja ] || meson setup build-tsan --buildtype=debugoptimized \
 	    -Db_sanitize=thread -Db_lundef=false -Dhouse_werror=false -Damx=false
-	@TSAN_OPTIONS=halt_on_error=1:exitcode=66 tests/run.sh build-tsan -t 4 --num-processes 1 \
+	@TSAN_OPTIONS=halt_on_error=1:exitcode=66:suppressions=$(CURDIR)/tests/tsan.supp \
+	    tests/run.sh build-tsan -t 4 --num-processes 1 \
 	    $(TSAN_TESTS)
 
 # What one rank and three ranks leave allocated at their end.
