@@ -5,6 +5,7 @@
 #   make demo-parallel         the same image by several ranks, in demo-parallel.png
 #   make check                 install what is missing, build, run every test
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
+#   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
 #   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
@@ -27,7 +28,7 @@ override PROMPT := $(value PROMPT)
 export PROMPT
 
 .PHONY: all build configured program demo demo-parallel check clang sanitize tsan leaks fuzz soak \
-        bench install uninstall clean packages clang-packages
+        cuda-kernels bench install uninstall clean packages clang-packages
 
 all: build
 
@@ -112,6 +113,10 @@ fuzz: clang-packages
 	    --buildtype=debugoptimized -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
 	@ninja -C build-fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build-fuzz
+
+# Needs nvcc; the table of doc/internals/cuda.md needs nvdisasm, too.
+cuda-kernels: configured
+	@ninja -C $(BUILD) cuda_kernels
 
 bench: program
 	@$(BUILD)/app/xdit bench $(BENCH_ARGS)

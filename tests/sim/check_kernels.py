@@ -1,83 +1,189 @@
 #!/usr/bin/env python3
-"""Checks what the compiler made of the kernels: nothing spills, and tensor cores, asynchronous
-copies and 16-byte accesses are there.
+"""check_kernels.py ROOT [--write] LOG...
 
-usage: check_kernels.py LOG FATBIN DOCUMENT [--table]
-
-LOG is what ptxas said (src/backend/cuda/kernels/compile.py). DOCUMENT has a table of registers,
-which must be right where it was made by the same nvcc; --table prints it. Instructions are looked
-at where cuobjdump is installed.
+Checks what nvcc made of the kernels, for every architecture: the logs of ptxas name registers,
+shared memory and spills; the SASS of the cubins beside them (nvdisasm, where there is one) shows
+that the kernels for tensor cores use them and have no local memory. Compares the table of
+doc/internals/cuda.md with that, or writes it (--write).
 """
-import pathlib
+import collections
+import glob
+import os
 import re
 import shutil
 import subprocess
 import sys
 
-ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\w+)'.*?"
-                   r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
-                   re.S)
-NEEDED = {"flash_64": ("HMMA", "LDSM", "LDGSTS"), "flash_128": ("HMMA", "LDSM", "LDGSTS"),
-          "conv": ("HMMA", "LDSM", "LDGSTS"), "norm_12": (r"LDG\.E\.128", r"STG\.E\.128"),
-          "epilogue_wide": (r"LDG\.E\.128", r"STG\.E\.128")}
+SPILL = 0                       # bytes
+REGISTERS = {'flash_128': 255, 'flash_96': 232, 'flash_80': 176, 'flash_64': 176, 'conv': 152,
+             'norm_16': 168, 'norm_12': 128, 'norm_8': 96, 'norm_5': 72, 'attention_any': 144,
+             'qknorm_any': 88}
+OTHERS = 64                     # registers of the kernels not named above
+SASS = 5000                     # instructions of a kernel
+CONV_SASS = 2500
+BEGIN, END = '<!-- kernels: begin -->\n', '<!-- kernels: end -->\n'
 
 
-def table_of(uses, archs):
-    """Rows of a Markdown table."""
-    yield "| kernel | " + " | ".join(f"sm_{a}" for a in archs) + " |"
-    yield "|---|" + "---|" * len(archs)
-    for name in sorted({k for k, _ in uses}):
-        registers = (str(uses.get((name, a), ("-",))[0]) for a in archs)
-        yield f"| `{name}` | " + " | ".join(registers) + " |"
+class Tap:
+    n = failed = 0
+
+    def check(self, ok, name, *notes):
+        self.n += 1
+        self.failed += not ok
+        print('%sok %d - %s' % ('' if ok else 'not ', self.n, name))
+        for note in notes if not ok else ():
+            print('# ' + str(note))
+
+    def skip(self, name, why):
+        self.n += 1
+        print('ok %d - %s # SKIP %s' % (self.n, name, why))
 
 
-def instructions(fatbin, arch, complain):
-    tool = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
-    if not tool:
-        print("# cuobjdump is not installed: instructions are not looked at")
-        return
-    run = subprocess.run([tool, "-sass", "-arch", f"sm_{arch}", fatbin], text=True,
-                         capture_output=True)
-    if run.returncode:
-        print(f"# cuobjdump cannot disassemble here: {run.stderr.strip()}")
-        return
-    text = run.stdout
-    parts = dict(p.split("\n", 1) for p in text.split("Function : ")[1:])
-    for name, wanted in NEEDED.items():
-        for w in wanted:
-            n = len(re.findall(rf"\b{w}", parts.get(name, "")))
-            print(f"# {name}, sm_{arch}: {n} {w}")
-            if not n:
-                complain(f"{name} has no {w} for sm_{arch}")
+def usage(log):
+    """{kernel: (registers, static shared memory, spilled bytes)} of a log of ptxas."""
+    with open(log) as f:
+        text = f.read()
+    found = {}
+    for part in text.split('Compiling entry function ')[1:]:
+        name = part[1:part.index("'", 1)]
+        spills = re.search(r'(\d+) bytes stack frame, (\d+) bytes spill stores, '
+                           r'(\d+) bytes spill loads', part)
+        shared = re.search(r'(\d+) bytes smem', part)
+        found[name] = (int(re.search(r'Used (\d+) registers', part)[1]),
+                       int(shared[1]) if shared else 0, sum(map(int, spills.groups())))
+    return found
+
+
+def nvdisasm():
+    homes = [os.environ.get('CUDA_HOME', '/usr/local/cuda') + '/bin']
+    for path in sys.path:
+        homes += glob.glob(os.path.join(path, 'nvidia', '*', 'bin'))
+    return shutil.which('nvdisasm') or shutil.which('nvdisasm', path=os.pathsep.join(homes))
+
+
+def sass(tool, cubin):
+    """{kernel: [opcode with its suffixes]} of a cubin."""
+    text = subprocess.run([tool, '-c', cubin], stdout=subprocess.PIPE, text=True,
+                          check=True).stdout
+    found = {}
+    for part in re.split(r'\.section\s+\.text\.', text)[1:]:
+        name = re.match(r'\w+', part)[0]
+        found[name] = re.findall(r'/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)', part)
+    return found
+
+
+def count(ops, head, suffix=''):
+    return sum(op.split('.')[0] == head and suffix in op for op in ops)
+
+
+def kernels_of(root):
+    """{kernel: bytes of dynamic shared memory} of the engine's list of kernels."""
+    with open(os.path.join(root, 'src/backend/cuda/cuda.h')) as f:
+        text = f.read()
+    conv = re.search(r'define XD_CUDA_CONV_SHARED\s+(\(.*?\))\s', text)[1]
+    flash = re.search(r'define XD_CUDA_FLASH_SHARED\(d\) (\(.*\))\s', text)[1]
+    rows = re.search(r'define XD_CUDA_KERNELS\(X\)(.*?)#define', text, re.S)[1]
+    found = {}
+    for name, size in re.findall(r'X\((\w+), (.*?)\)(?=\s|$)', rows, re.S):
+        size = size.replace('XD_CUDA_CONV_SHARED', conv)
+        size = re.sub(r'XD_CUDA_FLASH_SHARED\((\d+)\)',
+                      lambda m: flash.replace('(d)', m[1]), size)
+        found[name] = eval(size, {'__builtins__': {}})
+    return found
+
+
+def check_usage(tap, arch, use, shared):
+    tap.check(set(use) == set(shared), 'sm_%s has the kernels that the engine launches' % arch,
+              set(use) ^ set(shared))
+    bad = [(k, u) for k, u in use.items() if u[2] > SPILL]
+    tap.check(not bad, 'sm_%s spills nothing' % arch, *bad)
+    bad = [(k, u) for k, u in use.items() if u[0] > REGISTERS.get(k, OTHERS)]
+    tap.check(not bad, 'sm_%s keeps the limits of registers' % arch, *bad)
+    bad = [(k, u) for k, u in use.items() if u[1] + shared.get(k, 0) > 99 << 10]
+    tap.check(not bad, 'sm_%s has the shared memory of every kernel' % arch, *bad)
+
+
+def check_sass(tap, arch, code):
+    bad = [k for k in code if count(code[k], 'LDL') + count(code[k], 'STL')]
+    tap.check(not bad, 'sm_%s uses no local memory' % arch, *bad)
+    for k in sorted(code):
+        if k.startswith('flash_') or k == 'conv':
+            n = [count(code[k], 'HMMA', '16816.F32.BF16'), count(code[k], 'LDSM', 'M88.4'),
+                 count(code[k], 'LDGSTS', '128'), count(code[k], 'LDGSTS')]
+            want = int(k[6:]) if k != 'conv' else 32
+            tap.check(n[0] == want and n[1] > 0 and n[2] == n[3] > 0,
+                      'sm_%s %s: tensor cores, ldmatrix, cp.async of 16 bytes' % (arch, k), n)
+        if k in ('norm_5', 'norm_8', 'norm_12', 'norm_16'):
+            tap.check(count(code[k], 'LDG') == count(code[k], 'LDG', '128') > 0,
+                      'sm_%s %s: all loads of 16 bytes' % (arch, k))
+    bad = [(k, len(code[k])) for k in code if len(code[k]) > (CONV_SASS if k == 'conv' else SASS)]
+    tap.check(not bad, 'sm_%s: no kernel is unrolled too far' % arch, *bad)
+
+
+def table(uses, codes, shared, said):
+    """The lines of the table; without SASS the last columns are empty."""
+    archs = list(uses)
+    code = codes.get('90a', {})
+    out = ['Made by %s.\n' % said, '\n',
+           '| kernel | registers ' + ' / '.join(archs) + ' | shared, bytes | SASS of 90a | '
+           'HMMA | LDSM | LDGSTS | LDG, of 16 bytes |\n', '|---' * 8 + '|\n']
+    for k in shared:
+        row = [k, ' / '.join(str(uses[a][k][0]) for a in archs), shared[k]]
+        ops = code.get(k)
+        row += [len(ops), count(ops, 'HMMA'), count(ops, 'LDSM'), count(ops, 'LDGSTS'),
+                '%d, %d' % (count(ops, 'LDG'), count(ops, 'LDG', '128'))] if ops else [''] * 5
+        out.append('| ' + ' | '.join(map(str, row)) + ' |\n')
+    return out
+
+
+def columns(lines, n):
+    return [[c.strip() for c in line.split('|')[1:1 + n]] for line in lines if '|' in line]
+
+
+def check_table(tap, doc, lines, has_sass, write):
+    name = 'the table of doc/internals/cuda.md'
+    with open(doc) as f:
+        text = f.read()
+    head, rest = text.split(BEGIN)
+    old, tail = rest.split(END)
+    old = old.splitlines(keepends=True)
+    if write:
+        with open(doc, 'w') as f:
+            f.write(head + BEGIN + ''.join(lines) + END + tail)
+    elif not old or old[0] != lines[0]:
+        tap.skip(name, 'it was ' + (old[0].strip().lower() if old else 'never written'))
+    else:
+        n = 8 if has_sass else 3
+        bad = [r for r in zip(columns(lines, n), columns(old, n)) if r[0] != r[1]]
+        tap.check(not bad and len(old) == len(lines), name, 'now, and there:', *bad)
 
 
 def main():
-    log = pathlib.Path(sys.argv[1]).read_text()
-    document = pathlib.Path(sys.argv[3]).read_text()
-    bad = []
-    uses = {(m[1], m[2]): (int(m[5]), int(m[3]) + int(m[4])) for m in ENTRY.finditer(log)}
-    archs = sorted({a for _, a in uses}, key=lambda a: int(a.rstrip("a")))
-    if "--table" in sys.argv:
-        print(*table_of(uses, archs), sep="\n")
+    root, args = sys.argv[1], sys.argv[2:]
+    write = '--write' in args
+    logs = [a for a in args if a != '--write']
+    if not logs:
+        print('1..0 # SKIP this build has no nvcc')
         return 0
-    names = {k for k, _ in uses}
-    for name in names:
-        for a in archs:
-            if (name, a) not in uses:
-                bad.append(f"{name} is not compiled for sm_{a}")
-            elif uses[name, a][1]:
-                bad.append(f"{name} spills {uses[name, a][1]} bytes on sm_{a}")
-    version = re.search(r"release (\S+),", log)
-    stated = re.search(r"nvcc (\d+\.\d+)", document)
-    rows = list(table_of(uses, archs))
-    if stated and version and stated[1] == version[1] and rows[0] in document:
-        bad += [f"the document lacks: {r}" for r in rows if r not in document]
-    else:
-        print("# the document's table is of another nvcc or of other capabilities")
-    if "90a" in archs:
-        instructions(sys.argv[2], "90a", bad.append)
-    print(*bad, f"{len(names)} kernels, {len(archs)} capabilities, {len(bad)} complaints", sep="\n")
-    return 1 if bad or not names else 0
+    tap, tool, shared = Tap(), nvdisasm(), kernels_of(root)
+    uses, codes = collections.OrderedDict(), {}
+    for log in logs:
+        arch = re.search(r'_(\w+)\.log$', log)[1]
+        uses[arch] = usage(log)
+        check_usage(tap, arch, uses[arch], shared)
+        if tool:
+            codes[arch] = sass(tool, log[:-4] + '.cubin')
+            check_sass(tap, arch, codes[arch])
+        else:
+            tap.skip('SASS of sm_' + arch, 'there is no nvdisasm to read it')
+    version = subprocess.run([os.environ.get('NVCC', 'nvcc'), '--version'],
+                             stdout=subprocess.PIPE, text=True).stdout
+    said = 'nvcc ' + re.search(r'release [\d.]+, V([\d.]+)', version)[1]
+    check_table(tap, os.path.join(root, 'doc/internals/cuda.md'),
+                table(uses, codes, shared, said), bool(tool), write)
+    print('1..%d' % tap.n)
+    return tap.failed > 0
 
 
-sys.exit(main())
+if __name__ == '__main__':
+    sys.exit(main())

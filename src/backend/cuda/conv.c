@@ -45,6 +45,10 @@ xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     int tensor_cores = b.in_bf16 && b.groups == 1 && b.C > 0 && b.C % 8 == 0;
     for (int i = 0; i < 3; i++)
         tensor_cores = tensor_cores && xd_cuda_aligned(&a->in, b.s_in[i]);
+    b.wide = xd_cuda_aligned(&a->bias, 0) && b.O % 8 == 0;
+    for (int i = 0; i < 3; i++)
+        b.wide = b.wide && xd_cuda_aligned(&a->out, b.s_out[i]) &&
+                 xd_cuda_aligned(&a->residual, b.s_residual[i]);
     if (tensor_cores)
         return xd_cuda_launch(c, XD_K_conv, xd_ceil_div(rows, 128), xd_ceil_div(b.O, 128), 256,
                               XD_CUDA_CONV_SHARED, &b);

@@ -125,6 +125,10 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
         b.s_residual[2] = a->residual.p ? a->residual.s[0] : 0;
         b.residual_bf16 = xd_cuda_is_bf16(&a->residual), b.act = (int)a->act;
     }
+    b.wide = O % 8 == 0 &&
+             (sums || (xd_cuda_aligned(&a->out, b.s_out[2]) && xd_cuda_aligned(&a->bias, 0) &&
+                       xd_cuda_aligned(&a->gate, 0) &&
+                       xd_cuda_aligned(&a->residual, b.s_residual[2])));
     if (b.in_bf16 && b.C > 0)
         return xd_cuda_launch(c, XD_K_conv, xd_ceil_div(n, 128), xd_ceil_div(O, 128), 256,
                               XD_CUDA_CONV_SHARED, &b);

@@ -71,7 +71,9 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
     };
     int near = D <= 128 && D % 8 == 0 && !(a->halves && a->cos.p) &&
                xd_cuda_aligned(&a->in, b.s_in0) && xd_cuda_aligned(&a->in, b.s_in1) &&
-               xd_cuda_aligned(&a->out, b.s_out0) && xd_cuda_aligned(&a->out, b.s_out1);
+               xd_cuda_aligned(&a->out, b.s_out0) && xd_cuda_aligned(&a->out, b.s_out1) &&
+               xd_cuda_aligned(&a->gain, 0) && xd_cuda_aligned(&a->bias, 0) &&
+               xd_cuda_aligned(&a->cos, b.s_cos) && xd_cuda_aligned(&a->sin, b.s_sin);
     if (near)
         return xd_cuda_launch(xd_cuda_of(d), XD_K_qknorm_near, xd_ceil_div(n * H, 8), 1, 256, 0,
                               &b);

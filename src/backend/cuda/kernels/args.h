@@ -63,7 +63,8 @@ typedef struct epilogue_args {
 
 /* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O], or a GEMM as a convolution
  * with one tap of an image of one row. w [O][kt][kh][kw][C] of the type of `in`; strides are of t,
- * h and w. */
+ * h and w. wide: O is a multiple of 8, and 16-byte accesses of out, residual, bias and gate are
+ * allowed. */
 typedef struct conv_args {
     void        *out;
     const void  *in, *w, *residual;
@@ -71,7 +72,7 @@ typedef struct conv_args {
     int64_t      s_out[3], s_in[3], s_residual[3];
     int32_t      T, Hin, Win, To, Ho, Wo, C, O;
     int32_t      kernel[3], stride[3], lo[3], groups;
-    int          in_bf16, out_bf16, residual_bf16, act;
+    int          in_bf16, out_bf16, residual_bf16, act, wide;
 } conv_args;
 
 /* A view of at most five dimensions; n elements in all. */

@@ -9,6 +9,56 @@
 #include "backend/cuda/kernels/elements.cuh"
 
 enum { M = 128, N = 128, K = 32, ROW = K + 8, STAGES = 3, STAGE = (M + N) * ROW };
+enum { PATCH = 32 + 4 };        /* floats of a row of sums, with padding against bank conflicts */
+
+/* Eight sums x of the row r and the columns c to c + 7, through the epilogue to `out`. The
+ * activation works on shared memory, one sum at a time, so that its code is there once. */
+GPU void finish(const conv_args &a, float *x, int64_t r, int c)
+{
+    if (r >= (int64_t)a.To * a.Ho * a.Wo || c >= a.O)
+        return;
+    const int64_t t = r / a.Wo / a.Ho, h = r / a.Wo % a.Ho, w = r % a.Wo;
+    const int64_t o = t * a.s_out[0] + h * a.s_out[1] + w * a.s_out[2] + c,
+                  q = t * a.s_residual[0] + h * a.s_residual[1] + w * a.s_residual[2] + c;
+    const int n = a.O - c < 8 ? a.O - c : 8;
+    if (!a.wide || a.act != NONE) {
+        ROLLED
+        for (int i = 0; i < n; i++) {
+            float v = activate(a.bias ? x[i] + a.bias[c + i] : x[i], a.act);
+            v = a.gate ? v * a.gate[c + i] : v;
+            if (a.wide) {
+                x[i] = v;
+                continue;
+            }
+            if (a.residual)
+                v += load_one(a.residual, q + i, a.residual_bf16);
+            store_one(a.out, o + i, a.out_bf16, v);
+        }
+        if (!a.wide)
+            return;
+    }
+    float y[8], z[8];
+    load_eight(y, x, 0, 0);
+    if (a.act == NONE && a.bias) {
+        load_eight(z, a.bias, c, 0);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            y[i] += z[i];
+    }
+    if (a.act == NONE && a.gate) {
+        load_eight(z, a.gate, c, 0);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            y[i] *= z[i];
+    }
+    if (a.residual) {
+        load_eight(z, a.residual, q, a.residual_bf16);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            y[i] += z[i];
+    }
+    store_eight(a.out, o, a.out_bf16, y);
+}
 
 KERNEL(conv, conv_args, 256, 1)
 {
@@ -82,28 +132,26 @@ KERNEL(conv, conv_args, 256, 1)
                 gpu_mma(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
         }
     }
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        const int64_t r = row0 + wr + i * 8 + lane / 4;
-        if (r >= rows)
-            continue;
-        const int64_t t = r / a.Wo / a.Ho, h = r / a.Wo % a.Ho, w = r % a.Wo;
-        const int64_t o = t * a.s_out[0] + h * a.s_out[1] + w * a.s_out[2],
-                      q = t * a.s_residual[0] + h * a.s_residual[1] + w * a.s_residual[2];
+    /* Sums go through shared memory, 32 rows of a warp at a time: a lane then has 8 neighbours. */
+    float *patch = (float *)gpu_shared() + warp * 32 * PATCH;
+    const float *mine = patch + lane / 4 * PATCH + lane % 4 * 8;
+    gpu_sync();
+    ROLLED
+    for (int half = 0; half < 2; half++) {
         UNROLL
+        for (int i = 0; i < 2; i++)
+            UNROLL
         for (int j = 0; j < 4; j++)
             UNROLL
-        for (int k = 0; k < 2; k++) {
-            const int c = col0 + wc + 8 * j + lane % 4 * 2 + k;
-            if (c >= a.O)
-                continue;
-            float v = acc[i / 2][j][i % 2 * 2 + k];
-            v = activate(a.bias ? v + a.bias[c] : v, a.act);
-            v = a.gate ? v * a.gate[c] : v;
-            if (a.residual)
-                v += load_one(a.residual, q + c, a.residual_bf16);
-            store_one(a.out, o + c, a.out_bf16, v);
-        }
+        for (int k = 0; k < 4; k++)
+            patch[(16 * i + lane / 4 + k / 2 * 8) * PATCH + 8 * j + lane % 4 * 2 + k % 2] =
+                half ? acc[i + 2][j][k] : acc[i][j][k];
+        gpu_sync_warp();
+        ROLLED
+        for (int r = 0; r < 32; r += 8)
+            finish(a, (float *)mine + r * PATCH, row0 + wr + 32 * half + lane / 4 + r,
+                   col0 + wc + lane % 4 * 8);
+        gpu_sync_warp();
     }
 }
 

@@ -21,6 +21,7 @@
     extern "C" __global__ void __launch_bounds__(threads, blocks)                                  \
         name(const __grid_constant__ type a)
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 GPU char *gpu_shared()
 {
     extern __shared__ __align__(128) char gpu_shared_bytes[];
@@ -35,11 +36,15 @@ GPU char *gpu_shared()
 #include <string.h>
 #define GPU static inline __attribute__((always_inline, unused))
 #define UNROLL
+#define ROLLED
 struct gpu_dim3 {
     unsigned x, y, z;
 };
 struct uint4 {
     uint32_t x, y, z, w;
+};
+struct uint2 {
+    uint32_t x, y;
 };
 struct float4 {
     float x, y, z, w;
@@ -223,6 +228,24 @@ GPU void gpu_store16(void *p, uint4 v)
     *(uint4 *)p = v;
 #else
     memcpy(p, &v, 16);
+#endif
+}
+GPU uint2 gpu_load8(const void *p)
+{
+#ifdef __CUDACC__
+    return *(const uint2 *)p;
+#else
+    uint2 v;
+    memcpy(&v, p, 8);
+    return v;
+#endif
+}
+GPU void gpu_store8(void *p, uint2 v)
+{
+#ifdef __CUDACC__
+    *(uint2 *)p = v;
+#else
+    memcpy(p, &v, 8);
 #endif
 }
 GPU uint32_t gpu_load4(const void *p)

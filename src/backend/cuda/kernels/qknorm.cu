@@ -5,7 +5,22 @@
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* D <= 128, D % 4 == 0, pairs of neighbours or none, 8-byte alignment: all in registers. */
+GPU void load_four(float x[4], const float *p)
+{
+    const uint4 v = gpu_load16(p);
+    x[0] = gpu_bits_f32(v.x), x[1] = gpu_bits_f32(v.y);
+    x[2] = gpu_bits_f32(v.z), x[3] = gpu_bits_f32(v.w);
+}
+
+GPU void turn(float x[2], float c, float s)
+{
+    const float u = x[0], v = x[1];
+    x[0] = u * c - v * s;
+    x[1] = v * c + u * s;
+}
+
+/* D <= 128, D % 8 == 0, pairs of neighbours or none, operands aligned to 16 bytes: all in
+ * registers. */
 KERNEL(qknorm_near, qknorm_args, 256, 4)
 {
     int64_t job = (int64_t)blockIdx.x * 8 + WARP, row = job / a.H, head = job % a.H;
@@ -17,14 +32,11 @@ KERNEL(qknorm_near, qknorm_args, 256, 4)
     const int mine = j < a.D;
     if (mine) {
         if (a.in_bf16) {
-            uint32_t lo = gpu_load4((const bf16 *)a.in + in),
-                     hi = gpu_load4((const bf16 *)a.in + in + 2);
-            x[0] = gpu_bits_f32(lo << 16), x[1] = gpu_bits_f32(lo & 0xffff0000u);
-            x[2] = gpu_bits_f32(hi << 16), x[3] = gpu_bits_f32(hi & 0xffff0000u);
+            uint2 v = gpu_load8((const bf16 *)a.in + in);
+            x[0] = gpu_bits_f32(v.x << 16), x[1] = gpu_bits_f32(v.x & 0xffff0000u);
+            x[2] = gpu_bits_f32(v.y << 16), x[3] = gpu_bits_f32(v.y & 0xffff0000u);
         } else {
-            uint4 v = gpu_load16((const float *)a.in + in);
-            x[0] = gpu_bits_f32(v.x), x[1] = gpu_bits_f32(v.y), x[2] = gpu_bits_f32(v.z),
-            x[3] = gpu_bits_f32(v.w);
+            load_four(x, (const float *)a.in + in);
         }
     }
     if (a.norm) {
@@ -47,23 +59,28 @@ KERNEL(qknorm_near, qknorm_args, 256, 4)
     }
     if (!mine)
         return;
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        x[i] = a.gain ? x[i] * a.gain[j + i] : x[i];
-        x[i] = a.bias ? x[i] + a.bias[j + i] : x[i];
+    float g[4];
+    if (a.gain) {
+        load_four(g, a.gain + j);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            x[i] *= g[i];
+    }
+    if (a.bias) {
+        load_four(g, a.bias + j);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            x[i] += g[i];
     }
     if (a.cos) {
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            float c = a.cos[row * a.s_cos + j / 2 + i], s = a.sin[row * a.s_sin + j / 2 + i];
-            float u = x[2 * i], v = x[2 * i + 1];
-            x[2 * i] = u * c - v * s;
-            x[2 * i + 1] = v * c + u * s;
-        }
+        const uint2 cos = gpu_load8(a.cos + row * a.s_cos + j / 2),
+                    sin = gpu_load8(a.sin + row * a.s_sin + j / 2);
+        turn(x, gpu_bits_f32(cos.x), gpu_bits_f32(sin.x));
+        turn(x + 2, gpu_bits_f32(cos.y), gpu_bits_f32(sin.y));
     }
     if (a.out_bf16) {
-        uint32_t *to = (uint32_t *)((bf16 *)a.out + out);
-        to[0] = gpu_pack_bf16(x[0], x[1]), to[1] = gpu_pack_bf16(x[2], x[3]);
+        gpu_store8((bf16 *)a.out + out, uint2 { gpu_pack_bf16(x[0], x[1]),
+                                                gpu_pack_bf16(x[2], x[3]) });
     } else {
         gpu_store16((float *)a.out + out, uint4 { gpu_f32_bits(x[0]), gpu_f32_bits(x[1]),
                                                   gpu_f32_bits(x[2]), gpu_f32_bits(x[3]) });
