@@ -320,8 +320,13 @@ static xd_status some_text(xd_tensor *t, const xd_context *ctx, int64_t n, int64
     *t = xd_view2(NULL, XD_F32, n, width);
     if (!(t->p = ctx->dev->mem->get(ctx->dev, xd_bytes(*t))))
         return xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
-    xd_bench_fill(t->p, xd_count(*t));
-    return XD_OK;
+    float *host = malloc(xd_bytes(*t));
+    if (!host)
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
+    xd_bench_fill(host, xd_count(*t));
+    xd_status s = ctx->dev->mem->upload(ctx->dev, NULL, t->p, host, xd_bytes(*t));
+    free(host);
+    return s == XD_OK ? s : xd_fail(e, s, "text tokens cannot be copied to the device");
 }
 
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
