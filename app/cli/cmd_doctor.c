@@ -45,6 +45,12 @@ typedef struct facts {
     xd_host m;
 } facts;
 
+static void add_gpu(xd_host *m, const char *name, const char *v)
+{
+    size_t at = strlen(m->gpus);
+    snprintf(m->gpus + at, sizeof m->gpus - at, "%s%s: %s", at ? "; " : "", name, v);
+}
+
 static void on_fact(void *cookie, const char *name, const char *v)
 {
     facts *f = cookie;
@@ -67,6 +73,10 @@ static void on_fact(void *cookie, const char *name, const char *v)
         f->m.free_bytes = atof(v);
     else if (!strcmp(name, "address_space"))
         f->m.mapped = atof(v);
+    else if (!strcmp(name, "cuda"))
+        snprintf(f->m.no_gpus, sizeof f->m.no_gpus, "%s", v);
+    else if (!strncmp(name, "cuda:", 5))
+        add_gpu(&f->m, name, v);
     else if (!strcmp(name, "hub"))
         snprintf(f->m.hub, sizeof f->m.hub, "%s", v);
 }

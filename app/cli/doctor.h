@@ -29,11 +29,12 @@ const char *xd_bytes_text(double bytes, char text[16]);
 
 /* What the system says of this host: cores, threads, memory, limits, pages, GPU, directories.
  * `cores` that this process may use, `free_bytes` bytes of memory, `mapped` bytes of address space,
- * `hub` the Hugging Face cache or NULL. */
+ * `hub` the Hugging Face cache or NULL, `gpus` the GPUs of the device cuda, else `no_gpus` says why
+ * there are none. */
 typedef struct xd_host {
     int         cores;
     double      free_bytes, mapped;
-    char        hub[1024], type[16];
+    char        hub[1024], type[16], gpus[512], no_gpus[256];
     const char *model;          /* whose weights are to fit, or NULL                           */
     int         ranks;          /* whose cpus are asked for                                    */
 } xd_host;

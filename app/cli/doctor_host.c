@@ -1,7 +1,6 @@
 /* doctor_host.c - what the system says about this machine */
 #define _GNU_SOURCE             /* RLIMIT_MEMLOCK */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,22 +259,19 @@ static void report_limits(xd_findings *f, const xd_host *m)
 
 /* ---- what is beside -------------------------------------------------------------------------- */
 
-static void report_gpu(xd_findings *f)
+static void report_gpu(xd_findings *f, const xd_host *m)
 {
-    int   cards = count_entries("/proc/driver/nvidia/gpus", "");
-    void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (cuda)
-        dlclose(cuda);
-    if (cards || access("/dev/nvidiactl", F_OK) == 0)
+    int cards = count_entries("/proc/driver/nvidia/gpus", "");
+    if (m->gpus[0])
         xd_find(f, XD_WELL, "gpu", "",
-                "%d of NVIDIA%s; used with --device cuda, which no real GPU has run yet; without "
-                "it the processor computes",
-                cards ? cards : 1, cuda ? "" : ", without libcuda");
+                "%s (used with --device cuda, which no real GPU has run yet)", m->gpus);
+    else if (cards || access("/dev/nvidiactl", F_OK) == 0)
+        xd_find(f, XD_WELL, "gpu", "", "%d of NVIDIA; not used: %s", cards ? cards : 1,
+                m->no_gpus[0] ? m->no_gpus : "this build has no device cuda");
     else if (access("/dev/kfd", F_OK) == 0)
         xd_find(f, XD_WELL, "gpu", "", "of AMD; not used: this build computes on the processor");
     else
-        xd_find(f, XD_WELL, "gpu", "", "none%s; this build computes on the processor",
-                cuda ? " (but libcuda)" : "");
+        xd_find(f, XD_WELL, "gpu", "", "none; this build computes on the processor");
 }
 
 static void report_directories(xd_findings *f, const xd_host *m)
@@ -312,6 +308,6 @@ void xd_find_host(xd_findings *f, const xd_host *m)
     report_shared_memory(f, m);
     report_huge_pages(f);
     report_limits(f, m);
-    report_gpu(f);
+    report_gpu(f, m);
     report_directories(f, m);
 }

@@ -15,6 +15,10 @@ check "an image by the device cuda" [ "$rc" = 0 -a -s "$T/a.png" ]
 XDIT_SIM_SEED=7 small --device cuda:0 --dtype f32 --output "$T/b.png"
 check "another order of work gives the same image" cmp -s "$T/a.png" "$T/b.png"
 
+XDIT_SIM_DEVICES=2 try doctor --no_ranks
+check "doctor names the GPUs" eval 'printf "%s\n" "$out" | grep -q \
+    "cuda:1: simulated GPU, 85.9 GB, compute capability 9.0, driver of CUDA 13.0"'
+
 set -- generate --model "$MODEL" --prompt x --quiet --output "$T/c.png" --device
 refused "a number beyond the GPUs" 2 "no device cuda:3: this machine has 1 GPU" "$@" cuda:3
 refused "no number" 2 "\"cuda:x\" is no device" "$@" cuda:x

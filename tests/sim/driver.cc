@@ -353,6 +353,12 @@ API CUresult cuDeviceGetName(char *name, int n, CUdevice)
     snprintf(name, (size_t)n, "simulated GPU");
     return XD_CU_SUCCESS;
 }
+API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice)
+{
+    const char *m = getenv("XDIT_SIM_MEMORY");
+    *bytes = m ? strtoull(m, nullptr, 10) : (size_t)80 << 30;
+    return XD_CU_SUCCESS;
+}
 API CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
 {
     switch ((int)a) {

@@ -176,4 +176,34 @@ static xd_status count_gpus(int *n, xd_err *e)
     return s == XD_OK ? xd_cuda_status(cu->cuDeviceGetCount(n)) : s;
 }
 
-const xd_dev_kind xd_dev_kind_cuda = { .name = "cuda", .open = open_cuda, .instances = count_gpus };
+/* "cuda:0": name, compute capability, memory; "cuda": why there is none. */
+static void tell_about(xd_fact *fact, void *cookie)
+{
+    const xd_cuda_driver *cu = NULL;
+    char                  name[100], text[200], key[32];
+    int                   count = 0, version = 0, major = 0, minor = 0;
+    size_t                bytes = 0;
+    CUdevice              d;
+    xd_err                e = { 0 };
+    if (xd_cuda_load_driver(&cu, &e) != XD_OK) {
+        fact(cookie, "cuda", e.msg);
+        return;
+    }
+    cu->cuDriverGetVersion(&version);
+    cu->cuDeviceGetCount(&count);
+    for (int i = 0; i < count; i++) {
+        if (cu->cuDeviceGet(&d, i) || cu->cuDeviceGetName(name, sizeof name, d) ||
+            cu->cuDeviceTotalMem_v2(&bytes, d) ||
+            cu->cuDeviceGetAttribute(&major, XD_CU_CAPABILITY_MAJOR, d) ||
+            cu->cuDeviceGetAttribute(&minor, XD_CU_CAPABILITY_MINOR, d))
+            continue;
+        snprintf(key, sizeof key, "cuda:%d", i);
+        snprintf(text, sizeof text, "%s, %s, compute capability %d.%d, driver of CUDA %d.%d", name,
+                 xd_size_text((double)bytes).s, major, minor, version / 1000, version % 1000 / 10);
+        fact(cookie, key, text);
+    }
+}
+
+const xd_dev_kind xd_dev_kind_cuda = {
+    .name = "cuda", .open = open_cuda, .instances = count_gpus, .about = tell_about,
+};

@@ -62,6 +62,7 @@ enum {
     X(cuDeviceGetCount, (int *n))                                                                  \
     X(cuDeviceGet, (CUdevice * d, int ordinal))                                                    \
     X(cuDeviceGetName, (char *name, int size, CUdevice d))                                         \
+    X(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice d))                                            \
     X(cuDeviceGetAttribute, (int *value, CUdevice_attribute a, CUdevice d))                        \
     X(cuDevicePrimaryCtxRetain, (CUcontext * c, CUdevice d))                                       \
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice d))                                                  \
