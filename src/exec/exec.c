@@ -71,3 +71,8 @@ int64_t xd_where(const xd_exec *x, xd_stream_id s, int64_t row)
 {
     return xd_token(x->lay, s, x->patch, x->sp, row);
 }
+
+int64_t xd_where_run(const xd_exec *x, xd_stream_id s, int64_t row)
+{
+    return xd_token_run(x->lay, s, x->patch, x->sp, row);
+}

@@ -81,5 +81,7 @@ void    xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...) XD_PRINTF
 int64_t xd_n(const xd_exec *x, xd_stream_id s);         /* rows I hold of a stream             */
 /* Global index in its stream of my row `row`. */
 int64_t xd_where(const xd_exec *x, xd_stream_id s, int64_t row);
+/* Number of my rows from `row` on with consecutive global indices. */
+int64_t xd_where_run(const xd_exec *x, xd_stream_id s, int64_t row);
 
 #endif

@@ -45,3 +45,23 @@ int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t 
     }
     return -1;
 }
+
+int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row)
+{
+    int64_t n = 0, end = -1;
+    for (int p = 0; p < l->npatch; p++) {
+        if (patch != XD_ALL && patch != p)
+            continue;
+        xd_span own = xd_own(l, s, p, sp);
+        if (row >= own.n) {
+            row -= own.n;
+            continue;
+        }
+        if (n && own.start != end)
+            break;
+        n += own.n - row;
+        end = own.start + own.n;
+        row = 0;
+    }
+    return n;
+}

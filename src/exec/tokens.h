@@ -32,5 +32,7 @@ xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);     /* of all streams; XD_ALL too  */
 /* Index in the whole stream of a row of those held for `patch`; -1: not a row of this stream. */
 int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
+/* Number of rows from `row` on whose indices in the whole stream are consecutive; 0: not a row. */
+int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
 
 #endif

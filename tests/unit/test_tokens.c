@@ -67,12 +67,33 @@ static void tokens_have_one_owner(void **state)
     assert_int_equal(xd_own(&l, XD_TXT, 0, 0).n, 0);
 }
 
+/* A run ends where the next row's token does not follow, for all rows and for those of a patch. */
+static void runs_are_consecutive(void **state)
+{
+    static const int64_t at[4] = { 0, 32, 48, 49 };
+    xd_layout l = { .len = { 61, 17 }, .npatch = 3, .nsp = 3, .txt_patch = 1, .share = at };
+    (void)state;
+    for (int s = 0; s < 2; s++)
+        for (int patch = XD_ALL; patch < 3; patch++)
+            for (int sp = 0; sp < 3; sp++) {
+                int64_t row = 0;
+                for (int64_t t; (t = xd_token(&l, (xd_stream_id)s, patch, sp, row)) >= 0; row++) {
+                    int64_t n = 1;
+                    while (xd_token(&l, (xd_stream_id)s, patch, sp, row + n) == t + n)
+                        n++;
+                    assert_int_equal(xd_token_run(&l, (xd_stream_id)s, patch, sp, row), n);
+                }
+                assert_int_equal(xd_token_run(&l, (xd_stream_id)s, patch, sp, row), 0);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_cover_the_whole),
         cmocka_unit_test(even_weights_are_no_weights),
         cmocka_unit_test(tokens_have_one_owner),
+        cmocka_unit_test(runs_are_consecutive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "dit/layers.h"
 
 static const float final_eps = 1e-6f;   /* eps of the last norm, independent of norm_eps      */
@@ -299,15 +300,6 @@ static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
     return t;
 }
 
-/* Number of my rows from `row` on that are adjacent in one line of the image. */
-static int64_t run_length(const xd_exec *x, int64_t row, int64_t n, int64_t width)
-{
-    int64_t at = xd_where(x, XD_IMG, row), len = 1;
-    while (row + len < n && (at + len) % width && xd_where(x, XD_IMG, row + len) == at + len)
-        len++;
-    return len;
-}
-
 /* Fills h with the position embedding of my tokens: the first half of the features encodes the
  * column, the second half the row. */
 static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
@@ -316,7 +308,7 @@ static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
     xd_tensor across = axis_table(x, c, W, half), down = axis_table(x, c, H, half);
     for (int64_t row = 0, len; row < n; row += len) {
         int64_t at = xd_where(x, XD_IMG, row);
-        len = run_length(x, row, n, W);
+        len = xd_min(W - at % W, xd_where_run(x, XD_IMG, row));
         xd_tensor line = xd_rows(down, at / W % H, 1);
         line.d[0] = len, line.s[0] = 0;
         for (int64_t b = 0; b < x->B; b++) {
