@@ -41,6 +41,7 @@ static const xd_option rows[] = {
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N", "default: one for each core" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 64, NULL, "N",
       "timed runs (default: half a second and at least 3)" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "turns", XD_OPT_FLAG, offsetof(task, turns), 0, 0, NULL, NULL,
       "a run for each line on standard input, and its line of JSON before the next" },
