@@ -16,7 +16,8 @@
  *   refused, and so is a copy from or to another GPU's memory. A kernel that is given such memory
  *   ends the program.
  * XDIT_SIM_DEVICES (1), XDIT_SIM_MEMORY (bytes of a GPU), XDIT_SIM_CAPABILITY (90; with a comma
- * behind it that of the next GPU follows) and XDIT_SIM_VERSION (13000) say what the machine has. */
+ * behind it that of the next GPU follows) and XDIT_SIM_VERSION (13000) say what the machine has.
+ * XDIT_SIM_FAIL=G:N fails every launch on GPU G from the N-th on. */
 #include "tests/sim/more.h"
 
 #include <ctime>
@@ -701,6 +702,18 @@ API CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v)
     ((CUfunc_st *)f)->shared = v;
     return XD_CU_SUCCESS;
 }
+/* Has the current GPU failed, as XDIT_SIM_FAIL says? */
+static int is_broken()
+{
+    enum { ILLEGAL_ADDRESS = 700 };
+    static const char *fail = getenv("XDIT_SIM_FAIL");
+    static long calls;
+    int gpu = -1;
+    long from = 0;
+    if (!fail || sscanf(fail, "%d:%ld", &gpu, &from) != 2 || current != &gpus[gpu])
+        return 0;
+    return ++calls >= from ? ILLEGAL_ADDRESS : 0;
+}
 API CUresult cuLaunchKernel(CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                             unsigned by, unsigned bz, unsigned shared, CUstream s, void **params,
                             void **)
@@ -710,6 +723,8 @@ API CUresult cuLaunchKernel(CUfunction f_, unsigned gx, unsigned gy, unsigned gz
     if (!gx || !gy || !gz || !bx || !by || !bz || gx > 2147483647u || gy > 65535 || gz > 65535 ||
         bx * by * bz > f->k->threads || shared > (unsigned)f->shared)
         return XD_CU_INVALID_VALUE;
+    if (int r = is_broken())
+        return (CUresult)r;
     std::vector<char> args((char *)params[0], (char *)params[0] + f->k->size);
     for (size_t at = 0; at + 8 <= args.size(); at += 8) {
         uintptr_t word;

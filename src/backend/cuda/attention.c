@@ -91,7 +91,7 @@ static xd_status check_args(const xd_attn_args *a)
     if (!a->nparts && q->d[3] > 1 && (q->s[3] != 1 || o->s[3] != 1))
         return XD_EINVAL;
     for (int i = 0; i < a->nkv; i++)
-        if (a->kv[i].k.d[2] < 1 || q->d[2] % a->kv[i].k.d[2])
+        if (q->d[2] && (a->kv[i].k.d[2] < 1 || q->d[2] % a->kv[i].k.d[2]))
             return XD_EINVAL;
     for (int i = 0; i < a->nparts; rows += a->part[i++].q.d[1])
         if (a->part[i].q.d[1] != a->part[i].out.d[1])
