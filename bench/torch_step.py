@@ -9,6 +9,8 @@ machine.
     torch_step.py t5-120                                    PyTorch alone
     torch_step.py pixart-512 --pair build/bench/step --twice "--dtype f32"
             ours against ours, no PyTorch
+    torch_step.py --all --pair build/bench/step --device cuda
+            both on the GPU
     torch_step.py --list
 
 Each program has a process of its own on the same cores. PyTorch runs eagerly and compiled
@@ -86,8 +88,17 @@ def fill(net, torch):
             flat.add_(1)
 
 
-def open_net(row, home, dtype, torch):
-    """The network on memory of its own, and what it is called with."""
+def moved(value, device):
+    """Tensors on the device, also those inside of dictionaries and tuples."""
+    if isinstance(value, dict):
+        return {k: moved(v, device) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return tuple(moved(v, device) for v in value)
+    return value.to(device) if hasattr(value, "to") else value
+
+
+def open_net(row, home, dtype, torch, device):
+    """The network on memory of its own, and what it is called with (on the CPU)."""
     rand = lambda *d: torch.randn(*d, generator=torch.Generator().manual_seed(2)).to(dtype)
     h, w = (n // 8 for n in row.get("size", (0, 0)))
     with torch.device("meta"):
@@ -103,7 +114,7 @@ def open_net(row, home, dtype, torch):
             kind = "AutoencoderKL" if row["part"] == "vae" else kind
             folder = "vae" if row["part"] == "vae" else "transformer"
             net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
-    net = net.to(dtype).eval().to_empty(device="cpu")
+    net = net.to(dtype).eval().to_empty(device=device)
     fill(net, torch)
     if row["part"] == "text":
         return net, dict(input_ids=torch.arange(row["text"])[None] % 1000 + 3)
@@ -161,7 +172,9 @@ def work(args, row):
     torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
     dtype = torch.float32 if args.dtype == "f32" else torch.bfloat16
-    net, inputs = open_net(row, pathlib.Path(args.config), dtype, torch)
+    net, inputs = open_net(row, pathlib.Path(args.config), dtype, torch, args.device)
+    inputs = moved(inputs, args.device)
+    wait = torch.cuda.synchronize if args.device != "cpu" else lambda: None
     plain = net.decode if row["part"] == "vae" else net
     calls = {"eager": plain, "last": plain}
     print(json.dumps({"ready": True, "torch": torch.__version__}), flush=True)
@@ -175,6 +188,7 @@ def work(args, row):
             with FlopCounterMode(display=False) as counter:
                 t0 = time.perf_counter()
                 plain(**inputs)
+                wait()
                 t = time.perf_counter() - t0
             flop = counter.get_total_flops()
         else:
@@ -187,6 +201,7 @@ def work(args, row):
             now = way
             t0 = time.perf_counter()
             out = calls[way](**inputs)
+            wait()
             t = time.perf_counter() - t0
             out = out[0] if not torch.is_tensor(out) else out
             fine = fine and bool(torch.isfinite(out).all())
@@ -232,6 +247,8 @@ class Program:
 def step_command(args, row, config, more=()):
     c = [args.pair, str(config), "--turns", "--json", "--part", row["part"], "--threads",
          str(args.threads), "--dtype", args.dtype]
+    if args.device != "cpu":
+        c += ["--device", args.device]
     if "size" in row:
         c += ["-H", str(row["size"][0]), "-W", str(row["size"][1])]
     if "frames" in row:
@@ -263,7 +280,8 @@ def environment(args):
 
 def torch_program(args, name, config):
     return Program([args.python, __file__, name, "--worker", "--config", str(config), "--threads",
-                    str(args.threads), "--dtype", args.dtype], environment(args))
+                    str(args.threads), "--dtype", args.dtype, "--device", args.device],
+                   environment(args))
 
 
 def ways_of(args, row):
@@ -291,9 +309,11 @@ def best_way(torch, ways, heavy):
 def measure(args, name, config):
     """One row: ours and PyTorch (or ours and ours) in turn."""
     row = ROWS[name]
-    heavy = row["tflop"] > HEAVY
+    heavy = row["tflop"] > HEAVY and args.device == "cpu"
     rounds = args.rounds or (2 if heavy else 7 if row["tflop"] < 1 else 3)
     r = {"row": name, "threads": args.threads, "dtype": args.dtype, "isa": args.isa or ""}
+    if args.device != "cpu":
+        r["device"] = args.device
     ours = step = other = None
     if args.pair:
         step = Program(step_command(args, row, config), environment(args))
@@ -392,7 +412,7 @@ def sentence(r):
 
 
 def key(r):
-    return tuple(r.get(k) for k in ("row", "threads", "dtype", "isa", "twice"))
+    return tuple(r.get(k) for k in ("row", "threads", "dtype", "isa", "twice", "device"))
 
 
 def done_before(path):
@@ -434,6 +454,7 @@ def parse():
                    help="default: all cores")
     p.add_argument("--dtype", choices=("bf16", "f32"), help="default: bf16, with --isa avx2 f32")
     p.add_argument("--isa", choices=("avx2",), help="both sides with AVX2 and no more, in f32")
+    p.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of both sides")
     p.add_argument("--rounds", type=int, help="default: 7, 3 or 2, by the work")
     p.add_argument("--ways", help="of PyTorch: some of eager,last,compiled (default: all; of "
                                   "vae-1024 the first two, "
@@ -475,6 +496,7 @@ def main():
         for name in rows:
             want = key({"row": name, "threads": args.threads, "dtype": args.dtype,
                         "isa": args.isa or "",
+                        **({"device": args.device} if args.device != "cpu" else {}),
                         **({"twice": args.twice} if args.twice is not None else {})})
             r = before.get(want)
             if not r:

@@ -180,6 +180,13 @@ part_steps() {
     local models=$out/models model part_of w h flags
     python3 "$root/bench/models.py" "$models" >>"$log" || die "bench/models.py fails"
     [ -n "$dry" ] && rows='PixArt-XL-2-512x512 step 32 32 --layers 1 --max_sequence_length 8'
+    if [ -z "$dry$bundle" ] && python3 -c 'import torch, diffusers, transformers' 2>/dev/null; then
+        check "steps beside PyTorch's" 400 python3 "$root/bench/torch_step.py" \
+            pixart-1024 flux-1024 cogvideox-5b pixart-512 vae-1024 hunyuan-1024 t5-512 \
+            --pair "$step" --device cuda --markdown --resume "$out/rows.json"
+    else
+        skip "steps beside PyTorch's" "needs a build, PyTorch and diffusers here"
+    fi
     while read -r model part_of w h flags; do
         check "$model, $part_of, $w x $h" 90 $step "$models/$model" --part "$part_of" --width "$w" \
             --height "$h" $flags --device cuda --dtype bf16 $(small '--repeats 1' '')
