@@ -6,6 +6,7 @@
 #   make check                 install what is missing, build, run every test
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
 #   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
+#   make cuda-mistakes         whether tests on the simulated GPU find mistakes
 #   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
@@ -28,7 +29,7 @@ override PROMPT := $(value PROMPT)
 export PROMPT
 
 .PHONY: all build configured program demo demo-parallel check clang sanitize tsan leaks fuzz soak \
-        cuda-kernels bench install uninstall clean packages clang-packages
+        cuda-kernels cuda-mistakes bench install uninstall clean packages clang-packages
 
 all: build
 
@@ -114,6 +115,10 @@ fuzz: clang-packages
 	@ninja -C build-fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build-fuzz
 
+# Mistakes, made in a copy of the tree one at a time; each has to make a test fail. Ten minutes.
+cuda-mistakes: packages
+	@mkdir -p $(BUILD)/mistakes && python3 tests/sim/mistakes.py $(BUILD)/mistakes
+
 # Needs nvcc; the table of doc/internals/cuda.md needs nvdisasm, too.
 cuda-kernels: configured
 	@ninja -C $(BUILD) cuda_kernels
@@ -136,4 +141,5 @@ uninstall:
 	@tools/uninstall.sh $(BUILD)/installed.txt
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz demo.png demo-parallel.png
+	rm -rf $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz build-gpu demo.png \
+	    demo-parallel.png

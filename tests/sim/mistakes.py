@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""mistakes.py SCRATCH [NUMBER ...] - shows that tests on the simulated GPU find mistakes.
+
+A copy of the tree is built in SCRATCH, without nvcc. The mistakes are made there one at a time, and
+the test that is named beside each runs; it has to pass without one. CC and CXX are heeded.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CUDA = "src/backend/cuda/"
+ATTENTION, CONV = CUDA + "kernels/attention.cu", CUDA + "kernels/conv.cu"
+NORM, HEADS = CUDA + "kernels/norm.cu", CUDA + "kernels/qknorm.cu"
+QUANTIZE, GROUPS = CUDA + "kernels/quantize.cu", CUDA + "kernels/groupnorm.cu"
+COPIES, MEMORY = CUDA + "kernels/copies.cu", CUDA + "memory.c"
+PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda"}
+LIBRARIES = ["tests/sim/libcuda.so.1", "tests/sim/libcublasLt.so.13", "tests/sim/xdit_kernels.so"]
+
+# What is wrong, the file, what stands there, what the mistake makes of it, and the test.
+MISTAKES = [
+    ("tiles are read before all warps' copies are there", ATTENTION,
+     "gpu_cp_wait<1>();\n        gpu_sync();", "gpu_cp_wait<1>();", "attn"),
+    ("a tile is not awaited", ATTENTION, "gpu_cp_wait<1>();", "gpu_cp_wait<2>();", "attn"),
+    ("a tile is overwritten while a warp reads it", ATTENTION,
+     "        gpu_sync();\n    }\n    UNROLL\n    for (int r = 0; r < 2; r++) {\n        sum",
+     "    }\n    UNROLL\n    for (int r = 0; r < 2; r++) {\n        sum", "attn"),
+    ("the queries are not awaited", ATTENTION, "    gpu_cp_wait<0>();\n", "", "attn"),
+    ("a wrong fragment of keys", ATTENTION, "gpu_mma(s[2 * i + 1], qf[k], kf + 2)",
+     "gpu_mma(s[2 * i + 1], qf[k], kf + 1)", "attn"),
+    ("values are not transposed", ATTENTION, "gpu_ldmatrix4_t(vf,", "gpu_ldmatrix4(vf,", "attn"),
+    ("the sum is not rescaled when the maximum grows", ATTENTION,
+     "sum[r] = sum[r] * shrink + add", "sum[r] = sum[r] + add", "attn"),
+    ("the causal mask hides the query's own key", ATTENTION, "        *hi = i + 1;",
+     "        *hi = i;", "attn"),
+    ("the log-sum-exp stays in base two", ATTENTION, " * 0.6931471805599453f", "", "attn"),
+    ("a wrong fragment of weights", CONV, "fb[j / 2] + j % 2 * 2", "fb[j / 2] + j % 2", "ops"),
+    ("a convolution's right edge is off by one", CONV, "w < a.Win;", "w <= a.Win;", "ops"),
+    ("a stage of a convolution is not awaited", CONV, "gpu_cp_wait<STAGES - 2>();",
+     "gpu_cp_wait<STAGES - 1>();", "ops"),
+    ("sums overwrite a stage that a warp still reads", CONV,
+     "    gpu_sync();\n    ROLLED", "    ROLLED", "ops"),
+    ("the last rows of a convolution have no block", CUDA + "conv.c", "xd_ceil_div(rows, 128)",
+     "rows / 128", "ops"),
+    ("a convolution has one stage of shared memory too few", CUDA + "cuda.h", "(3 * 256 * 40 * 2)",
+     "(2 * 256 * 40 * 2)", "ops"),
+    ("shift is read with the stride of scale", NORM, "row * a.s_shift + c, 0",
+     "row * a.s_scale + c, 0", "ops"),
+    ("heads turn the other way", HEADS, "x[0] = u * c - v * s;", "x[0] = u * c + v * s;", "ops"),
+    ("int8 is scaled by 128", QUANTIZE, "gpu_divide(most, 127.0f)", "gpu_divide(most, 128.0f)",
+     "ops"),
+    ("NaN is lost on the way to int8", QUANTIZE, "scale = odd != 0 ? NAN :", "scale =", "ops"),
+    ("a block's sums are added before they are there", GROUPS,
+     "= q;\n    gpu_sync();", "= q;", "ops"),
+    ("the id behind a table passes", COPIES, "id >= a.rows", "id > a.rows", "ops"),
+    ("a pinned buffer is filled while it is copied", MEMORY,
+     "CUresult              r = cu->cuEventSynchronize(b->done);",
+     "CUresult              r = XD_CU_SUCCESS;", "ops"),
+    ("the host does not wait for what it reads", MEMORY,
+     "    r = cu->cuEventSynchronize(c->stage[turn & 1].done);", "    r = 0;", "ops"),
+    ("a copy from pageable memory", MEMORY, "(to, b->p, bytes, c->stream)",
+     "(to, from, bytes, c->stream)", "ops"),
+    ("the host writes the device's memory", MEMORY,
+     "    return !bytes ? XD_OK\n", "    memset(p, value, bytes);\n    return !bytes ? XD_OK\n",
+     "ops"),
+    ("kernels are launched on the default stream", CUDA + "launch.c", "c->stream, list, NULL",
+     "NULL, list, NULL", "ops"),
+]
+
+
+def build(scratch):
+    """The output of ninja, or None where it succeeds."""
+    run = subprocess.run(["ninja", "-C", scratch / "build", *PROGRAMS.values(), *LIBRARIES],
+                         stdout=subprocess.PIPE, text=True)
+    return run.stdout if run.returncode else None
+
+
+def failure(scratch, test):
+    """The first thing that fails in a test, or None."""
+    env = dict(os.environ, XDIT_CUDA_DIR=str(scratch / "build/tests/sim"),
+               CMOCKA_MESSAGE_OUTPUT="TAP", OMP_WAIT_POLICY="passive")
+    try:
+        run = subprocess.run([scratch / "build" / PROGRAMS[test]], env=env, text=True, timeout=300,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+    except subprocess.TimeoutExpired:
+        return "does not end"
+    bad = re.search(r"^not ok \d+ - (.*)$", run.stdout, re.M)
+    if bad:
+        return bad[1]
+    last = (run.stdout.strip().splitlines() or [""])[-1]
+    return f"exit {run.returncode}: {last[:120]}" if run.returncode else None
+
+
+def prepare(scratch):
+    names = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], stdout=subprocess.PIPE, text=True,
+                           check=True).stdout.split("\0")
+    for name in filter(None, names):
+        to = scratch / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if not to.exists() or to.read_bytes() != (ROOT / name).read_bytes():
+            shutil.copyfile(ROOT / name, to)
+            shutil.copymode(ROOT / name, to)
+    if not (scratch / "build/build.ninja").exists():
+        subprocess.run(["meson", "setup", scratch / "build", scratch, "--buildtype=release",
+                        "-Dnvcc=none"], check=True, stdout=subprocess.DEVNULL,
+                       env=dict(os.environ, CUDA_HOME="/none"))
+    said = build(scratch)
+    if said:
+        sys.exit(said)
+
+
+def try_one(scratch, number, mistake):
+    """1: the mistake was found."""
+    what, name, old, new, test = mistake
+    path = scratch / name
+    right, begin = path.read_text(), time.time()
+    if old not in right:
+        print(f"not ok {number} - {what}: {name} has no such place")
+        return 0
+    try:
+        path.write_text(right.replace(old, new, 1))
+        said = build(scratch)
+        bad = None if said else failure(scratch, test)
+    finally:
+        path.write_text(right)
+    if said:
+        print(f"not ok {number} - {what}: does not compile\n{said[-2000:]}")
+        return 0
+    print(f"{'ok' if bad else 'not ok'} {number} - {what}: {PROGRAMS[test]}: "
+          f"{bad or 'passes'} ({time.time() - begin:.0f} s)", flush=True)
+    return bad is not None
+
+
+def main():
+    scratch = pathlib.Path(sys.argv[1]).resolve()
+    wanted = [int(a) for a in sys.argv[2:]] or range(1, len(MISTAKES) + 1)
+    prepare(scratch)
+    found = 0
+    for number in wanted:
+        found += try_one(scratch, number, MISTAKES[number - 1])
+    build(scratch)
+    for test in PROGRAMS:
+        bad = failure(scratch, test)
+        if bad:
+            sys.exit(f"without a mistake {PROGRAMS[test]} fails: {bad}")
+    print(f"{found} of {len(wanted)} mistakes found")
+    return found != len(wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
