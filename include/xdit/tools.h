@@ -147,7 +147,7 @@ typedef struct xd_plan_info {   /* one plan, the fastest first                  
 typedef struct xd_plan_rank {   /* one rank of a plan                                         */
     int64_t text, transformer, vae;     /* bytes of weights                                   */
     int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations beside them            */
-    int64_t links;              /* of transformer_tmp: stale values and buffers of messages    */
+    int64_t method_bytes;       /* of transformer_tmp: stale values and buffers of messages    */
     int64_t peak;               /* bytes at most                                              */
     double  busy_s, wait_s;     /* of a step that repeats: computing, waiting for messages     */
     double  sent, sent_hosts;   /* bytes sent in it; of these, to other hosts                  */

@@ -164,7 +164,7 @@ static void write_ranks(const xd_plans *p, int i, const strips *s)
     write_line(p, "%s", line);
     for (int r = 0; r < s->ranks; r++) {
         const xd_plan_rank *k = &p->rank[i][r];
-        double  whole = k->busy_s + k->wait_s, vae = (double)(k->vae_tmp + k->links);
+        double  whole = k->busy_s + k->wait_s, vae = (double)(k->vae_tmp + k->method_bytes);
         double  most = fmax(fmax((double)k->transformer_tmp, vae), (double)k->text_tmp);
         char    number[16], busy[16], waits[16];
         xd_size size[] = { xd_size_text((double)k->text), xd_size_text((double)k->transformer),

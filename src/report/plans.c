@@ -117,7 +117,7 @@ static xd_plan_rank rank_record(const xd_prediction_rank *k)
     return (xd_plan_rank){ .text = (int64_t)n->text, .text_tmp = (int64_t)n->text_tmp,
                            .transformer = (int64_t)n->dit,
                            .transformer_tmp = (int64_t)(n->dit_tmp + n->method_bytes),
-                           .links = (int64_t)n->method_bytes,
+                           .method_bytes = (int64_t)n->method_bytes,
                            .vae = (int64_t)n->vae, .vae_tmp = (int64_t)n->vae_tmp,
                            .peak = (int64_t)n->peak, .busy_s = k->busy_s, .wait_s = k->wait_s,
                            .sent = k->sent, .sent_hosts = k->between };
