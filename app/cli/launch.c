@@ -156,12 +156,19 @@ xd_status xd_launch_stray(xd_err *e)
         name, name);
 }
 
+/* Has `xdit` itself started the launcher of this rank? It then ends the run on a lost host. */
+static int is_ours(void)
+{
+    return getenv(COLUMNS) != NULL;
+}
+
 void xd_launch_await(int start_timeout, int rank)
 {
     struct sigaction act = { .sa_handler = on_late };
     if (xd_roll_joined())       /* who keeps the roll looks at the clock, and at the launcher  */
         return;
-    xd_links_watch(rank);
+    if (!is_ours())
+        xd_links_watch(rank);
     if (start_timeout <= 0)
         return;
     snprintf(late_text, sizeof late_text,
