@@ -12,6 +12,7 @@
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/onednn_lib.h"
+#include "backend/op_args.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/par.h"
@@ -182,11 +183,6 @@ static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- ops ---------------------------------------------------------------------------------- */
 
-static int is_computed(xd_dtype t)
-{
-    return t == XD_F32 || t == XD_BF16;
-}
-
 /* Bytes of the f32 input converted to bf16 before the GEMM; 0: no conversion. */
 static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 {
@@ -204,24 +200,13 @@ static xd_gemm with_bf16_input(const xd_gemm *a, void *p)
     return b;
 }
 
-static int gemm_fits(const xd_gemm *a)
-{
-    const int in = xd_is_quantized(a->w->type) ? is_computed(a->in.type)
-                                               : a->in.type == a->w->type ||
-                                                     (a->in.type == XD_F32 &&
-                                                      a->w->type == XD_BF16);
-    return in && a->in.d[1] == a->w->in && a->out.d[1] == a->w->out && a->in.d[0] == a->out.d[0] &&
-           is_computed(a->out.type);
-}
-
 static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 {
     xd_cpu_dev *c = cpu_of(d);
     int     quantized = xd_is_quantized(a->w->type);
-    if (!gemm_fits(a))
-        return XD_EINVAL;
-    if (a->w->out == 0)
-        return XD_OK;
+    xd_status st = xd_gemm_check(a, XD_TYPES_F32_BF16);
+    if (st != XD_OK || a->w->out == 0)
+        return st;
     size_t bytes = rounded_bytes(c, a);
     if (bytes) {
         xd_gemm b = with_bf16_input(a, tmp);
@@ -245,15 +230,10 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
 {
     xd_cpu_dev *c = cpu_of(d);
-    int64_t G = a->w->groups > 1 ? a->w->groups : 1;
+    xd_status   st = xd_conv_check(a, XD_TYPES_F32_BF16);
     (void)s;
-    if (a->in.type != a->w->type || a->in.d[3] != a->w->in * G || a->out.d[3] != a->w->out ||
-        !is_computed(a->out.type))
-        return XD_EINVAL;
-    for (int i = 0; i < 3; i++)
-        if (a->out.d[i] > 0 && (a->out.d[i] - 1) * a->stride[i] + a->w->kernel[i] >
-                                   a->in.d[i] + a->lo[i] + a->hi[i])
-            return XD_EINVAL;
+    if (st != XD_OK)
+        return st;
     if (c->dnn)
         return xd_dnn_conv(c->dnn, a, tmp);
     if (a->w->type != XD_F32)
@@ -264,153 +244,96 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
 
 static xd_status norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
-    (void)s;
-    (void)tmp;
-    if (!is_computed(a->in.type) || !is_computed(a->out.type))
-        return XD_EINVAL;
-    cpu_of(d)->k->norm(a);
-    return XD_OK;
+    xd_status st = xd_norm_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->norm(a);
+    return st;
 }
 
 static xd_status moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp)
 {
-    (void)s;
-    (void)tmp;
-    if (!is_computed(a->in.type) || a->out.type != XD_F64 || a->groups < 1 ||
-        a->in.d[2] % a->groups)
-        return XD_EINVAL;
-    cpu_of(d)->k->moments(a);
-    return XD_OK;
-}
-
-/* 1: the extents of t divide those of the image of a group norm. */
-static int divides(const xd_tensor *t, const xd_gnorm *a)
-{
-    int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
-               t->d[3] == a->in.d[3];
-    for (int i = 0; i < 3 && same; i++)
-        same = a->out.d[i] == a->in.d[i] &&
-               (t->d[i] ? a->in.d[i] % t->d[i] == 0 : a->in.d[i] == 0);
-    return same;
+    xd_status st = xd_moments_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->moments(a);
+    return st;
 }
 
 static xd_status gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
 {
+    xd_status st = xd_gnorm_check(a, XD_TYPES_F32_BF16);
     (void)s;
-    if (!is_computed(a->in.type) || !is_computed(a->out.type) || a->sums.type != XD_F64 ||
-        a->groups < 1 || a->in.d[a->in.nd - 1] % a->groups)
-        return XD_EINVAL;
-    if ((a->scale.p && !divides(&a->scale, a)) || (a->shift.p && !divides(&a->shift, a)) ||
-        !a->scale.p != !a->shift.p)
-        return XD_EINVAL;
-    cpu_of(d)->k->gnorm(a, tmp);
-    return XD_OK;
+    if (st == XD_OK)
+        cpu_of(d)->k->gnorm(a, tmp);
+    return st;
 }
 
 static xd_status glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
 {
-    (void)s;
-    (void)tmp;
-    if (!is_computed(a->out.type) || !is_computed(a->a.type) || (a->b.p && !is_computed(a->b.type)))
-        return XD_EINVAL;
-    cpu_of(d)->k->glu(a);
-    return XD_OK;
+    xd_status st = xd_glu_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->glu(a);
+    return st;
 }
 
 static xd_status addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
 {
-    (void)s;
-    (void)tmp;
-    if (!is_computed(a->acc.type) || !is_computed(a->in.type) ||
-        (a->gate.p && a->gate.type != XD_F32))
-        return XD_EINVAL;
-    cpu_of(d)->k->addmul(a);
-    return XD_OK;
+    xd_status st = xd_addmul_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->addmul(a);
+    return st;
 }
 
 static xd_status axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *tmp)
 {
-    (void)s;
-    (void)tmp;
-    if (a->y.type != XD_F32 || (a->x.p && a->x.type != XD_F32))
-        return XD_EINVAL;
-    cpu_of(d)->k->axpby(a);
-    return XD_OK;
+    xd_status st = xd_axpby_check(a);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->axpby(a);
+    return st;
 }
 
 static xd_status resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp)
 {
-    (void)s;
-    (void)tmp;
-    if (a->in.type != a->out.type || a->in.d[3] != a->out.d[3])
-        return XD_EINVAL;
-    for (int i = 0; i < 3; i++)
-        if (a->factor[i] < 1 || a->out.d[i] != a->in.d[i] * a->factor[i])
-            return XD_EINVAL;
-    cpu_of(d)->k->resize(a);
-    return XD_OK;
+    xd_status st = xd_resize_check(a);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->resize(a);
+    return st;
 }
 
 static xd_status lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp)
 {
     const int32_t *id = a->ids.p;
-    (void)s;
-    (void)tmp;
-    if (!is_computed(a->out.type) || a->ids.type != XD_I32 || a->table.d[1] != a->out.d[1] ||
-        (!is_computed(a->table.type) && a->table.type != XD_F16))
-        return XD_EINVAL;
-    for (int64_t i = 0; i < a->ids.d[0]; i++)
+    xd_status      st = xd_lookup_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    for (int64_t i = 0; st == XD_OK && i < a->ids.d[0]; i++)
         if (id[i * a->ids.s[0]] < 0 || id[i * a->ids.s[0]] >= a->table.d[0])
-            return XD_EINVAL;
-    cpu_of(d)->k->lookup(a);
-    return XD_OK;
+            st = XD_EINVAL;
+    if (st == XD_OK)
+        cpu_of(d)->k->lookup(a);
+    return st;
 }
 
 static xd_status copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp)
 {
-    (void)s;
-    (void)tmp;
-    xd_dtype t = a->in.type;
-    if ((!is_computed(a->out.type) && a->out.type != XD_F16) ||
-        (!is_computed(t) && t != XD_F16 && t != XD_F64 && t != XD_F8E4M3 && t != XD_F8E5M2))
-        return XD_EINVAL;
-    if (a->out.nd != a->in.nd)
-        return XD_EINVAL;
-    for (int i = 0; i < a->out.nd; i++)
-        if (a->out.d[i] != a->in.d[i])
-            return XD_EINVAL;
-    cpu_of(d)->k->copy(a);
-    return XD_OK;
-}
-
-static int is_row(const xd_tensor *t, int64_t n)
-{
-    return !t->p || (t->type == XD_F32 && t->nd == 1 && t->d[0] == n && (n == 1 || t->s[0] == 1));
-}
-
-/* 1: t is a table of angles for n rows of D elements. */
-static int is_table(const xd_tensor *t, int64_t n, int64_t D)
-{
-    return t->p && t->type == XD_F32 && t->nd == 2 && (t->d[0] == n || t->d[0] == 1) &&
-           t->d[1] == D / 2 && (D <= 2 || t->s[1] == 1);
+    xd_status st = xd_copy_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->copy(a);
+    return st;
 }
 
 static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 {
-    int64_t n = a->in.d[0], D = a->in.d[2];
-    (void)s;
-    (void)tmp;
-    if (!is_computed(a->in.type) || !is_computed(a->out.type) || a->in.nd != 3 || a->out.nd != 3 ||
-        D < 1 || D > XD_QKNORM_MAX || (D > 1 && (a->in.s[2] != 1 || a->out.s[2] != 1)))
-        return XD_EINVAL;
-    for (int i = 0; i < 3; i++)
-        if (a->in.d[i] != a->out.d[i])
-            return XD_EINVAL;
-    if (!is_row(&a->gain, D) || !is_row(&a->bias, D) || (!a->cos.p != !a->sin.p) ||
-        (a->cos.p && (D % 2 || !is_table(&a->cos, n, D) || !is_table(&a->sin, n, D))))
-        return XD_EINVAL;
-    cpu_of(d)->k->qknorm(a);
-    return XD_OK;
+    xd_status st = xd_qknorm_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->qknorm(a);
+    return st;
 }
 
 /* ---- tables ------------------------------------------------------------------------------- */

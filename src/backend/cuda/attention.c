@@ -22,13 +22,11 @@ static int heads_aligned(const xd_tensor *t, int64_t bytes)
     return all;
 }
 
-/* Adds the segments of keys; 0: some are not of the queries' type. *wide: 16-byte accesses. */
-static int add_segments(attention_args *b, const xd_attn_args *a, int *wide)
+/* Adds the segments of keys. *wide: 16-byte accesses. */
+static void add_segments(attention_args *b, const xd_attn_args *a, int *wide)
 {
     for (int i = 0; i < a->nkv; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
-        if (k->type != a->q.type || v->type != a->q.type || k->d[1] != v->d[1])
-            return 0;
         if (!k->d[1])
             continue;
         attention_segment *t = &b->segment[b->segments++];
@@ -38,7 +36,6 @@ static int add_segments(attention_args *b, const xd_attn_args *a, int *wide)
         b->m += k->d[1];
         *wide = *wide && heads_aligned(k, 16) && heads_aligned(v, 16);
     }
-    return 1;
 }
 
 static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
@@ -57,13 +54,12 @@ static xd_status run_piece(xd_cuda_dev *c, const xd_attn_args *a, const xd_tenso
     attention_args b = {
         .out = out->p, .q = q->p, .lse = a->lse.p, .bias = a->bias.p, .n = q->d[1],
         .first = first, .B = (int)q->d[0], .H = (int)q->d[2], .D = (int)q->d[3],
-        .Hk = a->nkv ? (int)a->kv[0].k.d[2] : (int)q->d[2], .q_bf16 = xd_cuda_is_bf16(q),
+        .Hk = (int)xd_attn_heads_kv(a), .q_bf16 = xd_cuda_is_bf16(q),
         .out_bf16 = xd_cuda_is_bf16(out), .causal = a->causal, .q_wide = heads_aligned(q, 16),
         .out_wide = heads_aligned(out, 4), .window = a->window, .scale = a->scale,
     };
     int flash = q->type == XD_BF16 && !a->bias.p && b.D % 8 == 0 && b.D <= 128;
-    if (!add_segments(&b, a, &flash))
-        return XD_EINVAL;
+    add_segments(&b, a, &flash);
     strides_of(b.s_out, out);
     strides_of(b.s_q, q);
     strides_of(b.s_lse, &a->lse);
@@ -77,34 +73,14 @@ static xd_status run_piece(xd_cuda_dev *c, const xd_attn_args *a, const xd_tenso
                                   0, &b);
 }
 
-/* What the arguments must hold: those of one call that can be wrong without a bad address. */
-static xd_status check_args(const xd_attn_args *a)
-{
-    const xd_tensor *q = &a->q, *o = &a->out;
-    int64_t          rows = 0;
-    if (!xd_cuda_computes(q->type) || !xd_cuda_computes(o->type) || q->d[3] > 512 ||
-        a->nkv > ATTENTION_SEGMENTS || q->d[0] > ATTENTION_SAMPLES)
-        return XD_EUNSUPPORTED;
-    for (int i = 0; i < 4; i++)
-        if (o->d[i] != q->d[i])
-            return XD_EINVAL;
-    if (!a->nparts && q->d[3] > 1 && (q->s[3] != 1 || o->s[3] != 1))
-        return XD_EINVAL;
-    for (int i = 0; i < a->nkv; i++)
-        if (q->d[2] && (a->kv[i].k.d[2] < 1 || q->d[2] % a->kv[i].k.d[2]))
-            return XD_EINVAL;
-    for (int i = 0; i < a->nparts; rows += a->part[i++].q.d[1])
-        if (a->part[i].q.d[1] != a->part[i].out.d[1])
-            return XD_EINVAL;
-    return a->nparts && rows != q->d[1] ? XD_EINVAL : XD_OK;
-}
-
 xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     int64_t      first = 0;
-    xd_status    st = check_args(a);
+    xd_status    st = xd_attn_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
+    if (st == XD_OK && (a->nkv > ATTENTION_SEGMENTS || a->q.d[0] > ATTENTION_SAMPLES))
+        st = XD_EUNSUPPORTED;
     if (st == XD_OK && !a->nparts)
         st = run_piece(c, a, &a->q, &a->out, 0);
     for (int i = 0; i < a->nparts && st == XD_OK; first += a->part[i++].q.d[1])

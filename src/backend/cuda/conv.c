@@ -22,24 +22,13 @@ static conv_args args_of(const xd_conv *a)
     return b;
 }
 
-static int takes_args(const xd_conv *a)
-{
-    const xd_weight *w = a->w;
-    int64_t          G = w->groups > 1 ? w->groups : 1;
-    for (int i = 0; i < 3; i++)
-        if (a->out.d[i] > 0 && (a->out.d[i] - 1) * a->stride[i] + w->kernel[i] >
-                                   a->in.d[i] + a->lo[i] + a->hi[i])
-            return 0;
-    return a->in.type == w->type && a->in.d[3] == w->in * G && a->out.d[3] == w->out &&
-           xd_cuda_computes(a->out.type);
-}
-
 xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
+    xd_status    st = xd_conv_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
-    if (!takes_args(a))
-        return XD_EINVAL;
+    if (st != XD_OK)
+        return st;
     conv_args b = args_of(a);
     int64_t   rows = a->out.d[0] * a->out.d[1] * a->out.d[2];
     int tensor_cores = b.in_bf16 && b.groups == 1 && b.C > 0 && b.C % 8 == 0;

@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernels/args.h"
+#include "backend/op_args.h"
 
 /* Every kernel of kernels/: its name and the bytes of dynamic shared memory that it may use. */
 #define XD_CUDA_KERNELS(X)                                                                         \
@@ -99,10 +100,7 @@ xd_status xd_cuda_launch_each(xd_cuda_dev *c, int kernel, int64_t n, void *args)
 
 /* ---- operands ----------------------------------------------------------------------------- */
 
-static inline int xd_cuda_computes(xd_dtype t)
-{
-    return t == XD_F32 || t == XD_BF16;
-}
+#define XD_CUDA_TYPES XD_TYPES_F32_BF16         /* compute types                              */
 
 static inline int xd_cuda_is_bf16(const xd_tensor *t)
 {

@@ -176,23 +176,12 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
     return s == XD_OK ? run_epilogue(c, a, q.out.p, (const float *)(void *)(tmp + p->sx)) : s;
 }
 
-static int takes_args(const xd_gemm *a)
-{
-    const xd_weight *w = a->w;
-    int in = xd_is_quantized(w->type)
-                 ? xd_cuda_computes(a->in.type)
-                 : a->in.type == w->type || (a->in.type == XD_F32 && w->type == XD_BF16);
-    return in && a->in.d[1] == w->in && a->out.d[1] == w->out && a->in.d[0] == a->out.d[0] &&
-           xd_cuda_computes(a->out.type);
-}
-
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 {
+    xd_status st = xd_gemm_check(a, XD_CUDA_TYPES);
     (void)s;
-    if (!takes_args(a))
-        return XD_EINVAL;
-    if (!a->out.d[0] || !a->w->out)
-        return XD_OK;
+    if (st != XD_OK || !a->out.d[0] || !a->w->out)
+        return st;
     places p = places_of(a);
     return a->w->type == XD_I8 ? integer_gemm(xd_cuda_of(d), a, &p, tmp)
                                : float_gemm(xd_cuda_of(d), a, &p, tmp);

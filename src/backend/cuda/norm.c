@@ -8,9 +8,10 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
     static const int most[] = { 5, 8, 12, 16 };         /* runs of 256 elements, as norm_5       */
     int64_t          n = a->in.d[0], C = a->in.d[1];
     int              k = 0;
+    xd_status        st = xd_norm_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
-    if (!xd_cuda_computes(a->in.type) || !xd_cuda_computes(a->out.type))
-        return XD_EINVAL;
+    if (st != XD_OK)
+        return st;
     norm_args b = {
         .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p,
         .scale = a->scale.p, .shift = a->shift.p, .n = n, .C = C,
@@ -28,39 +29,13 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
                           xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
 
-/* 1: t is absent or a row of n F32. */
-static int is_row(const xd_tensor *t, int64_t n)
-{
-    return !t->p || (t->type == XD_F32 && t->nd == 1 && t->d[0] == n && (n == 1 || t->s[0] == 1));
-}
-
-/* 1: t is a table of angles for n rows of heads of D elements. */
-static int is_table(const xd_tensor *t, int64_t n, int64_t D)
-{
-    return t->p && t->type == XD_F32 && t->nd == 2 && (t->d[0] == n || t->d[0] == 1) &&
-           t->d[1] == D / 2 && (D <= 2 || t->s[1] == 1);
-}
-
-static int qknorm_fits(const xd_qknorm *a)
-{
-    int64_t n = a->in.d[0], D = a->in.d[2];
-    if (!xd_cuda_computes(a->in.type) || !xd_cuda_computes(a->out.type) || a->in.nd != 3 ||
-        a->out.nd != 3 || D < 1 || D > XD_QKNORM_MAX ||
-        (D > 1 && (a->in.s[2] != 1 || a->out.s[2] != 1)))
-        return 0;
-    for (int i = 0; i < 3; i++)
-        if (a->in.d[i] != a->out.d[i])
-            return 0;
-    return is_row(&a->gain, D) && is_row(&a->bias, D) && !a->cos.p == !a->sin.p &&
-           (!a->cos.p || (D % 2 == 0 && is_table(&a->cos, n, D) && is_table(&a->sin, n, D)));
-}
-
 xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 {
     int64_t n = a->in.d[0], H = a->in.d[1], D = a->in.d[2];
+    xd_status st = xd_qknorm_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
-    if (!qknorm_fits(a))
-        return XD_EINVAL;
+    if (st != XD_OK)
+        return st;
     qknorm_args b = {
         .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p, .cos = a->cos.p,
         .sin = a->sin.p, .n = n, .H = H, .D = D, .s_out0 = a->out.s[0], .s_out1 = a->out.s[1],
@@ -83,10 +58,10 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 
 xd_status xd_cuda_moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp)
 {
+    xd_status st = xd_moments_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
-    if (!xd_cuda_computes(a->in.type) || a->out.type != XD_F64 || a->groups < 1 ||
-        a->in.d[2] % a->groups)
-        return XD_EINVAL;
+    if (st != XD_OK)
+        return st;
     moments_args b = {
         .sums = a->out.p, .in = a->in.p, .R = a->in.d[0], .P = a->in.d[1], .C = a->in.d[2],
         .s_row = a->in.s[0], .s_position = a->in.s[1], .s_sum_row = a->out.s[0],
@@ -95,31 +70,13 @@ xd_status xd_cuda_moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tm
     return xd_cuda_launch(xd_cuda_of(d), XD_K_moments, b.R, b.groups, 128, 128 * 16, &b);
 }
 
-/* 1: the extents of t divide those of the image of a group norm. */
-static int covers(const xd_tensor *t, const xd_gnorm *a)
-{
-    int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
-               t->d[3] == a->in.d[3];
-    for (int i = 0; i < 3 && same; i++)
-        same = a->out.d[i] == a->in.d[i] &&
-               (t->d[i] ? a->in.d[i] % t->d[i] == 0 : a->in.d[i] == 0);
-    return same;
-}
-
-static int gnorm_fits(const xd_gnorm *a)
-{
-    return xd_cuda_computes(a->in.type) && xd_cuda_computes(a->out.type) &&
-           a->sums.type == XD_F64 && a->groups >= 1 &&
-           a->in.d[a->in.nd - 1] % a->groups == 0 && !a->scale.p == !a->shift.p &&
-           (!a->scale.p || (covers(&a->scale, a) && covers(&a->shift, a)));
-}
-
 xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
 {
-    int nd = a->in.nd;
+    int       nd = a->in.nd;
+    xd_status st = xd_gnorm_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
-    if (!gnorm_fits(a))
-        return XD_EINVAL;
+    if (st != XD_OK)
+        return st;
     gnorm_args b = {
         .out = a->out.p, .in = a->in.p, .sums = a->sums.p, .gain = a->gain.p, .bias = a->bias.p,
         .scale = a->scale.p, .shift = a->shift.p, .C = a->in.d[nd - 1], .n = 1, .d = { 1, 1, 1 },

@@ -160,7 +160,7 @@ static int can_pack(const xd_weight *w)
 {
     return xd_is_quantized(w->type)
                ? !w->nk && (w->type != XD_I8 || w->in <= XD_INT8_MAX_INPUTS)
-               : xd_cuda_computes(w->type);
+               : xd_types_has(XD_CUDA_TYPES, w->type);
 }
 
 xd_status xd_cuda_pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)

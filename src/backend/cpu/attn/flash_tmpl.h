@@ -310,7 +310,7 @@ static xd_status flash_attn(const xd_attn_args *a, void *tmp)
 {
     job       w = { .a = a, .threads = tmp };
     int       threads = xd_par_threads();
-    xd_status st = xd_attn_check(a);
+    xd_status st = xd_attn_check(a, XD_TYPES_F32_BF16);
     if (st != XD_OK)
         return st;
     xd_attn_cut(&w.p, a, threads, &form);

@@ -109,14 +109,14 @@ static void attend_rows(void *ctx, int64_t begin, int64_t end, int thread)
 
 size_t xd_attn_scratch_c(const xd_attn_args *a, int threads)
 {
-    if (xd_attn_check(a) != XD_OK)
+    if (xd_attn_check(a, XD_TYPES_F32_BF16) != XD_OK)
         return 0;
     return (size_t)xd_attn_keys(a) * (size_t)threads * sizeof(float);
 }
 
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp)
 {
-    xd_status st = xd_attn_check(a);
+    xd_status st = xd_attn_check(a, XD_TYPES_F32_BF16);
     if (st != XD_OK)
         return st;
     job w = { .a = a, .scores = tmp, .m = xd_attn_keys(a) };

@@ -1,4 +1,4 @@
-/* plan.c - checks of attention arguments, and how a call is cut into blocks */
+/* plan.c - how a call of attention is cut into blocks */
 #include "backend/cpu/attn/plan.h"
 
 #include "base/arena.h"
@@ -6,87 +6,6 @@
 
 static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values, normal limit */
 static const size_t group_limit = (size_t)512 << 20;    /* limit when there are many threads  */
-
-static int is_float(const xd_tensor *t)
-{
-    return t->type == XD_F32 || t->type == XD_BF16;
-}
-
-static int is_dense(const xd_tensor *t)
-{
-    return t->d[3] <= 1 || t->s[3] == 1;
-}
-
-static int same_shape(const xd_tensor *x, const xd_tensor *y, int nd)
-{
-    for (int i = 0; i < nd; i++)
-        if (x->d[i] != y->d[i])
-            return 0;
-    return 1;
-}
-
-static int is_valid_segment(const xd_attn_args *a, const xd_kv *s, int64_t Hk)
-{
-    return s->k.type == a->q.type && s->v.type == a->q.type && s->k.d[0] == a->q.d[0] &&
-           s->k.d[2] == Hk && s->k.d[3] == a->q.d[3] && same_shape(&s->k, &s->v, 4) &&
-           is_dense(&s->k) && is_dense(&s->v);
-}
-
-int64_t xd_attn_keys(const xd_attn_args *a)
-{
-    int64_t m = 0;
-    for (int i = 0; i < a->nkv; i++)
-        m += a->kv[i].k.d[1];
-    return m;
-}
-
-int64_t xd_attn_heads_kv(const xd_attn_args *a)
-{
-    for (int i = 0; i < a->nkv; i++)
-        if (a->kv[i].k.d[1] > 0)
-            return a->kv[i].k.d[2];
-    return a->q.d[2];
-}
-
-static int are_valid_parts(const xd_attn_args *a)
-{
-    int64_t n = 0;
-    for (int i = 0; i < a->nparts; i++) {
-        const xd_tensor *q = &a->part[i].q, *o = &a->part[i].out;
-        if (q->type != a->q.type || o->type != a->out.type || q->d[0] != a->q.d[0] ||
-            q->d[2] != a->q.d[2] || q->d[3] != a->q.d[3] || !same_shape(q, o, 4) || !is_dense(q) ||
-            !is_dense(o))
-            return 0;
-        n += q->d[1];
-    }
-    return !a->nparts || n == a->q.d[1];
-}
-
-xd_status xd_attn_check(const xd_attn_args *a)
-{
-    const xd_tensor *q = &a->q;
-    int64_t          Hk = xd_attn_heads_kv(a);
-    for (int i = 0; i < 4; i++)
-        if (q->d[i] < 0)
-            return XD_EINVAL;
-    if (q->d[3] > XD_ATTN_MAXD || !is_float(q) || !is_float(&a->out))
-        return XD_EUNSUPPORTED;
-    if (!same_shape(q, &a->out, 4) || !is_dense(q) || !is_dense(&a->out) || a->window < 0)
-        return XD_EINVAL;
-    if (q->d[2] > 0 && (Hk < 1 || q->d[2] % Hk))
-        return XD_EINVAL;
-    for (int i = 0; i < a->nkv; i++)
-        if (a->kv[i].k.d[1] && !is_valid_segment(a, &a->kv[i], Hk))
-            return XD_EINVAL;
-    if (!are_valid_parts(a))
-        return XD_EINVAL;
-    if (a->lse.p && (a->lse.type != XD_F32 || !same_shape(q, &a->lse, 3)))
-        return XD_EINVAL;
-    if (a->bias.p && (a->bias.type != XD_F32 || a->bias.d[0] != q->d[2] ||
-                      a->bias.d[1] != q->d[1] || a->bias.d[2] < xd_attn_keys(a)))
-        return XD_EINVAL;
-    return XD_OK;
-}
 
 static size_t align_bytes(size_t bytes)
 {
@@ -170,7 +89,7 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
 size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f)
 {
     xd_attn_plan p;
-    if (xd_attn_check(a) != XD_OK)
+    if (xd_attn_check(a, XD_TYPES_F32_BF16) != XD_OK)
         return 0;
     xd_attn_cut(&p, a, threads, f);
     return p.bytes;

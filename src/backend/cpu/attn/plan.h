@@ -6,13 +6,12 @@
 #ifndef XD_BACKEND_CPU_ATTN_PLAN_H
 #define XD_BACKEND_CPU_ATTN_PLAN_H
 
-#include "backend/backend.h"
+#include "backend/op_args.h"
 
 enum {
     XD_ATTN_ROWS = 96,                  /* queries of a block, at most; multiple of 12        */
     XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from one row of scores to the next          */
-    XD_ATTN_MAXD = 512,
     XD_ATTN_TILE_ROWS = 512,            /* queries of a block on AMX tiles, at most;          */
     /* halved while their queries and sums exceed this. All keys and values are read once per
      * block */
@@ -55,17 +54,11 @@ typedef struct xd_attn_plan {
     size_t  bytes;              /* all scratch: that of the threads, then the group           */
 } xd_attn_plan;
 
-/* XD_OK when all shapes, types and strides are what backend.h says. */
-xd_status xd_attn_check(const xd_attn_args *a);
-
 /* The arguments must have passed xd_attn_check. */
 void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f);
 
 /* Scratch bytes of a call; 0 for arguments that are refused. */
 size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f);
-
-int64_t xd_attn_keys(const xd_attn_args *a);            /* keys of all segments               */
-int64_t xd_attn_heads_kv(const xd_attn_args *a);        /* Hk; H when there are no keys       */
 
 /* Keys that count for batch b: kv_len[b], or m. */
 int64_t xd_attn_len(const xd_attn_args *a, int64_t b, int64_t m);
