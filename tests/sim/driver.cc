@@ -11,6 +11,8 @@
  *   no default stream.
  * - Launches are checked: sizes, and shared memory beyond 48 KiB only after it was allowed. A word
  *   of a kernel's arguments that is an address of host memory ends the program.
+ * - An event of another process is waited for, while that process goes on by itself. Only an event
+ *   that was created for other processes is lent to them, and only its own process records it.
  * - A thread must have made the context current.
  * - Each GPU has a context, memory and streams of its own. Work given to a stream of another GPU is
  *   refused, and so is a copy from or to another GPU's memory. A kernel that is given such memory
@@ -20,6 +22,7 @@
  * XDIT_SIM_FAIL=G:N fails every launch on GPU G from the N-th on. */
 #include "tests/sim/more.h"
 
+#include <atomic>
 #include <ctime>
 #include <cstdint>
 #include <cstdio>
@@ -54,9 +57,16 @@ struct item {
     CUevent_st *record = nullptr, *await = nullptr;
     uint64_t number = 0;
 };
+enum { FROM_ELSEWHERE = 1 << 16 }; /* a flag of an event: another process records it          */
+
+/* How often an event was recorded, and which of these records has been reached. */
+struct event_state {
+    std::atomic<uint64_t> recorded { 0 }, done { 0 };
+};
 struct CUevent_st {
-    uint64_t recorded = 0, done = 0;
-    CUstream_st *on = nullptr;
+    event_state own, *at = &own; /* at: in memory of all processes when the event is lent    */
+    unsigned flags = 0;
+    CUstream_st *on = nullptr; /* null: of another process                                   */
     double when = 0;
 };
 struct CUgraph_st {
@@ -101,7 +111,7 @@ std::map<char *, size_t> pinned;
 std::vector<CUstream_st *> streams;
 uint64_t seed, seeded;
 long launched, waited;
-int messages; /* a library of messages is there                                */
+int messages; /* other processes wait for this one: it goes on while its host waits      */
 long last_call;
 
 long time_ms()
@@ -204,7 +214,7 @@ int is_pinned(const void *p, size_t n)
 int ready(CUstream_st *s)
 {
     return !s->q.empty() &&
-           (!s->q.front().await || s->q.front().await->done >= s->q.front().number) &&
+           (!s->q.front().await || s->q.front().await->at->done >= s->q.front().number) &&
            (!s->q.front().poll || s->q.front().poll());
 }
 
@@ -214,8 +224,8 @@ void step(CUstream_st *s)
     s->q.pop_front();
     if (i.run)
         i.run();
-    if (i.record && i.record->done < i.number)
-        i.record->done = i.number;
+    if (i.record && i.record->at->done < i.number)
+        i.record->at->done = i.number;
 }
 
 /* Runs work until `done`, of stream s first of all. */
@@ -246,7 +256,7 @@ void work(CUstream_st *s, const std::function<bool()> &done)
         if (!other && !messages)
             wrong("streams wait for each other for ever");
         if (!other && ++idle > 30000)
-            wrong("no peer answers a message for 30 seconds");
+            wrong("no peer answers a message or reaches an event for 30 seconds");
         if (!other)
             usleep(1000);
     }
@@ -271,6 +281,13 @@ void *go_on(void *)
     return nullptr;
 }
 
+void begin_to_go_on()
+{
+    pthread_t t;
+    if (!messages++)
+        pthread_create(&t, nullptr, go_on, nullptr);
+}
+
 CUresult add(CUstream_st *s, item i)
 {
     last_call = time_ms();
@@ -283,9 +300,9 @@ CUresult add(CUstream_st *s, item i)
         return XD_CU_SUCCESS;
     }
     if (i.record)
-        i.number = ++i.record->recorded, i.record->on = s;
+        i.number = ++i.record->at->recorded, i.record->on = s;
     if (i.await)
-        i.number = i.await->recorded;
+        i.number = i.await->at->recorded;
     s->q.push_back(std::move(i));
     return XD_CU_SUCCESS;
 }
@@ -303,9 +320,7 @@ API CUresult simgpu_poll(CUstream s, std::function<bool()> *fn)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
     item i;
-    pthread_t t;
-    if (!messages++)
-        pthread_create(&t, nullptr, go_on, nullptr);
+    begin_to_go_on();
     i.poll = std::move(*fn);
     return add(s, std::move(i));
 }
@@ -593,9 +608,10 @@ API CUresult cuStreamDestroy_v2(CUstream s)
     delete s;
     return XD_CU_SUCCESS;
 }
-API CUresult cuEventCreate(CUevent *e, unsigned)
+API CUresult cuEventCreate(CUevent *e, unsigned flags)
 {
     *e = new CUevent_st;
+    (*e)->flags = flags;
     return XD_CU_SUCCESS;
 }
 API CUresult cuEventDestroy_v2(CUevent)
@@ -606,6 +622,8 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
     item i;
+    if (e->flags & FROM_ELSEWHERE)
+        return XD_CU_INVALID_HANDLE;
     i.record = e;
     return add(s, std::move(i));
 }
@@ -618,14 +636,77 @@ API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
 }
 API CUresult cuEventQuery(CUevent e)
 {
-    return e->done >= e->recorded ? XD_CU_SUCCESS : XD_CU_NOT_READY;
+    return e->at->done >= e->at->recorded ? XD_CU_SUCCESS : XD_CU_NOT_READY;
 }
 API CUresult cuEventSynchronize(CUevent e)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    uint64_t n = e->recorded;
-    if (e->done < n)
-        work(e->on, [e, n] { return e->done >= n; });
+    uint64_t n = e->at->recorded;
+    if (e->at->done < n)
+        work(e->on, [e, n] { return e->at->done >= n; });
+    return XD_CU_SUCCESS;
+}
+
+/* Events of another process: their states lie in a file of the process that records them. */
+namespace
+{
+enum { LENT_EVENTS = 4096 };
+event_state *lent_events; /* of this process                                                   */
+int lent_fd = -1, lent_count;
+
+event_state *map_events(int file)
+{
+    void *p = mmap(nullptr, LENT_EVENTS * sizeof(event_state), PROT_READ | PROT_WRITE, MAP_SHARED,
+                   file, 0);
+    return p == MAP_FAILED ? nullptr : (event_state *)p;
+}
+} // namespace
+
+API CUresult cuIpcGetEventHandle(CUipcEventHandle *h, CUevent e)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    unsigned need = XD_CU_EVENT_DISABLE_TIMING | SIM_EVENT_INTERPROCESS;
+    if ((e->flags & need) != need || e->flags & FROM_ELSEWHERE || lent_count == LENT_EVENTS)
+        return XD_CU_INVALID_HANDLE;
+    if (lent_fd < 0) {
+        lent_fd = memfd_create("events", MFD_CLOEXEC);
+        if (lent_fd < 0 || ftruncate(lent_fd, (off_t)(LENT_EVENTS * sizeof(event_state))) ||
+            !(lent_events = map_events(lent_fd)))
+            wrong("no memory for events of several processes");
+    }
+    if (e->at == &e->own) {
+        e->at = &lent_events[lent_count++];
+        e->at->recorded = e->own.recorded.load();
+        e->at->done = e->own.done.load();
+    }
+    handle x = { getpid(), lent_fd, (size_t)(e->at - lent_events), 0 };
+    memset(h, 0, sizeof *h);
+    memcpy(h, &x, sizeof x);
+    begin_to_go_on();
+    return XD_CU_SUCCESS;
+}
+API CUresult cuIpcOpenEventHandle(CUevent *e, CUipcEventHandle h)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    static std::map<int, event_state *> known; /* by process                                   */
+    handle x;
+    char name[64];
+    memcpy(&x, &h, sizeof x);
+    if (x.pid == getpid())
+        return XD_CU_INVALID_CONTEXT;
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", x.pid, x.fd);
+    event_state *&states = known[x.pid];
+    int f = states ? -1 : open(name, O_RDWR | O_CLOEXEC);
+    if (f >= 0) {
+        states = map_events(f);
+        close(f);
+    }
+    if (!states || x.at >= LENT_EVENTS)
+        return XD_CU_INVALID_VALUE;
+    *e = new CUevent_st;
+    (*e)->at = states + x.at;
+    (*e)->flags = FROM_ELSEWHERE;
+    begin_to_go_on();
     return XD_CU_SUCCESS;
 }
 

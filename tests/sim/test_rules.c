@@ -272,10 +272,73 @@ static int lent(void)
     return g[99] == 3 && g[100] == 5 && g[149] == 5 && g[150] == 3;
 }
 
+typedef struct lent_work {
+    CUipcMemHandle   memory;
+    CUipcEventHandle event;
+} lent_work;
+
+/* Reads what the parent has queued, behind its event or at once. */
+static void await_child(int from, int to, int with_event)
+{
+    CUdeviceptr x = 0;
+    CUevent     e = NULL;
+    lent_work   w;
+    begin();
+    unsigned char *h = pinned(64);
+    if (read(from, &w, sizeof w) != sizeof w || cuIpcOpenMemHandle_v2(&x, w.memory, 1))
+        _exit(2);
+    if (with_event && (cuIpcOpenEventHandle(&e, w.event) || cuStreamWaitEvent(b, e, 0)))
+        _exit(3);
+    cuMemcpyDtoHAsync_v2(h, x, 64, b);
+    cuStreamSynchronize(b);
+    unsigned char said = e && cuEventRecord(e, b) == XD_CU_SUCCESS ? 0 : h[63];
+    _exit(write(to, &said, 1) != 1);
+}
+
+/* What a child reads of memory that its parent's stream fills while the parent waits for it: 255 is
+ * new memory. 0: an error. */
+static int awaited(int with_event)
+{
+    int           up[2], down[2], st;
+    unsigned char got = 0;
+    lent_work     w = { { "" }, { "" } };
+    CUevent       e = NULL, private_event = NULL;
+    if (pipe(up) || pipe(down))
+        return 0;
+    pid_t p = fork();
+    if (!p)
+        await_child(down[0], up[1], with_event);
+    begin();
+    CUdeviceptr x = block_of(64);
+    cuEventCreate(&private_event, XD_CU_EVENT_DISABLE_TIMING);
+    cuEventCreate(&e, XD_CU_EVENT_DISABLE_TIMING | SIM_EVENT_INTERPROCESS);
+    cuMemsetD8Async(x, 7, 64, a);
+    cuEventRecord(e, a);
+    if (cuIpcGetEventHandle(&w.event, private_event) == XD_CU_SUCCESS ||
+        (with_event && cuIpcGetEventHandle(&w.event, e)) || cuIpcGetMemHandle(&w.memory, x) ||
+        write(down[1], &w, sizeof w) != sizeof w || read(up[0], &got, 1) != 1)
+        got = 0;
+    waitpid(p, &st, 0);
+    return got;
+}
+
+/* What f returns in a process that has not begun. */
+static int in_new_process(int (*f)(int), int arg)
+{
+    int   st = 0;
+    pid_t p = fork();
+    if (!p)
+        _exit(f(arg));
+    waitpid(p, &st, 0);
+    return WIFEXITED(st) ? WEXITSTATUS(st) : -1;
+}
+
 int main(void)
 {
     CUdeviceptr x;
     char       *plain = malloc(64);
+    tap(in_new_process(awaited, 1) == 7, "a stream waits for an event of another process");
+    tap(in_new_process(awaited, 0) == 0xff, "without it, it reads too early");
     tap(lent(), "memory is lent to another process");
     x = block_of(64);
     tap(signal_of(follow) == SIGSEGV, "a host that follows a device address dies");
