@@ -1,0 +1,264 @@
+/* streams.cc - streams, events and graphs of the simulated GPUs: what runs, and when */
+#include "tests/sim/sim.h"
+
+#include <pthread.h>
+
+namespace sim
+{
+std::vector<CUstream_st *> streams;
+
+namespace
+{
+uint64_t seeded;
+long waited, last_call;
+int messages; /* other processes wait for this one: it goes on while its host waits            */
+
+long time_ms()
+{
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+uint32_t draw(uint32_t n)
+{
+    seeded = seeded * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)((seeded >> 33) % n);
+}
+
+int ready(CUstream_st *s)
+{
+    return !s->q.empty() &&
+           (!s->q.front().await || s->q.front().await->at->done >= s->q.front().number) &&
+           (!s->q.front().poll || s->q.front().poll());
+}
+
+void step(CUstream_st *s)
+{
+    item i = std::move(s->q.front());
+    s->q.pop_front();
+    if (i.run)
+        i.run();
+    if (i.record && i.record->at->done < i.number)
+        i.record->at->done = i.number;
+}
+
+/* Runs work until `done`, of stream s first of all. */
+void work(CUstream_st *s, const std::function<bool()> &done)
+{
+    window w;
+    int idle = 0;
+    waited++;
+    while (!done()) {
+        if (seed && draw(2)) {
+            CUstream_st *o = streams[draw((uint32_t)streams.size())];
+            if (ready(o)) {
+                step(o);
+                continue;
+            }
+        }
+        CUstream_st *t = s;
+        for (size_t k = 0; t && !t->q.empty() && !ready(t) && t->q.front().await && k < 1000; k++)
+            t = t->q.front().await->on;
+        if (t && ready(t)) {
+            step(t);
+            continue;
+        }
+        int other = 0; /* a message that a peer has not answered: the others go on         */
+        for (CUstream_st *o : streams)
+            if (!other && o != t && ready(o))
+                step(o), other = 1;
+        if (!other && !messages)
+            wrong("streams wait for each other for ever");
+        if (!other && ++idle > 30000)
+            wrong("no peer answers a message or reaches an event for 30 seconds");
+        if (!other)
+            usleep(1000);
+    }
+}
+
+/* A GPU goes on while its host waits for something else, as for MPI: work that nobody has asked for
+ * in 20 ms runs. */
+void *go_on(void *)
+{
+    for (;;) {
+        usleep(5000);
+        if (time_ms() - last_call < 20 || !lock.try_lock())
+            continue;
+        {
+            window w;
+            for (size_t i = 0; i < streams.size(); i++)
+                if (ready(streams[i]))
+                    step(streams[i]);
+        }
+        lock.unlock();
+    }
+    return nullptr;
+}
+} // namespace
+
+void start_order()
+{
+    seeded = seed;
+}
+
+void begin_to_go_on()
+{
+    pthread_t t;
+    if (!messages++)
+        pthread_create(&t, nullptr, go_on, nullptr);
+}
+
+CUresult add(CUstream_st *s, item i)
+{
+    last_call = time_ms();
+    if (!current)
+        return XD_CU_INVALID_CONTEXT;
+    if (!s || s->of != current)
+        return XD_CU_INVALID_HANDLE; /* the default stream; one of another GPU               */
+    if (s->into) {
+        s->into->items.push_back(std::move(i));
+        return XD_CU_SUCCESS;
+    }
+    if (i.record)
+        i.number = ++i.record->at->recorded, i.record->on = s;
+    if (i.await)
+        i.number = i.await->at->recorded;
+    s->q.push_back(std::move(i));
+    return XD_CU_SUCCESS;
+}
+} // namespace sim
+using namespace sim;
+
+/* For the stand-ins of the other libraries. */
+API CUresult simgpu_enqueue(CUstream s, std::function<void()> *fn)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    item i;
+    i.run = std::move(*fn);
+    return add(s, std::move(i));
+}
+API CUresult simgpu_poll(CUstream s, std::function<bool()> *fn)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    item i;
+    begin_to_go_on();
+    i.poll = std::move(*fn);
+    return add(s, std::move(i));
+}
+API int simgpu_on_device(const void *p, size_t n) { return on_device(p, n); }
+
+API CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    if (!current)
+        return XD_CU_INVALID_CONTEXT;
+    streams.push_back(*s = new CUstream_st);
+    (*s)->of = current;
+    return XD_CU_SUCCESS;
+}
+API CUresult cuStreamSynchronize(CUstream s)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    if (!s || s->into)
+        return XD_CU_INVALID_HANDLE;
+    work(s, [s] { return s->q.empty(); });
+    return XD_CU_SUCCESS;
+}
+API CUresult cuCtxSynchronize()
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    for (CUstream_st *s : streams)
+        work(s, [s] { return s->q.empty(); });
+    return XD_CU_SUCCESS;
+}
+API CUresult cuStreamDestroy_v2(CUstream s)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    cuStreamSynchronize(s);
+    for (size_t i = 0; i < streams.size(); i++)
+        if (streams[i] == s)
+            streams.erase(streams.begin() + (long)i);
+    delete s;
+    return XD_CU_SUCCESS;
+}
+API CUresult cuEventCreate(CUevent *e, unsigned flags)
+{
+    *e = new CUevent_st;
+    (*e)->flags = flags;
+    return XD_CU_SUCCESS;
+}
+API CUresult cuEventDestroy_v2(CUevent)
+{
+    return XD_CU_SUCCESS;
+} /* items may still name it         */
+API CUresult cuEventRecord(CUevent e, CUstream s)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    item i;
+    if (e->flags & FROM_ELSEWHERE)
+        return XD_CU_INVALID_HANDLE;
+    i.record = e;
+    return add(s, std::move(i));
+}
+API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    item i;
+    i.await = e;
+    return add(s, std::move(i));
+}
+/* A GPU works while its host asks again and again: a piece of what the event waits for runs. */
+API CUresult cuEventQuery(CUevent e)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    uint64_t n = e->at->recorded;
+    int steps = 0;
+    if (e->at->done < n && e->on)
+        work(e->on, [e, n, &steps] { return e->at->done >= n || steps++; });
+    return e->at->done >= n ? XD_CU_SUCCESS : XD_CU_NOT_READY;
+}
+API CUresult cuEventSynchronize(CUevent e)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    uint64_t n = e->at->recorded;
+    if (e->at->done < n)
+        work(e->on, [e, n] { return e->at->done >= n; });
+    return XD_CU_SUCCESS;
+}
+
+/* Graphs: what was captured, in the order in which it was. */
+
+API CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode)
+{
+    s->into = new CUgraph_st;
+    return XD_CU_SUCCESS;
+}
+API CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
+{
+    *g = s->into;
+    s->into = nullptr;
+    return XD_CU_SUCCESS;
+}
+API CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long)
+{
+    *x = new CUgraphExec_st { g->items };
+    return XD_CU_SUCCESS;
+}
+API CUresult cuGraphLaunch(CUgraphExec x, CUstream s)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    for (item &i : x->items)
+        add(s, i);
+    return XD_CU_SUCCESS;
+}
+API CUresult cuGraphExecDestroy(CUgraphExec x)
+{
+    delete x;
+    return XD_CU_SUCCESS;
+}
+API CUresult cuGraphDestroy(CUgraph g)
+{
+    delete g;
+    return XD_CU_SUCCESS;
+}
