@@ -38,6 +38,8 @@ typedef struct xd_dev_ops {
     /* Sets every byte to `value`, in the order of s. */
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
     int       (*owns)(xd_dev *d, const void *p);        /* 1: p lies in memory of this device  */
+    /* Equal for devices, also of other processes, that have one memory; or NULL: the host's. */
+    uint64_t  (*identity)(const xd_dev *d);
     /* Implementations of xd_dev_compute, xd_dev_best, xd_dev_peak, xd_dev_kernel_bytes,
      * xd_dev_forget. */
     xd_dtype  (*compute)(const xd_dev *d, xd_dtype want);
@@ -91,8 +93,11 @@ xd_dtype xd_dev_best(const xd_dev *d);
  * Not for a count device. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Approximate bytes of code and tables that kernels will allocate when the calls that were counted
- * for them first run. */
+ * for them first run: of the host's memory or, on a device with a memory of its own, of that. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
+/* Equal for devices that have one memory; 0: the host's. A count device has that of the device
+ * that it stands for. */
+uint64_t xd_dev_identity(const xd_dev *d);
 /* Forgets the calls that were counted for kernels and that have not run. */
 void     xd_dev_forget(xd_dev *d);
 

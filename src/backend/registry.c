@@ -116,6 +116,11 @@ size_t xd_dev_kernel_bytes(const xd_dev *d)
     return d->mem->kernel_bytes(d);
 }
 
+uint64_t xd_dev_identity(const xd_dev *d)
+{
+    return d->mem->identity ? d->mem->identity(d) : 0;
+}
+
 void xd_dev_forget(xd_dev *d)
 {
     d->mem->forget(d);

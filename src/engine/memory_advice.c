@@ -23,9 +23,9 @@ static xd_parallel degrees_of(const xd_plan *p)
 }
 
 /* The least free memory of all ranks, and the number of ranks per host. */
-static void smallest_limits(const xd_context *ctx, double limits[2])
+static void smallest_limits(const xd_context *ctx, double limits[3])
 {
-    int64_t  n = 2;
+    int64_t  n = 3;
     xd_comm *c = ctx->world.used;
     if (c->size == 1)
         return;
@@ -41,20 +41,21 @@ void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
     xd_machine  m;
     xd_parallel p = degrees_of(&ctx->plan);
     char        near[1024] = "";
-    double      limits[2] = { limit->machine, limit->space };
+    double      limits[3] = { limit->machine, limit->space, limit->device };
     smallest_limits(ctx, limits);
     if (ctx->world.used->rank == 0 && xd_machine_known(&m, "8xH100")) {
         m.ranks = ctx->world.host->size;
         m.hosts = (ctx->world.used->size + m.ranks - 1) / m.ranks;
-        m.memory = limits[0] > 1 ? limits[0] : 1;
-        m.shares = 1;
+        int apart = limit->device > 0;
+        m.memory = limits[2 * apart] > 1 ? limits[2 * apart] : 1;
+        m.shares = !apart;
         xd_fit t = { .ctx = ctx,
                      .r = j->r,
                      .m = &m,
                      .fixed = &p,
                      .ranks = ctx->world.used->size,
                      .stale = 1,
-                     .space = limits[1] > 1 ? limits[1] : 1,
+                     .space = apart ? 0 : limits[1] > 1 ? limits[1] : 1,
                      .held = limit->held,
                      .huge = limit->huge };
         xd_fit_advice(&t, &p, 1, near, sizeof near);

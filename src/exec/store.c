@@ -66,6 +66,15 @@ void xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int par
     s->parts = parts;
 }
 
+int xd_store_own_block(xd_store *s, size_t bytes)
+{
+    void *p = own_block(s, bytes ? bytes : 1);
+    s->bytes = 0;               /* weights are counted one by one                              */
+    if (p)
+        xd_store_use_block(s, p, bytes, 0, 1);
+    return p != NULL;
+}
+
 /* Each process fills the weights that begin in its part of the block: about equally many bytes,
  * which are adjacent in the file. */
 static void *get_from_block(xd_store *s, size_t bytes, int *mine)

@@ -163,6 +163,8 @@ void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* From now on weights are placed one after the other in a block (at a multiple of XD_ALIGN,
  * borrowed) that `parts` processes share: each requests all weights and fills its part of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
+/* The same in a block of the device that the store, still empty, gets for it. 0: no memory. */
+int       xd_store_own_block(xd_store *s, size_t bytes);
 size_t    xd_store_block_bytes(size_t bytes);           /* of a weight in such a block         */
 size_t    xd_store_bytes(const xd_store *s);            /* of all its weights                  */
 /* Working memory of a load, reused from one weight to the next: slot 0 or 1 with at least `bytes`.

@@ -440,9 +440,11 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     p->shadow.first = p->net.first;
     p->shadow.last = p->net.last;
     xd_net_visit(&p->shadow, &d);
-    p->packed = d.packed;
     p->block_bytes = d.block_bytes;
+    p->packed = xd_dev_identity(count) ? d.block_bytes : d.packed;
     p->work = d.work[0] + d.work[1] + d.work[2];
+    p->host_work = xd_dev_identity(count) ? d.work[1] + d.work[2] : 0;
+    p->work -= p->host_work;
     if (mine.code)              /* the next request would take a partial count for a complete one */
         xd_net_close(&p->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
@@ -535,15 +537,29 @@ void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type
     count_own(p, &d, xd_net_visit, NULL);
 }
 
+/* A device with a memory of its own has all weights in one block, so that they take what was
+ * counted. */
+static void open_block(const xd_component *p, xd_dev *dev, int share, xd_err *e)
+{
+    if (share || !p->block_bytes || !xd_dev_identity(dev))
+        return;
+    if (!xd_store_own_block(p->store, p->block_bytes))
+        xd_fail(e, XD_ENOMEM, "no memory of %s for %s of weights", dev->name,
+                xd_size_text((double)p->block_bytes).s);
+}
+
 /* Fills the open store with weights. */
 static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     xd_err  mine = { 0 };
+    open_block(p, dev, share, &mine);
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
                   .blocks = p->blocks, .src = p->files ? &p->src : NULL, .tp = p->tp,
                   .tp_at = p->tp_at,
                   .store = p->store, .err = &mine };
-    if (share && !p->files) {
+    if (mine.code) {
+        /* nothing is visited */
+    } else if (share && !p->files) {
         visit_kinds(&p->net, &d);
         if (mine.code == XD_OK)
             alias_layers(&p->net, &mine);

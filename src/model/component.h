@@ -43,6 +43,7 @@ typedef struct xd_component {
     size_t      packed;         /* counted bytes of its weights when loaded                    */
     size_t      block_bytes;    /* counted bytes as one block of shared memory                 */
     size_t      work;           /* extra bytes while it is loaded                              */
+    size_t      host_work;      /* of the host, if the device has a memory of its own; else 0   */
     xd_weight_group group;
     int         shared;         /* its weights are in shared memory                            */
     xd_readahead *reader;       /* readahead of its files; NULL: none                          */

@@ -74,6 +74,11 @@ static size_t kernel_bytes(const xd_dev *d)
     return xd_dev_kernel_bytes(proxy_behind(d));
 }
 
+static uint64_t proxy_identity(const xd_dev *d)
+{
+    return xd_dev_identity(proxy_behind(d));
+}
+
 static void proxy_forget(xd_dev *d)
 {
     xd_dev_forget(real_of(d));
@@ -115,6 +120,7 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
     w->mem = (xd_dev_ops){
         .get = proxy_get, .put = proxy_put, .sync = proxy_sync, .memory = proxy_memory,
         .upload = proxy_upload, .download = proxy_download, .fill = proxy_fill, .owns = proxy_owns,
+        .identity = proxy_identity,
         .compute = proxy_compute, .best = proxy_best, .peak = proxy_peak,
         .kernel_bytes = kernel_bytes, .forget = proxy_forget, .close = close,
     };

@@ -11,6 +11,7 @@
 #include "model/shared_weights.h"
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
+#include "pipeline/device_memory.h"
 #include "pipeline/job.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/vae_codec.h"
@@ -31,6 +32,8 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
                    (double)xd_dtype_size(j->ctx->type);
     double image = (double)xd_job_pixels(j) * 5;
     size_t machine, process;
+    if (xd_dev_identity(j->ctx->dev))           /* the device's memory is counted exactly         */
+        least = 0;
     if (least + image <= (double)have)
         return XD_OK;
     xd_host_memory(&machine, &process);
@@ -50,7 +53,26 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
         loop = xd_max_size(n->dit + dit, n->dit + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                              n->method_bytes + n->vae_work);
     loop += n->images;
-    return keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop);
+    return n->conds +
+           (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
+}
+
+/* Messages of device memory pass through the host's: four times the hidden state of a rank. */
+static size_t message_bytes(const xd_job *j, int ranks)
+{
+    const int *deg = j->ctx->plan.deg.n;
+    int64_t    rows = j->tokens / (deg[XD_ULYSSES] * deg[XD_RING]) + 1;
+    return ranks > 1 ? (size_t)(4 * rows * j->ctx->model.dit_info.dim) * sizeof(float) : 0;
+}
+
+void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
+{
+    n->images = (size_t)xd_job_pixels(j) * 5;
+    if (xd_dev_identity(j->ctx->count)) {
+        n->host = n->images + n->host_work + message_bytes(j, ranks);
+        n->images = 0;
+    }
+    n->peak = xd_need_peak(n, j->ctx->keep, xd_need_apart(j, ranks));
 }
 
 /* Ranks would have to agree on the time of unloading shared weights, and an initial image needs
@@ -78,6 +100,7 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
         need->text = j->ctx->keep ? need->text + packed : xd_max_size(need->text, packed);
         need->text_tmp = xd_max_size(need->text_tmp, tmp);
         need->text_work = xd_max_size(need->text_work, j->ctx->model.text[k].work);
+        need->host_work = xd_max_size(need->host_work, j->ctx->model.text[k].host_work);
     }
     return s;
 }
@@ -98,7 +121,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     for (int i = 0; i < w->n; i++)
         rows = w->rows[i] > rows ? w->rows[i] : rows;
     int64_t len[XD_MAXPASS] = { rows, rows };
-    *need = (xd_need){ .images = (size_t)xd_job_pixels(j) * 5 };
+    *need = (xd_need){ .conds = xd_prompts_bytes(w, j) };
     if (text)
         s = count_text(j, w, need, e);
     if (s == XD_OK)
@@ -114,7 +137,9 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     need->vae = vae ? ctx->model.vae.packed : 0;
     need->dit_work = ctx->model.dit.work;
     need->vae_work = vae ? ctx->model.vae.work : 0;
-    need->peak = xd_need_peak(need, ctx->keep, xd_need_apart(j, ctx->world.used->size));
+    need->host_work = xd_max_size(need->host_work, ctx->model.dit.host_work);
+    need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.host_work : 0);
+    xd_need_sum(need, j, ctx->world.used->size);
     return s;
 }
 
@@ -169,23 +194,16 @@ static size_t free_of(const double host[XD_HOST_SUMS], double space)
     return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
 }
 
-/* Two limits: what this process may map, and what all ranks of the host may use together, with
- * shared weights counted once. room: both limits. */
-static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
+/* Bytes of weights that this rank has loaded into the host's memory; *once as loaded_bytes. */
+static double held_by_host(xd_context *ctx, double *once)
 {
-    xd_context *ctx = j->ctx;
-    size_t     have = 0, space = 0;
-    double     once, mine = loaded_bytes(ctx, &once);
-    char       ranks[80] = "memory";
-    xd_host_memory(&have, &space);
-    int    reads = !ctx->model.dit.group.c || ctx->model.dit.group.c->rank == 0;
-    double kernels = (double)xd_dev_kernel_bytes(ctx->dev),
-           host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
-    host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
-    xd_memory_sum(ctx->world.host, host);
-    host[1] += (double)have;
-    limits->machine = host[1];
-    limits->space = (double)space + mine;
+    double mine = loaded_bytes(ctx, once);
+    return xd_dev_identity(ctx->dev) ? (*once = 0) : mine;
+}
+
+static void log_memory(const xd_context *ctx, const xd_need *need, const double host[XD_HOST_SUMS])
+{
+    double kernels = (double)xd_dev_kernel_bytes(ctx->dev);
     xd_log(XD_LOG_DEBUG,
            "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
            "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB",
@@ -193,13 +211,59 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
            to_gib(need->dit_tmp + need->method_bytes), to_gib(need->vae), to_gib(need->vae_tmp),
            to_gib(need->peak), kernels / 1073741824.0, host[0] / 1073741824.0,
            host[1] / 1073741824.0);
-    ctx->spare = reads ? free_of(host, (double)space + mine - (double)need->peak) : 0;
-    if ((double)need->peak > (double)space + mine)
-        return refuse_memory(ctx->dev, need, (double)need->peak, (double)space + mine,
+}
+
+/* Two limits: what this process may map, and what all ranks of the host may use together, with
+ * shared weights counted once. room: both limits. */
+static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    size_t     have = 0, space = 0;
+    double     once, mine = held_by_host(ctx, &once);
+    char       ranks[80] = "memory";
+    xd_host_memory(&have, &space);
+    int    reads = !ctx->model.dit.group.c || ctx->model.dit.group.c->rank == 0;
+    int    apart = xd_dev_identity(ctx->dev) != 0;
+    double peak = (double)(apart ? need->host : need->peak);
+    double kernels = apart ? 0 : (double)xd_dev_kernel_bytes(ctx->dev),
+           host[XD_HOST_SUMS] = { peak + kernels, once, reads };
+    host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
+    xd_memory_sum(ctx->world.host, host);
+    host[1] += (double)have;
+    limits->machine = host[1];
+    limits->space = (double)space + mine;
+    log_memory(ctx, need, host);
+    ctx->spare = reads ? free_of(host, (double)space + mine - peak) : 0;
+    if (peak > (double)space + mine)
+        return refuse_memory(ctx->dev, need, peak, (double)space + mine,
                              "address space (ulimit -v), besides what kernels take,", e);
     if (ctx->world.host->size > 1)
         snprintf(ranks, sizeof ranks, "memory (%d ranks together)", ctx->world.host->size);
     return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
+}
+
+/* The limit of a device with a memory of its own, which other ranks may share. */
+static xd_status compare_device(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
+{
+    xd_context    *ctx = j->ctx;
+    double         once, held = loaded_bytes(ctx, &once);
+    xd_device_room room;
+    char           who[120];
+    xd_status s = xd_device_room_find(ctx, (double)need->peak, held, &room, e);
+    if (s != XD_OK)
+        return s;
+    xd_log(XD_LOG_DEBUG, "memory of %s: %s are needed%s, %s are free; of the host: %s",
+           ctx->dev->name, xd_size_text(room.need).s, room.ranks > 1 ? " by all its ranks" : "",
+           xd_size_text(room.have).s, size_of(need->host).s);
+    limits->device = (room.have - room.kernels) / room.ranks;
+    limits->device = limits->device > 1 ? limits->device : 1;
+    if (room.need <= room.have)
+        return XD_OK;
+    snprintf(who, sizeof who, "the memory of %s", ctx->dev->name);
+    if (room.ranks > 1)
+        snprintf(who, sizeof who, "the memory of %s (%d ranks together)", ctx->dev->name,
+                 room.ranks);
+    return refuse_memory(ctx->dev, need, room.need, room.have, who, e);
 }
 
 /* ---- the plan ----------------------------------------------------------------------------- */
@@ -209,10 +273,11 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
 {
     xd_context *ctx = j->ctx;
     size_t     machine, space;
-    double     once, mine = loaded_bytes(ctx, &once);
+    double     once, mine = held_by_host(ctx, &once);
     xd_host_memory(&machine, &space);
     *need = (xd_need){ 0 };
-    *limits = (xd_memory_limits){ (double)machine + mine, (double)space + mine, mine, 0 };
+    *limits = (xd_memory_limits){ .machine = (double)machine + mine, .space = (double)space + mine,
+                                  .held = mine };
     xd_status s = refuse_huge(j, (size_t)(limits->machine < limits->space ? limits->machine
                                                                       : limits->space), e);
     limits->huge = s != XD_OK;
@@ -221,7 +286,11 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
         s = xd_weight_groups_find(ctx, needs_vae(j), e);
-    if (s == XD_OK)
+    if (s == XD_OK && xd_dev_identity(ctx->dev))
+        s = xd_world_agree(&ctx->world, compare_device(j, need, limits, e), e);
+    if (s == XD_OK) {
+        limits->device = 0;
         s = xd_world_agree(&ctx->world, compare_limits(j, need, limits, e), e);
+    }
     return s;
 }

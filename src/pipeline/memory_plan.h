@@ -8,18 +8,25 @@ typedef struct xd_need {        /* bytes a request needs, by part               
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
     size_t text_work, dit_work, vae_work;       /* extra while weights are loaded              */
     size_t method_bytes;        /* of the loop: stale keys and values, buffers of messages     */
+    /* On a device with a memory of its own all of the above is bytes of that memory, and so are the
+     * embeddings of the texts; `images` is 0. Else these are 0. */
+    size_t conds;
+    size_t host_work, host;     /* of the host: while weights are loaded; the most at any time  */
 } xd_need;
 
 typedef struct xd_memory_limits { /* bytes that a request may take on this rank's host           */
     /* Of memory, of the address space of this process; including what the process holds. */
     double machine, space;
     double held;                /* bytes already held: loaded weights                          */
+    double device;              /* for a rank, of a device whose memory is short; 0: it is not */
     int    huge;                /* the image alone is too large: nothing was counted           */
 } xd_memory_limits;
 
 /* Peak of the parts, one after the other; text encoders stay loaded with `keep`. apart:
  * transformer and VAE are never loaded together. */
 size_t    xd_need_peak(const xd_need *n, int keep, int apart);
+/* Computes what follows from the parts: `peak`, and `host`. */
+void      xd_need_sum(xd_need *n, const xd_job *j, int ranks);
 /* Is `apart` true for a request on this many ranks? Yes for the only image of an engine's
  * only request. */
 int       xd_need_apart(const xd_job *j, int ranks);

@@ -264,6 +264,16 @@ static xd_status buffer_for(xd_context *ctx, xd_tensor *t, int64_t rows, int64_t
     return XD_OK;
 }
 
+size_t xd_prompts_bytes(const xd_prompts *w, const xd_job *j)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    size_t             sum = 0;
+    for (int i = 0; i < w->n && xd_dev_identity(j->ctx->count); i++)
+        if (is_used(w, j, i))
+            sum += (size_t)(w->rows[i] * d->text_dim + d->pooled_dim) * sizeof(float);
+    return sum;
+}
+
 static void fill_zeros(void *ctx, float *buf)
 {
     memset(buf, 0, *(const size_t *)ctx);

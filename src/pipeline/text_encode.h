@@ -23,6 +23,9 @@ void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
 /* Counts the arena bytes for encoding n tokens with encoder k. */
 xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e);
+/* Bytes of the device's own memory that the embeddings of all used prompts take; 0: they lie in
+ * the host's. */
+size_t    xd_prompts_bytes(const xd_prompts *w, const xd_job *j);
 /* The most rows that the embedding of a prompt can have. */
 int64_t   xd_prompts_most_rows(const xd_job *j);
 /* 1: its length does not depend on max_sequence_length. */

@@ -190,6 +190,23 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me)
     k->sent_all = (k->sent_all + (double)(sent_bytes(s) - before)) * image_count(s);
 }
 
+static void raise_host(xd_need *n, const xd_component *p)
+{
+    n->host_work = n->host_work > p->host_work ? n->host_work : p->host_work;
+}
+
+/* As xd_prompts_bytes, also of texts that are not known. */
+static size_t embedding_bytes(const predictor *s)
+{
+    const xd_dit_info *d = &s->ctx->model.dit_info;
+    int64_t            rows[XD_MAXPASS];
+    if (s->words.n || !xd_dev_identity(s->ctx->count))
+        return xd_prompts_bytes(&s->words, &s->job);
+    text_rows(s, rows);
+    return (size_t)(s->r->nprompts + (s->job.npass > 1)) *
+           (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
+}
+
 static xd_status denoise_rank(predictor *s, int me, xd_err *e)
 {
     xd_context         *ctx = s->ctx;
@@ -218,7 +235,8 @@ static xd_status denoise_rank(predictor *s, int me, xd_err *e)
     s->f->rank[me].need.method_bytes = f.stack.bytes;
     s->f->rank[me].need.dit = p->packed;
     s->f->rank[me].need.dit_work = p->work;
-    s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
+    raise_host(&s->f->rank[me].need, p);
+    s->f->rank[me].need.conds = embedding_bytes(s);
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_denoise_close(&f);
     xd_device_arena_close(&a, ctx->count);
@@ -341,6 +359,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
         most = ctx->model.text[k].work;
         n->text_work = n->text_work > most ? n->text_work : most;
+        raise_host(n, &ctx->model.text[k]);
     }
     s->f->rank[me].sent_all += (double)sent_bytes(s);
     xd_simulation_mark(s->simulation, XD_MAXTEXT); /* records the computing time so far           */
@@ -400,6 +419,7 @@ static xd_status predict_decode(predictor *s, xd_err *e)
             st = count_encoder(s, n, e);
         n->vae = s->ctx->model.vae.packed;
         n->vae_work = s->ctx->model.vae.work;
+        raise_host(n, &s->ctx->model.vae);
         s->f->rank[r].sent_all += (double)(sent_bytes(s) - before) * image_count(s);
         xd_simulation_mark(s->simulation, 0);
     }
@@ -443,7 +463,8 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     int       group[2];
     xd_status st = XD_OK;
     group_of(s, me, group);
-    record_agreement(s, 4, e);  /* accepted, counted, shared, compared                          */
+    /* Accepted, counted, shared, compared: the host's memory, and a device's own.              */
+    record_agreement(s, xd_dev_identity(s->ctx->count) ? 5 : 4, e);
     if (h->size == 1)
         return XD_OK;
     st = xd_weight_groups_count(s->ctx, group, e);
@@ -537,7 +558,11 @@ static void set_memory(predictor *s)
         for (int r = h * m->ranks; r < f->ranks && r < (h + 1) * m->ranks; r++) {
             xd_need *n = &f->rank[r].need;
             int      twin = 0;
-            n->peak = xd_need_peak(n, s->ctx->keep, xd_need_apart(&s->job, f->ranks));
+            xd_need_sum(n, &s->job, f->ranks);
+            if (m->shares && n->host) {         /* devices have memories of their own           */
+                sum += (double)n->host;
+                continue;
+            }
             for (int o = h * m->ranks; o < r && m->shares; o++)
                 twin |= f->rank[o].need.dit == n->dit &&
                         o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];

@@ -351,11 +351,26 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
+/* The same on a device with a memory of its own. */
+static xd_status room_on_device(const xd_dev *d, const xd_component *p, size_t more, xd_err *e)
+{
+    size_t have = 0, total = 0, kernels = xd_dev_kernel_bytes(d), need = p->packed + more + kernels;
+    d->mem->memory((xd_dev *)(uintptr_t)d, &have, &total);
+    if (need <= have)
+        return XD_OK;
+    return xd_fail(e, XD_ENOMEM, "%s needs %s of the memory of %s and %s are available: weights "
+                   "%s, activations %s, kernels %s", p->name, xd_size_text((double)need).s, d->name,
+                   xd_size_text((double)have).s, xd_size_text((double)p->packed).s,
+                   xd_size_text((double)more).s, xd_size_text((double)kernels).s);
+}
+
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks, xd_err *e)
 {
     size_t machine, process, more = beside > p->work ? beside : p->work,
            kernels = xd_dev_kernel_bytes(d);
     double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
+    if (xd_dev_identity(d))
+        return room_on_device(d, p, more, e);
     xd_host_memory(&machine, &process);
     int narrow = own > (double)process;
     if (!narrow && all <= (double)machine)

@@ -35,7 +35,10 @@ XDIT_SIM_DEVICES=0; export XDIT_SIM_DEVICES
 refused "no GPU" 1 "a CUDA driver, but no GPU" "$@" cuda
 unset XDIT_SIM_DEVICES
 XDIT_SIM_MEMORY=40000000; export XDIT_SIM_MEMORY
-refused "a GPU with too little memory" 1 "no memory for" "$@" cuda
+refused "a GPU with too little memory" 1 \
+    "needs 1[0-9.]* MB of the memory of cuda:0 and 6.45 MB are available: .*int8" "$@" cuda
+XDIT_SIM_MEMORY=33000000
+refused "a GPU with no memory for the workspace" 1 "cuda:0 has no memory for a workspace" "$@" cuda
 unset XDIT_SIM_MEMORY
 
 mkdir "$T/none" "$T/driver" "$T/libraries"
@@ -67,5 +70,13 @@ else
     check "two ranks share a GPU" [ "$rc" = 0 ]
     check "two ranks share a GPU: the same image" cmp -s "$T/one.png" "$T/two.png"
     unset XDIT_SIM_CAPABILITY XDIT_SIM_DEVICES
+    XDIT_SIM_MEMORY=56000000; export XDIT_SIM_MEMORY
+    small --device cuda --dtype f32 --output "$T/small.png"
+    check "one rank in 56 MB" [ "$rc" = 0 ]
+    refused "two ranks that share 56 MB" 1 \
+        "the memory of cuda:0 \(2 ranks together\) and .* are available" \
+        generate --model "$MODEL" --prompt x --num_inference_steps 1 --height 32 --width 32 \
+        --quiet --output "$T/c.png" --device cuda:0 --dtype f32 --nproc 2 --ulysses_degree 2
+    unset XDIT_SIM_MEMORY
 fi
 done_testing

@@ -87,6 +87,12 @@ API CUresult cuDeviceGetName(char *name, int n, CUdevice)
     snprintf(name, (size_t)n, "simulated GPU");
     return XD_CU_SUCCESS;
 }
+API CUresult cuDeviceGetUuid_v2(CUuuid *id, CUdevice d)
+{
+    memset(id, 0, sizeof *id);
+    snprintf(id->bytes, sizeof id->bytes, "sim %d", (int)d);
+    return XD_CU_SUCCESS;
+}
 API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice)
 {
     const char *m = getenv("XDIT_SIM_MEMORY");

@@ -89,6 +89,12 @@ static size_t kernel_bytes(const xd_dev *d)
     return real ? real->mem->kernel_bytes(real) : 0;
 }
 
+static uint64_t identity(const xd_dev *d)
+{
+    const xd_dev *real = count_of(d)->real;
+    return real ? xd_dev_identity(real) : 0;
+}
+
 static void count_forget(xd_dev *d)
 {
     if (count_of(d)->real)
@@ -98,6 +104,7 @@ static void count_forget(xd_dev *d)
 static const xd_dev_ops mem_ops = {
     .get = count_get, .put = count_put, .sync = count_sync, .memory = count_memory,
     .upload = count_move, .download = count_move, .fill = count_fill, .owns = count_owns,
+    .identity = identity,
     .kernel_bytes = kernel_bytes, .forget = count_forget, .close = close_count,
 };
 

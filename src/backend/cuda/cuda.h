@@ -39,6 +39,7 @@ enum {
     XD_CUDA_SLOT = 4 << 10,                     /* bytes of each                               */
     XD_CUDA_STAGE = 8 << 20,                    /* bytes of a staging buffer; there are two    */
     XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
+    XD_CUDA_LATER = 256 << 20,                  /* bytes that the libraries take later, at most */
 };
 
 typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;

@@ -25,6 +25,7 @@ typedef struct CUevent_st     *CUevent;
 typedef struct CUgraph_st     *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUipcMemHandle { char reserved[64]; } CUipcMemHandle;
+typedef struct CUuuid { char bytes[16]; } CUuuid;
 #endif
 
 /* Values of <cuda.h> under names of our own. */
@@ -62,6 +63,7 @@ enum {
     X(cuDeviceGetCount, (int *n))                                                                  \
     X(cuDeviceGet, (CUdevice * d, int ordinal))                                                    \
     X(cuDeviceGetName, (char *name, int size, CUdevice d))                                         \
+    X(cuDeviceGetUuid_v2, (CUuuid * id, CUdevice d))                                               \
     X(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice d))                                            \
     X(cuDeviceGetAttribute, (int *value, CUdevice_attribute a, CUdevice d))                        \
     X(cuDevicePrimaryCtxRetain, (CUcontext * c, CUdevice d))                                       \

@@ -262,11 +262,27 @@ static xd_dtype best(const xd_dev *d)
     return XD_BF16;
 }
 
-/* Kernels are in the module that was loaded when the device was opened. */
+/* What the driver and cuBLASLt take after the device was opened: code that is loaded when it first
+ * runs, and the rounding of blocks to pages. A share of a small card's memory. */
 static size_t kernel_bytes(const xd_dev *d)
 {
-    (void)d;
-    return 0;
+    const xd_cuda_dev *c = xd_cuda_of(d);
+    size_t             bytes = 0, total = 0;
+    c->cu->cuCtxSetCurrent(c->context);
+    c->cu->cuMemGetInfo_v2(&bytes, &total);
+    return total / 32 < XD_CUDA_LATER ? total / 32 : XD_CUDA_LATER;
+}
+
+/* The GPU's own number, which processes that see different GPUs as cuda:0 have in common. */
+static uint64_t identity(const xd_dev *d)
+{
+    const xd_cuda_dev *c = xd_cuda_of(d);
+    CUuuid             id = { { 0 } };
+    uint64_t           h = 14695981039346656037u;
+    c->cu->cuDeviceGetUuid_v2(&id, c->device);
+    for (size_t i = 0; i < sizeof id.bytes; i++)
+        h = (h ^ (unsigned char)id.bytes[i]) * 1099511628211u;
+    return h;
 }
 
 static void forget(xd_dev *d)
@@ -276,6 +292,7 @@ static void forget(xd_dev *d)
 
 const xd_dev_ops xd_cuda_memory_ops = {
     .get = get_block, .put = free_block, .sync = wait_for_all, .memory = memory, .upload = upload,
-    .download = download, .fill = fill, .owns = owns, .compute = compute, .best = best,
+    .download = download, .fill = fill, .owns = owns, .identity = identity,
+    .compute = compute, .best = best,
     .peak = xd_cuda_peak, .kernel_bytes = kernel_bytes, .forget = forget, .close = xd_cuda_close,
 };
