@@ -6,20 +6,8 @@ build=$1 root=$2 sanitizer=$3
 shift 3
 T=$(mktemp -d) || exit 1
 trap 'rm -rf "$T"' EXIT
-count=0
 bad=0
-check() {
-    count=$((count + 1))
-    what=$1
-    shift
-    if "$@" >"$T/log" 2>&1; then
-        echo "ok $count - $what"
-    else
-        echo "not ok $count - $what"
-        sed 's/^/# /' "$T/log"
-        bad=1
-    fi
-}
+. "$root/tests/tap.sh"
 found() { find "$T/root" -path "*$1" | head -n 1; }
 there() { [ -n "$(found "$1")" ]; }
 flags() { pkg-config "$@" xdit; }

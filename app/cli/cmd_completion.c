@@ -158,8 +158,7 @@ static void print_fish(void)
     printf("complete -c xdit -n '__fish_seen_subcommand_from completion' -f -a '%s'\n", shells);
 }
 
-/* ---- the command ------------------------------------------------------------------------------
- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void print_help(FILE *f)
 {

@@ -588,7 +588,7 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (getenv(COLUMNS))  /* else each would start ranks in turn, without end */
+    if (is_ours())  /* else each would start ranks in turn, without end */
         return xd_fail(
             e, XD_EIO,
             "%s starts this program, and not as a rank: it belongs to another MPI than %s",

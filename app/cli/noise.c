@@ -209,8 +209,7 @@ void xd_noise_sum(const xd_noise *z, char *text, size_t size)
         host += strlen("on node ");
         snprintf(text, size,
                  "the connection to host %.*s is lost: its ranks can no longer be reached, and the "
-                 "run is "
-                 "ended",
+                 "run is ended",
                  (int)strcspn(host, " "), host);
         return;
     }

@@ -29,12 +29,13 @@ xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k)
     return xd_reshape(t, 2, (int64_t[]){ k, t.d[1] / k });
 }
 
-xd_status xd_config_range(const char *key, int64_t v, int64_t min, int64_t max, xd_err *e)
+xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e)
 {
-    if (v >= min && v <= max)
-        return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "transformer: %s is %lld, not %lld to %lld", key, (long long)v,
-                   (long long)min, (long long)max);
+    for (const xd_config_range *end = r + n; r < end; r++)
+        if (r->v < r->min || r->v > r->max)
+            return xd_fail(e, XD_EFORMAT, "transformer: %s is %lld, not %lld to %lld", r->key,
+                           (long long)r->v, (long long)r->min, (long long)r->max);
+    return XD_OK;
 }
 
 void xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch)

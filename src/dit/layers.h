@@ -96,7 +96,9 @@ float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos
  * [n, C, cells] F32. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
-/* XD_EFORMAT, naming the key, if a config value is outside [min, max]. */
-xd_status xd_config_range(const char *key, int64_t v, int64_t min, int64_t max, xd_err *e);
+/* A value of a transformer's config, and its limits. */
+typedef struct xd_config_range { const char *key; int64_t v, min, max; } xd_config_range;
+/* XD_EFORMAT, naming the key, if one of n values is outside [min, max]. */
+xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e);
 
 #endif

@@ -11,20 +11,8 @@ if ! "$@" 4 true >"$T/log" 2>&1; then
     echo "1..0 # SKIP MPI cannot start 4 processes here: $(head -n 1 "$T/log")"
     exit 0
 fi
-count=0
 bad=0
-check() {
-    count=$((count + 1))
-    what=$1
-    shift
-    if "$@" >"$T/log" 2>&1; then
-        echo "ok $count - $what"
-    else
-        echo "not ok $count - $what"
-        sed 's/^/# /' "$T/log"
-        bad=1
-    fi
-}
+. "$(dirname "$0")/../tap.sh"
 check "a communicator needs MPI" "$program" "$model" "$T" early
 check "two groups of 2 ranks, and two others" "$@" 4 "$program" "$model" "$T" split
 for seed in 1 2 3 4; do

@@ -14,12 +14,12 @@ The limit of columns holds for every text file that git knows, of any language. 
   * a row of a Markdown table, and a request of a manual page, which end with their line;
   * a line that has 100 columns or less without the addresses (http...) in it, which do not break.
 """
-import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
+
+import tree
 
 FUNCTION, FILE, SOFT_FUNCTION, SOFT_FILE, COLUMNS = 80, 800, 50, 400, 100
 FOLDERS = ("src", "include", "app", "examples", "bench", "tests")
@@ -69,17 +69,9 @@ def functions(lines):
 
 def text_files(root):
     """(path, lines) of every file that git knows and that is text; of all files without git."""
-    try:
-        out = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], check=True,
-                             capture_output=True).stdout.decode()
-        names = [n for n in out.split("\0") if n]
-    except (OSError, subprocess.CalledProcessError):
-        names = [os.path.relpath(os.path.join(d, f), root)
-                 for d, _, files in os.walk(root) for f in files]
-        names = [n for n in names if not n.startswith((".git/", "build"))]
-    for name in sorted(names):
+    for name in tree.names(root):
         path = root / name
-        if DATA.match(name) or not path.is_file():
+        if DATA.match(name):
             continue
         data = path.read_bytes()
         if b"\0" not in data:

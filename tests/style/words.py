@@ -7,11 +7,11 @@ usage: words.py [ROOT]
 Looks at the files that git knows (all files where there is no git), except those that are not
 text. Also complains about tabs in C and Python, spaces at line ends, and a last line without end.
 """
-import os
 import pathlib
 import re
-import subprocess
 import sys
+
+import tree
 
 # Pieces are put together here so that this file passes its own test.
 PATHS = re.compile(r"(?<![\w.$}/-])/(" + "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me",
@@ -42,18 +42,6 @@ SKIP = re.compile(r"^(CHANGELOG.md$|models/|tests/fuzz/corpus/|"
                   r"tests/golden/.*\.(json|txt)$|shared/)")
 
 
-def tree(root):
-    try:
-        out = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], check=True,
-                             capture_output=True).stdout.decode()
-        names = [n for n in out.split("\0") if n]
-    except (OSError, subprocess.CalledProcessError):
-        names = [os.path.relpath(os.path.join(d, f), root)
-                 for d, _, files in os.walk(root) for f in files]
-        names = [n for n in names if not n.startswith((".git/", "build"))]
-    return [root / n for n in sorted(names) if not SKIP.match(n) and (root / n).is_file()]
-
-
 def complaints(path, own):
     """own: it is a C file of the program or the library."""
     data = path.read_bytes()
@@ -82,7 +70,7 @@ def complaints(path, own):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    files = tree(root)
+    files = [root / n for n in tree.names(root) if not SKIP.match(n)]
     found = []
     for p in files:
         name = p.relative_to(root)

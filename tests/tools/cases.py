@@ -10,18 +10,10 @@ import pathlib
 import subprocess
 import sys
 
-count = failures = 0
+from tap import check, done
+
 # What a module of cases/ calls the table of its cases.
 TABLES = ("RUNS", "VARIANTS", "CASES")
-
-
-def check(what, good, why=""):
-    global count, failures
-    count += 1
-    failures += not good
-    print("%sok %d - %s" % ("" if good else "not ", count, what))
-    if not good:
-        print("".join("# %s\n" % line for line in str(why).splitlines()), end="")
 
 
 def golden(root, *args):
@@ -74,8 +66,7 @@ def main():
     check("no such case: a sentence",
           run.returncode == 1 and run.stderr == "golden: there is no case pixart/no-such; "
           "--list prints all of them\n", run)
-    print("1..%d" % count)
-    return failures > 0
+    return done()
 
 
 sys.exit(main())

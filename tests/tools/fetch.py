@@ -16,18 +16,10 @@ import sys
 import tempfile
 import threading
 
+from tap import check, done
+
 MODEL = "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS"
 TOKEN = "secret"
-count = failures = 0
-
-
-def check(what, good, why=""):
-    global count, failures
-    count += 1
-    failures += not good
-    print("%sok %d - %s" % ("" if good else "not ", count, what))
-    if not good:
-        print("".join("# %s\n" % line for line in str(why).splitlines()), end="")
 
 
 class FakeHub(http.server.BaseHTTPRequestHandler):
@@ -147,8 +139,7 @@ def main():
     run = fetch(root, "http://127.0.0.1:1", "nowhere", MODEL)
     check("a hub that does not answer", run.returncode == 1 and "refused" in run.stderr, run)
     server.shutdown()
-    print("1..%d" % count)
-    return failures > 0
+    return done()
 
 
 sys.exit(main())

@@ -112,7 +112,7 @@ static xd_status check_kind(const cfg *c, xd_err *e)
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
-    const struct { const char *key; int64_t v, min, max; } r[] = {
+    const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
         { "out_channels", c->out_ch, 1, 65536 },
@@ -129,9 +129,8 @@ static xd_status check_config(void *c_, xd_err *e)
         { "temporal_compression_ratio", c->ratio, 1, 256 },
         { "max_text_seq_length", c->most_text, 1, 1 << 16 },
     };
-    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
-        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
-            return e ? e->code : XD_EFORMAT;
+    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
     c->dim = c->heads * c->head_dim;
     if (c->ofs && c->ofs != c->temb)
         return xd_fail(e, XD_EFORMAT, "transformer: ofs_embed_dim %lld is not time_embed_dim %lld",

@@ -83,7 +83,7 @@ static xd_status check_axes(cfg *c, xd_err *e)
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
-    const struct { const char *key; int64_t v, min, max; } r[] = {
+    const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
         { "in_channels", c->in_ch, PACK * PACK, 65536 },
@@ -92,9 +92,8 @@ static xd_status check_config(void *c_, xd_err *e)
         { "joint_attention_dim", c->joint, 1, 1 << 24 },
         { "pooled_projection_dim", c->pooled, 1, 1 << 24 },
     };
-    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
-        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
-            return e ? e->code : XD_EFORMAT;
+    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
     c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
     c->dim = c->heads * c->head_dim;
     if (c->patch != 1 || c->in_ch % (PACK * PACK) || c->out_ch != c->in_ch)

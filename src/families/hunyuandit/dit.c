@@ -114,7 +114,7 @@ static xd_status check_kind(cfg *c, xd_err *e)
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
-    const struct { const char *key; int64_t v, min, max; } r[] = {
+    const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
         { "in_channels", c->in_ch, 1, 65536 },
@@ -127,9 +127,8 @@ static xd_status check_config(void *c_, xd_err *e)
         { "text_len", c->text_len, 1, 1 << 16 },
         { "text_len_t5", c->text_len_t5, 1, 1 << 16 },
     };
-    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
-        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
-            return e ? e->code : XD_EFORMAT;
+    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
     c->dim = c->heads * c->head_dim;
     if (!(c->ratio > 0 && c->ratio <= 1024 && (double)c->dim * c->ratio >= 1))
         return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio %g leaves a feed-forward of no width",

@@ -105,7 +105,7 @@ static xd_status check_kind(cfg *c, xd_err *e)
 
 static xd_status check_sizes(cfg *c, xd_err *e)
 {
-    const struct { const char *key; int64_t v, min, max; } r[] = {
+    const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
         { "in_channels", c->in_ch, 1, 65536 },
@@ -115,9 +115,8 @@ static xd_status check_sizes(cfg *c, xd_err *e)
         { "patch_size", c->patch, 1, 256 },
         { "sample_size", c->sample, c->patch, 1 << 20 },
     };
-    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
-        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
-            return e ? e->code : XD_EFORMAT;
+    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
     return XD_OK;
 }
 

@@ -61,7 +61,7 @@ typedef struct local {
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
-    const struct { const char *key; int64_t v, min, max; } r[] = {
+    const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
         { "in_channels", c->in_ch, 1, 65536 },
@@ -72,9 +72,8 @@ static xd_status check_config(void *c_, xd_err *e)
         { "sample_size", c->sample, c->patch, 1 << 20 },
         { "pos_embed_max_size", c->places, 1, 1 << 14 },
     };
-    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
-        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
-            return e ? e->code : XD_EFORMAT;
+    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
     c->dim = c->heads * c->head_dim;
     c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
     if (c->out_ch != c->in_ch)

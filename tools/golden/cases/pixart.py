@@ -25,7 +25,6 @@ import math
 import os
 import shutil
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from diffusers import (AutoencoderKL, DDIMScheduler, DPMSolverMultistepScheduler,
@@ -36,7 +35,7 @@ from diffusers.pipelines.pixart_alpha import pipeline_pixart_sigma as sigma_modu
 from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-from ..common import PLAIN, ROOT, make_tokenizer, quiet, rows_last, smooth, tidy
+from ..common import PLAIN, ROOT, keep_images, make_tokenizer, quiet, rows_last, smooth, tidy
 
 # Gentler than the published 0.012 and 0.02: an error of an untrained model's first prediction
 # grows by 1/alpha, and these leave alpha at 0.2.
@@ -399,18 +398,10 @@ def run(name, out_dir, write=True):
     guided = r["guidance"] > 1
     record_text(rec, out, guided)
     record_dit(rec, out, guided, high, wide, blocks=r["model"] == name and not r["binning"])
-    out["timesteps"] = torch.tensor([float(c[1]["timestep"][0]) for c in rec.seen["dit"]])
     if (r["model"] == name and not r["binning"]) or r["tiling"]:
         record_vae(pipe.vae, out, trail[-1][1], r["seed"] + 1000, r["tiling"])
-    for i in range(count):
-        g = torch.Generator("cpu").manual_seed(r["seed"] + i)
-        out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
-        for s, (_, z) in enumerate(trail):
-            out[f"latents.{i}.{s}"] = z[i]
-        image = rows_last(images[i:i + 1])
-        out[f"pixels.{i}"] = torch.from_numpy((image.numpy() * 255).round().astype(np.uint8))
-        if i == 0 and r["model"] in MODELS and not r["tiling"]:
-            out["image.0"] = image
+    keep_images(out, trail, images, r, count, whole=r["model"] in MODELS and not r["tiling"])
+    out["timesteps"] = torch.tensor([float(c[1]["timestep"][0]) for c in rec.seen["dit"]])
     if write:
         save(name, out_dir, r, out, count, high, wide)
     return out
