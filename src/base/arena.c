@@ -27,7 +27,23 @@ void xd_arena_rewind(xd_arena *a, size_t mark)
     a->used = mark;
 }
 
+void *xd_arena_keep(xd_arena *a, size_t bytes)
+{
+    size_t end = a->cap / XD_ALIGN * XD_ALIGN, size = (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
+    if (size < bytes || end < a->used || size > end - a->used)
+        return NULL;
+    a->kept += a->cap - (end - size);
+    a->cap = end - size;
+    return a->base + a->cap;
+}
+
+void xd_arena_let_go(xd_arena *a)
+{
+    a->cap += a->kept;
+    a->kept = 0;
+}
+
 size_t xd_arena_peak(const xd_arena *a)
 {
-    return a->peak;
+    return a->peak + a->kept;
 }

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "exec/tables.h"
+
 #define L1(a) 1, (int64_t[]){ a }
 
 void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out)
@@ -104,8 +106,10 @@ xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(voi
                         const void *cfg, double (*fn)(double))
 {
     xd_rope   t = { x, cfg, fn };
-    xd_tensor r = xd_new_f32(x, rows, half);
-    xd_fill(x, r, fill, &t);
+    xd_tensor r;
+    if (!xd_table_find(x, &(xd_table_key){ .fill = fill, .fn = fn }, XD_F32,
+                       (int64_t[]){ rows, half }, &r))
+        xd_fill(x, r, fill, &t);
     return r;
 }
 

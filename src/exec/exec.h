@@ -18,6 +18,7 @@
 
 typedef struct xd_exec xd_exec;
 typedef struct xd_hooks  xd_hooks;
+typedef struct xd_tables xd_tables;     /* exec/tables.h                                      */
 
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
@@ -53,6 +54,7 @@ struct xd_exec {
     xd_dev          *dev;       /* device                                                     */
     xd_stream       *st;        /* stream: the order of work on the device                    */
     xd_arena        *tmp;       /* temporary memory; the engine rewinds it after each block   */
+    xd_tables       *tables;    /* tensors that are kept for a request, or NULL                */
     const xd_hooks  *hooks;     /* parallel methods                                           */
     const xd_layout *lay;
     xd_dtype         act;       /* type of activations: the compute type                      */

@@ -7,6 +7,7 @@
 
 #include "exec/host.h"
 #include "exec/run.h"
+#include "exec/tables.h"
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
@@ -42,8 +43,10 @@ void xd_put(xd_exec *x, xd_tensor to, const float *from)
 {
     size_t mark = xd_arena_mark(x->tmp);
     if (x->dev->host_memory) {
-        if (xd_ok(x) && !xd_counting(x))
-            xd_copy_to(x, to, xd_view((void *)(uintptr_t)from, XD_F32, to.nd, to.d));
+        if (!xd_ok(x) || xd_counting(x))
+            return;
+        xd_copy_to(x, to, xd_view((void *)(uintptr_t)from, XD_F32, to.nd, to.d));
+        x->dev->mem->sync(x->dev, x->st);
         return;
     }
     xd_tensor buf = is_plain(to) ? to : xd_new_as(x, XD_F32, to.nd, to.d);
@@ -391,6 +394,30 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
     xd_run(x, XD_OP_LOOKUP, "embedding", &(xd_lookup){ out, table, dev_ids });
     xd_arena_rewind(x->tmp, mark);
     return out;
+}
+
+xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
+                           int64_t (*place)(const void *ctx, int64_t i), const void *ctx)
+{
+    xd_tensor rows = { 0 };
+    if (x->tables && xd_table_find(x, &(xd_table_key){ .of = table.p }, XD_F32,
+                                   (int64_t[]){ n, table.d[1] }, &rows))
+        return rows;
+    int32_t *ids = malloc((size_t)n * sizeof *ids + 1);
+    if (!ids) {
+        xd_exec_fail(x, XD_ENOMEM, "no memory for %lld positions", (long long)n);
+        return xd_new_f32(x, n, table.d[1]);
+    }
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = (int32_t)place(ctx, i);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor out = xd_lookup_rows(x, table, ids, n, XD_F32);
+    free(ids);
+    if (!x->tables)
+        return out;
+    xd_copy_to(x, rows, out);
+    xd_arena_rewind(x->tmp, mark);
+    return rows;
 }
 
 void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,

@@ -76,6 +76,10 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
                          xd_dtype type);
+/* Rows of a table of positions, F32 [n,C]: row i is the table's row place(ctx, i). They are looked
+ * up once where x keeps tables (exec/tables.h). */
+xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
+                           int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
 /* Images, channels last [T,H,W,C]: my rows of them. The _into forms write to `out`, which has the
  * shape of the result and type F32 or x->act. A convolution's residual may be `out`, and a norm's

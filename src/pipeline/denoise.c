@@ -292,6 +292,10 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     }
     xd_exec_init(&f->x, dev, tmp, j->ctx->type);
     f->x.lay = &f->lay;
+    if (!dev->host_memory) {
+        xd_tables_open(&f->tables, tmp);
+        f->x.tables = &f->tables;
+    }
     f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
     f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
     f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
@@ -323,6 +327,7 @@ int xd_denoise_ready(xd_denoise *f)
 void xd_denoise_close(xd_denoise *f)
 {
     xd_method_stack_close(&f->stack);
+    xd_tables_close(&f->tables);
     free(f->local);
     for (int p = 0; p < XD_MAXPASS; p++) {
         free(f->kept[p]);
@@ -386,7 +391,6 @@ static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
     copy_member_rows(f, f->x.sp, f->rows, f->mine, 1);
     if (to.d[0])
         xd_put(&f->x, to, f->mine);
-    f->x.dev->mem->sync(f->x.dev, f->x.st);
 }
 
 /* The image that is model input beside the latents: its latents in the first frame, zeros
@@ -419,7 +423,6 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
             set_extra(f, sample);
         if (j->samp.init_scale != 1)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
-        f->x.dev->mem->sync(f->x.dev, f->x.st);
     }
     free(sample);
 }

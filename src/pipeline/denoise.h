@@ -7,6 +7,7 @@
 #define XD_PIPELINE_DENOISE_H
 
 #include "base/rng.h"
+#include "exec/tables.h"
 #include "observe/trace.h"
 #include "parallel/method.h"
 #include "plan/plan.h"
@@ -25,6 +26,7 @@ typedef struct xd_denoise {
     xd_trace       *trace;      /* NULL: nothing is recorded                                   */
     xd_layout       lay;
     xd_method_stack stack;
+    xd_tables       tables;     /* of positions, where the host cannot reach the device's memory */
     xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, then the negative prompt */
     /* This rank's image rows, patch by patch [n,C p^2]: latents (first and last stage),
      * predictions and history (last stage). */

@@ -28,6 +28,7 @@ std::recursive_mutex lock;
 CUctx_st gpus[GPUS];
 thread_local CUcontext current;
 uint64_t seed;
+sim_counts counts;
 
 [[noreturn]] void wrong(const char *what)
 {
@@ -46,6 +47,12 @@ void start()
 }
 } // namespace sim
 using namespace sim;
+
+API void simgpu_counts(sim_counts *out)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    *out = counts;
+}
 
 static int setting(const char *name, int usual)
 {

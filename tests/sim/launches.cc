@@ -6,8 +6,6 @@
 
 using namespace sim;
 
-static long launched;
-
 /* The file is a shared library of kernels for the CPU. */
 API CUresult cuModuleLoad(CUmodule *m, const char *path)
 {
@@ -76,7 +74,7 @@ API CUresult cuLaunchKernel(CUfunction f_, unsigned gx, unsigned gy, unsigned gz
             abort();
         }
     }
-    uint64_t number = ++launched;
+    uint64_t number = (uint64_t)++counts.launches;
     item i;
     i.run = [=] {
         unsigned grid[3] = { gx, gy, gz }, block[3] = { bx, by, bz };

@@ -115,6 +115,7 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
         return XD_CU_OUT_OF_MEMORY;
     size_t at = next_ + PAGE + lead;
     next_ += pages + PAGE;
+    counts.memory++;
     current->used += bytes;
     blocks[far_ + at] = bytes;
     owners[far_ + at] = current;
@@ -128,6 +129,7 @@ API CUresult cuMemFree_v2(CUdeviceptr p)
     std::lock_guard<std::recursive_mutex> g(lock);
     if (!p)
         return XD_CU_SUCCESS;
+    counts.memory++;
     cuCtxSynchronize();
     auto b = blocks.find((char *)p);
     if (b == blocks.end())
@@ -146,12 +148,14 @@ API CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned)
     if (!(*p = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE)))
         return XD_CU_OUT_OF_MEMORY;
     memset(*p, 0xff, bytes);
+    counts.memory++;
     pinned[(char *)*p] = bytes;
     return XD_CU_SUCCESS;
 }
 API CUresult cuMemFreeHost(void *p)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    counts.memory++;
     cuCtxSynchronize();
     pinned.erase((char *)p);
     free(p);
@@ -167,6 +171,7 @@ static CUresult move(void *to, const void *from, size_t n, CUstream s)
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    counts.uploads++;
     return is_pinned(from, n) && on_device((void *)to, n) && in_reach((void *)to)
                ? move((void *)to, from, n, s)
                : XD_CU_INVALID_VALUE;

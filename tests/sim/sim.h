@@ -3,6 +3,7 @@
 #ifndef XD_TESTS_SIM_SIM_H
 #define XD_TESTS_SIM_SIM_H
 
+#include "tests/sim/counts.h"
 #include "tests/sim/more.h"
 
 #include <atomic>
@@ -81,6 +82,7 @@ extern std::recursive_mutex lock;
 extern CUctx_st gpus[GPUS];
 extern thread_local CUcontext current;
 extern uint64_t seed;
+extern sim_counts counts;
 void start(); /* reads the settings, makes the memory                                          */
 [[noreturn]] void wrong(const char *what);
 

@@ -10,7 +10,7 @@ std::vector<CUstream_st *> streams;
 namespace
 {
 uint64_t seeded;
-long waited, last_call;
+long last_call;
 int messages; /* other processes wait for this one: it goes on while its host waits            */
 
 long time_ms()
@@ -48,7 +48,6 @@ void work(CUstream_st *s, const std::function<bool()> &done)
 {
     window w;
     int idle = 0;
-    waited++;
     while (!done()) {
         if (seed && draw(2)) {
             CUstream_st *o = streams[draw((uint32_t)streams.size())];
@@ -162,12 +161,14 @@ API CUresult cuStreamSynchronize(CUstream s)
     std::lock_guard<std::recursive_mutex> g(lock);
     if (!s || s->into)
         return XD_CU_INVALID_HANDLE;
+    counts.waits++;
     work(s, [s] { return s->q.empty(); });
     return XD_CU_SUCCESS;
 }
 API CUresult cuCtxSynchronize()
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    counts.waits++;
     for (CUstream_st *s : streams)
         work(s, [s] { return s->q.empty(); });
     return XD_CU_SUCCESS;
@@ -222,8 +223,10 @@ API CUresult cuEventSynchronize(CUevent e)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
     uint64_t n = e->at->recorded;
-    if (e->at->done < n)
+    if (e->at->done < n) {
+        counts.waits++;
         work(e->on, [e, n] { return e->at->done >= n; });
+    }
     return XD_CU_SUCCESS;
 }
 

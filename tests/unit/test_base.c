@@ -153,6 +153,29 @@ static void arena_rewinds(void **state)
     assert_null(xd_arena_get(&a, 1));
 }
 
+/* Kept pieces come from the end, outlive marks, and count beside the most that was in use. */
+static void arena_keeps(void **state)
+{
+    (void)state;
+    _Alignas(64) static char block[1024];
+    xd_arena a;
+    xd_arena_init(&a, block, 1000);
+    size_t mark = xd_arena_mark(&a);
+    assert_ptr_equal(xd_arena_get(&a, 100), block);
+    assert_ptr_equal(xd_arena_keep(&a, 65), block + 832);
+    assert_ptr_equal(xd_arena_keep(&a, 64), block + 768);
+    xd_arena_rewind(&a, mark);
+    assert_int_equal(xd_arena_peak(&a), 100 + 1000 - 768);
+    assert_null(xd_arena_get(&a, 769));
+    assert_null(xd_arena_keep(&a, 769));
+    assert_null(xd_arena_keep(&a, SIZE_MAX - 10));
+    assert_ptr_equal(xd_arena_get(&a, 768), block);
+    assert_null(xd_arena_keep(&a, 1));
+    xd_arena_rewind(&a, mark);
+    xd_arena_let_go(&a);
+    assert_ptr_equal(xd_arena_get(&a, 1000), block);
+}
+
 /* ---- pages --------------------------------------------------------------------------------- */
 
 /* Bytes of the mapping at p that lie in huge pages; -1: the system does not say. */
@@ -725,6 +748,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(arena_rewinds),
+        cmocka_unit_test(arena_keeps),
         cmocka_unit_test(files_get_huge_pages), cmocka_unit_test(reads_whole_files),
         cmocka_unit_test(files_and_directories), cmocka_unit_test(cold_bytes_are_counted),
         cmocka_unit_test(output_appears_whole),

@@ -6,10 +6,10 @@
  * column) (5b, 1.5), or RoPE and a learned table (5b image to video). */
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "dit/layers.h"
+#include "exec/tables.h"
 
 static const float  qk_eps = 1e-6f;
 static const double theta = 10000.0;
@@ -303,19 +303,12 @@ static void fill_waves(void *ctx, float *buf)
     }
 }
 
-/* Adds the rows of the learned table for my tokens of a stream. */
-static void add_learned_positions(xd_exec *x, const cfg *c, const glob *g, xd_stream_id stream,
-                                  xd_tensor h)
+typedef struct places { const xd_exec *x; xd_stream_id stream; } places;
+
+static int64_t place_of(const void *ctx, int64_t i)
 {
-    int64_t  n = h.d[0], first = stream == XD_IMG ? c->most_text : 0;
-    int32_t *ids = malloc((size_t)n * sizeof *ids + 1);
-    for (int64_t i = 0; ids && i < n; i++)
-        ids[i] = (int32_t)(first + xd_where(x, stream, i));
-    if (!ids)
-        xd_exec_fail(x, XD_ENOMEM, "no memory for %lld positions", (long long)n);
-    else
-        xd_add(x, h, xd_lookup_rows(x, g->places, ids, n, XD_F32));
-    free(ids);
+    const places *p = ctx;
+    return xd_where(p->x, p->stream, i);
 }
 
 static int fits_table(xd_exec *x, const cfg *c)
@@ -355,12 +348,15 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         xd_linear_into(x, txt, in->txt, &g->text);
     xd_linear_into(x, img, join_channels(x, in), &g->patch);
     if (c->learned) {
-        add_learned_positions(x, c, g, XD_TXT, txt);
-        add_learned_positions(x, c, g, XD_IMG, img);
+        xd_tensor frames = xd_rows(g->places, c->most_text, g->places.d[0] - c->most_text);
+        xd_add(x, txt, xd_lookup_places(x, g->places, ntxt, place_of, &(places){ x, XD_TXT }));
+        xd_add(x, img, xd_lookup_places(x, frames, nimg, place_of, &(places){ x, XD_IMG }));
     } else if (!c->rope) {
         waves     w = { x, c };
-        xd_tensor t = xd_new_f32(x, nimg, c->dim);
-        xd_fill(x, t, fill_waves, &w);
+        xd_tensor t;
+        if (!xd_table_find(x, &(xd_table_key){ .fill = fill_waves }, XD_F32,
+                           (int64_t[]){ nimg, c->dim }, &t))
+            xd_fill(x, t, fill_waves, &w);
         xd_add(x, img, t);
     }
     xd_arena_rewind(x->tmp, mark);

@@ -9,6 +9,7 @@
 
 #include "base/minmax.h"
 #include "dit/layers.h"
+#include "exec/tables.h"
 
 static const float final_eps = 1e-6f;   /* eps of the last norm, independent of norm_eps      */
 
@@ -294,27 +295,41 @@ static void fill_axis(void *ctx, float *buf)
 static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
 {
     axis      a = { n, width, (double)(c->sample / c->patch), c->scale };
-    xd_tensor t = xd_new_f32(x, n, width);
-    xd_fill(x, t, fill_axis, &a);
+    xd_tensor t;
+    if (!xd_table_find(x, &(xd_table_key){ .fill = fill_axis }, XD_F32, (int64_t[]){ n, width },
+                       &t))
+        xd_fill(x, t, fill_axis, &a);
     return t;
 }
 
-/* Fills h with the position embedding of my tokens: the first half of the features encodes the
- * column, the second half the row. */
+/* Fills `to`, rows of tokens from token `at` on: the first half of the features encodes the column,
+ * the second half the row. The tokens are part of a line of the grid, or whole lines. */
+static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down, int64_t at)
+{
+    int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = to.d[1] / 2;
+    int64_t   lines = xd_ceil_div(to.d[0], W), len = to.d[0] / lines;
+    xd_tensor out = xd_view(to.p, to.type, 3, (int64_t[]){ lines, len, to.d[1] });
+    out.s[0] = len * to.s[0], out.s[1] = to.s[0];
+    xd_tensor columns = xd_cols(out, 0, half), row = columns;
+    columns.p = xd_rows(across, at % W, 1).p;
+    columns.s[0] = 0, columns.s[1] = across.s[0];
+    row.p = xd_rows(down, at / W % H, 1).p;
+    row.s[0] = down.s[0], row.s[1] = 0;
+    xd_copy_to(x, xd_cols(out, 0, half), columns);
+    xd_copy_to(x, xd_cols(out, half, half), row);
+}
+
+/* Fills h with the position embedding of my tokens, all whole lines of a run at once. */
 static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = h.d[1] / 2, n = h.d[0] / x->B;
     xd_tensor across = axis_table(x, c, W, half), down = axis_table(x, c, H, half);
     for (int64_t row = 0, len; row < n; row += len) {
-        int64_t at = xd_where(x, XD_IMG, row);
-        len = xd_min(W - at % W, xd_where_run(x, XD_IMG, row));
-        xd_tensor line = xd_rows(down, at / W % H, 1);
-        line.d[0] = len, line.s[0] = 0;
-        for (int64_t b = 0; b < x->B; b++) {
-            xd_tensor to = xd_rows(h, b * n + row, len);
-            xd_copy_to(x, xd_cols(to, 0, half), xd_rows(across, at % W, len));
-            xd_copy_to(x, xd_cols(to, half, half), line);
-        }
+        int64_t at = xd_where(x, XD_IMG, row), run = xd_where_run(x, XD_IMG, row);
+        len = at % W || run < W ? xd_min(W - at % W, run)
+                                : xd_min(run / W, H - at / W % H) * W;
+        for (int64_t b = 0; b < x->B; b++)
+            set_lines(x, xd_rows(h, b * n + row, len), across, down, at);
     }
 }
 

@@ -7,7 +7,6 @@
  * centre. */
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "dit/layers.h"
@@ -174,24 +173,23 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
 }
 
-/* Position embeddings of my image tokens: the grid is centred in the table. */
+typedef struct places { const xd_exec *x; const cfg *c; } places;
+
+/* The grid is centred in the table. */
+static int64_t place_of(const void *ctx, int64_t i)
+{
+    const places *p = ctx;
+    int64_t       H = p->x->lay->grid[1], W = p->x->lay->grid[2], side = p->c->places;
+    int64_t       at = xd_where(p->x, XD_IMG, i);
+    return ((side - H) / 2 + at / W) * side + (side - W) / 2 + at % W;
+}
+
+/* Position embeddings of my image tokens. */
 static void add_positions(xd_exec *x, const cfg *c, const glob *g, xd_tensor h)
 {
-    int64_t  n = h.d[0], H = x->lay->grid[1], W = x->lay->grid[2];
-    int64_t  top = (c->places - H) / 2, left = (c->places - W) / 2;
-    int32_t *ids = malloc((size_t)n * sizeof *ids + 1);
-    if (!ids) {
-        xd_exec_fail(x, XD_ENOMEM, "no memory for %lld positions", (long long)n);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = xd_where(x, XD_IMG, i);
-        ids[i] = (int32_t)((top + at / W) * c->places + left + at % W);
-    }
     size_t mark = xd_arena_mark(x->tmp);
-    xd_copy_to(x, h, xd_lookup_rows(x, g->places, ids, n, XD_F32));
+    xd_copy_to(x, h, xd_lookup_places(x, g->places, h.d[0], place_of, &(places){ x, c }));
     xd_arena_rewind(x->tmp, mark);
-    free(ids);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
