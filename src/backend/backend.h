@@ -197,7 +197,7 @@ typedef struct xd_gemm {
 typedef struct xd_kv { xd_tensor k, v; } xd_kv;
 typedef struct xd_qo { xd_tensor q, out; } xd_qo;
 
-/* out[b,i,h,:] = sum_j softmax_j(scale * q[b,i,h,:].k[b,j,h',:] + bias[h,i,j]) v[b,j,h',:]
+/* out[b,i,h,:] = sum_j softmax_j(cap(scale * q[b,i,h,:].k[b,j,h',:]) + bias[h,i,j]) v[b,j,h',:]
  *   q, out  [B,n,H,D]    F32 or BF16; D 8..512, k and v of the same type as q
  *   kv      `nkv` segments [B,m_s,Hk,D], in global token order; Hk divides H, h' = h Hk / H
  *   kv_len  [B] int64: only the first kv_len[b] keys (over all segments) count; NULL: all
@@ -205,6 +205,7 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not wanted
  *   part    `nparts` pieces [B,n_s,H,D] whose rows together are the rows of q and out; q and out
  *           then only give shapes and their p is not read. With nparts 0, q and out hold all rows
+ *   cap     cap(s) = softcap tanh(s / softcap); with softcap 0, cap(s) = s
  * Without any keys, out = 0 and lse = -inf. */
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
@@ -215,6 +216,7 @@ typedef struct xd_attn_args {
     float          scale;
     int64_t        window;      /* 0: all keys; else only those with |i - j| <= window        */
     int            causal;      /* 1: only keys j <= i                                        */
+    float          softcap;     /* 0: none                                                    */
 } xd_attn_args;
 
 /* out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.

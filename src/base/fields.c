@@ -222,19 +222,46 @@ static void set_default(const xd_field *f, char *at)
 static const char of_file[] = "_class_name _diffusers_version _name_or_path _commit_hash "
                               "_use_default_values _auto_class transformers_version";
 
+/* Is the key that of a row, or the beginning of a row's path? */
+static int is_known(const xd_field *fields, const char *key)
+{
+    size_t n = strlen(key);
+    for (const xd_field *f = fields; f->json; f++)
+        if (strncmp(f->json, key, n) == 0 && (!f->json[n] || f->json[n] == '.'))
+            return 1;
+    return xd_list_has(of_file, key);
+}
+
 static void list_unknown(const xd_field *fields, const xd_json *obj, const char *what)
 {
     if (!xd_log_on(XD_LOG_DEBUG))
         return;
     for (const xd_json *k = xd_json_first(obj); k; k = xd_json_next(k)) {
-        const xd_field *f = fields;
-        char            buf[64];
-        while (f->json && strcmp(f->json, xd_json_key(k)) != 0)
-            f++;
-        if (!f->json && !xd_list_has(of_file, xd_json_key(k)))
+        char buf[64];
+        if (!is_known(fields, xd_json_key(k)))
             xd_log(XD_LOG_DEBUG, "%s: unknown key \"%s\": %s", what, xd_json_key(k),
                    value_text(k, buf, sizeof buf));
     }
+}
+
+/* The value at a path of keys; NULL: there is none. */
+static const xd_json *value_at(const xd_json *obj, const char *path)
+{
+    char        key[XD_FIELD_TEXT];
+    const char *dot = strchr(path, '.');
+    if (!dot)
+        return xd_json_get(obj, path);
+    snprintf(key, sizeof key, "%.*s", (int)(dot - path), path);
+    return value_at(xd_json_get(obj, key), dot + 1);
+}
+
+/* The object of the row of kind '>'; NULL: there is none. */
+static const xd_json *section_of(const xd_field *fields, const xd_json *obj)
+{
+    for (const xd_field *f = fields; f->json; f++)
+        if (f->kind == '>')
+            return xd_json_get(obj, f->json);
+    return NULL;
 }
 
 xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
@@ -246,15 +273,23 @@ xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, 
         return xd_fail(e, XD_EFORMAT, "%s: a JSON object is expected", what);
     while (fields[n].json)
         n++;
+    const xd_json *section = section_of(fields, obj);
+    if (!xd_json_null(section) && !xd_json_is_object(section))
+        return xd_fail(e, XD_EFORMAT, "%s: \"%s\" should be an object", what,
+                       xd_json_key(section));
     for (int i = n - 1; i >= 0; i--)
         set_default(&fields[i], (char *)out + fields[i].off);
     for (int i = n - 1; i >= 0; i--) {
-        const xd_json *v = xd_json_get(obj, fields[i].json);
+        const xd_json *v = value_at(obj, fields[i].json);
+        if (xd_json_null(v))
+            v = value_at(section, fields[i].json);
         xd_status st = xd_json_null(v) ? XD_OK
                      : read_field(&r, &fields[i], (char *)out + fields[i].off, v);
         if (st != XD_OK)
             return st;
     }
     list_unknown(fields, obj, what);
+    if (section)
+        list_unknown(fields, section, what);
     return XD_OK;
 }

@@ -36,11 +36,13 @@ int            xd_json_is_list(const xd_json *j);
 /* One key of a config. Kinds and the C type at `off`:
  *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
  *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
+ *   '>' an object ("text_config") whose keys count where the config itself lacks them; one row
  * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
  * and accept a list of equal numbers as that number. null means the default: `def` for numbers and
  * bools, `text` for strings, empty for lists.
- * A key may occur in several rows. Aliases are rows with the same `off`: the first one that the
- * object has counts, and the first row's default. */
+ * A key may be a path into nested objects: "rope_scaling.factor". The parts between are objects, or
+ * absent. A key may occur in several rows. Aliases are rows with the same `off`: the first one that
+ * the object has counts, and the first row's default. */
 typedef struct xd_field {
     const char *json;
     size_t      off;

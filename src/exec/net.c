@@ -34,6 +34,36 @@ void xd_net_close(xd_net *n)
     memset(n, 0, sizeof *n);
 }
 
+/* Compares a name with one that may begin or end with a star. */
+static int matches(const char *pattern, const char *name)
+{
+    size_t n = strlen(pattern), len = strlen(name);
+    if (pattern[0] == '*')
+        return len >= n - 1 && strcmp(name + len - (n - 1), pattern + 1) == 0;
+    if (n && pattern[n - 1] == '*')
+        return strncmp(name, pattern, n - 1) == 0;
+    return strcmp(name, pattern) == 0;
+}
+
+static int is_unread(const xd_net_def *def, const char *name, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    if (strncmp(name, prefix, len) != 0)
+        return 0;
+    for (int i = 0; i < 6 && def->unread[i]; i++)
+        if (matches(def->unread[i], name + len))
+            return 1;
+    return 0;
+}
+
+int xd_net_unread(const xd_net_def *def, const char *name)
+{
+    int found = is_unread(def, name, "") || (def->prefix && is_unread(def, name, def->prefix));
+    for (int i = 0; def->prefixes && def->prefixes[i]; i++)
+        found |= is_unread(def, name, def->prefixes[i]);
+    return found;
+}
+
 int xd_net_number(const xd_net *n, int layer)
 {
     const char *scope = n->def->block(n->cfg, layer)->name;
@@ -46,6 +76,7 @@ int xd_net_number(const xd_net *n, int layer)
 xd_status xd_net_visit(xd_net *n, xd_decl *d)
 {
     d->prefix = n->def->prefix;
+    d->prefixes = n->def->prefixes;
     if (n->def->weights)
         n->def->weights(d, n->cfg, n->glob);
     for (int i = n->first; i < n->last && d->err->code == XD_OK; i++) {

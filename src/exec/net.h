@@ -31,7 +31,10 @@ typedef struct xd_net_def {
     const char     *name;       /* "t5"                                                        */
     const char     *classes[6]; /* accepted `_class_name`s or `architectures`                  */
     const char     *prefix;     /* "text_model.": of declared names, optional in files; or NULL */
-    const char     *unread[4];  /* tensors in files that are not read                           */
+    const char *const *prefixes;        /* what files may have in its place; ends with NULL     */
+    /* Tensors in files that are not read, with or without a prefix. A star at the beginning or at
+     * the end stands for any text: "visual.*". */
+    const char     *unread[6];
     const xd_field *fields;     /* config.json -> cfg struct                                   */
     size_t          cfg_size, glob_size;
     /* Called after the fields are read: computes derived values; refuses what is impossible or not
@@ -56,6 +59,8 @@ struct xd_net {
 xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
                       xd_err *e);
 void      xd_net_close(xd_net *n);
+/* 1: a tensor of this name in a file is known and not read. */
+int       xd_net_unread(const xd_net_def *def, const char *name);
 /* The index of block `layer` within its scope: "single_transformer_blocks.0" may be block 19. */
 int       xd_net_number(const xd_net *n, int layer);
 /* Visits all weights of the net (my stage's layers). */

@@ -298,9 +298,10 @@ static xd_tensor split_batch(xd_tensor t, int64_t B)
     return r;
 }
 
-typedef struct attn_call {      /* as xd_attn; causal as in xd_attn_args                       */
+typedef struct attn_call {      /* as xd_attn; the rest as in xd_attn_args                     */
     xd_tensor q, k, v, bias;
-    float     scale;
+    float     scale, softcap;
+    int64_t   window;
     int       causal;
 } attn_call;
 
@@ -312,6 +313,7 @@ static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_ca
         m = m->next;
     m->attn(x, m, &(xd_attn_args){ .out = split_batch(out, x->B), .q = split_batch(a->q, x->B),
                                    .bias = a->bias, .kv = &kv, .nkv = 1, .causal = a->causal,
+                                   .window = a->window, .softcap = a->softcap,
                                    .scale = scale });
     x->site++;
 }
@@ -358,6 +360,14 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 {
     return new_attn(x, &xd_hooks_local,
                     &(attn_call){ .q = q, .k = k, .v = v, .scale = scale, .causal = 1 });
+}
+
+void xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
+                       const xd_attn_how *how)
+{
+    run_attn(x, &xd_hooks_local, out,
+             &(attn_call){ .q = q, .k = k, .v = v, .scale = how->scale, .softcap = how->softcap,
+                           .window = how->window, .causal = how->causal });
 }
 
 /* ---- tables, images, time ----------------------------------------------------------------- */

@@ -73,6 +73,16 @@ xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_ten
                        float scale);
 /* xd_attn_over without bias; each query sees the keys up to its own position only. */
 xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
+/* xd_attn_over into out [n,H,D] (F32 or x->act, any row stride), with the mask and the soft cap of
+ * xd_attn_args. */
+typedef struct xd_attn_how {
+    float   scale;              /* <= 0: 1/sqrt(D)                                             */
+    float   softcap;            /* as in xd_attn_args                                          */
+    int64_t window;
+    int     causal;
+} xd_attn_how;
+void      xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
+                            const xd_attn_how *how);
 
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
                          xd_dtype type);

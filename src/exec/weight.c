@@ -53,16 +53,29 @@ typedef struct name_list {      /* names separated by "|"                       
     size_t size, len;
 } name_list;
 
-/* Appends a full name, and its form without the prefix that files may lack. `name` has n bytes. */
+/* Appends one name to the list. */
+static void append_name(name_list *l, const char *prefix, const char *scope, const char *name)
+{
+    if (l->len >= l->size)
+        return;
+    int k = snprintf(l->text + l->len, l->size - l->len, "%s%s%s%s", l->len ? "|" : "", prefix,
+                     scope, name);
+    l->len += k > 0 ? (size_t)k : 0;
+}
+
+/* Appends a full name, its form without the prefix that files may lack, and those with other
+ * prefixes. `name` has n bytes. */
 static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
 {
+    char   last[512];
     size_t len = d->prefix ? strlen(d->prefix) : 0;
-    int    bare = len && strncmp(d->scope, d->prefix, len) == 0;
-    for (int i = 0; i <= bare && l->len < l->size; i++) {
-        int k = snprintf(l->text + l->len, l->size - l->len, "%s%s%.*s%s", l->len ? "|" : "",
-                         d->scope + (i ? len : 0), n, name, suffix);
-        l->len += k > 0 ? (size_t)k : 0;
-    }
+    snprintf(last, sizeof last, "%.*s%s", n, name, suffix);
+    append_name(l, "", d->scope, last);
+    if (!len || strncmp(d->scope, d->prefix, len) != 0)
+        return;
+    append_name(l, "", d->scope + len, last);
+    for (int i = 0; d->prefixes && d->prefixes[i]; i++)
+        append_name(l, d->prefixes[i], d->scope + len, last);
 }
 
 /* "a|b" + ".weight" -> "scope.a.weight|scope.b.weight" */
@@ -484,7 +497,8 @@ void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s)
     memset(w, 0, sizeof *w);
     w->nseg = s->n;
     for (int i = 0; i < s->n; i++) {
-        xd_span rows = my_share(d, s->split == XD_COL, s->out[i], s->unit);
+        int64_t unit = s->units ? s->units[i] : s->unit;
+        xd_span rows = my_share(d, s->split == XD_COL, s->out[i], unit);
         p[i] = (xd_mat_part){ s->names[i], s->out[i], s->in, rows.n, rows.start };
         w->seg[i] = rows.n;
     }

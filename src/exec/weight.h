@@ -50,6 +50,7 @@ typedef struct xd_fused_spec {
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
     int64_t            unit;    /* as in xd_linear_spec                                        */
+    const int64_t     *units;   /* [n]: of each part, in place of `unit`; or NULL              */
     int                bias;
 } xd_fused_spec;
 void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s);
@@ -152,6 +153,7 @@ struct xd_decl {
     char       nonfinite[512];  /* name of the first such tensor                               */
     xd_err    *err;             /* sticky                                                      */
     const char *prefix;         /* optional prefix of full names in files; NULL: none          */
+    const char *const *prefixes;        /* others that files may have in its place; or NULL     */
     char       scope[192];
     int        depth;           /* number of nested scopes                                     */
     size_t     outer[16];       /* length of the scope before each was entered                 */

@@ -337,18 +337,6 @@ static void mark_used(const xd_component *p, const char *names, char *used)
     }
 }
 
-/* Is it a tensor that the network knows and ignores, with or without its prefix? */
-static int is_unread(const xd_net_def *d, const char *name)
-{
-    size_t len = d->prefix ? strlen(d->prefix) : 0;
-    if (len && strncmp(name, d->prefix, len) == 0)
-        name += len;
-    for (int i = 0; i < 4 && d->unread[i]; i++)
-        if (strcmp(name, d->unread[i]) == 0)
-            return 1;
-    return 0;
-}
-
 /* In a file that holds more than this component only its own tensors count. */
 static void warn_extra(const xd_component *p)
 {
@@ -360,7 +348,7 @@ static void warn_extra(const xd_component *p)
         mark_used(p, p->list[i].name, used);
     for (int64_t i = 0; used && i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
-        if (used[i] || strncmp(name, prefix, skip) != 0 || is_unread(p->def, name + skip) ||
+        if (used[i] || strncmp(name, prefix, skip) != 0 || xd_net_unread(p->def, name + skip) ||
             is_note(name))
             continue;
         if (extra++ < SHOWN && at < sizeof text) {

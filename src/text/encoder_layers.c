@@ -1,6 +1,8 @@
 /* encoder_layers.c - names of activations, checks of extents and heads */
 #include "text/encoder_layers.h"
 
+#include "text/text.h"
+
 #include <string.h>
 
 int xd_text_act(const char *name, xd_act *act)
@@ -35,4 +37,17 @@ xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
                        "is outside 8 to 512", what, (long long)dim, heads,
                        (long long)(dim / heads));
     return XD_OK;
+}
+
+int xd_text_layer(const xd_net *n, int number)
+{
+    return number < 0 ? number + n->nlayers + 1 : number;
+}
+
+int xd_text_blocks(const xd_net *n, const int *numbers, int count)
+{
+    int most = 0;
+    for (int i = 0; i < count; i++)
+        most = xd_text_layer(n, numbers[i]) > most ? xd_text_layer(n, numbers[i]) : most;
+    return most;
 }

@@ -135,6 +135,8 @@ static void solve_row(problem *p, int64_t b, int64_t i, int64_t h, double *s)
         for (int64_t d = 0; d < c->D; d++)
             x += (double)q[d] * (double)k[d];
         x *= (double)c->scale;
+        if (c->softcap > 0)
+            x = (double)c->softcap * tanh(x / (double)c->softcap);
         if (bias)
             x += (double)bias[h * p->a.bias.s[0] + i * p->a.bias.s[1] + j * p->a.bias.s[2]];
         s[j] = visible(p, b, i, j) ? x : -INFINITY;
@@ -211,7 +213,8 @@ void make(problem *p, const shape *c)
     *p = (problem){ .s = *c };
     for (int i = 0; i < MAXSEG; i++)
         p->m += c->seg[i];
-    p->a = (xd_attn_args){ .scale = c->scale, .window = c->window, .causal = c->causal };
+    p->a = (xd_attn_args){ .scale = c->scale, .window = c->window, .causal = c->causal,
+                           .softcap = c->softcap };
     p->a.q = alloc(c->type, c->layout, c->B, c->n, c->H, c->D);
     p->k = alloc(c->type, (c->layout + 1) % 3, c->B, p->m, c->Hk, c->D);
     p->v = alloc(c->type, c->layout, c->B, p->m, c->Hk, c->D);
@@ -267,11 +270,11 @@ void end(xd_attn_args *a)
 static void say(const shape *c, const variant *v)
 {
     print_message("%s: B %d n %d H %d/%d D %d m %d+%d+%d+%d %s>%s window %d causal %d bias %d "
-                  "len %d layout %d scale %g\n",
+                  "len %d layout %d scale %g cap %g\n",
                   v->name, (int)c->B, (int)c->n, (int)c->H, (int)c->Hk, (int)c->D, (int)c->seg[0],
                   (int)c->seg[1], (int)c->seg[2], (int)c->seg[3], xd_dtype_name(c->type),
                   xd_dtype_name(c->out), (int)c->window, c->causal, c->bias, c->len, c->layout,
-                  (double)c->scale);
+                  (double)c->scale, (double)c->softcap);
 }
 
 void compare(const problem *p, const variant *v, const xd_attn_args *a)

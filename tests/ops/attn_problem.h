@@ -25,7 +25,7 @@ typedef struct shape {
     int64_t  window;
     int      causal, bias, len; /* bias 1: rows of keys, 2: any strides; len: kv_len          */
     int      layout;            /* 0: [B,n,H,D], 1: [B,H,n,D], 2: gaps everywhere              */
-    float    scale;
+    float    scale, softcap;
 } shape;
 
 typedef struct problem {

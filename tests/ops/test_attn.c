@@ -69,6 +69,7 @@ static void test_features(void **state)
         c.type = bits / 24 % 2 ? XD_BF16 : XD_F32;
         c.out = bits % 5 == 0 ? XD_BF16 : XD_F32;
         c.layout = bits % 3;
+        c.softcap = bits % 7 == 0 ? 0.5f : bits % 7 == 1 ? 3 : 0;
         check(v, &c);
     }
 }
@@ -93,6 +94,7 @@ static void test_random(void **state)
         c.len = draw(3) == 0;
         c.layout = (int)draw(3);
         c.scale = draw(10) ? 1 / sqrtf((float)c.D) : draw(2) ? 0 : -0.3f;
+        c.softcap = k % 5 ? 0 : 0.7f;
         check(v, &c);
     }
 }

@@ -250,12 +250,9 @@ static int drop_unread(const xd_net_def *def, char **line, int n)
 {
     int left = 0;
     for (int i = 0; i < n; i++) {
-        int drop = 0;
-        for (int k = 0; k < 4 && def->unread[k]; k++) {
-            size_t len = strlen(def->unread[k]);
-            drop |= strncmp(line[i], def->unread[k], len) == 0 && line[i][len] == ' ';
-        }
-        if (!drop)
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(line[i], " "), line[i]);
+        if (!xd_net_unread(def, name))
             line[left++] = line[i];
     }
     return left;

@@ -252,6 +252,45 @@ static void first_alias_wins(void **state)
     assert_int_equal(r.l, 5);
 }
 
+static const xd_field nested[] = {
+    { "inner", 0, '>', 0, NULL },
+    { "rope.full.theta", offsetof(record, d), 'd', 3, NULL },
+    { "rope.theta", offsetof(record, d), 'd', 3, NULL },
+    { "i", offsetof(record, i), 'i', 7, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+/* Paths into objects, and an object whose keys count where those at the top are absent. */
+static void nested_keys_are_read(void **state)
+{
+    static const struct { const char *text; double d; int i; } cases[] = {
+        { "{}", 3, 7 },
+        { "{\"rope\": {\"theta\": 4}, \"i\": 1}", 4, 1 },
+        { "{\"rope\": {\"theta\": 4, \"full\": {\"theta\": 5}}}", 5, 7 },
+        { "{\"rope\": {\"theta\": 4, \"full\": {\"theta\": null}}}", 4, 7 },
+        { "{\"rope\": 4, \"inner\": null}", 3, 7 },
+        { "{\"inner\": {\"rope\": {\"theta\": 6}, \"i\": 2}}", 6, 2 },
+        { "{\"inner\": {\"rope\": {\"theta\": 6}, \"i\": 2}, \"i\": 1}", 6, 1 },
+        { "{\"inner\": {\"i\": 2}, \"i\": null, \"rope\": {\"theta\": 4}}", 4, 2 },
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        record   r = { 0 };
+        xd_err   e = { 0 };
+        xd_json *j = parsed(cases[k].text);
+        assert_int_equal(xd_fields_read(nested, &r, j, "config", &e), XD_OK);
+        if (r.d != cases[k].d || r.i != cases[k].i)
+            fail_msg("%s: %g and %d", cases[k].text, r.d, r.i);
+        xd_json_free(&j);
+    }
+    record   r;
+    xd_err   e = { 0 };
+    xd_json *j = parsed("{\"inner\": 1}");
+    assert_int_equal(xd_fields_read(nested, &r, j, "config", &e), XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "\"inner\" should be an object"));
+    xd_json_free(&j);
+}
+
 static void wrong_types_are_refused(void **state)
 {
     (void)state;
@@ -396,6 +435,7 @@ int main(void)
         cmocka_unit_test(defaults_stand),
         cmocka_unit_test(all_kinds_are_read),
         cmocka_unit_test(first_alias_wins),
+        cmocka_unit_test(nested_keys_are_read),
         cmocka_unit_test(wrong_types_are_refused),
         cmocka_unit_test(long_lists_are_refused),
         cmocka_unit_test(unknown_keys_are_listed),

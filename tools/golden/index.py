@@ -26,6 +26,8 @@ SUITES = {
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
     "vae": own("vae-plain", "vae-attn"),
     "text": own("clip/plain", "clip/proj", "bert/plain", "bert/prefix", "mt5"),
+    "lm": {name: "lm/" + name for name in ("qwen3", "qwen2", "qwen25vl", "mistral", "llama",
+                                           "gemma2", "gemma3")},
     "tok": own("tok"),
     "sampler": {"sampler": "sampler.json"},
 }

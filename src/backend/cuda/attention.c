@@ -1,4 +1,5 @@
-/* attention.c - attention: flash for BF16 heads of at most 128 elements, else any types
+/* attention.c - attention: flash for BF16 heads of at most 128 elements without bias and soft
+ * cap, else any types
  *
  * Keys are taken in tiles of the global order, so results do not depend on how keys are cut into
  * segments or queries into pieces. */
@@ -57,8 +58,10 @@ static xd_status run_piece(xd_cuda_dev *c, const xd_attn_args *a, const xd_tenso
         .Hk = (int)xd_attn_heads_kv(a), .q_bf16 = xd_cuda_is_bf16(q),
         .out_bf16 = xd_cuda_is_bf16(out), .causal = a->causal, .q_wide = heads_aligned(q, 16),
         .out_wide = heads_aligned(out, 4), .window = a->window, .scale = a->scale,
+        .softcap = a->softcap,
     };
-    int flash = q->type == XD_BF16 && !a->bias.p && b.D % 8 == 0 && b.D <= 128;
+    int flash = q->type == XD_BF16 && !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 &&
+                b.D <= 128;
     add_segments(&b, a, &flash);
     strides_of(b.s_out, out);
     strides_of(b.s_q, q);

@@ -738,12 +738,18 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     xd_tiles_end();
 }
 
+/* 1: on tiles. A soft cap is computed between the products, where tiles leave no place. */
+static int takes_tiles(const xd_attn_args *a)
+{
+    return a->q.type == XD_BF16 && !(a->softcap > 0);
+}
+
 size_t xd_attn_scratch_amx(const xd_attn_args *a, int threads)
 {
-    return a->q.type == XD_BF16 ? flash_scratch(a, threads) : xd_attn_scratch_avx512(a, threads);
+    return takes_tiles(a) ? flash_scratch(a, threads) : xd_attn_scratch_avx512bf16(a, threads);
 }
 
 xd_status xd_attn_amx(const xd_attn_args *a, void *tmp)
 {
-    return a->q.type == XD_BF16 ? flash_attn(a, tmp) : xd_attn_avx512(a, tmp);
+    return takes_tiles(a) ? flash_attn(a, tmp) : xd_attn_avx512bf16(a, tmp);
 }

@@ -49,6 +49,8 @@ static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo
         const char *k, *v;
         xd_attn_rows(a, b, h / w->rep, j, 1, &k, &v);
         s[j] = a->scale * dot(qr, k, q->type, q->d[3]);
+        if (a->softcap > 0)
+            s[j] = a->softcap * tanhf(s[j] / a->softcap);
         if (bias->p)
             s[j] += ((const float *)bias->p)[h * bias->s[0] + i * bias->s[1] + j * bias->s[2]];
         top = s[j] > top || isnan(s[j]) ? s[j] : top;

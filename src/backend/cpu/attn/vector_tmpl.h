@@ -50,6 +50,25 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
     return top;
 }
 
+/* Caps the raw scores of n keys: s becomes the number whose product with the scale is capped. Its
+ * tanh is that of the C library, one score at a time. The padding of the last vector is capped like
+ * the key that it repeats. */
+static void cap_scores(const job *w, float *s, int64_t n)
+{
+    const float in = w->a->scale / w->a->softcap, out = in != 0 ? 1 / in : 0;
+    for (int64_t j = 0; j < vector_count(n) * LANES; j++)
+        s[j] = out * tanhf(in * s[j]);
+}
+
+/* The maxima of the scores of n keys, whole vectors of them. */
+static vf vector_max(const float *s, int64_t n)
+{
+    vf top = v_set(-INFINITY);
+    for (int64_t j = 0; j < n; j += LANES)
+        top = v_max(v_load(s + j), top);
+    return top;
+}
+
 static vf row_max(const float *s, int64_t n)
 {
     vf m0 = v_load(s), m1 = m0;
@@ -65,6 +84,10 @@ static vf row_max(const float *s, int64_t n)
 static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                         int scaled, vf most)
 {
+    if (w->a->softcap > 0) {
+        cap_scores(w, s, n);
+        most = vector_max(s, n);
+    }
     if (scaled || w->a->bias.p)
         most = add_bias(w, k, i, s, j0, n, scaled);
     return mask_hidden(w, k, i, s, j0, n) ? row_max(s, n) : most;

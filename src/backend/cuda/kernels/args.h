@@ -46,7 +46,7 @@ typedef struct attention_args {
     int32_t           B, H, Hk, D, segments, q_bf16, out_bf16, causal, q_wide, out_wide;
     int64_t           window;
     int32_t           len[ATTENTION_SAMPLES];   /* keys that count, of each sample             */
-    float             scale;
+    float             scale, softcap;
     attention_segment segment[ATTENTION_SEGMENTS];
 } attention_args;
 

@@ -229,8 +229,8 @@ FLASH(80, 3)
 FLASH(96, 2)
 FLASH(128, 2)
 
-/* Any types, head dims to 512, bias: a warp a query; lane l holds the elements l, l + 32, ... of
- * the output. */
+/* Any types, head dims to 512, bias, soft cap: a warp a query; lane l holds the elements l, l + 32,
+ * ... of the output. */
 KERNEL(attention_any, attention_args, 128, 1)
 {
     enum { MOST = 16 };
@@ -255,6 +255,8 @@ KERNEL(attention_any, attention_args, 128, 1)
         for (int k = 0; k < MOST; k++)
             s += LANE + 32 * k < a.D ? q[k] * load_one(g.k, k0 + LANE + 32 * k, a.q_bf16) : 0;
         s = gpu_warp_sum(s) * a.scale;
+        if (a.softcap > 0)
+            s = a.softcap * tanhf(s / a.softcap);
         if (a.bias)
             s += a.bias[h * a.s_bias[0] + (a.first + i) * a.s_bias[1] + j * a.s_bias[2]];
         float big = s > top || s != s ? s : top, shrink = big == -INFINITY ? 1 : expf(top - big),

@@ -1,0 +1,353 @@
+/* decoder.c - decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text), Mistral,
+ * Llama 3, Gemma 2 and Gemma 3, as transformers' hidden states.
+ *
+ * All are blocks of causal attention with grouped heads and a gated MLP, on RMS norms; the
+ * configuration says the rest (doc/models/decoder.md). Padding stands before or behind the text.
+ * Text never attends to padding. Rows of padding before the text attend to nothing: their
+ * attention is 0. Rows of padding behind the text attend to the text. */
+#include <math.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "text/decoder.h"
+
+typedef struct blk {
+    xd_tensor norm1, norm2;     /* [E]: before attention and before the MLP                   */
+    xd_tensor post1, post2;     /* [E]: after them (Gemma), or absent                         */
+    xd_tensor qnorm, knorm;     /* [D], or absent                                             */
+    xd_lin    qkv, out, gate_up, down;
+} blk;
+
+typedef struct glob {
+    xd_tensor embed;            /* [V,E]                                                      */
+    xd_tensor norm;             /* [E]: of the last hidden state                              */
+} glob;
+
+typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32                        */
+
+typedef struct local {
+    int64_t   first, real;      /* rows of the text                                           */
+    angles    all, window;      /* of layers that see everything, and of those with a window   */
+    xd_tensor ones;             /* [1,D] F32: Gemma's gains are 1 + weight                    */
+    xd_tensor zeros;            /* [1,H D] in the compute type: attention of leading padding  */
+} local;
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static int nlayers(const void *c)
+{
+    return ((const xd_decoder *)c)->nlayers;
+}
+
+static int64_t width(const void *c)
+{
+    return ((const xd_decoder *)c)->dim;
+}
+
+static void norm_weight(xd_decl *d, xd_tensor *v, const char *name, int64_t n)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_vec(d, v, "weight", 1, &n);
+    xd_w_leave(d);
+}
+
+/* Tensor parallelism cuts between key heads, with the query heads that read them. */
+static void attention_weights(xd_decl *d, const xd_decoder *c, blk *w)
+{
+    static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
+    int64_t D = c->D, Q = c->heads * D, K = c->kv * D, group = Q / c->kv;
+    xd_w_enter(d, "self_attn");
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = c->dim,
+                                             .out = { Q, K, K }, .split = XD_COL,
+                                             .units = (int64_t[]){ group, D, D },
+                                             .bias = c->kind->qkv_bias || c->bias });
+    xd_w_linear(d, &w->out, "o_proj", &(xd_linear_spec){ .in = Q, .out = c->dim, .split = XD_ROW,
+                                                         .unit = group, .bias = c->bias });
+    if (c->kind->qk_norm) {
+        norm_weight(d, &w->qnorm, "q_norm", D);
+        norm_weight(d, &w->knorm, "k_norm", D);
+    }
+    xd_w_leave(d);
+}
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const gate_up[] = { "gate_proj", "up_proj" };
+    const xd_decoder *c = c_;
+    blk              *w = w_;
+    int64_t           E = c->dim;
+    (void)layer;
+
+    norm_weight(d, &w->norm1, "input_layernorm", E);
+    attention_weights(d, c, w);
+    if (c->kind->gemma) {
+        norm_weight(d, &w->post1, "post_attention_layernorm", E);
+        norm_weight(d, &w->norm2, "pre_feedforward_layernorm", E);
+        norm_weight(d, &w->post2, "post_feedforward_layernorm", E);
+    } else {
+        norm_weight(d, &w->norm2, "post_attention_layernorm", E);
+    }
+    xd_w_enter(d, "mlp");
+    xd_w_fused(d, &w->gate_up, &(xd_fused_spec){ .n = 2, .names = gate_up, .in = E,
+                                                 .out = { c->ff, c->ff }, .split = XD_COL,
+                                                 .bias = c->mlp_bias });
+    xd_w_linear(d, &w->down, "down_proj", &(xd_linear_spec){ .in = c->ff, .out = E,
+                                                             .split = XD_ROW,
+                                                             .bias = c->mlp_bias });
+    xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const xd_decoder *c = c_;
+    glob             *g = g_;
+    xd_w_enter(d, "model");
+    xd_w_table(d, &g->embed, "embed_tokens.weight", c->vocab, c->dim);
+    norm_weight(d, &g->norm, "norm", c->dim);
+    xd_w_leave(d);
+}
+
+/* ---- positions ---------------------------------------------------------------------------- */
+
+/* Frequency of pair i, in f32 as transformers has it. "llama3" divides low frequencies by `factor`
+ * and leaves high ones alone, with a linear passage between. */
+static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
+{
+    float  f = 1 / (float)pow(r->theta, (double)(2 * i) / (double)D);
+    double turns = (double)r->positions * (double)f / 6.283185307179586;
+    if (strcmp(r->type, "linear") == 0)
+        return f / (float)r->factor;
+    if (strcmp(r->type, "llama3") != 0 || turns > r->high)
+        return f;
+    if (turns < r->low)
+        return f / (float)r->factor;
+    double smooth = (turns - r->low) / (r->high - r->low);
+    return (float)((1 - smooth) * (double)f / r->factor + smooth * (double)f);
+}
+
+typedef struct turn {           /* what fills a table of angles                               */
+    const xd_decoder_rope *rope;
+    int64_t        n, D;
+    int            sine;
+} turn;
+
+static void fill_angles(void *ctx, float *to)
+{
+    const turn *t = ctx;
+    for (int64_t k = 0; k < t->D / 2; k++) {
+        float f = frequency(t->rope, t->D, k);
+        for (int64_t i = 0; i < t->n; i++) {
+            float a = (float)i * f;
+            to[i * (t->D / 2) + k] = t->sine ? sinf(a) : cosf(a);
+        }
+    }
+}
+
+static angles rope_angles(xd_exec *x, const xd_decoder_rope *r, int64_t n, int64_t D)
+{
+    angles a = { xd_new_f32(x, n, D / 2), xd_new_f32(x, n, D / 2) };
+    xd_fill(x, a.cos, fill_angles, &(turn){ r, n, D, 0 });
+    xd_fill(x, a.sin, fill_angles, &(turn){ r, n, D, 1 });
+    return a;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void rms_norm_into(xd_exec *x, const xd_decoder *c, xd_tensor out, xd_tensor in,
+                          xd_tensor gain)
+{
+    xd_norm a = { .out = out, .in = in, .gain = gain, .rms = 1, .eps = c->eps };
+    if (c->kind->gemma) {       /* times 1 + weight                                            */
+        a.gain = (xd_tensor){ 0 };
+        a.scale = xd_view2(gain.p, XD_F32, 1, gain.d[0]);
+    }
+    xd_norm_into(x, &a);
+}
+
+static xd_tensor rms_norm(xd_exec *x, const xd_decoder *c, xd_tensor in, xd_tensor gain)
+{
+    xd_tensor out = xd_new(x, in.d[0], in.d[1]);
+    rms_norm_into(x, c, out, in, gain);
+    return out;
+}
+
+/* h += linear layer of `in`, normalized first where there is a norm after it. */
+static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in, const xd_lin *w,
+                      xd_tensor post)
+{
+    xd_tensor none = { 0 };
+    if (!post.p) {
+        xd_linear_add(x, h, none, in, w);
+        return;
+    }
+    xd_tensor y = xd_linear_f32(x, in, w);
+    rms_norm_into(x, c, y, y, post);
+    xd_add(x, h, y);
+}
+
+/* Norm and rotation of heads [n,H,D], in place. */
+static void turn_heads(xd_exec *x, const xd_decoder *c, const local *l, const angles *a,
+                       xd_tensor heads, xd_tensor gain)
+{
+    if (gain.p && c->kind->gemma) {
+        xd_tensor plus = xd_new_f32(x, 1, c->D);
+        xd_copy_to(x, plus, xd_view2(gain.p, XD_F32, 1, c->D));
+        xd_axpby(x, plus, 1, l->ones, 1);
+        gain = xd_view(plus.p, XD_F32, 1, &c->D);
+    }
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = heads, .in = heads, .gain = gain, .cos = a->cos,
+                                     .sin = a->sin, .halves = 1, .eps = c->eps });
+}
+
+/* Attention of q, k, v [n,H,D] under the mask of this layer: [n,H,D]. */
+static xd_tensor attend(xd_exec *x, const xd_decoder *c, const local *l, int slides,
+                        const xd_tensor qkv[3])
+{
+    int64_t     n = qkv[0].d[0];
+    xd_tensor   out = xd_new_as(x, x->act, 3, qkv[0].d);
+    xd_attn_how how = { .scale = 1 / sqrtf(c->scalar), .causal = 1,
+                        .softcap = c->kind->capped ? c->softcap : 0,
+                        .window = slides ? c->window - 1 : 0 };
+    xd_attn_over_into(x, xd_rows(out, l->first, n - l->first),
+                      xd_rows(qkv[0], l->first, n - l->first), xd_rows(qkv[1], l->first, l->real),
+                      xd_rows(qkv[2], l->first, l->real), &how);
+    if (l->first) {
+        xd_tensor zeros = xd_cols(l->zeros, 0, out.d[1] * out.d[2]);
+        zeros.d[0] = l->first, zeros.s[0] = 0;
+        xd_copy_to(x, xd_rows(xd_flat(out), 0, l->first), zeros);
+    }
+    return out;
+}
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk        *w = w_;
+    const xd_decoder *c = n->cfg;
+    const local      *l = s->local;
+    int               slides = xd_decoder_slides(c, x->layer);
+    const angles     *a = slides ? &l->window : &l->all;
+
+    xd_tensor y = xd_linear(x, rms_norm(x, c, s->h, w->norm1), &w->qkv), qkv[3];
+    for (int i = 0; i < 3; i++)
+        qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->D);
+    turn_heads(x, c, l, a, qkv[0], w->qnorm);
+    turn_heads(x, c, l, a, qkv[1], w->knorm);
+    add_layer(x, c, s->h, xd_flat(attend(x, c, l, slides, qkv)), &w->out, w->post1);
+
+    y = xd_linear(x, rms_norm(x, c, s->h, w->norm2), &w->gate_up);
+    y = xd_gated(x, xd_seg(y, &w->gate_up, 0), xd_seg(y, &w->gate_up, 1), c->act);
+    add_layer(x, c, s->h, y, &w->down, w->post2);
+}
+
+static void fill_ones(void *ctx, float *to)
+{
+    for (int64_t i = 0; i < *(const int64_t *)ctx; i++)
+        to[i] = 1;
+}
+
+static void fill_zeros(void *ctx, float *to)
+{
+    memset(to, 0, (size_t)*(const int64_t *)ctx * sizeof *to);
+}
+
+static local open_local(xd_exec *x, const xd_decoder *c, const xd_text_read *r)
+{
+    int64_t Q = c->heads * c->D;
+    local   l = { .first = r->first, .real = r->real };
+    l.all = l.window = rope_angles(x, &c->rope, r->n, c->D);
+    if (memcmp(&c->rope, &c->local, sizeof c->rope) != 0)
+        l.window = rope_angles(x, &c->local, r->n, c->D);
+    if (c->kind->gemma && c->kind->qk_norm)
+        xd_fill(x, l.ones = xd_new_f32(x, 1, c->D), fill_ones, &(int64_t){ c->D });
+    if (r->first)
+        xd_fill(x, l.zeros = xd_new(x, 1, Q), fill_zeros, &Q);
+    return l;
+}
+
+/* Hands out hidden state `index` where it is asked for, into its columns of out [n,L E]. */
+static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
+                     xd_tensor out)
+{
+    const glob *g = n->glob;
+    for (int k = 0; k < r->nlayers; k++) {
+        xd_tensor to = xd_cols(out, k * h.d[1], h.d[1]);
+        if (xd_text_layer(n, r->layers[k]) != index)
+            continue;
+        if (index == n->nlayers)
+            rms_norm_into(x, n->cfg, to, h, g->norm);
+        else
+            xd_copy_to(x, to, h);
+    }
+}
+
+static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out)
+{
+    const glob       *g = n->glob;
+    const xd_decoder *c = n->cfg;
+    *out = (xd_cond){ .tok = xd_new_f32(x, r->n, r->nlayers * c->dim) };
+    if (!xd_check(x, r->first >= 0 && r->real >= 1 && r->first + r->real <= r->n,
+                  "%lld of %lld tokens from %lld on are to be seen", (long long)r->real,
+                  (long long)r->n, (long long)r->first))
+        return;
+    size_t   mark = xd_arena_mark(x->tmp);
+    local    l = open_local(x, c, r);
+    xd_state s = { .h = xd_lookup_rows(x, g->embed, r->ids, r->n, XD_F32), .local = &l };
+    if (c->kind->gemma)
+        xd_axpby(x, s.h, 0, (xd_tensor){ 0 }, sqrtf((float)c->dim));
+    for (int i = n->first; i <= n->last; i++) {
+        size_t block = xd_arena_mark(x->tmp);
+        hand_out(x, n, r, i, s.h, out->tok);
+        if (i < n->last)
+            xd_net_block(x, n, i, &s);
+        xd_arena_rewind(x->tmp, block);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
+                   xd_cond *out)
+{
+    static const int last = -1;
+    encode_states(x, n, &(xd_text_read){ .ids = ids, .n = nids, .real = real, .nlayers = 1,
+                                         .layers = &last }, out);
+}
+
+static const xd_block kind = { "model.layers.%d", sizeof(blk), blk_weights, forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+/* ---- the registry's entries --------------------------------------------------------------- */
+
+static const char *const prefixes[] = { "language_model.model.", "model.language_model.", NULL };
+
+#define NET(title, table, test, ...)                                                              \
+    .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.", .prefixes = prefixes,  \
+             .unread = { "lm_head.weight", "language_model.lm_head.weight", "visual.*",            \
+                         "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq" },   \
+             .fields = table, .cfg_size = sizeof(xd_decoder), .glob_size = sizeof(glob),           \
+             .check = test, .nlayers = nlayers, .block = block, .weights = weights },              \
+    .width = width, .encode = encode, .hidden = encode_states
+
+extern const xd_text xd_text_qwen3, xd_text_qwen2, xd_text_qwen25vl, xd_text_mistral,
+    xd_text_llama, xd_text_gemma2, xd_text_gemma3;
+const xd_text xd_text_qwen3 = { NET("qwen3", xd_qwen3_fields, xd_qwen3_check, "Qwen3ForCausalLM",
+                                    "Qwen3Model") };
+const xd_text xd_text_qwen2 = { NET("qwen2", xd_qwen2_fields, xd_qwen2_check, "Qwen2ForCausalLM",
+                                    "Qwen2Model") };
+const xd_text xd_text_qwen25vl = { NET("qwen2.5-vl", xd_qwen25vl_fields, xd_qwen2_check,
+                                       "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel",
+                                       "Qwen2_5_VLTextModel") };
+const xd_text xd_text_mistral = { NET("mistral", xd_mistral_fields, xd_mistral_check,
+                                      "Mistral3ForConditionalGeneration", "Mistral3Model",
+                                      "MistralForCausalLM", "MistralModel") };
+const xd_text xd_text_llama = { NET("llama", xd_llama_fields, xd_llama_check, "LlamaForCausalLM",
+                                    "LlamaModel") };
+const xd_text xd_text_gemma2 = { NET("gemma2", xd_gemma2_fields, xd_gemma2_check,
+                                     "Gemma2ForCausalLM", "Gemma2Model") };
+const xd_text xd_text_gemma3 = { NET("gemma3", xd_gemma3_fields, xd_gemma3_check,
+                                     "Gemma3ForConditionalGeneration", "Gemma3Model",
+                                     "Gemma3ForCausalLM", "Gemma3TextModel") };
