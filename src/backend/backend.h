@@ -22,6 +22,7 @@
 typedef struct xd_dev    xd_dev;
 typedef struct xd_stream xd_stream;     /* order of work on a device; NULL: its only one     */
 typedef struct xd_ops    xd_ops;
+typedef struct xd_dev_lanes xd_dev_lanes;       /* backend/lanes.h                          */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
 /* ---- device ------------------------------------------------------------------------------- */
@@ -53,6 +54,7 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
+    const xd_dev_lanes *lanes;          /* NULL: none                                         */
     char              name[32];         /* "cpu-amx", "count"                                */
     int               counts;           /* 1: addresses must not be followed                 */
     int               host_memory;      /* 1: the host may access device memory              */

@@ -1,11 +1,12 @@
 /* comm.h - groups of ranks and the messages between them; MPI is used behind this interface only.
  *
  * Calls on a group are collective, except send and recv. A call begins an operation and wait ends
- * it; its buffers must not change in between. Messages from one rank of a group to another arrive
- * in the order in which they were sent (one FIFO for each pair and direction, no tags). After a
- * failure a call still takes part in its messages, and wait returns the error. If messages cannot
- * be sent at all (MPI fails, out of memory), the ranks are out of step for good: every later call
- * on this world fails at once. */
+ * it; its buffers must not change in between. Both take their place in the order of the device's
+ * work: nobody has to wait for the device before a call, or after it. Messages from one rank of a
+ * group to another arrive in the order in which they were sent (one FIFO for each pair and
+ * direction, no tags). After a failure a call still takes part in its messages, and wait returns
+ * the error. If messages cannot be sent at all (MPI fails, out of memory), the ranks are out of
+ * step for good: every later call on this world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 

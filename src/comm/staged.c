@@ -1,245 +1,181 @@
-/* staged.c - device memory -> host memory -> message -> host memory -> device memory */
+/* staged.c - device memory -> host memory -> message -> host memory -> device memory
+ *
+ * A call whose data is still on its way to the host has begun, but its message starts later: in a
+ * wait, a test, a poke or the next call, in the order of the calls. The device's work goes on. */
 #include "comm/staged.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/kinds.h"
+#include "comm/staging.h"
 
-typedef struct buffer {         /* host memory that a call uses until it ends                  */
-    struct buffer *next;
-    size_t         cap;
-    char          *p;
-} buffer;
+typedef enum kind { ALLREDUCE, BCAST, GATHER, CIRCULATE, EXCHANGE, SEND, RECV } kind;
 
-typedef struct pending_upload { /* host data to copy to the device when the call ends          */
-    xd_tensor to;
-    char     *from;
-} pending_upload;
+typedef struct xd_staged {
+    xd_comm     c;
+    xd_comm    *real;
+    xd_staging *w;
+} xd_staged;
 
-typedef struct call {           /* a pending call                                              */
-    struct call *next;
-    xd_req       real;
-    buffer      *held;
-    pending_upload *uploads;
-    xd_tensor   *view;          /* [2 size]: host views of the tensors of an exchange          */
-    int          nuploads, cap;
-} call;
-
-typedef struct staged {
-    xd_comm  c;
-    xd_comm *real;
-    xd_dev  *dev;
-    buffer  *unused;            /* free buffers                                                */
-    call    *idle;
-    void    *pack;              /* device memory for packed views                              */
-    size_t   pack_bytes;
-} staged;
-
-static staged *staged_of(xd_comm *c)
+static xd_staged *staged_of(xd_comm *c)
 {
-    return (staged *)(void *)c;
+    return (xd_staged *)(void *)c;
 }
 
 /* Without memory this rank cannot take part in messages, so all ranks are ended. */
-static void no_memory(staged *s, size_t bytes)
+static void no_memory(const xd_staged *s)
 {
-    xd_fail(s->c.err, XD_ENOMEM, "no memory for a message of %zu bytes", bytes);
+    xd_fail(s->c.err, XD_ENOMEM, "no memory for a message between %s and the host",
+            s->w->dev->name);
     s->real->ops->abort(s->real, 1);
 }
 
-/* ---- memory of a call --------------------------------------------------------------------- */
-
-static call *begin_call(staged *s)
+static xd_stage_call *begin_call(xd_staged *s, kind what)
 {
-    call *k = s->idle;
-    if (k) {
-        s->idle = k->next;
-        k->next = NULL;
-        return k;
-    }
-    k = calloc(1, sizeof *k);
-    if (k)
-        k->view = calloc(2 * (size_t)s->c.size, sizeof *k->view);
-    if (!k || !k->view)
-        no_memory(s, sizeof *k);
+    xd_stage_call *k = xd_stage_begin(s->w);
+    if (!k)
+        no_memory(s);
+    k->by = s;
+    k->kind = what;
     return k;
 }
 
-static char *hold_buffer(staged *s, call *k, size_t bytes)
+/* Sets view i of a call to the host view of t. */
+static void stage_view(xd_staged *s, xd_stage_call *k, int i, xd_tensor t, int how)
 {
-    buffer **at = &s->unused, *b;
-    while (*at && (*at)->cap < bytes)
-        at = &(*at)->next;
-    if ((b = *at)) {
-        *at = b->next;
-    } else if (!(b = calloc(1, sizeof *b)) || !(b->p = malloc(b->cap = bytes + 1))) {
-        no_memory(s, bytes);
-        return NULL;
+    if (!xd_stage_view(s->w, k, t, how, &k->view[i]))
+        no_memory(s);
+}
+
+/* ---- the order of messages ---------------------------------------------------------------- */
+
+static void start_message(xd_stage_call *k)
+{
+    xd_comm         *c = k->by->real;
+    const xd_tensor *v = k->view;
+    k->started = 1;
+    switch ((kind)k->kind) {
+    case ALLREDUCE: k->real = c->ops->allreduce(c, v[0], k->op); break;
+    case BCAST: k->real = c->ops->bcast(c, v[0], k->peer); break;
+    case GATHER: k->real = c->ops->gather(c, v[0], k->rows, v[1]); break;
+    case CIRCULATE: k->real = c->ops->circulate(c, v); break;
+    case EXCHANGE: k->real = c->ops->exchange(c, v, v + c->size); break;
+    case SEND: k->real = c->ops->send(c, v[0], k->peer); break;
+    case RECV: k->real = c->ops->recv(c, v[0], k->peer); break;
     }
-    b->next = k->held;
-    k->held = b;
-    return b->p;
 }
 
-static void end_call(staged *s, call *k)
+/* Starts the oldest messages whose data has left the device. */
+static void start_ready(xd_staging *w)
 {
-    while (k->held) {
-        buffer *b = k->held;
-        k->held = b->next;
-        b->next = s->unused;
-        s->unused = b;
+    for (xd_stage_call *k; (k = w->waiting) && xd_stage_has_left(w, k);) {
+        if (!(w->waiting = k->next))
+            w->last_waiting = &w->waiting;
+        start_message(k);
     }
-    k->nuploads = 0;
-    k->real = (xd_req){ 0 };
-    k->next = s->idle;
-    s->idle = k;
 }
 
-/* ---- between device and host -------------------------------------------------------------- */
-
-static int is_ours(staged *s, xd_tensor t)
+/* Receives are answered in their own order, whatever this rank sends. Another call starts behind
+ * those that have begun before it. */
+static xd_req begin_message(xd_staged *s, xd_stage_call *k)
 {
-    return xd_comm_bytes(t) && s->dev->mem->owns(s->dev, t.p);
-}
-
-/* A contiguous view of `shape` in device memory, which the next call of this function reuses. */
-static xd_tensor pack_view(staged *s, xd_tensor shape, void **tmp, size_t *scratch)
-{
-    xd_tensor t = xd_view(NULL, shape.type, shape.nd, shape.d);
-    xd_copy   args = { t, shape };
-    size_t    bytes = (xd_bytes(t) + 255) / 256 * 256;
-    *scratch = s->dev->ops->scratch(s->dev, XD_OP_COPY, &args);
-    if (s->pack_bytes < bytes + *scratch) {
-        if (s->pack)
-            s->dev->mem->put(s->dev, s->pack, s->pack_bytes);
-        s->pack_bytes = bytes + *scratch;
-        if (!(s->pack = s->dev->mem->get(s->dev, s->pack_bytes)))
-            no_memory(s, s->pack_bytes);
+    xd_staging *w = s->w;
+    xd_stage_leave(w, k);
+    start_ready(w);
+    if (k->kind == RECV || (!w->waiting && xd_stage_has_left(w, k))) {
+        start_message(k);
+    } else {
+        k->next = NULL;
+        *w->last_waiting = k;
+        w->last_waiting = &k->next;
     }
-    t.p = s->pack;
-    *tmp = *scratch ? (char *)s->pack + bytes : NULL;
-    return t;
-}
-
-static void copy_on_device(staged *s, xd_tensor to, xd_tensor from, void *tmp)
-{
-    xd_status st = s->dev->ops->copy(s->dev, NULL, &(xd_copy){ to, from }, tmp);
-    if (st != XD_OK)
-        xd_fail(s->c.err, st, "a message cannot be packed on %s: %s", s->dev->name,
-                xd_status_name(st));
-}
-
-/* Copies the elements of a device view to contiguous host memory. */
-static void download(staged *s, char *to, xd_tensor from)
-{
-    void  *tmp;
-    size_t scratch;
-    if (!xd_contiguous(from)) {
-        xd_tensor packed = pack_view(s, from, &tmp, &scratch);
-        copy_on_device(s, packed, from, tmp);
-        from = packed;
-    }
-    if (s->dev->mem->download(s->dev, NULL, to, from.p, xd_bytes(from)) != XD_OK)
-        xd_fail(s->c.err, XD_EDEVICE, "a message cannot be copied from %s", s->dev->name);
-}
-
-static void upload(staged *s, xd_tensor to, const char *from)
-{
-    void     *tmp;
-    size_t    scratch;
-    xd_tensor packed = xd_contiguous(to) ? to : pack_view(s, to, &tmp, &scratch);
-    if (s->dev->mem->upload(s->dev, NULL, packed.p, from, xd_bytes(packed)) != XD_OK)
-        xd_fail(s->c.err, XD_EDEVICE, "a message cannot be copied to %s", s->dev->name);
-    if (packed.p != to.p)
-        copy_on_device(s, to, packed, tmp);
-}
-
-enum { GOES = 1, COMES = 2 };   /* a call reads the tensor; fills it                           */
-
-/* The host view of a tensor, for the communicator behind this one. */
-static xd_tensor stage_view(staged *s, call *k, xd_tensor t, int how)
-{
-    if (!is_ours(s, t))
-        return t;
-    xd_tensor h = xd_view(NULL, t.type, t.nd, t.d);
-    if (!(h.p = hold_buffer(s, k, xd_bytes(h))))
-        return h;
-    if (how & GOES)
-        download(s, h.p, t);
-    if (!(how & COMES))
-        return h;
-    if (k->nuploads == k->cap) {
-        int      cap = k->cap ? 2 * k->cap : 8;
-        pending_upload *l = realloc(k->uploads, (size_t)cap * sizeof *l);
-        if (!l) {
-            no_memory(s, (size_t)cap * sizeof *l);
-            return h;
-        }
-        k->uploads = l;
-        k->cap = cap;
-    }
-    k->uploads[k->nuploads++] = (pending_upload){ t, h.p };
-    return h;
-}
-
-static void upload_results(staged *s, call *k)
-{
-    for (int i = 0; i < k->nuploads; i++)
-        upload(s, k->uploads[i].to, k->uploads[i].from);
-    end_call(s, k);
-}
-
-static xd_req pending_req(call *k, xd_req real)
-{
-    k->real = real;
     return (xd_req){ k, 0 };
+}
+
+/* Until a message has started and ended, or all have started. */
+static void go_on_until(xd_staged *s, xd_stage_call *k)
+{
+    xd_staging *w = s->w;
+    for (;;) {
+        start_ready(w);
+        if (!w->waiting || (k && k->started && s->real->ops->test(s->real, &k->real)))
+            return;
+        s->real->ops->poke(s->real);
+        sched_yield();
+    }
+}
+
+/* Removes a call that has not started. */
+static void forget(xd_staging *w, const xd_stage_call *k)
+{
+    xd_stage_call **at = &w->waiting;
+    while (*at && *at != k)
+        at = &(*at)->next;
+    if (*at && !(*at = k->next))
+        w->last_waiting = at;
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
 static xd_req staged_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
-    staged *s = staged_of(c);
-    call   *k = begin_call(s);
-    return pending_req(k, s->real->ops->allreduce(s->real, stage_view(s, k, io, GOES | COMES), op));
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = begin_call(s, ALLREDUCE);
+    k->op = op;
+    stage_view(s, k, 0, io, XD_GOES | XD_COMES);
+    return begin_message(s, k);
 }
 
 static xd_req staged_bcast(xd_comm *c, xd_tensor io, int root)
 {
-    staged *s = staged_of(c);
-    call   *k = begin_call(s);
-    return pending_req(k, s->real->ops->bcast(
-                            s->real, stage_view(s, k, io, c->rank == root ? GOES : COMES), root));
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = begin_call(s, BCAST);
+    k->peer = root;
+    stage_view(s, k, 0, io, c->rank == root ? XD_GOES : XD_COMES);
+    return begin_message(s, k);
 }
 
 static xd_req staged_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
-    staged   *s = staged_of(c);
-    call     *k = begin_call(s);
-    xd_tensor from = stage_view(s, k, in, GOES), to = stage_view(s, k, out, COMES);
-    return pending_req(k, s->real->ops->gather(s->real, to, rows, from));
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = begin_call(s, GATHER);
+    memcpy(k->rows, rows, (size_t)c->size * sizeof *rows);
+    stage_view(s, k, 0, out, XD_COMES);
+    stage_view(s, k, 1, in, XD_GOES);
+    return begin_message(s, k);
 }
 
 static xd_req staged_circulate(xd_comm *c, const xd_tensor *part)
 {
-    staged *s = staged_of(c);
-    call   *k = begin_call(s);
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = begin_call(s, CIRCULATE);
     for (int r = 0; r < c->size; r++)
-        k->view[r] = stage_view(s, k, part[r], r == c->rank ? GOES : COMES);
-    return pending_req(k, s->real->ops->circulate(s->real, k->view));
+        stage_view(s, k, r, part[r], r == c->rank ? XD_GOES : XD_COMES);
+    return begin_message(s, k);
+}
+
+static int is_same_view(xd_tensor a, xd_tensor b)
+{
+    return a.p == b.p && a.nd == b.nd && !memcmp(a.d, b.d, sizeof a.d) &&
+           !memcmp(a.s, b.s, sizeof a.s);
 }
 
 static xd_req staged_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
-    staged    *s = staged_of(c);
-    call      *k = begin_call(s);
-    xd_tensor *from = k->view, *to = k->view + c->size;
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = begin_call(s, EXCHANGE);
+    const int      me = c->rank, stays = xd_stage_is_ours(s->w, give[me]) &&
+                                         xd_stage_is_ours(s->w, get[me]);
     for (int r = 0; r < c->size; r++) {
-        from[r] = stage_view(s, k, give[r], GOES);
-        to[r] = stage_view(s, k, get[r], COMES);
+        xd_tensor none = { .type = give[r].type };
+        stage_view(s, k, r, stays && r == me ? none : give[r], XD_GOES);
+        stage_view(s, k, c->size + r, stays && r == me ? none : get[r], XD_COMES);
     }
-    return pending_req(k, s->real->ops->exchange(s->real, from, to));
+    if (stays && !is_same_view(give[me], get[me]))
+        xd_stage_copy_on_device(s->w, get[me], give[me]);
+    return begin_message(s, k);
 }
 
 static xd_req staged_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
@@ -255,29 +191,40 @@ static xd_req staged_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 
 static xd_req staged_send(xd_comm *c, xd_tensor t, int to)
 {
-    staged *s = staged_of(c);
-    call   *k = begin_call(s);
-    return pending_req(k, s->real->ops->send(s->real, stage_view(s, k, t, GOES), to));
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = begin_call(s, SEND);
+    k->peer = to;
+    stage_view(s, k, 0, t, XD_GOES);
+    return begin_message(s, k);
 }
 
 static xd_req staged_recv(xd_comm *c, xd_tensor t, int from)
 {
-    staged *s = staged_of(c);
-    call   *k = begin_call(s);
-    return pending_req(k, s->real->ops->recv(s->real, stage_view(s, k, t, COMES), from));
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = begin_call(s, RECV);
+    k->peer = from;
+    stage_view(s, k, 0, t, XD_COMES);
+    return begin_message(s, k);
+}
+
+static xd_status end_call(xd_staged *s, xd_stage_call *k)
+{
+    xd_status st = s->real->ops->wait(s->real, &k->real, 1);
+    if (!xd_stage_end(s->w, k))
+        no_memory(s);
+    return st;
 }
 
 static xd_status staged_wait(xd_comm *c, xd_req *r, int n)
 {
-    staged   *s = staged_of(c);
-    xd_status all = XD_OK;
+    xd_staged *s = staged_of(c);
+    xd_status  all = XD_OK;
     for (int i = 0; i < n; i++) {
-        call *k = r[i].p;
-        if (!k)
+        if (!r[i].p)
             continue;
-        xd_status st = s->real->ops->wait(s->real, &k->real, 1);
+        go_on_until(s, r[i].p);
+        xd_status st = end_call(s, r[i].p);
         all = all == XD_OK ? st : all;
-        upload_results(s, k);
         r[i] = (xd_req){ 0 };
     }
     return all;
@@ -285,37 +232,44 @@ static xd_status staged_wait(xd_comm *c, xd_req *r, int n)
 
 static int staged_test(xd_comm *c, xd_req *r)
 {
-    staged *s = staged_of(c);
-    call   *k = r->p;
+    xd_staged     *s = staged_of(c);
+    xd_stage_call *k = r->p;
+    start_ready(s->w);
     if (!k)
         return 1;
-    if (!s->real->ops->test(s->real, &k->real))
+    if (!k->started || !s->real->ops->test(s->real, &k->real))
         return 0;
-    upload_results(s, k);
+    if (k->real.p)              /* it has failed: wait returns its error                       */
+        return 1;
+    end_call(s, k);
     *r = (xd_req){ 0 };
     return 1;
 }
 
 static void staged_drop(xd_comm *c, xd_req *r, int n)
 {
-    staged *s = staged_of(c);
+    xd_staged *s = staged_of(c);
     for (int i = 0; i < n; i++) {
-        call *k = r[i].p;
+        xd_stage_call *k = r[i].p;
         if (!k)
             continue;
+        if (!k->started)
+            forget(s->w, k);
         s->real->ops->drop(s->real, &k->real, 1);
-        end_call(s, k);
+        xd_stage_drop(s->w, k);
         r[i] = (xd_req){ 0 };
     }
 }
 
 static void staged_poke(xd_comm *c)
 {
+    start_ready(staged_of(c)->w);
     staged_of(c)->real->ops->poke(staged_of(c)->real);
 }
 
 static void staged_barrier(xd_comm *c)
 {
+    go_on_until(staged_of(c), NULL);
     staged_of(c)->real->ops->barrier(staged_of(c)->real);
 }
 
@@ -352,37 +306,28 @@ static void staged_window_close(xd_comm *c, void *p)
 
 /* ---- groups ------------------------------------------------------------------------------- */
 
-static xd_status wrap_comm(xd_comm **c, xd_dev *dev, xd_err *e);
+static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e);
 
 static xd_status staged_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
-    staged   *s = staged_of(c);
+    xd_staged *s = staged_of(c);
+    go_on_until(s, NULL);
     xd_status st = s->real->ops->split(s->real, color, key, size, out, e);
-    return st == XD_OK ? wrap_comm(out, s->dev, e) : st;
+    return st == XD_OK ? wrap_comm(out, s->w, e) : st;
 }
 
 static xd_status staged_split_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
-    staged   *s = staged_of(c);
+    xd_staged *s = staged_of(c);
+    go_on_until(s, NULL);
     xd_status st = s->real->ops->split_host(s->real, out, e);
-    return st == XD_OK ? wrap_comm(out, s->dev, e) : st;
+    return st == XD_OK ? wrap_comm(out, s->w, e) : st;
 }
 
 static void staged_close(xd_comm *c)
 {
-    staged *s = staged_of(c);
-    while (s->unused) {
-        buffer *b = s->unused;
-        s->unused = b->next;
-        free(b->p), free(b);
-    }
-    while (s->idle) {
-        call *k = s->idle;
-        s->idle = k->next;
-        free(k->uploads), free(k->view), free(k);
-    }
-    if (s->pack)
-        s->dev->mem->put(s->dev, s->pack, s->pack_bytes);
+    xd_staged *s = staged_of(c);
+    xd_staging_close(s->w);
     xd_comm_close(&s->real);
     free(s);
 }
@@ -398,19 +343,27 @@ static const xd_comm_ops ops = {
     .in_window = staged_in_window, .window_close = staged_window_close, .abort = staged_abort,
 };
 
-static xd_status wrap_comm(xd_comm **c, xd_dev *dev, xd_err *e)
+static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e)
 {
-    staged *s = calloc(1, sizeof *s);
+    xd_staged *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for a group of %d ranks", (*c)->size);
     s->c = (xd_comm){ &ops, (*c)->rank, (*c)->size, (*c)->traffic, (*c)->err, NULL };
     s->real = *c;
-    s->dev = dev;
+    s->w = w;
+    w->users++;
     *c = &s->c;
     return XD_OK;
 }
 
 xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e)
 {
-    return dev->host_memory ? XD_OK : wrap_comm(c, dev, e);
+    if (dev->host_memory)
+        return XD_OK;
+    xd_staging *w = xd_staging_open(dev, (*c)->size, (*c)->err);
+    if (!w)
+        return xd_fail(e, XD_ENOMEM, "no memory for messages of %s", dev->name);
+    xd_status s = wrap_comm(c, w, e);
+    xd_staging_close(w);
+    return s;
 }

@@ -65,7 +65,6 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
         xd_copy_to(x, xd_piece_of(stored_view(s, i, 2), at, a->kv[k].k.d[1]), a->kv[k].k);
         xd_copy_to(x, xd_piece_of(stored_view(s, i, 3), at, a->kv[k].v.d[1]), a->kv[k].v);
     }
-    x->dev->mem->sync(x->dev, x->st);
     for (int w = 0; w < 2 && x->exact; w++)
         s->req[2 * i + w] = c->ops->gather(c, as_matrix(stored_view(s, i, w)), s->rows,
                                            as_matrix(stored_view(s, i, 2 + w)));

@@ -129,7 +129,6 @@ static xd_req begin_exchange(xd_exec *x, halo *h, const band_conv *k)
             e[i].p = xd_failed_buffer(x, e[i].p, xd_bytes(e[i]), h->c);
     }
     set_views(x, h, k, in, e);
-    x->dev->mem->sync(x->dev, x->st);
     return h->c->ops->exchange(h->c, h->give, h->get);
 }
 
@@ -263,7 +262,6 @@ static void halo_rows(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
     if (!xd_ok(x))
         in.p = xd_failed_buffer(x, in.p, xd_bytes(in), h->c);
     set_halo_views(x, h, height, reach, in, side);
-    x->dev->mem->sync(x->dev, x->st);
     xd_req q = h->c->ops->exchange(h->c, h->give, h->get);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
@@ -285,7 +283,6 @@ static void halo_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor p
     }
     for (int r = 0; r < h->c->size; r++)
         h->rows[r] = band_of(x, r, h->scale).n;
-    x->dev->mem->sync(x->dev, x->st);
     xd_req q = h->c->ops->gather(h->c, xd_view2(all.p, XD_F64, total, n), h->rows, in);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: sums of a band were lost");
@@ -315,7 +312,6 @@ static void halo_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
             all[i].p = xd_failed_buffer(x, all[i].p, xd_bytes(all[i]), h->c);
             mine.p = xd_failed_buffer(x, mine.p, xd_bytes(mine), h->c);
         }
-        x->dev->mem->sync(x->dev, x->st);
         xd_req q = h->c->ops->gather(h->c, xd_view2(all[i].p, in[i].type, total, H * D), h->rows,
                                      xd_view2(mine.p, in[i].type, n, H * D));
         if (h->c->ops->wait(h->c, &q, 1) != XD_OK)

@@ -57,7 +57,6 @@ static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor
         xd_copy_to(x, xd_piece_of(k, at, m), heads_view(a->kv[i].k, first, heads));
         xd_copy_to(x, xd_piece_of(v, at, m), heads_view(a->kv[i].v, first, heads));
     }
-    x->dev->mem->sync(x->dev, x->st);
 }
 
 /* ---- the token order of one rank ---------------------------------------------------------- */

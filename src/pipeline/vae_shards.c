@@ -43,14 +43,14 @@ static void send_tile(const xd_deal *d, xd_exec *x, xd_tensor tile)
 {
     xd_vae_shards *s = spread_of(d);
     xd_tensor  t = message_view(s, tile);
-    x->dev->mem->sync(x->dev, x->st);
+    (void)x;
     s->out[s->nout++] = s->c->ops->send(s->c, t, 0);
 }
 
 static void receive_tile(const xd_deal *d, xd_exec *x, xd_tensor tile, int from)
 {
     xd_vae_shards *s = spread_of(d);
-    x->dev->mem->sync(x->dev, x->st);
+    (void)x;
     xd_req r = s->c->ops->recv(s->c, message_view(s, tile), from);
     end_of(s, &r, 1, "a tile");
 }
@@ -138,7 +138,6 @@ static xd_tensor band_view(xd_vae_shards *s, xd_tensor mine, int64_t wide)
 {
     xd_tensor t = xd_view2(mine.p, XD_F32, xd_count(mine) / wide, wide);
     t.p = or_park(s, t.p, xd_bytes(t));
-    s->x->dev->mem->sync(s->x->dev, s->x->st);
     return t;
 }
 
@@ -172,7 +171,6 @@ void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int
         s->rows[i] = xd_own(&s->lay, XD_IMG, 0, i).n * cell;
     out.p = or_park(s, all, xd_bytes(out));
     in.p = or_park(s, in.p, xd_bytes(in));
-    s->x->dev->mem->sync(s->x->dev, s->x->st);
     xd_req q = s->c->ops->gather(s->c, out, s->rows, in);
     end_of(s, &q, 1, "a band");
 }

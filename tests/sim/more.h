@@ -12,7 +12,6 @@ enum { SIM_EVENT_INTERPROCESS = 4 };    /* CU_EVENT_INTERPROCESS                
 
 #define SIM_MORE_FUNCTIONS(X)                                                                      \
     X(cuCtxSynchronize, (void))                                                                    \
-    X(cuEventQuery, (CUevent e))                                                                   \
     X(cuIpcGetMemHandle, (CUipcMemHandle * h, CUdeviceptr p))                                      \
     X(cuIpcOpenMemHandle_v2, (CUdeviceptr * p, CUipcMemHandle h, unsigned flags))                  \
     X(cuIpcCloseMemHandle, (CUdeviceptr p))                                                        \

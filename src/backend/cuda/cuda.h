@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernels/args.h"
+#include "backend/lanes.h"
 #include "backend/op_args.h"
 
 /* Every kernel of kernels/: its name and the bytes of dynamic shared memory that it may use. */
@@ -54,6 +55,7 @@ typedef struct xd_cuda_dev {
     CUdevice              device;
     CUcontext             context;
     CUstream              stream;
+    CUstream              lane[XD_NLANES];      /* for messages (lanes.c)                      */
     CUmodule              module;
     CUfunction            kernel[XD_CUDA_NKERNELS];
     cublasLtHandle_t      lt_handle;
@@ -87,6 +89,11 @@ xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);       /* staging, work
 void      xd_cuda_close_memory(xd_cuda_dev *c);
 /* Copies host bytes behind all work; callable by any thread. `from` may be reused on return. */
 xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
+
+/* ---- lanes.c ------------------------------------------------------------------------------ */
+
+extern const xd_dev_lanes xd_cuda_lanes;
+void      xd_cuda_close_lanes(xd_cuda_dev *c);
 
 /* ---- launch.c ----------------------------------------------------------------------------- */
 

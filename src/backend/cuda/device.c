@@ -75,6 +75,7 @@ void xd_cuda_close(xd_dev *d)
     xd_cuda_dev *c = xd_cuda_of(d);
     if (c->context) {
         c->cu->cuCtxSetCurrent(c->context);
+        xd_cuda_close_lanes(c);
         xd_cuda_close_memory(c);
         if (c->lt)
             xd_cuda_close_cublaslt(c);
@@ -149,7 +150,8 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
     if (!c)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     pthread_mutex_init(&c->lock, NULL);
-    c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &ops, .priv = c };
+    c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &ops, .lanes = &xd_cuda_lanes,
+                       .priv = c };
     s = xd_cuda_load_driver(&c->cu, e);
     if (s == XD_OK)
         s = find_device(c, n, e);

@@ -85,6 +85,7 @@ enum {
     X(cuEventCreate, (CUevent * e, unsigned flags))                                                \
     X(cuEventDestroy_v2, (CUevent e))                                                              \
     X(cuEventRecord, (CUevent e, CUstream s))                                                      \
+    X(cuEventQuery, (CUevent e))                                                                   \
     X(cuEventSynchronize, (CUevent e))                                                             \
     X(cuModuleLoad, (CUmodule * m, const char *path))                                              \
     X(cuModuleLoadData, (CUmodule * m, const void *image))                                         \

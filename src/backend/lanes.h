@@ -1,0 +1,39 @@
+/* lanes.h - queues of a device beside the one in which it computes
+ *
+ * Work given to a lane runs in order. Lanes run beside each other: a mark is set behind what a lane
+ * has been given, and another lane follows it. Only the thread that opened the device uses lanes.
+ * xd_dev.lanes is NULL for a device that has only the order of its kernels. */
+#ifndef XD_BACKEND_LANES_H
+#define XD_BACKEND_LANES_H
+
+#include "backend/backend.h"
+
+typedef enum xd_dev_lane {
+    XD_LANE_COMPUTE,            /* the order of the kernels, uploads and downloads             */
+    XD_LANE_OUT,                /* data of messages that leaves the device                     */
+    XD_LANE_IN,                 /* data of messages that comes                                 */
+    XD_NLANES,
+} xd_dev_lane;
+
+typedef struct xd_mark xd_mark;
+
+struct xd_dev_lanes {
+    /* A mark that is reached. NULL: out of memory. */
+    xd_mark  *(*mark_get)(xd_dev *d);
+    void      (*mark_put)(xd_dev *d, xd_mark *m);
+    /* m is reached when all work has ended that the lane has been given so far. */
+    xd_status (*set)(xd_dev *d, xd_mark *m, xd_dev_lane lane);
+    /* What the lane is given from now on runs after m is reached, as m is set now. */
+    xd_status (*follow)(xd_dev *d, xd_dev_lane lane, xd_mark *m);
+    /* 1: m is reached, or the device has failed. Does not wait. */
+    int       (*reached)(xd_dev *d, xd_mark *m);
+    /* Host memory that the device reads and writes by itself. NULL: out of memory. */
+    void     *(*pinned_get)(xd_dev *d, size_t bytes);
+    void      (*pinned_put)(xd_dev *d, void *p);
+    /* Copies, in the order of the lane, to and from pinned host memory, and within the device. */
+    xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
+    xd_status (*up)  (xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
+    xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
+};
+
+#endif

@@ -1,0 +1,79 @@
+/* staging.h - the memory of messages between a device and the host, and the order of their copies
+ *
+ * A call on a communicator that stages (staged.h) holds buffers until the device has done with
+ * them. With lanes (backend/lanes.h) data to send leaves on a lane of its own, behind the work that
+ * was queued when the call began; received data comes on another one, and computing follows it. The
+ * host waits for neither here. Without lanes data is copied by downloads and uploads, which wait.
+ *
+ *   compute  ... pack --before-->  ...                   --> unpack ...
+ *   out                       copies to host --out-->    |
+ *   in                                           copies to device --in-->
+ *
+ * Memory returns to free lists: a loop allocates nothing after its first iterations. */
+#ifndef XD_COMM_STAGING_H
+#define XD_COMM_STAGING_H
+
+#include "backend/lanes.h"
+#include "comm/comm.h"
+
+typedef struct xd_stage_buffer {
+    struct xd_stage_buffer *next;
+    size_t cap;
+    char  *p;
+} xd_stage_buffer;
+
+typedef struct xd_stage_copy {  /* between host memory `p` and a tensor of the device          */
+    xd_tensor t;
+    char     *p;
+} xd_stage_copy;
+
+typedef struct xd_stage_copies { xd_stage_copy *at; int n, cap; } xd_stage_copies;
+
+typedef struct xd_stage_call {
+    struct xd_stage_call *next;
+    struct xd_staged     *by;           /* the group that began it                             */
+    xd_req           real;              /* of the communicator behind; once `started`          */
+    int              started, kind, peer;       /* these and below: arguments of the call      */
+    xd_red           op;
+    int64_t         *rows;              /* [size]                                              */
+    xd_tensor       *view;              /* [2 size]: in host memory                            */
+    xd_stage_buffer *pinned, *packed;   /* memory that it holds, of the host and of the device */
+    xd_stage_copies  down, up;
+    xd_mark         *before, *out, *in, *last;
+} xd_stage_call;
+
+typedef struct xd_staging {     /* of a world and the groups that are split from it            */
+    xd_dev             *dev;
+    const xd_dev_lanes *lanes;          /* NULL: none                                          */
+    xd_err             *err;
+    int                 users, size;    /* groups; ranks of the world                          */
+    xd_stage_buffer    *pinned, *packed;        /* free                                        */
+    xd_stage_call      *idle;
+    xd_stage_call      *waiting, **last_waiting;        /* begun, but not started              */
+    xd_stage_call      *ending, **last_ending;  /* the device still uses their memory          */
+    int                 nending;
+} xd_staging;
+
+xd_staging *xd_staging_open(xd_dev *dev, int size, xd_err *err);        /* NULL: no memory     */
+void        xd_staging_close(xd_staging *w);
+/* A call without tensors. NULL: no memory. */
+xd_stage_call *xd_stage_begin(xd_staging *w);
+
+enum { XD_GOES = 1, XD_COMES = 2 };     /* a call reads the tensor; fills it                   */
+
+/* 1: a tensor in memory of the device. */
+int         xd_stage_is_ours(const xd_staging *w, xd_tensor t);
+/* *host: the view of t in host memory, or t itself if it is there. 0: no memory. */
+int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tensor *host);
+/* Copies between two views of the device, behind the work that is queued. */
+void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);
+/* Queues the copies of what goes. Call once, when all views are there. */
+void        xd_stage_leave(xd_staging *w, xd_stage_call *k);
+/* 1: what goes is in host memory. */
+int         xd_stage_has_left(const xd_staging *w, const xd_stage_call *k);
+/* Queues the copies of what has come, gives the memory back when these have ended. 0: no memory. */
+int         xd_stage_end(xd_staging *w, xd_stage_call *k);
+/* Ends a call whose data is not wanted. */
+void        xd_stage_drop(xd_staging *w, xd_stage_call *k);
+
+#endif
