@@ -96,7 +96,8 @@ static double apart(const float *a, const float *b, int64_t n)
 {
     double worst = 0, top = 0;
     for (int64_t i = 0; a && b && i < n; i++) {
-        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+        double d = fabs((double)a[i] - (double)b[i]);
+        worst = d > worst || isnan(d) ? d : worst;
         top = fmax(top, fabs((double)b[i]));
     }
     return a && b && top > 0 ? worst / top : INFINITY;

@@ -167,7 +167,7 @@ void check(const char *what, const xd_tensor *out, const double *want)
         most = fabs(want[i]) > most ? fabs(want[i]) : most;
     for (int64_t i = 0; i < n; i++) {
         double e = fabs(at(out, i) - want[i]);
-        if (!(e <= worst)) {
+        if (e > worst || isnan(e)) {            /* a NaN stays                                */
             worst = e;
             where = i;
         }

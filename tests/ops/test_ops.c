@@ -273,9 +273,10 @@ static double conv_at(const xd_conv *a, const double *w, int64_t t, int64_t h, i
     return s;
 }
 
-static void conv_case(const conv_spec *c)
+/* step: elements between the rows of an input with gaps, beyond its channels. */
+static void conv_case(const conv_spec *c, xd_dtype type, int step)
 {
-    xd_dtype  type = compute_type(), to = f32_or_bf16();
+    xd_dtype  to = f32_or_bf16();
     xd_weight w = { .type = type, .out = c->O, .in = c->C / c->groups, .nk = c->nk,
                     .groups = c->groups };
     xd_conv   a = { .w = &w };
@@ -298,7 +299,7 @@ static void conv_case(const conv_spec *c)
     for (int64_t i = 0; i < xd_count(ws); i++)
         plain[i] = rounded(&ws, i, type);
     pack(&w, ws);
-    a.in = operand(type, 4, d, gap == 1 ? 5 : 0);
+    a.in = operand(type, 4, d, gap == 1 ? step : 0);
     a.out = operand(to, 4, o, gap == 2 ? 3 : 0);
     a.bias = maybe(operand(XD_F32, 1, &c->O, 0));
     if (upto(2))
@@ -345,12 +346,26 @@ static void test_conv(void **unused)
     (void)unused;
     for (int k = 0; k < 3; k++)
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-            conv_case(&fixed[i]);
+            conv_case(&fixed[i], compute_type(), 5);
     for (int i = 0; i < 30; i++) {
         int       k = 1 + 2 * (int)upto(3), s = 1 + (int)upto(2);
         conv_spec c = { 1 + upto(2), 1 + upto(14), 1 + upto(14), 1 + upto(40), 1 + upto(40), 2,
                         { 1, k, k }, { 1, s, s }, 1 };
-        conv_case(&c);
+        conv_case(&c, compute_type(), 5);
+    }
+}
+
+/* Channels in steps of 8 and rows at multiples of 16 bytes, as tensor cores take them: tiles that
+ * an image does not fill, several steps of channels, paddings on all sides. */
+static void test_conv_wide(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 24; i++) {
+        int       k = 1 + (int)upto(3), s = 1 + (int)upto(2), nk = 2 + (int)upto(2);
+        conv_spec c = { 1 + upto(3), 1 + upto(12), 1 + upto(12), 8 * (1 + upto(9)),
+                        i % 3 ? 8 * (1 + upto(9)) : 1 + upto(150), nk,
+                        { nk == 3 ? k : 1, k, k }, { 1, s, s }, 1 };
+        conv_case(&c, xd_dev_compute(dev, XD_BF16), 8);
     }
 }
 
@@ -651,7 +666,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_gemm),        T(test_gemm_rounds),  T(test_gemm_repeats), T(test_gemm_rows),
-        T(test_gelu),        T(test_conv),         T(test_norm),         T(test_norm_offset),
+        T(test_gelu),        T(test_conv),         T(test_conv_wide),    T(test_norm),
+        T(test_norm_offset),
         T(test_gnorm),       T(test_gnorm_scaled), T(test_glu),          T(test_activations),
         T(test_addmul),      T(test_axpby),        T(test_qknorm),       T(test_qknorm_refusals),
         T(test_attn_pieces), T(test_quant_types),  T(test_quant_gemm),   T(test_quant_error),

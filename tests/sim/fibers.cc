@@ -2,10 +2,12 @@
  *
  * Which of the threads that may go on goes on is drawn from a seed, so that a missing barrier gives
  * another result with another seed. Shared memory is filled with NaNs before every block and ends
- * at a page that nobody may touch. Lanes that meet at different places, and blocks in which some
- * threads wait for ever, end the program with a sentence. */
+ * at a page that nobody may touch. A sentence ends the program where lanes meet at other places,
+ * where threads wait for ever, and at an access to closed memory. It ends at once: a test program
+ * that catches signals would go on with the locks of the device held. */
 #include "backend/cuda/kernels/gpu.cuh"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -58,6 +60,34 @@ uint32_t draw(uint32_t n)
             gpu_block.x, gpu_block.y, gpu_block.z, now, what, where);
     abort();
 }
+
+/* The access is made again, and dies. */
+void closed_memory(int number)
+{
+    fprintf(stderr, "kernel %s, block %u,%u,%u, thread %d: an access to closed memory\n",
+            kernel->name, gpu_block.x, gpu_block.y, gpu_block.z, now);
+    signal(number, SIG_DFL);
+}
+
+/* While this lives, no handler of the program's own sees what a kernel does wrong. */
+struct signals {
+    struct sigaction segv, bus, abrt;
+    signals()
+    {
+        struct sigaction ends = {}, dies = {};
+        ends.sa_handler = closed_memory;
+        dies.sa_handler = SIG_DFL;
+        sigaction(SIGSEGV, &ends, &segv);
+        sigaction(SIGBUS, &ends, &bus);
+        sigaction(SIGABRT, &dies, &abrt);
+    }
+    ~signals()
+    {
+        sigaction(SIGSEGV, &segv, nullptr);
+        sigaction(SIGBUS, &bus, nullptr);
+        sigaction(SIGABRT, &abrt, nullptr);
+    }
+};
 } // namespace
 
 #if defined(__x86_64__)
@@ -292,6 +322,7 @@ gpu_cpu_launch(const gpu_kernel *k, const unsigned grid[3], const unsigned block
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         mprotect(shared + SHARED, 4096, PROT_NONE);
     }
+    const signals while_here;
     kernel = k, kernel_args = args, seed = with_seed * 2 + 1;
     shared_bytes = (int)((bytes + 127) / 128 * 128);
     gpu_threads = { block[0], block[1], block[2] };

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,6 +20,7 @@ NORM, HEADS = CUDA + "kernels/norm.cu", CUDA + "kernels/qknorm.cu"
 QUANTIZE, GROUPS = CUDA + "kernels/quantize.cu", CUDA + "kernels/groupnorm.cu"
 COPIES, MEMORY = CUDA + "kernels/copies.cu", CUDA + "memory.c"
 PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda"}
+MOST_S = 120            # of a test
 LIBRARIES = ["tests/sim/libcuda.so.1", "tests/sim/libcublasLt.so.13", "tests/sim/xdit_kernels.so"]
 
 # What is wrong, the file, what stands there, what the mistake makes of it, and the test.
@@ -80,19 +82,28 @@ def build(scratch):
 
 
 def failure(scratch, test):
-    """The first thing that fails in a test, or None."""
+    """The first thing that fails in a test, or None. What follows it is not waited for."""
     env = dict(os.environ, XDIT_CUDA_DIR=str(scratch / "build/tests/sim"),
                CMOCKA_MESSAGE_OUTPUT="TAP", OMP_WAIT_POLICY="passive")
-    try:
-        run = subprocess.run([scratch / "build" / PROGRAMS[test]], env=env, text=True, timeout=300,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    except subprocess.TimeoutExpired:
-        return "does not end"
-    bad = re.search(r"^not ok \d+ - (.*)$", run.stdout, re.M)
+    run = subprocess.Popen(["stdbuf", "-oL", scratch / "build" / PROGRAMS[test]], env=env,
+                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           errors="replace")
+    late = threading.Timer(MOST_S, run.kill)
+    late.start()
+    begin, last, bad = time.time(), "", None
+    for line in run.stdout:
+        last = line.strip() or last
+        bad = re.match(r"not ok \d+ - (.*)$", line)
+        if bad:
+            run.kill()
+            break
+    rc = run.wait()
+    late.cancel()
     if bad:
         return bad[1]
-    last = (run.stdout.strip().splitlines() or [""])[-1]
-    return f"exit {run.returncode}: {last[:120]}" if run.returncode else None
+    if time.time() - begin >= MOST_S:
+        return f"does not end in {MOST_S} s"
+    return f"exit {rc}: {last[:120]}" if rc else None
 
 
 def prepare(scratch):

@@ -205,7 +205,7 @@ void near(const char *what, const float *got, const float *want, int64_t n, doub
     double top = 0, worst = 0;
     for (int64_t i = 0; i < n; i++) {
         double d = fabs((double)got[i] - (double)want[i]);
-        if (!(d <= worst))      /* also a NaN */
+        if (d > worst || isnan(d))      /* a NaN stays */
             worst = d;
         top = fmax(top, fabs((double)want[i]));
     }
