@@ -589,10 +589,12 @@ static void read_net(xd_line *l)
     xd_json           *j = NULL;
     if (net)
         l->heads = net->heads, l->blocks = net->blocks, l->cross = net->cross;
-    if (path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK &&
-        read_field(j, "num_attention_heads")) {
-        l->heads = read_field(j, "num_attention_heads");
-        l->blocks = read_field(j, "num_layers") + read_field(j, "num_single_layers");
+    int heads = path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK
+        ? read_field(j, "num_attention_heads") + read_field(j, "n_heads") : 0;
+    if (heads) {
+        l->heads = heads;
+        l->blocks = read_field(j, "num_layers") + read_field(j, "num_single_layers") +
+                    read_field(j, "n_layers") + 2 * read_field(j, "n_refiner_layers");
         l->cross = read_field(j, "num_cross_attention_heads");
         l->from_config = 1;
     }

@@ -181,6 +181,10 @@ static void add_defaults(xd_ours *o, const xd_line *l)
         if (can & XD_HAS_GUIDANCE)
             by_default(o, l, "guidance_scale", "3.5");
     }
+    if (l->runner && l->model && l->model->steps)
+        by_default(o, l, "num_inference_steps", l->model->steps);
+    if (l->runner && l->model && l->model->guidance)
+        by_default(o, l, "guidance_scale", l->model->guidance);
     by_default(o, l, "seed", "42");
 }
 

@@ -303,6 +303,10 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
     void       *cookie;
+    double      cfg_normalization;      /* most length of the guided prediction, times that of the
+                                           prompt's, for models that have it; 0: any length */
+    double      cfg_truncation;         /* share of the way from noise to image that is guided, for
+                                           models that have it; 1: all of it */
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

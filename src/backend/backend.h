@@ -180,7 +180,8 @@ float xd_quant_scale(xd_dtype t, float most);
 /* ---- arguments ---------------------------------------------------------------------------- */
 
 typedef enum xd_act {
-    XD_NONE, XD_GELU_TANH, XD_GELU_ERF, XD_SILU, XD_RELU, XD_GELU_QUICK, XD_NACTS,
+    XD_NONE, XD_GELU_TANH, XD_GELU_ERF, XD_SILU, XD_RELU, XD_GELU_QUICK, XD_TANH,
+    XD_NACTS,
 } xd_act;
 
 /* out[n,O] = residual + gate * act(in[n,I] w^T + bias)

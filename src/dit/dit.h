@@ -11,7 +11,7 @@ typedef struct xd_input {
     xd_tensor      lat;         /* [n mine, F] F32 noisy latents of this patch                 */
     const xd_cond *cond;        /* text of this pass, all rows                                 */
     xd_tensor      extra;       /* [n mine, F with extra_ch channels] F32 of an image, or absent */
-    xd_tensor      txt;         /* [n mine, E] text rows to embed, if text flows               */
+    xd_tensor      txt;         /* [n mine, E] text rows to embed, if text flows; padding is 0 */
     double         t;           /* model time in the units of the scheduler (0..1000)           */
     double         guidance;    /* distilled guidance scale, or NaN                            */
     double         size[2];     /* pixels: height, width (micro-conditions)                    */
@@ -31,6 +31,9 @@ typedef struct xd_dit_info {
     int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used              */
     int     guided;             /* takes a distilled guidance scale                            */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */
+    int64_t text_most;          /* most text rows with positions; 0: any number                */
+    int     multiple;           /* text rows and image rows are padded to a multiple of it, the */
+                                /* image's with rows of XD_PAD; 0: they are not                */
     int     sites;              /* self-attentions per block                                   */
     int64_t most[3];            /* most latent cells with positions: t, h, w; 0: any number    */
     int     micro;              /* takes size[] (resolution and aspect ratio)                  */

@@ -50,6 +50,7 @@ typedef struct xd_qkv_rows {
     int64_t   at, n;            /* rows [at, at + n) of q and k                                 */
     xd_tensor norm_q, norm_k;   /* gains of the RMS norm, or absent                             */
     xd_tensor cos, sin;         /* RoPE tables [n of all, head_dim/2], or absent                */
+    float     eps;              /* of the RMS norm; 0: 1e-6                                     */
 } xd_qkv_rows;
 /* Fills rows of q and k from y. */
 void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,

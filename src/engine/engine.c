@@ -534,9 +534,9 @@ static void log_unused(const xd_job *j)
                groups - j->ntodo, groups, j->ntodo == 1 ? "is" : "are", j->ntodo,
                j->ntodo == 1 ? "image" : "images");
     if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
-        xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) "
-               "there is one pass a step, and use_cfg_parallel shares two",
-               xd_job_guide(j));
+        xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above %g) "
+               "there is one pass a step, and use_cfg_parallel shares two", xd_job_guide(j),
+               xd_job_no_guidance(j));
     if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
     if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
@@ -548,14 +548,18 @@ static void log_unused(const xd_job *j)
     if (j->npass == 1 && j->r->guidance_rescale > 0)
         xd_log(XD_LOG_WARN, "guidance_rescale makes no difference without guidance (%s above 1)",
                xd_job_guide(j));
+    if (j->npass == 1 && (j->r->cfg_normalization > 0 || j->r->cfg_truncation < 1))
+        xd_log(XD_LOG_WARN, "%s makes no difference without guidance (%s above %g)",
+               j->r->cfg_normalization > 0 ? "cfg_normalization" : "cfg_truncation",
+               xd_job_guide(j), xd_job_no_guidance(j));
     if (j->ctx->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
         xd_log(XD_LOG_WARN, "guidance_scale makes no difference to this model, which reads none "
                "(true_cfg_scale guides it)");
     if (j->r->latents_only && j->r->enable_tiling && !xd_job_has_image(j->r))
         xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
-        xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) "
-               "nothing is compared with it", xd_job_guide(j));
+        xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above %g) "
+               "nothing is compared with it", xd_job_guide(j), xd_job_no_guidance(j));
 }
 
 /* Runs the accepted request: text, then images. */

@@ -11,7 +11,7 @@
 typedef struct xd_net xd_net;
 
 typedef struct xd_state {       /* passed from block to block, and from rank to rank           */
-    xd_tensor h;                /* [txt mine; ref mine; img mine, D] F32, updated in place      */
+    xd_tensor h;                /* [txt mine; pad; ref; img mine, D] F32, updated in place      */
     xd_tensor skips;            /* outputs of early blocks for long skips, [k rows of h, D] in   */
                                 /* the compute type, one below the other; absent if none         */
     xd_tensor skip;             /* long skip of this block [rows of h, D], or absent             */

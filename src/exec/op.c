@@ -335,13 +335,13 @@ xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale
     return new_attn(x, x->hooks, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale });
 }
 
-xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
+xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale)
 {
     const xd_layout *whole = x->lay;
     xd_layout        one = *whole;
     for (int s = 0; s < XD_NSTREAMS; s++)
-        if (s != (int)stream)
+        if (!(streams & XD_STREAM(s)))
             one.len[s] = 0;
     x->lay = &one;
     xd_tensor out = xd_attn(x, q, k, v, scale);

@@ -64,8 +64,8 @@ xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale
 /* xd_attn into out [B*n,H,D], F32 or x->act, any row stride. */
 void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
                        float scale);
-/* xd_attn among the tokens of one stream only: q, k, v have its rows. */
-xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
+/* xd_attn among the tokens of some streams (XD_STREAM): q, k, v have their rows. */
+xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
 /* Attention over keys that every rank holds completely (cross-attention): no message.
  * bias [H,n,m] F32 (any strides) or absent. */

@@ -10,7 +10,7 @@
 
 /* What a table holds, beside its shape and the patch of its tokens. Unused members are NULL. */
 typedef struct xd_table_key {
-    const void *of;                             /* a weight that it is about                   */
+    const void *of;                             /* a weight or a text that it is about          */
     void      (*fill)(void *ctx, float *buf);   /* what fills it                               */
     double    (*fn)(double);                    /* a function that `fill` takes                */
 } xd_table_key;

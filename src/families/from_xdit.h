@@ -34,6 +34,7 @@ typedef struct xd_xdit_model {
     const char *old_packing;
     int         text_rows;      /* of a video: text tokens of every request; 0: not known      */
     const char *frame_pairs;    /* pieces of names of models with patches of two frames        */
+    const char *steps, *guidance;       /* the runner's, where the pipeline has others; or NULL */
 } xd_xdit_model;
 
 typedef struct xd_xdit_net {    /* what a transformer's name says about it                     */

@@ -13,6 +13,7 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
     for (int i = 0; i < r->ntext; i++)
         optional |= r->text[i].optional;
     return w == XD_WORD_DISTILLED ? r->distilled : w == XD_WORD_RESCALES ? r->rescales :
+           w == XD_WORD_FROM_PROMPT ? r->guides_from_prompt :
            w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg : optional;
 }
 

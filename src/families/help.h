@@ -8,6 +8,7 @@ typedef enum xd_family_word {
     /* Titles of families, ", " between them: */
     XD_WORD_DISTILLED,          /* the guidance scale is distilled                             */
     XD_WORD_RESCALES,           /* the pipeline has guidance_rescale                           */
+    XD_WORD_FROM_PROMPT,        /* guidance is counted from the prompt's prediction            */
     XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance                 */
     XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent                                */
     XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */

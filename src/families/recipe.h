@@ -47,6 +47,9 @@ typedef struct xd_recipe {
     int       (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
     int         resized;        /* the image is then resized to the size asked for             */
     int         rescales;       /* its call has guidance_rescale                               */
+    /* Guidance is prompt + g (prompt - negative), none at 0, and its call has cfg_normalization and
+     * cfg_truncation; otherwise it is negative + g (prompt - negative), none at 1. */
+    int         guides_from_prompt;
     int         dynamic_cfg;    /* its published examples use dynamic guidance                 */
     double      fps;            /* of a video; 0: it generates images                          */
     double      pairs_fps;      /* of a transformer with patches of several frames; 0: fps     */

@@ -4,7 +4,7 @@
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg)
 {
-    static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_REF, XD_IMG };
+    static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
     int n = 0, at[XD_NAXES] = { [XD_ULYSSES] = t->at[XD_ULYSSES], [XD_RING] = t->at[XD_RING] };
     for (int p = 0; p < x->lay->npatch; p++)
         for (int st = 0; st < XD_NSTREAMS && (x->patch == XD_ALL || x->patch == p); st++)

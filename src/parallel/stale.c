@@ -29,12 +29,14 @@ static int64_t rows_of(const xd_layout *l, const xd_topo *t, int patch)
     return xd_member_rows(l, t, patch, t->at[XD_RING]);
 }
 
-/* Number of text rows of all Ulysses ranks of my ring member. */
+/* Number of rows of text and of padding of all Ulysses ranks of my ring member. */
 static int64_t text_rows(const xd_layout *l, const xd_topo *t)
 {
     int64_t n = 0;
-    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
-        n += xd_own(l, XD_TXT, l->txt_patch, xd_topo_sp(t, u, t->at[XD_RING])).n;
+    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++) {
+        int sp = xd_topo_sp(t, u, t->at[XD_RING]);
+        n += xd_own(l, XD_TXT, l->txt_patch, sp).n + xd_own(l, XD_PAD, l->txt_patch, sp).n;
+    }
     return n;
 }
 

@@ -146,7 +146,7 @@ static int next_piece(const xd_denoise *f, piece *p)
 {
     int i = p->unit == XD_ALL ? 0 : p->unit;
     do {
-        if (++p->pass < f->j->npass)
+        if (++p->pass < xd_job_passes(f->j, p->step))
             continue;
         p->pass = 0;
         if (++i >= unit_count(f, p->step)) {
@@ -571,15 +571,11 @@ static void add_up(xd_denoise *f, int unit, int at)
     }
 }
 
-/* Moves the standard deviation of the guided prediction of `unit` towards that of the prompt's
- * prediction (Lin et al. 2023, section 3.4). Both are those of the whole image: each rank with
- * tokens has summed its own, and patches that are not computed yet count with the values of the
- * previous step. */
-static void rescale_guidance(xd_denoise *f, int unit)
+/* Sums of the whole image: each rank with tokens has summed its own, and patches that are not
+ * computed yet count with the values of the previous step. */
+static void sum_members(xd_denoise *f, int unit, double s[4])
 {
-    const xd_job *j = f->j;
-    xd_comm      *c = f->topo->tokens;
-    double        n = (double)j->numbers, share = j->r->guidance_rescale, s[4] = { 0 }, of[2];
+    xd_comm *c = f->topo->tokens;
     if (c->size > 1) {
         int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
         xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1,
@@ -589,10 +585,23 @@ static void rescale_guidance(xd_denoise *f, int unit)
     for (int p = 0; p < f->lay.npatch; p++)
         for (int i = 0; i < 4; i++)
             s[i] += f->sums[p][i];
+}
+
+/* Moves the standard deviation of the guided prediction of `unit` towards that of the prompt's
+ * prediction (Lin et al. 2023, section 3.4), or shortens it to cfg_normalization times the length
+ * of the prompt's. */
+static void rescale_guidance(xd_denoise *f, int unit)
+{
+    const xd_job *j = f->j;
+    double        n = (double)j->numbers, share = j->r->guidance_rescale, s[4] = { 0 }, of[2];
+    sum_members(f, unit, s);
+    double by = j->r->cfg_normalization * sqrt(s[1] / s[3]);
     for (int i = 0; i < 2; i++)
         of[i] = sqrt((s[2 * i + 1] - s[2 * i] * s[2 * i] / n) / (n - 1));
+    if (share > 0)
+        by = of[1] > 0 ? share * of[0] / of[1] + 1 - share : 1;
     xd_axpby(&f->x, part_of(f, f->pred[0], unit), 0, (xd_tensor){ 0 },
-             of[1] > 0 ? (float)(share * of[0] / of[1] + 1 - share) : 1.0f);
+             share > 0 || by < 1 ? (float)by : 1.0f);
 }
 
 /* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
@@ -605,7 +614,8 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
     double    g = xd_job_guidance(j, step);
-    for (int i = 0; i < j->npass; i++) {
+    int       passes = xd_job_passes(j, step);
+    for (int i = 0; i < passes; i++) {
         p[i] = part_of(f, f->pred[i], unit);
         if (c->size > 1) {
             xd_req r = c->ops->bcast(c, p[i], i % c->size);
@@ -614,10 +624,10 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     }
     for (int i = 0; i < XD_MAXHIST; i++)
         hist[i] = f->hist[i].nd ? part_of(f, f->hist[i], unit) : f->hist[i];
-    int rescales = j->npass > 1 && j->r->guidance_rescale > 0;
+    int rescales = passes > 1 && (j->r->guidance_rescale > 0 || j->r->cfg_normalization > 0);
     if (rescales)
         add_up(f, unit, 0);
-    if (j->npass > 1)           /* negative + g (prompt - negative)                            */
+    if (passes > 1)             /* negative + g (prompt - negative)                            */
         xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
     if (rescales) {
         add_up(f, unit, 2);
@@ -665,7 +675,7 @@ int xd_denoise_step(xd_denoise *f, int step)
         int unit = unit_at(f, step, i);
         if (stage_count(f) > 1 && is_first(f) && step > 0 && mine)
             end_of(f, pipe_group(f), &f->lat_in[slot_of(f, unit)]);
-        for (int p = 0; p < f->j->npass; p++)
+        for (int p = 0; p < xd_job_passes(f->j, step); p++)
             if (is_mine(f, p))
                 run_piece(f, (piece){ step, unit, p });
         if (stage_count(f) > 1 && is_first(f) && mine && !is_last(f))

@@ -18,7 +18,8 @@
 
 void xd_request_init_size(xd_request *r, size_t size)
 {
-    xd_request own = { .guidance_scale = -1, .num_images_per_prompt = 1, .rng = "philox" };
+    xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .num_images_per_prompt = 1,
+                       .rng = "philox" };
     xd_record_init(r, size);
     xd_record_give(r, &own, sizeof own, "xd_request", NULL);
 }
@@ -132,9 +133,12 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL,
                        "true_cfg_scale is for models whose guidance_scale is distilled (%s); %s "
                        "is guided by guidance_scale", xd_family_says(XD_WORD_DISTILLED), p->name);
-    if (!(j->r->guidance_rescale > 0))
-        return XD_OK;
-    if (!p->rescales)
+    const char *what = j->r->cfg_normalization > 0 ? "cfg_normalization" :
+                       j->r->cfg_truncation < 1 ? "cfg_truncation" : NULL;
+    if (what && !p->guides_from_prompt)
+        return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s does not have it", what,
+                       xd_family_says(XD_WORD_FROM_PROMPT), p->name);
+    if (j->r->guidance_rescale > 0 && !p->rescales)
         return xd_fail(e, XD_EINVAL,
                        "guidance_rescale is for %s; the pipeline of %s does not have it",
                        xd_family_says(XD_WORD_RESCALES), p->name);
@@ -208,6 +212,12 @@ static xd_status set_size(xd_job *j, xd_err *e)
     return set_frames(j, e);
 }
 
+int64_t xd_job_padded(const xd_job *j, int64_t rows)
+{
+    int64_t m = j->ctx->model.dit_info.multiple;
+    return m ? (rows + m - 1) / m * m : rows;
+}
+
 static xd_status set_tokens(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
@@ -228,6 +238,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
         j->features *= d->patch[i];
     }
     j->lay.len[XD_IMG] = j->tokens;
+    j->lay.len[XD_PAD] = xd_job_padded(j, j->tokens) - j->tokens;
     j->lat[0] = c[0], j->lat[1] = d->lat_ch, j->lat[2] = c[1], j->lat[3] = c[2];
     j->numbers = j->tokens * j->features;
     return XD_OK;
@@ -318,7 +329,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)
         j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
-    j->npass = j->guidance > 1 ? 2 : 1;
+    j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
     if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
                        "max_sequence_length is %d, and the text encoders of %s read %lld tokens, "
@@ -329,6 +340,10 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
                        "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
                        ctx->model.recipe->most_text);
     j->max_text = r->max_sequence_length ? r->max_sequence_length : ctx->model.recipe->max_text;
+    if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
+        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the transformer of %s has "
+                       "positions for %lld text tokens", j->max_text, ctx->model.recipe->name,
+                       (long long)ctx->model.dit_info.text_most);
     if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
@@ -393,12 +408,32 @@ int xd_job_uses_prompt(const xd_job *j, int prompt)
     return low < j->ntodo && j->todo[low] / n == prompt;
 }
 
+double xd_job_no_guidance(const xd_job *j)
+{
+    return j->ctx->model.recipe->guides_from_prompt ? 0 : 1;
+}
+
+/* cfg_truncation of diffusers: guidance ends where the model's time, from 0 (noise) to 1, is
+ * above it. */
+static int cut_off(const xd_job *j, int step)
+{
+    float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;
+    return j->r->cfg_truncation <= 1 && (double)time > j->r->cfg_truncation;
+}
+
+int xd_job_passes(const xd_job *j, int step)
+{
+    return cut_off(j, step) ? 1 : j->npass;
+}
+
 /* use_dynamic_cfg of diffusers, which compares the model's timestep with the number of steps. */
 double xd_job_guidance(const xd_job *j, int step)
 {
     double n = j->samp.steps;
+    if (cut_off(j, step))
+        return 1;
     if (!j->r->use_dynamic_cfg)
-        return j->guidance;
+        return j->guidance + 1 - xd_job_no_guidance(j);
     return 1 + j->guidance * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
 }
 

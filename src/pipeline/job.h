@@ -17,7 +17,7 @@ typedef struct xd_job {
     int64_t     numbers;        /* their number of elements                                    */
     int64_t     tokens, features;       /* of the latents as tokens                            */
     xd_layout   lay;
-    int         npass;          /* model evaluations per step: 1, or 2 with guidance           */
+    int         npass;          /* most model evaluations per step: 1, or 2 with guidance      */
     double      guidance;       /* scale that combines the two passes (xd_job_guidance)        */
     double      distilled;      /* guidance scale that the transformer reads, or NaN           */
     double      strength;       /* of the initial image; 0: there is none                      */
@@ -42,8 +42,14 @@ xd_status xd_job_pick(xd_job *j, xd_err *e);
 /* The number of the k-th image that is generated; is an image of this prompt generated? */
 int       xd_job_image(const xd_job *j, int k);
 int       xd_job_uses_prompt(const xd_job *j, int prompt);
-/* The scale that combines the two passes of a step. */
+/* The weight of the prompt's pass, of two that add up to 1. */
 double    xd_job_guidance(const xd_job *j, int step);
+/* Model evaluations of a step: npass, or 1 from cfg_truncation on. */
+int       xd_job_passes(const xd_job *j, int step);
+/* The guidance scale up to which there is no guidance: 1, or 0. */
+double    xd_job_no_guidance(const xd_job *j);
+/* So many rows of text or of the image with the padding that the transformer reads as tokens. */
+int64_t   xd_job_padded(const xd_job *j, int64_t rows);
 /* F32 elements of the result's pixels: [frames,H,W,3] of the requested size. */
 int64_t   xd_job_pixels(const xd_job *j);
 /* The flag of the guidance that takes two passes: "true_cfg_scale" if the other one

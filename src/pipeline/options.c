@@ -24,10 +24,14 @@ static xd_option options[] = {
     { "num_inference_steps", XD_OPT_INT, AT(num_inference_steps), 1, 1000, NULL, "N",
       "denoising steps (default: the pipeline's)" },
     { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
-      "classifier-free guidance; 1 or less: none" },
+      NULL },                   /* of the families                                             */
     { "true_cfg_scale", XD_OPT_REAL, AT(true_cfg_scale), 0, 1000, NULL, "G",
       NULL },                   /* of the families                                             */
     { "guidance_rescale", XD_OPT_REAL, AT(guidance_rescale), 0, 1, NULL, "SHARE",
+      NULL },
+    { "cfg_normalization", XD_OPT_REAL, AT(cfg_normalization), 0, 1000, NULL, "FACTOR",
+      NULL },
+    { "cfg_truncation", XD_OPT_REAL, AT(cfg_truncation), 0, 1, NULL, "TIME",
       NULL },
     { "use_dynamic_cfg", XD_OPT_FLAG, AT(use_dynamic_cfg), 0, 1, NULL, NULL,
       NULL },
@@ -78,12 +82,18 @@ static void name_families(void)
         xd_family_word word;
         const char    *after;
     } row[] = {
+        { AT(guidance_scale), "classifier-free guidance; none at 1 or less (", XD_WORD_FROM_PROMPT,
+          ": at 0)" },
         { AT(true_cfg_scale),
           "guidance by the negative prompt where guidance_scale is distilled (", XD_WORD_DISTILLED,
           "); 1 or less: none" },
         { AT(guidance_rescale),
           "give so much of the guided prediction the spread of the prompt's (", XD_WORD_RESCALES,
           "; default: 0)" },
+        { AT(cfg_normalization), "make the guided prediction at most so many times as long as the "
+          "prompt's (", XD_WORD_FROM_PROMPT, "; default: 0, any length)" },
+        { AT(cfg_truncation), "share of the way from noise to image that is guided (",
+          XD_WORD_FROM_PROMPT, "; default: 1)" },
         { AT(use_dynamic_cfg), "let the guidance grow from 1 with the steps, as ",
           XD_WORD_DYNAMIC_CFG, " was shown with" },
     };

@@ -85,6 +85,10 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", j->guidance);
     if (r->guidance_rescale > 0)
         xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
+    if (r->cfg_normalization > 0)
+        xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->cfg_normalization);
+    if (r->cfg_truncation < 1)
+        xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->cfg_truncation);
     if (!xd_prompts_fixed(j))
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
     if (xd_job_has_image(r)) {

@@ -49,7 +49,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
         in.extra = in.lat;
-    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local,
+    xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), d->dim), .local = local,
                     .kept = kept };
     int most = xd_dit_most_skips(dit, &p->shadow);
     if (most)

@@ -118,6 +118,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
                 log_ids(w, j, i, k);
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
                 w->rows[i] += rows_of(w, j, i, k);
+            if (k == w->ntext - 1)
+                w->rows[i] = xd_job_padded(j, w->rows[i]);
         }
     return s;
 }
@@ -128,7 +130,7 @@ int64_t xd_prompts_most_rows(const xd_job *j)
     for (int k = 0; k < recipe_of(j)->ntext; k++)
         if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
             n += max_ids(j, k);
-    return n;
+    return xd_job_padded(j, n);
 }
 
 int xd_prompts_fixed(const xd_job *j)

@@ -100,6 +100,10 @@ refused "guidance of another kind of model" 2 "true_cfg_scale is for.*FLUX" gene
     --model "$MODEL" --prompt a --true_cfg_scale 3 -o "$T/x.png"
 refused "a rescale of another pipeline" 2 "guidance_rescale is for HunyuanDiT" generate \
     --model "$MODEL" --prompt a --guidance_rescale 0.5 -o "$T/x.png"
+refused "a length of guidance of another pipeline" 2 "cfg_normalization is for Z-Image" generate \
+    --model "$MODEL" --prompt a --cfg_normalization 1 -o "$T/x.png"
+refused "an end of guidance of another pipeline" 2 "cfg_truncation is for Z-Image" generate \
+    --model "$MODEL" --prompt a --cfg_truncation 0.5 -o "$T/x.png"
 refused "text of another length" 2 "max_sequence_length is 9, and.*hunyuandit read 333" plan \
     --model "$ROOT/tests/golden/hunyuan" --world 2 --max_sequence_length 9
 refused "an unknown rng" 2 "philox or torch" generate --rng dice

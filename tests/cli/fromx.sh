@@ -141,6 +141,14 @@ line "no model" 0 'required: --model' "$(torch 1 pixartalpha '')"
 line "a model that is not built" 1 'Latte is not built' "$(torch 1 latte '--model Latte')"
 line "HunyuanDiT" 0 '^plan: pipefusion 2' \
     "$(torch 2 hunyuandit '--model HunyuanDiT --pipefusion_parallel_degree 2 --prompt a')"
+line "Z-Image" 0 '^plan: cfg 2' \
+    "$(torch 2 zimage '--model Tongyi-MAI/Z-Image --use_cfg_parallel --prompt a')"
+line "the runner's Z-Image-Turbo" 0 '^plan: ulysses 4.*30 heads' \
+    "torchrun --nproc_per_node=4 xfuser/runner.py --model Z-Image-Turbo --ulysses_degree 4 \
+    --prompt a"
+want="xdit generate --model Tongyi-MAI/Z-Image-Turbo --prompt a --ulysses_degree 4"
+check "with its defaults" is_command \
+    "$want --num_inference_steps 9 --guidance_scale 0 --seed 42"
 line "the runner counts no dashes" 0 'dp_degree . cfg_degree must be less' \
     'xdit --model FLUX.1-dev --use-cfg-parallel --prompt a'
 line "a script's flag for the runner" 0 'example scripts have it, the runner does not' \

@@ -48,29 +48,38 @@ static int checks, failures;
 
 /* ---- the document's formulas -------------------------------------------------------------- */
 
-/* What a block sends: attentions of all tokens and of the image alone, and sums over tensor
- * ranks of [n,D] for the rows of the text, of the image, and of both at once. */
-typedef struct sends { int both, image, sum_text, sum_image, sum_both; } sends;
+/* Tokens of the text, of the image, and the rows that fill the image up. */
+typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7 } of;
+
+/* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
+ * rows. */
+typedef struct sends { int attn[ALL + 1], sum[ALL + 1]; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. */
-typedef struct model { int64_t N, K, H, d, D, F, e; int passes; const sends *which[64];
+typedef struct model { int64_t N, K, fill, H, d, D, F, e; int passes; const sends *which[64];
                        int64_t skips[65]; } model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
-static const sends cross = { 1, 0, 0, 3, 0 };  /* PixArt, HunyuanDiT: attention, text, MLP */
+/* PixArt, HunyuanDiT: sums behind attention, text, MLP */
+static const sends cross = { { [ALL] = 1 }, { [IMAGE] = 3 } };
 /* FLUX; CogVideoX as pair */
-static const sends pair = { 1, 0, 2, 2, 0 }, solo = { 1, 0, 0, 0, 1 };
+static const sends pair = { { [ALL] = 1 }, { [TEXT] = 2, [IMAGE] = 2 } },
+                   solo = { { [ALL] = 1 }, { [ALL] = 1 } };
 static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
-    { { 1, 0, 2, 2, 0 }, { 1, 1, 2, 3, 0 } }, { { 1, 0, 0, 2, 0 }, { 1, 1, 0, 3, 0 } },
+    { { { [ALL] = 1 }, { [TEXT] = 2, [IMAGE] = 2 } },
+      { { [ALL] = 1, [IMAGE] = 1 }, { [TEXT] = 2, [IMAGE] = 3 } } },
+    { { { [ALL] = 1 }, { [IMAGE] = 2 } }, { { [ALL] = 1, [IMAGE] = 1 }, { [IMAGE] = 3 } } },
 };
+/* Z-Image: refiners of the image and of the text, layers of both */
+static const sends refine_image = { { [FILLED] = 1 }, { [FILLED] = 2 } },
+                   refine_text = { { [TEXT] = 1 }, { [TEXT] = 2 } },
+                   layer_of_both = { { [ALL] = 1 }, { [ALL] = 2 } };
 
 static int64_t part(int64_t n, int i, int k)
 {
     return n * (i + 1) / k - n * i / k;
 }
-
-typedef enum of { TEXT = 1, IMAGE = 2, BOTH = 3 } of;
 
 /* Tokens of a unit (patch, or -1 for all) on member u, r. */
 static int64_t rows(const model *m, const plan *p, int unit, int u, int r, of what)
@@ -82,6 +91,8 @@ static int64_t rows(const model *m, const plan *p, int unit, int u, int r, of wh
             n += part(part(m->N, q, p->patches), sp, members);
     if ((what & TEXT) && (unit <= 0 || p->every))
         n += part(m->K, sp, members);
+    if ((what & FILL) && (unit <= 0 || p->every))
+        n += part(m->fill, sp, members);
     return n;
 }
 
@@ -132,15 +143,15 @@ static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit
 /* My blocks on a unit. */
 static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit)
 {
-    int64_t bytes = 0, attn[4], sum[4];
-    for (int k = TEXT; k <= BOTH; k++) {
+    int64_t bytes = 0, attn[ALL + 1], sum[ALL + 1];
+    for (int k = TEXT; k <= ALL; k++) {
         attn[k] = of_ulysses(m, p, w, unit, (of)k) + of_ring(m, p, w, unit, (of)k);
         sum[k] = of_tensor(m, p, w, unit, (of)k);
     }
     for (int l = w->first; l < w->last; l++) {
         const sends *s = m->which[l];
-        bytes += s->both * attn[BOTH] + s->image * attn[IMAGE] + s->sum_text * sum[TEXT] +
-                 s->sum_image * sum[IMAGE] + s->sum_both * sum[BOTH];
+        for (int k = TEXT; k <= ALL; k++)
+            bytes += s->attn[k] * attn[k] + s->sum[k] * sum[k];
     }
     return bytes;
 }
@@ -150,7 +161,7 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
     int     P = p->deg[XD_PIPE], C = p->deg[XD_CFG], is_last = w->at[XD_PIPE] == P - 1;
     int     mine = 0;
     int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], IMAGE);
-    int64_t both = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], BOTH);
+    int64_t both = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], ALL);
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
     int64_t bytes = of_blocks(m, p, w, unit) * mine;
@@ -181,7 +192,7 @@ static int64_t of_group(const model *m, const plan *p, int64_t h)
 {
     int64_t all = 0, most = 0, groups = 1;
     for (int r = 0; r < p->deg[XD_RING]; r++) {
-        int64_t k = rows_ring(m, p, -1, r, BOTH);
+        int64_t k = rows_ring(m, p, -1, r, ALL);
         most = k > most ? k : most;
         all += k;
     }
@@ -198,13 +209,13 @@ static int64_t of_memory(const model *m, const plan *p, const where *w, int site
 {
     int     U = p->deg[XD_ULYSSES], R = p->deg[XD_RING], C = p->deg[XD_CFG], mine = 0;
     int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), h = part(H, w->at[XD_ULYSSES], U);
-    int64_t n = rows_ring(m, p, -1, w->at[XD_RING], BOTH), bytes = 0;
+    int64_t n = rows_ring(m, p, -1, w->at[XD_RING], ALL), bytes = 0;
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
     if (p->patches > 1)
         bytes += 2 * n * h * mine * (w->last - w->first) * sites;
     if (R > 1 && p->displaced)
-        bytes += 2 * (m->N + m->K + n) * h * mine * (w->last - w->first) * sites;
+        bytes += 2 * (m->N + m->K + m->fill + n) * h * mine * (w->last - w->first) * sites;
     else if (R > 1)
         bytes += 2 * of_group(m, p, h);
     int buffers = (p->patches > 1) + (R > 1) + (R > 1 && !p->displaced) + (U > 1);
@@ -274,6 +285,9 @@ static const sends *kind_of(const xd_engine *g, int layer)
                                                                                           : &solo;
     if (strcmp(p->def->name, "cogvideox") == 0)
         return &pair;
+    if (strcmp(p->def->name, "zimage") == 0 &&
+        xd_json_number(xd_json_get(p->config, "n_refiner_layers"), &n))
+        return layer < (int)n ? &refine_image : layer < 2 * (int)n ? &refine_text : &layer_of_both;
     if (strcmp(p->def->name, "sd3") != 0)
         return &cross;
     for (int i = 0; i < xd_json_size(dual); i++)
@@ -286,6 +300,7 @@ static model model_of(const xd_engine *g, const xd_job *j)
     const xd_dit_info *d = &g->ctx.model.dit_info;
     model m = { .N = j->tokens,
                 .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
+                .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,
                 .H = d->heads,
                 .d = d->head_dim,
                 .D = d->dim,

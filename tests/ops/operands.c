@@ -222,6 +222,7 @@ double act_of(double v, xd_act act)
     case XD_GELU_QUICK: return v / (1 + exp(-1.702 * v));
     case XD_SILU:      return v / (1 + exp(-v));
     case XD_RELU:      return v < 0 ? 0 : v;
+    case XD_TANH:      return tanh(v);
     default:           return v;
     }
 }

@@ -23,6 +23,7 @@ static void published_listings(void **state)
         "stabilityai/stable-diffusion-3.5-medium/transformer",
         "stabilityai/stable-diffusion-3.5-large/transformer",
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/transformer",
+        "Tongyi-MAI/Z-Image-Turbo/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -77,6 +78,17 @@ static void refusals(void **state)
     refuses(hun, HUN "\"text_len\":0}", XD_EFORMAT, "text_len");
     refuses(hun, "{\"patch_size\":2,\"hidden_size\":1408}", XD_EFORMAT, "in_channels");
 #undef HUN
+    const char *zimage = "ZImageTransformer2DModel";
+    refuses(zimage, "{\"all_patch_size\":[2,4]}", XD_EUNSUPPORTED, "all_patch_size");
+    refuses(zimage, "{\"all_f_patch_size\":[2]}", XD_EUNSUPPORTED, "all_f_patch_size");
+    refuses(zimage, "{\"siglip_feat_dim\":1152}", XD_EUNSUPPORTED, "1152");
+    refuses(zimage, "{\"n_kv_heads\":10}", XD_EUNSUPPORTED, "n_kv_heads 10");
+    refuses(zimage, "{\"dim\":3841}", XD_EFORMAT, "3841");
+    refuses(zimage, "{\"axes_dims\":[32,48,46]}", XD_EFORMAT, "126");
+    refuses(zimage, "{\"axes_dims\":[31,49,48]}", XD_EFORMAT, "31");
+    refuses(zimage, "{\"axes_lens\":[1536,512]}", XD_EUNSUPPORTED, "axes_lens 2");
+    refuses(zimage, "{\"axes_lens\":[33,512,512]}", XD_EFORMAT, "axes_lens");
+    refuses(zimage, "{\"n_layers\":-1}", XD_EFORMAT, "n_layers");
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */

@@ -119,6 +119,7 @@ static void words(void **state)
     static const struct { xd_family_word word; const char *says; } row[] = {
         { XD_WORD_DISTILLED, "FLUX" },
         { XD_WORD_RESCALES, "HunyuanDiT" },
+        { XD_WORD_FROM_PROMPT, "Z-Image" },
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },

@@ -79,6 +79,13 @@ static inline float gelu_erf_f(float x)
     return x * (x > 0.0f ? 1.0f - half : half);
 }
 
+/* (1 - e) / (1 + e), e = e^(-2 |x|), with the sign of x; a NaN stays a NaN. */
+static inline float tanh_f(float x)
+{
+    float e = exp_f(-2.0f * fabsf(x)), t = (1.0f - e) / (1.0f + e);
+    return x > 0.0f ? t : x < 0.0f ? -t : x;
+}
+
 static inline float relu_f(float x)
 {
     return x < 0.0f ? 0.0f : x;         /* a NaN stays a NaN */
@@ -111,6 +118,11 @@ static void apply_act(float *y, const float *x, int64_t n, xd_act kind)
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = relu_f(x[i]);
+        break;
+    case XD_TANH:
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = tanh_f(x[i]);
         break;
     default:
         if (y != x)

@@ -113,7 +113,7 @@ xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
 static const dnnl_alg_kind_t eltwise[XD_NACTS] = {
     [XD_GELU_TANH] = dnnl_eltwise_gelu_tanh, [XD_GELU_ERF] = dnnl_eltwise_gelu_erf,
     [XD_SILU] = dnnl_eltwise_swish,          [XD_RELU] = dnnl_eltwise_relu,
-    [XD_GELU_QUICK] = dnnl_eltwise_swish,
+    [XD_GELU_QUICK] = dnnl_eltwise_swish,    [XD_TANH] = dnnl_eltwise_tanh,
 };
 
 static dnnl_status_t append_act(dnnl_post_ops_t ops, xd_act act)

@@ -222,7 +222,7 @@ static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y
     xd_qkv    a = xd_qkv_open(x, z, &w->qkv, c->head_dim);
     xd_qkv_fill(x, &a, z, &w->qkv, &(xd_qkv_rows){ .n = z.d[0], .norm_q = w->norm_q,
                                                    .norm_k = w->norm_k });
-    return xd_flat(xd_attn_of(x, XD_IMG, a.q, a.k, a.v, 0));
+    return xd_flat(xd_attn_of(x, XD_STREAM(XD_IMG), a.q, a.k, a.v, 0));
 }
 
 /* Rows of the modulation: shift, scale, gate of attention, of the feed-forward, and of the

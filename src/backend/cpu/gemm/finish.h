@@ -57,6 +57,15 @@ FINISH_INLINE vf gelu_erf(vf x)
     return v_sub(v_max(v_zero(), x), v_mul(v_abs(x), p));
 }
 
+/* x (1 - e) / (|x| (1 + e)), e = 2^(-2 |x| / ln 2); +-1 beyond 20. */
+FINISH_INLINE vf hyperbolic_tangent(vf x)
+{
+    const vf one = v_set(1.0f), y = v_max(v_set(-20.0f), v_min(v_set(20.0f), x));
+    const vf e = power_of_2(v_mul(v_abs(y), v_set(-2.88539008f)));
+    const vf down = v_mul(v_add(one, e), v_max(v_set(1e-30f), v_abs(y)));
+    return v_mul(y, v_mul(v_sub(one, e), v_inverse(down)));
+}
+
 FINISH_INLINE vf apply_act(vf x, xd_act act)
 {
     switch (act) {
@@ -65,6 +74,7 @@ FINISH_INLINE vf apply_act(vf x, xd_act act)
     case XD_SILU:       return scaled_logistic(x, v_mul(x, v_set(-1.44269504f)));
     case XD_GELU_QUICK: return scaled_logistic(x, v_mul(x, v_set(-2.45546696f)));
     case XD_RELU:       return v_max(v_zero(), x);      /* a NaN stays a NaN                   */
+    case XD_TANH:       return hyperbolic_tangent(x);
     default:            return x;
     }
 }
@@ -211,6 +221,7 @@ static inline void finish_rows(const xd_gemm_job *p, const float *sums, int64_t 
     FINISH_CASE(XD_SILU)
     FINISH_CASE(XD_RELU)
     FINISH_CASE(XD_GELU_QUICK)
+    FINISH_CASE(XD_TANH)
     default: finish_as(p, sums, c0, width, r0, n, XD_NONE);
     }
 }

@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/gpu.cuh"
 
 enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* as xd_dtype                                 */
-enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK };     /* as xd_act                   */
+enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };       /* as xd_act */
 
 /* The index of this thread among all of a grid of one dimension. */
 GPU int64_t gpu_index()
@@ -75,6 +75,8 @@ GPU float activate(float v, int act)
         return v > 0 || v != v ? v : 0;
     case GELU_QUICK:
         return v / (1 + expf(-1.702f * v));
+    case TANH:
+        return tanhf(v);
     default:
         return v;
     }

@@ -1,0 +1,490 @@
+/* dit.c - Z-Image (Cai et al. 2025, arXiv:2511.22699), as diffusers' ZImageTransformer2DModel.
+ *
+ * One kind of block in three lists: the noise refiner sees the image alone, the context refiner the
+ * text alone and no time, the main layers both as one sequence. A block normalizes before and after
+ * its attention and its feed-forward. Text and image are each padded to a multiple of 32 with a
+ * learned row, which is a token like the others: padding of the text continues its positions,
+ * padding of the image (XD_PAD) stands at position 0. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "dit/layers.h"
+#include "exec/tables.h"
+
+enum { PATCH = 2, AXES = 3, EMBED = 256, TIME_MID = 1024, MULTIPLE = 32 };
+static const float head_eps = 1e-6f, qk_eps = 1e-5f;
+
+typedef struct cfg {
+    int64_t dim, in_ch, text, siglip;
+    int     heads, kv_heads, nlayers, nrefiners, qk_norm;
+    float   eps;
+    double  theta, t_scale;
+    xd_ints axes, lens;         /* head features of each position axis, and its positions      */
+    xd_ints patches, frames;
+    int64_t head_dim;
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "dim", AT(dim), 'l', 3840, NULL },
+    { "in_channels", AT(in_ch), 'l', 16, NULL },
+    { "cap_feat_dim", AT(text), 'l', 2560, NULL },
+    { "siglip_feat_dim", AT(siglip), 'l', 0, NULL },
+    { "n_heads", AT(heads), 'i', 30, NULL },
+    { "n_kv_heads", AT(kv_heads), 'i', 30, NULL },
+    { "n_layers", AT(nlayers), 'i', 30, NULL },
+    { "n_refiner_layers", AT(nrefiners), 'i', 2, NULL },
+    { "qk_norm", AT(qk_norm), 'b', 1, NULL },
+    { "norm_eps", AT(eps), 'f', 1e-5, NULL },
+    { "rope_theta", AT(theta), 'd', 256, NULL },
+    { "t_scale", AT(t_scale), 'd', 1000, NULL },
+    { "axes_dims", AT(axes), 'L', 0, NULL },
+    { "axes_lens", AT(lens), 'L', 0, NULL },
+    { "all_patch_size", AT(patches), 'L', 0, NULL },
+    { "all_f_patch_size", AT(frames), 'L', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct blk {
+    xd_lin    mod;              /* [4D, EMBED]; not in the context refiner                     */
+    xd_lin    qkv, out, up, down;       /* up: what is activated, and its factor               */
+    xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                       */
+    xd_tensor norm[4];          /* [D]: before and after attention, before and after the       */
+                                /* feed-forward                                                */
+} blk;
+
+typedef struct glob {
+    xd_lin    latents, text, mod, out;
+    xd_mlp    time;
+    xd_tensor text_norm;        /* [text]                                                      */
+    xd_tensor image_pad, text_pad;      /* [1,D]                                               */
+} glob;
+
+typedef struct local {
+    xd_tensor emb;              /* [1,EMBED]: embedding of the time                            */
+    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+} local;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static void set_list(xd_ints *l, int n, const int64_t *usual)
+{
+    if (l->n)
+        return;
+    l->n = n;
+    memcpy(l->v, usual, (size_t)n * sizeof *usual);
+}
+
+static xd_status check_axes(cfg *c, xd_err *e)
+{
+    static const int64_t dims[AXES] = { 32, 48, 48 }, lens[AXES] = { 1024, 512, 512 };
+    int64_t              sum = 0;
+    set_list(&c->axes, AXES, dims);
+    set_list(&c->lens, AXES, lens);
+    if (c->axes.n != AXES || c->lens.n != AXES)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: axes_dims has %d axes and axes_lens %d, "
+                       "not %d", c->axes.n, c->lens.n, AXES);
+    for (int i = 0; i < AXES; i++) {
+        if (c->axes.v[i] < 0 || c->axes.v[i] % 2)
+            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims holds %lld, which is not even",
+                           (long long)c->axes.v[i]);
+        sum += c->axes.v[i];
+    }
+    const xd_config_range r[] = {
+        { "axes_lens", c->lens.v[0], MULTIPLE + 2, 1 << 20 },
+        { "axes_lens", c->lens.v[1], 1, 1 << 20 }, { "axes_lens", c->lens.v[2], 1, 1 << 20 },
+    };
+    if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
+        return XD_EFORMAT;
+    if (sum != c->head_dim)
+        return xd_fail(e, XD_EFORMAT, "transformer: axes_dims adds up to %lld, not to the %lld "
+                       "features of a head", (long long)sum, (long long)c->head_dim);
+    return XD_OK;
+}
+
+static xd_status check_built(cfg *c, xd_err *e)
+{
+    static const int64_t two = PATCH, one = 1;
+    set_list(&c->patches, 1, &two);
+    set_list(&c->frames, 1, &one);
+    if (c->patches.n != 1 || c->patches.v[0] != PATCH || c->frames.n != 1 || c->frames.v[0] != 1)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: all_patch_size and all_f_patch_size are "
+                       "not [2] and [1], the only ones that are built");
+    if (c->siglip)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: siglip_feat_dim is %lld: the model that "
+                       "reads images is not built", (long long)c->siglip);
+    if (c->kv_heads != c->heads)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: n_kv_heads %d is not n_heads %d",
+                       c->kv_heads, c->heads);
+    return XD_OK;
+}
+
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    const xd_config_range r[] = {
+        { "dim", c->dim, 2, 1 << 20 },          { "in_channels", c->in_ch, 1, 65536 },
+        { "cap_feat_dim", c->text, 1, 1 << 24 }, { "n_heads", c->heads, 1, 4096 },
+        { "n_layers", c->nlayers, 0, 10000 },   { "n_refiner_layers", c->nrefiners, 0, 10000 },
+    };
+    if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
+        return XD_EFORMAT;
+    c->head_dim = c->dim / c->heads;
+    if (c->dim % c->heads || c->head_dim > 512)
+        return xd_fail(e, XD_EFORMAT, "transformer: dim %lld is not n_heads %d heads of at most "
+                       "512 features", (long long)c->dim, c->heads);
+    xd_status s = check_built(c, e);
+    return s == XD_OK ? check_axes(c, e) : s;
+}
+
+static int nlayers(const void *c_)
+{
+    const cfg *c = c_;
+    return 2 * c->nrefiners + c->nlayers;
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = nlayers(c), .heads = c->heads, .head_dim = (int)c->head_dim,
+        .patch = { 1, PATCH, PATCH }, .dim = c->dim, .lat_ch = c->in_ch,
+        .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
+        .multiple = MULTIPLE, .local_size = sizeof(local),
+        .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
+        /* Positions 1 and up, and the image's one behind them. */
+        .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,
+    };
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static int64_t embed_width(const cfg *c)
+{
+    return c->dim < EMBED ? c->dim : EMBED;
+}
+
+static void attn_weights(xd_decl *d, const cfg *c, blk *w)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" };
+    int64_t                  D = c->dim, hd = c->head_dim;
+    xd_w_enter(d, "attention");
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd });
+    xd_w_linear(d, &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd });
+    if (c->qk_norm) {
+        xd_w_vec(d, &w->norm_q, "norm_q.weight", L1(hd));
+        xd_w_vec(d, &w->norm_k, "norm_k.weight", L1(hd));
+    }
+    xd_w_leave(d);
+}
+
+static void plain_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const norms[] = { "attention_norm1.weight", "attention_norm2.weight",
+                                         "ffn_norm1.weight", "ffn_norm2.weight" };
+    static const char *const up[] = { "w1", "w3" };
+    const cfg *c = c_;
+    blk       *w = w_;
+    int64_t    D = c->dim, F = (int64_t)((double)D / 3 * 8);
+    (void)layer;
+    attn_weights(d, c, w);
+    xd_w_enter(d, "feed_forward");
+    xd_w_fused(d, &w->up, &(xd_fused_spec){ .n = 2, .names = up, .in = D, .out = { F, F },
+                                            .split = XD_COL });
+    xd_w_linear(d, &w->down, "w2", &(xd_linear_spec){ .in = F, .out = D, .split = XD_ROW });
+    xd_w_leave(d);
+    for (int i = 0; i < 4; i++)
+        xd_w_vec(d, &w->norm[i], norms[i], L1(D));
+}
+
+static void timed_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const cfg *c = c_;
+    blk       *w = w_;
+    plain_weights(d, c, layer, w);
+    xd_w_linear(d, &w->mod, "adaLN_modulation.0",
+                &(xd_linear_spec){ .in = embed_width(c), .out = 4 * c->dim, .bias = 1 });
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim, E = embed_width(c), F = PATCH * PATCH * c->in_ch;
+    xd_w_linear(d, &g->latents, "all_x_embedder.2-1",
+                &(xd_linear_spec){ .in = F, .out = D, .bias = 1 });
+    xd_w_vec(d, &g->text_norm, "cap_embedder.0.weight", L1(c->text));
+    xd_w_linear(d, &g->text, "cap_embedder.1",
+                &(xd_linear_spec){ .in = c->text, .out = D, .bias = 1 });
+    xd_w_vec(d, &g->image_pad, "x_pad_token", 2, (int64_t[]){ 1, D });
+    xd_w_vec(d, &g->text_pad, "cap_pad_token", 2, (int64_t[]){ 1, D });
+    xd_w_enter(d, "t_embedder.mlp");
+    xd_w_linear(d, &g->time.a, "0",
+                &(xd_linear_spec){ .in = XD_SINUSOIDS, .out = TIME_MID, .bias = 1 });
+    xd_w_linear(d, &g->time.b, "2", &(xd_linear_spec){ .in = TIME_MID, .out = E, .bias = 1 });
+    xd_w_leave(d);
+    xd_w_enter(d, "all_final_layer.2-1");
+    xd_w_linear(d, &g->mod, "adaLN_modulation.1",
+                &(xd_linear_spec){ .in = E, .out = D, .bias = 1 });
+    xd_w_linear(d, &g->out, "linear", &(xd_linear_spec){ .in = D, .out = F, .bias = 1 });
+    xd_w_leave(d);
+}
+
+/* ---- conditioning ------------------------------------------------------------------------- */
+
+/* Writes the cosines or sines of one token. Angles are f64 and rounded to f32, as in diffusers. */
+static float *token_angles(const xd_rope *t, const double *base, const int64_t pos[AXES], float *to)
+{
+    const cfg *c = t->cfg;
+    for (int a = 0; a < AXES; a++)
+        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
+            *to++ = (float)t->fn((double)(float)((double)pos[a] * *base++));
+    return to;
+}
+
+/* Rows of text, of the image's padding, of the image. */
+static void fill_angles(void *ctx, float *buf)
+{
+    const xd_rope *t = ctx;
+    const cfg     *c = t->cfg;
+    const xd_exec *x = t->x;
+    int64_t        W = x->lay->grid[2], behind = x->lay->len[XD_TXT] + 1;
+    double         base[256], *b = base;        /* pairs of a head of width 512                */
+    for (int a = 0; a < AXES; a++)
+        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
+            *b++ = 1.0 / pow(c->theta, (double)k / (double)c->axes.v[a]);
+    for (int64_t i = 0; i < xd_n(x, XD_TXT); i++)
+        buf = token_angles(t, base, (int64_t[]){ 1 + xd_where(x, XD_TXT, i), 0, 0 }, buf);
+    for (int64_t i = 0; i < xd_n(x, XD_PAD); i++)
+        buf = token_angles(t, base, (int64_t[]){ 0, 0, 0 }, buf);
+    for (int64_t i = 0; i < xd_n(x, XD_IMG); i++) {
+        int64_t at = xd_where(x, XD_IMG, i);
+        buf = token_angles(t, base, (int64_t[]){ behind, at / W, at % W }, buf);
+    }
+}
+
+/* Cosines or sines of a pass: the image's depend on the length of its text, too. */
+static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double (*fn)(double))
+{
+    xd_rope   t = { x, c, fn };
+    int64_t   rows = xd_n(x, XD_TXT) + xd_n(x, XD_PAD) + xd_n(x, XD_IMG);
+    xd_tensor r;
+    if (!xd_table_find(x, &(xd_table_key){ .of = text, .fill = fill_angles, .fn = fn }, XD_F32,
+                       (int64_t[]){ rows, c->head_dim / 2 }, &r))
+        xd_fill(x, r, fill_angles, &t);
+    return r;
+}
+
+/* The model's time runs from 0 (noise) to 1; it is rounded as diffusers' f32 timesteps are. */
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    local      *l = s->local;
+    double      t = (double)((1000.0f - (float)in->t) / 1000.0f * (float)c->t_scale);
+    l->emb = xd_as(x, xd_mlp_timesteps(x, &t, 1, &g->time), x->act);
+    l->cos = angles_of(x, c, in->cond, cos);
+    l->sin = angles_of(x, c, in->cond, sin);
+}
+
+/* ---- embedding ---------------------------------------------------------------------------- */
+
+/* Writes the learned row of padding to each row of h. */
+static void fill_padding(xd_exec *x, xd_tensor h, xd_tensor pad)
+{
+    pad.d[0] = h.d[0], pad.s[0] = 0;
+    if (h.d[0])
+        xd_copy_to(x, h, pad);
+}
+
+/* My text rows; those behind the `real` ones are padding. */
+static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor h)
+{
+    int64_t n = 0;
+    while (n < h.d[0] && xd_where(x, XD_TXT, n) < in->cond->real[0])
+        n++;
+    if (n)
+        xd_linear_into(x, xd_rows(h, 0, n),
+                       xd_rms_norm(x, xd_rows(in->txt, 0, n), g->text_norm, c->eps), &g->text);
+    fill_padding(x, xd_rows(h, n, h.d[0] - n), g->text_pad);
+}
+
+/* Latents have (channel, row, column) of a patch, the layer reads (row, column, channel). */
+static void embed_image(xd_exec *x, const glob *g, xd_tensor lat, xd_tensor h)
+{
+    int64_t   n = lat.d[0], F = lat.d[1], cells = PATCH * PATCH;
+    xd_tensor y = xd_new_f32(x, n, F);
+    xd_copy_to(x, xd_reshape(y, 3, (int64_t[]){ n, cells, F / cells }),
+               xd_permute(xd_reshape(lat, 3, (int64_t[]){ n, F / cells, cells }),
+                          (int[]){ 0, 2, 1 }));
+    xd_linear_into(x, h, y, &g->latents);
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    int64_t     ntxt = xd_n(x, XD_TXT), npad = xd_n(x, XD_PAD), nimg = xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt &&
+                  s->h.d[0] == ntxt + npad + nimg,
+                  "%lld image and %lld text tokens came with %lld rows of state",
+                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]))
+        return;
+    size_t mark = xd_arena_mark(x->tmp);
+    if (ntxt)
+        embed_text(x, c, g, in, xd_rows(s->h, 0, ntxt));
+    fill_padding(x, xd_rows(s->h, ntxt, npad), g->image_pad);
+    embed_image(x, g, in->lat, xd_rows(s->h, ntxt + npad, nimg));
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+typedef struct part {           /* the rows that a block works on                              */
+    xd_tensor h, cos, sin;
+    unsigned  streams;
+    xd_tensor mod[4];           /* [1,D] scale and gate of attention and feed-forward; absent  */
+} part;
+
+static const unsigned all_streams = ~0u;
+
+static part part_of(const xd_state *s, int64_t at, int64_t n, unsigned streams)
+{
+    const local *l = s->local;
+    return (part){ .h = xd_rows(s->h, at, n), .cos = xd_rows(l->cos, at, n),
+                   .sin = xd_rows(l->sin, at, n), .streams = streams };
+}
+
+static void set_modulation(xd_exec *x, const xd_state *s, const blk *w, part *p)
+{
+    const local *l = s->local;
+    xd_tensor    m = xd_mod_rows(x, l->emb, &w->mod, 4);
+    for (int i = 0; i < 4; i++) {
+        p->mod[i] = xd_rows(m, i, 1);
+        if (i % 2)
+            xd_activate(x, p->mod[i], XD_TANH);
+    }
+}
+
+static xd_tensor norm_of(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor scale, float eps)
+{
+    xd_tensor out = xd_new(x, in.d[0], in.d[1]);
+    xd_norm_into(x, &(xd_norm){ .out = out, .in = in, .gain = gain, .scale = scale, .rms = 1,
+                                .eps = eps });
+    return out;
+}
+
+/* h += gate * norm(y w^T) */
+static void add_normed(xd_exec *x, const part *p, xd_tensor gate, xd_tensor y, const xd_lin *w,
+                       const xd_norm *after)
+{
+    xd_tensor z = xd_linear(x, y, w);
+    xd_norm   a = *after;
+    a.out = a.in = z;
+    xd_norm_into(x, &a);
+    xd_add_gated(x, p->h, gate, z);
+}
+
+static void attend(xd_exec *x, const cfg *c, const blk *w, const part *p)
+{
+    int64_t   n = p->h.d[0];
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_new(x, n, w->qkv.w.out);
+    size_t    inner = xd_arena_mark(x->tmp);
+    xd_linear_into(x, y, norm_of(x, p->h, w->norm[0], p->mod[0], c->eps), &w->qkv);
+    xd_arena_rewind(x->tmp, inner);
+    xd_qkv a = xd_qkv_open(x, y, &w->qkv, c->head_dim);
+    xd_qkv_fill(x, &a, y, &w->qkv, &(xd_qkv_rows){ .n = n, .norm_q = w->norm_q,
+                                                   .norm_k = w->norm_k, .cos = p->cos,
+                                                   .sin = p->sin, .eps = qk_eps });
+    xd_tensor o = p->streams == all_streams ? xd_attn(x, a.q, a.k, a.v, 0)
+                                            : xd_attn_of(x, p->streams, a.q, a.k, a.v, 0);
+    add_normed(x, p, p->mod[1], xd_flat(o), &w->out,
+               &(xd_norm){ .gain = w->norm[1], .rms = 1, .eps = c->eps });
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void feed(xd_exec *x, const cfg *c, const blk *w, const part *p)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_linear(x, norm_of(x, p->h, w->norm[2], p->mod[2], c->eps), &w->up);
+    xd_tensor u = xd_gated(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU);
+    add_normed(x, p, p->mod[3], u, &w->down,
+               &(xd_norm){ .gain = w->norm[3], .rms = 1, .eps = c->eps });
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void forward_all(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    part p = part_of(s, 0, s->h.d[0], all_streams);
+    set_modulation(x, s, w, &p);
+    attend(x, n->cfg, w, &p);
+    feed(x, n->cfg, w, &p);
+}
+
+static void forward_image(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    int64_t ntxt = xd_n(x, XD_TXT);
+    part    p = part_of(s, ntxt, s->h.d[0] - ntxt, XD_STREAM(XD_PAD) | XD_STREAM(XD_IMG));
+    set_modulation(x, s, w, &p);
+    attend(x, n->cfg, w, &p);
+    feed(x, n->cfg, w, &p);
+}
+
+static void forward_text(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    part p = part_of(s, 0, xd_n(x, XD_TXT), XD_STREAM(XD_TXT));
+    attend(x, n->cfg, w, &p);
+    feed(x, n->cfg, w, &p);
+}
+
+/* The network predicts the way from noise to image; the sampler wants the opposite. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      nimg = xd_n(x, XD_IMG);
+    xd_tensor    out = xd_new_f32(x, nimg, g->out.w.out), no = { 0 };
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    scale = xd_linear_f32(x, xd_gated(x, l->emb, no, XD_SILU), &g->mod);
+    xd_tensor    y = xd_norm_mod(x, xd_rows(s->h, s->h.d[0] - nimg, nimg), scale, no, head_eps);
+    xd_by_channel(x, out, xd_linear_f32(x, y, &g->out), c->in_ch);
+    xd_axpby(x, out, 0, no, -1);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static const xd_block kind_image = { "noise_refiner.%d", sizeof(blk), timed_weights,
+                                     forward_image };
+static const xd_block kind_text = { "context_refiner.%d", sizeof(blk), plain_weights,
+                                    forward_text };
+static const xd_block kind_all = { "layers.%d", sizeof(blk), timed_weights, forward_all };
+
+static const xd_block *block(const void *c_, int layer)
+{
+    const cfg *c = c_;
+    return layer < c->nrefiners ? &kind_image : layer < 2 * c->nrefiners ? &kind_text : &kind_all;
+}
+
+extern const xd_dit xd_dit_zimage;
+const xd_dit xd_dit_zimage = {
+    .net = { .name = "zimage",
+             .classes = { "ZImageTransformer2DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
+};

@@ -1,0 +1,10 @@
+/* keys.h - tables of names of Z-Image */
+#ifndef XD_FAMILIES_ZIMAGE_KEYS_H
+#define XD_FAMILIES_ZIMAGE_KEYS_H
+
+#include "families/key_map.h"
+
+extern const xd_key_map   xd_zimage_key_maps[];         /* ends with a map without `what`      */
+extern const xd_lora_name xd_zimage_lora_names[];       /* ends with a name without `from`     */
+
+#endif
