@@ -25,6 +25,11 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     int         optional;       /* replaced by zeros if a directory lacks it                   */
     const char *slot;           /* name of a file with its weights alone: "clip_l"             */
     int         masked;         /* text does not attend to padding, though its rows are computed */
+    int         left;           /* padding stands before the text (with `masked`)              */
+    /* Hidden states that are handed out, side by side in each row, as numbered by xd_text_layer:
+     * the encoder runs no further. 0: its last one. */
+    int         nlayers;
+    const int  *layers;
 } xd_text_use;
 
 typedef struct xd_recipe {

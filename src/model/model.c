@@ -109,7 +109,7 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
         pooled += u->pooled ? xd_model_pooled(m, k) : 0;
         if (u->rows == XD_ROWS_NONE)
             continue;
-        int64_t width = m->text[k].text->width(m->text[k].net.cfg);
+        int64_t width = xd_model_text_width(m, k);
         beside = u->rows == XD_ROWS_BESIDE ? beside + width : width;
         rows += u->pad > 0 ? u->pad : 0;
         if (d->text_cols[k] && width != d->text_cols[k])
@@ -134,6 +134,37 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld latent channels, the vae "
                        "makes %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
     return check_kind(m, e);
+}
+
+xd_text_read xd_model_reads(const xd_model *m, int k)
+{
+    static const int   last = -1;
+    const xd_text_use *u = &m->recipe->text[k];
+    return (xd_text_read){ .nlayers = u->nlayers ? u->nlayers : 1,
+                           .layers = u->nlayers ? u->layers : &last };
+}
+
+int64_t xd_model_text_width(const xd_model *m, int k)
+{
+    const xd_component *p = &m->text[k];
+    return m->has_text[k] ? p->text->width(p->net.cfg) * xd_model_reads(m, k).nlayers : 0;
+}
+
+xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
+{
+    const xd_text_use *u = &m->recipe->text[k];
+    xd_component      *p = &m->text[k];
+    int                n = p->net.nlayers;
+    if (u->nlayers && !p->text->hidden)
+        return xd_fail(e, XD_EFORMAT, "%s: %s reads hidden states by their number, which a %s does "
+                       "not have", p->dir, m->recipe->name, p->class_name);
+    for (int i = 0; i < u->nlayers && !m->layers; i++)
+        if (u->layers[i] > n || u->layers[i] < -n - 1)
+            return xd_fail(e, XD_EFORMAT, "%s: %s reads hidden state %d, and num_hidden_layers is "
+                           "%d", p->dir, m->recipe->name, u->layers[i], n);
+    if (u->nlayers)
+        xd_component_stage(p, 0, xd_text_blocks(&p->net, u->layers, u->nlayers));
+    return XD_OK;
 }
 
 int64_t xd_model_pooled(const xd_model *m, int k)
@@ -242,9 +273,10 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     if (s == XD_OK)
         s = check_asked(m, e);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
-        if (m->has_text[i])
-            s = open_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
-                          m->recipe->text[i].slot, e);
+        if (m->has_text[i] &&
+            (s = open_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
+                           m->recipe->text[i].slot, e)) == XD_OK)
+            s = xd_model_choose_blocks(m, i, e);
     if (s == XD_OK)
         s = open_part(m, &m->dit, m->recipe->dit, XD_KIND_DIT, "transformer", e);
     if (s == XD_OK)

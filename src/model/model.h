@@ -42,6 +42,12 @@ xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
  * (xd_component_open_some); encoders use the first number; NULL: all. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
+/* What encoder k is to hand out, without ids; the width of a row of it (0: it is absent). */
+xd_text_read xd_model_reads(const xd_model *m, int k);
+int64_t   xd_model_text_width(const xd_model *m, int k);
+/* From now on encoder k has only the blocks that its hidden states need (xd_model_open has called
+ * it). Refuses numbers that it does not have, unless the number of layers is not the config's. */
+xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
 int64_t   xd_model_pooled(const xd_model *m, int k); /* width; 0: encoder k has no pooled output */
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */

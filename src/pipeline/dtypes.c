@@ -61,10 +61,10 @@ int xd_types_stores_fp8(const xd_component *p)
     return 0;
 }
 
-/* CLIP is too small for quantization to pay off. */
+/* CLIP and BERT are too small for quantization to pay off; language models are not. */
 int xd_types_quantizes(const xd_component *text)
 {
-    return text->def && is_word(text->def->name, "t5");
+    return text->def && (is_word(text->def->name, "t5") || text->text->hidden);
 }
 
 /* F32: the compute type. */

@@ -27,8 +27,7 @@ static const xd_recipe *recipe_of(const xd_job *j)
 
 static int64_t width_of(const xd_job *j, int k)
 {
-    const xd_component *p = &j->ctx->model.text[k];
-    return j->ctx->model.has_text[k] ? p->text->width(p->net.cfg) : 0;
+    return xd_model_text_width(&j->ctx->model, k);
 }
 
 /* ---- token ids ---------------------------------------------------------------------------- */
@@ -52,6 +51,14 @@ static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, 
     return XD_OK;
 }
 
+/* Moves the last `padding` of n ids before the others. */
+static void pad_before(int32_t *ids, int64_t n, int64_t padding, int32_t with)
+{
+    memmove(ids + padding, ids, (size_t)(n - padding) * sizeof *ids);
+    for (int64_t i = 0; i < padding; i++)
+        ids[i] = with;
+}
+
 static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, const char *text,
                                  xd_err *e)
 {
@@ -65,6 +72,8 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     int64_t real = w->len[at];
     if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
         s = pad_ids(&w->ids[at], &w->len[at], max_ids(j, k), xd_tok_pad(m->tok[k]), e);
+    if (s == XD_OK && m->recipe->text[k].left && w->len[at] > real)
+        pad_before(w->ids[at], w->len[at], w->len[at] - real, w->ids[at][real]);
     w->real[at] = m->recipe->text[k].masked ? real : w->len[at];
     free(plain);
     return s;
@@ -197,7 +206,9 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     x.lay = &lay;
     open_method_stack(&x, j->ctx, &stack);
-    p->text->encode(&x, &p->shadow, NULL, n, n, &c);
+    xd_text_read r = xd_model_reads(&j->ctx->model, k);
+    r.n = r.real = n;
+    xd_text_encode(p->text, &x, &p->shadow, &r, &c);
     xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
@@ -339,7 +350,12 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
     size_t             mark = xd_arena_mark(x->tmp);
     xd_cond            c = { 0 };
     x->lay = &lay;
-    p->text->encode(x, &p->net, w->ids[i * w->ntext + k], n, w->real[i * w->ntext + k], &c);
+    xd_text_read r = xd_model_reads(&j->ctx->model, k);
+    r.ids = w->ids[i * w->ntext + k];
+    r.n = n;
+    r.real = w->real[i * w->ntext + k];
+    r.first = u->left ? n - r.real : 0;
+    xd_text_encode(p->text, x, &p->net, &r, &c);
     place_of(w, j, i, k, at);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;

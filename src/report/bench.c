@@ -423,6 +423,7 @@ typedef struct text_run {
     const xd_component *p;
     int32_t      *ids;
     int64_t       n;
+    xd_text_read  read;
 } text_run;
 
 static void run_text(void *ctx)
@@ -430,7 +431,7 @@ static void run_text(void *ctx)
     text_run *t = ctx;
     xd_cond   c = { 0 };
     xd_arena_rewind(t->x.tmp, 0);
-    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, t->n, &c);
+    xd_text_encode(t->p->text, &t->x, &t->p->net, &t->read, &c);
 }
 
 /* Times encoder k of the pipeline. */
@@ -456,8 +457,11 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     if (s == XD_OK) {
         xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->ctx.type);
         t.x.lay = &lay;
+        t.read = xd_model_reads(&b->g->ctx.model, k);
+        t.read.ids = t.ids;
+        t.read.n = t.read.real = t.n;
         snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n,
-                 p->net.nlayers);
+                 p->net.last - p->net.first);
         report_stage(b, what, 0);
         report_row(b, "text", what, measure_median(b, run_text, &t));
         predict_step(b, p, bytes);

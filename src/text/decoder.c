@@ -259,8 +259,7 @@ static local open_local(xd_exec *x, const xd_decoder *c, const xd_text_read *r)
         l.window = rope_angles(x, &c->local, r->n, c->D);
     if (c->kind->gemma && c->kind->qk_norm)
         xd_fill(x, l.ones = xd_new_f32(x, 1, c->D), fill_ones, &(int64_t){ c->D });
-    if (r->first)
-        xd_fill(x, l.zeros = xd_new(x, 1, Q), fill_zeros, &Q);
+    xd_fill(x, l.zeros = xd_new(x, 1, Q), fill_zeros, &Q);
     return l;
 }
 

@@ -41,7 +41,17 @@ xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
 
 int xd_text_layer(const xd_net *n, int number)
 {
-    return number < 0 ? number + n->nlayers + 1 : number;
+    int k = number < 0 ? number + n->nlayers + 1 : number;
+    return k < 0 ? 0 : k > n->nlayers ? n->nlayers : k;
+}
+
+void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r,
+                    xd_cond *out)
+{
+    if (t->hidden)
+        t->hidden(x, n, r, out);
+    else
+        t->encode(x, n, r->ids, r->n, r->real, out);
 }
 
 int xd_text_blocks(const xd_net *n, const int *numbers, int count)

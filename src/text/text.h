@@ -31,8 +31,12 @@ typedef struct xd_text {
 
 /* The index of a hidden state as in transformers' hidden_states: 0 is what the first block reads, k
  * what block k reads, nlayers the last one after the final norm; -1 is nlayers, -2 what the last
- * block reads. */
+ * block reads. Numbers beyond these are the nearest of them. */
 int xd_text_layer(const xd_net *n, int number);
+/* Runs an encoder: `hidden` where it has numbered states, else `encode`, which takes text that
+ * starts at row 0. */
+void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r,
+                    xd_cond *out);
 /* The number of blocks that run before all of these hidden states are there. */
 int xd_text_blocks(const xd_net *n, const int *numbers, int count);
 

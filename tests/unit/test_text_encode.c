@@ -1,0 +1,166 @@
+/* test_text_encode.c - what a recipe asks of its text encoder: hidden states by their number,
+ * padding on either side, blocks that are left out.
+ *
+ * The model has random weights and a language model as its encoder; its recipe is replaced. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/par.h"
+#include "engine/engine.h"
+#include "families/recipe.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
+
+enum { E = 24, PAD = 33, L = 3 };       /* width and layers of tests/parity/text-lm          */
+
+static const char *const prompt[] = { "a small cyan square" };
+
+static void ok(xd_status s, const xd_err *e)
+{
+    if (s != XD_OK)
+        fail_msg("%s", e->msg);
+}
+
+static void open_model(xd_engine **g, xd_recipe *mine, const char *dir)
+{
+    xd_err       e = { 0 };
+    xd_open_args a = { .size = sizeof a, .model = dir, .dtype = "f32", .threads = 1, .keep = 1 };
+    ok(xd_open_with(g, &a, 0, &e), &e);
+    *mine = *(*g)->ctx.model.recipe;
+    (*g)->ctx.model.recipe = mine;
+}
+
+typedef struct encoded { float *v; int64_t rows, cols, real; } encoded;
+
+/* The embedding of the prompt, malloc'ed. */
+static encoded encode(xd_engine *g)
+{
+    xd_request r;
+    xd_job     j;
+    xd_prompts w;
+    xd_err     e = { 0 };
+    size_t     bytes;
+    xd_request_init(&r);
+    r.prompts = prompt, r.nprompts = 1;
+    g->ctx.model.dit_info.text_dim = xd_model_text_width(&g->ctx.model, 0);
+    ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
+    ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
+    ok(xd_prompts_tokenize(&w, &j, &e), &e);
+    ok(xd_prompts_count(&j, 0, w.len[0] > w.len[1] ? w.len[0] : w.len[1], &bytes, &e), &e);
+    ok(xd_prompts_encode(&w, &j, bytes, &e), &e);       /* in exactly what was counted          */
+    encoded out = { .rows = w.cond[0].tok.d[0], .cols = w.cond[0].tok.d[1], .real = w.real[0] };
+    out.v = malloc(xd_bytes(w.cond[0].tok));
+    assert_non_null(out.v);
+    memcpy(out.v, w.cond[0].tok.p, xd_bytes(w.cond[0].tok));
+    xd_prompts_close(&w, &g->ctx);
+    xd_job_close(&j);
+    return out;
+}
+
+/* n rows and cols of a from (ra, ca) on are those of b from (rb, cb) on. */
+static void same(const encoded *a, int64_t ra, int64_t ca, const encoded *b, int64_t rb, int64_t cb,
+                 int64_t n, int64_t cols)
+{
+    double top = 0, most = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < cols; k++) {
+            double x = (double)a->v[(ra + i) * a->cols + ca + k];
+            double y = (double)b->v[(rb + i) * b->cols + cb + k];
+            top = fmax(top, fabs(x));
+            most = fmax(most, fabs(x - y));
+        }
+    if (!(top > 0) || !(most <= 1e-5 * top))
+        fail_msg("rows from %d and %d, columns from %d and %d: off by %g of %g", (int)ra, (int)rb,
+                 (int)ca, (int)cb, most, top);
+}
+
+static void states_side_by_side(void **state)
+{
+    static const int all[] = { 1, -1, 2, -3 }, one[] = { 2 };
+    xd_engine *g;
+    xd_recipe  mine;
+    (void)state;
+    open_model(&g, &mine, "tests/parity/text-lm");
+    encoded last = encode(g);
+    assert_int_equal(last.cols, E);
+    mine.text[0].layers = all, mine.text[0].nlayers = 4;
+    encoded four = encode(g);
+    assert_int_equal(four.cols, 4 * E);
+    same(&four, 0, E, &last, 0, 0, last.rows, E);
+    same(&four, 0, 0, &four, 0, 3 * E, last.rows, E);   /* -3 of 3 layers is 1                  */
+    mine.text[0].layers = one, mine.text[0].nlayers = 1;
+    g->ctx.keep = 0;
+    xd_component_drop(&g->ctx.model.text[0]);
+    encoded two = encode(g);
+    same(&two, 0, 0, &four, 0, 2 * E, last.rows, E);
+    assert_int_equal(g->ctx.model.text[0].net.last, 2);
+    free(last.v), free(four.v), free(two.v);
+    xd_close(&g);
+}
+
+/* Text does not see its padding, whichever side it is on, and only differences of positions
+ * matter. Rows of padding before it get no attention. */
+static void padding_on_either_side(void **state)
+{
+    xd_engine *g;
+    xd_recipe  mine;
+    (void)state;
+    open_model(&g, &mine, "tests/parity/text-lm");
+    encoded plain = encode(g);
+    int64_t n = plain.rows;
+    assert_true(n > 3 && n < PAD);
+    mine.text[0].pad = PAD, mine.text[0].masked = 1;
+    encoded right = encode(g);
+    assert_true(right.rows == PAD && right.real == n);
+    same(&plain, 0, 0, &right, 0, 0, n, E);
+    mine.text[0].left = 1;
+    encoded left = encode(g);
+    assert_true(left.rows == PAD && left.real == n);
+    same(&plain, 0, 0, &left, PAD - n, 0, n, E);
+    same(&left, 0, 0, &left, 1, 0, PAD - n - 1, E);     /* all padding is alike                */
+    free(plain.v), free(right.v), free(left.v);
+    xd_close(&g);
+}
+
+static void wrong_numbers(void **state)
+{
+    static const int beyond[] = { 1, L + 1 }, before[] = { -L - 2 };
+    xd_engine *g;
+    xd_recipe  mine;
+    xd_err     e = { 0 };
+    (void)state;
+    open_model(&g, &mine, "tests/parity/text-lm");
+    mine.text[0].layers = beyond, mine.text[0].nlayers = 2;
+    assert_int_equal(xd_model_choose_blocks(&g->ctx.model, 0, &e), XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "hidden state 4, and num_hidden_layers is 3"));
+    mine.text[0].layers = before, mine.text[0].nlayers = 1;
+    xd_err_clear(&e);
+    assert_int_equal(xd_model_choose_blocks(&g->ctx.model, 0, &e), XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "hidden state -5"));
+    xd_close(&g);
+    open_model(&g, &mine, "tests/parity/model");
+    mine.text[0].layers = before, mine.text[0].nlayers = 1;
+    xd_err_clear(&e);
+    assert_int_equal(xd_model_choose_blocks(&g->ctx.model, 0, &e), XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "T5EncoderModel"));
+    xd_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_side_by_side),
+        cmocka_unit_test(padding_on_either_side),
+        cmocka_unit_test(wrong_numbers),
+    };
+    xd_par_set(1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
