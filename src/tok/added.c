@@ -96,8 +96,7 @@ static int by_text(const void *x, const void *y)
     return c ? c : a->len != b->len ? (a->len > b->len) - (a->len < b->len) : (a > b) - (a < b);
 }
 
-/* Sorts the added tokens for the search, after the last one was added. */
-static xd_status sort_added(xd_tok *t, xd_err *e)
+xd_status xd_added_sort(xd_tok *t, xd_err *e)
 {
     const xd_added **list = malloc(((size_t)t->nadded + 1) * sizeof *list);
     int              failed = !list;
@@ -152,15 +151,28 @@ static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len
     return best;
 }
 
-/* \w of regular expressions: letters, marks, digits, connectors, joiners. */
+/* \w of regular expressions: letters, marks, digits, connectors, joiners, and symbols that are
+ * letters in a circle or a square. The table has them, and what Unicode 16 added. */
 static int is_word(int32_t c)
 {
+    static const xd_range more[] = {
+        {0x897, 0x897},     {0x1c89, 0x1c8a},   {0x200c, 0x200d},   {0x24b6, 0x24e9},
+        {0xa7cb, 0xa7cd},   {0xa7da, 0xa7dc},   {0x105c0, 0x105f3}, {0x10d40, 0x10d65},
+        {0x10d69, 0x10d6d}, {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4}, {0x10efc, 0x10efc},
+        {0x11380, 0x11389}, {0x1138b, 0x1138b}, {0x1138e, 0x1138e}, {0x11390, 0x113b5},
+        {0x113b7, 0x113c0}, {0x113c2, 0x113c2}, {0x113c5, 0x113c5}, {0x113c7, 0x113ca},
+        {0x113cc, 0x113d3}, {0x113e1, 0x113e2}, {0x116d0, 0x116e3}, {0x11bc0, 0x11be0},
+        {0x11bf0, 0x11bf9}, {0x11f5a, 0x11f5a}, {0x13460, 0x143fa}, {0x16100, 0x16139},
+        {0x16d40, 0x16d6c}, {0x16d70, 0x16d79}, {0x18cff, 0x18cff}, {0x1ccf0, 0x1ccf9},
+        {0x1e5d0, 0x1e5fa}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189},
+        {0x2ebf0, 0x2ee5d},
+    };
     switch (utf8proc_category(c)) {
     case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT:
     case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC: return 1;
-    default: return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9);
+    default: return xd_in_ranges(more, sizeof more / sizeof *more, c);
     }
 }
 
@@ -207,9 +219,7 @@ int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, si
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-/* Adds a token that is given as a string, or as an object with "content" and flags. Special
- * tokens are not normalized unless the flags say so. */
-static xd_status add_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
+xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
 {
     const char    *s = xd_json_text(j);
     xd_added_flags f = {0};
@@ -227,7 +237,7 @@ static xd_status add_list(xd_tok *t, const xd_json *list, xd_err *e)
 {
     xd_status s = XD_OK;
     for (const xd_json *i = xd_json_first(list); i && s == XD_OK; i = xd_json_next(i))
-        s = add_json(t, i, 1, e);
+        s = xd_added_json(t, i, 1, e);
     return s;
 }
 
@@ -238,7 +248,7 @@ static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
     if (list) {
         xd_status s = XD_OK;
         for (const xd_json *i = xd_json_first(list); i && s == XD_OK; i = xd_json_next(i))
-            s = add_json(t, i, 0, e);
+            s = xd_added_json(t, i, 0, e);
         return s;
     }
     for (const xd_json *i = xd_json_first(f->old); i; i = xd_json_next(i)) {
@@ -249,7 +259,7 @@ static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
     }
     list = xd_json_get(f->tj, "added_tokens");
     for (const xd_json *i = xd_json_first(list); i; i = xd_json_next(i)) {
-        xd_status s = add_json(t, i, 0, e);
+        xd_status s = xd_added_json(t, i, 0, e);
         if (s != XD_OK)
             return s;
     }
@@ -264,7 +274,7 @@ static const xd_json *special_token(const xd_special_files *f, const char *key)
 }
 
 /* Default names of each kind of tokenizer. */
-static const struct { const char *key, *usual[XD_TOK_KINDS]; } names[] = {
+static const struct { const char *key, *usual[XD_TOK_LM]; } names[] = {
     {"bos_token", {NULL, "<|startoftext|>", NULL}},
     {"eos_token", {"</s>", "<|endoftext|>", NULL}},
     {"unk_token", {"<unk>", "<|endoftext|>", "[UNK]"}},
@@ -282,7 +292,7 @@ static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
         const char    *usual = names[i].usual[f->kind];
         const xd_json *j = special_token(f, names[i].key);
         if (j)
-            s = add_json(t, j, 1, e);
+            s = xd_added_json(t, j, 1, e);
         else if (usual && !f->bare)
             s = xd_added_add(t, usual, (xd_added_flags) {0}, e);
     }
@@ -367,7 +377,7 @@ static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
-    static const char *const opening[XD_TOK_KINDS] = {NULL, "bos_token", "cls_token"};
+    static const char *const opening[XD_TOK_LM] = {NULL, "bos_token", "cls_token"};
     xd_status s = add_declared(t, f, e);
     if (s == XD_OK)
         s = add_named(t, f, e);
@@ -393,5 +403,5 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "the tokenizer's %s is empty", last);
     if (first && t->begin < 0)
         return xd_fail(e, XD_EFORMAT, "the tokenizer's %s is empty", first);
-    return sort_added(t, e);
+    return xd_added_sort(t, e);
 }

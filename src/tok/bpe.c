@@ -1,10 +1,10 @@
-/* bpe.c - byte pair encoding: the vocabulary and merges of CLIP's tokenizer, and the
- * segmentation of a word.
+/* bpe.c - byte pair encoding: vocabularies, merges, and the segmentation of a word.
  *
- * The letters of a vocabulary stand for bytes: printable Latin-1 for itself, the letters from
- * U+0100 on for the other 68 bytes. The last letter of a word has the suffix "</w>". A word
- * begins as its bytes. The pair with the lowest rank, the leftmost of equals, is merged until no
- * pair has a rank. A heap of pairs and a linked list of symbols make the time n log n. */
+ * Where the letters of a vocabulary stand for bytes, printable Latin-1 is itself, and the letters
+ * from U+0100 on are the other 68 bytes. In CLIP's the last letter of a word has the suffix "</w>".
+ * A word begins as its bytes or characters. The pair with the lowest rank, the leftmost of equals,
+ * is merged until no pair has a rank. A heap of pairs and a linked list of symbols make the time
+ * n log n. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -22,8 +22,7 @@ struct xd_bpe {
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
-/* Writes the letter of a byte as UTF-8. */
-static size_t byte_letter(int byte, char out[2])
+size_t xd_byte_letter(int byte, char out[2])
 {
     int c = byte;
     if (byte <= 0x20)
@@ -45,7 +44,7 @@ static void find_bytes(xd_bpe *b)
 {
     for (int i = 0; i < 256; i++) {
         char   s[6];
-        size_t n = byte_letter(i, s);
+        size_t n = xd_byte_letter(i, s);
         b->byte[0][i] = xd_pieces_find(&b->v, s, n);
         memcpy(s + n, "</w>", 4);
         b->byte[1][i] = xd_pieces_find(&b->v, s, n + 4);
@@ -169,6 +168,82 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
     return s;
 }
 
+/* The bytes of model.merges. `k` is behind the opening bracket of a pair, or before a string. */
+static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int number,
+                           const char *what, xd_err *e)
+{
+    xd_slice l, r;
+    part    two[2];
+    if (xd_skim_is(k, '[')) {
+        if (!xd_skim_string(k, &buf[0], &l) || !xd_skim_is(k, ',') ||
+            !xd_skim_string(k, &buf[1], &r) || !xd_skim_is(k, ']') || !l.len || !r.len)
+            return not_two(what, "merge", number, "", 0, e);
+        two[0] = (part) {l.p, l.len};
+        two[1] = (part) {r.p, r.len};
+    } else if (!xd_skim_string(k, &buf[0], &l) || !split_merge(l.p, l.len, two)) {
+        return not_two(what, "merge", number, "", 0, e);
+    }
+    return add_merge(b, two, number, number, what, e);
+}
+
+static xd_status read_span(xd_bpe *b, xd_slice span, const char *what, xd_err *e)
+{
+    xd_skim      k = {span.p, span.len, 0};
+    xd_bytes_buf buf[2] = {{0}, {0}};
+    size_t       quotes = 0;
+    int          number = 0, pairs = xd_skim_is(&k, '[') && xd_skim_is(&k, '[');
+    for (size_t i = 0; i < span.len; i++)
+        quotes += span.p[i] == '"';
+    quotes /= pairs ? 4 : 2;
+    xd_status s = open_merges(b, quotes > XD_PIECES_MAX ? XD_PIECES_MAX + 1 : (int)quotes, what, e);
+    k.at = 0;
+    int more = s == XD_OK && xd_skim_is(&k, '[') && !xd_skim_is(&k, ']');
+    for (; more && s == XD_OK; more = s == XD_OK && xd_skim_is(&k, ','))
+        s = (size_t)number < quotes ? read_pair(b, &k, buf, ++number, what, e)
+                                    : xd_skim_broken(&k, what, "the list of merges", e);
+    if (s == XD_OK && number && !xd_skim_is(&k, ']'))
+        s = xd_skim_broken(&k, what, "the list of merges", e);
+    xd_bytes_free(&buf[0]);
+    xd_bytes_free(&buf[1]);
+    return s;
+}
+
+/* Every cut of a piece into two pieces is a merge; the pieces are in the order of their ranks. */
+static xd_status merges_of_pieces(xd_bpe *b, const char *what, xd_err *e)
+{
+    merge    *list = NULL;
+    int       n = 0, cap = 0;
+    xd_status s = XD_OK;
+    for (int i = 0; i < b->v.n && s == XD_OK; i++) {
+        const xd_piece_id *p = &b->v.p[i];
+        const char        *text = b->v.text.p + p->at;
+        for (size_t at = xd_utf8_len(text); at < p->len; at += xd_utf8_len(text + at)) {
+            int32_t left = xd_pieces_find(&b->v, text, at);
+            int32_t right = left < 0 ? -1 : xd_pieces_find(&b->v, text + at, p->len - at);
+            if (right < 0)
+                continue;
+            if (n == cap) {
+                cap = cap * 2 + 1024;
+                merge *more = cap <= 4 * XD_PIECES_MAX ? realloc(list, (size_t)cap * sizeof *list)
+                                                       : NULL;
+                if (!more) {
+                    s = xd_fail(e, XD_ENOMEM, "no memory for the merges of %s", what);
+                    break;
+                }
+                list = more;
+            }
+            list[n] = (merge) {left, right, n, p->id};
+            n++;
+        }
+    }
+    if (s == XD_OK)
+        s = open_merges(b, n, what, e);
+    for (int i = 0; i < n && s == XD_OK; i++)
+        b->m[find_merge(b, list[i].left, list[i].right)] = list[i];
+    free(list);
+    return s;
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
 
 xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
@@ -177,8 +252,14 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
     *out = NULL;
     if (!b)
         return xd_fail(e, XD_ENOMEM, "no memory for a vocabulary");
-    xd_status s = xd_pieces_json(&b->v, f->vocab, 0, f->vocab_name, e);
-    if (s == XD_OK)
+    xd_status s = f->pieces ? xd_pieces_list(&b->v, f->pieces, f->vocab_name, e)
+                : f->bytes.p ? xd_pieces_span(&b->v, f->bytes, f->vocab_name, e)
+                             : xd_pieces_json(&b->v, f->vocab, 0, f->vocab_name, e);
+    if (s == XD_OK && f->pieces)
+        s = merges_of_pieces(b, f->vocab_name, e);
+    else if (s == XD_OK && f->pairs.p)
+        s = read_span(b, f->pairs, f->merges_name, e);
+    else if (s == XD_OK)
         s = f->merges ? read_lines(b, f->merges, f->len, f->merges_name, e)
                       : read_list(b, f->list, f->merges_name, e);
     if (s == XD_OK) {
@@ -286,23 +367,21 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
     }
 }
 
-enum { SMALL = 64 };                    /* longest word in bytes that needs no allocation       */
+enum { SMALL = 64 };                    /* symbols of a word that needs no allocation           */
 
-void xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out)
+void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out)
 {
     symbol  few[SMALL], *s = few;
     pair    small[2 * SMALL], *p = small;
-    int64_t n = (int64_t)len;
-    if (len > SMALL) {
-        s = len < SIZE_MAX / 64 ? malloc(len * sizeof *s) : NULL;
-        p = len < SIZE_MAX / 64 ? malloc(2 * len * sizeof *p) : NULL;
+    int64_t n = (int64_t)count;
+    if (count > SMALL) {
+        s = count < SIZE_MAX / 64 ? malloc(count * sizeof *s) : NULL;
+        p = count < SIZE_MAX / 64 ? malloc(2 * count * sizeof *p) : NULL;
     }
     if (s && p) {
         heap h = {p, 0};
-        for (int64_t i = 0; i < n; i++) {
-            int32_t id = b->byte[i == n - 1][(unsigned char)w[i]];
-            s[i] = (symbol) {i - 1, i + 1 < n ? i + 1 : -1, id < 0 ? b->unknown : id, 0};
-        }
+        for (int64_t i = 0; i < n; i++)
+            s[i] = (symbol) {i - 1, i + 1 < n ? i + 1 : -1, ids[i], 0};
         for (int64_t i = 0; i + 1 < n; i++)
             add_pair(b, &h, s, i);
         merge_all(b, s, &h);
@@ -311,8 +390,23 @@ void xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out)
     } else {
         out->failed = 1;
     }
-    if (len > SMALL) {
+    if (count > SMALL) {
         free(s);
         free(p);
     }
+}
+
+void xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out)
+{
+    int32_t few[SMALL] = {0}, *ids = len > SMALL ? malloc(len * sizeof *ids) : few;
+    for (size_t i = 0; ids && i < len; i++) {
+        int32_t id = b->byte[i == len - 1][(unsigned char)w[i]];
+        ids[i] = id < 0 ? b->unknown : id;
+    }
+    if (ids)
+        xd_bpe_merge(b, ids, len, out);
+    else
+        out->failed = 1;
+    if (len > SMALL)
+        free(ids);
 }

@@ -7,7 +7,9 @@
  * between added tokens differently. CLIP's normalizes it, splits it into words with a pattern
  * (clip.c), and merges the bytes of a word pair by pair (bpe.c). BERT's normalizes it, splits it
  * at white space and punctuation, and takes the longest pieces of each word from the left
- * (bert.c). open.c selects the tokenizer of a directory. */
+ * (bert.c). A language model's does what its tokenizer.json says (lm.c): it normalizes, cuts words
+ * with regular expressions (pattern.c) and merges their bytes or characters (bpe.c). open.c selects
+ * the tokenizer of a directory, lm_open.c reads that of a language model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -22,6 +24,8 @@
 
 typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
 void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* sets failed when out of memory */
+void xd_bytes_free(xd_bytes_buf *b);
+typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* of another text      */
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
@@ -45,6 +49,23 @@ int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* 0: out of mem
 int  xd_codes_canonical(xd_codes *c, int composed);
 void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c  */
 
+/* ---- JSON without a tree -------------------------------------------------------------------- */
+
+typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;      /* at: the next byte    */
+typedef struct xd_skimmed {             /* a tokenizer.json                                     */
+    xd_bytes_buf rest;                  /* the document with {} and [] for the next two         */
+    xd_slice     vocab, merges;         /* model.vocab if it is an object, model.merges; or NULL */
+} xd_skimmed;
+/* The ranges are parts of `text`. The caller frees `rest`. What is no JSON is all in `rest`. */
+xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
+/* Each moves behind white space and what it reads. 0: something else is there. */
+void      xd_skim_blank(xd_skim *k);
+int       xd_skim_is(xd_skim *k, char c);
+/* *out is a range of the text, or the content of *buf, which the next call changes. */
+int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
+int       xd_skim_id(xd_skim *k, int64_t *id);          /* a whole number; large ones stay large */
+xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
+
 /* ---- the vocabulary, before SentencePiece reads it ------------------------------------------ */
 
 enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
@@ -64,7 +85,9 @@ typedef struct xd_vocab {
 } xd_vocab;
 
 /* Read a serialized ModelProto or a tokenizer.json; `what` is its name in errors. */
-xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, const char *what, xd_err *e);
+enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE };                /* the type of model that is accepted    */
+xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
+                          xd_err *e);
 xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err *e);
 xd_status xd_vocab_add(xd_vocab *v, const char *s, size_t len, double score, int type,
                        const char *what, xd_err *e);
@@ -113,17 +136,19 @@ typedef struct xd_pieces {
     xd_bytes_buf text;
 } xd_pieces;
 
-/* Read pieces from an object {piece: id} (an empty piece is allowed if `blanks`), or from lines,
- * the first of which has id 0. `what` is the name in errors. Call xd_pieces_free also after a
- * failure. */
+/* Read pieces from an object {piece: id} (an empty piece is allowed if `blanks`), from its bytes,
+ * from a list, or from lines, the first of which has id 0. `what` is the name in errors. Call
+ * xd_pieces_free also after a failure. */
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e);
+xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
+xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);        /* id, or -1     */
 void      xd_pieces_free(xd_pieces *v);
 size_t    xd_table_size(int n);         /* slots of a hash table for n entries                   */
 size_t    xd_text_hash(const char *s, size_t len);
 
-/* ---- byte pair encoding, and CLIP's tokenizer ----------------------------------------------- */
+/* ---- byte pair encoding --------------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
 typedef struct xd_bpe_files {           /* names are for errors                                 */
@@ -133,6 +158,8 @@ typedef struct xd_bpe_files {           /* names are for errors                 
     size_t         len;
     const xd_json *list;
     const char    *merges_name;
+    xd_slice       bytes, pairs;        /* of a tokenizer.json, instead of `vocab` and `list`    */
+    const xd_vocab *pieces;             /* instead of all: all cuts of pieces in two are merges  */
 } xd_bpe_files;
 /* Keeps no reference to the files. */
 xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
@@ -140,7 +167,13 @@ void      xd_bpe_close(xd_bpe *b);
 /* Sets the piece for bytes that have none; refuses a vocabulary that lacks both. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
+/* Appends the ids of a word of CLIP's. */
 void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
+/* Merges n ids and appends the rest. */
+void      xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
+size_t    xd_byte_letter(int byte, char out[2]);        /* the letter of a byte, as UTF-8        */
+
+/* ---- CLIP's tokenizer ----------------------------------------------------------------------- */
 
 typedef struct xd_clip xd_clip;
 xd_status xd_clip_open(xd_clip **c, const xd_bpe_files *f, xd_err *e);
@@ -150,6 +183,45 @@ xd_bpe   *xd_clip_bpe(const xd_clip *c);
 void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
 /* Appends the ids of normalized text. */
 void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
+
+/* ---- patterns ------------------------------------------------------------------------------- */
+
+typedef struct xd_pattern xd_pattern;
+/* Opens a regular expression, or a text to search for unless it is NULL. */
+xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, const char *what,
+                          xd_err *e);
+void      xd_pattern_close(xd_pattern *p);
+
+typedef enum xd_split_how {             /* what becomes of the matches                          */
+    XD_SPLIT_ISOLATED, XD_SPLIT_REMOVED, XD_SPLIT_WITH_PREVIOUS, XD_SPLIT_WITH_NEXT,
+    XD_SPLIT_CONTIGUOUS
+} xd_split_how;
+typedef struct xd_text_cut { size_t from, to; int match; } xd_text_cut;
+typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
+/* Cuts valid UTF-8 into matches and what is between them. The caller frees c->p. */
+void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
+/* `invert`: what is between the matches counts as the matches. */
+void      xd_cuts_arrange(xd_cuts *c, xd_split_how how, int invert);
+
+/* ---- tokenizers of language models ---------------------------------------------------------- */
+
+typedef struct xd_lm xd_lm;
+typedef enum xd_lm_class { XD_LM_OTHER, XD_LM_QWEN, XD_LM_GEMMA } xd_lm_class;
+typedef struct xd_lm_files {
+    xd_bpe_files   bpe;
+    const xd_json *rules;               /* a tokenizer.json without its vocabulary; NULL: those
+                                           of the class                                         */
+    xd_lm_class    named;
+    const char    *unknown;             /* unk_token of the class                               */
+} xd_lm_files;
+/* Keeps no reference to the files. */
+xd_status xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
+void      xd_lm_close(xd_lm *l);
+const xd_pieces *xd_lm_pieces(const xd_lm *l);
+/* Appends the normalized form of valid UTF-8. */
+void      xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *out);
+/* Appends the ids of normalized text. */
+void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 
 /* ---- BERT's tokenizer ----------------------------------------------------------------------- */
 
@@ -185,6 +257,7 @@ void      xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out
 struct xd_tok {
     xd_clip    *clip;                   /* CLIP's tokenizer, or NULL                            */
     xd_bert    *bert;                   /* BERT's tokenizer, or NULL                            */
+    xd_lm      *lm;                     /* that of a language model, or NULL                    */
     /* T5's tokenizer uses the next six fields. */
     xd_vocab    v;
     xd_charsmap map;
@@ -199,6 +272,8 @@ struct xd_tok {
     int32_t    *order[2];               /* added tokens to find in raw and in normalized         */
     int         norder[2];              /* text, sorted by that text                            */
     int32_t     begin, end, pad;        /* ids; -1: none                                        */
+    xd_ids      head, tail;             /* ids before and behind a text                         */
+    int         pad_left;               /* padding is before the text                           */
     int32_t     next;                   /* id of the next token outside the vocabulary          */
     int64_t     max;                    /* model_max_length; 0: none                            */
     int         cut_left;               /* truncation drops the beginning of the text           */
@@ -213,17 +288,49 @@ void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_
  * next free one. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: not an added token        */
+/* Adds a token that is given as a string, or as an object with "content" and flags. `special`: it
+ * is not normalized unless its flags say so. */
+xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
+xd_status xd_added_sort(xd_tok *t, xd_err *e);  /* prepares the search, after the last one       */
 int       xd_json_flag(const xd_json *o, const char *key, int otherwise);       /* a boolean     */
-typedef enum xd_tok_kind { XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_KINDS } xd_tok_kind;
+typedef struct xd_lm_json xd_lm_json;
+typedef enum xd_tok_kind {
+    XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_LM, XD_TOK_KINDS
+} xd_tok_kind;
 /* Files of a directory with its special tokens: cfg (tokenizer_config.json), map
  * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json). Any may be NULL. */
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
     int            spiece;              /* T5 with a spiece.model                               */
     int            bare;                /* BERT's, from a tokenizer.json: add named tokens only */
+    xd_lm_class    named;               /* of a language model                                  */
+    const xd_lm_json *json;             /* of a language model: its tokenizer.json if it is read */
     xd_tok_kind    kind;
 } xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
+
+/* A tokenizer.json of a language model, whose vocabulary has no tree. */
+struct xd_lm_json {
+    char      *text;                    /* of a file; owned                                     */
+    size_t     len;
+    xd_skimmed skim;
+    xd_json   *rules;                   /* the rest                                             */
+};
+enum { XD_TOK_FILE_MAX = 1 << 28 };     /* bytes of a vocabulary file; the largest have 2^25    */
+int       xd_tok_has(const char *dir, const char *name);        /* is there such a file?         */
+/* Call xd_lm_json_free also after a failure. `text` is borrowed. */
+xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
+                           xd_err *e);
+xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);
+void      xd_lm_json_free(xd_lm_json *j);
+int       xd_lm_json_fits(const xd_json *rules);        /* of a language model, and not CLIP's?  */
+xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, const char *what,
+                          xd_err *e);
+xd_status xd_lm_open_dir(xd_tok **t, const char *dir, xd_special_files *f, xd_err *e);
+xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_files *f, xd_err *e);
+/* Reads vocabulary and special tokens into t. */
+xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f, xd_err *e);
+
 /* Text of a special token by its key ("eos_token"), or the default of the tokenizer's class;
  * NULL: none. */
 const char *xd_special_name(const xd_special_files *f, const char *key);

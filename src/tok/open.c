@@ -7,8 +7,6 @@
 
 #include "base/file.h"
 
-enum { MAX_FILE = 1 << 28 };            /* bytes of a vocabulary file; the largest have 2^24    */
-
 /* ---- T5 ------------------------------------------------------------------------------------- */
 
 /* After the vocabulary was read: passes it to SentencePiece and prepares the search. */
@@ -59,7 +57,8 @@ typedef struct t5_files { const char *data; size_t len; const char *name; } t5_f
 /* Opens `data`, a spiece.model; if there is none, tokenizer.json. */
 static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f, xd_err *e)
 {
-    xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, p->name, e)
+    xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, XD_SPM_UNIGRAM,
+                                            p->name, e)
                           : xd_vocab_json(&t->v, f->tj, p->name, e);
     if (s == XD_OK && p->data)
         s = add_sentinels(&t->v, f->cfg, p->name, e);
@@ -121,16 +120,18 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
 
 /* ---- all, from memory ----------------------------------------------------------------------- */
 
-/* Sources of the three kinds; f->kind selects one. */
-typedef struct sources { t5_files t5; xd_bpe_files clip; xd_bert_files bert; } sources;
+/* Sources of the kinds; f->kind selects one. */
+typedef struct sources {
+    t5_files      t5;
+    xd_bpe_files  clip;
+    xd_bert_files bert;
+    xd_lm_files   lm;
+} sources;
 
-static xd_status open_with(xd_tok **out, const sources *from, const xd_special_files *f, xd_err *e)
+/* Reads a tokenizer other than that of a language model. */
+static xd_status read_other(xd_tok *t, const sources *from, const xd_special_files *f, xd_err *e)
 {
-    xd_tok   *t = calloc(1, sizeof *t);
     xd_status s;
-    *out = NULL;
-    if (!t)
-        return xd_fail(e, XD_ENOMEM, "no memory for a tokenizer");
     if (f->kind == XD_TOK_T5)
         s = read_t5(t, &from->t5, f, e);
     else
@@ -139,11 +140,35 @@ static xd_status open_with(xd_tok **out, const sources *from, const xd_special_f
         s = xd_special_read(t, f, e);
     if (s == XD_OK && f->kind == XD_TOK_BERT)
         s = check_bert(t, f, from->bert.name, e);
+    if (s == XD_OK && t->begin >= 0)
+        xd_ids_add(&t->head, t->begin);
+    if (s == XD_OK)
+        xd_ids_add(&t->tail, t->end);
+    return s == XD_OK && (t->head.failed || t->tail.failed)
+               ? xd_fail(e, XD_ENOMEM, "no memory for special tokens") : s;
+}
+
+static xd_status open_with(xd_tok **out, const sources *from, const xd_special_files *f, xd_err *e)
+{
+    xd_tok *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t)
+        return xd_fail(e, XD_ENOMEM, "no memory for a tokenizer");
+    xd_status s = f->kind == XD_TOK_LM ? xd_lm_read(t, &from->lm, f, e)
+                                       : read_other(t, from, f, e);
     if (s == XD_OK)
         *out = t;
     else
         xd_tok_close(&t);
     return s;
+}
+
+xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_files *f, xd_err *e)
+{
+    sources          from = {.lm = *l};
+    xd_special_files own = *f;
+    own.kind = XD_TOK_LM;
+    return open_with(t, &from, &own, e);
 }
 
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e)
@@ -180,10 +205,18 @@ static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind k
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
 {
     const char *what = "tokenizer.json";
+    xd_lm_json  lm = {0};
     xd_json    *j = NULL;
     *t = NULL;
-    xd_status s = xd_json_parse(&j, text, len, what, e);
-    if (s == XD_OK) {
+    xd_status s = xd_lm_json_parse(&lm, text, len, what, e);
+    int       fits = s == XD_OK && xd_lm_json_fits(lm.rules);
+    if (fits) {
+        xd_special_files f = {0};
+        s = xd_lm_open_json(t, &lm, &f, what, e);
+    } else if (s == XD_OK) {
+        s = xd_json_parse(&j, text, len, what, e);
+    }
+    if (s == XD_OK && !fits) {
         xd_special_files f = {.tj = j, .kind = kind_of_json(j),
                                .bare = kind_of_json(j) == XD_TOK_BERT};
         sources          from;
@@ -192,6 +225,7 @@ xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
             s = open_with(t, &from, &f, e);
     }
     xd_json_free(&j);
+    xd_lm_json_free(&lm);
     return s;
 }
 
@@ -221,7 +255,7 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 /* ---- a directory ---------------------------------------------------------------------------- */
 
-static int has_file(const char *dir, const char *name)
+int xd_tok_has(const char *dir, const char *name)
 {
     char path[4096];            /* out of memory must not look like a missing file             */
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -242,8 +276,8 @@ static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_
     return s;
 }
 
-/* The small files of a directory. */
-typedef struct beside { xd_json *cfg, *map, *old, *tj; } beside;
+/* The small files of a directory, and its tokenizer.json with a tree, or as a language model's. */
+typedef struct beside { xd_json *cfg, *map, *old, *tj; xd_lm_json lm; } beside;
 
 static xd_status read_small(beside *f, const char *dir, xd_err *e)
 {
@@ -264,6 +298,7 @@ static void free_beside(beside *f)
     xd_json_free(&f->map);
     xd_json_free(&f->old);
     xd_json_free(&f->tj);
+    xd_lm_json_free(&f->lm);
 }
 
 /* Reads the large tokenizer.json only if its vocabulary is needed or if no other file declares
@@ -283,14 +318,14 @@ static xd_special_files special_of(const beside *b, xd_tok_kind kind)
 
 static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
 {
-    int       spiece = has_file(dir, "spiece.model");
+    int       spiece = xd_tok_has(dir, "spiece.model");
     char     *path = xd_path_join(dir, spiece ? "spiece.model" : "tokenizer.json"), *data = NULL;
     size_t    len = 0;
     xd_status s = path ? read_large(b, dir, !spiece, e) : XD_ENOMEM;
     if (!path)
         return xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK && spiece)
-        s = xd_file_read(path, MAX_FILE, &data, &len, e);
+        s = xd_file_read(path, XD_TOK_FILE_MAX, &data, &len, e);
     else if (s == XD_OK && !b->tj)
         s = xd_fail(e, XD_EIO, "%s has neither spiece.model nor tokenizer.json", dir);
     if (s == XD_OK) {
@@ -312,7 +347,7 @@ static xd_status clip_files(xd_tok **t, const char *vpath, const char *mpath,
     char     *merges = NULL;
     xd_status s = xd_json_read(&vocab, vpath, e);
     if (s == XD_OK)
-        s = xd_file_read(mpath, MAX_FILE, &merges, &from.clip.len, e);
+        s = xd_file_read(mpath, XD_TOK_FILE_MAX, &merges, &from.clip.len, e);
     if (s == XD_OK) {
         from.clip.vocab = vocab;
         from.clip.merges = merges;
@@ -325,7 +360,7 @@ static xd_status clip_files(xd_tok **t, const char *vpath, const char *mpath,
 
 static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
 {
-    int vocab = has_file(dir, "vocab.json"), merges = has_file(dir, "merges.txt"),
+    int vocab = xd_tok_has(dir, "vocab.json"), merges = xd_tok_has(dir, "merges.txt"),
         two = vocab && merges;
     char *vpath = xd_path_join(dir, two ? "vocab.json" : "tokenizer.json");
     char *mpath = xd_path_join(dir, "merges.txt");
@@ -356,14 +391,14 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
  * rules apply if no class is named. */
 static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd_err *e)
 {
-    int       lines = has_file(dir, "vocab.txt") && (named || !has_file(dir, "tokenizer.json"));
+    int       lines = xd_tok_has(dir, "vocab.txt") && (named || !xd_tok_has(dir, "tokenizer.json"));
     char     *path = xd_path_join(dir, lines ? "vocab.txt" : "tokenizer.json"), *data = NULL;
     sources   from = {0};
     xd_status s = path ? read_large(b, dir, !lines, e)
                        : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK && lines) {
         from.bert.name = path;
-        s = xd_file_read(path, MAX_FILE, &data, &from.bert.len, e);
+        s = xd_file_read(path, XD_TOK_FILE_MAX, &data, &from.bert.len, e);
         from.bert.lines = data;
     } else if (s == XD_OK && b->tj) {
         s = sources_of_json(&from, b->tj, XD_TOK_BERT, !named, path, e);
@@ -386,17 +421,23 @@ static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd
 
 enum { OTHER = XD_TOK_KINDS };
 
+static const struct { const char *name; int kind; xd_lm_class named; } classes[] = {
+    {"T5Tokenizer", XD_TOK_T5, 0},           {"T5TokenizerFast", XD_TOK_T5, 0},
+    {"CLIPTokenizer", XD_TOK_CLIP, 0},       {"CLIPTokenizerFast", XD_TOK_CLIP, 0},
+    {"BertTokenizer", XD_TOK_BERT, 0},       {"BertTokenizerFast", XD_TOK_BERT, 0},
+    {"Qwen2Tokenizer", XD_TOK_LM, XD_LM_QWEN}, {"Qwen2TokenizerFast", XD_TOK_LM, XD_LM_QWEN},
+    {"GemmaTokenizer", XD_TOK_LM, XD_LM_GEMMA}, {"GemmaTokenizerFast", XD_TOK_LM, XD_LM_GEMMA},
+    {"LlamaTokenizer", XD_TOK_LM, XD_LM_OTHER}, {"LlamaTokenizerFast", XD_TOK_LM, XD_LM_OTHER},
+};
+
 /* For class names that fit any kind, the files decide. */
-static int kind_of_class(const char *name)
+static int kind_of_class(const char *name, xd_lm_class *named)
 {
-    static const struct { const char *name; int kind; } classes[] = {
-        {"T5Tokenizer", XD_TOK_T5},     {"T5TokenizerFast", XD_TOK_T5},
-        {"CLIPTokenizer", XD_TOK_CLIP}, {"CLIPTokenizerFast", XD_TOK_CLIP},
-        {"BertTokenizer", XD_TOK_BERT}, {"BertTokenizerFast", XD_TOK_BERT},
-    };
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (!strcmp(name, classes[i].name))
+        if (!strcmp(name, classes[i].name)) {
+            *named = classes[i].named;
             return classes[i].kind;
+        }
     return OTHER;
 }
 
@@ -405,15 +446,43 @@ static int says_nothing(const char *name)
     return !name || !strcmp(name, "PreTrainedTokenizerFast") || !strcmp(name, "TokenizersBackend");
 }
 
+/* CLIP's merges have the suffix "</w>". */
+static int has_ends(const char *dir)
+{
+    char  *path = xd_path_join(dir, "merges.txt"), *text = NULL;
+    size_t len = 0;
+    int    found = !path || xd_file_read(path, XD_TOK_FILE_MAX, &text, &len, NULL) != XD_OK || !len;
+    for (size_t i = 0; i + 4 <= len && !found; i++)
+        found = !memcmp(text + i, "</w>", 4);
+    free(path);
+    free(text);
+    return found;
+}
+
+/* Does the directory have a tokenizer.json of a language model? It stays in b->lm. */
+static int finds_lm(const char *dir, beside *b)
+{
+    char *path = xd_tok_has(dir, "tokenizer.json") ? xd_path_join(dir, "tokenizer.json") : NULL;
+    int   fits = path && xd_lm_json_read(&b->lm, path, NULL) == XD_OK &&
+                 xd_lm_json_fits(b->lm.rules);
+    if (!fits)
+        xd_lm_json_free(&b->lm);
+    free(path);
+    return fits;
+}
+
 static xd_status kind_of_files(int *kind, const char *dir, beside *b, xd_err *e)
 {
     xd_status s = XD_OK;
-    if (has_file(dir, "spiece.model")) {
+    if (xd_tok_has(dir, "spiece.model")) {
         *kind = XD_TOK_T5;
-    } else if (has_file(dir, "vocab.json") || has_file(dir, "merges.txt")) {
-        *kind = XD_TOK_CLIP;
-    } else if (has_file(dir, "vocab.txt")) {
+    } else if (xd_tok_has(dir, "vocab.json") || xd_tok_has(dir, "merges.txt")) {
+        *kind = finds_lm(dir, b) || !has_ends(dir) ? XD_TOK_LM : XD_TOK_CLIP;
+    } else if (xd_tok_has(dir, "vocab.txt")) {
         *kind = XD_TOK_BERT;
+    } else if (finds_lm(dir, b) || xd_tok_has(dir, "tekken.json") ||
+               (xd_tok_has(dir, "tokenizer.model") && !xd_tok_has(dir, "tokenizer.json"))) {
+        *kind = XD_TOK_LM;
     } else {
         s = read_large(b, dir, 1, e);
         *kind = (int)kind_of_json(b->tj);
@@ -426,26 +495,33 @@ static xd_status kind_of_files(int *kind, const char *dir, beside *b, xd_err *e)
 
 static xd_status open_dir(xd_tok **t, const char *dir, int kind, xd_err *e)
 {
-    beside    b = {0};
-    int       named = 1;
-    xd_status s = read_small(&b, dir, e);
+    beside      b = {0};
+    xd_lm_class class = XD_LM_OTHER;
+    int         named = 1;
+    xd_status   s = read_small(&b, dir, e);
     *t = NULL;
     if (s == XD_OK && kind == OTHER) {
         const char *name = xd_json_text(xd_json_get(b.cfg, "tokenizer_class"));
         named = !says_nothing(name);
         if (named)
-            kind = kind_of_class(name);
+            kind = kind_of_class(name, &class);
         else
             s = kind_of_files(&kind, dir, &b, e);
         if (s == XD_OK && kind == OTHER)
-            s = xd_fail(e, XD_EUNSUPPORTED,
-                        "%s has a %s; T5Tokenizer, CLIPTokenizer and BertTokenizer are known here",
-                        dir, name);
+            s = xd_fail(e, XD_EUNSUPPORTED, "%s has a %s; T5Tokenizer, CLIPTokenizer, "
+                        "BertTokenizer, Qwen2Tokenizer, LlamaTokenizer and GemmaTokenizer are "
+                        "known here", dir, name);
     }
-    if (s == XD_OK && kind == XD_TOK_BERT)
+    if (s == XD_OK && kind == XD_TOK_LM) {
+        xd_special_files f = special_of(&b, XD_TOK_LM);
+        f.named = class;
+        f.json = b.lm.rules ? &b.lm : NULL;
+        s = xd_lm_open_dir(t, dir, &f, e);
+    } else if (s == XD_OK && kind == XD_TOK_BERT) {
         s = open_bert(t, dir, &b, named, e);
-    else if (s == XD_OK)
+    } else if (s == XD_OK) {
         s = kind == XD_TOK_T5 ? open_t5(t, dir, &b, e) : open_clip(t, dir, &b, e);
+    }
     free_beside(&b);
     return s;
 }

@@ -80,27 +80,41 @@ static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
 
 /* ---- an object of pieces and ids ---------------------------------------------------------- */
 
-/* Adds one member of the vocabulary's object; `seen` has a bit per id. */
+/* Adds a piece; `seen` has a bit per id. */
+static xd_status add_piece(xd_pieces *v, xd_slice s, int32_t id, unsigned char *seen,
+                           const char *what, xd_err *e)
+{
+    int shown = (int)(s.len < 80 ? s.len : 80);
+    if (s.len > XD_PIECE_MAX)
+        return too_long(v->n, s.len, what, e);
+    if (seen[id / 8] >> id % 8 & 1)
+        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.*s' belongs to another piece too", what,
+                       id, shown, s.p);
+    size_t slot = find_slot(v, s.p, s.len);
+    if (v->slot[slot] >= 0)
+        return xd_fail(e, XD_EFORMAT, "%s: '%.*s' stands there twice", what, shown, s.p);
+    seen[id / 8] |= (unsigned char)(1 << id % 8);
+    return put_piece(v, slot, s.p, s.len, id, what, e);
+}
+
+static xd_status no_id(const char *what, xd_slice s, xd_err *e)
+{
+    return xd_fail(e, XD_EFORMAT, "%s: the id of '%.*s' is not a whole number from 0 to %d", what,
+                   (int)(s.len < 80 ? s.len : 80), s.p, (int)MAX_ID);
+}
+
+/* Adds one member of the vocabulary's object. */
 static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen, const char *what,
                             xd_err *e)
 {
     const char *s = xd_json_key(j) ? xd_json_key(j) : "";
-    size_t      len = strlen(s);
+    xd_slice     name = {s, strlen(s)};
     double      id;
-    if (len > XD_PIECE_MAX)
-        return too_long(v->n, len, what, e);
+    if (name.len > XD_PIECE_MAX)
+        return too_long(v->n, name.len, what, e);
     if (!xd_json_number(j, &id) || !(id >= 0 && id <= MAX_ID) || id != (double)(int32_t)id)
-        return xd_fail(e, XD_EFORMAT, "%s: the id of '%.80s' is not a whole number from 0 to %d",
-                       what, s, (int)MAX_ID);
-    int32_t k = (int32_t)id;
-    if (seen[k / 8] >> k % 8 & 1)
-        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.80s' belongs to another piece too", what,
-                       k, s);
-    size_t slot = find_slot(v, s, len);
-    if (v->slot[slot] >= 0)
-        return xd_fail(e, XD_EFORMAT, "%s: '%.80s' stands there twice", what, s);
-    seen[k / 8] |= (unsigned char)(1 << k % 8);
-    return put_piece(v, slot, s, len, k, what, e);
+        return no_id(what, name, e);
+    return add_piece(v, name, (int32_t)id, seen, what, e);
 }
 
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e)
@@ -114,6 +128,64 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
     for (const xd_json *i = xd_json_first(j); i && v->n < n && s == XD_OK; i = xd_json_next(i))
         s = !blanks && xd_json_key(i) && !*xd_json_key(i) ? too_long(v->n, 0, what, e)
                                                           : add_member(v, i, seen, what, e);
+    free(seen);
+    return s;
+}
+
+/* Adds the members of the object at k, of which there are at most `most`. */
+static xd_status add_members(xd_pieces *v, xd_skim *k, size_t most, unsigned char *seen,
+                             const char *what, xd_err *e)
+{
+    xd_bytes_buf buf = {0};
+    xd_status    s = xd_skim_is(k, '{') ? XD_OK : xd_skim_broken(k, what, "the vocabulary", e);
+    for (int more = s == XD_OK; more && s == XD_OK; more = s == XD_OK && xd_skim_is(k, ',')) {
+        xd_slice name;
+        int64_t id;
+        if (!xd_skim_string(k, &buf, &name) || !xd_skim_is(k, ':') || (size_t)v->n >= most)
+            s = xd_skim_broken(k, what, "the vocabulary", e);
+        else if (!xd_skim_id(k, &id) || id > MAX_ID)
+            s = no_id(what, name, e);
+        else if (!name.len)
+            s = too_long(v->n, 0, what, e);
+        else
+            s = add_piece(v, name, (int32_t)id, seen, what, e);
+    }
+    if (s == XD_OK && !xd_skim_is(k, '}'))
+        s = xd_skim_broken(k, what, "the vocabulary", e);
+    xd_bytes_free(&buf);
+    return s;
+}
+
+xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e)
+{
+    xd_skim k = {span.p, span.len, 0};
+    size_t  most = 0;
+    for (size_t i = 0; i < span.len; i++)       /* a piece has two quotes at least             */
+        most += span.p[i] == '"';
+    most = most / 2 < XD_PIECES_MAX ? most / 2 : XD_PIECES_MAX;
+    if (!most)
+        return xd_fail(e, XD_EFORMAT, "%s has no object of pieces and their ids", what);
+    unsigned char *seen = calloc(MAX_ID / 8 + 1, 1);
+    xd_status      s = seen ? open_table(v, (int)most, what, e)
+                            : xd_fail(e, XD_ENOMEM, "no memory for the pieces of %s", what);
+    if (s == XD_OK)
+        s = add_members(v, &k, most, seen, what, e);
+    free(seen);
+    return s;
+}
+
+xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e)
+{
+    unsigned char *seen = calloc(MAX_ID / 8 + 1, 1);
+    xd_status      s = !seen ? xd_fail(e, XD_ENOMEM, "no memory for the pieces of %s", what)
+                       : list->n < 1 || list->n > XD_PIECES_MAX
+                           ? xd_fail(e, XD_EFORMAT, "%s has %d pieces, 1 to %d are possible", what,
+                                     list->n, (int)XD_PIECES_MAX)
+                           : open_table(v, list->n, what, e);
+    for (int i = 0; i < list->n && s == XD_OK; i++) {
+        xd_slice name = {list->text.p + list->p[i].at, list->p[i].len};
+        s = add_piece(v, name, i, seen, what, e);
+    }
     free(seen);
     return s;
 }

@@ -21,6 +21,9 @@ void xd_tok_close(xd_tok **tp)
     xd_spm_close(t->spm);
     xd_clip_close(t->clip);
     xd_bert_close(t->bert);
+    xd_lm_close(t->lm);
+    free(t->head.p);
+    free(t->tail.p);
     xd_vocab_free(&t->v);
     free(t);
     *tp = NULL;
@@ -46,6 +49,16 @@ int32_t xd_tok_pad(const xd_tok *t)
     return t->pad;
 }
 
+int xd_tok_is_lm(const xd_tok *t)
+{
+    return t->lm != NULL;
+}
+
+int xd_tok_pads_left(const xd_tok *t)
+{
+    return t->pad_left;
+}
+
 int64_t xd_tok_max(const xd_tok *t)
 {
     return t->max;
@@ -55,6 +68,8 @@ int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len)
 {
     if (t->clip)
         return xd_pieces_find(xd_bpe_pieces(xd_clip_bpe(t->clip)), s, len);
+    if (t->lm)
+        return xd_pieces_find(xd_lm_pieces(t->lm), s, len);
     return t->bert ? xd_pieces_find(xd_bert_pieces(t->bert), s, len) : xd_spm_find(t->spm, s, len);
 }
 
@@ -64,6 +79,8 @@ void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *
         xd_clip_normalize(s, len, out);
     else if (t->bert)
         xd_bert_normalize(t->bert, s, len, out);
+    else if (t->lm)
+        xd_lm_normalize(t->lm, s, len, out);
     else
         xd_charsmap_apply(&t->map, s, len, out);
 }
@@ -147,6 +164,8 @@ static void encode_segments(const xd_tok *t, int normalized, const char *s, size
             xd_clip_words(t->clip, s + from, begin - from, out);
         } else if (normalized && t->bert) {
             xd_bert_words(t->bert, s + from, begin - from, out);
+        } else if (normalized && t->lm) {
+            xd_lm_words(t->lm, s + from, begin - from, out);
         } else if (normalized) {
             encode_runs(t, s + from, begin - from, out);
         } else if (begin > from) {
@@ -177,25 +196,41 @@ xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max,
     return xd_tok_cut(t, text, len, max, ids, n, &whole, e);
 }
 
+static void add_some(xd_ids *out, const xd_ids *from, int64_t n)
+{
+    for (int64_t i = 0; i < n && i < from->n; i++)
+        xd_ids_add(out, from->p[i]);
+}
+
 xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, int64_t *whole, xd_err *e)
 {
+    return xd_tok_cut_bare(t, text, len, max, 0, ids, n, whole, e);
+}
+
+xd_status xd_tok_cut_bare(const xd_tok *t, const char *text, size_t len, int64_t max, int bare,
+                          int32_t **ids, int64_t *n, int64_t *whole, xd_err *e)
+{
     xd_bytes_buf b = {0};
     xd_ids       out = {0};
-    int64_t      first = t->begin >= 0;
+    int64_t      limit = max > 0 ? max : INT64_MAX;
+    int64_t      heads = bare ? 0 : t->head.n, tails = bare ? 0 : t->tail.n;
     *ids = NULL;
     *n = 0;
-    if (first)
-        xd_ids_add(&out, t->begin);
+    heads = heads < limit ? heads : limit;
+    add_some(&out, &t->head, heads);
     clean_utf8(text, len, &b);
     if (b.len && !b.failed)
         encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
-    *whole = out.n + 1;
-    if (max > 0 && !out.failed)         /* the opening and the closing token are kept           */
-        keep_ids(t, &out, first, max > first ? max - first - 1 : 0);
-    if (max <= 0 || max > first)
-        xd_ids_add(&out, t->end);
+    *whole = out.n + tails;
+    if (!out.failed)                    /* what is put around the text is kept                  */
+        keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
+    add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
+    if (!out.p && !out.failed) {        /* a text without ids                                   */
+        xd_ids_add(&out, 0);
+        out.n = 0;
+    }
     if (out.failed || b.failed) {
         free(out.p);
         return xd_fail(e, XD_ENOMEM, "no memory for the ids of a text of %zu bytes", len);

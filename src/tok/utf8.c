@@ -23,6 +23,12 @@ void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n)
     b->len += n;
 }
 
+void xd_bytes_free(xd_bytes_buf *b)
+{
+    free(b->p);
+    *b = (xd_bytes_buf) {0};
+}
+
 void xd_ids_add(xd_ids *o, int32_t id)
 {
     if (o->n == o->cap && !o->failed) {

@@ -137,19 +137,27 @@ static xd_status read_piece(xd_vocab *v, wire w, const char *what, xd_err *e)
     return xd_vocab_add(v, text, len, score, type, what, e);
 }
 
-/* TrainerSpec: only unigram models (1) are supported. */
-static xd_status read_trainer(wire w, const char *what, xd_err *e)
+/* TrainerSpec: the type of the model. */
+static xd_status read_trainer(wire w, uint64_t *type, const char *what, xd_err *e)
 {
-    static const char *const names[] = {"0", "unigram", "BPE", "word", "character"};
     field f;
     while (w.at < w.len) {
         if (!wire_field(&w, &f))
             return xd_fail(e, XD_EFORMAT, "%s: the trainer's settings are broken", what);
-        if (f.number == 3 && f.type == 0 && f.value != 1)
-            return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, T5 needs a unigram model",
-                           what, f.value < 5 ? names[f.value] : "strange");
+        if (f.number == 3 && f.type == 0)
+            *type = f.value;
     }
     return XD_OK;
+}
+
+static xd_status check_type(uint64_t have, int type, const char *what, xd_err *e)
+{
+    static const char *const names[] = {"0", "unigram", "BPE", "word", "character"};
+    if (have == (uint64_t)type)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, %s needs a %s model", what,
+                   have < 5 ? names[have] : "strange", type == XD_SPM_UNIGRAM ? "T5" : "Gemma",
+                   names[type]);
 }
 
 static xd_status read_normalizer(xd_vocab *v, wire w, const char *what, xd_err *e)
@@ -166,10 +174,12 @@ static xd_status read_normalizer(xd_vocab *v, wire w, const char *what, xd_err *
     return v->map.failed ? xd_fail(e, XD_ENOMEM, "no memory for a character map") : XD_OK;
 }
 
-xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, const char *what, xd_err *e)
+xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
+                          xd_err *e)
 {
     wire      w = {(const unsigned char *)data, len, 0};
     xd_status s = XD_OK;
+    uint64_t  have = 0;                 /* not said                                             */
     field     f;
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;
@@ -180,13 +190,15 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, const char 
         if (f.number == 1)
             s = read_piece(v, f.bytes, what, e);
         else if (f.number == 2)
-            s = read_trainer(f.bytes, what, e);
+            s = read_trainer(f.bytes, &have, what, e);
         else if (f.number == 3)
             s = read_normalizer(v, f.bytes, what, e);
     }
+    if (s == XD_OK && have)
+        s = check_type(have, type, what, e);
     if (s == XD_OK && v->n == 0)
         return xd_fail(e, XD_EFORMAT, "%s has no pieces", what);
-    return s;
+    return s == XD_OK && !have ? check_type(XD_SPM_UNIGRAM, type, what, e) : s;
 }
 
 /* ---- tokenizer.json ------------------------------------------------------------------------- */

@@ -26,11 +26,32 @@ static void use(const xd_tok *t, const char *s, size_t len)
     for (int64_t i = 0; i < n; i++)
         MUST(ids[i] >= 0 && ids[i] < xd_tok_vocab(t));
     MUST(xd_tok_ids(t, s, len, 3, &cut, &k, &e) == XD_OK && k <= 3 && k <= n);
-    MUST(n >= 1 && ids[n - 1] == xd_tok_eos(t) && cut[k - 1] == xd_tok_eos(t));
-    MUST(xd_tok_bos(t) < 0 || (n >= 2 && ids[0] == xd_tok_bos(t) && cut[0] == ids[0]));
+    if (!xd_tok_is_lm(t)) {
+        MUST(n >= 1 && ids[n - 1] == xd_tok_eos(t) && cut[k - 1] == xd_tok_eos(t));
+        MUST(xd_tok_bos(t) < 0 || (n >= 2 && ids[0] == xd_tok_bos(t) && cut[0] == ids[0]));
+    }
+    MUST(xd_tok_bos(t) < xd_tok_vocab(t) && xd_tok_eos(t) < xd_tok_vocab(t));
     MUST(xd_tok_pad(t) < xd_tok_vocab(t));
     free(ids);
     free(cut);
+}
+
+/* A framed prompt, padded where the tokenizer has a token for it. */
+static void use_frame(const xd_tok *t)
+{
+    const xd_tok_frame f = { .text = "</s>a {} b", .max = 9, .drop = 2, .pad = 1 };
+    xd_tok_row         r;
+    xd_err             e = { 0 };
+    char               why[256];
+    if (xd_tok_frame_ids(t, &f, text, &r, &e) == XD_OK) {
+        MUST(r.n == 11 && r.first + r.real <= r.n && r.drop <= r.real && r.whole >= r.real);
+        for (int64_t i = 0; i < r.n; i++)
+            MUST(r.ids[i] >= 0 && r.ids[i] < xd_tok_vocab(t));
+        free(r.ids);
+    } else {
+        MUST(e.msg[0] && !r.ids);
+    }
+    MUST(!xd_tok_frame_doubt(t, NULL, &f, why, sizeof why) || why[0]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -51,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     use(t, text, sizeof text - 1);
     use(t, (const char *)data, size < 200 ? size : 200);
     use(t, "", 0);
+    use_frame(t);
     xd_tok_close(&t);
     return 0;
 }

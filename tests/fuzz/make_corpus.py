@@ -195,7 +195,8 @@ def pairs():
     tokens = [{"id": 20, "content": "<|startoftext|>", "normalized": True, "special": True},
               {"id": 30, "content": "Up ", "normalized": True, "rstrip": True, "single_word": True},
               {"id": 5, "content": "!", "lstrip": True}]
-    model = {"type": "BPE", "vocab": vocab | ends, "merges": ["a b", ["ab", "c</w>"]]}
+    model = {"type": "BPE", "end_of_word_suffix": "</w>", "vocab": vocab | ends,
+             "merges": ["a b", ["ab", "c</w>"]]}
     return {
         "bpe": bpe(vocab | ends, merges),
         "bpe_no_ends": bpe(vocab, merges),
@@ -239,6 +240,51 @@ def pieces():
     }
 
 
+def split(pattern, how="Isolated"):
+    return {"type": "Split", "pattern": pattern, "behavior": how, "invert": False}
+
+
+def language_models():
+    letters = [chr(b) if 0x21 <= b < 0x7f or 0xa1 <= b < 0xad or b > 0xad else ""
+               for b in range(256)]
+    rest = iter(range(256, 512))
+    vocab = {c or chr(next(rest)): i for i, c in enumerate(letters)}
+    vocab |= {"la": 256, "lar": 257, "\u0120c": 258, "ge": 259}
+    model = {"type": "BPE", "unk_token": None, "byte_fallback": False, "ignore_merges": True,
+             "vocab": vocab, "merges": ["l a", "la r", "\u0120 c", ["g", "e"]]}
+    level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
+    cut = {"type": "Sequence", "pretokenizers": [
+        split({"Regex": r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+"}), level]}
+    tokens = [{"id": 260, "content": "</s>", "special": True, "lstrip": True},
+              {"id": 261, "content": "It", "normalized": True, "single_word": True}]
+    around = {"type": "Sequence", "processors": [level, {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "</s>", "type_id": 0}}, {"Sequence": {"id": "A"}},
+                   {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+        "special_tokens": {"</s>": {"id": "</s>", "ids": [260, 1], "tokens": ["</s>"]}}}]}
+    doc = dict(normalizer={"type": "NFC"}, pre_tokenizer=cut, post_processor=around,
+               added_tokens=tokens, model=model)
+    pieces = ["<unk>", "\u2581", "a", "l", "c", "t", "la", "at"]
+    pieces += [f"<0x{b:02X}>" for b in range(256)]
+    small = {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "fuse_unk": True,
+             "vocab": {p: i for i, p in enumerate(pieces)}, "merges": [["l", "a"], ["a", "t"]]}
+    norms = {"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+        {"type": "Prepend", "prepend": "\u2581"}, {"type": "NFD"}]}
+    plain = dict(normalizer=norms, pre_tokenizer=split({"String": " "}, "MergedWithPrevious"),
+                 post_processor=None, added_tokens=[], model=small)
+    odd = small | {"vocab": {p: i for i, p in enumerate(pieces[:20])}, "fuse_unk": False}
+    return {
+        "lm_bytes": tokenizer_json(**doc),
+        "lm_letters": tokenizer_json(**plain),
+        "lm_unknown": tokenizer_json(**plain | {"model": odd, "pre_tokenizer": split(
+            {"Regex": r"\P{L}|[\d-]+|$"}, "Contiguous")}),
+        "lm_pattern": tokenizer_json(**plain | {"pre_tokenizer": split({"Regex": r"[^\S]\p{Han"})}),
+        "lm_cut": tokenizer_json(**plain)[:400],
+        "lm_escape": tokenizer_json(**doc).replace("lar", "\\u00e9\\ud83d\\ude00"),
+    }
+
+
 def tokenizers():
     words = [piece(t, s) for t, s in WORDS]
     files = {
@@ -271,7 +317,7 @@ def tokenizers():
             {"id": 1000000, "content": "<far>", "normalized": True, "lstrip": True, "rstrip": True},
             {"id": -1, "content": "", "single_word": True}]),
     }
-    for name, data in (files | pairs() | pieces()).items():
+    for name, data in (files | pairs() | pieces() | language_models()).items():
         put("tok", name, data)
 
 

@@ -43,11 +43,10 @@ static size_t unescape(char *s, size_t len)
     return n;
 }
 
-int read_prompts(void **state)
+static int read_texts(const char *file)
 {
     size_t len;
-    (void)state;
-    if (xd_file_read(GOLDEN "prompts.txt", MAX_FILE, &prompt_file, &len, NULL) != XD_OK)
+    if (xd_file_read(file, MAX_FILE, &prompt_file, &len, NULL) != XD_OK)
         return -1;
     char *p = prompt_file;
     for (int i = 0; i < PROMPTS; i++) {
@@ -58,6 +57,18 @@ int read_prompts(void **state)
         p = end + 1;
     }
     return 0;
+}
+
+int read_prompts(void **state)
+{
+    (void)state;
+    return read_texts(GOLDEN "prompts.txt");
+}
+
+int read_lm_texts(void **state)
+{
+    (void)state;
+    return read_texts(GOLDEN_LM "texts.txt");
 }
 
 int forget_prompts(void **state)

@@ -11,6 +11,7 @@
 #include "tok/tok.h"
 
 #define GOLDEN "tests/golden/tok/"
+#define GOLDEN_LM "tests/golden/tok-lm/"
 
 enum { PROMPTS = 500, MAX_FILE = 1 << 28 };
 
@@ -19,6 +20,7 @@ extern prompt prompts[PROMPTS];
 
 /* What cmocka calls before and after a group of tests: prompts[] is there between them. */
 int read_prompts(void **state);
+int read_lm_texts(void **state);        /* the texts of tools/golden/cases/tok_lm.py instead    */
 int forget_prompts(void **state);
 
 typedef xd_status open_tok(xd_tok **t, const char *dir, xd_err *e);

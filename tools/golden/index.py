@@ -29,6 +29,7 @@ SUITES = {
     "lm": {name: "lm/" + name for name in ("qwen3", "qwen2", "qwen25vl", "mistral", "llama",
                                            "gemma2", "gemma3")},
     "tok": own("tok"),
+    "tok_lm": own("tok-lm"),
     "sampler": {"sampler": "sampler.json"},
 }
 # What another program writes.

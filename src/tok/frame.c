@@ -1,0 +1,172 @@
+/* frame.c - the text that a pipeline puts around a prompt: a chat template with its roles and
+ * special tokens already written out.
+ *
+ * transformers fills a template first and looks for special tokens in the whole text, so that
+ * those that a user types count too. */
+#include "tok/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static const char place[] = "{}";
+
+char *xd_tok_framed(const char *frame, const char *prompt)
+{
+    const char *at = frame ? strstr(frame, place) : NULL;
+    size_t      before = at ? (size_t)(at - frame) : 0, len = strlen(prompt);
+    size_t      after = at ? strlen(at) - strlen(place) : 0;
+    char       *text = malloc(before + len + after + 1);
+    if (text) {
+        memcpy(text, frame ? frame : "", before);
+        memcpy(text + before, prompt, len);
+        if (at)
+            memcpy(text + before + len, at + strlen(place), after);
+        text[before + len + after] = 0;
+    }
+    return text;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------ */
+
+/* Pads a row to `to` ids. Without a padding token that which ends a text is taken. */
+static xd_status pad_row(const xd_tok *t, xd_tok_row *r, int64_t to, int left, xd_err *e)
+{
+    int32_t with = t->pad >= 0 ? t->pad : t->end;
+    int64_t more = to - r->n;
+    if (more <= 0)
+        return XD_OK;
+    if (with < 0)
+        return xd_fail(e, XD_EFORMAT, "the tokenizer has no pad_token, and prompts are padded to "
+                       "%lld ids: tokenizer_config.json must name one", (long long)to);
+    int32_t *p = realloc(r->ids, (size_t)to * sizeof *p);
+    if (!p)
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)to);
+    r->ids = p;
+    if (left)
+        memmove(p + more, p, (size_t)r->n * sizeof *p);
+    for (int64_t i = 0; i < more; i++)
+        p[left ? i : r->n + i] = with;
+    r->first = left ? more : 0;
+    r->n = to;
+    return XD_OK;
+}
+
+xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
+                           xd_tok_row *r, xd_err *e)
+{
+    int64_t most = f->max > 0 ? f->max + f->drop : 0;
+    int     left = f->side == XD_TOK_SIDE_OWN ? t->pad_left : f->side == XD_TOK_SIDE_LEFT;
+    char   *text = xd_tok_framed(f->text, prompt);
+    *r = (xd_tok_row) {0};
+    if (!text)
+        return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
+    xd_status s = xd_tok_cut_bare(t, text, strlen(text), most, f->bare, &r->ids, &r->n, &r->whole,
+                                  e);
+    free(text);
+    r->real = r->n;
+    r->drop = f->drop < r->real ? f->drop : r->real;
+    if (s == XD_OK && f->pad)
+        s = pad_row(t, r, most, left, e);
+    if (s != XD_OK) {
+        free(r->ids);
+        *r = (xd_tok_row) {0};
+    }
+    return s;
+}
+
+/* ---- does the frame fit the tokenizer? ------------------------------------------------------ */
+
+/* The next <mark>, [MARK] or [/MARK] in s; NULL: none. */
+static const char *next_mark(const char *s, size_t *len)
+{
+    for (; *s; s++) {
+        if (*s != '<' && *s != '[')
+            continue;
+        char   end = *s == '<' ? '>' : ']';
+        size_t n = 1;
+        while (s[n] && s[n] != end && s[n] != ' ' && s[n] != '\n' && s[n] != '<' &&
+               (end == '>' || s[n] == '_' || s[n] == '/' || (s[n] >= 'A' && s[n] <= 'Z')))
+            n++;
+        if (n > 1 && s[n] == end) {
+            *len = n + 1;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* The chat template of a directory, malloc'ed; NULL: it has none that is read here. */
+static char *chat_template(const char *dir)
+{
+    static const char *const files[] = {"chat_template.json", "tokenizer_config.json"};
+    char   *path = xd_path_join(dir, "chat_template.jinja"), *text = NULL;
+    size_t  len;
+    if (path && xd_file_exists(path))
+        xd_file_read(path, 1 << 20, &text, &len, NULL);
+    free(path);
+    for (int i = 0; i < 2 && !text; i++) {
+        xd_json *j = NULL;
+        path = xd_path_join(dir, files[i]);
+        if (path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK) {
+            const char *s = xd_json_text(xd_json_get(j, "chat_template"));
+            text = s ? strdup(s) : NULL;
+        }
+        xd_json_free(&j);
+        free(path);
+    }
+    return text;
+}
+
+/* The ids before the prompt, which the pipeline drops. */
+static int64_t count_before(const xd_tok *t, const xd_tok_frame *f)
+{
+    const char *at = f->text ? strstr(f->text, place) : NULL;
+    int32_t    *ids = NULL;
+    int64_t     n = 0, whole = 0;
+    if (!at || xd_tok_cut_bare(t, f->text, (size_t)(at - f->text), 0, f->bare, &ids, &n, &whole,
+                               NULL) != XD_OK)
+        return -1;
+    free(ids);
+    return f->bare ? n : n - t->tail.n;
+}
+
+static int is_begin(const xd_tok *t, const char *mark)
+{
+    for (int i = 0; i < t->nadded; i++)
+        if (t->added[i].id == t->begin && !strcmp(t->added[i].name, mark))
+            return 1;
+    return 0;
+}
+
+int xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
+                       size_t size)
+{
+    char  *chat = dir ? chat_template(dir) : NULL;
+    int    doubt = 0;
+    size_t len;
+    for (const char *s = f->text ? next_mark(f->text, &len) : NULL; s && !doubt;
+         s = next_mark(s + len, &len)) {
+        char mark[64];
+        snprintf(mark, sizeof mark, "%.*s", (int)len, s);
+        if (xd_added_id(t, mark) < 0) {
+            snprintf(why, size, "the tokenizer has no token %s, which the pipeline puts around "
+                     "prompts: it is that of another model", mark);
+            doubt = 1;
+        } else if (chat && !is_begin(t, mark) && !strstr(chat, mark)) {
+            snprintf(why, size, "the chat template of %s has no %s: the pipeline's own text is put "
+                     "around prompts", dir, mark);
+            doubt = 1;
+        }
+    }
+    free(chat);
+    int64_t before = !doubt && f->drop ? count_before(t, f) : f->drop;
+    if (!doubt && before != f->drop) {
+        snprintf(why, size, "the tokenizer makes %lld ids of the text before a prompt, of which "
+                 "the pipeline drops %lld", (long long)before, (long long)f->drop);
+        doubt = 1;
+    }
+    return doubt;
+}
