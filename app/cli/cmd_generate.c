@@ -30,10 +30,11 @@ static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_
 
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
-    const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind;
+    const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind, *offload;
     const char  *files[SLOTS];  /* weights of components, as `slots`                           */
     xd_opt_texts prompts, loras;
-    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip, slicing;
+    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip, slicing,
+        by_model, by_layer;     /* xDiT's words for offload                                    */
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -99,6 +100,14 @@ static xd_option own_rows[] = {
     { "enable_slicing", XD_OPT_FLAG, AT(slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always so)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
+    { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
+      "weights that a GPU's memory does not hold: auto, as many blocks as have to be wait in the "
+      "host's memory and are copied while others compute; none, the request is refused; stream, "
+      "all blocks wait there, for the least memory (default: auto)" },
+    { "enable_model_cpu_offload", XD_OPT_FLAG, AT(by_model), 0, 1, NULL, NULL,
+      "as --offload auto (xDiT's name)" },
+    { "enable_sequential_cpu_offload", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
+      "as --offload stream (xDiT's name)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
@@ -512,6 +521,7 @@ static xd_open_args open_args(task *t)
                        .plan_for = &t->request,
                        .cluster = o->cluster,
                        .balance = o->balance,
+                       .offload = o->offload ? o->offload : o->by_layer ? "stream" : NULL,
                        .bind = o->bind ? o->bind : "auto" };
     for (int i = 0; i < SLOTS; i++)
         if (o->files[i])
@@ -654,7 +664,7 @@ static void print_help(FILE *f)
         { "How to generate", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                              "no_resolution_binning" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
-                          "enable_tiling enable_slicing" },
+                          "offload enable_tiling enable_slicing" },
         { "Several ranks", ranks },
         { "Log and output", "quiet verbose json trace" },
         { "More", NULL },

@@ -43,6 +43,9 @@ static const xd_option rows[] = {
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
       "TYPE", "the same of the T5 text encoder" },
+    { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
+      "weights that a GPU's memory does not hold wait in the host's: see xdit generate (default: "
+      "none for a cluster)" },
     { "enable_slicing", XD_OPT_FLAG, offsetof(task, slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always so)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
@@ -86,7 +89,7 @@ static void print_help(FILE *f)
     char *kept = xd_opt_names("", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "Options", "model world cluster plan exact all explain dtype weights_dtype "
-                     "text_weights_dtype json" },
+                     "text_weights_dtype offload json" },
         { "The request",
           "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
           "num_images_per_prompt max_sequence_length" },

@@ -66,9 +66,9 @@ static const synonym flags[] = {
     { "mask mask_image mask_img inpaint", NULL, "generating inside of a mask is not built" },
     { "controlnet control_net control_image control_strength canny ip_adapter", NULL,
       "control networks are not built" },
-    { "offload_to_cpu offload cpu_offload clip_on_cpu vae_on_cpu control_net_cpu lowvram low_vram "
-      "medvram",
-      NULL, "weights are in this machine's memory already" },
+    { "offload_to_cpu cpu_offload lowvram low_vram medvram", "offload", NULL },
+    { "clip_on_cpu vae_on_cpu control_net_cpu", NULL,
+      "all components compute on --device, one after the other" },
     { "preview preview_path preview_interval taesd", NULL, "previews are not built" },
     { "clip_skip", NULL, "layers of a text encoder are not skipped" },
     { "port host listen server api", NULL, "there is no HTTP service" },

@@ -21,7 +21,6 @@
 #define ONE_ATTENTION \
     "there is one attention, with masks and exact sums, that works with every degree"
 #define SHARED        "ranks of a host hold one copy of the weights that they have in common"
-#define IN_MEMORY     "weights are in this machine's memory already"
 #define NO_FP4        "GEMMs in four bits are not built; --weights_dtype int8 has those in eight"
 #define NO_SPARSE     "it belongs to a sparse attention; here all keys are seen"
 #define NO_WAN        "models of that kind (Wan) are not built"
@@ -121,9 +120,11 @@ const xd_xdit_flag xd_xdit_flags[] = {
     NONE("memory_efficient_sharding", 0, 'r', "FSDP loads block by block",
          "weights are always read tensor by tensor"),
     /* memory */
-    NONE("enable_sequential_cpu_offload", 0, 'b',
-         "weights wait in the host's memory, layer by layer", IN_MEMORY),
-    NONE("enable_model_cpu_offload", 0, 'b', "the same, model by model", IN_MEMORY),
+    SAME("enable_sequential_cpu_offload", 0, 'b',
+         "weights wait in the host's memory, layer by layer",
+         "the same: as --offload stream; no difference on the CPU"),
+    SAME("enable_model_cpu_offload", 0, 'b', "the same, model by model",
+         "as --offload auto, which is the default; no difference on the CPU"),
     SAME("enable_tiling", 0, 'b', "decode in tiles", "the same"),
     SAME("enable_slicing", 0, 'b', "decode one image at a time", "always so"),
     NONE("use_vae_channels_last_format", 0, 'r', "memory layout of the VAE",

@@ -105,6 +105,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     void      (*log)(void *cookie, int level, const char *line);
     int         columns;        /* of a terminal: tables leave out what has no room; 0: all     */
     int         reserved;       /* 0                                                         */
+    const char *offload;        /* as in xd_open_args; NULL: "none" for a cluster               */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);

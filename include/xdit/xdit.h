@@ -204,6 +204,11 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
                                    follow its speed in a short test; "even", NULL: equal shares */
     const char *layers;         /* for measurements only: number of blocks of each kind, "2,4"
                                    (text encoders use the first number); NULL: as the configs say */
+    /* Weights that the memory of a GPU does not hold. "auto", NULL: blocks of the transformer and
+     * of text encoders, as many as have to be, wait in pinned host memory and are copied while the
+     * blocks before them compute. "none": the request is refused. "stream": all blocks wait there,
+     * which takes the least of the GPU's memory. Results are the same. No difference on the CPU. */
+    const char *offload;
 } xd_open_args;
 
 /* All defaults are 0 or NULL, except `size`. */

@@ -25,6 +25,8 @@ typedef struct xd_ops    xd_ops;
 typedef struct xd_dev_lanes xd_dev_lanes;       /* backend/lanes.h                          */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
+enum { XD_FETCH_PLACES = 4 };
+
 /* ---- device ------------------------------------------------------------------------------- */
 
 typedef struct xd_dev_ops {
@@ -39,6 +41,17 @@ typedef struct xd_dev_ops {
     /* Sets every byte to `value`, in the order of s. */
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
     int       (*owns)(xd_dev *d, const void *p);        /* 1: p lies in memory of this device  */
+    /* Of a device with a memory of its own, else NULL. Host memory from which `fetch` copies (NULL:
+     * none is left); it is given back when all work has ended. `fetch` copies it to the device
+     * beside work that is queued later, as soon as the work that is queued now has ended. Work
+     * that is queued after `fetched` begins when the last copy of that place has ended. Copies run
+     * one after the other. place: 0 to XD_FETCH_PLACES - 1. */
+    void     *(*pin)(xd_dev *d, size_t bytes);
+    void      (*unpin)(xd_dev *d, void *p);
+    xd_status (*fetch)(xd_dev *d, int place, void *to, const void *from, size_t bytes);
+    xd_status (*fetched)(xd_dev *d, int place);
+    /* Bytes/s of such a copy; back: of one to the host. Measured; 0: unknown. */
+    double    (*link)(xd_dev *d, int back);
     /* Equal for devices, also of other processes, that have one memory; or NULL: the host's. */
     uint64_t  (*identity)(const xd_dev *d);
     /* Implementations of xd_dev_compute, xd_dev_best, xd_dev_peak, xd_dev_kernel_bytes,

@@ -30,6 +30,7 @@
 #include "pipeline/job.h"
 #include "pipeline/job_compare.h"
 #include "pipeline/memory_plan.h"
+#include "pipeline/offload.h"
 #include "pipeline/result.h"
 #include "pipeline/stages.h"
 #include "pipeline/text_encode.h"
@@ -79,6 +80,8 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->without, &given, a->layers, e);
     if (s == XD_OK)
         s = open_device(g, a, e);
+    if (s == XD_OK && !a->offload && !xd_dev_identity(g->ctx.dev))
+        g->ctx.offload = XD_OFFLOAD_NONE;       /* weights are in the host's memory            */
     if (s == XD_OK)
         s = xd_comm_stage(&g->ctx.world.all, g->ctx.dev, e);
     if (s == XD_OK)
@@ -112,7 +115,8 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (a->balance && strcmp(a->balance, "even") != 0 && strcmp(a->balance, "measured") != 0)
         return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured",
                        a->balance);
-    if (xd_affinity_check(a->bind, e) != XD_OK)
+    xd_offload offload;
+    if (xd_affinity_check(a->bind, e) != XD_OK || xd_offload_read(a->offload, &offload, e) != XD_OK)
         return XD_EINVAL;
     xd_engine *g = calloc(1, sizeof *g);
     if (!g)
@@ -123,6 +127,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     g->ctx.cancel = &g->cancel;
     g->ctx.keep = a->keep;
     g->ctx.once = a->once;
+    g->ctx.offload = offload;
     g->ctx.bench = (how & XD_FOR_BENCH) != 0;
     g->balanced = a->balance && strcmp(a->balance, "measured") == 0;
     xd_err    mine = { .rank = -1 };
@@ -528,6 +533,9 @@ static void log_unused(const xd_job *j)
     int            groups = p->deg.n[XD_DATA];
     if (j->ctx->world.all->rank)
         return;
+    if (j->ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(j->ctx->dev))
+        xd_log(XD_LOG_WARN, "offload makes no difference on the CPU, whose weights are in the "
+               "host's memory");
     if (groups > j->ntodo)
         xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to "
                "generate: there %s %d %s",

@@ -83,17 +83,31 @@ xd_status xd_net_visit(xd_net *n, xd_decl *d)
         const xd_block *b = n->def->block(n->cfg, i);
         if (!n->layer[i] && !(n->layer[i] = calloc(1, b->size + 1)))
             return xd_fail(d->err, XD_ENOMEM, "no memory for block %d", i);
+        size_t before = d->block_bytes;
+        if (n->stream)
+            xd_weight_stream_enter(n->stream, i);
         xd_w_enter(d, b->name, xd_net_number(n, i));
         b->weights(d, n->cfg, i, n->layer[i]);
         xd_w_leave(d);
+        if (n->stream)
+            xd_weight_stream_leave(n->stream, i, d->err);
+        if (d->blocks_of)
+            d->blocks_of[i - n->first] = d->block_bytes - before;
     }
     return d->err->code;
+}
+
+const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer)
+{
+    if (n->stream)
+        xd_weight_stream_begin(n->stream, x, layer);
+    return n->layer[layer];
 }
 
 void xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s)
 {
     x->layer = layer;
     x->site = 0;
-    n->def->block(n->cfg, layer)->forward(x, n, n->layer[layer], s);
+    n->def->block(n->cfg, layer)->forward(x, n, xd_net_layer(x, n, layer), s);
     x->layer = -1;
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "exec/exec.h"
 #include "exec/weight.h"
+#include "exec/weight_stream.h"
 
 typedef struct xd_net xd_net;
 
@@ -52,6 +53,7 @@ struct xd_net {
     void            **layer;    /* layer[i]: weights of block i; NULL: on another stage         */
     int               nlayers;
     int               first, last;      /* my stage has blocks [first, last)                    */
+    xd_weight_stream *stream;   /* of blocks whose weights wait on the host; NULL: of none      */
 };
 
 /* Reads cfg from a config object by the definition's table (`obj` NULL: all defaults). Close the
@@ -65,6 +67,9 @@ int       xd_net_unread(const xd_net_def *def, const char *name);
 int       xd_net_number(const xd_net *n, int layer);
 /* Visits all weights of the net (my stage's layers). */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);
+/* The weights of block `layer`, which work that is queued now may use. All blocks of the stage are
+ * asked for in order. A network's code reads n->layer for shapes only. */
+const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer`. */
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 

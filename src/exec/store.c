@@ -66,13 +66,27 @@ void xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int par
     s->parts = parts;
 }
 
-int xd_store_own_block(xd_store *s, size_t bytes)
+void *xd_store_own_block(xd_store *s, size_t bytes, size_t beside)
 {
-    void *p = own_block(s, bytes ? bytes : 1);
-    s->bytes = 0;               /* weights are counted one by one                              */
-    if (p)
-        xd_store_use_block(s, p, bytes, 0, 1);
-    return p != NULL;
+    size_t window = xd_store_block_bytes(bytes);
+    char  *p = own_block(s, window + beside);
+    s->bytes = beside;          /* weights are counted one by one                              */
+    if (!p)
+        return NULL;
+    xd_store_use_block(s, p, window, 0, 1);
+    return p + window;
+}
+
+xd_arena xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back)
+{
+    xd_arena before = s->window;
+    if (back) {
+        s->bytes -= s->window.used;     /* of the block that was counted when it was made      */
+        s->window = *back;
+    } else {
+        xd_arena_init(&s->window, base, bytes);
+    }
+    return before;
 }
 
 /* Each process fills the weights that begin in its part of the block: about equally many bytes,

@@ -7,6 +7,7 @@
 #define XD_EXEC_WEIGHT_H
 
 #include "backend/backend.h"
+#include "base/arena.h"
 
 /* How tensor parallelism cuts a linear layer: not at all, by outputs, or by inputs. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
@@ -146,6 +147,7 @@ struct xd_decl {
     xd_declared *list;          /* LIST: the result, grows                                     */
     int        nlist, caplist;
     size_t     packed;          /* bytes of the weights: needed (COUNT) or taken               */
+    size_t     *blocks_of;      /* NULL, or [blocks]: of block_bytes those of each block        */
     size_t     block_bytes;     /* these bytes with each weight rounded up, as in a block      */
     size_t     work[3];         /* COUNT: working memory of a load: slots of xd_store_scratch,  */
                                 /* and memory of what the source makes                         */
@@ -165,8 +167,12 @@ void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* From now on weights are placed one after the other in a block (at a multiple of XD_ALIGN,
  * borrowed) that `parts` processes share: each requests all weights and fills its part of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
-/* The same in a block of the device that the store, still empty, gets for it. 0: no memory. */
-int       xd_store_own_block(xd_store *s, size_t bytes);
+/* The same in a block of the device that the store, still empty, gets for it, with `beside` bytes
+ * behind it, which are returned. NULL: no memory. */
+void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
+/* From now on weights are placed in another block, of memory that the store has, until this is
+ * called with what it has returned as `back`. */
+xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
 size_t    xd_store_block_bytes(size_t bytes);           /* of a weight in such a block         */
 size_t    xd_store_bytes(const xd_store *s);            /* of all its weights                  */
 /* Working memory of a load, reused from one weight to the next: slot 0 or 1 with at least `bytes`.

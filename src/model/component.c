@@ -189,6 +189,7 @@ void xd_component_close(xd_component *p)
     xd_component_drop(p);
     xd_net_close(&p->net);
     xd_net_close(&p->shadow);
+    free(p->blocks_of);
     xd_single_file_close(&p->single);
     xd_st_close(&p->files);
     xd_json_free(&p->config);
@@ -408,6 +409,12 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
+xd_block_sizes xd_component_blocks(const xd_component *p)
+{
+    return (xd_block_sizes){ p->block_bytes, p->net.first,
+                             p->blocks_of ? p->net.last - p->net.first : 0, p->blocks_of };
+}
+
 static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks,
@@ -428,6 +435,8 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     }
     p->shadow.first = p->net.first;
     p->shadow.last = p->net.last;
+    free(p->blocks_of);
+    p->blocks_of = d.blocks_of = calloc((size_t)p->net.nlayers + 1, sizeof *p->blocks_of);
     xd_net_visit(&p->shadow, &d);
     p->block_bytes = d.block_bytes;
     p->packed = xd_dev_identity(count) ? d.block_bytes : d.packed;
@@ -528,11 +537,14 @@ void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type
 
 /* A device with a memory of its own has all weights in one block, so that they take what was
  * counted. */
-static void open_block(const xd_component *p, xd_dev *dev, int share, xd_err *e)
+static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
+    xd_block_sizes w = xd_component_blocks(p);
     if (share || !p->block_bytes || !xd_dev_identity(dev))
         return;
-    if (!xd_store_own_block(p->store, p->block_bytes))
+    if (p->stream.streamed)
+        xd_weight_stream_open(&p->net.stream, &p->stream, &w, p->store, dev, e);
+    else if (!xd_store_own_block(p->store, p->block_bytes, 0))
         xd_fail(e, XD_ENOMEM, "no memory of %s for %s of weights", dev->name,
                 xd_size_text((double)p->block_bytes).s);
 }
@@ -609,6 +621,7 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
 void xd_component_drop(xd_component *p)
 {
     xd_component_prefetch_end(p);
+    xd_weight_stream_close(&p->net.stream);
     xd_store_close(&p->store);
     xd_comm_close(&p->group.c);   /* frees the shared-memory block, too                        */
     xd_st_release(p->files);

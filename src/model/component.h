@@ -42,6 +42,8 @@ typedef struct xd_component {
     xd_net      shadow;         /* the network for counting                                    */
     size_t      packed;         /* counted bytes of its weights when loaded                    */
     size_t      block_bytes;    /* counted bytes as one block of shared memory                 */
+    size_t     *blocks_of;      /* [blocks of this stage]: of block_bytes those of each         */
+    xd_stream_plan stream;      /* how it is loaded on a device with a memory of its own        */
     size_t      work;           /* extra bytes while it is loaded                              */
     size_t      host_work;      /* of the host, if the device has a memory of its own; else 0   */
     xd_weight_group group;
@@ -74,6 +76,9 @@ xd_status xd_component_files(xd_component *p, xd_err *e);
 /* Fills the shadow network for a count device and computes the bytes of the weights (`packed`,
  * `block_bytes`, `work`). */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
+
+/* After xd_component_count: the bytes of its weights, in all and block by block. */
+xd_block_sizes xd_component_blocks(const xd_component *p);
 
 /* After xd_component_count, for weights that will be loaded with `share`: computes their bytes. */
 xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);

@@ -74,6 +74,31 @@ static size_t kernel_bytes(const xd_dev *d)
     return xd_dev_kernel_bytes(proxy_behind(d));
 }
 
+static void *proxy_pin(xd_dev *d, size_t bytes)
+{
+    return real_of(d)->mem->pin(real_of(d), bytes);
+}
+
+static void proxy_unpin(xd_dev *d, void *p)
+{
+    real_of(d)->mem->unpin(real_of(d), p);
+}
+
+static xd_status proxy_fetch(xd_dev *d, int place, void *to, const void *from, size_t bytes)
+{
+    return real_of(d)->mem->fetch(real_of(d), place, to, from, bytes);
+}
+
+static xd_status proxy_fetched(xd_dev *d, int place)
+{
+    return real_of(d)->mem->fetched(real_of(d), place);
+}
+
+static double proxy_link(xd_dev *d, int back)
+{
+    return real_of(d)->mem->link(real_of(d), back);
+}
+
 static uint64_t proxy_identity(const xd_dev *d)
 {
     return xd_dev_identity(proxy_behind(d));
@@ -120,6 +145,8 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
     w->mem = (xd_dev_ops){
         .get = proxy_get, .put = proxy_put, .sync = proxy_sync, .memory = proxy_memory,
         .upload = proxy_upload, .download = proxy_download, .fill = proxy_fill, .owns = proxy_owns,
+        .pin = real_dev->mem->pin ? proxy_pin : NULL, .unpin = proxy_unpin, .fetch = proxy_fetch,
+        .fetched = proxy_fetched, .link = real_dev->mem->link ? proxy_link : NULL,
         .identity = proxy_identity,
         .compute = proxy_compute, .best = proxy_best, .peak = proxy_peak,
         .kernel_bytes = kernel_bytes, .forget = proxy_forget, .close = close,

@@ -1,12 +1,16 @@
 /* context.c - separate contexts for counting */
 #include "pipeline/context.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Components of a fork have nothing loaded and are whole. */
 static void fork_component(xd_component *p)
 {
     p->store = NULL;
+    p->blocks_of = NULL;
+    p->stream = (xd_stream_plan){ 0 };
+    p->net.stream = NULL;
     p->shared = 0;
     p->reader = NULL;
     p->upto = NULL;
@@ -35,12 +39,19 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
         fork_component(&fork->model.text[k]);
 }
 
+static void close_component(xd_component *p)
+{
+    xd_net_close(&p->shadow);
+    free(p->blocks_of);
+    p->blocks_of = NULL;
+}
+
 void xd_context_fork_close(xd_context *fork, const xd_context *base)
 {
-    xd_net_close(&fork->model.dit.shadow);
-    xd_net_close(&fork->model.vae.shadow);
+    close_component(&fork->model.dit);
+    close_component(&fork->model.vae);
     for (int k = 0; k < XD_MAXTEXT; k++) {
-        xd_net_close(&fork->model.text[k].shadow);
+        close_component(&fork->model.text[k]);
         if (fork->model.tok[k] != base->model.tok[k])
             xd_tok_close(&fork->model.tok[k]);
     }

@@ -10,6 +10,10 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
+/* What happens to weights that a device's own memory does not hold: blocks are streamed, as many as
+ * have to be; none, and the request is refused; or all blocks of all networks are streamed. */
+typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } xd_offload;
+
 /* State with which a request is checked, counted and run. An engine has one. A prediction makes
  * another, which stands for one rank of a plan and only counts. */
 typedef struct xd_context {
@@ -24,6 +28,7 @@ typedef struct xd_context {
     xd_comm     *text, *count_text;     /* ranks that share a text encoder; NULL: one rank has it */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
+    xd_offload   offload;
     int          once;          /* there will be one request                                   */
     size_t       spare;  /* memory of the host that the request leaves, my share: for files */
     double       cold[XD_KINDS];        /* bytes of weights that a disk must deliver; 0: unknown */

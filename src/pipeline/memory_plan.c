@@ -13,6 +13,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/device_memory.h"
 #include "pipeline/job.h"
+#include "pipeline/offload.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/vae_codec.h"
 #include "pipeline/weight_groups.h"
@@ -69,7 +70,7 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
 {
     n->images = (size_t)xd_job_pixels(j) * 5;
     if (xd_dev_identity(j->ctx->count)) {
-        n->host = n->images + n->host_work + message_bytes(j, ranks);
+        n->host = n->images + n->host_work + n->pinned + message_bytes(j, ranks);
         n->images = 0;
     }
     n->peak = xd_need_peak(n, j->ctx->keep, xd_need_apart(j, ranks));
@@ -242,14 +243,66 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
 }
 
+/* Does the need of a rank fit into its share of the device? Else blocks are streamed. Weights that
+ * are loaded stay as they are, or are dropped if they are too much. */
+static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room)
+{
+    xd_context      *ctx = j->ctx;
+    xd_component    *dit = &ctx->model.dit;
+    xd_offload_parts p;
+    int              ranks = ctx->world.used->size;
+    int              text = ctx->world.used->rank < ctx->plan.text_tp;
+    double           share = (double)need->peak / (room->need - room->kernels);
+    double           have = (room->have - room->kernels) * share;
+    xd_offload_sizes(ctx, text, &p);
+    if (dit->store) {
+        xd_need as_it_is = *need;
+        as_it_is.dit = xd_store_bytes(dit->store);
+        xd_need_sum(&as_it_is, j, ranks);
+        if ((double)as_it_is.peak <= have) {
+            *need = as_it_is;
+            return;
+        }
+        xd_component_drop(dit);
+    }
+    xd_offload_fit(&p, need, j, ranks, have);
+    dit->stream = p.plan_dit;
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        if (!ctx->model.text[k].store)
+            ctx->model.text[k].stream = p.plan_text[k];
+}
+
+/* Which share of the blocks waits on the host, and what that costs. */
+static void log_streaming(const xd_job *j, const xd_need *need)
+{
+    const xd_context   *ctx = j->ctx;
+    const xd_component *p = &ctx->model.dit;
+    double              bytes = (double)need->streamed * xd_offload_runs(j, 0), rate = 0;
+    if (!need->streamed || ctx->world.all->rank)
+        return;
+    if (ctx->dev->mem->link)
+        rate = ctx->dev->mem->link(ctx->dev, 0);
+    xd_log(XD_LOG_INFO,
+           "offload: %d of the transformer's %d blocks are streamed from the host's memory to %s: "
+           "%s a step, at least %.3g s at %s/s%s", p->stream.streamed, p->net.last - p->net.first,
+           ctx->dev->name, xd_size_text(bytes).s, rate > 0 ? bytes / rate : 0,
+           xd_size_text(rate).s,
+           ctx->offload == XD_OFFLOAD_AUTO ? ", because it does not hold them" : "");
+}
+
 /* The limit of a device with a memory of its own, which other ranks may share. */
-static xd_status compare_device(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
+static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context    *ctx = j->ctx;
-    double         once, held = loaded_bytes(ctx, &once);
+    double         once;
     xd_device_room room;
     char           who[120];
-    xd_status s = xd_device_room_find(ctx, (double)need->peak, held, &room, e);
+    xd_status      s = xd_device_room_find(ctx, (double)need->peak, loaded_bytes(ctx, &once), &room,
+                                           e);
+    if (s != XD_OK)
+        return s;
+    fit_to_device(j, need, &room);
+    s = xd_device_room_find(ctx, (double)need->peak, loaded_bytes(ctx, &once), &room, e);
     if (s != XD_OK)
         return s;
     xd_log(XD_LOG_DEBUG, "memory of %s: %s are needed%s, %s are free; of the host: %s",
@@ -257,8 +310,10 @@ static xd_status compare_device(xd_job *j, const xd_need *need, xd_memory_limits
            xd_size_text(room.have).s, size_of(need->host).s);
     limits->device = (room.have - room.kernels) / room.ranks;
     limits->device = limits->device > 1 ? limits->device : 1;
-    if (room.need <= room.have)
+    if (room.need <= room.have) {
+        log_streaming(j, need);
         return XD_OK;
+    }
     snprintf(who, sizeof who, "the memory of %s", ctx->dev->name);
     if (room.ranks > 1)
         snprintf(who, sizeof who, "the memory of %s (%d ranks together)", ctx->dev->name,

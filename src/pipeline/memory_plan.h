@@ -12,6 +12,8 @@ typedef struct xd_need {        /* bytes a request needs, by part               
      * embeddings of the texts; `images` is 0. Else these are 0. */
     size_t conds;
     size_t host_work, host;     /* of the host: while weights are loaded; the most at any time  */
+    size_t pinned;              /* of the host: weights of streamed blocks                      */
+    size_t streamed;            /* of the transformer, that are copied each time its blocks run */
 } xd_need;
 
 typedef struct xd_memory_limits { /* bytes that a request may take on this rank's host           */

@@ -25,6 +25,7 @@ typedef struct set {            /* 0: as requested                              
     int      text_tp, tp;       /* tp: in place of the given degrees                           */
     int      tiles, rows;       /* --enable_tiling, --use_parallel_vae                         */
     int      ranks;             /* fewer ranks                                                 */
+    int      offload;           /* --offload auto                                              */
     int      size;              /* index of a smaller size, from 1                             */
 } set;
 
@@ -40,6 +41,7 @@ typedef struct finder {
     const xd_parallel *plans;
     int                nplans;
     xd_dtype           type, dit, text[XD_MAXTEXT];     /* the engine's                        */
+    xd_offload         offload;
     double             until;
     set                fit[MAX_REPORTED];
     int                nfit;
@@ -112,6 +114,7 @@ static void set_types(finder *w, const set *s)
     if (w->t->space > 0)
         xd_dev_forget(ctx->dev);
     ctx->type = s->bf16 ? XD_BF16 : w->type;
+    ctx->offload = s->offload ? XD_OFFLOAD_AUTO : w->offload;
     ctx->model.dit.blocks = s->dit ? s->dit : w->dit;
     for (int k = 0; k < ctx->model.recipe->ntext; k++)
         ctx->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
@@ -186,6 +189,8 @@ XD_PRINTF(2, 3) static void add_flag(xd_text_buf *b, const char *fmt, ...)
 static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 {
     int64_t side[2];
+    if (s->offload)
+        add_flag(b, "--offload auto");
     if (s->bf16)
         add_flag(b, "--dtype bf16");
     if (s->dit)
@@ -314,7 +319,8 @@ static void add_advice(finder *w, const set *s, const trial *c)
 /* Does s include all changes of f, in the same way? */
 static int includes(const set *s, const set *f)
 {
-    return s->bf16 >= f->bf16 && (!f->dit || s->dit) && (!f->text || s->text) &&
+    return s->bf16 >= f->bf16 &&
+           s->offload >= f->offload && (!f->dit || s->dit) && (!f->text || s->text) &&
            (!f->tp || s->tp) && (!f->text_tp || s->text_tp) && s->tiles >= f->tiles &&
            s->rows >= f->rows && s->ranks == f->ranks &&
            (!f->size || s->size >= f->size);
@@ -478,6 +484,8 @@ static void try_all(finder *w, const levers *l)
     set   all = all_levers(l);
     trial c;
     int   huge = w->t->huge;
+    if (w->offload == XD_OFFLOAD_NONE && xd_dev_identity(w->t->ctx->dev))
+        try_set(w, &(set){ .offload = 1 });
     if (!huge && (!count_set(w, &all, &c) || c.need <= c.have)) {
         try_types(w, l, (set){ 0 });
         try_degrees(w, l);
@@ -518,7 +526,7 @@ void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, 
 {
     xd_fit             mine = *t;
     finder             w = { .t = &mine, .plans = plans, .nplans = n, .type = t->ctx->type,
-                             .dit = t->ctx->model.dit.blocks,
+                             .dit = t->ctx->model.dit.blocks, .offload = t->ctx->offload,
                              .until = xd_now_s() + PATIENCE_S };
     set                same = { 0 };
     trial              base = { 0 };

@@ -44,6 +44,7 @@ static const xd_field fields[] = {
     { "shared_weights", AT(xd_machine, shares), 'b', 0, NULL },
     { "weight_cache", AT(xd_machine, cache), 'd', 0, NULL },
     { "read_bytes_per_second", AT(xd_machine, read), 'd', 0, NULL },
+    { "upload_bytes_per_second", AT(xd_machine, upload), 'd', 0, NULL },
     { "alone_speedup", AT(xd_machine, alone), 'd', 1, NULL },
     { "f32", 0, '-', 0, NULL },
     { "bf16", 0, '-', 0, NULL },

@@ -42,6 +42,7 @@ typedef struct xd_machine {
     xd_wire  inside, between;   /* ranks of one host, ranks of two                             */
     int      sheet;             /* only data sheets were asked, nothing is fitted or measured   */
     double   read;              /* bytes/s of files that no page cache holds; 0: unknown         */
+    double   upload;            /* bytes/s from the host's memory to a device's; 0: unknown      */
     double   cache;  /* bytes of weights that stay near a rank's cores from call to call */
 } xd_machine;
 

@@ -42,6 +42,8 @@
 #define XGMI    LINK(12e-6, 448e9, 0.33, 0)     /* seven links of 64 GB/s to the seven others   */
 #define PCIE5   LINK(15e-6, 63e9, 0.445, 1)
 #define PCIE4   LINK(15e-6, 31.5e9, 0.445, 1)
+#define PCIE5_UP 50e9
+#define PCIE4_UP 25e9
 #define IB400   LINK(20e-6, 50e9, 0.80, 0)
 #define ETH100  LINK(40e-6, 12.5e9, 0.80, 0)
 #define ETH10   LINK(60e-6, 1.25e9, 0.88, 0)
@@ -51,22 +53,23 @@ typedef struct device {
     int         sheet;          /* from the data sheet only, nothing is fitted                 */
     double      memory;
     xd_rates    f32, bf16;
+    double      upload;         /* bytes/s of its link to the host: 0.8 of what PCIe has          */
     xd_wire     inside, between; /* shared: bytes/s of one path of the host, which has several */
 } device;
 
 static const device devices[] = {
-    { "H100", 0, 80e9, F32(67e12, 3.35e12), H100, NVLINK4, IB400 },
-    { "H100-PCIe", 0, 80e9, F32(51e12, 2.00e12), H100_PCIE, PCIE5, IB400 },
-    { "H200", 1, 141e9, F32(67e12, 4.80e12), H200, NVLINK4, IB400 },
-    { "B200", 1, 180e9, F32(75e12, 8.00e12), B200, NVLINK5, IB400 },
-    { "H20", 0, 96e9, F32(44e12, 4.00e12), H20, NVLINK4, IB400 },
-    { "A100", 0, 80e9, F32(19.5e12, 2.04e12), A100, NVLINK3, IB400 },
-    { "A10", 1, 24e9, F32(31.2e12, 0.600e12), A10, PCIE4, ETH100 },
-    { "L40", 0, 48e9, F32(90.5e12, 0.864e12), L40, PCIE4, ETH100 },
-    { "L4", 1, 24e9, F32(30.3e12, 0.300e12), L4, PCIE4, ETH100 },
-    { "4090", 0, 24e9, F32(82.6e12, 1.008e12), RTX4090, PCIE4, ETH10 },
-    { "5090", 1, 32e9, F32(104.8e12, 1.792e12), RTX5090, PCIE5, ETH10 },
-    { "MI300X", 1, 192e9, F32(163.4e12, 5.30e12), MI300X, XGMI, IB400 },
+    { "H100", 0, 80e9, F32(67e12, 3.35e12), H100, PCIE5_UP, NVLINK4, IB400 },
+    { "H100-PCIe", 0, 80e9, F32(51e12, 2.00e12), H100_PCIE, PCIE5_UP, PCIE5, IB400 },
+    { "H200", 1, 141e9, F32(67e12, 4.80e12), H200, PCIE5_UP, NVLINK4, IB400 },
+    { "B200", 1, 180e9, F32(75e12, 8.00e12), B200, PCIE5_UP, NVLINK5, IB400 },
+    { "H20", 0, 96e9, F32(44e12, 4.00e12), H20, PCIE5_UP, NVLINK4, IB400 },
+    { "A100", 0, 80e9, F32(19.5e12, 2.04e12), A100, PCIE4_UP, NVLINK3, IB400 },
+    { "A10", 1, 24e9, F32(31.2e12, 0.600e12), A10, PCIE4_UP, PCIE4, ETH100 },
+    { "L40", 0, 48e9, F32(90.5e12, 0.864e12), L40, PCIE4_UP, PCIE4, ETH100 },
+    { "L4", 1, 24e9, F32(30.3e12, 0.300e12), L4, PCIE4_UP, PCIE4, ETH100 },
+    { "4090", 0, 24e9, F32(82.6e12, 1.008e12), RTX4090, PCIE4_UP, PCIE4, ETH10 },
+    { "5090", 1, 32e9, F32(104.8e12, 1.792e12), RTX5090, PCIE5_UP, PCIE5, ETH10 },
+    { "MI300X", 1, 192e9, F32(163.4e12, 5.30e12), MI300X, PCIE5_UP, XGMI, IB400 },
 };
 
 const char *xd_machine_device(int i)
@@ -103,7 +106,8 @@ int xd_machine_known(xd_machine *m, const char *name)
         *m = (xd_machine){ .hosts = second ? first : 1,
                            .ranks = second ? second : first ? first : 1,
                            .memory = d->memory, .alone = 1, .f32 = d->f32, .bf16 = d->bf16,
-                           .inside = d->inside, .between = d->between, .sheet = d->sheet };
+                           .inside = d->inside, .between = d->between, .sheet = d->sheet,
+                           .upload = d->upload };
         m->inside.shared *= host_paths(m->ranks);
         if (m->hosts > 1)
             snprintf(m->name, sizeof m->name, "%dx%dx%s", m->hosts, m->ranks, d->name);

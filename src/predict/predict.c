@@ -13,6 +13,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_plan.h"
+#include "pipeline/offload.h"
 #include "pipeline/stages.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/vae_codec.h"
@@ -20,6 +21,8 @@
 #include "plan/plan.h"
 #include "plan/plan_table.h"
 #include "ranks/world.h"
+
+static const double USUAL_UPLOAD = 20e9;        /* bytes/s to a device, where it is not known */
 
 enum { STEPS = 5 };             /* that are simulated: an exact one, and some that repeat      */
 
@@ -35,6 +38,7 @@ typedef struct predictor {
     xd_cost_device     *rk;
     xd_simulation      *simulation;
     double              last_text_s;    /* of the last text encoder                            */
+    xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed                          */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
     int                 alone;  /* other ranks are idle                                        */
@@ -190,6 +194,28 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me)
     k->sent_all = (k->sent_all + (double)(sent_bytes(s) - before)) * image_count(s);
 }
 
+/* A copy of the sizes of a component's blocks as this rank has counted them. */
+static xd_block_sizes copy_sizes(const xd_component *p)
+{
+    xd_block_sizes w = xd_component_blocks(p);
+    size_t        *block = w.n ? malloc((size_t)w.n * sizeof *block) : NULL;
+    if (block)
+        memcpy(block, w.block, (size_t)w.n * sizeof *block);
+    w.n = block ? w.n : 0;
+    w.block = block;
+    return w;
+}
+
+static void free_sizes(predictor *s)
+{
+    for (int r = 0; s->parts && r < s->f->ranks; r++) {
+        free((void *)(uintptr_t)s->parts[r].dit.block);
+        for (int k = 0; k < XD_MAXTEXT; k++)
+            free((void *)(uintptr_t)s->parts[r].text[k].block);
+    }
+    free(s->parts);
+}
+
 static void raise_host(xd_need *n, const xd_component *p)
 {
     n->host_work = n->host_work > p->host_work ? n->host_work : p->host_work;
@@ -236,6 +262,8 @@ static xd_status denoise_rank(predictor *s, int me, xd_err *e)
     s->f->rank[me].need.dit = p->packed;
     s->f->rank[me].need.dit_work = p->work;
     raise_host(&s->f->rank[me].need, p);
+    if (!s->parts[me].dit.block)
+        s->parts[me].dit = copy_sizes(p);
     s->f->rank[me].need.conds = embedding_bytes(s);
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_denoise_close(&f);
@@ -360,6 +388,8 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         most = ctx->model.text[k].work;
         n->text_work = n->text_work > most ? n->text_work : most;
         raise_host(n, &ctx->model.text[k]);
+        if (!s->parts[me].text[k].block)
+            s->parts[me].text[k] = copy_sizes(&ctx->model.text[k]);
     }
     s->f->rank[me].sent_all += (double)sent_bytes(s);
     xd_simulation_mark(s->simulation, XD_MAXTEXT); /* records the computing time so far           */
@@ -546,6 +576,28 @@ static xd_status predict_request(predictor *s, xd_err *e)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
+/* Streams blocks of a rank whose device does not hold all weights. */
+static void stream_blocks(predictor *s, int r)
+{
+    xd_need *n = &s->f->rank[r].need;
+    if (!s->m->shares && s->ctx->offload != XD_OFFLOAD_NONE &&
+        ((double)n->peak > s->m->memory || s->ctx->offload == XD_OFFLOAD_STREAM))
+        xd_offload_fit(&s->parts[r], n, &s->job, s->f->ranks, s->m->memory);
+}
+
+/* A step takes at least the time of the copies of its streamed blocks, which run beside it. */
+static void add_streaming(predictor *s)
+{
+    xd_prediction *f = s->f;
+    size_t         most = 0;
+    for (int r = 0; r < f->ranks; r++)
+        most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
+    double pass_s = (double)most / (s->m->upload > 0 ? s->m->upload : USUAL_UPLOAD);
+    f->streamed = (double)most * xd_offload_runs(&s->job, 0);
+    f->exact_s = fmax(f->exact_s, pass_s * xd_offload_runs(&s->job, 1));
+    f->step_s = fmax(f->step_s, pass_s * xd_offload_runs(&s->job, !f->stale));
+}
+
 /* On CPUs the ranks of a host share its memory and one copy of equal weights; a device has
  * its own memory. */
 static void set_memory(predictor *s)
@@ -559,6 +611,7 @@ static void set_memory(predictor *s)
             xd_need *n = &f->rank[r].need;
             int      twin = 0;
             xd_need_sum(n, &s->job, f->ranks);
+            stream_blocks(s, r);
             if (m->shares && n->host) {         /* devices have memories of their own           */
                 sum += (double)n->host;
                 continue;
@@ -619,7 +672,8 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
     f->stale = (f->plan.changes & XD_STALE_STEPS) != 0;
     f->rank = calloc((size_t)f->ranks, sizeof *f->rank);
     s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
-    if (!f->rank || !s->lane)
+    s->parts = calloc((size_t)f->ranks, sizeof *s->parts);
+    if (!f->rank || !s->lane || !s->parts)
         return xd_fail(e, XD_ENOMEM, "no memory to predict %d ranks", f->ranks);
     ctx->plan = f->plan;
     ctx->plan.warmup = 1;
@@ -661,6 +715,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
         st = predict_request(&s, e);
     if (st == XD_OK) {
         set_memory(&s);
+        add_streaming(&s);
         f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s +
                                                 (f->steps - f->exact) * f->step_s +
                                                 f->decode_s);
@@ -673,6 +728,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     xd_simulation_close(&s.simulation);
     xd_cost_device_close(&s.rk);
     free(s.lane);
+    free_sizes(&s);
     return st;
 }
 

@@ -81,6 +81,22 @@ static void write_reading(const xd_plans *p)
                    text.s);
 }
 
+/* What a plan copies from the host's memory, because a device does not hold the weights, and what
+ * the host needs for that. */
+static void write_streaming(const xd_plans *p, int i)
+{
+    const xd_prediction *f = &p->s.c[i].f;
+    double               host = 0;
+    for (int r = 0; r < f->ranks && f->rank; r++)
+        host = fmax(host, (double)f->rank[r].need.host);
+    if (f->streamed > 0)
+        write_line(p, "offload: plan %d streams %s a step from the host's memory", i + 1,
+                   xd_size_text(f->streamed).s);
+    if (host > 0)
+        write_line(p, "plan %d needs %s of the host's memory for a rank", i + 1,
+                   xd_size_text(host).s);
+}
+
 static void write_row(const xd_plans *p, const xd_column *shape, int i)
 {
     const xd_plan_info *t = &p->plan[i];
@@ -123,6 +139,8 @@ static void write_table(const xd_plans *p)
         write_line(p, "%d plan%s cannot be (--all tells why)", refused, refused == 1 ? "" : "s");
     if (good)
         write_reading(p);
+    if (good)
+        write_streaming(p, 0);
     if (good)
         write_line(p, "best: %s", p->plan[0].flags[0] ? p->plan[0].flags : "one rank");
 }
@@ -195,6 +213,7 @@ static void write_plan(const xd_plans *p, int i)
                t->exact_steps == 1 ? "" : "s", t->exact_step_s, late, t->step_s,
                100 * (t->exact_steps * t->exact_step_s + late * t->step_s) / whole, t->decode_s,
                100 * t->decode_s / whole, whole);
+    write_streaming(p, i);
     if (reading_s(t) > 0)
         write_line(p,
                    "of it reading weights that are not in memory: text %.3g s, transformer %.3g s, "

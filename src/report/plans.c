@@ -77,6 +77,7 @@ static xd_status open_all(xd_plans *p, xd_err *e)
     xd_open_args o = { .size = sizeof o, .model = a->model, .dtype = a->dtype,
                        .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log,
+                       .offload = a->offload ? a->offload : a->cluster ? "none" : NULL,
                        .cookie = a->cookie, .log_level = a->log_level };
     xd_status    s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)

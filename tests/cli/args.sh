@@ -231,13 +231,14 @@ for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-
     vae-tiling=enable_tiling \
     type=weights_dtype batch-count=num_images_per_prompt denoising_strength=strength \
     video_frames=num_frames \
-    torch-dtype=dtype num_gpus=nproc model_id=model outdir=output tp_size=tensor_parallel_degree; do
+    torch-dtype=dtype offload-to-cpu=offload \
+    num_gpus=nproc model_id=model outdir=output tp_size=tensor_parallel_degree; do
     means "${pair%%=*}" "here it is --${pair#*=}"
 done
 means size 'the size is --width and --height'
 means upscale 'upscaling is not built'
 means mask 'generating inside of a mask is not built'
-means offload-to-cpu ".*in this machine's memory already"
+means vae-on-cpu "all components compute on --device, .*"
 means port 'there is no HTTP service'
 for far in xyzzy karras hypertile color_match; do
     refused "far from all: --$far" 2 "unknown flag --$far\$" generate --model m -p a --$far 1

@@ -4,7 +4,8 @@
  *
  * Random weights of a tiny model in f32. A plan is letters with a number behind each: t tensor,
  * u Ulysses, r ring, p pipe stages, c passes, d replicas, m patches, w warm-up steps; without w all
- * steps are exact. v behind them cuts the rows of the autoencoder, x displaces patches. Plans that
+ * steps are exact. v behind them cuts the rows of the autoencoder, x displaces patches, s streams
+ * all blocks from the host's memory (--offload stream). Plans that
  * take fewer ranks than were started are legal. Run under mpirun; rank 0 speaks TAP.
  *
  * Exact plans give the bits of one rank, PipeFusion those of one rank with as many patches. Tensor
@@ -69,6 +70,7 @@ static xd_parallel parse(const char *plan)
         case 'w': p.warmup_steps = n; break;
         case 'v': p.use_parallel_vae = 1; break;
         case 'x': p.use_displaced_patches = 1; break;
+        case 's': break;        /* generate() reads it                                         */
         default:
             printf("Bail out! %s is no plan: what is %c?\n", plan, c);
             exit(2);
@@ -104,7 +106,8 @@ static void fill_request(xd_request *r, int images)
 static int generate(const char *plan, const xd_parallel *p, const char *on, int images, pixels *out)
 {
     xd_open_args a = { .size = sizeof a, .model = model, .dtype = "f32", .threads = 1,
-                       .device = on, .parallel = *p };
+                       .device = on, .parallel = *p,
+                       .offload = strchr(plan, 's') ? "stream" : NULL };
     xd_request   r;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;

@@ -48,6 +48,9 @@ typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
 /* Pinned host memory through which bytes travel, and the event of its last copy. */
 typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
 
+/* Events of a place of fetches: the work before its last one has ended; the copy has. */
+typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
+
 typedef struct xd_cuda_dev {
     xd_dev                dev;          /* dev.priv is this struct                             */
     const xd_cuda_driver *cu;
@@ -56,6 +59,8 @@ typedef struct xd_cuda_dev {
     CUcontext             context;
     CUstream              stream;
     CUstream              lane[XD_NLANES];      /* for messages (lanes.c)                      */
+    CUstream              fetching;     /* of fetches; NULL: there was none                    */
+    xd_cuda_place         place[XD_FETCH_PLACES];
     CUmodule              module;
     CUfunction            kernel[XD_CUDA_NKERNELS];
     cublasLtHandle_t      lt_handle;
@@ -94,6 +99,15 @@ xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t byte
 
 extern const xd_dev_lanes xd_cuda_lanes;
 void      xd_cuda_close_lanes(xd_cuda_dev *c);
+
+/* ---- fetch.c: entries of xd_dev_ops -------------------------------------------------------- */
+
+void     *xd_cuda_pin(xd_dev *d, size_t bytes);
+void      xd_cuda_unpin(xd_dev *d, void *p);
+xd_status xd_cuda_fetch(xd_dev *d, int place, void *to, const void *from, size_t bytes);
+xd_status xd_cuda_fetched(xd_dev *d, int place);
+double    xd_cuda_link(xd_dev *d, int back);
+void      xd_cuda_close_fetch(xd_cuda_dev *c);
 
 /* ---- launch.c ----------------------------------------------------------------------------- */
 

@@ -76,6 +76,7 @@ void xd_cuda_close(xd_dev *d)
     if (c->context) {
         c->cu->cuCtxSetCurrent(c->context);
         xd_cuda_close_lanes(c);
+        xd_cuda_close_fetch(c);
         xd_cuda_close_memory(c);
         if (c->lt)
             xd_cuda_close_cublaslt(c);

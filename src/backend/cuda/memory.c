@@ -293,6 +293,8 @@ static void forget(xd_dev *d)
 const xd_dev_ops xd_cuda_memory_ops = {
     .get = get_block, .put = free_block, .sync = wait_for_all, .memory = memory, .upload = upload,
     .download = download, .fill = fill, .owns = owns, .identity = identity,
+    .pin = xd_cuda_pin, .unpin = xd_cuda_unpin, .fetch = xd_cuda_fetch, .fetched = xd_cuda_fetched,
+    .link = xd_cuda_link,
     .compute = compute, .best = best,
     .peak = xd_cuda_peak, .kernel_bytes = kernel_bytes, .forget = forget, .close = xd_cuda_close,
 };

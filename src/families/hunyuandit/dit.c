@@ -338,7 +338,7 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     extra_into(x, c, g, in, t5, k->extra);
     xd_tensor t = text_rows(x, c, g, text);
     for (int i = n->first; i < n->last; i++) {
-        const blk *w = n->layer[i];
+        const blk *w = xd_net_layer(x, n, i);
         xd_tensor  kv = xd_text_kv(k->kv, i - n->first),
                    keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
         xd_linear_into(x, kv, t, &w->kv);

@@ -267,7 +267,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     xd_tensor   t = in->cond->tok;
     t = xd_as(x, c->caption ? xd_mlp_run(x, t, &g->caption, XD_GELU_TANH) : t, x->act);
     for (int i = n->first; i < n->last; i++)
-        xd_linear_into(x, xd_text_kv(k->kv, i - n->first), t, &((const blk *)n->layer[i])->kv);
+        xd_linear_into(x, xd_text_kv(k->kv, i - n->first), t,
+                       &((const blk *)xd_net_layer(x, n, i))->kv);
     xd_arena_rewind(x->tmp, mark);
 }
 

@@ -1,0 +1,187 @@
+/* weight_stream.c - blocks of a network whose weights wait in the host's memory */
+#include "exec/weight_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the plan ----------------------------------------------------------------------------- */
+
+int xd_stream_plan_has(const xd_stream_plan *p, int n, int i)
+{
+    return p->streamed && (i + 1) * p->streamed / n > i * p->streamed / n;
+}
+
+size_t xd_stream_plan_bytes(const xd_stream_plan *p, const xd_block_sizes *w)
+{
+    return p->streamed ? p->resident + (size_t)p->slots * p->slot : w->all;
+}
+
+static xd_stream_plan plan_of(const xd_block_sizes *w, int streamed, int slots)
+{
+    xd_stream_plan p = { .streamed = streamed, .slots = slots };
+    for (int i = 0; i < w->n; i++) {
+        if (!xd_stream_plan_has(&p, w->n, i))
+            continue;
+        p.host += w->block[i];
+        p.slot = w->block[i] > p.slot ? w->block[i] : p.slot;
+    }
+    p.resident = w->all - p.host;
+    return p;
+}
+
+/* More slots first: they cost memory, and fewer make every block wait for its weights. */
+int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all)
+{
+    *p = (xd_stream_plan){ 0 };
+    if (!all && (double)w->all <= have)
+        return 1;
+    for (int slots = XD_STREAM_SLOTS; slots > 0 && w->n > 0; slots--)
+        for (int n = all || slots > w->n ? w->n : slots; n <= w->n; n++) {
+            *p = plan_of(w, n, slots < n ? slots : n);
+            if ((double)xd_stream_plan_bytes(p, w) <= have)
+                return 1;
+        }
+    return 0;
+}
+
+/* ---- the stream --------------------------------------------------------------------------- */
+
+typedef struct streamed { int layer; char *host; size_t bytes; } streamed;
+
+struct xd_weight_stream {
+    xd_dev        *dev;
+    xd_store      *store;
+    xd_stream_plan plan;
+    int            first, n;    /* blocks of the network                                       */
+    char          *pinned, *slots;
+    streamed      *item;        /* [plan.streamed], in order                                   */
+    int           *at;          /* [n]: the number of a block's item; -1: it is on the device   */
+    int64_t        turn, fetched;       /* items that were computed, and fetched, so far          */
+    xd_arena       window;      /* of the store, while a streamed block is loaded               */
+};
+
+static int slot_of(const xd_weight_stream *s, int64_t turn)
+{
+    return (int)(turn % s->plan.streamed) % s->plan.slots;
+}
+
+static char *slot_at(const xd_weight_stream *s, int64_t turn)
+{
+    return s->slots + (size_t)slot_of(s, turn) * s->plan.slot;
+}
+
+static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
+{
+    size_t used = 0;
+    int    k = 0;
+    for (int i = 0; i < w->n; i++) {
+        s->at[i] = -1;
+        if (!xd_stream_plan_has(&s->plan, w->n, i))
+            continue;
+        s->at[i] = k;
+        s->item[k++] = (streamed){ s->first + i, s->pinned + used, w->block[i] };
+        used += w->block[i];
+    }
+}
+
+xd_status xd_weight_stream_open(xd_weight_stream **out, const xd_stream_plan *p,
+                                const xd_block_sizes *w, xd_store *store, xd_dev *dev,
+                                xd_err *e)
+{
+    xd_weight_stream *s = *out = calloc(1, sizeof *s);
+    if (!s)
+        return xd_fail(e, XD_ENOMEM, "no memory to stream weights");
+    *s = (xd_weight_stream){ .dev = dev, .store = store, .plan = *p, .first = w->first,
+                             .n = w->n };
+    s->item = calloc((size_t)p->streamed, sizeof *s->item);
+    s->at = calloc((size_t)w->n, sizeof *s->at);
+    if (!s->item || !s->at)
+        return xd_fail(e, XD_ENOMEM, "no memory to stream weights");
+    if (!(s->pinned = dev->mem->pin(dev, p->host)))
+        return xd_fail(e, XD_ENOMEM, "no pinned host memory for %s of weights that are streamed to "
+                       "%s", xd_size_text((double)p->host).s, dev->name);
+    if (!(s->slots = xd_store_own_block(store, p->resident, (size_t)p->slots * p->slot)))
+        return xd_fail(e, XD_ENOMEM, "no memory of %s for %s of weights", dev->name,
+                       xd_size_text((double)xd_stream_plan_bytes(p, w)).s);
+    list_items(s, w);
+    return XD_OK;
+}
+
+void xd_weight_stream_close(xd_weight_stream **s)
+{
+    if (!s || !*s)
+        return;
+    if ((*s)->pinned) {
+        (*s)->dev->mem->sync((*s)->dev, NULL);
+        (*s)->dev->mem->unpin((*s)->dev, (*s)->pinned);
+    }
+    free((*s)->item);
+    free((*s)->at);
+    free(*s);
+    *s = NULL;
+}
+
+/* ---- loading ------------------------------------------------------------------------------ */
+
+static const streamed *item_of(const xd_weight_stream *s, int layer)
+{
+    int i = layer - s->first;
+    return i >= 0 && i < s->n && s->at[i] >= 0 ? &s->item[s->at[i]] : NULL;
+}
+
+void xd_weight_stream_enter(xd_weight_stream *s, int layer)
+{
+    const streamed *t = item_of(s, layer);
+    if (t)
+        s->window = xd_store_swap_block(s->store, slot_at(s, t - s->item), s->plan.slot, NULL);
+}
+
+void xd_weight_stream_leave(xd_weight_stream *s, int layer, xd_err *e)
+{
+    const streamed *t = item_of(s, layer);
+    if (!t)
+        return;
+    xd_store_swap_block(s->store, NULL, 0, &s->window);
+    if (e->code == XD_OK && s->dev->mem->download(s->dev, NULL, t->host, slot_at(s, t - s->item),
+                                                  t->bytes) != XD_OK)
+        xd_fail(e, XD_EDEVICE, "the weights of block %d cannot be copied from %s", layer,
+                s->dev->name);
+}
+
+/* ---- computing ---------------------------------------------------------------------------- */
+
+/* Does one of the items that are being used or fetched lie in the slot of `turn`? */
+static int is_busy(const xd_weight_stream *s, int64_t turn)
+{
+    for (int64_t t = s->turn; t < turn; t++)
+        if (slot_of(s, t) == slot_of(s, turn))
+            return 1;
+    return 0;
+}
+
+static xd_status fetch_next(xd_weight_stream *s)
+{
+    const streamed *t = &s->item[s->fetched % s->plan.streamed];
+    int             place = slot_of(s, s->fetched);
+    char           *to = slot_at(s, s->fetched);
+    s->fetched++;
+    return s->dev->mem->fetch(s->dev, place, to, t->host, t->bytes);
+}
+
+void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
+{
+    const streamed *t = item_of(s, layer);
+    xd_status       st = XD_OK;
+    if (!t || !xd_ok(x))
+        return;
+    int64_t k = t - s->item;
+    if (s->turn % s->plan.streamed != k || s->fetched < s->turn)
+        s->turn = s->fetched = k;       /* the last run ended early: begin anew                */
+    while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))
+        st = fetch_next(s);
+    if (st == XD_OK)
+        st = s->dev->mem->fetched(s->dev, slot_of(s, s->turn));
+    s->turn++;
+    if (st != XD_OK)
+        xd_exec_fail(x, st, "the weights of block %d cannot be copied to %s", layer, s->dev->name);
+}

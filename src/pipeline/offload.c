@@ -1,0 +1,80 @@
+/* offload.c - which blocks are streamed, so that a request fits into a device's own memory
+ *
+ * Text encoders are on the device one after the other, and each may take what the texts leave. The
+ * transformer may take what is left beside its activations and, where both are loaded at one time,
+ * the VAE. */
+#include "pipeline/offload.h"
+
+#include <string.h>
+
+#include "base/minmax.h"
+#include "families/recipe.h"
+
+void xd_offload_sizes(const xd_context *ctx, int text, xd_offload_parts *p)
+{
+    *p = (xd_offload_parts){ .dit = xd_component_blocks(&ctx->model.dit) };
+    for (int k = 0; k < ctx->model.recipe->ntext && text; k++)
+        if (ctx->model.has_text[k])
+            p->text[k] = xd_component_blocks(&ctx->model.text[k]);
+}
+
+static int wants_all(const xd_job *j)
+{
+    return j->ctx->offload == XD_OFFLOAD_STREAM;
+}
+
+/* Encoders that stay loaded are not streamed unless all are. */
+static void fit_text(xd_offload_parts *p, xd_need *n, const xd_job *j, double have)
+{
+    double beside = (double)(n->conds + xd_max_size(n->text_tmp, n->text_work));
+    size_t most = 0, sum = 0, host = 0;
+    for (int k = 0; k < XD_MAXTEXT; k++) {
+        xd_stream_plan *q = &p->plan_text[k];
+        double          room = j->ctx->keep ? 1e18 : have - beside;
+        xd_stream_plan_make(q, &p->text[k], room, wants_all(j));
+        size_t bytes = xd_stream_plan_bytes(q, &p->text[k]);
+        most = xd_max_size(most, bytes);
+        sum += bytes;
+        host = j->ctx->keep ? host + q->host : xd_max_size(host, q->host);
+    }
+    n->text = j->ctx->keep ? sum : most;
+    n->pinned = host;
+}
+
+void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks, double have)
+{
+    size_t host;
+    if (j->ctx->offload == XD_OFFLOAD_NONE)
+        return;
+    fit_text(p, n, j, have);
+    /* Weights beyond all else show what is taken beside them.                                 */
+    const size_t much = (size_t)1 << 50;
+    xd_need      loop = *n;
+    loop.dit = much;
+    xd_need_sum(&loop, j, ranks);
+    xd_stream_plan_make(&p->plan_dit, &p->dit, have - (double)(loop.peak - much), wants_all(j));
+    n->dit = xd_stream_plan_bytes(&p->plan_dit, &p->dit);
+    host = p->plan_dit.host;
+    n->pinned = j->ctx->keep ? n->pinned + host : xd_max_size(n->pinned, host);
+    n->streamed = host;
+    xd_need_sum(n, j, ranks);
+}
+
+int xd_offload_runs(const xd_job *j, int exact)
+{
+    const xd_plan *p = &j->ctx->plan;
+    int            passes = (j->npass + p->deg.n[XD_CFG] - 1) / p->deg.n[XD_CFG];
+    return passes * (exact || p->npatch < 1 ? 1 : p->npatch);
+}
+
+xd_status xd_offload_read(const char *text, xd_offload *out, xd_err *e)
+{
+    static const char *const words[] = { "auto", "none", "stream" };
+    *out = XD_OFFLOAD_AUTO;
+    for (int i = 0; i < 3; i++)
+        if (!text || strcmp(text, words[i]) == 0) {
+            *out = (xd_offload)i;
+            return XD_OK;
+        }
+    return xd_fail(e, XD_EINVAL, "offload is \"%s\"; it can be one of: auto none stream", text);
+}
