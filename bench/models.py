@@ -42,6 +42,12 @@ PIXART_INDEX = {"_class_name": "PixArtAlphaPipeline",
                 "transformer": ["diffusers", "Transformer2DModel"],
                 "vae": ["diffusers", "AutoencoderKL"]}
 
+QWEN3_4B = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias": False,
+            "head_dim": 128, "hidden_act": "silu", "hidden_size": 2560, "intermediate_size": 9728,
+            "max_position_embeddings": 40960, "num_attention_heads": 32, "num_hidden_layers": 36,
+            "num_key_value_heads": 8, "rms_norm_eps": 1e-6, "rope_theta": 1000000,
+            "tie_word_embeddings": True, "vocab_size": 151936}
+
 MODELS = {
     "PixArt-XL-2-512x512": {
         "index": PIXART_INDEX, "scheduler": DPM, "text_encoder": T5, "vae": LDM,
@@ -67,6 +73,24 @@ MODELS = {
                         "in_channels": 64,
                         "patch_size": 1, "joint_attention_dim": 4096, "pooled_projection_dim": 768,
                         "guidance_embeds": True},
+        "vae": {**KL, "latent_channels": 16, "sample_size": 1024, "scaling_factor": 0.3611,
+                "shift_factor": 0.1159, "use_quant_conv": False, "use_post_quant_conv": False}},
+    "Z-Image-Turbo": {
+        "index": {"_class_name": "ZImagePipeline",
+                  "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+                  "text_encoder": ["transformers", "Qwen3Model"],
+                  "tokenizer": ["transformers", "Qwen2Tokenizer"],
+                  "transformer": ["diffusers", "ZImageTransformer2DModel"],
+                  "vae": ["diffusers", "AutoencoderKL"]},
+        "scheduler": {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0,
+                      "num_train_timesteps": 1000, "use_dynamic_shifting": False},
+        "text_encoder": QWEN3_4B,
+        "transformer": {"_class_name": "ZImageTransformer2DModel", "all_patch_size": [2],
+                        "all_f_patch_size": [1], "axes_dims": [32, 48, 48],
+                        "axes_lens": [1536, 512, 512], "cap_feat_dim": 2560, "dim": 3840,
+                        "in_channels": 16, "n_heads": 30, "n_kv_heads": 30, "n_layers": 30,
+                        "n_refiner_layers": 2, "norm_eps": 1e-5, "qk_norm": True,
+                        "rope_theta": 256.0, "t_scale": 1000.0},
         "vae": {**KL, "latent_channels": 16, "sample_size": 1024, "scaling_factor": 0.3611,
                 "shift_factor": 0.1159, "use_quant_conv": False, "use_post_quant_conv": False}},
     "HunyuanDiT-v1.2": {

@@ -45,6 +45,9 @@ ROWS = {
                      tflop=2.28, what="FLUX.1, 2 double and 4 single blocks, 512 x 512"),
     "flux-1024": dict(model="FLUX.1-dev", part="step", size=(1024, 1024), text=512, layers=(2, 4),
                       tflop=7.84, what="FLUX.1, 2 double and 4 single blocks, 1024 x 1024"),
+    "zimage-1024": dict(model="Z-Image-Turbo", part="step", size=(1024, 1024), text=128,
+                        layers=(2, 1), tflop=5.4,
+                        what="Z-Image, 2 layers and 1 block of each refiner, 1024 x 1024"),
     "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,),
                          tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
@@ -67,7 +70,8 @@ HEAVY = 4.0                     # TFLOP: from here on two rounds must do
 
 def config_of(home, part, row):
     config = json.loads((home / part / "config.json").read_text())
-    keys = [k for k in ("num_layers", "num_single_layers") if k in config]
+    keys = [k for k in ("num_layers", "num_single_layers", "n_layers", "n_refiner_layers")
+            if k in config]
     for key, n in zip(keys, row.get("layers", ())):
         config[key] = n
     return config
@@ -89,11 +93,11 @@ def fill(net, torch):
 
 
 def moved(value, device):
-    """Tensors on the device, also those inside of dictionaries and tuples."""
+    """Tensors on the device, also those inside of dictionaries, lists and tuples."""
     if isinstance(value, dict):
         return {k: moved(v, device) for k, v in value.items()}
-    if isinstance(value, tuple):
-        return tuple(moved(v, device) for v in value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(moved(v, device) for v in value)
     return value.to(device) if hasattr(value, "to") else value
 
 
@@ -109,7 +113,7 @@ def open_net(row, home, dtype, torch, device):
         else:
             import diffusers
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
-                    "CogVid": "CogVideoXTransformer3DModel",
+                    "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
                     "Hunyua": "HunyuanDiT2DModel"}[row["model"][:6]]
             kind = "AutoencoderKL" if row["part"] == "vae" else kind
             folder = "vae" if row["part"] == "vae" else "transformer"
@@ -129,6 +133,9 @@ def open_net(row, home, dtype, torch, device):
                          encoder_hidden_states=rand(1, 77, 1024),
                          text_embedding_mask=mask[0], encoder_hidden_states_t5=rand(1, 256, 2048),
                          text_embedding_mask_t5=mask[1], image_rotary_emb=turn)
+    if "ZImage" in kind:
+        return net, dict(x=[rand(16, 1, h, w)], t=(t / 1000).to(dtype),
+                         cap_feats=[rand(row["text"], 2560)])
     text = rand(1, row["text"], 4096)
     if "PixArt" in kind:
         extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]),
@@ -203,7 +210,8 @@ def work(args, row):
             out = calls[way](**inputs)
             wait()
             t = time.perf_counter() - t0
-            out = out[0] if not torch.is_tensor(out) else out
+            while not torch.is_tensor(out):
+                out = out[0]
             fine = fine and bool(torch.isfinite(out).all())
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"way": way, "seconds": t, "gflop": flop / 1e9, "max_rss_bytes": rss}),

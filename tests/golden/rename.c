@@ -111,6 +111,38 @@ static const row sd3[] = {
     { NULL, { NULL }, 0 },
 };
 
+/* The blocks of one list. */
+#define BLOCKS(list)                                                                               \
+    { list ".#.attention.qkv",                                                                     \
+      { list ".#.attention.to_q", list ".#.attention.to_k", list ".#.attention.to_v" }, 0 },       \
+    { list ".#.attention.out", { list ".#.attention.to_out.0" }, 0 },                              \
+    { list ".#.attention.q_norm", { list ".#.attention.norm_q" }, 0 },                             \
+    { list ".#.attention.k_norm", { list ".#.attention.norm_k" }, 0 },                             \
+    { list ".#.feed_forward.w1", { list ".#.feed_forward.w1" }, 0 },                               \
+    { list ".#.feed_forward.w2", { list ".#.feed_forward.w2" }, 0 },                               \
+    { list ".#.feed_forward.w3", { list ".#.feed_forward.w3" }, 0 },                               \
+    { list ".#.attention_norm1", { list ".#.attention_norm1" }, 0 },                               \
+    { list ".#.attention_norm2", { list ".#.attention_norm2" }, 0 },                               \
+    { list ".#.ffn_norm1", { list ".#.ffn_norm1" }, 0 },                                           \
+    { list ".#.ffn_norm2", { list ".#.ffn_norm2" }, 0 },                                           \
+    { list ".#.adaLN_modulation.0", { list ".#.adaLN_modulation.0" }, 0 }
+
+static const row zimage[] = {
+    { "x_embedder", { "all_x_embedder.2-1" }, 0 },
+    { "final_layer.linear", { "all_final_layer.2-1.linear" }, 0 },
+    { "final_layer.adaLN_modulation.1", { "all_final_layer.2-1.adaLN_modulation.1" }, 0 },
+    { "cap_embedder.0", { "cap_embedder.0" }, 0 },
+    { "cap_embedder.1", { "cap_embedder.1" }, 0 },
+    { "t_embedder.mlp.0", { "t_embedder.mlp.0" }, 0 },
+    { "t_embedder.mlp.2", { "t_embedder.mlp.2" }, 0 },
+    { "x_pad_token", { "x_pad_token" }, 0 },
+    { "cap_pad_token", { "cap_pad_token" }, 0 },
+    BLOCKS("noise_refiner"),
+    BLOCKS("context_refiner"),
+    BLOCKS("layers"),
+    { NULL, { NULL }, 0 },
+};
+
 /* ---- the box ------------------------------------------------------------------------------ */
 
 static void put(box *b, const char *prefix, const char *name, xd_tensor t)
@@ -320,6 +352,11 @@ void box_flux(box *b, const char *folder, const char *prefix)
 void box_sd3(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, sd3);
+}
+
+void box_zimage(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, zimage);
 }
 
 /* ---- the autoencoder ------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@ typedef struct box {            /* tensors of a file to be written; starts with 
  * `prefix`. The process ends with a message when that fails. */
 void box_flux(box *b, const char *folder, const char *prefix);  /* as flux1-dev.safetensors     */
 void box_sd3(box *b, const char *folder, const char *prefix);   /* as sd3_medium.safetensors    */
+void box_zimage(box *b, const char *folder, const char *prefix);        /* as ComfyUI's files   */
 void box_vae(box *b, const char *folder, const char *prefix);   /* as ae.safetensors            */
 void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16.safetensors    */
 /* As clip_l.safetensors when `long_names`, else without "text_model." before names. */

@@ -42,7 +42,7 @@ static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8" };
 static const int levels[NDTYPE] = { 2, 8, 5, 13 };      /* of the image: 3e-2 of 255 is 7.65   */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "sd3",          "sd35",
-                                         "cog2b", "cog15", "hunyuan12-one" };
+                                         "cog2b", "cog15", "hunyuan12-one", "zimage-lora" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
 static const char *const all[] = { "alpha",
@@ -81,7 +81,12 @@ static const char *const all[] = { "alpha",
                                    "hunyuan",
                                    "hunyuan12",
                                    "hunyuan12-one",
-                                   "hunyuan12-rescale" };
+                                   "hunyuan12-rescale",
+                                   "zimage",
+                                   "zimage-cut",
+                                   "zimage-image",
+                                   "zimage-lora",
+                                   "zimage-five" };
 
 typedef struct run {
     xd_st   *st;
@@ -207,7 +212,8 @@ static void check_told(const run *r, const xd_result *out, const char *name)
                                            { "max_sequence_length", "max_sequence_length" },
                                            { "true_cfg_scale", "true_cfg_scale" },
                                            { "strength", "strength" },
-                                           { "guidance_rescale", "guidance_rescale" } };
+                                           { "guidance_rescale", "guidance_rescale" },
+                                           { "cfg_normalization", "cfg_normalization" } };
     xd_json    *j = NULL;
     xd_err      e = { 0 };
     const char *text = xd_result_json(out, 0);
@@ -234,6 +240,9 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");
     q->guidance_scale = js_num(r->js, "guidance_scale");
     q->guidance_rescale = js_maybe(r->js, "guidance_rescale");
+    q->cfg_normalization = js_maybe(r->js, "cfg_normalization");
+    if (xd_json_get(r->js, "cfg_truncation"))
+        q->cfg_truncation = js_num(r->js, "cfg_truncation");
     q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
     q->strength = js_maybe(r->js, "strength");
     q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;

@@ -265,6 +265,40 @@ static void check(const char *model, const char *dtype, const char *prefix)
     scratch_clean();
 }
 
+/* Of a model whose text encoder has no flag: the transformer and the autoencoder, with LoRA files
+ * that name modules of either layout. A norm that nothing uses is in published files. */
+static void check_two(const char *model, const char *with, const char *dtype, const char *prefix)
+{
+    xd_lora      lora[2] = { { folder_of(with, "peft.safetensors"), 0.7 },
+                             { folder_of(with, "kohya.safetensors"), -0.4 } };
+    box          b = { 0 };
+    char         name[64];
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         want, got, plain = generate(&a, model);
+    box_zimage(&b, folder_of(model, "transformer"), prefix);
+    snprintf(name, sizeof name, "%snorm_final.weight", prefix);
+    box_add(&b, name, XD_BF16, 1, (int64_t[]){ 24 });
+    write_one(&b, scratch, "model.safetensors");
+    box_vae(&b, folder_of(model, "vae"), "");
+    write_one(&b, scratch, "ae.safetensors");
+    for (int i = 0; i < 2; i++) {
+        a = arguments(folder_of(model, ""), dtype);
+        a.loras = lora, a.nloras = i ? 2 : 0;
+        want = i ? generate(&a, with) : plain;
+        put(&a, "transformer", in_scratch("model.safetensors"));
+        put(&a, "vae", in_scratch("ae.safetensors"));
+        got = generate(&a, i ? "from two files, with LoRA" : "from two files");
+        same(&want, &got, model, dtype, i ? "two files and two of LoRA" : "two files");
+        tap(!heard[0], "%s %s: nothing is said of two files %s", model, dtype, heard);
+    }
+    tap(plain.h != want.h, "%s %s: LoRA changes something", with, dtype);
+    a = arguments(folder_of(model, ""), dtype);
+    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
+    got = generate(&a, "from a file of diffusers");
+    same(&plain, &got, model, dtype, "a file of diffusers");
+    scratch_clean();
+}
+
 /* LoRA files name tensors as they like, whatever the weights' file calls them. */
 static void check_lora(const char *model, const char *with, const char *dtype)
 {
@@ -547,6 +581,7 @@ int main(int argc, char **argv)
     check("flux-schnell", dtype, "model.diffusion_model.");
     check("sd3", dtype, "model.diffusion_model.");
     check("sd35", dtype, "");
+    check_two("zimage", "zimage-lora", dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_lora("flux", "flux-lora", dtype);
     check_lora("sd35", "sd35-lora", dtype);
     check_fp8(dtype, XD_F8E4M3);

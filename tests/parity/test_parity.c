@@ -1,7 +1,7 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE]
- *     [size=WxH] [rescale=S]
+ *     [size=WxH] [rescale=S] [length=F] [cut=T]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
  * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
@@ -14,7 +14,8 @@
  * displaced members.
  *
  * size: pixels of the image where the text does not flow. rescale: guidance_rescale, of which stale
- * steps know some sums of the step before: they stay within 0.2 of the largest value.
+ * steps know some sums of the step before: they stay within 0.2 of the largest value. length, cut:
+ * cfg_normalization and cfg_truncation.
  *
  * video: of the model's frames, and compared to the pixels; image: what an image-to-video model
  * begins with. Its autoencoder's rows are cut in every other plan.
@@ -40,7 +41,7 @@ enum { IMAGES = 2 };
 static const char *model_dir, *dtype, *kept;
 static const char *begin;       /* the image that a video begins with; NULL: none            */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
-static double      rescaled;
+static double      rescaled, length, cut = 1;
 static int         thin = 1, steps = 5, size[2] = { 52, 44 };
 
 typedef struct pixels {
@@ -88,6 +89,8 @@ static void request(xd_request *r, int images)
     r->num_images_per_prompt = images;
     r->seed = 5;
     r->guidance_rescale = rescaled;
+    r->cfg_normalization = length;
+    r->cfg_truncation = cut;
     if (text) {
         r->width = 56, r->height = 40;
         r->max_sequence_length = text;
@@ -343,6 +346,10 @@ static void arguments(int argc, char **argv)
             continue;
         if (strncmp(argv[i], "rescale=", 8) == 0)
             rescaled = atof(argv[i] + 8);
+        if (strncmp(argv[i], "length=", 7) == 0)
+            length = atof(argv[i] + 7);
+        if (strncmp(argv[i], "cut=", 4) == 0)
+            cut = atof(argv[i] + 4);
         if (strncmp(argv[i], "kept=", 5) == 0)
             kept = argv[i] + 5;
         if (strncmp(argv[i], "text=", 5) == 0)

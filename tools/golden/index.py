@@ -15,6 +15,8 @@ SUITES = {
                   "micro", "sigma", "sigma-dpm", "bins", "demo") | {"binning": "binning.json"},
     "joint": own("flux", "flux-true", "flux-image", "flux-schnell", "sd3", "sd3-image", "sd3-no-t5",
                  "sd35"),
+    "zimage": own("zimage", "zimage-cut", "zimage-image", "zimage-lora",
+                  "zimage-five"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",
                                                 "hunyuan12-rescale"),
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",

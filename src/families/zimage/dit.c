@@ -476,6 +476,7 @@ extern const xd_dit xd_dit_zimage;
 const xd_dit xd_dit_zimage = {
     .net = { .name = "zimage",
              .classes = { "ZImageTransformer2DModel" },
+             .unread = { "norm_final.weight" },         /* of ComfyUI's files                   */
              .fields = fields,
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob),
