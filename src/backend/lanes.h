@@ -16,6 +16,7 @@ typedef enum xd_dev_lane {
 } xd_dev_lane;
 
 typedef struct xd_mark xd_mark;
+typedef struct xd_handle { char bytes[64]; } xd_handle;
 
 struct xd_dev_lanes {
     /* A mark that is reached. NULL: out of memory. */
@@ -34,6 +35,15 @@ struct xd_dev_lanes {
     xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*up)  (xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
+    /* Memory and marks of this device that other processes of the host use by their handles.
+     * Borrowed memory is read by `copy` alone, a borrowed mark is followed alone. All return NULL
+     * where the device or the system does not allow it. */
+    void     *(*lend)(xd_dev *d, size_t bytes, xd_handle *h);
+    xd_mark  *(*mark_lend)(xd_dev *d, xd_handle *h);
+    void     *(*borrow)(xd_dev *d, const xd_handle *h);
+    xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
+    void      (*lend_end)(xd_dev *d, void *p);
+    void      (*borrow_end)(xd_dev *d, void *p);
 };
 
 #endif

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "comm/direct.h"
 #include "comm/kinds.h"
-#include "comm/staging.h"
 
 typedef enum kind { ALLREDUCE, BCAST, GATHER, CIRCULATE, EXCHANGE, SEND, RECV } kind;
 
@@ -17,6 +18,7 @@ typedef struct xd_staged {
     xd_comm     c;
     xd_comm    *real;
     xd_staging *w;
+    xd_direct   direct;         /* messages between devices, or {0}                            */
 } xd_staged;
 
 static xd_staged *staged_of(xd_comm *c)
@@ -94,13 +96,19 @@ static xd_req begin_message(xd_staged *s, xd_stage_call *k)
     return (xd_req){ k, 0 };
 }
 
+static xd_comm *carrier(const xd_staged *s, const xd_stage_call *k)
+{
+    return k->direct ? s->direct.notes : s->real;
+}
+
 /* Until a message has started and ended, or all have started. */
 static void go_on_until(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
     for (;;) {
         start_ready(w);
-        if (!w->waiting || (k && k->started && s->real->ops->test(s->real, &k->real)))
+        if (!w->waiting ||
+            (k && k->started && carrier(s, k)->ops->test(carrier(s, k), &k->real)))
             return;
         s->real->ops->poke(s->real);
         sched_yield();
@@ -117,11 +125,115 @@ static void forget(xd_staging *w, const xd_stage_call *k)
         w->last_waiting = at;
 }
 
+static int is_same_view(xd_tensor a, xd_tensor b)
+{
+    return a.p == b.p && a.nd == b.nd && !memcmp(a.d, b.d, sizeof a.d) &&
+           !memcmp(a.s, b.s, sizeof a.s);
+}
+
+/* ---- between devices ---------------------------------------------------------------------- */
+
+static xd_stage_call *begin_direct(xd_staged *s, kind what)
+{
+    xd_stage_call *k = begin_call(s, what);
+    k->direct = k->started = 1;
+    for (int r = 0; r < 2 * s->c.size; r++)
+        k->view[r] = (xd_tensor){ 0 };
+    return k;
+}
+
+/* The views are there: [r] goes to rank r, [size + r] comes from it. */
+static xd_req send_direct(xd_staged *s, xd_stage_call *k, int peer)
+{
+    if (!xd_direct_begin(&s->direct, k, s->c.size, peer, s->c.traffic))
+        no_memory(s);
+    return (xd_req){ k, 0 };
+}
+
+static void copy_mine(xd_staged *s, xd_stage_call *k, xd_tensor to, xd_tensor from)
+{
+    if (!is_same_view(to, from) && !xd_direct_copy(s->w, k, to, from))
+        no_memory(s);
+}
+
+/* A sum of F32. Everybody gets the elements of everybody, in memory of the call. */
+static xd_req direct_sum(xd_staged *s, xd_tensor io)
+{
+    const int      me = s->c.rank, size = s->c.size;
+    xd_stage_call *k = begin_direct(s, ALLREDUCE);
+    for (int r = 0; r < size; r++) {
+        void *p = xd_stage_hold(s->w, k, 1, xd_comm_bytes(io) + 1);
+        if (!p)
+            no_memory(s);
+        k->view[r] = io;
+        k->view[size + r] = xd_view2(p, io.type, 1, xd_comm_elems(io));
+    }
+    copy_mine(s, k, xd_view(k->view[size + me].p, io.type, io.nd, io.d), io);
+    return send_direct(s, k, -1);
+}
+
+/* Adds in rank order, as comm.h asks. */
+static void add_up(xd_staged *s, xd_stage_call *k)
+{
+    const xd_tensor *part = k->view + s->c.size;
+    xd_tensor        io = k->view[s->c.rank];
+    for (int r = 1; r < s->c.size; r++)
+        if (s->w->dev->ops->axpby(s->w->dev, NULL, &(xd_axpby_args){ part[0], part[r], 1, 1 },
+                                  NULL) != XD_OK)
+            xd_fail(s->c.err, XD_EDEVICE, "a sum over ranks failed on %s", s->w->dev->name);
+    copy_mine(s, k, io, xd_view(part[0].p, io.type, io.nd, io.d));
+}
+
+static xd_req direct_bcast(xd_staged *s, xd_tensor io, int root)
+{
+    xd_stage_call *k = begin_direct(s, BCAST);
+    for (int r = 0; r < s->c.size && s->c.rank == root; r++)
+        k->view[r] = io;
+    if (s->c.rank != root)
+        k->view[s->c.size + root] = io;
+    return send_direct(s, k, -1);
+}
+
+static xd_req direct_gather(xd_staged *s, xd_tensor out, const int64_t *rows, xd_tensor in)
+{
+    xd_stage_call *k = begin_direct(s, GATHER);
+    int64_t        at = 0;
+    for (int r = 0; r < s->c.size; at += rows[r++]) {
+        k->view[r] = in;
+        k->view[s->c.size + r] = xd_rows(out, at, rows[r]);
+    }
+    copy_mine(s, k, k->view[s->c.size + s->c.rank], in);
+    return send_direct(s, k, -1);
+}
+
+static xd_req direct_circulate(xd_staged *s, const xd_tensor *part)
+{
+    xd_stage_call *k = begin_direct(s, CIRCULATE);
+    for (int r = 0; r < s->c.size; r++) {
+        k->view[r] = part[s->c.rank];
+        k->view[s->c.size + r] = part[r];
+    }
+    return send_direct(s, k, -1);
+}
+
+static xd_req direct_exchange(xd_staged *s, const xd_tensor *give, const xd_tensor *get)
+{
+    const int      me = s->c.rank;
+    xd_stage_call *k = begin_direct(s, EXCHANGE);
+    memcpy(k->view, give, (size_t)s->c.size * sizeof *give);
+    memcpy(k->view + s->c.size, get, (size_t)s->c.size * sizeof *get);
+    if (xd_comm_bytes(give[me]))
+        copy_mine(s, k, get[me], give[me]);
+    return send_direct(s, k, -1);
+}
+
 /* ---- calls -------------------------------------------------------------------------------- */
 
 static xd_req staged_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
-    xd_staged     *s = staged_of(c);
+    xd_staged *s = staged_of(c);
+    if (io.type == XD_F32 && op == XD_SUM && xd_direct_takes(&s->direct, io.type))
+        return direct_sum(s, io);
     xd_stage_call *k = begin_call(s, ALLREDUCE);
     k->op = op;
     stage_view(s, k, 0, io, XD_GOES | XD_COMES);
@@ -130,7 +242,9 @@ static xd_req staged_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 
 static xd_req staged_bcast(xd_comm *c, xd_tensor io, int root)
 {
-    xd_staged     *s = staged_of(c);
+    xd_staged *s = staged_of(c);
+    if (xd_direct_takes(&s->direct, io.type))
+        return direct_bcast(s, io, root);
     xd_stage_call *k = begin_call(s, BCAST);
     k->peer = root;
     stage_view(s, k, 0, io, c->rank == root ? XD_GOES : XD_COMES);
@@ -139,7 +253,9 @@ static xd_req staged_bcast(xd_comm *c, xd_tensor io, int root)
 
 static xd_req staged_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
-    xd_staged     *s = staged_of(c);
+    xd_staged *s = staged_of(c);
+    if (xd_direct_takes(&s->direct, in.type))
+        return direct_gather(s, out, rows, in);
     xd_stage_call *k = begin_call(s, GATHER);
     memcpy(k->rows, rows, (size_t)c->size * sizeof *rows);
     stage_view(s, k, 0, out, XD_COMES);
@@ -149,22 +265,20 @@ static xd_req staged_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_t
 
 static xd_req staged_circulate(xd_comm *c, const xd_tensor *part)
 {
-    xd_staged     *s = staged_of(c);
+    xd_staged *s = staged_of(c);
+    if (xd_direct_takes(&s->direct, part[0].type))
+        return direct_circulate(s, part);
     xd_stage_call *k = begin_call(s, CIRCULATE);
     for (int r = 0; r < c->size; r++)
         stage_view(s, k, r, part[r], r == c->rank ? XD_GOES : XD_COMES);
     return begin_message(s, k);
 }
 
-static int is_same_view(xd_tensor a, xd_tensor b)
-{
-    return a.p == b.p && a.nd == b.nd && !memcmp(a.d, b.d, sizeof a.d) &&
-           !memcmp(a.s, b.s, sizeof a.s);
-}
-
 static xd_req staged_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
-    xd_staged     *s = staged_of(c);
+    xd_staged *s = staged_of(c);
+    if (xd_direct_takes(&s->direct, give[0].type))
+        return direct_exchange(s, give, get);
     xd_stage_call *k = begin_call(s, EXCHANGE);
     const int      me = c->rank, stays = xd_stage_is_ours(s->w, give[me]) &&
                                          xd_stage_is_ours(s->w, get[me]);
@@ -192,7 +306,12 @@ static xd_req staged_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 static xd_req staged_send(xd_comm *c, xd_tensor t, int to)
 {
     xd_staged     *s = staged_of(c);
-    xd_stage_call *k = begin_call(s, SEND);
+    const int      direct = xd_direct_takes(&s->direct, t.type);
+    xd_stage_call *k = direct ? begin_direct(s, SEND) : begin_call(s, SEND);
+    if (direct) {
+        k->view[to] = t;
+        return send_direct(s, k, to);
+    }
     k->peer = to;
     stage_view(s, k, 0, t, XD_GOES);
     return begin_message(s, k);
@@ -201,7 +320,12 @@ static xd_req staged_send(xd_comm *c, xd_tensor t, int to)
 static xd_req staged_recv(xd_comm *c, xd_tensor t, int from)
 {
     xd_staged     *s = staged_of(c);
-    xd_stage_call *k = begin_call(s, RECV);
+    const int      direct = xd_direct_takes(&s->direct, t.type);
+    xd_stage_call *k = direct ? begin_direct(s, RECV) : begin_call(s, RECV);
+    if (direct) {
+        k->view[c->size + from] = t;
+        return send_direct(s, k, from);
+    }
     k->peer = from;
     stage_view(s, k, 0, t, XD_COMES);
     return begin_message(s, k);
@@ -209,9 +333,17 @@ static xd_req staged_recv(xd_comm *c, xd_tensor t, int from)
 
 static xd_status end_call(xd_staged *s, xd_stage_call *k)
 {
-    xd_status st = s->real->ops->wait(s->real, &k->real, 1);
-    if (!xd_stage_end(s->w, k))
-        no_memory(s);
+    xd_status st = carrier(s, k)->ops->wait(carrier(s, k), &k->real, 1);
+    if (!k->direct) {
+        if (!xd_stage_end(s->w, k))
+            no_memory(s);
+        return st;
+    }
+    if (st == XD_OK)
+        st = xd_direct_end(&s->direct, k, s->c.size);
+    if (k->kind == ALLREDUCE)
+        add_up(s, k);
+    xd_stage_finish(s->w, k);
     return st;
 }
 
@@ -237,7 +369,7 @@ static int staged_test(xd_comm *c, xd_req *r)
     start_ready(s->w);
     if (!k)
         return 1;
-    if (!k->started || !s->real->ops->test(s->real, &k->real))
+    if (!k->started || !carrier(s, k)->ops->test(carrier(s, k), &k->real))
         return 0;
     if (k->real.p)              /* it has failed: wait returns its error                       */
         return 1;
@@ -255,7 +387,7 @@ static void staged_drop(xd_comm *c, xd_req *r, int n)
             continue;
         if (!k->started)
             forget(s->w, k);
-        s->real->ops->drop(s->real, &k->real, 1);
+        carrier(s, k)->ops->drop(carrier(s, k), &k->real, 1);
         xd_stage_drop(s->w, k);
         r[i] = (xd_req){ 0 };
     }
@@ -308,25 +440,67 @@ static void staged_window_close(xd_comm *c, void *p)
 
 static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e);
 
+/* Rank 0's environment says how; without it the fastest way that all ranks have. */
+static int wants_staged(const xd_staged *s)
+{
+    const char *way = getenv("XDIT_DEVICE_MESSAGES");
+    int32_t     staged = way && !strcmp(way, "staged");
+    xd_req      r = s->real->ops->bcast(s->real, xd_view(&staged, XD_I32, 1, (int64_t[]){ 1 }), 0);
+    return s->real->ops->wait(s->real, &r, 1) != XD_OK || staged;
+}
+
+/* Before the first group is split from the world, whose ranks are all here. */
+static xd_status choose_way(xd_staged *s, xd_err *e)
+{
+    xd_staging *w = s->w;
+    const char *why = "XDIT_DEVICE_MESSAGES asks for it";
+    if (w->chosen || s->c.size != w->size || s->c.size == 1)
+        return XD_OK;
+    w->chosen = 1;
+    if (!wants_staged(s))
+        w->mailboxes = xd_mailboxes_open(w, s->real, &why);
+    if (s->c.err->code != XD_OK)        /* ranks are out of step                               */
+        return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
+    if (s->c.rank == 0 && w->mailboxes)
+        xd_log(XD_LOG_DEBUG, "messages between devices: memory that ranks lend each other (ipc)");
+    else if (s->c.rank == 0)
+        xd_log(XD_LOG_DEBUG, "messages between devices: through host memory (staged): %s", why);
+    return xd_direct_open(&s->direct, w->mailboxes, s->real, e);
+}
+
+static xd_status wrap_group(xd_comm **c, xd_staging *w, xd_status st, xd_err *e)
+{
+    if (st == XD_OK)
+        st = wrap_comm(c, w, e);
+    return st == XD_OK ? xd_direct_open(&staged_of(*c)->direct, w->mailboxes, staged_of(*c)->real,
+                                        e)
+                       : st;
+}
+
 static xd_status staged_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
     xd_staged *s = staged_of(c);
     go_on_until(s, NULL);
-    xd_status st = s->real->ops->split(s->real, color, key, size, out, e);
-    return st == XD_OK ? wrap_comm(out, s->w, e) : st;
+    xd_status st = choose_way(s, e);
+    if (st == XD_OK)
+        st = s->real->ops->split(s->real, color, key, size, out, e);
+    return wrap_group(out, s->w, st, e);
 }
 
 static xd_status staged_split_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
     xd_staged *s = staged_of(c);
     go_on_until(s, NULL);
-    xd_status st = s->real->ops->split_host(s->real, out, e);
-    return st == XD_OK ? wrap_comm(out, s->w, e) : st;
+    xd_status st = choose_way(s, e);
+    if (st == XD_OK)
+        st = s->real->ops->split_host(s->real, out, e);
+    return wrap_group(out, s->w, st, e);
 }
 
 static void staged_close(xd_comm *c)
 {
     xd_staged *s = staged_of(c);
+    xd_direct_close(&s->direct);
     xd_staging_close(s->w);
     xd_comm_close(&s->real);
     free(s);

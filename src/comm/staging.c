@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "comm/direct.h"
 #include "comm/kinds.h"
 
 enum { MOST_ENDING = 64 };      /* calls whose memory the device may still use                 */
@@ -28,7 +29,7 @@ static void put_memory(xd_staging *w, int on_device, xd_stage_buffer *b)
 }
 
 /* The smallest free buffer that is large enough, or a new one. NULL: no memory. */
-static char *hold(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes)
+char *xd_stage_hold(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes)
 {
     xd_stage_buffer **at = on_device ? &w->packed : &w->pinned, **best = NULL, *b = NULL;
     xd_stage_buffer **held = on_device ? &k->packed : &k->pinned;
@@ -62,7 +63,7 @@ static void release(xd_stage_buffer **from, xd_stage_buffer **to)
     }
 }
 
-static int add_copy(xd_stage_copies *l, xd_tensor t, char *p)
+int xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p)
 {
     if (l->n == l->cap) {
         int            cap = l->cap ? 2 * l->cap : 8;
@@ -85,7 +86,8 @@ static void free_call(xd_staging *w, xd_stage_call *k)
         w->lanes->mark_put(w->dev, k->out);
         w->lanes->mark_put(w->dev, k->in);
     }
-    free(k->down.at), free(k->up.at), free(k->rows), free(k->view), free(k);
+    free(k->down.at), free(k->up.at), free(k->rows), free(k->view), free(k->note);
+    free(k);
 }
 
 static xd_stage_call *new_call(xd_staging *w)
@@ -112,7 +114,7 @@ static void make_idle(xd_staging *w, xd_stage_call *k)
 {
     release(&k->pinned, &w->pinned);
     release(&k->packed, &w->packed);
-    k->down.n = k->up.n = k->started = 0;
+    k->down.n = k->up.n = k->started = k->direct = 0;
     k->real = (xd_req){ 0 };
     k->next = w->idle;
     w->idle = k;
@@ -174,7 +176,7 @@ static int hold_packed(xd_staging *w, xd_stage_call *k, xd_tensor like, xd_tenso
     xd_copy args = { *packed, like };
     size_t  bytes = (xd_bytes(*packed) + 255) / 256 * 256,
             scratch = w->dev->ops->scratch(w->dev, XD_OP_COPY, &args);
-    packed->p = hold(w, k, 1, bytes + scratch);
+    packed->p = xd_stage_hold(w, k, 1, bytes + scratch);
     *tmp = packed->p && scratch ? (char *)packed->p + bytes : NULL;
     return packed->p != NULL;
 }
@@ -204,10 +206,10 @@ int xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tens
     if (!xd_stage_is_ours(w, t))
         return 1;
     *host = xd_view(NULL, t.type, t.nd, t.d);
-    host->p = hold(w, k, 0, xd_bytes(*host));
+    host->p = xd_stage_hold(w, k, 0, xd_bytes(*host));
     if (!host->p)
         return 0;
-    if (how & XD_COMES && !add_copy(&k->up, t, host->p))
+    if (how & XD_COMES && !xd_stage_copies_add(&k->up, t, host->p))
         return 0;
     if (how & XD_GOES && !xd_contiguous(t)) {
         xd_tensor packed;
@@ -216,7 +218,7 @@ int xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tens
         copy_views(w, packed, t, tmp);
         t = packed;
     }
-    return how & XD_GOES ? add_copy(&k->down, t, host->p) : 1;
+    return how & XD_GOES ? xd_stage_copies_add(&k->down, t, host->p) : 1;
 }
 
 void xd_stage_leave(xd_staging *w, xd_stage_call *k)
@@ -289,24 +291,35 @@ int xd_stage_end(xd_staging *w, xd_stage_call *k)
         st = l->follow(d, XD_LANE_IN, k->before);
     if (!copy_up(w, k, &st))
         return 0;
-    if (l && st == XD_OK)
-        st = l->set(d, k->in, XD_LANE_IN);
-    if (l && st == XD_OK)
-        st = l->follow(d, XD_LANE_COMPUTE, k->in);
+    fail(w, st, "copied to");
+    if (l)
+        xd_stage_follow(w, k);
     if (st == XD_OK)
         unpack(w, k);
-    fail(w, st, "copied to");
-    if (!l) {
+    xd_stage_finish(w, k);
+    return 1;
+}
+
+void xd_stage_follow(xd_staging *w, xd_stage_call *k)
+{
+    xd_status st = w->lanes->set(w->dev, k->in, XD_LANE_IN);
+    if (st == XD_OK)
+        st = w->lanes->follow(w->dev, XD_LANE_COMPUTE, k->in);
+    fail(w, st, "awaited on");
+}
+
+void xd_stage_finish(xd_staging *w, xd_stage_call *k)
+{
+    if (!w->lanes) {
         make_idle(w, k);
-        return 1;
+        return;
     }
-    l->set(d, k->before, XD_LANE_COMPUTE);
+    w->lanes->set(w->dev, k->before, XD_LANE_COMPUTE);
     k->last = k->packed ? k->before : k->in;
     k->next = NULL;
     *w->last_ending = k;
     w->last_ending = &k->next;
     w->nending++;
-    return 1;
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -326,6 +339,8 @@ void xd_staging_close(xd_staging *w)
 {
     if (--w->users)
         return;
+    if (w->mailboxes)
+        xd_mailboxes_close(w->mailboxes);
     w->dev->mem->sync(w->dev, NULL);
     for (xd_stage_call *k; (k = w->ending);) {
         while (!w->lanes->reached(w->dev, k->last))

@@ -33,12 +33,14 @@ typedef struct xd_stage_call {
     struct xd_stage_call *next;
     struct xd_staged     *by;           /* the group that began it                             */
     xd_req           real;              /* of the communicator behind; once `started`          */
-    int              started, kind, peer;       /* these and below: arguments of the call      */
+    int              started, direct;   /* direct: between devices (direct.h)                  */
+    int              kind, peer;        /* these and below: arguments of the call              */
     xd_red           op;
     int64_t         *rows;              /* [size]                                              */
     xd_tensor       *view;              /* [2 size]: in host memory                            */
     xd_stage_buffer *pinned, *packed;   /* memory that it holds, of the host and of the device */
     xd_stage_copies  down, up;
+    struct xd_note  *note;              /* [2 size]: of a call between devices (direct.h)      */
     xd_mark         *before, *out, *in, *last;
 } xd_stage_call;
 
@@ -52,6 +54,8 @@ typedef struct xd_staging {     /* of a world and the groups that are split from
     xd_stage_call      *waiting, **last_waiting;        /* begun, but not started              */
     xd_stage_call      *ending, **last_ending;  /* the device still uses their memory          */
     int                 nending;
+    struct xd_mailboxes *mailboxes;     /* NULL: all messages are staged                       */
+    int                 chosen;         /* 1: the ranks have agreed on that                    */
 } xd_staging;
 
 xd_staging *xd_staging_open(xd_dev *dev, int size, xd_err *err);        /* NULL: no memory     */
@@ -61,6 +65,9 @@ xd_stage_call *xd_stage_begin(xd_staging *w);
 
 enum { XD_GOES = 1, XD_COMES = 2 };     /* a call reads the tensor; fills it                   */
 
+/* Memory of a call, of the host or of the device. NULL: there is none. */
+char       *xd_stage_hold(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes);
+int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);      /* 0: no memory */
 /* 1: a tensor in memory of the device. */
 int         xd_stage_is_ours(const xd_staging *w, xd_tensor t);
 /* *host: the view of t in host memory, or t itself if it is there. 0: no memory. */
@@ -73,6 +80,10 @@ void        xd_stage_leave(xd_staging *w, xd_stage_call *k);
 int         xd_stage_has_left(const xd_staging *w, const xd_stage_call *k);
 /* Queues the copies of what has come, gives the memory back when these have ended. 0: no memory. */
 int         xd_stage_end(xd_staging *w, xd_stage_call *k);
+/* Computing follows what has been given to XD_LANE_IN for this call. */
+void        xd_stage_follow(xd_staging *w, xd_stage_call *k);
+/* The call gives its memory back when the work has ended that is queued now. */
+void        xd_stage_finish(xd_staging *w, xd_stage_call *k);
 /* Ends a call whose data is not wanted. */
 void        xd_stage_drop(xd_staging *w, xd_stage_call *k);
 

@@ -70,7 +70,22 @@ else
     small --device cuda:0 --dtype f32 --nproc 2 --ulysses_degree 2 --output "$T/one.png"
     check "two ranks share a GPU" [ "$rc" = 0 ]
     check "two ranks share a GPU: the same image" cmp -s "$T/one.png" "$T/two.png"
-    unset XDIT_SIM_CAPABILITY XDIT_SIM_DEVICES
+    unset XDIT_SIM_CAPABILITY
+    # goes WAY: messages go that way, and --verbose says it.
+    goes() {
+        try generate --model "$MODEL" --prompt "a circle" --num_inference_steps 1 --height 32 \
+            --width 32 --verbose --device cuda --dtype f32 --nproc 2 --ulysses_degree 2 \
+            --output "$T/way.png"
+        check "messages between devices: $1" said "messages between devices: .*$1"
+        check "the same image: $1" cmp -s "$T/way.png" "$T/two.png"
+    }
+    goes "\(ipc\)"
+    XDIT_SIM_NO_IPC=1; export XDIT_SIM_NO_IPC
+    goes "\(staged\): a rank cannot open another rank's memory"
+    unset XDIT_SIM_NO_IPC
+    XDIT_DEVICE_MESSAGES=staged; export XDIT_DEVICE_MESSAGES
+    goes "\(staged\): XDIT_DEVICE_MESSAGES"
+    unset XDIT_DEVICE_MESSAGES XDIT_SIM_DEVICES
     XDIT_SIM_MEMORY=56000000; export XDIT_SIM_MEMORY
     small --device cuda --dtype f32 --output "$T/small.png"
     check "one rank in 56 MB" [ "$rc" = 0 ]

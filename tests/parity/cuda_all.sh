@@ -12,14 +12,12 @@ ranks() {
     XDIT_SIM_DEVICES=$2
     export XDIT_SIM_DEVICES
     shift 2
-    echo "# $n ranks, $XDIT_SIM_DEVICES GPUs: $*"
+    echo "# $n ranks, $XDIT_SIM_DEVICES GPUs, $XDIT_DEVICE_MESSAGES: $*"
     $mpirun "$n" "$program" "$@" || failed=1
 }
 mpirun=$*
 
-for seed in 0 1 2; do
-    XDIT_SIM_SEED=$seed
-    export XDIT_SIM_SEED
+several_plans() {
     for gpus in 1 4; do
         device=cuda
         [ $gpus = 4 ] || device=cuda:0
@@ -32,6 +30,13 @@ for seed in 0 1 2; do
             ranks 2 $gpus "$tests/golden/$model" $device "$@" u2 r2 r2xw1 t2 c2 d2 p2 p2m3w1
             ranks 4 $gpus "$tests/golden/$model" $device "$@" u2r2 t2u2 c2r2 p4m3w1 u2p2m3w1
         done
+    done
+}
+
+for XDIT_DEVICE_MESSAGES in staged ipc; do
+    for XDIT_SIM_SEED in 0 1 2; do
+        export XDIT_DEVICE_MESSAGES XDIT_SIM_SEED
+        several_plans
     done
 done
 exit $failed

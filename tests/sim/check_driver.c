@@ -39,4 +39,5 @@ _Static_assert(sizeof(CUresult) == sizeof(int) && sizeof(CUdevice) == sizeof(int
                    sizeof(CUstreamCaptureMode) == sizeof(int), "an int");
 _Static_assert(sizeof(CUdeviceptr) == sizeof(unsigned long long), "an address");
 _Static_assert(sizeof(CUipcMemHandle) == 64 && sizeof(CUipcEventHandle) == 64, "a handle");
-IS(SIM_EVENT_INTERPROCESS, CU_EVENT_INTERPROCESS);
+IS(XD_CU_EVENT_INTERPROCESS, CU_EVENT_INTERPROCESS);
+IS(XD_CU_IPC_PEER_ACCESS, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);

@@ -19,6 +19,7 @@
  *   ends the program.
  * XDIT_SIM_DEVICES (1), XDIT_SIM_MEMORY (bytes of a GPU), XDIT_SIM_CAPABILITY (90; with a comma
  * behind it that of the next GPU follows) and XDIT_SIM_VERSION (13000) say what the machine has.
+ * With XDIT_SIM_NO_IPC processes may not open each other's memory, as in containers.
  * XDIT_SIM_FAIL=G:N fails every launch on GPU G from the N-th on. */
 #include "tests/sim/sim.h"
 

@@ -1,22 +1,12 @@
-/* more.h - functions of the driver that the stand-in has and the engine does not call yet: memory
- * and events of other processes, graphs, queries. Declared as in backend/cuda/driver.h. */
+/* more.h - functions of the driver that the stand-in has and the engine does not call yet: graphs.
+ * Declared as in backend/cuda/driver.h. */
 #ifndef XD_TESTS_SIM_MORE_H
 #define XD_TESTS_SIM_MORE_H
 
 #include "backend/cuda/driver.h"
 
-#ifndef XD_CUDA_TYPES_GIVEN
-typedef struct CUipcEventHandle { char reserved[64]; } CUipcEventHandle;
-#endif
-enum { SIM_EVENT_INTERPROCESS = 4 };    /* CU_EVENT_INTERPROCESS                               */
-
 #define SIM_MORE_FUNCTIONS(X)                                                                      \
     X(cuCtxSynchronize, (void))                                                                    \
-    X(cuIpcGetMemHandle, (CUipcMemHandle * h, CUdeviceptr p))                                      \
-    X(cuIpcOpenMemHandle_v2, (CUdeviceptr * p, CUipcMemHandle h, unsigned flags))                  \
-    X(cuIpcCloseMemHandle, (CUdeviceptr p))                                                        \
-    X(cuIpcGetEventHandle, (CUipcEventHandle * h, CUevent e))                                      \
-    X(cuIpcOpenEventHandle, (CUevent * e, CUipcEventHandle h))                                     \
     X(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode mode))                             \
     X(cuStreamEndCapture, (CUstream s, CUgraph * g))                                               \
     X(cuGraphInstantiateWithFlags, (CUgraphExec * x, CUgraph g, unsigned long long flags))         \

@@ -7,6 +7,7 @@
 using namespace sim;
 
 /* Memory of another process: its file through /proc, mapped where nobody may follow it either. */
+enum { NOT_PERMITTED = 800 };
 struct handle {
     int pid, fd;
     size_t at, bytes;
@@ -30,6 +31,8 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned)
     memcpy(&x, &h, sizeof x);
     if (x.pid == getpid())
         return XD_CU_INVALID_CONTEXT; /* as the driver: not in the process that has it    */
+    if (getenv("XDIT_SIM_NO_IPC"))
+        return NOT_PERMITTED;
     snprintf(name, sizeof name, "/proc/%d/fd/%d", x.pid, x.fd);
     int f = open(name, O_RDWR | O_CLOEXEC);
     size_t from = x.at / PAGE * PAGE, size = (x.at + x.bytes - from + PAGE - 1) / PAGE * PAGE;
@@ -74,7 +77,7 @@ event_state *map_events(int file)
 API CUresult cuIpcGetEventHandle(CUipcEventHandle *h, CUevent e)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    unsigned need = XD_CU_EVENT_DISABLE_TIMING | SIM_EVENT_INTERPROCESS;
+    unsigned need = XD_CU_EVENT_DISABLE_TIMING | XD_CU_EVENT_INTERPROCESS;
     if ((e->flags & need) != need || e->flags & FROM_ELSEWHERE || lent_count == LENT_EVENTS)
         return XD_CU_INVALID_HANDLE;
     if (lent_fd < 0) {

@@ -311,7 +311,7 @@ static int awaited(int with_event)
     begin();
     CUdeviceptr x = block_of(64);
     cuEventCreate(&private_event, XD_CU_EVENT_DISABLE_TIMING);
-    cuEventCreate(&e, XD_CU_EVENT_DISABLE_TIMING | SIM_EVENT_INTERPROCESS);
+    cuEventCreate(&e, XD_CU_EVENT_DISABLE_TIMING | XD_CU_EVENT_INTERPROCESS);
     cuMemsetD8Async(x, 7, 64, a);
     cuEventRecord(e, a);
     if (cuIpcGetEventHandle(&w.event, private_event) == XD_CU_SUCCESS ||

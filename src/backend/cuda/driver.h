@@ -25,6 +25,7 @@ typedef struct CUevent_st     *CUevent;
 typedef struct CUgraph_st     *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUipcMemHandle { char reserved[64]; } CUipcMemHandle;
+typedef struct CUipcEventHandle { char reserved[64]; } CUipcEventHandle;
 typedef struct CUuuid { char bytes[16]; } CUuuid;
 #endif
 
@@ -53,6 +54,8 @@ enum {
     XD_CU_STREAM_NON_BLOCKING = 1,
     XD_CU_EVENT_DEFAULT = 0,
     XD_CU_EVENT_DISABLE_TIMING = 2,
+    XD_CU_EVENT_INTERPROCESS = 4,
+    XD_CU_IPC_PEER_ACCESS = 1,          /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS                  */
 };
 
 /* X(symbol, (arguments)): all return CUresult. */
@@ -87,6 +90,11 @@ enum {
     X(cuEventRecord, (CUevent e, CUstream s))                                                      \
     X(cuEventQuery, (CUevent e))                                                                   \
     X(cuEventSynchronize, (CUevent e))                                                             \
+    X(cuIpcGetMemHandle, (CUipcMemHandle * h, CUdeviceptr p))                                      \
+    X(cuIpcOpenMemHandle_v2, (CUdeviceptr * p, CUipcMemHandle h, unsigned flags))                  \
+    X(cuIpcCloseMemHandle, (CUdeviceptr p))                                                        \
+    X(cuIpcGetEventHandle, (CUipcEventHandle * h, CUevent e))                                      \
+    X(cuIpcOpenEventHandle, (CUevent * e, CUipcEventHandle h))                                     \
     X(cuModuleLoad, (CUmodule * m, const char *path))                                              \
     X(cuModuleLoadData, (CUmodule * m, const void *image))                                         \
     X(cuModuleUnload, (CUmodule m))                                                                \

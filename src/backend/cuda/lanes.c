@@ -2,6 +2,7 @@
 #include "backend/lanes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
@@ -111,8 +112,86 @@ static xd_status copy_within(xd_dev *d, xd_dev_lane lane, void *to, const void *
     return xd_cuda_status(c->cu->cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, s));
 }
 
+/* ---- other processes ---------------------------------------------------------------------- */
+
+_Static_assert(sizeof(xd_handle) == sizeof(CUipcMemHandle) &&
+                   sizeof(xd_handle) == sizeof(CUipcEventHandle), "a handle");
+
+static void *lend(xd_dev *d, size_t bytes, xd_handle *h)
+{
+    xd_cuda_dev   *c = xd_cuda_of(d);
+    CUipcMemHandle lent;
+    CUdeviceptr    p = 0;
+    c->cu->cuCtxSetCurrent(c->context);
+    if (c->cu->cuMemAlloc_v2(&p, bytes) != XD_CU_SUCCESS)
+        return NULL;
+    if (c->cu->cuIpcGetMemHandle(&lent, p) != XD_CU_SUCCESS) {
+        c->cu->cuMemFree_v2(p);
+        return NULL;
+    }
+    memcpy(h, &lent, sizeof *h);
+    return (void *)(uintptr_t)p;
+}
+
+static void lend_end(xd_dev *d, void *p)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    c->cu->cuCtxSetCurrent(c->context);
+    c->cu->cuMemFree_v2(address(p));
+}
+
+static xd_mark *mark_lend(xd_dev *d, xd_handle *h)
+{
+    xd_cuda_dev     *c = xd_cuda_of(d);
+    xd_mark         *m = calloc(1, sizeof *m);
+    CUipcEventHandle lent;
+    c->cu->cuCtxSetCurrent(c->context);
+    if (m && c->cu->cuEventCreate(&m->e, XD_CU_EVENT_DISABLE_TIMING | XD_CU_EVENT_INTERPROCESS) ==
+                 XD_CU_SUCCESS) {
+        if (c->cu->cuIpcGetEventHandle(&lent, m->e) == XD_CU_SUCCESS) {
+            memcpy(h, &lent, sizeof *h);
+            return m;
+        }
+        c->cu->cuEventDestroy_v2(m->e);
+    }
+    free(m);
+    return NULL;
+}
+
+static void *borrow(xd_dev *d, const xd_handle *h)
+{
+    xd_cuda_dev   *c = xd_cuda_of(d);
+    CUipcMemHandle lent;
+    CUdeviceptr    p = 0;
+    memcpy(&lent, h, sizeof lent);
+    c->cu->cuCtxSetCurrent(c->context);
+    return c->cu->cuIpcOpenMemHandle_v2(&p, lent, XD_CU_IPC_PEER_ACCESS) == XD_CU_SUCCESS
+               ? (void *)(uintptr_t)p : NULL;
+}
+
+static void borrow_end(xd_dev *d, void *p)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    c->cu->cuCtxSetCurrent(c->context);
+    c->cu->cuIpcCloseMemHandle(address(p));
+}
+
+static xd_mark *mark_borrow(xd_dev *d, const xd_handle *h)
+{
+    xd_cuda_dev     *c = xd_cuda_of(d);
+    xd_mark         *m = calloc(1, sizeof *m);
+    CUipcEventHandle lent;
+    memcpy(&lent, h, sizeof lent);
+    c->cu->cuCtxSetCurrent(c->context);
+    if (m && c->cu->cuIpcOpenEventHandle(&m->e, lent) == XD_CU_SUCCESS)
+        return m;
+    free(m);
+    return NULL;
+}
+
 const xd_dev_lanes xd_cuda_lanes = {
     .mark_get = mark_get, .mark_put = mark_put, .set = set_mark, .follow = follow,
     .reached = reached, .pinned_get = pinned_get, .pinned_put = pinned_put, .down = copy_down,
-    .up = copy_up, .copy = copy_within,
+    .up = copy_up, .copy = copy_within, .lend = lend, .mark_lend = mark_lend, .borrow = borrow,
+    .mark_borrow = mark_borrow, .lend_end = lend_end, .borrow_end = borrow_end,
 };

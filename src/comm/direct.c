@@ -1,0 +1,427 @@
+/* direct.c - mailboxes in device memory, and the notes that say what is in them */
+#include "comm/direct.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/kinds.h"
+
+enum { BOXES = 256 };           /* of one rank for another                                     */
+
+typedef struct box {            /* mine, for a message to another rank                         */
+    char     *p;
+    size_t    cap;
+    xd_mark  *full, *taken;     /* mine; the receiver's                                        */
+    uint64_t  sent;             /* messages so far                                             */
+    xd_handle memory, mark;
+} box;
+
+typedef struct source {         /* another rank's box                                          */
+    char    *p;
+    xd_mark *full, *taken;      /* the sender's; mine                                          */
+} source;
+
+typedef struct peer_boxes {
+    box    box[BOXES];
+    source from[BOXES];
+    int    nboxes;
+} peer_boxes;
+
+typedef struct cell {           /* of a box, in memory that all ranks share                    */
+    _Atomic uint64_t taken;     /* messages whose copy has been queued                         */
+    xd_handle        mark;      /* behind the last of these copies                             */
+} cell;
+
+struct xd_mailboxes {
+    xd_staging *w;
+    xd_comm    *host;
+    cell       *cells;          /* [size][size][BOXES]: of the sender, of the receiver         */
+    int         rank, size;
+    peer_boxes *peer;           /* [size]                                                      */
+};
+
+typedef struct xd_note {
+    int64_t   bytes;
+    int32_t   box, rest;
+    xd_handle memory, mark;
+} xd_note;
+
+static cell *cell_of(const xd_mailboxes *m, int from, int to, int i)
+{
+    return &m->cells[((size_t)from * (size_t)m->size + (size_t)to) * BOXES + (size_t)i];
+}
+
+/* ---- boxes -------------------------------------------------------------------------------- */
+
+/* 1: a message may be put into the box, behind its last copy. */
+static int is_free(const xd_mailboxes *m, int to, int i)
+{
+    box  *b = &m->peer[to].box[i];
+    cell *c = cell_of(m, m->rank, to, i);
+    if (atomic_load_explicit(&c->taken, memory_order_acquire) < b->sent)
+        return 0;
+    if (b->sent && !b->taken)
+        b->taken = m->w->lanes->mark_borrow(m->w->dev, &c->mark);
+    return !b->sent || b->taken;
+}
+
+static void free_box(const xd_mailboxes *m, box *b)
+{
+    const xd_dev_lanes *l = m->w->lanes;
+    if (b->p)
+        l->lend_end(m->w->dev, b->p);
+    l->mark_put(m->w->dev, b->full);
+    l->mark_put(m->w->dev, b->taken);
+    *b = (box){ 0 };
+}
+
+static int make_box(const xd_mailboxes *m, box *b, size_t bytes)
+{
+    const xd_dev_lanes *l = m->w->lanes;
+    b->cap = (bytes + 65535) / 65536 * 65536;
+    b->p = l->lend(m->w->dev, b->cap, &b->memory);
+    b->full = b->p ? l->mark_lend(m->w->dev, &b->mark) : NULL;
+    if (b->full)
+        return 1;
+    free_box(m, b);
+    return 0;
+}
+
+/* The smallest free box of at least `bytes`, or a new one. -1: no memory. */
+static int find_box(const xd_mailboxes *m, int to, size_t bytes)
+{
+    peer_boxes *q = &m->peer[to];
+    for (;;) {
+        int best = -1;
+        for (int i = 0; i < q->nboxes; i++)
+            if (q->box[i].cap >= bytes && (best < 0 || q->box[i].cap < q->box[best].cap) &&
+                is_free(m, to, i))
+                best = i;
+        if (best >= 0)
+            return best;
+        if (q->nboxes < BOXES)
+            return make_box(m, &q->box[q->nboxes], bytes) ? q->nboxes++ : -1;
+        sched_yield();
+    }
+}
+
+/* Another rank's box that a note names. NULL: it cannot be opened. */
+static source *find_source(const xd_mailboxes *m, int from, const xd_note *n)
+{
+    const xd_dev_lanes *l = m->w->lanes;
+    xd_dev             *d = m->w->dev;
+    if (n->box < 0 || n->box >= BOXES)
+        return NULL;
+    source *s = &m->peer[from].from[n->box];
+    if (!s->p)
+        s->p = l->borrow(d, &n->memory);
+    if (!s->full)
+        s->full = l->mark_borrow(d, &n->mark);
+    if (!s->taken)
+        s->taken = l->mark_lend(d, &cell_of(m, from, m->rank, n->box)->mark);
+    return s->p && s->full && s->taken ? s : NULL;
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+/* Copies a tensor to contiguous memory of the device, in the order of computing. */
+static xd_status pack(xd_staging *w, char *to, xd_tensor t)
+{
+    size_t bytes = xd_comm_bytes(t);
+    if (xd_stage_is_ours(w, t)) {
+        if (xd_contiguous(t))
+            return w->lanes->copy(w->dev, XD_LANE_COMPUTE, to, t.p, bytes);
+        xd_stage_copy_on_device(w, xd_view(to, t.type, t.nd, t.d), t);
+        return XD_OK;
+    }
+    if (xd_contiguous(t))
+        return w->dev->mem->upload(w->dev, NULL, to, t.p, bytes);
+    char *packed = malloc(bytes);
+    if (!packed)
+        return XD_ENOMEM;
+    xd_comm_pack(packed, t);
+    xd_status st = w->dev->mem->upload(w->dev, NULL, to, packed, bytes);
+    free(packed);
+    return st;
+}
+
+static int fill_box(xd_mailboxes *m, int to, xd_tensor t, xd_note *n)
+{
+    const xd_dev_lanes *l = m->w->lanes;
+    xd_dev             *d = m->w->dev;
+    size_t              bytes = xd_comm_bytes(t);
+    int                 i = find_box(m, to, bytes);
+    xd_status           st = XD_OK;
+    if (i < 0)
+        return 0;
+    box *b = &m->peer[to].box[i];
+    *n = (xd_note){ .bytes = (int64_t)bytes, .box = i, .memory = b->memory, .mark = b->mark };
+    if (b->sent++)
+        st = l->follow(d, XD_LANE_COMPUTE, b->taken);
+    if (st == XD_OK)
+        st = pack(m->w, b->p, t);
+    if (st == XD_OK)
+        st = l->set(d, b->full, XD_LANE_COMPUTE);
+    if (st != XD_OK)
+        xd_fail(m->w->err, XD_EDEVICE, "a message cannot be copied on %s: %s", d->name,
+                xd_status_name(st));
+    return st != XD_ENOMEM;
+}
+
+int xd_direct_takes(const xd_direct *g, xd_dtype t)
+{
+    return g->m && (t == XD_F32 || t == XD_F16 || t == XD_BF16);
+}
+
+static xd_tensor note_view(xd_note *n, int there)
+{
+    int64_t size = there ? (int64_t)sizeof *n : 0;
+    return xd_view(n, XD_U8, 1, &size);
+}
+
+/* Sends and receives the notes of a call; counts tensor bytes in their place. */
+static xd_req send_notes(xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic)
+{
+    xd_comm  *c = g->notes;
+    xd_tensor view[2 * 64];
+    int64_t   bytes = traffic->bytes, sent = 0;
+    xd_req    r;
+    for (int i = 0; i < 2 * size; i++)
+        view[i] = note_view(&k->note[i], i % size != g->me && xd_comm_bytes(k->view[i]));
+    for (int i = 0; i < size; i++)
+        sent += i == g->me ? 0 : (int64_t)xd_comm_bytes(k->view[i]);
+    if (peer < 0)
+        r = c->ops->exchange(c, view, view + size);
+    else if (xd_comm_bytes(k->view[peer]))
+        r = c->ops->send(c, view[peer], peer);
+    else
+        r = c->ops->recv(c, view[size + peer], peer);
+    traffic->bytes = bytes + sent;
+    return r;
+}
+
+int xd_direct_begin(xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic)
+{
+    xd_mailboxes *m = g->m;
+    if (!k->note && !(k->note = calloc(2 * (size_t)m->size, sizeof *k->note)))
+        return 0;
+    for (int r = 0; r < size; r++)
+        if (r != g->me && xd_comm_bytes(k->view[r]) &&
+            !fill_box(m, g->rank[r], k->view[r], &k->note[r]))
+            return 0;
+    m->w->lanes->set(m->w->dev, k->before, XD_LANE_COMPUTE);
+    k->real = send_notes(g, k, size, peer, traffic);
+    return 1;
+}
+
+/* ---- receiving ---------------------------------------------------------------------------- */
+
+/* Queues the copy of what rank `from` of the world has sent for t; strides and host memory by way
+ * of packed memory. */
+static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const xd_note *n,
+                             xd_tensor t)
+{
+    xd_staging         *w = m->w;
+    const xd_dev_lanes *l = w->lanes;
+    size_t              bytes = xd_comm_bytes(t);
+    source             *s = find_source(m, from, n);
+    char               *to = t.p;
+    if (!s || n->bytes != (int64_t)bytes)
+        return xd_fail(w->err, XD_ECOMM, "rank %d sends %lld bytes, %zu were expected", from,
+                       (long long)n->bytes, bytes);
+    if (!xd_stage_is_ours(w, t) || !xd_contiguous(t)) {
+        if (!(to = xd_stage_hold(w, k, 1, bytes)) || !xd_stage_copies_add(&k->up, t, to))
+            return XD_ENOMEM;
+    }
+    xd_status st = l->follow(w->dev, XD_LANE_IN, s->full);
+    if (st == XD_OK)
+        st = l->copy(w->dev, XD_LANE_IN, to, s->p, bytes);
+    if (st == XD_OK)
+        st = l->set(w->dev, s->taken, XD_LANE_IN);
+    atomic_fetch_add_explicit(&cell_of(m, from, m->rank, n->box)->taken, 1, memory_order_release);
+    return st;
+}
+
+/* To host memory: this waits. */
+static xd_status download_tensor(xd_staging *w, xd_tensor t, const char *from)
+{
+    size_t bytes = xd_comm_bytes(t);
+    if (xd_contiguous(t))
+        return w->dev->mem->download(w->dev, NULL, t.p, from, bytes);
+    char *packed = malloc(bytes);
+    if (!packed)
+        return XD_ENOMEM;
+    xd_status st = w->dev->mem->download(w->dev, NULL, packed, from, bytes);
+    xd_comm_unpack(t, packed);
+    free(packed);
+    return st;
+}
+
+int xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from)
+{
+    const int out = xd_stage_is_ours(w, from), in = xd_stage_is_ours(w, to);
+    if (!xd_comm_bytes(from) || !(out || in)) {
+        xd_comm_copy(to, from);
+        return 1;
+    }
+    if (out && in) {
+        xd_stage_copy_on_device(w, to, from);
+        return 1;
+    }
+    char *packed = xd_stage_hold(w, k, 1, xd_comm_bytes(from));
+    if (!packed || pack(w, packed, from) == XD_ENOMEM)
+        return 0;
+    if (in)
+        xd_stage_copy_on_device(w, to, xd_view(packed, to.type, to.nd, to.d));
+    else
+        download_tensor(w, to, packed);
+    return 1;
+}
+
+xd_status xd_direct_end(xd_direct *g, xd_stage_call *k, int size)
+{
+    xd_staging *w = g->m->w;
+    xd_status   st = XD_OK, now;
+    int64_t     comes = 0;
+    for (int r = 0; r < size; r++)
+        comes += r == g->me ? 0 : (int64_t)xd_comm_bytes(k->view[size + r]);
+    if (!comes)
+        return XD_OK;
+    st = w->lanes->follow(w->dev, XD_LANE_IN, k->before);
+    for (int r = 0; r < size; r++)
+        if (r != g->me && xd_comm_bytes(k->view[size + r])) {
+            now = receive_box(g->m, k, g->rank[r], &k->note[size + r], k->view[size + r]);
+            st = st == XD_OK ? now : st;
+        }
+    xd_stage_follow(w, k);
+    for (int i = 0; i < k->up.n; i++) {
+        const xd_stage_copy *v = &k->up.at[i];
+        now = XD_OK;
+        if (!xd_stage_is_ours(w, v->t))
+            now = download_tensor(w, v->t, v->p);
+        else
+            xd_stage_copy_on_device(w, v->t, xd_view(v->p, v->t.type, v->t.nd, v->t.d));
+        st = st == XD_OK ? now : st;
+    }
+    return st;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static int all_can(xd_comm *c, int32_t mine)
+{
+    xd_req r = c->ops->allreduce(c, xd_view(&mine, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
+    return c->ops->wait(c, &r, 1) == XD_OK && mine;
+}
+
+/* Each rank lends every other one a box, and opens all of theirs. */
+static int try_boxes(xd_mailboxes *m, xd_comm *c)
+{
+    const size_t n = (size_t)m->size;
+    xd_note     *out = calloc(2 * n, sizeof *out), *in = out + n;
+    xd_tensor   *view = calloc(2 * n, sizeof *view);
+    int          ok = out && view && all_can(c, 1);
+    for (int r = 0; ok && r < m->size; r++) {
+        int i = r == m->rank ? -1 : find_box(m, r, 1);
+        view[r] = note_view(&out[r], r != m->rank);
+        view[n + (size_t)r] = note_view(&in[r], r != m->rank);
+        out[r].box = -1;
+        if (i >= 0)
+            out[r] = (xd_note){ .box = i, .memory = m->peer[r].box[i].memory,
+                                .mark = m->peer[r].box[i].mark };
+    }
+    if (ok) {
+        xd_req q = c->ops->exchange(c, view, view + n);
+        ok = c->ops->wait(c, &q, 1) == XD_OK;
+    }
+    for (int r = 0; ok && r < m->size; r++)
+        ok = r == m->rank || find_source(m, r, &in[r]);
+    free(out), free(view);
+    return all_can(c, ok);
+}
+
+xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, const char **why)
+{
+    xd_err        e = { 0 };
+    int           first = 0, size = world->size;
+    xd_mailboxes *m = calloc(1, sizeof *m);
+    size_t        bytes = (size_t)size * (size_t)size * BOXES * sizeof(cell);
+    *why = "a device lends no memory to other processes";
+    if (!all_can(world, w->lanes && w->lanes->lend && m && size <= 64)) {
+        free(m);
+        return NULL;
+    }
+    *m = (xd_mailboxes){ .w = w, .rank = world->rank, .size = size };
+    m->peer = calloc((size_t)size, sizeof *m->peer);
+    xd_status s = world->ops->split_host(world, &m->host, &e);
+    *why = "ranks are on several hosts, or a rank has no memory";
+    if (all_can(world, s == XD_OK && m->peer && m->host->size == size)) {
+        m->cells = m->host->ops->share(m->host, bytes, &first);
+        *why = "ranks share no memory";
+        if (all_can(world, m->cells != NULL)) {
+            *why = "a rank cannot open another rank's memory";
+            if (try_boxes(m, world))
+                return m;
+        }
+    }
+    xd_mailboxes_close(m);
+    return NULL;
+}
+
+void xd_mailboxes_close(xd_mailboxes *m)
+{
+    const xd_dev_lanes *l = m->w->lanes;
+    for (int r = 0; m->peer && r < m->size; r++) {
+        peer_boxes *q = &m->peer[r];
+        for (int i = 0; i < q->nboxes; i++)
+            if (q->box[i].taken)
+                l->follow(m->w->dev, XD_LANE_COMPUTE, q->box[i].taken);
+    }
+    m->w->dev->mem->sync(m->w->dev, NULL);
+    for (int r = 0; m->peer && r < m->size; r++) {
+        peer_boxes *q = &m->peer[r];
+        for (int i = 0; i < BOXES; i++) {
+            l->mark_put(m->w->dev, q->from[i].full);
+            l->mark_put(m->w->dev, q->from[i].taken);
+            if (q->from[i].p)
+                l->borrow_end(m->w->dev, q->from[i].p);
+            free_box(m, &q->box[i]);
+        }
+    }
+    xd_comm_close(&m->host);
+    free(m->peer), free(m);
+}
+
+xd_status xd_direct_open(xd_direct *g, xd_mailboxes *m, xd_comm *group, xd_err *e)
+{
+    const int n = group->size;
+    int64_t   ones[64];
+    *g = (xd_direct){ 0 };
+    if (!m || n == 1)
+        return XD_OK;
+    xd_status s = group->ops->split(group, 0, group->rank, n, &g->notes, e);
+    int32_t   mine = m->rank;
+    if (s != XD_OK)
+        return s;
+    g->me = group->rank;
+    if (!(g->rank = calloc((size_t)n, sizeof *g->rank)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a group of %d ranks", n);
+    for (int i = 0; i < n; i++)
+        ones[i] = 1;
+    xd_req r = group->ops->gather(group, xd_view(g->rank, XD_I32, 1, (int64_t[]){ n }), ones,
+                                  xd_view(&mine, XD_I32, 1, (int64_t[]){ 1 }));
+    if (group->ops->wait(group, &r, 1) != XD_OK)
+        return xd_fail(e, XD_ECOMM, "%s", group->err->msg);
+    g->m = m;
+    return XD_OK;
+}
+
+void xd_direct_close(xd_direct *g)
+{
+    if (g->notes)
+        xd_comm_close(&g->notes);
+    free(g->rank);
+    *g = (xd_direct){ 0 };
+}
