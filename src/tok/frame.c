@@ -141,32 +141,59 @@ static int is_begin(const xd_tok *t, const char *mark)
     return 0;
 }
 
+typedef int fits_mark(const xd_tok *t, const char *chat, const char *mark);
+
+/* Do all marks of a frame fit? The first that does not goes to mark[0..size). */
+static int all_fit(const xd_tok *t, const xd_tok_frame *f, fits_mark *fits, const char *chat,
+                   char *mark, size_t size)
+{
+    size_t len;
+    int    good = 1;
+    for (const char *s = f->text ? next_mark(f->text, &len) : NULL; s && good;
+         s = next_mark(s + len, &len)) {
+        snprintf(mark, size, "%.*s", (int)len, s);
+        good = fits(t, chat, mark);
+    }
+    return good;
+}
+
+static int is_token(const xd_tok *t, const char *chat, const char *mark)
+{
+    (void)chat;
+    return xd_added_id(t, mark) >= 0;
+}
+
+/* Templates have names for the token that begins a text. */
+static int is_in_chat(const xd_tok *t, const char *chat, const char *mark)
+{
+    return is_begin(t, mark) || strstr(chat, mark);
+}
+
 int xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                        size_t size)
 {
-    char  *chat = dir ? chat_template(dir) : NULL;
-    int    doubt = 0;
-    size_t len;
-    for (const char *s = f->text ? next_mark(f->text, &len) : NULL; s && !doubt;
-         s = next_mark(s + len, &len)) {
-        char mark[64];
-        snprintf(mark, sizeof mark, "%.*s", (int)len, s);
-        if (xd_added_id(t, mark) < 0) {
-            snprintf(why, size, "the tokenizer has no token %s, which the pipeline puts around "
-                     "prompts: it is that of another model", mark);
-            doubt = 1;
-        } else if (chat && !is_begin(t, mark) && !strstr(chat, mark)) {
-            snprintf(why, size, "the chat template of %s has no %s: the pipeline's own text is put "
-                     "around prompts", dir, mark);
-            doubt = 1;
-        }
+    char mark[64];
+    if (!all_fit(t, f, is_token, NULL, mark, sizeof mark)) {
+        snprintf(why, size, "the tokenizer%s%s has no token %s, which the pipeline puts around "
+                 "prompts: it is that of another model", dir ? " in " : "", dir ? dir : "", mark);
+        return 1;
     }
+    int64_t before = f->drop ? count_before(t, f) : 0;
+    if (before != f->drop)
+        snprintf(why, size, "the tokenizer%s%s makes %lld ids of the text before a prompt, of "
+                 "which the pipeline drops %lld", dir ? " in " : "", dir ? dir : "",
+                 (long long)before, (long long)f->drop);
+    return before != f->drop;
+}
+
+int xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
+                      size_t size)
+{
+    char *chat = chat_template(dir), mark[64];
+    int   doubt = chat && !all_fit(t, f, is_in_chat, chat, mark, sizeof mark);
+    if (doubt)
+        snprintf(why, size, "the chat template in %s has no %s; prompts are put into the "
+                 "pipeline's own text", dir, mark);
     free(chat);
-    int64_t before = !doubt && f->drop ? count_before(t, f) : f->drop;
-    if (!doubt && before != f->drop) {
-        snprintf(why, size, "the tokenizer makes %lld ids of the text before a prompt, of which "
-                 "the pipeline drops %lld", (long long)before, (long long)f->drop);
-        doubt = 1;
-    }
     return doubt;
 }

@@ -84,10 +84,14 @@ char     *xd_tok_framed(const char *frame, const char *prompt);
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
 /* 1, and a sentence in why[0..size): the tokenizer lacks a special token of the frame, or makes
- * another number of ids of what is dropped, or its directory (or NULL) has a chat template that
- * lacks a special token of the frame. Chat templates are not run. */
+ * another number of ids of what is dropped, so that it is not the pipeline's. `dir`: its directory,
+ * for the sentence; or NULL. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
+/* 1, and a sentence for a warning: the directory has a chat template that lacks a special token of
+ * the frame. Chat templates are not run. */
+int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
+                            size_t size);
 
 /* Converts a caption to lower case and strips it, as some pipelines of diffusers do without their
  * optional cleaners (Python's str.lower().strip()). malloc'ed; NULL if out of memory. */

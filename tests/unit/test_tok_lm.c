@@ -209,18 +209,19 @@ static void doubts(void **state)
     xd_tok      *t = open_kind("qwen");
     (void)state;
     assert_int_equal(xd_tok_frame_doubt(t, GOLDEN_LM "qwen", &f, why, sizeof why), 0);
+    assert_int_equal(xd_tok_chat_doubt(t, GOLDEN_LM "qwen", &f, why, sizeof why), 0);
     f.drop = 7;
     assert_int_equal(xd_tok_frame_doubt(t, NULL, &f, why, sizeof why), 1);
     assert_non_null(strstr(why, "of the text before a prompt, of which the pipeline drops 7"));
     f = frames[2].f;
-    assert_int_equal(xd_tok_frame_doubt(t, NULL, &f, why, sizeof why), 1);
-    assert_non_null(strstr(why, "the tokenizer has no token <s>"));
+    assert_int_equal(xd_tok_frame_doubt(t, "qwen", &f, why, sizeof why), 1);
+    assert_non_null(strstr(why, "the tokenizer in qwen has no token <s>"));
     f = frames[0].f;
     assert_int_equal(scratch_open(), 0);
     scratch_put("tokenizer_config.json", config, sizeof config - 1);
-    assert_int_equal(xd_tok_frame_doubt(t, scratch, &f, why, sizeof why), 0);
+    assert_int_equal(xd_tok_chat_doubt(t, scratch, &f, why, sizeof why), 0);
     scratch_put("chat_template.jinja", chat, sizeof chat - 1);
-    assert_int_equal(xd_tok_frame_doubt(t, scratch, &f, why, sizeof why), 1);
+    assert_int_equal(xd_tok_chat_doubt(t, scratch, &f, why, sizeof why), 1);
     assert_non_null(strstr(why, "has no <|im_end|>"));
     scratch_close();
     xd_tok_close(&t);
@@ -229,7 +230,7 @@ static void doubts(void **state)
     f.drop = 0;
     assert_int_equal(scratch_open(), 0);
     scratch_put("chat_template.jinja", "[SYSTEM_PROMPT][/SYSTEM_PROMPT][INST][/INST]", 44);
-    assert_int_equal(xd_tok_frame_doubt(t, scratch, &f, why, sizeof why), 0);
+    assert_int_equal(xd_tok_chat_doubt(t, scratch, &f, why, sizeof why), 0);
     scratch_close();
     xd_tok_close(&t);
 }
