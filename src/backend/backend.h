@@ -61,6 +61,12 @@ typedef struct xd_dev_ops {
     double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
     size_t    (*kernel_bytes)(const xd_dev *d);
     void      (*forget)(xd_dev *d);
+    /* Times of the device's own work. Both NULL where kernels have ended when they return.
+     * stamp: a number for the moment at which all work given before has ended, from 0 on; -1: none.
+     * stamps: waits for all of them, writes the ns of xd_now_ns at which the first `most` of them
+     * were reached, and returns how many it wrote. Numbers then begin with 0 again. */
+    int64_t   (*stamp)(xd_dev *d, xd_stream *s);
+    int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
     void  (*close)(xd_dev *d);
 } xd_dev_ops;
 

@@ -264,6 +264,7 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
             xd_prefetch_component(ctx, &ctx->model.vae);
         int64_t begin = xd_trace_now(ctx->trace);
         going = xd_denoise_step(&f, step);
+        xd_trace_collect(ctx->trace);
         xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
         if (j->r->on_tensor && going) {
             xd_denoise_latents(&f, lat);

@@ -109,6 +109,16 @@ static void proxy_forget(xd_dev *d)
     xd_dev_forget(real_of(d));
 }
 
+static int64_t proxy_stamp(xd_dev *d, xd_stream *s)
+{
+    return real_of(d)->mem->stamp(real_of(d), s);
+}
+
+static int64_t proxy_stamps(xd_dev *d, int64_t *ns, int64_t most)
+{
+    return real_of(d)->mem->stamps(real_of(d), ns, most);
+}
+
 static size_t scratch(xd_dev *d, xd_op op, const void *args)
 {
     return real_of(d)->ops->scratch(real_of(d), op, args);
@@ -151,6 +161,8 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
         .compute = proxy_compute, .best = proxy_best, .peak = proxy_peak,
         .kernel_bytes = kernel_bytes, .forget = proxy_forget, .close = close,
     };
+    if (real_dev->mem->stamp)
+        w->mem.stamp = proxy_stamp, w->mem.stamps = proxy_stamps;
     w->ops = (xd_ops){
         .name = real_dev->ops->name, .scratch = scratch, .pack_size = pack_size,
         .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows,

@@ -67,10 +67,20 @@ void xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int
         xd_trace_put(t, (xd_event){ t0, xd_now_ns(), 0, (int32_t)kind, a, b, c });
 }
 
+void xd_trace_collect(xd_trace *t)
+{
+    int n = t && t->on ? xd_stamps_read(&t->device) : 0;
+    for (int i = 0; i < n; i++) {
+        const xd_stamped *v = &t->device.v[i];
+        xd_trace_put(t, (xd_event){ v->begin, v->end, 0, XD_EV_DEVICE, (int32_t)v->op, 0, 0 });
+    }
+}
+
 void xd_trace_phase(xd_trace *t, const char *name)
 {
     if (!t || !t->on)
         return;
+    xd_trace_collect(t);
     int64_t now = xd_now_ns();
     if (t->phase >= 0)
         xd_trace_put(t, (xd_event){ t->phase_t0, now, 0, XD_EV_PHASE, t->phase, 0, 0 });

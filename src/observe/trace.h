@@ -10,9 +10,11 @@
 #define XD_OBSERVE_TRACE_H
 
 #include "backend/backend.h"
+#include "observe/stamps.h"
 #include "parallel/topo.h"
 
-/* Events of the one computing thread nest; XD_EV_FLIGHT events may overlap. */
+/* Events of the one computing thread nest, and those of the device follow each other; XD_EV_FLIGHT
+ * events may overlap. */
 typedef enum xd_event_kind {
     XD_EV_PHASE,                /* a: index of the phase's name                                */
     XD_EV_STEP,                 /* a: step                                                     */
@@ -23,6 +25,7 @@ typedef enum xd_event_kind {
     XD_EV_CALL,         /* a message begins; a: call and group (xd_event), b: peer, c: its number */
     XD_EV_WAIT,                 /* wait for messages; a, b of the first one                    */
     XD_EV_FLIGHT,               /* from the begin of a message to the end of its wait          */
+    XD_EV_DEVICE,               /* an op on a device that works on its own: a: xd_op           */
 } xd_event_kind;
 
 typedef enum xd_call {
@@ -55,6 +58,7 @@ typedef struct xd_trace {
     int        requests;        /* requests so far                                             */
     xd_flight *fly;
     int        nfly, capfly;
+    xd_stamps  device;          /* ops whose times on the device are not read yet              */
 } xd_trace;
 
 /* Starts recording in phase "open". `path` is checked only when the file is written. */
@@ -74,6 +78,9 @@ void    xd_trace_put(xd_trace *t, xd_event ev);
 /* Put a recorder in front of a device or a communicator; the recorder owns it from then on. Groups
  * split from the communicator are recorded too, except groups of one rank. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
+/* Waits for the device and records its times of the ops since the last call. Called at the end of a
+ * step and of a phase. */
+void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
 /* Returns the communicator behind the recorder, or c if there is none: for messages that are not
  * part of a request. */

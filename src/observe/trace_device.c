@@ -1,6 +1,8 @@
 /* trace_device.c - a device that records when each kernel of another one begins and ends
  *
- * Its fields (priv, name) are those of the real device; only the table of ops differs. */
+ * A kernel of a device that works on its own has two events: the call on the host, and the time of
+ * the device itself, which is read later (xd_trace_collect). Fields of this device (priv, name) are
+ * those of the real one; only the table of ops differs. */
 #include <stdlib.h>
 
 #include "observe/device_proxy.h"
@@ -8,7 +10,7 @@
 
 typedef struct noted {          /* the proxy comes first: pointers to both are equal           */
     xd_device_proxy w;
-    xd_trace       *t;
+    xd_trace       *t;          /* its `device` has the stamps of this one                     */
 } noted;
 
 static noted *device_of(xd_dev *d)
@@ -18,6 +20,7 @@ static noted *device_of(xd_dev *d)
 
 static void close_device(xd_dev *d)
 {
+    xd_stamps_close(&device_of(d)->t->device);
     xd_dev_close(&device_of(d)->w.real);
     free(device_of(d));
 }
@@ -27,7 +30,11 @@ static void close_device(xd_dev *d)
     {                                                                                              \
         noted *n = device_of(d);                                                                   \
         int64_t t0 = xd_trace_now(n->t);                                                           \
+        int64_t begin = n->t->on ? xd_stamps_begin(&n->t->device) : -1;                            \
         xd_status st = n->w.real->ops->slot(n->w.real, s, a, tmp);                                 \
+        xd_stamps_end(&n->t->device, XD_OP_##op, begin);                                           \
+        if (xd_stamps_full(&n->t->device))                                                         \
+            xd_trace_collect(n->t);                                                                \
         xd_trace_add(n->t, XD_EV_OP, t0, XD_OP_##op, 0, 0);                                        \
         return st;                                                                                 \
     }
@@ -47,6 +54,7 @@ xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e)
     n->w.dev = **d;
     xd_device_proxy_open(&n->w, *d, close_device);
     XD_KERNELS(PUT)
+    xd_stamps_open(&t->device, n->w.real);
     *d = &n->w.dev;
     return XD_OK;
 }

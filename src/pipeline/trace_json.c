@@ -158,7 +158,8 @@ static void event_name(const xd_event *e, int rank, char *name, size_t size)
     case XD_EV_PIECE:   snprintf(name, size, "%s%s", what, e->c ? ", negative" : ""); return;
     case XD_EV_BLOCK:   snprintf(name, size, "block %d", e->a); return;
     case XD_EV_SAMPLER: snprintf(name, size, "sampler, %s", what); return;
-    case XD_EV_OP:      snprintf(name, size, "%s", xd_op_name((xd_op)e->a)); return;
+    case XD_EV_OP:
+    case XD_EV_DEVICE:  snprintf(name, size, "%s", xd_op_name((xd_op)e->a)); return;
     case XD_EV_WAIT:
         message_name(e, rank, what, sizeof what);
         snprintf(name, size, "wait %s", what);
@@ -194,7 +195,7 @@ static void write_args(sink *s, const xd_event *e)
 static void write_slice(sink *s, const xd_event *e, int tid)
 {
     static const char *const cats[] = {
-        "phase", "step", "piece", "block", "sampler", "op", "message", "wait", "flight",
+        "phase", "step", "piece", "block", "sampler", "op", "message", "wait", "flight", "device",
     };
     char name[96];
     event_name(e, s->rank, name, sizeof name);
@@ -226,13 +227,18 @@ static void write_thread(sink *s, int tid, const char *name)
     write_format(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
 }
 
-/* Sorts events of the thread first, outer ones before inner ones; then flights. */
+/* Sorts events of the thread first, outer ones before inner ones; then flights, then the device. */
+static int lane_of(const xd_event *e)
+{
+    return e->kind == XD_EV_DEVICE ? 2 : e->kind == XD_EV_FLIGHT;
+}
+
 static int by_begin(const void *p, const void *q)
 {
     const xd_event *a = p, *b = q;
-    int             fa = a->kind == XD_EV_FLIGHT, fb = b->kind == XD_EV_FLIGHT;
-    if (fa != fb)
-        return fa - fb;
+    int             ga = lane_of(a), gb = lane_of(b);
+    if (ga != gb)
+        return ga - gb;
     if (a->t0 != b->t0)
         return a->t0 < b->t0 ? -1 : 1;
     return a->t1 == b->t1 ? 0 : a->t1 > b->t1 ? -1 : 1;
@@ -258,14 +264,18 @@ static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 static void write_all(sink *s, xd_trace *t)
 {
     int64_t until[LANES];
-    int     lanes = 0;
+    int     lanes = 0, device = 0;
     qsort(t->ev, (size_t)t->n, sizeof *t->ev, by_begin);
     write_thread(s, 0, "compute");
     for (int64_t i = 0; i < t->n; i++) {
         const xd_event *e = &t->ev[i];
         int             call = e->a % 16;
+        if (e->kind == XD_EV_DEVICE && !device++)
+            write_thread(s, LANES + 1, "device");
         if (e->kind == XD_EV_FLIGHT)
             write_flight(s, e, until, &lanes);
+        else if (e->kind == XD_EV_DEVICE)
+            write_slice(s, e, LANES + 1);
         else
             write_slice(s, e, 0);
         if (e->kind == XD_EV_CALL && call == XD_CALL_SEND)

@@ -230,6 +230,7 @@ static double measure_median(bench *b, void (*fn)(void *ctx), void *ctx)
         peak[n] = peak_now(b);
         begin = xd_now_s();
         fn(ctx);
+        xd_profile_collect(&b->prof);
         spent += t[n] = xd_now_s() - begin;
         peak[n] = xd_max_double(peak[n], peak_now(b));
         took[n] = t[n];
@@ -723,6 +724,7 @@ static xd_status run_bench(const xd_bench_args *a, xd_err *e)
         s = bench_vae(&b, e);
     if (s == XD_OK)
         report_memory(&b);
+    xd_profile_close(&b.prof);
     xd_dev_close(&b.meter);
     close_probe(&b);
     if (b.g)

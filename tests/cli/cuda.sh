@@ -15,6 +15,18 @@ check "an image by the device cuda" [ "$rc" = 0 -a -s "$T/a.png" ]
 XDIT_SIM_SEED=7 small --device cuda:0 --dtype f32 --output "$T/b.png"
 check "another order of work gives the same image" cmp -s "$T/a.png" "$T/b.png"
 
+# The GPU's own times, in a trace and in the profile of bench.
+if command -v python3 >/dev/null; then
+    small --device cuda --dtype f32 --num_inference_steps 2 --trace "$T/t.json" --output "$T/t.png"
+    out=$(python3 "$ROOT/tests/cli/trace_check.py" "$T/t.json" 1 2 - 600 gemm 2>&1)
+    check "a sound trace with the GPU's times" [ $? = 0 ]
+    check "the GPU has slices" grep -q '"cat":"device","name":"gemm"' "$T/t.json"
+fi
+try bench --config "$MODEL" --random_weights --parts block --repeats 1 --height 32 --width 32 \
+    --device cuda --dtype f32
+check "bench has the GPU's times" eval 'printf "%s\n" "$out" |
+    grep -Eq "gemm +6 calls +0*\.?0*[1-9][0-9.]* ms"'
+
 XDIT_SIM_DEVICES=2 try doctor --no_ranks
 check "doctor names the GPUs" eval 'printf "%s\n" "$out" | grep -q \
     "cuda:1: simulated GPU, 85.9 GB, compute capability 9.0, driver of CUDA 13.0"'

@@ -52,6 +52,27 @@ def check_bytes(events, pids, sent):
     check(total == sent, f"messages are {total} bytes, the run sent {sent}")
 
 
+def check_device(slices, pid):
+    """A device that works on its own: one slice an op, in the same order, none beside another."""
+    device, ops, steps = ([e for e in slices if e["pid"] == pid and e["cat"] == cat]
+                          for cat in ("device", "op", "step"))
+    if not device:
+        return
+    check([e["name"] for e in device] == [e["name"] for e in ops],
+          f"rank {pid} has {len(ops)} ops, and its device {len(device)} or others")
+    for a, b in zip(device, device[1:]):
+        check(ns(a["ts"]) + ns(a["dur"]) <= ns(b["ts"]), f"device of rank {pid}: {b['name']} "
+              f"begins at {b['ts']}, before {a['name']} has ended")
+    check(all(e["dur"] > 0 for e in device), f"rank {pid}: an op takes no time on the device")
+    for s in steps:
+        begin, end = s["ts"], s["ts"] + s["dur"]
+        inside = [e for e in device if begin <= e["ts"] < end]
+        check(inside and all(e["ts"] + e["dur"] <= end for e in inside),
+              f"rank {pid}: {s['name']} has no ops on the device, or ends before them")
+        check(sum(e["dur"] for e in inside) < s["dur"],
+              f"rank {pid}: {s['name']} is shorter than its ops on the device")
+
+
 def main():
     path, ranks, steps, sent, seconds, *names = sys.argv[1:]
     with open(path, encoding="utf-8") as f:
@@ -77,6 +98,8 @@ def main():
     check(min(times) == 0, f"the first time is {min(times)}")
     check(all(e["dur"] >= 0 for e in slices), "a slice ends before it begins")
     check(max(times) <= float(seconds) * 1e6, f"{max(times) / 1e6} s are longer than the run")
+    for pid in pids:
+        check_device(slices, pid)
     arrows = collections.defaultdict(list)
     for e in events:
         if e["ph"] in "sf":

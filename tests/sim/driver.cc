@@ -13,6 +13,8 @@
  *   of a kernel's arguments that is an address of host memory ends the program.
  * - An event of another process is waited for, while that process goes on by itself. Only an event
  *   that was created for other processes is lent to them, and only its own process records it.
+ * - An event's time is that at which the work before it had run. It is told for events that were
+ *   created for it and have been reached.
  * - A thread must have made the context current.
  * - Each GPU has a context, memory and streams of its own. Work given to a stream of another GPU is
  *   refused, and so is a copy from or to another GPU's memory. A kernel that is given such memory

@@ -19,7 +19,10 @@ ATTENTION, CONV = CUDA + "kernels/attention.cu", CUDA + "kernels/conv.cu"
 NORM, HEADS = CUDA + "kernels/norm.cu", CUDA + "kernels/qknorm.cu"
 QUANTIZE, GROUPS = CUDA + "kernels/quantize.cu", CUDA + "kernels/groupnorm.cu"
 COPIES, MEMORY = CUDA + "kernels/copies.cu", CUDA + "memory.c"
-PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda"}
+STEPS = "tests/golden/test_steps_cuda"
+PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda", "steps": STEPS}
+ARGUMENTS = {"steps": ["tests/golden/full"]}    # in the folder of the build
+FILES = ["tests/golden/full.stamp"]
 MOST_S = 120            # of a test
 LIBRARIES = ["tests/sim/libcuda.so.1", "tests/sim/libcublasLt.so.13", "tests/sim/xdit_kernels.so"]
 
@@ -71,13 +74,21 @@ MISTAKES = [
      "ops"),
     ("kernels are launched on the default stream", CUDA + "launch.c", "c->stream, list, NULL",
      "NULL, list, NULL", "ops"),
+    ("positions are uploaded in every step", "src/pipeline/denoise.c",
+     "        f->x.tables = &f->tables;\n", "", "steps"),
+    ("the end of an op has no event", "src/observe/stamps.c",
+     "begin >= 0 ? s->dev->mem->stamp(s->dev, NULL) : -1;", "begin;", "steps"),
+    ("a sampler waits for its latents", "src/pipeline/denoise.c",
+     "    j->sampler->step(x, &j->samp, step, part",
+     "    x->dev->mem->sync(x->dev, x->st);\n    j->sampler->step(x, &j->samp, step, part",
+     "steps"),
 ]
 
 
 def build(scratch):
     """The output of ninja, or None where it succeeds."""
-    run = subprocess.run(["ninja", "-C", scratch / "build", *PROGRAMS.values(), *LIBRARIES],
-                         stdout=subprocess.PIPE, text=True)
+    run = subprocess.run(["ninja", "-C", scratch / "build", *PROGRAMS.values(), *LIBRARIES,
+                          *FILES], stdout=subprocess.PIPE, text=True)
     return run.stdout if run.returncode else None
 
 
@@ -85,9 +96,9 @@ def failure(scratch, test):
     """The first thing that fails in a test, or None. What follows it is not waited for."""
     env = dict(os.environ, XDIT_CUDA_DIR=str(scratch / "build/tests/sim"),
                CMOCKA_MESSAGE_OUTPUT="TAP", OMP_WAIT_POLICY="passive")
-    run = subprocess.Popen(["stdbuf", "-oL", scratch / "build" / PROGRAMS[test]], env=env,
-                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           errors="replace")
+    command = [scratch / "build" / a for a in [PROGRAMS[test], *ARGUMENTS.get(test, [])]]
+    run = subprocess.Popen(["stdbuf", "-oL", *command], env=env, cwd=scratch / "build", text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
     late = threading.Timer(MOST_S, run.kill)
     late.start()
     begin, last, bad = time.time(), "", None

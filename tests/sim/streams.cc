@@ -20,6 +20,16 @@ long time_ms()
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* ms at which an event is reached: later than all others before it. */
+double moment()
+{
+    static double last;
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double now = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    return last = now > last + 5e-4 ? now : last + 5e-4;
+}
+
 uint32_t draw(uint32_t n)
 {
     seeded = seeded * 6364136223846793005ull + 1442695040888963407ull;
@@ -39,8 +49,10 @@ void step(CUstream_st *s)
     s->q.pop_front();
     if (i.run)
         i.run();
-    if (i.record && i.record->at->done < i.number)
+    if (i.record && i.record->at->done < i.number) {
+        i.record->when = moment();
         i.record->at->done = i.number;
+    }
 }
 
 /* Runs work until `done`, of stream s first of all. */
@@ -227,6 +239,18 @@ API CUresult cuEventSynchronize(CUevent e)
         counts.waits++;
         work(e->on, [e, n] { return e->at->done >= n; });
     }
+    return XD_CU_SUCCESS;
+}
+/* Both have been reached, and were made to be timed. */
+API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    if ((from->flags | to->flags) & XD_CU_EVENT_DISABLE_TIMING || !from->at->recorded ||
+        !to->at->recorded)
+        return XD_CU_INVALID_HANDLE;
+    if (from->at->done < from->at->recorded || to->at->done < to->at->recorded)
+        return XD_CU_NOT_READY;
+    *ms = (float)(to->when - from->when);
     return XD_CU_SUCCESS;
 }
 

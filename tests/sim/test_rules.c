@@ -114,6 +114,27 @@ static int two_streams(int with_event)
     return early * 10 + (h[5] == 7);
 }
 
+/* Two events with a fill between them have times once both are reached, one without timing none. */
+static int event_times(void)
+{
+    CUdeviceptr x = block_of(64);
+    CUevent     e[3] = { NULL };
+    float       ms = -1, back = 1;
+    cuEventCreate(&e[0], XD_CU_EVENT_DEFAULT);
+    cuEventCreate(&e[1], XD_CU_EVENT_DEFAULT);
+    cuEventCreate(&e[2], XD_CU_EVENT_DISABLE_TIMING);
+    int never = cuEventElapsedTime(&ms, e[0], e[1]) == XD_CU_INVALID_HANDLE;
+    cuEventRecord(e[0], a);
+    cuMemsetD8Async(x, 7, 64, a);
+    cuEventRecord(e[1], a);
+    cuEventRecord(e[2], a);
+    int early = cuEventElapsedTime(&ms, e[0], e[1]) == XD_CU_NOT_READY;
+    cuStreamSynchronize(a);
+    return never && early && cuEventElapsedTime(&ms, e[0], e[1]) == XD_CU_SUCCESS && ms > 0 &&
+           cuEventElapsedTime(&back, e[1], e[0]) == XD_CU_SUCCESS && back < 0 &&
+           cuEventElapsedTime(&ms, e[0], e[2]) == XD_CU_INVALID_HANDLE;
+}
+
 /* The host changes what a copy has not read yet. */
 static int reused(void)
 {
@@ -351,6 +372,7 @@ int main(void)
     tap(cuMemcpyHtoDAsync_v2(x, plain, 64, a) != XD_CU_SUCCESS, "pageable memory is refused");
     tap(cuMemsetD8Async(x, 0, 64, NULL) != XD_CU_SUCCESS, "the default stream is refused");
     tap(cuMemsetD8Async(x, 0, 65, a) != XD_CU_SUCCESS, "a copy beyond its block is refused");
+    tap(event_times(), "events have times once they are reached, if they were made for it");
     tap(graph(), "a graph runs what was captured");
     tap(launches(), "launches beyond a kernel's limits are refused");
     tap(signal_of(host_memory) == SIGABRT, "a kernel that is given host memory ends the program");

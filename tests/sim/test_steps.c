@@ -2,7 +2,9 @@
  *
  *     test_steps FULL
  *
- * FULL is tests/golden with its weights. From the second step on, a step of one rank neither waits
+ * FULL is tests/golden with its weights. A trace is written to the current directory.
+ *
+ * From the second step on, a step of one rank neither waits
  * for the GPU nor takes memory, and copies no more to it than what the time changes. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -57,7 +59,8 @@ static void step_ended(void *cookie, const xd_progress *p)
         r->now(&r->at[r->steps++]);
 }
 
-static xd_status generate(const struct model *m, const char *full, run *r, xd_err *e)
+static xd_status generate(const struct model *m, const char *full, const char *trace, run *r,
+                          xd_err *e)
 {
     static const char *const prompt = "a red circle";
     char                     dir[2048];
@@ -68,7 +71,7 @@ static xd_status generate(const struct model *m, const char *full, run *r, xd_er
     snprintf(dir, sizeof dir, "%s/%s", full, m->dir);
     xd_open_args_init(&a);
     xd_request_init(&q);
-    a.model = dir, a.device = "cuda", a.dtype = "bf16", a.threads = 1;
+    a.model = dir, a.device = "cuda", a.dtype = "bf16", a.threads = 1, a.trace = trace;
     q.prompts = &prompt, q.nprompts = 1;
     q.width = m->width, q.height = m->height, q.num_frames = m->frames;
     q.max_sequence_length = m->text;
@@ -102,6 +105,35 @@ static void check_counts(const struct model *m, const run *r)
     tap(most.uploads == m->uploads, "a step copies up what the time changes", m->dir);
 }
 
+/* Every op has a slice of the GPU, which takes some time and begins behind the one before it. */
+static void check_trace(const char *full)
+{
+    const char *path = "steps-trace.json";
+    char        line[4096];
+    double      ts, dur, end = 0;
+    long        ops = 0, slices = 0, bad = 0;
+    run         r = { .now = NULL, .steps = STEPS };
+    xd_err      e = { 0 };
+    xd_status   s = generate(&models[0], full, path, &r, &e);
+    FILE       *f = s == XD_OK ? fopen(path, "r") : NULL;
+    while (f && fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, "\"ts\":");
+        ops += strstr(line, "\"cat\":\"op\"") != NULL;
+        if (!strstr(line, "\"cat\":\"device\""))
+            continue;
+        slices++;
+        if (!at || sscanf(at, "\"ts\":%lf,\"dur\":%lf", &ts, &dur) != 2 || dur <= 0 || ts < end)
+            bad++;
+        else
+            end = ts + dur - 1e-3;
+    }
+    printf("# %ld ops, %ld slices of the GPU, %ld wrong\n", ops, slices, bad);
+    tap(f && ops > 100 && slices == ops && !bad, "each op has its time on the GPU", "trace");
+    if (f)
+        fclose(f);
+    remove(path);
+}
+
 static sim_counts_fn *counter(void)
 {
     char        path[4096];
@@ -123,10 +155,11 @@ int main(int argc, char **argv)
     for (int i = 0; i < NMODELS; i++) {
         run       r = { .now = now };
         xd_err    e = { 0 };
-        xd_status s = generate(&models[i], argv[1], &r, &e);
+        xd_status s = generate(&models[i], argv[1], NULL, &r, &e);
         tap(s == XD_OK && r.steps == STEPS, s == XD_OK ? "runs" : e.msg, models[i].dir);
         check_counts(&models[i], &r);
     }
+    check_trace(argv[1]);
     printf("1..%d\n", checks);
     return failed != 0;
 }

@@ -51,6 +51,12 @@ typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
 /* Events of a place of fetches: the work before its last one has ended; the copy has. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
+/* Events of xd_dev_ops.stamp; `first` was reached at first_ns of the host's clock. */
+typedef struct xd_cuda_stamps {
+    CUevent *v, first;
+    int64_t  n, most, first_ns;
+} xd_cuda_stamps;
+
 typedef struct xd_cuda_dev {
     xd_dev                dev;          /* dev.priv is this struct                             */
     const xd_cuda_driver *cu;
@@ -74,6 +80,7 @@ typedef struct xd_cuda_dev {
     int                   next_stage, next_slot, looked_up;
     xd_cuda_block        *blocks;       /* of device memory that is given out                  */
     size_t                nblocks, most_blocks;
+    xd_cuda_stamps        stamps;
 } xd_cuda_dev;
 
 /* The kind "cuda": "cuda:1" is the second GPU. */
@@ -108,6 +115,12 @@ xd_status xd_cuda_fetch(xd_dev *d, int place, void *to, const void *from, size_t
 xd_status xd_cuda_fetched(xd_dev *d, int place);
 double    xd_cuda_link(xd_dev *d, int back);
 void      xd_cuda_close_fetch(xd_cuda_dev *c);
+
+/* ---- stamps.c ----------------------------------------------------------------------------- */
+
+int64_t xd_cuda_stamp(xd_dev *d, xd_stream *s);
+int64_t xd_cuda_stamps_read(xd_dev *d, int64_t *ns, int64_t most);
+void    xd_cuda_close_stamps(xd_cuda_dev *c);
 
 /* ---- launch.c ----------------------------------------------------------------------------- */
 

@@ -78,6 +78,7 @@ void xd_cuda_close(xd_dev *d)
         xd_cuda_close_lanes(c);
         xd_cuda_close_fetch(c);
         xd_cuda_close_memory(c);
+        xd_cuda_close_stamps(c);
         if (c->lt)
             xd_cuda_close_cublaslt(c);
         if (c->module)

@@ -90,6 +90,7 @@ enum {
     X(cuEventRecord, (CUevent e, CUstream s))                                                      \
     X(cuEventQuery, (CUevent e))                                                                   \
     X(cuEventSynchronize, (CUevent e))                                                             \
+    X(cuEventElapsedTime, (float *ms, CUevent from, CUevent to))                                   \
     X(cuIpcGetMemHandle, (CUipcMemHandle * h, CUdeviceptr p))                                      \
     X(cuIpcOpenMemHandle_v2, (CUdeviceptr * p, CUipcMemHandle h, unsigned flags))                  \
     X(cuIpcCloseMemHandle, (CUdeviceptr p))                                                        \

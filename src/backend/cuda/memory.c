@@ -296,5 +296,6 @@ const xd_dev_ops xd_cuda_memory_ops = {
     .pin = xd_cuda_pin, .unpin = xd_cuda_unpin, .fetch = xd_cuda_fetch, .fetched = xd_cuda_fetched,
     .link = xd_cuda_link,
     .compute = compute, .best = best,
-    .peak = xd_cuda_peak, .kernel_bytes = kernel_bytes, .forget = forget, .close = xd_cuda_close,
+    .peak = xd_cuda_peak, .kernel_bytes = kernel_bytes, .forget = forget,
+    .stamp = xd_cuda_stamp, .stamps = xd_cuda_stamps_read, .close = xd_cuda_close,
 };
