@@ -180,7 +180,10 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     const void *mpi_comm;
     const char *without;        /* a text encoder to run without, by its short name, where the
                                    model can; NULL: none */
-    int         keep;           /* nonzero: keep text encoders loaded between requests       */
+    int         keep;           /* nonzero: keep text encoders loaded between requests, and up
+                                   to 256 MiB (a sixteenth of the free memory of the host at
+                                   most) of embeddings of earlier prompts, so that a prompt that
+                                   is repeated is not encoded again */
     int         log_level;      /* lines up to this level are passed to `log`                */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;

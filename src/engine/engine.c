@@ -33,7 +33,7 @@
 #include "pipeline/offload.h"
 #include "pipeline/result.h"
 #include "pipeline/stages.h"
-#include "pipeline/text_encode.h"
+#include "pipeline/text_cache.h"
 #include "pipeline/trace_json.h"
 #include "pipeline/vae_codec.h"
 #include "plan/plan.h"
@@ -193,6 +193,7 @@ void xd_close(xd_engine **g)
     if (!g || !*g)
         return;
     const xd_logger *before = xd_log_enter(&(*g)->log);
+    xd_text_cache_close(&(*g)->ctx.embeddings);
     xd_model_close(&(*g)->ctx.model);
     xd_session_close(*g);
     xd_dev_close(&(*g)->ctx.count);

@@ -35,8 +35,11 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
     fork->bench = fork->unread = 1;
     fork_component(&fork->model.dit);
     fork_component(&fork->model.vae);
-    for (int k = 0; k < XD_MAXTEXT; k++)
-        fork_component(&fork->model.text[k]);
+    fork->embeddings = NULL;
+    for (int k = 0; k < XD_MAXTEXT; k++) {
+        fork_component(&fork->model.text[k]);   /* it has the blocks that the recipe needs       */
+        fork->model.text[k].net.last = base->model.text[k].net.last;
+    }
 }
 
 static void close_component(xd_component *p)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/text_encode.h"
+#include "pipeline/text_cache.h"
 #include "base/log.h"
 #include "exec/host.h"
 #include "exec/op.h"
@@ -116,7 +116,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     w->real = calloc((size_t)(n * w->ntext), sizeof *w->real);
     w->rows = calloc((size_t)n, sizeof *w->rows);
     w->cond = calloc((size_t)n, sizeof *w->cond);
-    if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond)
+    w->known = calloc((size_t)n, sizeof *w->known);
+    if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond || !w->known)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
@@ -172,6 +173,7 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
     free(w->real);
     free(w->rows);
     free(w->cond);
+    free(w->known);
     memset(w, 0, sizeof *w);
 }
 
@@ -382,7 +384,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
-        if (is_used(w, j, i))
+        if (is_used(w, j, i) && !w->known[i])
             encode_one(w, j, i, k, &x);
     xd_method_stack_close(&stack);
     if (xd_ok(&x))
@@ -480,14 +482,25 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
+/* Is there a prompt to encode? */
+static int has_new(const xd_prompts *w, const xd_job *j)
+{
+    for (int i = 0; i < w->n; i++)
+        if (is_used(w, j, i) && !w->known[i])
+            return 1;
+    return 0;
+}
+
 /* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings
  * are small and broadcast. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_status  s = load_meanwhile(j, open_conds(w, j, e), e);
-    for (int k = 0, begun = 0; (s == XD_OK || !begun) && k < w->ntext; k++)
-        if (ctx->model.has_text[k] && (begun = 1))
+    xd_status  s = load_meanwhile(j, xd_prompts_recall(w, j, open_conds(w, j, e), e), e);
+    if (!has_new(w, j))
+        s = xd_world_agree(&ctx->world, s, e);
+    for (int k = 0, begun = !has_new(w, j); (s == XD_OK || !begun) && k < w->ntext; k++)
+        if (ctx->model.has_text[k] && has_new(w, j) && (begun = 1))
             s = xd_world_agree(&ctx->world, load_and_encode(w, j, k, bytes, s, e), e);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         if (!is_used(w, j, i))
@@ -497,5 +510,7 @@ xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
         if (ctx->world.used->size > 1)
             s = share_one(w, j, i, e);
     }
+    if (s == XD_OK)
+        xd_prompts_remember(w, j);
     return s;
 }

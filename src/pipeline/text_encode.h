@@ -12,6 +12,7 @@ typedef struct xd_prompts {     /* the prompts of a request, the negative one la
     int64_t  *real;             /* [n ntext]: ids that are attended to; others are padding     */
     int64_t  *rows;             /* [n]: rows of the embedding of a prompt                      */
     xd_cond  *cond;             /* [n]                                                         */
+    int      *known;            /* [n]: 1: its embedding is kept from an earlier request       */
 } xd_prompts;
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* token ids */

@@ -144,7 +144,8 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     }
     int64_t sent = g->ctx.world.used->traffic->bytes;
     must(xd_prompts_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
-    check_bytes(g, &w, g->ctx.world.used->traffic->bytes - sent);
+    if (!g->ctx.keep)
+        check_bytes(g, &w, g->ctx.world.used->traffic->bytes - sent);
     float *all = copy_of(&w, n);
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
@@ -172,6 +173,33 @@ static void check_share(const xd_engine *g, size_t whole, size_t mine)
     int T = g->ctx.plan.text_tp;
     if (rank < T && T > 1 && mine >= whole)
         fail(g, "the share of the weights is no share", (double)mine);
+}
+
+/* Embeddings that rank 0 keeps reach all ranks, and no rank loads an encoder for them. */
+static void check_kept(const char *dir, int T)
+{
+    xd_err       e = { 0 };
+    xd_engine   *g = NULL;
+    xd_open_args a = { .size = sizeof a, .model = dir, .dtype = "f32", .threads = 1, .keep = 1 };
+    int64_t      n[2];
+    size_t       packed;
+    float       *v[2];
+    a.parallel.ulysses_degree = ranks;
+    a.parallel.text_tensor_parallel_degree = T;
+    must(xd_open_with(&g, &a, 0, &e), &e);
+    for (int i = 0; i < 2; i++) {
+        v[i] = encode(g, &n[i], &packed);
+        for (int k = 0; k < g->ctx.model.recipe->ntext; k++) {
+            if (i && g->ctx.model.text[k].store)
+                fail(g, "loads an encoder for prompts whose embeddings are kept", k);
+            xd_component_drop(&g->ctx.model.text[k]);
+        }
+    }
+    checks++;
+    if (n[0] != n[1] || memcmp(v[0], v[1], (size_t)n[0] * sizeof **v) != 0)
+        fail(g, "embeddings that are kept have other bits", 0);
+    free(v[0]), free(v[1]);
+    xd_close(&g);
 }
 
 static void one_model(const char *dir, xd_comm *world)
@@ -205,6 +233,8 @@ static void one_model(const char *dir, xd_comm *world)
         free(got);
         xd_close(&g);
     }
+    check_kept(dir, 1);
+    check_kept(dir, ranks);
     free(want);
 }
 

@@ -17,11 +17,11 @@
 #include "engine/engine.h"
 #include "families/recipe.h"
 #include "pipeline/job.h"
-#include "pipeline/text_encode.h"
+#include "pipeline/text_cache.h"
 
 enum { E = 24, PAD = 33, L = 3 };       /* width and layers of tests/parity/text-lm          */
 
-static const char *const prompt[] = { "a small cyan square" };
+static const char *prompt[] = { "a small cyan square" };
 
 static void ok(xd_status s, const xd_err *e)
 {
@@ -102,6 +102,10 @@ static void states_side_by_side(void **state)
     encoded two = encode(g);
     same(&two, 0, 0, &four, 0, 2 * E, last.rows, E);
     assert_int_equal(g->ctx.model.text[0].net.last, 2);
+    xd_context fork;            /* a prediction has the same blocks                            */
+    xd_context_fork(&fork, &g->ctx);
+    assert_int_equal(fork.model.text[0].net.last, 2);
+    xd_context_fork_close(&fork, &g->ctx);
     free(last.v), free(four.v), free(two.v);
     xd_close(&g);
 }
@@ -154,12 +158,95 @@ static void wrong_numbers(void **state)
     xd_close(&g);
 }
 
+/* ---- embeddings that are kept -------------------------------------------------------------- */
+
+/* A prompt that is repeated is not encoded again: the encoder, dropped meanwhile, is not loaded. */
+static void repeated_prompts(void **state)
+{
+    static const char *const prompts[] = { "a small cyan square", "a red star", "a red star",
+                                           "a small cyan square" };
+    xd_engine *g;
+    xd_recipe  mine;
+    encoded    first[2], again;
+    (void)state;
+    open_model(&g, &mine, "tests/parity/text-lm");
+    for (int i = 0; i < 4; i++) {
+        prompt[0] = prompts[i];
+        encoded *to = i < 2 ? &first[i] : &again;
+        *to = encode(g);
+        assert_int_equal(g->ctx.model.text[0].store != NULL, i < 2);
+        xd_component_drop(&g->ctx.model.text[0]);
+        if (i < 2)
+            continue;
+        encoded *old = &first[i == 2];
+        assert_int_equal(again.rows, old->rows);
+        assert_memory_equal(again.v, old->v, (size_t)(old->rows * old->cols) * sizeof(float));
+        free(again.v);
+    }
+    g->ctx.keep = 0;            /* an engine that keeps nothing encodes each time              */
+    again = encode(g);
+    assert_memory_equal(again.v, first[0].v, (size_t)(again.rows * again.cols) * sizeof(float));
+    assert_non_null(g->ctx.embeddings);
+    g->ctx.keep = 1;
+    mine.text[0].pad = PAD;     /* other ids                                                   */
+    xd_component_drop(&g->ctx.model.text[0]);
+    free(again.v);
+    again = encode(g);
+    assert_non_null(g->ctx.model.text[0].store);
+    free(again.v), free(first[0].v), free(first[1].v);
+    prompt[0] = prompts[0];
+    xd_close(&g);
+}
+
+/* Adds the key { a, b } with `bytes` bytes of a; what is found must hold them. */
+static void keep_bytes(xd_text_cache *c, int64_t a, int64_t b, size_t bytes)
+{
+    char *p = xd_text_cache_add(c, (xd_text_key){ (int64_t[]){ a, b }, 2 }, bytes);
+    assert_non_null(p);
+    memset(p, (int)a, bytes);
+}
+
+static int holds(xd_text_cache *c, int64_t a, int64_t b, size_t bytes)
+{
+    const char *p = xd_text_cache_find(c, (xd_text_key){ (int64_t[]){ a, b }, 2 }, bytes);
+    for (size_t i = 0; p && i < bytes; i++)
+        assert_int_equal(p[i], (char)a);
+    return p != NULL;
+}
+
+/* The entry that was not found for the longest time leaves; the bytes stay below the limit. */
+static void bounded_cache(void **state)
+{
+    xd_text_cache *c = xd_text_cache_open(900);
+    (void)state;
+    assert_non_null(c);
+    assert_false(holds(c, 1, 0, 200));
+    keep_bytes(c, 1, 0, 200);
+    keep_bytes(c, 2, 0, 200);
+    keep_bytes(c, 3, 0, 200);
+    assert_true(holds(c, 1, 0, 200) && holds(c, 2, 0, 200) && holds(c, 3, 0, 200));
+    assert_false(holds(c, 1, 1, 200) || holds(c, 1, 0, 201));
+    assert_true(holds(c, 1, 0, 200));
+    keep_bytes(c, 4, 0, 200);
+    assert_true(holds(c, 1, 0, 200) && holds(c, 3, 0, 200) && holds(c, 4, 0, 200));
+    assert_false(holds(c, 2, 0, 200));
+    assert_true(xd_text_cache_bytes(c) > 600 && xd_text_cache_bytes(c) <= 900);
+    assert_null(xd_text_cache_add(c, (xd_text_key){ (int64_t[]){ 5 }, 1 }, 900));
+    assert_true(holds(c, 4, 0, 200));           /* what cannot be kept drops nothing            */
+    keep_bytes(c, 6, 0, 800);
+    assert_true(holds(c, 6, 0, 800) && !holds(c, 4, 0, 200));
+    xd_text_cache_close(&c);
+    assert_null(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_side_by_side),
         cmocka_unit_test(padding_on_either_side),
         cmocka_unit_test(wrong_numbers),
+        cmocka_unit_test(repeated_prompts),
+        cmocka_unit_test(bounded_cache),
     };
     xd_par_set(1);
     return cmocka_run_group_tests(tests, NULL, NULL);
