@@ -62,6 +62,8 @@ ROWS = {
                    what="T5-XXL, 4 layers, 226 tokens"),
     "t5-512": dict(model="PixArt-XL-2-512x512", part="text", text=512, layers=(4,), tflop=0.81,
                    what="T5-XXL, 4 layers, 512 tokens"),
+    "qwen3-512": dict(model="PixArt-Qwen3-4B", part="text", text=512, layers=(4,), tflop=0.42,
+                      what="Qwen3-4B, 4 layers, 512 tokens"),
 }
 HEAVY = 4.0                     # TFLOP: from here on two rounds must do
 
@@ -70,8 +72,8 @@ HEAVY = 4.0                     # TFLOP: from here on two rounds must do
 
 def config_of(home, part, row):
     config = json.loads((home / part / "config.json").read_text())
-    keys = [k for k in ("num_layers", "num_single_layers", "n_layers", "n_refiner_layers")
-            if k in config]
+    keys = [k for k in ("num_layers", "num_hidden_layers", "num_single_layers", "n_layers",
+                        "n_refiner_layers") if k in config]
     for key, n in zip(keys, row.get("layers", ())):
         config[key] = n
     return config
@@ -108,8 +110,11 @@ def open_net(row, home, dtype, torch, device):
     with torch.device("meta"):
         if row["part"] == "text":
             import transformers
-            config = transformers.T5Config(**config_of(home, "text_encoder", row))
-            net = transformers.T5EncoderModel(config)
+            config = config_of(home, "text_encoder", row)
+            if config["model_type"] == "qwen3":
+                net = transformers.Qwen3Model(transformers.Qwen3Config(**config))
+            else:
+                net = transformers.T5EncoderModel(transformers.T5Config(**config))
         else:
             import diffusers
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
