@@ -33,6 +33,7 @@ typedef struct xd_net_def {
     const char     *classes[6]; /* accepted `_class_name`s or `architectures`                  */
     const char     *prefix;     /* "text_model.": of declared names, optional in files; or NULL */
     const char *const *prefixes;        /* what files may have in its place; ends with NULL     */
+    const char     *lead;       /* the one of these, or "", that lists show; NULL: `prefix`       */
     /* Tensors in files that are not read, with or without a prefix. A star at the beginning or at
      * the end stands for any text: "visual.*". */
     const char     *unread[6];

@@ -53,10 +53,11 @@ typedef struct name_list {      /* names separated by "|"                       
     size_t size, len;
 } name_list;
 
-/* Appends one name to the list. */
-static void append_name(name_list *l, const char *prefix, const char *scope, const char *name)
+/* Appends one name to the list; the one that leads is there already. */
+static void append_name(const xd_decl *d, name_list *l, const char *prefix, const char *scope,
+                        const char *name)
 {
-    if (l->len >= l->size)
+    if (l->len >= l->size || (d->lead && prefix != d->lead && strcmp(prefix, d->lead) == 0))
         return;
     int k = snprintf(l->text + l->len, l->size - l->len, "%s%s%s%s", l->len ? "|" : "", prefix,
                      scope, name);
@@ -67,15 +68,20 @@ static void append_name(name_list *l, const char *prefix, const char *scope, con
  * prefixes. `name` has n bytes. */
 static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
 {
-    char   last[512];
-    size_t len = d->prefix ? strlen(d->prefix) : 0;
+    char        last[512];
+    size_t      len = d->prefix ? strlen(d->prefix) : 0;
+    const char *rest = d->scope + len;
     snprintf(last, sizeof last, "%.*s%s", n, name, suffix);
-    append_name(l, "", d->scope, last);
-    if (!len || strncmp(d->scope, d->prefix, len) != 0)
+    if (!len || strncmp(d->scope, d->prefix, len) != 0) {
+        append_name(&(xd_decl){ 0 }, l, "", d->scope, last);
         return;
-    append_name(l, "", d->scope + len, last);
+    }
+    if (d->lead)
+        append_name(d, l, d->lead, rest, last);
+    append_name(d, l, d->prefix, rest, last);
+    append_name(d, l, "", rest, last);
     for (int i = 0; d->prefixes && d->prefixes[i]; i++)
-        append_name(l, d->prefixes[i], d->scope + len, last);
+        append_name(d, l, d->prefixes[i], rest, last);
 }
 
 /* "a|b" + ".weight" -> "scope.a.weight|scope.b.weight" */

@@ -156,6 +156,7 @@ struct xd_decl {
     xd_err    *err;             /* sticky                                                      */
     const char *prefix;         /* optional prefix of full names in files; NULL: none          */
     const char *const *prefixes;        /* others that files may have in its place; or NULL     */
+    const char *lead;           /* the one of these, or "", that is tried first; NULL: prefix   */
     char       scope[192];
     int        depth;           /* number of nested scopes                                     */
     size_t     outer[16];       /* length of the scope before each was entered                 */

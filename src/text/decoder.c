@@ -311,42 +311,52 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
                                          .layers = &last }, out);
 }
 
-static const xd_block kind = { "model.layers.%d", sizeof(blk), blk_weights, forward };
+static const xd_block kind_of_block = { "model.layers.%d", sizeof(blk), blk_weights, forward };
 
 static const xd_block *block(const void *c, int layer)
 {
     (void)c, (void)layer;
-    return &kind;
+    return &kind_of_block;
 }
 
 /* ---- the registry's entries --------------------------------------------------------------- */
 
-static const char *const prefixes[] = { "language_model.model.", "model.language_model.", NULL };
+/* Files of any class may have the names of any other; those of the class itself lead. */
+static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
+                                        "language_model.", NULL };
 
-#define NET(title, table, test, ...)                                                              \
-    .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.", .prefixes = prefixes,  \
-             .unread = { "lm_head.weight", "language_model.lm_head.weight", "visual.*",            \
-                         "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq" },   \
-             .fields = table, .cfg_size = sizeof(xd_decoder), .glob_size = sizeof(glob),           \
-             .check = test, .nlayers = nlayers, .block = block, .weights = weights },              \
-    .width = width, .encode = encode, .hidden = encode_states
+#define NET(kind, title, first, ...)                                                              \
+    { .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                      \
+               .prefixes = prefixes, .lead = first,                                                \
+               .unread = { "lm_head.weight", "language_model.lm_head.weight", "visual.*",          \
+                           "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq" }, \
+               .fields = xd_##kind##_fields, .cfg_size = sizeof(xd_decoder),                       \
+               .glob_size = sizeof(glob), .check = xd_##kind##_check, .nlayers = nlayers,          \
+               .block = block, .weights = weights },                                               \
+      .width = width, .encode = encode, .hidden = encode_states }
 
-extern const xd_text xd_text_qwen3, xd_text_qwen2, xd_text_qwen25vl, xd_text_mistral,
-    xd_text_llama, xd_text_gemma2, xd_text_gemma3;
-const xd_text xd_text_qwen3 = { NET("qwen3", xd_qwen3_fields, xd_qwen3_check, "Qwen3ForCausalLM",
-                                    "Qwen3Model") };
-const xd_text xd_text_qwen2 = { NET("qwen2", xd_qwen2_fields, xd_qwen2_check, "Qwen2ForCausalLM",
-                                    "Qwen2Model") };
-const xd_text xd_text_qwen25vl = { NET("qwen2.5-vl", xd_qwen25vl_fields, xd_qwen2_check,
-                                       "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel",
-                                       "Qwen2_5_VLTextModel") };
-const xd_text xd_text_mistral = { NET("mistral", xd_mistral_fields, xd_mistral_check,
-                                      "Mistral3ForConditionalGeneration", "Mistral3Model",
-                                      "MistralForCausalLM", "MistralModel") };
-const xd_text xd_text_llama = { NET("llama", xd_llama_fields, xd_llama_check, "LlamaForCausalLM",
-                                    "LlamaModel") };
-const xd_text xd_text_gemma2 = { NET("gemma2", xd_gemma2_fields, xd_gemma2_check,
-                                     "Gemma2ForCausalLM", "Gemma2Model") };
-const xd_text xd_text_gemma3 = { NET("gemma3", xd_gemma3_fields, xd_gemma3_check,
-                                     "Gemma3ForConditionalGeneration", "Gemma3Model",
-                                     "Gemma3ForCausalLM", "Gemma3TextModel") };
+#define INSIDE "language_model."
+#define OUTSIDE "language_model.model."
+
+extern const xd_text xd_text_decoders[];
+const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
+    NET(qwen3, "qwen3", "model.", "Qwen3ForCausalLM"),
+    NET(qwen3, "qwen3", "", "Qwen3Model"),
+    NET(qwen2, "qwen2", "model.", "Qwen2ForCausalLM"),
+    NET(qwen2, "qwen2", "", "Qwen2Model"),
+    NET(qwen25vl, "qwen2.5-vl", "model.", "Qwen2_5_VLForConditionalGeneration"),
+    NET(qwen25vl, "qwen2.5-vl", INSIDE, "Qwen2_5_VLModel"),
+    NET(qwen25vl, "qwen2.5-vl", "", "Qwen2_5_VLTextModel"),
+    NET(mistral, "mistral", OUTSIDE, "Mistral3ForConditionalGeneration"),
+    NET(mistral, "mistral", INSIDE, "Mistral3Model"),
+    NET(mistral, "mistral", "model.", "MistralForCausalLM"),
+    NET(mistral, "mistral", "", "MistralModel"),
+    NET(llama, "llama", "model.", "LlamaForCausalLM"),
+    NET(llama, "llama", "", "LlamaModel"),
+    NET(gemma2, "gemma2", "model.", "Gemma2ForCausalLM"),
+    NET(gemma2, "gemma2", "", "Gemma2Model"),
+    NET(gemma3, "gemma3", OUTSIDE, "Gemma3ForConditionalGeneration"),
+    NET(gemma3, "gemma3", INSIDE, "Gemma3Model"),
+    NET(gemma3, "gemma3", "model.", "Gemma3ForCausalLM"),
+    NET(gemma3, "gemma3", "", "Gemma3TextModel"),
+};

@@ -4,6 +4,8 @@
 
 #include "text/text.h"
 
+enum { XD_TEXT_DECODERS = 19 }; /* entries of the registry: one a class                        */
+
 /* What the kinds of models differ in, beside numbers. */
 typedef struct xd_decoder_kind {
     const char *title;          /* "Qwen3", in messages                                        */
@@ -45,6 +47,7 @@ extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[]
 /* `check` of the networks (xd_net_def). */
 xd_status xd_qwen3_check(void *c, xd_err *e);
 xd_status xd_qwen2_check(void *c, xd_err *e);
+xd_status xd_qwen25vl_check(void *c, xd_err *e);
 xd_status xd_mistral_check(void *c, xd_err *e);
 xd_status xd_llama_check(void *c, xd_err *e);
 xd_status xd_gemma2_check(void *c, xd_err *e);

@@ -99,8 +99,10 @@ const xd_field xd_gemma3_fields[] = {
 
 static const xd_decoder_kind qwen3 = { .title = "Qwen3", .types = { "qwen3" }, .qk_norm = 1,
                                        .windows = 1 };
-static const xd_decoder_kind qwen2 = { .title = "Qwen2", .qkv_bias = 1, .windows = 1,
-                                       .types = { "qwen2", "qwen2_5_vl", "qwen2_5_vl_text" } };
+static const xd_decoder_kind qwen2 = { .title = "Qwen2", .types = { "qwen2" }, .qkv_bias = 1,
+                                       .windows = 1 };
+static const xd_decoder_kind qwen25vl = { .title = "Qwen2.5-VL", .qkv_bias = 1, .windows = 1,
+                                          .types = { "qwen2_5_vl", "qwen2_5_vl_text" } };
 static const xd_decoder_kind mistral = { .title = "Mistral", .types = { "mistral" } };
 static const xd_decoder_kind llama = { .title = "Llama", .types = { "llama" } };
 static const xd_decoder_kind gemma2 = { .title = "Gemma 2", .types = { "gemma2" }, .gemma = 1,
@@ -224,6 +226,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
     }
 CHECK(qwen3)
 CHECK(qwen2)
+CHECK(qwen25vl)
 CHECK(mistral)
 CHECK(llama)
 CHECK(gemma2)
