@@ -15,11 +15,6 @@ T5 = {"architectures": ["T5EncoderModel"], "model_type": "t5", "d_model": 4096, 
       "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new", "is_gated_act": True,
       "layer_norm_epsilon": 1e-6, "relative_attention_num_buckets": 32,
       "relative_attention_max_distance": 128}
-# The text encoder of Z-Image and of FLUX.2 klein 4B.
-QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2560,
-         "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32,
-         "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "rms_norm_eps": 1e-6,
-         "rope_theta": 1000000, "hidden_act": "silu", "tie_word_embeddings": True}
 CLIP = {"architectures": ["CLIPTextModel"], "model_type": "clip_text_model", "hidden_size": 768,
         "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
         "hidden_act": "quick_gelu",
@@ -60,10 +55,10 @@ MODELS = {
     "PixArt-XL-2-1024-MS": {
         "index": PIXART_INDEX, "scheduler": DPM, "text_encoder": T5, "vae": LDM,
         "transformer": {**PIXART, "sample_size": 128}},
-    # a language model in the place of T5, to time it
+    # a language model in the place of T5, to time all of its layers
     "PixArt-Qwen3-4B": {
         "index": {**PIXART_INDEX, "text_encoder": ["transformers", "Qwen3ForCausalLM"]},
-        "scheduler": DPM, "text_encoder": QWEN3, "vae": LDM,
+        "scheduler": DPM, "text_encoder": QWEN3_4B, "vae": LDM,
         "transformer": {**PIXART, "sample_size": 64, "caption_channels": 2560}},
     "FLUX.1-dev": {
         "index": {"_class_name": "FluxPipeline",
