@@ -2,12 +2,12 @@
  *
  *     test_stale DIR
  *
- * DIR is tests/golden: alpha (PixArt) and flux are the models and the requests,
- * stale/golden.safetensors and stale/flux.safetensors the latents that tools/golden/cases/stale.py
- * computes with diffusers. Run under mpirun on 1 to 3 ranks: on one rank patches on a single
- * stage, on more of them as many stages and ring members as ranks, on two also Ulysses and cfg
- * beneath patches. f32, within 2e-4 of the largest value; the exact latents must be farther away
- * than that, so that a method that is not stale fails. */
+ * DIR is tests/golden: alpha (PixArt), flux and zimage are the models and the requests,
+ * stale/golden.safetensors, flux.safetensors and zimage.safetensors the latents that
+ * tools/golden/cases/stale.py computes with diffusers. Run under mpirun on 1 to 3 ranks: on one
+ * rank patches on a single stage, on more of them as many stages and ring members as ranks, on two
+ * also Ulysses and cfg beneath patches. f32, within 2e-4 of the largest value; the exact latents
+ * must be farther away than that, so that a method that is not stale fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +144,7 @@ static void one_model(const char *model, const char *file)
     char   path[1024];
     xd_err e = { 0 };
     name_of_model = model;
-    flows = strcmp(model, "flux") == 0;
+    flows = strcmp(model, "alpha") != 0;
     snprintf(path, sizeof path, "%s/%s/golden.json", dir, model);
     xd_json *j = js_open(path);
     req = j;
@@ -174,6 +174,7 @@ int main(int argc, char **argv)
     ranks = world->size;
     one_model("alpha", "golden.safetensors");
     one_model("flux", "flux.safetensors");
+    one_model("zimage", "zimage.safetensors");
     if (rank == 0)
         printf("%d ranks: %d plans, %d failures\n", ranks, plans, failures);
     xd_comm_close(&world);

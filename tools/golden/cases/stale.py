@@ -1,12 +1,15 @@
-"""Methods with stale keys and values, by diffusers' PixArt and FLUX.
+"""Methods with stale keys and values, by diffusers' PixArt, FLUX and Z-Image.
 
-The requests are golden.json of alpha and flux, which are made before; the files golden.safetensors
-and flux.safetensors. Tensors, all [C,h,w], the latents after the last step:
+The requests are golden.json of alpha, flux and zimage, which are made before; the files
+golden.safetensors, flux.safetensors and zimage.safetensors. Tensors, all [C,h,w], the latents after
+the last step:
 
     pipefusion.M.W      M patches of tokens, W exact steps at the start; of FLUX with the text in
                         the first patch (its keys and values are of this step for all patches)
     every.M.W           FLUX: with the text in every patch
     displaced.R.W       R members, each with its tokens (DistriFusion), of FLUX also of the text
+
+Z-Image is as FLUX; the rows that fill its image up go with its text.
 
 The network always runs on all tokens here; only the keys and values of its self-attentions are
 replaced. What depends on nothing else than its own token (norms, MLPs, attention to the text) is
@@ -27,7 +30,7 @@ import torch.nn.functional as F
 from diffusers.models.embeddings import apply_rotary_emb
 from safetensors.torch import load_file, save_file
 
-from . import joint, pixart
+from . import joint, pixart, zimage
 
 
 class StaleAttention:
@@ -73,6 +76,30 @@ class StaleJoint:
         return attn.to_out[1](attn.to_out[0](out[:, n:])), attn.to_add_out(out[:, :n])
 
 
+class StaleSingle:
+    """Attention of Z-Image: of the image ("noise"), of the text ("context"), or of both ("all")."""
+
+    def __init__(self, state, kind, block):
+        self.state, self.key = state, (kind, block)
+
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None,
+                 freqs_cis=None):
+        q, k, v = (f(hidden_states).unflatten(-1, (attn.heads, -1))
+                   for f in (attn.to_q, attn.to_k, attn.to_v))
+        turn = lambda t: torch.view_as_real(torch.view_as_complex(
+            t.unflatten(-1, (-1, 2)).contiguous()) * freqs_cis[:, :, None]).flatten(3)
+        q, k = turn(attn.norm_q(q)), turn(attn.norm_k(k))
+        q, k, v = (z.transpose(1, 2) for z in (q, k, v))
+        kv = self.state.mix((self.state.name, *self.key), k, v)
+        out = F.scaled_dot_product_attention(q, *kv).transpose(1, 2).flatten(2, 3)
+        return attn.to_out[0](out)
+
+
+def mask_of(rows, key):
+    """The mask for an attention; `rows` may have one for each pass and kind of attention."""
+    return (rows[key[:2]] if isinstance(rows, dict) else rows)[None, None, :, None]
+
+
 class State:
     """Whose keys and values are fresh (None: all); all as they were before, and are now."""
 
@@ -82,7 +109,7 @@ class State:
     def mix(self, key, k, v):
         """Keys and values [1,H,n,D] of an attention: what is not fresh is as it was."""
         if self.fresh is not None:
-            rows, old = self.fresh[None, None, :, None], self.memory[key]
+            rows, old = mask_of(self.fresh, key), self.memory[key]
             k, v = torch.where(rows, k, old[0]), torch.where(rows, v, old[1])
         self.written[key] = (k, v)
         return k, v
@@ -135,7 +162,7 @@ class Painter:
         """Makes what the last prediction wrote (of some rows) the memory."""
         for key, kv in self.state.written.items():
             if rows is not None:
-                pick = rows[None, None, :, None]
+                pick = mask_of(rows, key)
                 kv = tuple(torch.where(pick, a, b) for a, b in zip(kv, self.state.memory[key]))
             self.state.memory[key] = kv
 
@@ -147,6 +174,9 @@ class Painter:
     def rows(self, mask, text):
         """Rows of an attention: those of image tokens, and of text tokens where it flows."""
         return mask
+
+    def text_parts(self, members):
+        return cut(self.ntext, members)
 
     def pipefusion(self, patches, warmup, every=False):
         plain, lat = self.begin()
@@ -168,7 +198,7 @@ class Painter:
 
     def displaced(self, members, warmup):
         sched, lat = self.begin()
-        masks, texts = cut(self.tokens, members), cut(self.ntext, members)
+        masks, texts = cut(self.tokens, members), self.text_parts(members)
         for i, t in enumerate(sched.timesteps):
             if i < warmup:
                 pred = self.predict(lat, t, None)
@@ -179,7 +209,7 @@ class Painter:
                     fresh = self.rows(m, text)
                     pred = torch.where(self.cells(m), self.predict(lat, t, fresh), pred)
                     for key, kv in self.state.written.items():
-                        pick, was = fresh[None, None, :, None], now.get(key, kv)
+                        pick, was = mask_of(fresh, key), now.get(key, kv)
                         now[key] = tuple(torch.where(pick, a, b) for a, b in zip(kv, was))
                 self.state.memory = now
             lat = sched.step(pred, t, lat).prev_sample
@@ -223,6 +253,51 @@ class FluxPainter(Painter):
         return s, self.noise()
 
 
+class ZImagePainter(Painter):
+    """Two passes with texts of two lengths. Rows: image, what fills it up, text."""
+
+    def __init__(self, pipe, req):
+        self.req, self.pipe, self.state, self.patch = req, pipe, State(), 2
+        dit = pipe.transformer
+        for kind, blocks in (("noise", dit.noise_refiner), ("context", dit.context_refiner),
+                             ("all", dit.layers)):
+            for i, b in enumerate(blocks):
+                b.attention.set_processor(StaleSingle(self.state, kind, i))
+        e, n = pipe.encode_prompt(req["prompts"][0], negative_prompt=req["negative_prompt"])
+        self.text, f = {"prompt": e[0], "negative": n[0]}, pipe.vae_scale_factor
+        self.shape = (1, dit.config.in_channels, req["height"] // f, req["width"] // f)
+        self.tokens, self.ntext = self.shape[2] * self.shape[3] // 4, 1
+
+    def text_parts(self, members):
+        return [(i, members) for i in range(members)]
+
+    def rows(self, mask, text):
+        """`text`: all of it or nothing, or (i, n): the i-th of n parts."""
+        some = (lambda n: cut(n, text[1])[text[0]]) if isinstance(text, tuple) else (
+            lambda n: text.expand(n))
+        out, up = {}, lambda n: n + -n % zimage.MULTIPLE
+        for name, emb in self.text.items():
+            image = torch.cat([mask, some(up(self.tokens) - self.tokens)])
+            own = some(up(len(emb)))
+            out |= {(name, "noise"): image, (name, "context"): own,
+                    (name, "all"): torch.cat([image, own])}
+        return out
+
+    def predict(self, lat, t, fresh):
+        out, g = {}, self.req["guidance_scale"]
+        self.state.fresh = fresh
+        for name, emb in self.text.items():
+            self.state.name = name
+            out[name] = self.pipe.transformer([lat[0][:, None]], (1000 - t.expand(1)) / 1000, [emb],
+                                              return_dict=False)[0][0].movedim(1, 0)
+        return -(out["prompt"] + g * (out["prompt"] - out["negative"]))
+
+    def begin(self):
+        s, n = copy.deepcopy(self.pipe.scheduler), self.req["num_inference_steps"]
+        s.set_timesteps(sigmas=torch.linspace(1.0, 1 / n, n).tolist())
+        return s, self.noise()
+
+
 def write(out_dir, name, painter, file, ways):
     steps, out = painter.req["num_inference_steps"], {}
     exact = load_file(out_dir / name / "golden.safetensors")[f"latents.0.{steps - 1}"]
@@ -252,3 +327,5 @@ def make(names, options):
         write(out, "alpha", alpha, "golden.safetensors", ["pipefusion"])
         flux = FluxPainter(joint.load("flux", out, False, False), request("flux"))
         write(out, "flux", flux, "flux.safetensors", ["pipefusion", "every"])
+        single = ZImagePainter(zimage.load("zimage", out, False), request("zimage"))
+        write(out, "zimage", single, "zimage.safetensors", ["pipefusion", "every"])
