@@ -58,11 +58,12 @@ CASES = {
         vision=dict(model_type="pixtral", hidden_size=8, intermediate_size=12,
                     num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=16,
                     patch_size=4)),
+    # frequencies of all three ranges of llama3
     "llama": dict(
         cls=T.LlamaForCausalLM, config=T.LlamaConfig, prefix=("model.", "model."),
         keys=dict(SIZES, num_attention_heads=5, num_key_value_heads=5, head_dim=16,
                   rms_norm_eps=1e-5, attention_bias=True, mlp_bias=True,
-                  rope_parameters=dict(LLAMA3, rope_theta=5e5))),
+                  rope_parameters=dict(LLAMA3, rope_theta=5e2))),
     "gemma2": dict(
         cls=T.Gemma2Model, config=T.Gemma2Config, prefix=("", ""), attention="eager",
         keys=dict(SIZES, hidden_size=18, num_hidden_layers=4, head_dim=10, query_pre_attn_scalar=14,
