@@ -77,6 +77,8 @@ static void on_fact(void *cookie, const char *name, const char *v)
         snprintf(f->m.no_gpus, sizeof f->m.no_gpus, "%s", v);
     else if (!strncmp(name, "cuda:", 5))
         add_gpu(&f->m, name, v);
+    else if (!strcmp(name, "nccl"))
+        add_gpu(&f->m, "messages", v);
     else if (!strcmp(name, "hub"))
         snprintf(f->m.hub, sizeof f->m.hub, "%s", v);
 }

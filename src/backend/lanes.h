@@ -18,6 +18,26 @@ typedef enum xd_dev_lane {
 typedef struct xd_mark xd_mark;
 typedef struct xd_handle { char bytes[64]; } xd_handle;
 
+typedef struct xd_link    xd_link;      /* a group of ranks, and a lane of its own             */
+typedef struct xd_link_id { char bytes[128]; } xd_link_id;
+
+/* Messages of a library that knows several devices. Each rank has a device of its own. What is
+ * between begin and end goes as one: it ends when all of it has been sent and received. Ranks give
+ * a link its messages in the same order. */
+typedef struct xd_dev_links {
+    const char *name;
+    /* Of a link to be opened; one rank makes it. NULL for id: whether the library is there. */
+    xd_status (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
+    /* Collective over `size` ranks. NULL: it failed. */
+    xd_link  *(*open)(xd_dev *d, const xd_link_id *id, int rank, int size, xd_err *e);
+    void      (*begin)(xd_link *k, xd_mark *behind);
+    void      (*send)(xd_link *k, const void *p, size_t bytes, int to);
+    void      (*recv)(xd_link *k, void *p, size_t bytes, int from);
+    void      (*end)(xd_link *k, xd_mark *done);        /* sets `done` behind these messages   */
+    xd_status (*check)(xd_link *k, xd_err *e);          /* XD_ECOMM: a message has failed      */
+    void      (*close)(xd_link *k, int abort);  /* abort: messages that nobody answers end     */
+} xd_dev_links;
+
 struct xd_dev_lanes {
     /* A mark that is reached. NULL: out of memory. */
     xd_mark  *(*mark_get)(xd_dev *d);
@@ -44,6 +64,7 @@ struct xd_dev_lanes {
     xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
     void      (*lend_end)(xd_dev *d, void *p);
     void      (*borrow_end)(xd_dev *d, void *p);
+    const xd_dev_links *links;          /* NULL: there is no such library                      */
 };
 
 #endif

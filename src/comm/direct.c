@@ -126,8 +126,7 @@ static source *find_source(const xd_mailboxes *m, int from, const xd_note *n)
 
 /* ---- sending ------------------------------------------------------------------------------ */
 
-/* Copies a tensor to contiguous memory of the device, in the order of computing. */
-static xd_status pack(xd_staging *w, char *to, xd_tensor t)
+xd_status xd_direct_pack(xd_staging *w, char *to, xd_tensor t)
 {
     size_t bytes = xd_comm_bytes(t);
     if (xd_stage_is_ours(w, t)) {
@@ -161,7 +160,7 @@ static int fill_box(xd_mailboxes *m, int to, xd_tensor t, xd_note *n)
     if (b->sent++)
         st = l->follow(d, XD_LANE_COMPUTE, b->taken);
     if (st == XD_OK)
-        st = pack(m->w, b->p, t);
+        st = xd_direct_pack(m->w, b->p, t);
     if (st == XD_OK)
         st = l->set(d, b->full, XD_LANE_COMPUTE);
     if (st != XD_OK)
@@ -172,7 +171,7 @@ static int fill_box(xd_mailboxes *m, int to, xd_tensor t, xd_note *n)
 
 int xd_direct_takes(const xd_direct *g, xd_dtype t)
 {
-    return g->m && (t == XD_F32 || t == XD_F16 || t == XD_BF16);
+    return (g->m || g->links) && (t == XD_F32 || t == XD_F16 || t == XD_BF16);
 }
 
 static xd_tensor note_view(xd_note *n, int there)
@@ -182,7 +181,8 @@ static xd_tensor note_view(xd_note *n, int there)
 }
 
 /* Sends and receives the notes of a call; counts tensor bytes in their place. */
-static xd_req send_notes(xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic)
+static xd_req send_notes(const xd_direct *g, xd_stage_call *k, int size, int peer,
+                         xd_traffic *traffic)
 {
     xd_comm  *c = g->notes;
     xd_tensor view[2 * 64];
@@ -202,7 +202,7 @@ static xd_req send_notes(xd_direct *g, xd_stage_call *k, int size, int peer, xd_
     return r;
 }
 
-int xd_direct_begin(xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic)
+int xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic)
 {
     xd_mailboxes *m = g->m;
     if (!k->note && !(k->note = calloc(2 * (size_t)m->size, sizeof *k->note)))
@@ -271,13 +271,28 @@ int xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from
         return 1;
     }
     char *packed = xd_stage_hold(w, k, 1, xd_comm_bytes(from));
-    if (!packed || pack(w, packed, from) == XD_ENOMEM)
+    if (!packed || xd_direct_pack(w, packed, from) == XD_ENOMEM)
         return 0;
     if (in)
         xd_stage_copy_on_device(w, to, xd_view(packed, to.type, to.nd, to.d));
     else
         download_tensor(w, to, packed);
     return 1;
+}
+
+xd_status xd_direct_unpack(xd_staging *w, xd_stage_call *k)
+{
+    xd_status st = XD_OK;
+    for (int i = 0; i < k->up.n; i++) {
+        const xd_stage_copy *v = &k->up.at[i];
+        xd_status            now = XD_OK;
+        if (!xd_stage_is_ours(w, v->t))
+            now = download_tensor(w, v->t, v->p);
+        else
+            xd_stage_copy_on_device(w, v->t, xd_view(v->p, v->t.type, v->t.nd, v->t.d));
+        st = st == XD_OK ? now : st;
+    }
+    return st;
 }
 
 xd_status xd_direct_end(xd_direct *g, xd_stage_call *k, int size)
@@ -296,24 +311,17 @@ xd_status xd_direct_end(xd_direct *g, xd_stage_call *k, int size)
             st = st == XD_OK ? now : st;
         }
     xd_stage_follow(w, k);
-    for (int i = 0; i < k->up.n; i++) {
-        const xd_stage_copy *v = &k->up.at[i];
-        now = XD_OK;
-        if (!xd_stage_is_ours(w, v->t))
-            now = download_tensor(w, v->t, v->p);
-        else
-            xd_stage_copy_on_device(w, v->t, xd_view(v->p, v->t.type, v->t.nd, v->t.d));
-        st = st == XD_OK ? now : st;
-    }
-    return st;
+    now = xd_direct_unpack(w, k);
+    return st == XD_OK ? now : st;
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static int all_can(xd_comm *c, int32_t mine)
+int xd_comm_all_can(xd_comm *c, int mine)
 {
-    xd_req r = c->ops->allreduce(c, xd_view(&mine, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
-    return c->ops->wait(c, &r, 1) == XD_OK && mine;
+    int32_t v = mine != 0;
+    xd_req r = c->ops->allreduce(c, xd_view(&v, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
+    return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
 /* Each rank lends every other one a box, and opens all of theirs. */
@@ -322,7 +330,7 @@ static int try_boxes(xd_mailboxes *m, xd_comm *c)
     const size_t n = (size_t)m->size;
     xd_note     *out = calloc(2 * n, sizeof *out), *in = out + n;
     xd_tensor   *view = calloc(2 * n, sizeof *view);
-    int          ok = out && view && all_can(c, 1);
+    int          ok = out && view && xd_comm_all_can(c, 1);
     for (int r = 0; ok && r < m->size; r++) {
         int i = r == m->rank ? -1 : find_box(m, r, 1);
         view[r] = note_view(&out[r], r != m->rank);
@@ -339,7 +347,7 @@ static int try_boxes(xd_mailboxes *m, xd_comm *c)
     for (int r = 0; ok && r < m->size; r++)
         ok = r == m->rank || find_source(m, r, &in[r]);
     free(out), free(view);
-    return all_can(c, ok);
+    return xd_comm_all_can(c, ok);
 }
 
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, const char **why)
@@ -349,7 +357,7 @@ xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, const char **why)
     xd_mailboxes *m = calloc(1, sizeof *m);
     size_t        bytes = (size_t)size * (size_t)size * BOXES * sizeof(cell);
     *why = "a device lends no memory to other processes";
-    if (!all_can(world, w->lanes && w->lanes->lend && m && size <= 64)) {
+    if (!xd_comm_all_can(world, w->lanes && w->lanes->lend && m && size <= 64)) {
         free(m);
         return NULL;
     }
@@ -357,10 +365,10 @@ xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, const char **why)
     m->peer = calloc((size_t)size, sizeof *m->peer);
     xd_status s = world->ops->split_host(world, &m->host, &e);
     *why = "ranks are on several hosts, or a rank has no memory";
-    if (all_can(world, s == XD_OK && m->peer && m->host->size == size)) {
+    if (xd_comm_all_can(world, s == XD_OK && m->peer && m->host->size == size)) {
         m->cells = m->host->ops->share(m->host, bytes, &first);
         *why = "ranks share no memory";
-        if (all_can(world, m->cells != NULL)) {
+        if (xd_comm_all_can(world, m->cells != NULL)) {
             *why = "a rank cannot open another rank's memory";
             if (try_boxes(m, world))
                 return m;
@@ -394,15 +402,17 @@ void xd_mailboxes_close(xd_mailboxes *m)
     free(m->peer), free(m);
 }
 
-xd_status xd_direct_open(xd_direct *g, xd_mailboxes *m, xd_comm *group, xd_err *e)
+xd_status xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
+                         xd_err *e)
 {
     const int n = group->size;
     int64_t   ones[64];
     *g = (xd_direct){ 0 };
-    if (!m || n == 1)
+    if ((!w->mailboxes && !w->links) || n == 1)
         return XD_OK;
-    xd_status s = group->ops->split(group, 0, group->rank, n, &g->notes, e);
-    int32_t   mine = m->rank;
+    int32_t   mine = world_rank;
+    xd_status s = w->links ? XD_OK
+                           : group->ops->split(group, 0, group->rank, n, &g->notes, e);
     if (s != XD_OK)
         return s;
     g->me = group->rank;
@@ -414,7 +424,8 @@ xd_status xd_direct_open(xd_direct *g, xd_mailboxes *m, xd_comm *group, xd_err *
                                   xd_view(&mine, XD_I32, 1, (int64_t[]){ 1 }));
     if (group->ops->wait(group, &r, 1) != XD_OK)
         return xd_fail(e, XD_ECOMM, "%s", group->err->msg);
-    g->m = m;
+    g->m = w->mailboxes;
+    g->links = w->links;
     return XD_OK;
 }
 

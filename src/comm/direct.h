@@ -14,10 +14,12 @@
 #include "comm/staging.h"
 
 typedef struct xd_mailboxes xd_mailboxes;       /* of a world                                  */
+typedef struct xd_links     xd_links;           /* of a world (linked.h)                       */
 
 typedef struct xd_direct {      /* of a group                                                  */
-    xd_mailboxes *m;            /* NULL: messages are staged                                   */
-    xd_comm      *notes;        /* the same ranks, for notes alone                             */
+    xd_mailboxes *m;            /* mailboxes, or links; both NULL: messages are staged         */
+    xd_links     *links;
+    xd_comm      *notes;        /* the same ranks, for notes of mailboxes                      */
     int          *rank;         /* [size]: ranks of the world                                  */
     int           me;           /* mine in the group                                           */
 } xd_direct;
@@ -28,7 +30,8 @@ typedef struct xd_direct {      /* of a group                                   
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, const char **why);
 void          xd_mailboxes_close(xd_mailboxes *m);
 /* Of a group of ranks of that world; collective. */
-xd_status     xd_direct_open(xd_direct *g, xd_mailboxes *m, xd_comm *group, xd_err *e);
+xd_status     xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
+                             xd_err *e);
 void          xd_direct_close(xd_direct *g);
 /* 1: tensors of this type go between devices. */
 int           xd_direct_takes(const xd_direct *g, xd_dtype t);
@@ -36,8 +39,14 @@ int           xd_direct_takes(const xd_direct *g, xd_dtype t);
 /* A call: view[r] of k goes to rank r of the group, view[size + r] comes from there; without
  * elements: nothing. `peer` < 0: a collective call; else the only rank to send to or receive from.
  * `traffic` is that of the group. 0: no memory. */
-int           xd_direct_begin(xd_direct *g, xd_stage_call *k, int size, int peer,
+int           xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                               xd_traffic *traffic);
+/* 1 on all ranks: it is 1 on each of them. Collective. */
+int           xd_comm_all_can(xd_comm *c, int mine);
+/* Copies a tensor to contiguous memory of the device, in the order of computing. */
+xd_status     xd_direct_pack(xd_staging *w, char *to, xd_tensor t);
+/* Copies what has come into packed memory (k->up) to where it goes. Computing follows it. */
+xd_status     xd_direct_unpack(xd_staging *w, xd_stage_call *k);
 /* Copies between two tensors of this rank, wherever they lie, for call k. 0: no memory. */
 int           xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
 /* The notes are there. Queues the copies of what has come; computing follows them. */

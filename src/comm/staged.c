@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "comm/direct.h"
 #include "comm/kinds.h"
+#include "comm/linked.h"
 
 typedef enum kind { ALLREDUCE, BCAST, GATHER, CIRCULATE, EXCHANGE, SEND, RECV } kind;
 
@@ -40,7 +41,7 @@ static xd_stage_call *begin_call(xd_staged *s, kind what)
     if (!k)
         no_memory(s);
     k->by = s;
-    k->kind = what;
+    k->kind = (int)what;
     return k;
 }
 
@@ -101,14 +102,24 @@ static xd_comm *carrier(const xd_staged *s, const xd_stage_call *k)
     return k->direct ? s->direct.notes : s->real;
 }
 
+static int is_linked(const xd_staged *s, const xd_stage_call *k)
+{
+    return k->direct && s->direct.links;
+}
+
+/* 1: this rank's host need not wait for the messages of a call. */
+static int needs_no_host(xd_staged *s, xd_stage_call *k)
+{
+    return is_linked(s, k) || carrier(s, k)->ops->test(carrier(s, k), &k->real);
+}
+
 /* Until a message has started and ended, or all have started. */
 static void go_on_until(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
     for (;;) {
         start_ready(w);
-        if (!w->waiting ||
-            (k && k->started && carrier(s, k)->ops->test(carrier(s, k), &k->real)))
+        if (!w->waiting || (k && k->started && needs_no_host(s, k)))
             return;
         s->real->ops->poke(s->real);
         sched_yield();
@@ -145,7 +156,8 @@ static xd_stage_call *begin_direct(xd_staged *s, kind what)
 /* The views are there: [r] goes to rank r, [size + r] comes from it. */
 static xd_req send_direct(xd_staged *s, xd_stage_call *k, int peer)
 {
-    if (!xd_direct_begin(&s->direct, k, s->c.size, peer, s->c.traffic))
+    if (!(s->direct.links ? xd_links_begin : xd_direct_begin)(&s->direct, k, s->c.size, peer,
+                                                             s->c.traffic))
         no_memory(s);
     return (xd_req){ k, 0 };
 }
@@ -333,13 +345,14 @@ static xd_req staged_recv(xd_comm *c, xd_tensor t, int from)
 
 static xd_status end_call(xd_staged *s, xd_stage_call *k)
 {
-    xd_status st = carrier(s, k)->ops->wait(carrier(s, k), &k->real, 1);
+    xd_status st = is_linked(s, k) ? xd_links_end(&s->direct, k)
+                                   : carrier(s, k)->ops->wait(carrier(s, k), &k->real, 1);
     if (!k->direct) {
         if (!xd_stage_end(s->w, k))
             no_memory(s);
         return st;
     }
-    if (st == XD_OK)
+    if (st == XD_OK && !s->direct.links)
         st = xd_direct_end(&s->direct, k, s->c.size);
     if (k->kind == ALLREDUCE)
         add_up(s, k);
@@ -369,7 +382,8 @@ static int staged_test(xd_comm *c, xd_req *r)
     start_ready(s->w);
     if (!k)
         return 1;
-    if (!k->started || !carrier(s, k)->ops->test(carrier(s, k), &k->real))
+    if (!k->started || !(is_linked(s, k) ? s->w->lanes->reached(s->w->dev, k->in)
+                                         : needs_no_host(s, k)))
         return 0;
     if (k->real.p)              /* it has failed: wait returns its error                       */
         return 1;
@@ -387,7 +401,10 @@ static void staged_drop(xd_comm *c, xd_req *r, int n)
             continue;
         if (!k->started)
             forget(s->w, k);
-        carrier(s, k)->ops->drop(carrier(s, k), &k->real, 1);
+        if (is_linked(s, k))
+            xd_links_give_up(s->direct.links, k);
+        else
+            carrier(s, k)->ops->drop(carrier(s, k), &k->real, 1);
         xd_stage_drop(s->w, k);
         r[i] = (xd_req){ 0 };
     }
@@ -440,41 +457,59 @@ static void staged_window_close(xd_comm *c, void *p)
 
 static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e);
 
-/* Rank 0's environment says how; without it the fastest way that all ranks have. */
-static int wants_staged(const xd_staged *s)
+typedef enum way { LINKS, MAILBOXES, STAGED } way;
+
+/* The fastest way that is allowed: rank 0's environment says. */
+static way first_way(const xd_staged *s)
 {
-    const char *way = getenv("XDIT_DEVICE_MESSAGES");
-    int32_t     staged = way && !strcmp(way, "staged");
-    xd_req      r = s->real->ops->bcast(s->real, xd_view(&staged, XD_I32, 1, (int64_t[]){ 1 }), 0);
-    return s->real->ops->wait(s->real, &r, 1) != XD_OK || staged;
+    const char *name = getenv("XDIT_DEVICE_MESSAGES");
+    int32_t     v = !name ? LINKS : !strcmp(name, "staged") ? STAGED
+                    : !strcmp(name, "ipc") ? MAILBOXES : LINKS;
+    xd_req      r = s->real->ops->bcast(s->real, xd_view(&v, XD_I32, 1, (int64_t[]){ 1 }), 0);
+    return s->real->ops->wait(s->real, &r, 1) == XD_OK ? (way)v : STAGED;
+}
+
+static void say_way(const xd_staged *s, const char *no_links, const char *no_boxes)
+{
+    const xd_staging *w = s->w;
+    if (s->c.rank)
+        return;
+    if (w->links)
+        xd_log(XD_LOG_DEBUG, "messages between devices: %s", w->lanes->links->name);
+    else if (w->mailboxes)
+        xd_log(XD_LOG_DEBUG, "messages between devices: memory that ranks lend each other (ipc); "
+               "no links: %s", no_links);
+    else
+        xd_log(XD_LOG_DEBUG, "messages between devices: through host memory (staged): %s; "
+               "no links: %s", no_boxes, no_links);
 }
 
 /* Before the first group is split from the world, whose ranks are all here. */
 static xd_status choose_way(xd_staged *s, xd_err *e)
 {
     xd_staging *w = s->w;
-    const char *why = "XDIT_DEVICE_MESSAGES asks for it";
+    const char *no_links = "XDIT_DEVICE_MESSAGES", *no_boxes = no_links;
     if (w->chosen || s->c.size != w->size || s->c.size == 1)
         return XD_OK;
     w->chosen = 1;
-    if (!wants_staged(s))
-        w->mailboxes = xd_mailboxes_open(w, s->real, &why);
+    w->rank = s->c.rank;
+    way first = first_way(s);
+    if (first == LINKS)
+        w->links = xd_links_open(w, s->real, &no_links);
+    if (first != STAGED && !w->links && s->c.err->code == XD_OK)
+        w->mailboxes = xd_mailboxes_open(w, s->real, &no_boxes);
     if (s->c.err->code != XD_OK)        /* ranks are out of step                               */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
-    if (s->c.rank == 0 && w->mailboxes)
-        xd_log(XD_LOG_DEBUG, "messages between devices: memory that ranks lend each other (ipc)");
-    else if (s->c.rank == 0)
-        xd_log(XD_LOG_DEBUG, "messages between devices: through host memory (staged): %s", why);
-    return xd_direct_open(&s->direct, w->mailboxes, s->real, e);
+    say_way(s, no_links, no_boxes);
+    return xd_direct_open(&s->direct, w, w->rank, s->real, e);
 }
 
 static xd_status wrap_group(xd_comm **c, xd_staging *w, xd_status st, xd_err *e)
 {
     if (st == XD_OK)
         st = wrap_comm(c, w, e);
-    return st == XD_OK ? xd_direct_open(&staged_of(*c)->direct, w->mailboxes, staged_of(*c)->real,
-                                        e)
-                       : st;
+    return st == XD_OK
+               ? xd_direct_open(&staged_of(*c)->direct, w, w->rank, staged_of(*c)->real, e) : st;
 }
 
 static xd_status staged_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)

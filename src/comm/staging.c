@@ -6,6 +6,7 @@
 
 #include "comm/direct.h"
 #include "comm/kinds.h"
+#include "comm/linked.h"
 
 enum { MOST_ENDING = 64 };      /* calls whose memory the device may still use                 */
 
@@ -135,6 +136,14 @@ static void take_back(xd_staging *w)
             w->last_ending = &w->ending;
         w->nending--;
         make_idle(w, k);
+    }
+}
+
+void xd_stage_settle(xd_staging *w)
+{
+    while (w->ending) {
+        take_back(w);
+        sched_yield();
     }
 }
 
@@ -339,6 +348,8 @@ void xd_staging_close(xd_staging *w)
 {
     if (--w->users)
         return;
+    if (w->links)
+        xd_links_close(w->links);
     if (w->mailboxes)
         xd_mailboxes_close(w->mailboxes);
     w->dev->mem->sync(w->dev, NULL);

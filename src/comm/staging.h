@@ -54,8 +54,9 @@ typedef struct xd_staging {     /* of a world and the groups that are split from
     xd_stage_call      *waiting, **last_waiting;        /* begun, but not started              */
     xd_stage_call      *ending, **last_ending;  /* the device still uses their memory          */
     int                 nending;
-    struct xd_mailboxes *mailboxes;     /* NULL: all messages are staged                       */
-    int                 chosen;         /* 1: the ranks have agreed on that                    */
+    struct xd_mailboxes *mailboxes;     /* direct.h; both NULL: all messages are staged        */
+    struct xd_links    *links;          /* linked.h                                            */
+    int                 chosen, rank;   /* 1: the ranks have agreed on that; mine              */
 } xd_staging;
 
 xd_staging *xd_staging_open(xd_dev *dev, int size, xd_err *err);        /* NULL: no memory     */
@@ -84,6 +85,8 @@ int         xd_stage_end(xd_staging *w, xd_stage_call *k);
 void        xd_stage_follow(xd_staging *w, xd_stage_call *k);
 /* The call gives its memory back when the work has ended that is queued now. */
 void        xd_stage_finish(xd_staging *w, xd_stage_call *k);
+/* Waits until the device has done with all calls that have ended. */
+void        xd_stage_settle(xd_staging *w);
 /* Ends a call whose data is not wanted. */
 void        xd_stage_drop(xd_staging *w, xd_stage_call *k);
 

@@ -30,6 +30,7 @@ check "bench has the GPU's times" eval 'printf "%s\n" "$out" |
 XDIT_SIM_DEVICES=2 try doctor --no_ranks
 check "doctor names the GPUs" eval 'printf "%s\n" "$out" | grep -q \
     "cuda:1: simulated GPU, 85.9 GB, compute capability 9.0, driver of CUDA 13.0"'
+check "doctor names NCCL" eval 'printf "%s\n" "$out" | grep -q "messages: NCCL 2.28.0"'
 
 set -- generate --model "$MODEL" --prompt x --quiet --output "$T/c.png" --device
 refused "a number beyond the GPUs" 2 "no device cuda:3: this machine has 1 GPU" "$@" cuda:3
@@ -91,10 +92,19 @@ else
         check "messages between devices: $1" said "messages between devices: .*$1"
         check "the same image: $1" cmp -s "$T/way.png" "$T/two.png"
     }
+    goes NCCL
+    XDIT_DEVICE_MESSAGES=ipc; export XDIT_DEVICE_MESSAGES
     goes "\(ipc\)"
+    unset XDIT_DEVICE_MESSAGES
+    # Without NCCL, and in containers that may not open each other's memory.
+    mkdir "$T/bare"
+    cp "$SIM"/libcuda.so.1 "$SIM"/libcublasLt.so.13 "$SIM"/xdit_kernels.so "$T/bare"
+    XDIT_CUDA_DIR=$T/bare
+    goes "\(ipc\); no links: a rank has no library"
     XDIT_SIM_NO_IPC=1; export XDIT_SIM_NO_IPC
     goes "\(staged\): a rank cannot open another rank's memory"
     unset XDIT_SIM_NO_IPC
+    XDIT_CUDA_DIR=$SIM
     XDIT_DEVICE_MESSAGES=staged; export XDIT_DEVICE_MESSAGES
     goes "\(staged\): XDIT_DEVICE_MESSAGES"
     unset XDIT_DEVICE_MESSAGES XDIT_SIM_DEVICES

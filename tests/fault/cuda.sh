@@ -51,6 +51,14 @@ for device in cuda cuda:0; do
     fault 1:host:150:kill "$killed" --device $device --ulysses_degree 2
     fault 1:send:3:kill "$killed" --device $device --pipefusion_parallel_degree 2
 done
+for way in staged ipc; do
+    XDIT_DEVICE_MESSAGES=$way
+    export XDIT_DEVICE_MESSAGES
+    fault 1:host:150:kill "$killed" --device cuda --ulysses_degree 2
+    fault 1:send:40:fail "^xdit: (error: )?rank 1: .*fail" --device cuda --ulysses_degree 2
+    failing 1:100 "^xdit: (error: )?rank 1: .*(device|cuda:1)"
+    unset XDIT_DEVICE_MESSAGES
+done
 fault 1:recv:5:fail "^xdit: (error: )?rank 1: .*fail" --device cuda --ulysses_degree 2
 fault 1:send:5:fail "^xdit: (error: )?rank 1: .*fail" --device cuda --ring_degree 2
 for launch in 1 100 250; do

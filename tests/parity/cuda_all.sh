@@ -19,6 +19,7 @@ mpirun=$*
 
 several_plans() {
     for gpus in 1 4; do
+        [ $gpus$XDIT_DEVICE_MESSAGES != 1nccl ] || continue
         device=cuda
         [ $gpus = 4 ] || device=cuda:0
         set -- 24x20 3
@@ -33,7 +34,7 @@ several_plans() {
     done
 }
 
-for XDIT_DEVICE_MESSAGES in staged ipc; do
+for XDIT_DEVICE_MESSAGES in staged ipc nccl; do
     for XDIT_SIM_SEED in 0 1 2; do
         export XDIT_DEVICE_MESSAGES XDIT_SIM_SEED
         several_plans

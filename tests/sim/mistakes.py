@@ -19,12 +19,17 @@ ATTENTION, CONV = CUDA + "kernels/attention.cu", CUDA + "kernels/conv.cu"
 NORM, HEADS = CUDA + "kernels/norm.cu", CUDA + "kernels/qknorm.cu"
 QUANTIZE, GROUPS = CUDA + "kernels/quantize.cu", CUDA + "kernels/groupnorm.cu"
 COPIES, MEMORY = CUDA + "kernels/copies.cu", CUDA + "memory.c"
-STEPS = "tests/golden/test_steps_cuda"
-PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda", "steps": STEPS}
+STEPS, RANKS = "tests/golden/test_steps_cuda", "tests/parity/test_device"
+STAGING, DIRECT = "src/comm/staging.c", "src/comm/direct.c"
+LINKED, LINKS = "src/comm/linked.c", CUDA + "links.c"
+WAYS = ("staged", "ipc", "nccl")        # of the messages of two ranks
+PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda", "steps": STEPS,
+            **{way: RANKS for way in WAYS}}
 ARGUMENTS = {"steps": ["tests/golden/full"]}    # in the folder of the build
 FILES = ["tests/golden/full.stamp"]
 MOST_S = 120            # of a test
-LIBRARIES = ["tests/sim/libcuda.so.1", "tests/sim/libcublasLt.so.13", "tests/sim/xdit_kernels.so"]
+LIBRARIES = ["tests/sim/libcuda.so.1", "tests/sim/libcublasLt.so.13", "tests/sim/libnccl.so.2",
+             "tests/sim/xdit_kernels.so"]
 
 # What is wrong, the file, what stands there, what the mistake makes of it, and the test.
 MISTAKES = [
@@ -82,6 +87,27 @@ MISTAKES = [
      "    j->sampler->step(x, &j->samp, step, part",
      "    x->dev->mem->sync(x->dev, x->st);\n    j->sampler->step(x, &j->samp, step, part",
      "steps"),
+    ("data leaves before it is computed", STAGING, "st = l->follow(d, XD_LANE_OUT, k->before);",
+     "st = XD_OK;", "staged"),
+    ("a message starts before its data has left", STAGING,
+     "return !w->lanes || !k->down.n || w->lanes->reached(w->dev, k->out);", "return w && k;",
+     "staged"),
+    ("computing does not await what has come", STAGING,
+     "st = w->lanes->follow(w->dev, XD_LANE_COMPUTE, k->in);", "st = XD_OK;", "staged"),
+    ("host memory of a message is reused too early", STAGING,
+     "if (!w->lanes->reached(w->dev, k->last)) {", "if (0) {", "staged"),
+    ("a mailbox is read before it is full", DIRECT,
+     "xd_status st = l->follow(w->dev, XD_LANE_IN, s->full);", "xd_status st = XD_OK;", "ipc"),
+    ("the wrong event is awaited", DIRECT, "l->follow(w->dev, XD_LANE_IN, s->full)",
+     "l->follow(w->dev, XD_LANE_IN, s->taken)", "ipc"),
+    ("a mailbox is filled while it is read", DIRECT,
+     "st = l->follow(d, XD_LANE_COMPUTE, b->taken);", "st = XD_OK;", "ipc"),
+    ("a link does not await computing", LINKS,
+     "cuStreamWaitEvent(k->stream, xd_cuda_mark_event(behind), 0)",
+     "cuCtxSetCurrent(behind ? k->c->context : NULL)", "nccl"),
+    ("computing does not await a link", LINKED,
+     "w->lanes->follow(w->dev, XD_LANE_COMPUTE, k->in)", "XD_OK", "nccl"),
+    ("all ranks send on one link", LINKED, "1 + (nin ? g->rank[peer] : l->rank)", "1", "nccl"),
 ]
 
 
@@ -96,17 +122,26 @@ def failure(scratch, test):
     """The first thing that fails in a test, or None. What follows it is not waited for."""
     env = dict(os.environ, XDIT_CUDA_DIR=str(scratch / "build/tests/sim"),
                CMOCKA_MESSAGE_OUTPUT="TAP", OMP_WAIT_POLICY="passive")
-    command = [scratch / "build" / a for a in [PROGRAMS[test], *ARGUMENTS.get(test, [])]]
-    run = subprocess.Popen(["stdbuf", "-oL", *command], env=env, cwd=scratch / "build", text=True,
+    command = ["stdbuf", "-oL",
+               *(scratch / "build" / a for a in [PROGRAMS[test], *ARGUMENTS.get(test, [])])]
+    if test in WAYS:
+        env.update(XDIT_DEVICE_MESSAGES=test, XDIT_SIM_DEVICES="2", XDIT_SIM_SEED="3",
+                   XDIT_SIM_PATIENCE="20", OMPI_ALLOW_RUN_AS_ROOT="1",
+                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        launcher = shutil.which("mpirun.openmpi") or "mpirun"
+        command = [launcher, "--oversubscribe", "-n", "2", *command[2:],
+                   ROOT / "tests/parity/model", "cuda", "24x20", "3", "u2", "r2", "p2m3w1",
+                   "r2xw1"]
+    run = subprocess.Popen(command, env=env, cwd=scratch / "build", text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    late = threading.Timer(MOST_S, run.kill)
+    late = threading.Timer(MOST_S, run.terminate)
     late.start()
     begin, last, bad = time.time(), "", None
     for line in run.stdout:
         last = line.strip() or last
         bad = re.match(r"not ok \d+ - (.*)$", line)
         if bad:
-            run.kill()
+            run.terminate()
             break
     rc = run.wait()
     late.cancel()

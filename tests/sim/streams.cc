@@ -3,6 +3,13 @@
 
 #include <pthread.h>
 
+/* How long to wait for another process. */
+API long simgpu_patience_ms()
+{
+    const char *s = getenv("XDIT_SIM_PATIENCE");
+    return s ? 1000 * atol(s) : 30000;
+}
+
 namespace sim
 {
 std::vector<CUstream_st *> streams;
@@ -81,8 +88,8 @@ void work(CUstream_st *s, const std::function<bool()> &done)
                 step(o), other = 1;
         if (!other && !messages)
             wrong("streams wait for each other for ever");
-        if (!other && ++idle > 30000)
-            wrong("no peer answers a message or reaches an event for 30 seconds");
+        if (!other && ++idle > simgpu_patience_ms())
+            wrong("no peer answers a message or reaches an event for many seconds");
         if (!other)
             usleep(1000);
     }

@@ -106,6 +106,8 @@ xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t byte
 
 extern const xd_dev_lanes xd_cuda_lanes;
 void      xd_cuda_close_lanes(xd_cuda_dev *c);
+CUevent   xd_cuda_mark_event(const xd_mark *m);
+extern const xd_dev_links xd_cuda_links;                /* links.c                             */
 
 /* ---- fetch.c: entries of xd_dev_ops -------------------------------------------------------- */
 

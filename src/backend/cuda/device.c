@@ -180,6 +180,20 @@ static xd_status count_gpus(int *n, xd_err *e)
     return s == XD_OK ? xd_cuda_status(cu->cuDeviceGetCount(n)) : s;
 }
 
+static void tell_about_nccl(xd_fact *fact, void *cookie)
+{
+    const xd_nccl *nccl = NULL;
+    xd_err         e = { 0 };
+    char           text[64];
+    int            v = 0;
+    if (xd_cuda_load_nccl(&nccl, &e) != XD_OK || nccl->ncclGetVersion(&v) != XD_NCCL_SUCCESS) {
+        fact(cookie, "nccl", e.code ? e.msg : "NCCL does not say its version");
+        return;
+    }
+    snprintf(text, sizeof text, "NCCL %d.%d.%d", v / 10000, v % 10000 / 100, v % 100);
+    fact(cookie, "nccl", text);
+}
+
 /* "cuda:0": name, compute capability, memory; "cuda": why there is none. */
 static void tell_about(xd_fact *fact, void *cookie)
 {
@@ -206,6 +220,8 @@ static void tell_about(xd_fact *fact, void *cookie)
                  xd_size_text((double)bytes).s, major, minor, version / 1000, version % 1000 / 10);
         fact(cookie, key, text);
     }
+    if (count > 1)
+        tell_about_nccl(fact, cookie);
 }
 
 const xd_dev_kind xd_dev_kind_cuda = {

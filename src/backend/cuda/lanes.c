@@ -11,6 +11,11 @@ struct xd_mark {
     CUevent e;
 };
 
+CUevent xd_cuda_mark_event(const xd_mark *m)
+{
+    return m->e;
+}
+
 /* NULL: the stream cannot be created. Makes the context current. */
 static CUstream stream_of(xd_cuda_dev *c, xd_dev_lane lane)
 {
@@ -194,4 +199,5 @@ const xd_dev_lanes xd_cuda_lanes = {
     .reached = reached, .pinned_get = pinned_get, .pinned_put = pinned_put, .down = copy_down,
     .up = copy_up, .copy = copy_within, .lend = lend, .mark_lend = mark_lend, .borrow = borrow,
     .mark_borrow = mark_borrow, .lend_end = lend_end, .borrow_end = borrow_end,
+    .links = &xd_cuda_links,
 };

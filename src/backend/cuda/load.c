@@ -27,10 +27,17 @@ static const symbol cublaslt_symbols[] = {
 #undef ROW
 };
 
+static const symbol nccl_symbols[] = {
+#define ROW(ret, name, args) { #name, offsetof(xd_nccl, name) },
+    XD_NCCL_FUNCTIONS(ROW)
+#undef ROW
+};
+
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static xd_cuda_driver  driver;
 static xd_cublaslt     cublaslt;
-static int             has_driver, has_cublaslt;
+static xd_nccl         nccl;
+static int             has_driver, has_cublaslt, has_nccl;
 
 int xd_cuda_stand_in(char *path, size_t size, const char *name)
 {
@@ -130,5 +137,27 @@ xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e)
     xd_status s = has_cublaslt ? XD_OK : load_cublaslt(e);
     pthread_mutex_unlock(&guard);
     *lt = &cublaslt;
+    return s;
+}
+
+static xd_status load_nccl(xd_err *e)
+{
+    void *lib = open_library("libnccl.so.2");
+    if (!lib)
+        return xd_fail(e, XD_EUNSUPPORTED, "NCCL cannot be loaded: %s", dlerror());
+    const char *lacks =
+        look_up(lib, nccl_symbols, sizeof nccl_symbols / sizeof *nccl_symbols, &nccl);
+    if (lacks)
+        return xd_fail(e, XD_EUNSUPPORTED, "NCCL has no function %s", lacks);
+    has_nccl = 1;
+    return XD_OK;
+}
+
+xd_status xd_cuda_load_nccl(const xd_nccl **out, xd_err *e)
+{
+    pthread_mutex_lock(&guard);
+    xd_status s = has_nccl ? XD_OK : load_nccl(e);
+    pthread_mutex_unlock(&guard);
+    *out = &nccl;
     return s;
 }

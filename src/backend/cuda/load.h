@@ -3,6 +3,7 @@
 #define XD_BACKEND_CUDA_LOAD_H
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/nccl.h"
 #include "base/err.h"
 
 /* The functions of the driver, initialised; loaded once a process. XD_EUNSUPPORTED: there is no
@@ -10,6 +11,8 @@
 xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
 /* The functions of cuBLASLt. XD_EUNSUPPORTED: it is not installed. */
 xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
+/* The functions of NCCL. XD_EUNSUPPORTED: it is not installed. */
+xd_status xd_cuda_load_nccl(const xd_nccl **nccl, xd_err *e);
 /* The file of that name in XDIT_CUDA_DIR, or 0 where that is not set. */
 int       xd_cuda_stand_in(char *path, size_t size, const char *name);
 /* XD_OK; XD_ENOMEM when memory is short; else XD_EDEVICE. */
