@@ -24,8 +24,6 @@ enum {
 
 static const xd_xdit_model models[] = {
     /* example scripts */
-    SCRIPT("FLUX.2", "flux2_example",
-           "xFuserFlux2Pipeline", 16, 1, USP | PP | VAE | FSDP | GUIDE),
     { .title = "ConsisID", .scripts = "consisid_example consisid_usp_example",
       .refuses = "ConsisID",
       .pipeline = "xFuserConsisIDPipeline", .cell = 8, .patch = 2,
@@ -44,7 +42,6 @@ static const xd_xdit_model models[] = {
     SCRIPT("Lumina", "lumina2_example lumina_cfg_example",
            "Lumina2Pipeline", 8, 2, CFG | USP | GUIDE),
     /* of the runner; a name is looked for from the first row on */
-    RUNNER("FLUX.2", "FLUX.2", "Flux2", 16, 1, USP | PP | VAE | FSDP),
     RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
     RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),
     RUNNER("CausalWan", "CausalWan", "CausalWan", 8, 2, FSDP | FILM),
@@ -61,7 +58,6 @@ static const xd_xdit_net nets[] = {
     { "ConsisID", 48, 42, 0 },      { "HunyuanVideo-1.5", 16, 54, 0 },
     { "HunyuanVideo", 24, 60, 0 },  { "Wan2.1-T2V-1.3B", 12, 30, 0 }, { "VACE-1.3B", 12, 30, 0 },
     { "TI2V-5B", 24, 30, 0 },       { "Wan2", 40, 40, 0 },          { "Qwen-Image", 24, 60, 0 },
-    { "FLUX.2-klein-9B", 32, 32, 0 }, { "FLUX.2-klein-4B", 24, 25, 0 }, { "FLUX.2", 48, 56, 0 },
     { "Krea-2", 48, 28, 0 },        { "LTX-2", 32, 48, 0 },
     { "Latte", 16, 56, 0 },         { "Sana_1600M", 70, 20, 20 },   { "SANA1.5_1.6B", 70, 20, 20 },
     { "Sana_600M", 36, 28, 16 },    { "Cosmos3", 32, 36, 0 },
@@ -69,9 +65,6 @@ static const xd_xdit_net nets[] = {
 };
 
 static const xd_xdit_name registered[] = {
-    { "FLUX.2-dev", "black-forest-labs/FLUX.2-dev" },
-    { "FLUX.2-klein-9B", "black-forest-labs/FLUX.2-klein-9B" },
-    { "FLUX.2-klein-4B", "black-forest-labs/FLUX.2-klein-4B" },
     { "HunyuanVideo", "tencent/HunyuanVideo" },
     { "Hunyuanvideo-1.5", "tencent/HunyuanVideo-1.5" },
     { "Hunyuanvideo-1.5-Sparse", "tencent/HunyuanVideo-1.5-Sparse" },

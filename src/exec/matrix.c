@@ -13,6 +13,11 @@
 
 #include "base/par.h"
 
+int xd_mat_repeats(const xd_mat_part *parts, int i)
+{
+    return i > 0 && strcmp(parts[i].name, parts[i - 1].name) == 0;
+}
+
 /* ---- gathering rows ----------------------------------------------------------------------- */
 
 typedef struct gather {         /* copies rows of a part to adjacent rows at `to`              */
@@ -139,6 +144,8 @@ static size_t made_bytes(const xd_decl *d, const xd_mat_part *parts, int n)
     size_t sum = 0;
     for (int i = 0; i < n && d->src && d->src->takes; i++) {
         char full[512];
+        if (xd_mat_repeats(parts, i))
+            continue;
         xd_load_name(d, parts[i].name, ".weight", full);
         sum += d->src->takes(d->src->self, full);
     }
@@ -239,29 +246,49 @@ static void band_range(void *ctx, int64_t begin, int64_t end, int thread)
         one_band(b, i, b->g->copies ? b->g->all + (size_t)thread * each : NULL);
 }
 
+/* Finds the tensor of part i. */
+static int open_part(banding *b, xd_fetched *f, int i, float gain)
+{
+    const xd_mat_part *p = &b->g->parts[i];
+    int64_t            shape[2] = { p->out, p->in };
+    if (xd_mat_repeats(b->g->parts, i)) {
+        f[i] = f[i - 1];
+        b->stored[i] = b->stored[i - 1];
+        return 1;
+    }
+    if (!xd_load_find(b->d, &(xd_fetch){ .names = p->name, .suffix = ".weight", .nd = 2,
+                                         .shape = shape, .gain = gain }, &f[i]))
+        return 0;
+    b->stored[i] = xd_load_scale(b->d, f[i].name, f[i].t.type);
+    return 1;
+}
+
+/* The parts are used. */
+static void close_parts(banding *b, xd_fetched *f, int n)
+{
+    for (int i = 0, bad; i < n; i++) {
+        for (bad = b->bad[i]; i + 1 < n && xd_mat_repeats(b->g->parts, i + 1);)
+            bad |= b->bad[++i];
+        if (bad)
+            xd_load_nonfinite(b->d, f[i].name);
+        xd_load_release(b->d, &f[i]);
+    }
+}
+
 /* All parts are open at the same time, since a band may have rows of several. */
 static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
 {
     xd_fetched f[XD_MAXSEG];
     banding    b = { .d = d, .w = w, .g = g, .f = f };
     int        n = 0;
-    for (; n < g->n; n++) {
-        int64_t shape[2] = { g->parts[n].out, g->parts[n].in };
-        if (!xd_load_find(d, &(xd_fetch){ .names = g->parts[n].name, .suffix = ".weight", .nd = 2,
-                                          .shape = shape, .gain = gain }, &f[n]))
-            break;
-        b.stored[n] = xd_load_scale(d, f[n].name, f[n].t.type);
-    }
+    while (n < g->n && open_part(&b, f, n, gain))
+        n++;
     if (n == g->n && (!g->copies || (g->all = get_copy_buffer(d, g))))
         xd_par_dynamic((w->out + g->band - 1) / g->band, band_range, &b);
     if (b.status)
         xd_fail(d->err, (xd_status)b.status, "packing weight %s%s failed: %s", d->scope,
                 g->parts[0].name, xd_status_name((xd_status)b.status));
-    for (int i = 0; i < n; i++) {
-        if (b.bad[i])
-            xd_load_nonfinite(d, f[i].name);
-        xd_load_release(d, &f[i]);
-    }
+    close_parts(&b, f, n);
 }
 
 /* ---- as a whole --------------------------------------------------------------------------- */

@@ -57,6 +57,9 @@ typedef struct xd_mat_part {    /* a checkpoint matrix that is part of a local m
     int64_t     row0;           /* first of my rows                                            */
 } xd_mat_part;
 
+/* Is part i of the same tensor as the part before it? */
+int   xd_mat_repeats(const xd_mat_part *parts, int i);
+
 typedef struct xd_mat_cols {    /* my columns, equal for all parts                             */
     int     n;
     xd_span span[XD_MAXSEG];

@@ -267,8 +267,13 @@ void xd_activate(xd_exec *x, xd_tensor io, xd_act act)
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act)
 {
     xd_tensor out = xd_new(x, a.d[0], a.d[1]);
-    xd_run(x, XD_OP_GLU, "gated activation", &(xd_glu){ .out = out, .a = a, .b = b, .act = act });
+    xd_gated_into(x, out, a, b, act);
     return out;
+}
+
+void xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act)
+{
+    xd_run(x, XD_OP_GLU, "gated activation", &(xd_glu){ .out = out, .a = a, .b = b, .act = act });
 }
 
 void xd_add(xd_exec *x, xd_tensor acc, xd_tensor in)

@@ -53,6 +53,7 @@ void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* in place            */
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* act(a) * b          */
+void      xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act);
 void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
 void      xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in);
 void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* y = a in + b y */

@@ -305,7 +305,8 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
         return;
     }
     size_t len = strlen(name);
-    int    is_gain = nd == 1 && len >= 6 && strcmp(name + len - 6, "weight") == 0, mine;
+    int    is_gain = nd == 1 && ((len >= 6 && strcmp(name + len - 6, "weight") == 0) ||
+                                 (len >= 3 && strcmp(name + len - 3, "var") == 0)), mine;
     if (!(v->p = xd_load_allocate(d, xd_bytes(*v), name, &mine)) || !mine ||
         !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = "", .nd = nd, .shape = shape,
                                        .gain = 0.1f, .mean = is_gain ? 1.0f : 0.0f }, &f))
@@ -420,7 +421,7 @@ static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part 
 {
     int64_t out = 0, in = parts[0].in;
     for (int i = 0; i < n; i++)
-        out += parts[i].out;
+        out += xd_mat_repeats(parts, i) ? 0 : parts[i].out;
     if (!xd_is_quantized(d->blocks) || split == XD_REPLICATED || out < XD_QUANT_MIN ||
         in < XD_QUANT_MIN || (d->blocks == XD_I8 && in > XD_INT8_MAX_INPUTS))
         return d->type;
@@ -433,6 +434,8 @@ static void list_matrix(xd_decl *d, const xd_matrix *m, int bias)
     for (int i = 0; i < m->n; i++) {
         const xd_mat_part *p = &m->parts[i];
         int64_t            flat[2] = { p->out, p->in };
+        if (xd_mat_repeats(m->parts, i))
+            continue;
         list_tensor(d, p->name, ".weight", m->shape ? m->nd : 2, m->shape ? m->shape : flat);
         if (bias)
             list_tensor(d, p->name, ".bias", 1, &p->out);
@@ -467,13 +470,35 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_split split, const xd_matrix 
         load_bias(d, &w->b, m->parts, m->n, out);
 }
 
+/* My rows of a layer: those of each part of its output, or all of them at once. */
+static int rows_of_linear(const xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s,
+                          int64_t in, xd_mat_part *p)
+{
+    int            n = s->nouts ? s->nouts : 1;
+    const int64_t *outs = s->nouts ? s->outs : &s->out;
+    int64_t        out = 0, at = 0;
+    for (int i = 0; i < n; i++)
+        out += outs[i];
+    for (int i = 0; i < n; at += outs[i++]) {
+        xd_span rows = my_share(d, s->split == XD_COL, outs[i], s->unit);
+        p[i] = (xd_mat_part){ name, out, in, rows.n, at + rows.start };
+        w->seg[i] = rows.n;
+    }
+    w->nseg = n;
+    if (n == 1 || (s->split == XD_COL && d->tp > 1))
+        return n;
+    p[0].rows = out;
+    return 1;
+}
+
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s)
 {
     int            n = s->nparts ? s->nparts : 1;
     const int64_t *widths = s->nparts ? s->parts : &s->in;
-    xd_matrix      m = { .n = 1, .cols = { .n = n } };
+    xd_matrix      m = { .cols = { .n = n } };
+    xd_mat_part    p[XD_MAXSEG];
     int64_t        in = 0;
-    if (n > XD_MAXSEG) {
+    if (n > XD_MAXSEG || s->nouts > XD_MAXSEG) {
         xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, name);
         return;
     }
@@ -484,11 +509,8 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
         m.cols.total += share.n;
         in += widths[k];
     }
-    xd_span     rows = my_share(d, s->split == XD_COL, s->out, s->unit);
-    xd_mat_part p = { name, s->out, in, rows.n, rows.start };
-    m.parts = &p;
-    w->nseg = 1;
-    w->seg[0] = rows.n;
+    m.parts = p;
+    m.n = rows_of_linear(d, w, name, s, in, p);
     visit_matrix(d, w, s->split, &m, s->bias);
 }
 

@@ -31,11 +31,14 @@ typedef struct xd_decl xd_decl;
 
 /* One linear layer: "NAME.weight" [out, in]; "NAME.bias" [out] if `bias`. An input of several
  * tensors side by side has widths parts[0..nparts), which add up to the width in place of `in`;
- * tensor parallelism cuts each of them. */
+ * tensor parallelism cuts each of them. An output of several tensors side by side has widths
+ * outs[0..nouts), which add up to the width in place of `out` and are the parts of xd_seg. */
 typedef struct xd_linear_spec {
     int64_t        in, out;
     int            nparts;      /* 0: one part of width `in`                                   */
     const int64_t *parts;
+    int            nouts;       /* 0: one part of width `out`                                  */
+    const int64_t *outs;
     xd_split       split;
     int64_t        unit;        /* features that a cut keeps together (those of a head); 0: 1  */
     int            bias;

@@ -42,15 +42,22 @@ void xd_recipe_names(xd_text_buf *b)
 {
     const xd_recipe *r;
     for (int i = 0; (r = xd_recipe_at(i)); i++)
-        xd_buf_add(b, "%s%s", i ? ", " : "", r->pipelines[0]);
+        if (!r->when)
+            xd_buf_add(b, "%s%s", b->len ? ", " : "", r->pipelines[0]);
 }
 
-const xd_recipe *xd_recipe_find(const char *pipeline)
+static int is_for(const xd_recipe *r, const xd_json *index)
+{
+    int is = 0;
+    return !r->when || !index || (xd_json_bool(xd_json_get(index, r->when), &is) && is);
+}
+
+const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index)
 {
     const xd_recipe *r;
     for (int i = 0; pipeline && (r = xd_recipe_at(i)); i++)
         for (int k = 0; k < 4 && r->pipelines[k]; k++)
-            if (strcmp(r->pipelines[k], pipeline) == 0)
+            if (strcmp(r->pipelines[k], pipeline) == 0 && is_for(r, index))
                 return r;
     return NULL;
 }

@@ -25,6 +25,9 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     int         optional;       /* replaced by zeros if a directory lacks it                   */
     const char *slot;           /* name of a file with its weights alone: "clip_l"             */
     int         masked;         /* text does not attend to padding, though its rows are computed */
+    /* The pipeline's chat template with all but the prompt filled in, "{}" in its place; NULL: the
+     * prompt alone is read. */
+    const char *frame;
     int         left;           /* padding stands before the text (with `masked`)              */
     /* Hidden states that are handed out, side by side in each row, as numbered by xd_text_layer:
      * the encoder runs no further. 0: its last one. */
@@ -35,6 +38,9 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
 typedef struct xd_recipe {
     const char *name;           /* "pixart-sigma"                                              */
     const char *pipelines[4];   /* `_class_name` of model_index.json                           */
+    /* Of several recipes of a class: the key of model_index.json that is true for this one; it
+     * stands before one without it. NULL: all models. */
+    const char *when;
     const char *dit, *vae;      /* component folders                                           */
     xd_text_use text[XD_MAXTEXT];
     int         ntext;
@@ -45,6 +51,8 @@ typedef struct xd_recipe {
      * negative prompt. */
     int         distilled;
     int         own_sigmas;     /* sigmas are 1 .. 1/steps in equal steps, not the scheduler's */
+    /* xd_steps.mu. */
+    double    (*mu)(int64_t tokens, int steps);
     double      max_shift;  /* of rectified flow: xd_steps.max_shift; 0: noise is added otherwise */
     int         leap;           /* xd_steps.leap                                               */
     /* Replaces a size in pixels by the nearest one that the transformer with this sample_size (in
@@ -66,8 +74,9 @@ typedef struct xd_recipe {
 const xd_recipe *xd_recipe_at(int i);   /* of all families, in order; NULL at the end          */
 /* Appends the first class of each recipe, "A, B". */
 void xd_recipe_names(xd_text_buf *b);
-/* Finds a recipe by the class in model_index.json; NULL: none. */
-const xd_recipe *xd_recipe_find(const char *pipeline);
+/* Finds a recipe by the class in model_index.json; NULL: none. `index` is that file; NULL: the
+ * first recipe of the class. */
+const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index);
 
 /* ---- for the tables of a family ------------------------------------------------------------ */
 

@@ -32,30 +32,38 @@ static const xd_stem ldm_top[] = {
     XD_STEM("decoder.conv_out", "decoder.conv_out"),
     XD_STEM("quant_conv", "quant_conv"),
     XD_STEM("post_quant_conv", "post_quant_conv"),
+    XD_STEM("bn.running_mean", "bn.running_mean"),
+    XD_STEM("bn.running_var", "bn.running_var"),
     XD_STEMS_END,
 };
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
+/* Blocks of an autoencoder. */
+#define LDM_SCOPES                                                                        \
+    { "encoder.down_blocks.#.resnets.#.", "encoder.down.#.block.#.", ldm_res },           \
+    { "encoder.down_blocks.#.attentions.#.", "encoder.down.#.attn.#.", ldm_attn },        \
+    { "encoder.down_blocks.#.downsamplers.0.", "encoder.down.#.downsample.", NULL },      \
+    { "encoder.mid_block.resnets.0.", "encoder.mid.block_1.", ldm_res },                  \
+    { "encoder.mid_block.resnets.1.", "encoder.mid.block_2.", ldm_res },                  \
+    { "encoder.mid_block.attentions.0.", "encoder.mid.attn_1.", ldm_attn },               \
+    { "decoder.up_blocks.#.resnets.#.", "decoder.up.~.block.#.", ldm_res },               \
+    { "decoder.up_blocks.#.attentions.#.", "decoder.up.~.attn.#.", ldm_attn },            \
+    { "decoder.up_blocks.#.upsamplers.0.", "decoder.up.~.upsample.", NULL },              \
+    { "decoder.mid_block.resnets.0.", "decoder.mid.block_1.", ldm_res },                  \
+    { "decoder.mid_block.resnets.1.", "decoder.mid.block_2.", ldm_res },                  \
+    { "decoder.mid_block.attentions.0.", "decoder.mid.attn_1.", ldm_attn }
 
 static const xd_key_map shared[] = {
-    { { "kl" }, "a KL autoencoder in its original layout",
+    { { "kl-packed" }, "a KL autoencoder with a batch norm in its original layout",
+      { "decoder.mid.block_1.conv1.weight", "decoder.post_quant_conv.weight" }, FIRST_STAGE,
+      { LDM_SCOPES, { "quant_conv.", "encoder.quant_conv.", NULL },
+        { "post_quant_conv.", "decoder.post_quant_conv.", NULL }, { "", "", ldm_top } } },
+    { { "kl", "kl-packed" }, "a KL autoencoder in its original layout",
       { "decoder.mid.block_1.conv1.weight", NULL }, FIRST_STAGE,
-      { { "encoder.down_blocks.#.resnets.#.", "encoder.down.#.block.#.", ldm_res },
-        { "encoder.down_blocks.#.attentions.#.", "encoder.down.#.attn.#.", ldm_attn },
-        { "encoder.down_blocks.#.downsamplers.0.", "encoder.down.#.downsample.", NULL },
-        { "encoder.mid_block.resnets.0.", "encoder.mid.block_1.", ldm_res },
-        { "encoder.mid_block.resnets.1.", "encoder.mid.block_2.", ldm_res },
-        { "encoder.mid_block.attentions.0.", "encoder.mid.attn_1.", ldm_attn },
-        { "decoder.up_blocks.#.resnets.#.", "decoder.up.~.block.#.", ldm_res },
-        { "decoder.up_blocks.#.attentions.#.", "decoder.up.~.attn.#.", ldm_attn },
-        { "decoder.up_blocks.#.upsamplers.0.", "decoder.up.~.upsample.", NULL },
-        { "decoder.mid_block.resnets.0.", "decoder.mid.block_1.", ldm_res },
-        { "decoder.mid_block.resnets.1.", "decoder.mid.block_2.", ldm_res },
-        { "decoder.mid_block.attentions.0.", "decoder.mid.attn_1.", ldm_attn },
-        { "", "", ldm_top } } },
-    { { "kl" }, "a KL autoencoder in the layout of diffusers",
+      { LDM_SCOPES, { "", "", ldm_top } } },
+    { { "kl", "kl-packed" }, "a KL autoencoder in the layout of diffusers",
       { "decoder.mid_block.resnets.0.conv1.weight", NULL }, FIRST_STAGE,
       { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },
         { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL }, { "", "", NULL } } },

@@ -50,7 +50,7 @@ static xd_status read_index(xd_model *m, xd_err *e)
         s = xd_json_read(&m->index, path, e);
     if (s == XD_OK) {
         const char *name = xd_json_text(xd_json_get(m->index, "_class_name"));
-        m->recipe = xd_recipe_find(name);
+        m->recipe = xd_recipe_find(name, m->index);
         if (!m->recipe)
             s = unknown_pipeline(path, name, e);
     }
@@ -330,6 +330,17 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
     xd_loras_cold_bytes(m->loras, cold);
 }
 
+/* Refuses a tokenizer that does not know what the pipeline puts around a prompt. */
+static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *e)
+{
+    const char *frame = m->recipe->text[i].frame;
+    char        why[512];
+    if (frame && xd_tok_frame_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = frame }, why,
+                                    sizeof why))
+        return xd_fail(e, XD_EFORMAT, "%s", why);
+    return XD_OK;
+}
+
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
 {
     if (m->tok[i])
@@ -337,6 +348,8 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
     char     *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
     xd_status s =
         dir ? xd_tok_open(&m->tok[i], dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK)
+        s = check_frame(m, i, dir, e);
     if (s != XD_OK)
         xd_fail_at(e, s, dir);
     free(dir);

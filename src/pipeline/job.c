@@ -290,7 +290,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
         return xd_model_fail_sched(m, s, e);
     j->asked_steps = steps ? steps : m->recipe->steps;
     xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
-                   m->recipe->max_shift, m->recipe->leap };
+                   m->recipe->max_shift, m->recipe->leap, m->recipe->mu };
     if (xd_job_has_image(j->r) && !m->recipe->from_image)       /* diffusers' default      */
         a.strength = j->strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)

@@ -63,7 +63,9 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
                                  xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
-    char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
+    const char     *frame = m->recipe->text[k].frame;
+    char           *plain = m->recipe->caption ? m->recipe->caption(text)
+                          : frame              ? xd_tok_framed(frame, text) : strdup(text);
     int             at = i * w->ntext + k;
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");

@@ -72,9 +72,10 @@ static int suits_slot(const xd_key_map *l, const char *slot)
         return strcmp(net, "clip") == 0;
     if (strcmp(slot, "t5xxl") == 0)
         return strcmp(net, "t5") == 0;
+    int vae = strcmp(net, "kl") == 0 || strcmp(net, "kl-packed") == 0;
     if (strcmp(slot, "vae") == 0)
-        return strcmp(net, "kl") == 0;
-    return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && strcmp(net, "kl") != 0;
+        return vae;
+    return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && !vae;
 }
 
 /* Prints each component of the file; returns their number. A CLIP without a prefix may be either

@@ -132,7 +132,7 @@ static void shift_levels(xd_sched_cfg *c, const xd_steps *a)
     if (isnan(c->max_shift))
         c->max_shift = a->max_shift;
     if (c->use_dynamic_shifting && a->max_shift > 0)
-        c->flow_shift = exp(xd_shift_of(c, a->tokens));
+        c->flow_shift = exp(a->mu ? a->mu(a->tokens, a->steps) : xd_shift_of(c, a->tokens));
 }
 
 static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_steps *a, xd_err *e)

@@ -81,7 +81,8 @@ static double shift_one(const xd_sched_cfg *c, const xd_steps *a, double k, doub
 static void shifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 {
     int    n = a->steps, linear = strcmp(c->time_shift_type, "linear") == 0;
-    double mu = xd_shift_of(c, a->tokens), k = round_level(a, linear ? mu : exp(mu));
+    double mu = a->mu ? a->mu(a->tokens, n) : xd_shift_of(c, a->tokens);
+    double k = round_level(a, linear ? mu : exp(mu));
     unshifted_levels(c, a, sigma);
     for (int i = 0; i < n; i++)
         sigma[i] = shift_one(c, a, k, sigma[i]);

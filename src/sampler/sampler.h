@@ -53,6 +53,8 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
     double  max_shift;          /* dpm++ with flow sigmas: for dynamic shifting without its key; */
                                 /* 0: the pipeline does not shift by size                      */
     int     leap;               /* DDIM, Euler: a single step ends at the predicted clean latents */
+    /* The logarithm of the dynamic shift; NULL: it follows from the tokens and the config. */
+    double (*mu)(int64_t tokens, int steps);
 } xd_steps;
 
 enum { XD_MAXHIST = 4 };        /* history arrays that the denoising loop provides for           */

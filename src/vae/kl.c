@@ -12,11 +12,9 @@
 #include "exec/net.h"
 #include "exec/op.h"
 #include "vae/bands.h"
-#include "vae/vae.h"
+#include "vae/kl.h"
 
 enum {
-    MAX_LEVELS = 8,             /* resolutions: at most 128 pixels per cell                   */
-    MAX_RES    = 16,            /* residual blocks per level                                  */
     MAX_WIDTH  = 1 << 16,       /* channels                                                   */
     MAX_HEAD   = 512,           /* largest head width of the attention kernels                */
     MIN_HEAD   = 8,
@@ -24,84 +22,32 @@ enum {
 
 static const float EPS = 1e-6f;         /* eps of every group norm; not in the config          */
 
-typedef struct kl_cfg {
-    int64_t  in_channels, out_channels, latent_channels, groups, sample_size;
-    int      layers, quant, post_quant, mid_attention;
-    double   scaling, shift, mean, std;
-    char     act[XD_FIELD_TEXT];
-    xd_names down, up;
-    xd_ints  width;             /* block_out_channels, finest level first                     */
-} kl_cfg;
-
-typedef struct kl_norm { xd_tensor gain, bias; } kl_norm;
-typedef struct kl_res  { kl_norm norm1, norm2; xd_cnv conv1, conv2, shortcut; } kl_res;
-typedef struct kl_attn { kl_norm norm; xd_lin qkv, out; } kl_attn;
-
-typedef struct kl_level {       /* residual blocks at one resolution, then resampling          */
-    kl_res  res[MAX_RES];
-    kl_attn attn[MAX_RES];
-    xd_cnv  down;               /* encoder: downsampling                                       */
-    xd_cnv  up[4];              /* decoder: convolution of an enlarged map                     */
-} kl_level;
-
-typedef struct kl_half {        /* the encoder or the decoder                                  */
-    xd_cnv   in, out;
-    kl_level level[MAX_LEVELS]; /* in execution order                                          */
-    kl_res   mid[2];
-    kl_attn  mid_attn;
-    kl_norm  norm;
-} kl_half;
-
-typedef struct kl_glob {
-    kl_half enc, dec;
-    xd_cnv  quant, post_quant;
-} kl_glob;
-
-#define AT(member) offsetof(kl_cfg, member)
 static const xd_field fields[] = {
-    { "in_channels", AT(in_channels), 'l', 3, NULL },
-    { "out_channels", AT(out_channels), 'l', 3, NULL },
-    { "down_block_types", AT(down), 'S', 0, NULL },
-    { "up_block_types", AT(up), 'S', 0, NULL },
-    { "block_out_channels", AT(width), 'L', 0, NULL },
-    { "layers_per_block", AT(layers), 'i', 1, NULL },
-    { "act_fn", AT(act), 's', 0, "silu" },
-    { "latent_channels", AT(latent_channels), 'l', 4, NULL },
-    { "norm_num_groups", AT(groups), 'l', 32, NULL },
-    { "sample_size", AT(sample_size), 'l', 32, NULL },
-    { "scaling_factor", AT(scaling), 'd', 0.18215, NULL },
-    { "shift_factor", AT(shift), 'd', 0, NULL },
-    { "latents_mean", AT(mean), 'd', 0, NULL },         /* lists are refused: none is published */
-    { "latents_std", AT(std), 'd', 0, NULL },
-    { "use_quant_conv", AT(quant), 'b', 1, NULL },
-    { "use_post_quant_conv", AT(post_quant), 'b', 1, NULL },
-    { "mid_block_add_attention", AT(mid_attention), 'b', 1, NULL },
-    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are f32 for any type          */
-    { "_class_name", 0, '-', 0, NULL },
-    { "_diffusers_version", 0, '-', 0, NULL },
-    { "_name_or_path", 0, '-', 0, NULL },
+    XD_KL_FIELDS(1, 4, 32),
+    { "scaling_factor", offsetof(xd_kl_cfg, scaling), 'd', 0.18215, NULL },
+    { "shift_factor", offsetof(xd_kl_cfg, shift), 'd', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
 /* ---- the config --------------------------------------------------------------------------- */
 
-static int level_count(const kl_cfg *c)
+static int level_count(const xd_kl_cfg *c)
 {
     return c->width.n;
 }
 
 /* Width of level l in execution order: the decoder begins with the coarsest level. */
-static int64_t level_width(const kl_cfg *c, int dec, int l)
+static int64_t level_width(const xd_kl_cfg *c, int dec, int l)
 {
-    return c->width.v[dec ? level_count(c) - 1 - l : l];
+    return dec ? c->dec_width.v[level_count(c) - 1 - l] : c->width.v[l];
 }
 
-static int has_attention(const kl_cfg *c, int dec, int l)
+static int has_attention(const xd_kl_cfg *c, int dec, int l)
 {
     return strncmp(dec ? c->up.v[l] : c->down.v[l], "Attn", 4) == 0;
 }
 
-static int residual_count(const kl_cfg *c, int dec)
+static int residual_count(const xd_kl_cfg *c, int dec)
 {
     return c->layers + dec;
 }
@@ -119,30 +65,30 @@ static xd_status check_blocks(const xd_names *t, const char *key, const char *pl
     return XD_OK;
 }
 
-static xd_status check_width(const kl_cfg *c, int l, xd_err *e)
+/* Level l in execution order, of the encoder or the decoder. */
+static xd_status check_width(const xd_kl_cfg *c, int dec, int l, xd_err *e)
 {
-    int64_t w = c->width.v[l];
-    int     last = l == level_count(c) - 1;
-    int     attn = has_attention(c, 0, l) || has_attention(c, 1, level_count(c) - 1 - l) ||
-                   (last && c->mid_attention);
+    int64_t w = level_width(c, dec, l);
+    int     middle = dec ? l == 0 : l == level_count(c) - 1;
     if (w < 1 || w > MAX_WIDTH || w % c->groups)
         return xd_fail(e, XD_EFORMAT, "vae: %lld of block_out_channels is no multiple of "
                        "norm_num_groups, %lld, between 1 and %d", (long long)w,
                        (long long)c->groups, MAX_WIDTH);
-    if (attn && (w < MIN_HEAD || w > MAX_HEAD))
+    if ((has_attention(c, dec, l) || (middle && c->mid_attention)) &&
+        (w < MIN_HEAD || w > MAX_HEAD))
         return xd_fail(e, XD_EUNSUPPORTED, "vae: attention over %lld channels; %d to %d are built",
                        (long long)w, MIN_HEAD, MAX_HEAD);
     return XD_OK;
 }
 
-static xd_status check_numbers(const kl_cfg *c, xd_err *e)
+static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 {
     const struct { const char *key; int64_t v, max; } n[] = {
         { "latent_channels", c->latent_channels, MAX_WIDTH },
         { "norm_num_groups", c->groups, MAX_WIDTH },
-        { "layers_per_block", c->layers, MAX_RES - 1 },
+        { "layers_per_block", c->layers, XD_KL_RES - 1 },
         { "sample_size", c->sample_size, (int64_t)1 << 24 },
-        { "number of block_out_channels", c->width.n, MAX_LEVELS },
+        { "number of block_out_channels", c->width.n, XD_KL_LEVELS },
     };
     for (size_t i = 0; i < sizeof n / sizeof *n; i++)
         if (n[i].v < 1 || n[i].v > n[i].max)
@@ -161,31 +107,45 @@ static xd_status check_numbers(const kl_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status kl_check(void *cfg, xd_err *e)
+xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    kl_cfg *c = cfg;
     if (!c->width.n)            /* diffusers' defaults of the three lists                      */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
     if (!c->up.n)
         c->up.n = 1, strcpy(c->up.v[0], "UpDecoderBlock2D");
+    if (!c->dec_width.n)
+        c->dec_width = c->width;
     xd_status s = check_numbers(c, e);
+    if (s == XD_OK && c->dec_width.n != c->width.n)
+        s = xd_fail(e, XD_EFORMAT, "vae: decoder_block_out_channels has %d entries, "
+                    "block_out_channels %d", c->dec_width.n, c->width.n);
     if (s == XD_OK)
         s = check_blocks(&c->down, "down_block_types", "DownEncoderBlock2D",
                          "AttnDownEncoderBlock2D", level_count(c), e);
     if (s == XD_OK)
         s = check_blocks(&c->up, "up_block_types", "UpDecoderBlock2D", "AttnUpDecoderBlock2D",
                          level_count(c), e);
-    for (int l = 0; l < level_count(c) && s == XD_OK; l++)
-        s = check_width(c, l, e);
+    for (int i = 0; s == XD_OK && i < 2 * level_count(c); i++)
+        s = check_width(c, i % 2, i / 2, e);
     return s;
+}
+
+int64_t xd_kl_cell(const xd_kl_cfg *c)
+{
+    return (int64_t)1 << (level_count(c) - 1);
+}
+
+static xd_status kl_check(void *cfg, xd_err *e)
+{
+    return xd_kl_check(cfg, e);
 }
 
 static void kl_info(const void *cfg, xd_vae_info *out)
 {
-    const kl_cfg *c = cfg;
-    int           f = 1 << (level_count(c) - 1);
+    const xd_kl_cfg *c = cfg;
+    int           f = (int)xd_kl_cell(c);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1, f, f },
                           .scaling = c->scaling, .shift = c->shift,
                           .overlap = { 0.25, 0.25 } };
@@ -211,12 +171,12 @@ static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int
     d->type = type;
 }
 
-static void w_norm(xd_decl *d, kl_norm *w, const char *name, int64_t C)
+static void w_norm(xd_decl *d, xd_kl_norm *w, const char *name, int64_t C)
 {
     xd_w_affine(d, name, &w->gain, &w->bias, C);
 }
 
-static void w_res(xd_decl *d, kl_res *w, int i, int64_t in, int64_t out)
+static void w_res(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out)
 {
     xd_w_enter(d, "resnets.%d", i);
     w_norm(d, &w->norm1, "norm1", in);
@@ -229,7 +189,7 @@ static void w_res(xd_decl *d, kl_res *w, int i, int64_t in, int64_t out)
 }
 
 /* The second names are those of checkpoints before diffusers 0.18. */
-static void w_attn(xd_decl *d, kl_attn *w, int i, int64_t C)
+static void w_attn(xd_decl *d, xd_kl_attn *w, int i, int64_t C)
 {
     static const char *const qkv[] = { "to_q|query", "to_k|key", "to_v|value" };
     static const char *const out[] = { "to_out.0|proj_attn" };
@@ -242,7 +202,7 @@ static void w_attn(xd_decl *d, kl_attn *w, int i, int64_t C)
     xd_w_leave(d);
 }
 
-static void w_level(xd_decl *d, const kl_cfg *c, kl_level *w, int dec, int l)
+static void w_level(xd_decl *d, const xd_kl_cfg *c, xd_kl_level *w, int dec, int l)
 {
     int64_t C = level_width(c, dec, l), in = l ? level_width(c, dec, l - 1) : C;
     xd_w_enter(d, dec ? "up_blocks.%d" : "down_blocks.%d", l);
@@ -258,9 +218,9 @@ static void w_level(xd_decl *d, const kl_cfg *c, kl_level *w, int dec, int l)
     xd_w_leave(d);
 }
 
-static void w_half(xd_decl *d, const kl_cfg *c, kl_half *w, int dec)
+static void w_half(xd_decl *d, const xd_kl_cfg *c, xd_kl_half *w, int dec)
 {
-    int64_t mid = c->width.v[level_count(c) - 1];
+    int64_t mid = level_width(c, dec, dec ? 0 : level_count(c) - 1);
     int64_t first = level_width(c, dec, 0), last = level_width(c, dec, level_count(c) - 1);
     xd_w_enter(d, dec ? "decoder" : "encoder");
     if (dec)
@@ -280,11 +240,9 @@ static void w_half(xd_decl *d, const kl_cfg *c, kl_half *w, int dec)
     xd_w_leave(d);
 }
 
-static void kl_weights(xd_decl *d, const void *cfg, void *glob)
+void xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g)
 {
-    const kl_cfg *c = cfg;
-    kl_glob      *g = glob;
-    int64_t       z = c->latent_channels;
+    int64_t z = c->latent_channels;
     w_half(d, c, &g->enc, 0);
     w_half(d, c, &g->dec, 1);
     if (c->quant)
@@ -293,11 +251,16 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
         w_conv_f32(d, &g->post_quant, "post_quant_conv", z, z, 1);
 }
 
+static void kl_weights(xd_decl *d, const void *cfg, void *glob)
+{
+    xd_kl_weights(d, cfg, glob);
+}
+
 /* ---- running ------------------------------------------------------------------------------ */
 
 typedef struct run {
     xd_exec      *x;
-    const kl_cfg *c;
+    const xd_kl_cfg *c;
     xd_tensor     partial;      /* [rows,G,2] F64: moments of each row of the latest map       */
     xd_gsum       sum;          /* statistics of the map to be normalized                     */
     size_t        base;         /* arena mark below h                                         */
@@ -339,7 +302,7 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
 }
 
 /* silu(norm(in)) of the latest map: closes its sums first. */
-static xd_feed norm_feed(run *r, xd_tensor in, const kl_norm *w)
+static xd_feed norm_feed(run *r, xd_tensor in, const xd_kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
     return (xd_feed){ .in = in, .sum = &r->sum, .gain = w->gain, .bias = w->bias, .eps = EPS };
@@ -360,7 +323,7 @@ static void conv1(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w)
 }
 
 /* h += conv2(silu(norm2(conv1(silu(norm1(h)))))) */
-static void same_width(run *r, const kl_res *w)
+static void same_width(run *r, const xd_kl_res *w)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
     xd_tensor b = new_map(r, r->h.d[3]);
@@ -373,7 +336,7 @@ static void same_width(run *r, const kl_res *w)
 
 /* Residual block with a 1x1 convolution of h as shortcut. The new h overlaps the old one. Each
  * band is read before it is overwritten: a wider map is computed from its end. */
-static void other_width(run *r, const kl_res *w)
+static void other_width(run *r, const xd_kl_res *w)
 {
     xd_tensor old = r->h;
     int64_t   C = w->conv1.w.out;
@@ -392,7 +355,7 @@ static void other_width(run *r, const kl_res *w)
     replace_map(r, old.d[1], old.d[2], C);
 }
 
-static void run_residual(run *r, const kl_res *w)
+static void run_residual(run *r, const xd_kl_res *w)
 {
     if (w->conv1.w.in == w->conv1.w.out)
         same_width(r, w);
@@ -401,7 +364,7 @@ static void run_residual(run *r, const kl_res *w)
 }
 
 /* h += out(attention(norm(h))), with one head as wide as the map. */
-static void run_attn(run *r, const kl_attn *w)
+static void run_attn(run *r, const xd_kl_attn *w)
 {
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
@@ -422,7 +385,7 @@ static void run_attn(run *r, const kl_attn *w)
     xd_group_rows(x, partial_of(r, r->h), r->h);
 }
 
-static void run_level(run *r, const kl_level *w, int dec, int l)
+static void run_level(run *r, const xd_kl_level *w, int dec, int l)
 {
     for (int i = 0; i < residual_count(r->c, dec); i++) {
         run_residual(r, &w->res[i]);
@@ -431,7 +394,7 @@ static void run_level(run *r, const kl_level *w, int dec, int l)
     }
 }
 
-static void run_middle(run *r, const kl_half *w)
+static void run_middle(run *r, const xd_kl_half *w)
 {
     run_residual(r, &w->mid[0]);
     if (r->c->mid_attention)
@@ -463,7 +426,7 @@ static void run_downsample(run *r, const xd_cnv *w)
 }
 
 /* Allocates the sums for maps of at most so many rows. */
-static run begin_run(xd_exec *x, const kl_cfg *c, int64_t rows)
+static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
 {
     int64_t G = c->groups, one[2] = { G, 2 }, all[3] = { rows, G, 2 };
     run     r = { .x = x, .c = c, .partial = xd_new_as(x, XD_F64, 3, all) };
@@ -488,7 +451,7 @@ static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv
 }
 
 /* conv_out into `out` F32, before an optional 1x1 convolution. */
-static void run_conv_out(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
+static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cnv *after)
 {
     xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;
     conv3(r, (xd_banded){ .feed = norm_feed(r, r->h, &w->norm), .w = &w->out, .out = m });
@@ -497,9 +460,9 @@ static void run_conv_out(run *r, xd_tensor out, const kl_half *w, const xd_cnv *
 }
 
 /* The band of a rank may have no rows. */
-static int extents_fit(xd_exec *x, const kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
+static int extents_fit(xd_exec *x, const xd_kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
-    int64_t f = (int64_t)1 << (level_count(c) - 1);
+    int64_t f = xd_kl_cell(c);
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
                     lat.d[3] == C,
@@ -509,10 +472,9 @@ static int extents_fit(xd_exec *x, const kl_cfg *c, xd_tensor rgb, xd_tensor lat
 }
 
 /* Frames are independent images. */
-static void kl_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
+void xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
+                  xd_tensor rgb)
 {
-    const kl_cfg  *c = n->cfg;
-    const kl_glob *g = n->glob;
     if (!extents_fit(x, c, rgb, lat, c->latent_channels))
         return;
     for (int64_t t = 0; t < lat.d[0]; t++) {
@@ -530,10 +492,9 @@ static void kl_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     }
 }
 
-static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
+void xd_kl_encode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor rgb,
+                  xd_tensor moments)
 {
-    const kl_cfg  *c = n->cfg;
-    const kl_glob *g = n->glob;
     if (!extents_fit(x, c, rgb, moments, 2 * c->latent_channels))
         return;
     for (int64_t t = 0; t < rgb.d[0]; t++) {
@@ -551,10 +512,20 @@ static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
     }
 }
 
+static void kl_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
+{
+    xd_kl_decode(x, n->cfg, n->glob, lat, rgb);
+}
+
+static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
+{
+    xd_kl_encode(x, n->cfg, n->glob, rgb, moments);
+}
+
 extern const xd_vae xd_vae_kl;
 const xd_vae xd_vae_kl = {
     .net = { .name = "kl", .classes = { "AutoencoderKL" }, .fields = fields,
-             .cfg_size = sizeof(kl_cfg), .glob_size = sizeof(kl_glob), .check = kl_check,
+             .cfg_size = sizeof(xd_kl_cfg), .glob_size = sizeof(xd_kl_glob), .check = kl_check,
              .weights = kl_weights },
     .info = kl_info, .decode = kl_decode, .encode = kl_encode,
 };

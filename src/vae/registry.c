@@ -3,9 +3,9 @@
 
 #include "vae/vae.h"
 
-extern const xd_vae xd_vae_kl, xd_vae_cogvideox;
+extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox;
 
-const xd_vae *const xd_vaes[] = { &xd_vae_kl, &xd_vae_cogvideox, NULL };
+const xd_vae *const xd_vaes[] = { &xd_vae_kl, &xd_vae_flux2, &xd_vae_cogvideox, NULL };
 
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 {

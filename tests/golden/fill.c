@@ -59,7 +59,9 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         in *= (float)t->d[i];
     *mean = t->nd == 1 && ends(t->name, "weight") ? 1.0f : 0.0f;
     *gain = 0.9f / sqrtf(in);
-    if (t->nd == 1)
+    if (ends(t->name, "running_var"))
+        *gain = 0.3f, *mean = 1;
+    else if (t->nd == 1)
         *gain = 0.1f;
     else if (ends(t->name, "relative_attention_bias.weight"))
         *gain = 0.7f;

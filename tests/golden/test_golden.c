@@ -41,7 +41,7 @@ static const struct {
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8" };
 static const int levels[NDTYPE] = { 2, 8, 5, 13 };      /* of the image: 3e-2 of 255 is 7.65   */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
-static const char *const quantized[] = { "alpha", "flux",  "sd3",          "sd35",
+static const char *const quantized[] = { "alpha", "flux",  "flux2-klein",   "sd3",        "sd35",
                                          "cog2b", "cog15", "hunyuan12-one", "zimage-lora" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
@@ -60,6 +60,8 @@ static const char *const all[] = { "alpha",
                                    "flux-true",
                                    "flux-image",
                                    "flux-schnell",
+                                   "flux2-klein",
+                                   "flux2-base",
                                    "sd3",
                                    "sd3-image",
                                    "sd3-no-t5",
@@ -391,7 +393,7 @@ static void check_bins(const char *dir)
 {
     char path[1024];
     int  same = 0, rows = 0;
-    const xd_recipe *r = xd_recipe_find("PixArtSigmaPipeline");
+    const xd_recipe *r = xd_recipe_find("PixArtSigmaPipeline", NULL);
     snprintf(path, sizeof path, "%s/binning.json", dir);
     xd_json *j = js_open(path);
     for (const xd_json *row = xd_json_first(j); row; row = xd_json_next(row), rows++) {
@@ -415,7 +417,7 @@ static void check_standard(const char *dir)
 {
     char path[1024];
     int  same = 0, rows = 0;
-    const xd_recipe *r = xd_recipe_find("HunyuanDiTPipeline");
+    const xd_recipe *r = xd_recipe_find("HunyuanDiTPipeline", NULL);
     snprintf(path, sizeof path, "%s/hunyuan-forms/standard.json", dir);
     xd_json *j = js_open(path);
     for (const xd_json *row = xd_json_first(j); row; row = xd_json_next(row), rows++) {

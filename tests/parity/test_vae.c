@@ -163,11 +163,12 @@ static void middle(walk *q, int L)
 static void batch(walk *q, const xd_vae_info *v, int64_t T, int encode)
 {
     int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
+    int     packed = xd_json_size(xd_json_get(q->cfg, "patch_size")) > 0;     /* 2 x 2 cells   */
     int64_t e = q->e;
     q->T = T;
-    q->k = encode ? v->cell[1] : 1;
+    q->k = encode ? v->cell[1] : packed ? 2 : 1;
     q->e = encode ? e : (int64_t)sizeof(float);
-    conv_frames(q, encode ? 3 : v->channels, 1, T ? T + 2 : 1);
+    conv_frames(q, encode ? 3 : packed ? v->channels / 4 : v->channels, 1, T ? T + 2 : 1);
     q->e = e;
     if (!encode)
         middle(q, L);

@@ -22,9 +22,13 @@ SYNONYMS = {                    # patterns
     "sd3": [r"(?i:sd[ _-]?3|stable[ _-]?diffusion[ _-]?3)"],
     "cogvideox": ["(?i:cogvideo)"],
     "flux": ["(?i:schnell)"],
+    "flux2": [r"(?i:flux[.-]2)"],
     "hunyuandit": ["(?i:hunyuan)"],
 }
-OTHERS = re.compile(r"flux\.?2|hunyuan_?video", re.IGNORECASE)
+OTHERS = re.compile(r"hunyuan_?video", re.IGNORECASE)
+LONGER = {                      # names of other families that begin like a family's own
+    "flux": re.compile(r"flux[.-]?2", re.IGNORECASE),
+}
 DEMO = re.compile(r"models/demo-\w+")
 ROOMS = ("vae", "sampler", "text")
 EXCEPTIONS = [  # file, text, reason
@@ -62,6 +66,8 @@ def names_of(root, family, files):
 def without_rules(path, line, family):
     """The line without what may stand there by rule."""
     line = OTHERS.sub("", DEMO.sub("", line))
+    if family in LONGER:
+        line = LONGER[family].sub("", line)
     if len(path.parts) > 2 and path.parts[0] == "src" and path.parts[1] in ROOMS:
         room = path.parts[1]
         line = re.sub(rf"xd_{room}_{family}\w*|'{family}\w*\.c'", "", line)

@@ -25,14 +25,17 @@ static void names(void **state)
 {
     const char *class[MOST], *pipeline[MOST], *title[MOST];
     int         nc = 0, np = 0, nt = 0;
+    xd_json    *none = NULL;
+    xd_err      e = { 0 };
     (void)state;
+    assert_int_equal(xd_json_parse(&none, "{}", 2, "index", &e), XD_OK);
     for (const xd_dit *d; (d = xd_dit_at(nt)); nt++)
         for (int k = 0; k < 6 && d->net.classes[k]; k++)
             class[nc++] = d->net.classes[k];
     nt = 0;
     for (const xd_recipe *r; (r = xd_recipe_at(nt)); nt++) {
-        assert_ptr_equal(xd_recipe_find(r->pipelines[0]), r);
-        for (int k = 0; k < 4 && r->pipelines[k]; k++)
+        assert_ptr_equal(xd_recipe_find(r->pipelines[0], r->when ? NULL : none), r);
+        for (int k = 0; !r->when && k < 4 && r->pipelines[k]; k++)
             pipeline[np++] = r->pipelines[k];
     }
     for (nt = 0; xd_families[nt]; nt++)
@@ -41,8 +44,9 @@ static void names(void **state)
     unique(class, nc);
     unique(pipeline, np);
     unique(title, nt);
-    assert_null(xd_recipe_find("NoPipeline"));
-    assert_null(xd_recipe_find(NULL));
+    xd_json_free(&none);
+    assert_null(xd_recipe_find("NoPipeline", NULL));
+    assert_null(xd_recipe_find(NULL, NULL));
 }
 
 static int has_net(const xd_family *f, const char *name)
@@ -99,9 +103,9 @@ static void encoders(void **state)
 static void sizes(void **state)
 {
     int64_t h = 1000, w = 500;
-    const xd_recipe *alpha = xd_recipe_find("PixArtAlphaPipeline"),
-                    *sigma = xd_recipe_find("PixArtSigmaPipeline"),
-                    *standard = xd_recipe_find("HunyuanDiTPipeline");
+    const xd_recipe *alpha = xd_recipe_find("PixArtAlphaPipeline", NULL),
+                    *sigma = xd_recipe_find("PixArtSigmaPipeline", NULL),
+                    *standard = xd_recipe_find("HunyuanDiTPipeline", NULL);
     (void)state;
     assert_false(alpha->trained_size(256, &h, &w));     /* of Sigma alone                       */
     assert_true(h == 1000 && w == 500);
@@ -111,13 +115,13 @@ static void sizes(void **state)
     h = 1000, w = 990;
     assert_true(standard->trained_size(0, &h, &w) && h == 1024 && w == 1024);
     assert_true(alpha->resized && !standard->resized);
-    assert_null(xd_recipe_find("FluxPipeline")->trained_size);
+    assert_null(xd_recipe_find("FluxPipeline", NULL)->trained_size);
 }
 
 static void words(void **state)
 {
     static const struct { xd_family_word word; const char *says; } row[] = {
-        { XD_WORD_DISTILLED, "FLUX" },
+        { XD_WORD_DISTILLED, "FLUX, FLUX.2" },
         { XD_WORD_RESCALES, "HunyuanDiT" },
         { XD_WORD_FROM_PROMPT, "Z-Image" },
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },

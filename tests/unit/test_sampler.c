@@ -134,7 +134,7 @@ static void open_case(xd_sampling *s, const xd_json *c)
                    own,
                    also(c, "strength"),
                    also(c, "most"),
-                   leap };
+                   leap, NULL };
     xd_sched_cfg      cfg;
     xd_err            e = { 0 };
     const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));

@@ -6,7 +6,7 @@ vae.encode.out [2C,h,w], and the same in tiles, of another size, under "vae.tile
 are rounded to the type they are stored in before anything is computed.
 """
 import torch
-from diffusers import AutoencoderKL
+from diffusers import AutoencoderKL, AutoencoderKLFlux2, Flux2KleinPipeline
 from safetensors.torch import save_file
 
 OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
@@ -24,14 +24,21 @@ CASES = {
                     use_quant_conv=False, use_post_quant_conv=False,
                     mid_block_add_attention=False),
         attn=True, type=torch.bfloat16, old=True, whole=(4, 3), tiled=(9, 4)),
+    # packed and normalized latents, a decoder of other widths than the encoder's
+    "vae-packed": dict(
+        config=dict(block_out_channels=[8, 16, 16], decoder_block_out_channels=[8, 8, 24],
+                    layers_per_block=1, latent_channels=3, norm_num_groups=4, sample_size=32,
+                    batch_norm_eps=0.05, use_quant_conv=False),
+        attn=False, packed=True, type=torch.float16, old=False, whole=(5, 3), tiled=(3, 6)),
 }
 
 
 def build(case):
     prefix = "Attn" if case["attn"] else ""
     n = len(case["config"]["block_out_channels"])
-    vae = AutoencoderKL(down_block_types=[prefix + "DownEncoderBlock2D"] * n,
-                        up_block_types=[prefix + "UpDecoderBlock2D"] * n, **case["config"]).eval()
+    kind = AutoencoderKLFlux2 if case.get("packed") else AutoencoderKL
+    vae = kind(down_block_types=[prefix + "DownEncoderBlock2D"] * n,
+               up_block_types=[prefix + "UpDecoderBlock2D"] * n, **case["config"]).eval()
     with torch.no_grad():
         for name, p in vae.named_parameters():
             if p.ndim == 1:
@@ -39,6 +46,9 @@ def build(case):
             elif "attentions" in name:
                 p.mul_(3)               # so that the softmax is far from uniform
             p.copy_(p.to(case["type"]).float())
+        if case.get("packed"):
+            for t, low in ((vae.bn.running_mean, -1), (vae.bn.running_var, 0.3)):
+                t.copy_((low + 2 * torch.rand(t.shape)).to(case["type"]).float())
     return vae
 
 
@@ -58,19 +68,42 @@ def rows_last(t):
     return t[0].permute(1, 2, 0)
 
 
+def norm_of(vae):
+    std = torch.sqrt(vae.bn.running_var + vae.config.batch_norm_eps)
+    return vae.bn.running_mean.view(1, -1, 1, 1), std.view(1, -1, 1, 1)
+
+
+def unpack(vae, z):
+    """As Flux2KleinPipeline does before it decodes."""
+    mean, std = norm_of(vae)
+    return Flux2KleinPipeline._unpatchify_latents(z * std + mean)
+
+
+def pack(vae, moments):
+    """The moments of what the pipeline makes of encoded images."""
+    mean, std = norm_of(vae)
+    m, v = (Flux2KleinPipeline._patchify_latents(t) for t in moments.chunk(2, dim=1))
+    return torch.cat([(m - mean) / std, v - 2 * torch.log(std)], dim=1)
+
+
 @torch.no_grad()
 def golden(vae, case):
-    f = 2 ** (len(vae.config.block_out_channels) - 1)
+    f0, packed = 2 ** (len(vae.config.block_out_channels) - 1), hasattr(vae, "bn")
     out = {}
     for tag, what in (("vae.", "whole"), ("vae.tiled.", "tiled")):
         vae.use_tiling = what == "tiled"
         h, w = case[what]
-        z = torch.randn(1, vae.config.latent_channels, h, w)
+        f = f0 * (2 if packed else 1)
+        z = torch.randn(1, vae.config.latent_channels * (4 if packed else 1), h, w)
         x = torch.rand(1, 3, h * f, w * f) * 2 - 1
-        out[tag + "decode.in"], out[tag + "decode.out"] = z[0], rows_last(vae.decode(z).sample)
+        inner = vae.decode(unpack(vae, z) if packed else z)
+        out[tag + "decode.in"], out[tag + "decode.out"] = z[0], rows_last(inner.sample)
+        assert out[tag + "decode.out"].shape == rows_last(x).shape
+        if packed and what == "tiled":          # the engine blends packed cells
+            continue
         out[tag + "encode.in"] = rows_last(x)
-        out[tag + "encode.out"] = vae.encode(x).latent_dist.parameters[0]
-        assert out[tag + "decode.out"].shape == out[tag + "encode.in"].shape
+        moments = vae.encode(x).latent_dist.parameters
+        out[tag + "encode.out"] = pack(vae, moments)[0] if packed else moments[0]
     return {k: v.contiguous() for k, v in out.items()}
 
 

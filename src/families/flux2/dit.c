@@ -1,0 +1,400 @@
+/* dit.c - FLUX.2 (Black Forest Labs 2025), as diffusers' Flux2Transformer2DModel.
+ *
+ * Double blocks have separate weights for text and image and one joint attention. Single blocks
+ * treat both as one sequence and compute attention and feed-forward from one layer. Feed-forwards
+ * are SwiGLU and no layer has a bias. All blocks of a kind have the same modulation, which is
+ * computed once a pass. Positions enter by RoPE over (image, row, column, text token). */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "dit/layers.h"
+
+enum { AXES = 4, T = 0, ROW = 1, COL = 2, TOKEN = 3 };
+
+typedef struct cfg {
+    int64_t head_dim, in_ch, out_ch, joint, patch, sinusoids;
+    int     heads, ndouble, nsingle, guided;
+    double  mlp_ratio, theta;
+    float   eps;
+    xd_ints axes;               /* head features rotated by each position axis                 */
+    int64_t dim, mlp;           /* D = heads * head_dim; width of a feed-forward               */
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "patch_size", AT(patch), 'l', 1, NULL },
+    { "in_channels", AT(in_ch), 'l', 128, NULL },
+    { "out_channels", AT(out_ch), 'l', 0, NULL },
+    { "num_layers", AT(ndouble), 'i', 8, NULL },
+    { "num_single_layers", AT(nsingle), 'i', 48, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },
+    { "num_attention_heads", AT(heads), 'i', 48, NULL },
+    { "joint_attention_dim", AT(joint), 'l', 15360, NULL },
+    { "timestep_guidance_channels", AT(sinusoids), 'l', 256, NULL },
+    { "mlp_ratio", AT(mlp_ratio), 'd', 3, NULL },
+    { "axes_dims_rope", AT(axes), 'L', 0, NULL },
+    { "rope_theta", AT(theta), 'd', 2000, NULL },
+    { "eps", AT(eps), 'f', 1e-6, NULL },
+    { "guidance_embeds", AT(guided), 'b', 1, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct side {           /* a stream of a double block                                  */
+    xd_lin    qkv, out;
+    xd_lin    up, down;         /* `up`: what is activated, and its factor                     */
+    xd_tensor norm_q, norm_k;
+} side;
+
+typedef struct pair { side img, txt; } pair;
+
+typedef struct solo {           /* a single block                                              */
+    xd_lin    in;               /* q, k, v, what is activated, and its factor                  */
+    xd_lin    out;              /* reads attention and feed-forward, concatenated              */
+    xd_tensor norm_q, norm_k;
+} solo;
+
+typedef struct glob {
+    xd_lin latents, text, mod, out;
+    xd_lin mod_img, mod_txt, mod_solo;
+    xd_mlp time, guidance;
+} glob;
+
+typedef struct local {
+    xd_tensor active;           /* [1,D]: silu of the embedding of time and guidance           */
+    xd_tensor img, txt;         /* [6,D] F32: modulation of double blocks                      */
+    xd_tensor solo;             /* [3,D] F32: of single blocks                                 */
+    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+} local;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static xd_status check_axes(cfg *c, xd_err *e)
+{
+    static const int64_t usual[AXES] = { 32, 32, 32, 32 };
+    int64_t              sum = 0;
+    if (c->axes.n == 0) {
+        c->axes.n = AXES;
+        memcpy(c->axes.v, usual, sizeof usual);
+    }
+    if (c->axes.n != AXES)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: axes_dims_rope has %d axes, not %d",
+                       c->axes.n, AXES);
+    for (int i = 0; i < AXES; i++) {
+        if (c->axes.v[i] < 0 || c->axes.v[i] % 2)
+            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope holds %lld, which is not "
+                           "even", (long long)c->axes.v[i]);
+        sum += c->axes.v[i];
+    }
+    if (sum != c->head_dim)
+        return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope adds up to %lld, not to "
+                       "attention_head_dim %lld", (long long)sum, (long long)c->head_dim);
+    return XD_OK;
+}
+
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    const xd_config_range r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, 1, 65536 },
+        { "num_layers", c->ndouble, 0, 10000 },
+        { "num_single_layers", c->nsingle, 0, 10000 },
+        { "joint_attention_dim", c->joint, 1, 1 << 24 },
+        { "timestep_guidance_channels", c->sinusoids, 2, 1 << 16 },
+    };
+    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
+    if (!(c->mlp_ratio > 0 && c->mlp_ratio < 64) || !(c->theta > 1 && c->theta < 1e12) ||
+        !(c->eps > 0 && c->eps < 1) || c->sinusoids % 2)
+        return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio %g, rope_theta %g, eps %g and "
+                       "timestep_guidance_channels %lld cannot be used", c->mlp_ratio, c->theta,
+                       (double)c->eps, (long long)c->sinusoids);
+    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
+    c->dim = c->heads * c->head_dim;
+    c->mlp = (int64_t)((double)c->dim * c->mlp_ratio);
+    if (c->patch != 1 || c->out_ch != c->in_ch)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
+                       "out_channels %lld: only patch_size 1 and equal channels are built",
+                       (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch);
+    return check_axes(c, e);
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = c->ndouble + c->nsingle, .heads = c->heads, .head_dim = (int)c->head_dim,
+        .patch = { 1, 1, 1 }, .dim = c->dim, .lat_ch = c->in_ch, .sample = { 1, 64, 64 },
+        .text_dim = c->joint, .guided = c->guided, .txt_flows = 1, .sites = 1,
+        .local_size = sizeof(local),
+    };
+}
+
+static int nlayers(const void *c_)
+{
+    const cfg *c = c_;
+    return c->ndouble + c->nsingle;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static const struct names {
+    const char *qkv[3], *out, *norm_q, *norm_k, *up, *down;
+} names_of[2] = {
+    { { "attn.to_q", "attn.to_k", "attn.to_v" }, "attn.to_out.0", "attn.norm_q.weight",
+      "attn.norm_k.weight", "ff.linear_in", "ff.linear_out" },
+    { { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" }, "attn.to_add_out",
+      "attn.norm_added_q.weight", "attn.norm_added_k.weight", "ff_context.linear_in",
+      "ff_context.linear_out" },
+};
+
+static void side_weights(xd_decl *d, const cfg *c, const struct names *n, side *w)
+{
+    int64_t D = c->dim, F = c->mlp, hd = c->head_dim;
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd });
+    xd_w_vec(d, &w->norm_q, n->norm_q, L1(hd));
+    xd_w_vec(d, &w->norm_k, n->norm_k, L1(hd));
+    xd_w_linear(d, &w->out, n->out, &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                       .unit = hd });
+    xd_w_linear(d, &w->up, n->up, &(xd_linear_spec){ .in = D, .nouts = 2,
+                                                     .outs = (int64_t[]){ F, F },
+                                                     .split = XD_COL });
+    xd_w_linear(d, &w->down, n->down, &(xd_linear_spec){ .in = F, .out = D, .split = XD_ROW });
+}
+
+static void pair_weights(xd_decl *d, const void *c, int layer, void *w_)
+{
+    pair *w = w_;
+    (void)layer;
+    side_weights(d, c, &names_of[0], &w->img);
+    side_weights(d, c, &names_of[1], &w->txt);
+}
+
+static void solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const cfg *c = c_;
+    solo      *w = w_;
+    int64_t    D = c->dim, F = c->mlp, hd = c->head_dim;
+    (void)layer;
+    xd_w_linear(d, &w->in, "attn.to_qkv_mlp_proj",
+                &(xd_linear_spec){ .in = D, .nouts = 5, .outs = (int64_t[]){ D, D, D, F, F },
+                                   .split = XD_COL, .unit = hd });
+    xd_w_linear(d, &w->out, "attn.to_out",
+                &(xd_linear_spec){ .nparts = 2, .parts = (int64_t[]){ D, F }, .out = D,
+                                   .split = XD_ROW, .unit = hd });
+    xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", L1(hd));
+    xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", L1(hd));
+}
+
+static void plain(xd_decl *d, xd_lin *w, const char *name, int64_t in, int64_t out)
+{
+    xd_w_linear(d, w, name, &(xd_linear_spec){ .in = in, .out = out });
+}
+
+static void scalar_weights(xd_decl *d, const cfg *c, const char *name, xd_mlp *m)
+{
+    xd_w_enter(d, "time_guidance_embed.%s", name);
+    plain(d, &m->a, "linear_1", c->sinusoids, c->dim);
+    plain(d, &m->b, "linear_2", c->dim, c->dim);
+    xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim;
+    plain(d, &g->latents, "x_embedder", c->in_ch, D);
+    plain(d, &g->text, "context_embedder", c->joint, D);
+    scalar_weights(d, c, "timestep_embedder", &g->time);
+    if (c->guided)
+        scalar_weights(d, c, "guidance_embedder", &g->guidance);
+    plain(d, &g->mod_img, "double_stream_modulation_img.linear", D, 6 * D);
+    plain(d, &g->mod_txt, "double_stream_modulation_txt.linear", D, 6 * D);
+    plain(d, &g->mod_solo, "single_stream_modulation.linear", D, 3 * D);
+    plain(d, &g->mod, "norm_out.linear", D, 2 * D);
+    plain(d, &g->out, "proj_out", D, c->out_ch);
+}
+
+/* ---- conditioning ------------------------------------------------------------------------- */
+
+/* Angles of one token; they are f64, as in diffusers. */
+static float *write_angles(const xd_rope *t, const double *base, const int64_t pos[AXES],
+                           float *row)
+{
+    const cfg *c = t->cfg;
+    for (int a = 0; a < AXES; a++)
+        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
+            *row++ = (float)t->fn((double)pos[a] / *base++);
+    return row;
+}
+
+/* Text tokens count along the last axis, image tokens are rows and columns of image 0. */
+static void fill_angles(void *ctx, float *buf)
+{
+    const xd_rope *t = ctx;
+    const cfg     *c = t->cfg;
+    int64_t        W = t->x->lay->grid[2];
+    double         base[256], *b = base;        /* pairs of a head of width 512                */
+    for (int a = 0; a < AXES; a++)
+        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
+            *b++ = pow(c->theta, (double)k / (double)c->axes.v[a]);
+    for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++)
+        buf = write_angles(t, base, (int64_t[AXES]){ [TOKEN] = xd_where(t->x, XD_TXT, i) }, buf);
+    for (int64_t i = 0, n = xd_n(t->x, XD_IMG); i < n; i++) {
+        int64_t at = xd_where(t->x, XD_IMG, i);
+        buf = write_angles(t, base, (int64_t[AXES]){ [ROW] = at / W, [COL] = at % W }, buf);
+    }
+}
+
+static xd_tensor embed_scalar(xd_exec *x, const cfg *c, double v, const xd_mlp *m)
+{
+    return xd_mlp_run(x, xd_time_embed(x, &v, 1, c->sinusoids, 1, 0), m, XD_SILU);
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    local      *l = s->local;
+    int64_t     rows = xd_n(x, XD_TXT) + xd_n(x, XD_IMG);
+    xd_tensor   emb = embed_scalar(x, c, in->t, &g->time);
+    if (c->guided)
+        xd_add(x, emb, embed_scalar(x, c, in->guidance * 1000, &g->guidance));
+    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    l->img = xd_mod_rows(x, l->active, &g->mod_img, 6);
+    l->txt = xd_mod_rows(x, l->active, &g->mod_txt, 6);
+    l->solo = xd_mod_rows(x, l->active, &g->mod_solo, 3);
+    l->cos = xd_rope_table(x, rows, c->head_dim / 2, fill_angles, c, cos);
+    l->sin = xd_rope_table(x, rows, c->head_dim / 2, fill_angles, c, sin);
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
+                  "%lld image and %lld text tokens came with %lld rows of state",
+                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]))
+        return;
+    size_t mark = xd_arena_mark(x->tmp);
+    if (ntxt)
+        xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, &g->text);
+    xd_linear_into(x, xd_rows(s->h, ntxt, nimg), in->lat, &g->latents);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+/* The normalized and modulated rows; rows `at` and `at` + 1 of mod are shift and scale. */
+static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at)
+{
+    return xd_norm_mod(x, h, xd_rows(mod, at + 1, 1), xd_rows(mod, at, 1), c->eps);
+}
+
+/* h += gate * down(silu(a) * b), a and b being the halves of up(norm(h)). */
+static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor mod)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_linear(x, modulated(x, c, h, mod, 3), &w->up);
+    xd_tensor a = xd_gated(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU);
+    xd_linear_add(x, h, xd_rows(mod, 5, 1), a, &w->down);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Rows of the modulation: shift, scale, gate of attention, then of the feed-forward. */
+static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const pair  *w = w_;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    const side  *sides[2] = { &w->txt, &w->img };
+    int64_t      rows[2] = { xd_n(x, XD_TXT), s->h.d[0] - xd_n(x, XD_TXT) }, at[2] = { 0, rows[0] };
+    xd_tensor    h[2], mod[2] = { l->txt, l->img }, y = xd_new(x, s->h.d[0], w->img.qkv.w.out);
+    for (int i = 0; i < 2; i++) {
+        size_t mark = xd_arena_mark(x->tmp);
+        h[i] = xd_rows(s->h, at[i], rows[i]);
+        xd_linear_into(x, xd_rows(y, at[i], rows[i]), modulated(x, c, h[i], mod[i], 0),
+                       &sides[i]->qkv);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
+    for (int i = 0; i < 2; i++)
+        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
+                                                           .norm_q = sides[i]->norm_q,
+                                                           .norm_k = sides[i]->norm_k,
+                                                           .cos = l->cos, .sin = l->sin,
+                                                           .eps = c->eps });
+    xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
+    for (int i = 0; i < 2; i++) {
+        xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
+        feed(x, c, h[i], sides[i], mod[i]);
+    }
+}
+
+static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const solo  *w = w_;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      rows = s->h.d[0], D = w->in.seg[0];
+    xd_tensor    both = xd_new(x, rows, w->out.w.in);
+    xd_tensor    y = xd_linear(x, modulated(x, c, s->h, l->solo, 0), &w->in);
+    xd_gated_into(x, xd_cols(both, D, w->in.seg[3]), xd_seg(y, &w->in, 3), xd_seg(y, &w->in, 4),
+                  XD_SILU);
+    xd_qkv t = xd_qkv_open(x, y, &w->in, c->head_dim);
+    xd_qkv_fill(x, &t, y, &w->in, &(xd_qkv_rows){ .n = rows, .norm_q = w->norm_q,
+                                                  .norm_k = w->norm_k, .cos = l->cos,
+                                                  .sin = l->sin, .eps = c->eps });
+    xd_attn_into(x, xd_heads(xd_cols(both, 0, D), c->head_dim), t.q, t.k, t.v, 0);
+    xd_linear_add(x, s->h, xd_rows(l->solo, 2, 1), both, &w->out);
+}
+
+/* Rows of the final modulation: scale, then shift. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      nimg = xd_n(x, XD_IMG);
+    xd_tensor    out = xd_new_f32(x, nimg, g->out.w.out);
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    mod = xd_mod_rows(x, l->active, &g->mod, 2);
+    xd_tensor    h = xd_rows(s->h, s->h.d[0] - nimg, nimg);
+    xd_linear_into(x, out, xd_norm_mod(x, h, xd_rows(mod, 0, 1), xd_rows(mod, 1, 1), c->eps),
+                   &g->out);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(pair), pair_weights,
+                                    forward_pair };
+static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(solo), solo_weights,
+                                    forward_solo };
+
+static const xd_block *block(const void *c, int layer)
+{
+    return layer < ((const cfg *)c)->ndouble ? &kind_pair : &kind_solo;
+}
+
+extern const xd_dit xd_dit_flux2;
+const xd_dit xd_dit_flux2 = {
+    .net = { .name = "flux2",
+             .classes = { "Flux2Transformer2DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
+};

@@ -1,0 +1,73 @@
+/* family.c - FLUX.2 klein and dev: their pipelines */
+#include "families/family.h"
+#include "families/flux2/keys.h"
+
+extern const xd_dit xd_dit_flux2;
+
+/* The exponent of the dynamic shift (diffusers' compute_empirical_mu): between lines over the
+ * tokens for 10 and for 200 steps, and for large images the second one alone. */
+static double empirical_mu(int64_t tokens, int steps)
+{
+    double n = (double)tokens, at200 = 0.00016927 * n + 0.45666666,
+           at10 = 8.73809524e-05 * n + 1.89833333, slope = (at200 - at10) / 190;
+    return tokens > 4300 ? at200 : slope * steps + (at200 - 200 * slope);
+}
+
+static const int klein_states[] = { 9, 18, 27 };
+
+/* Qwen3's template with thinking disabled: the answer begins behind an empty thought. */
+static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+                                  "<think>\n\n</think>\n\n";
+
+#define KLEIN                                                                                     \
+    .pipelines = { "Flux2KleinPipeline" }, .dit = "transformer", .vae = "vae",                    \
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "qwen3",              \
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1,    \
+                .nlayers = 3, .layers = klein_states, .frame = klein_frame } },                   \
+    .ntext = 1, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15, .mu = empirical_mu
+
+/* diffusers: Flux2KleinPipeline.__call__, but for the steps of the distilled models. */
+static const xd_recipe klein = {
+    .name = "flux2-klein", .when = "is_distilled", KLEIN,
+    .steps = 4, .guidance = 1, .distilled = 1,
+};
+static const xd_recipe klein_base = {
+    .name = "flux2-klein-base", KLEIN,
+    .steps = 50, .guidance = 4,
+};
+
+/* ---- in xDiT -------------------------------------------------------------------------------- */
+
+static const xd_xdit_model xdit_models[] = {
+    { .title = "FLUX.2", .scripts = "flux2_example", .pipeline = "xFuserFlux2Pipeline",
+      .own = "flux2-klein", .cell = 16, .patch = 1,
+      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_GUIDANCE },
+    { .title = "FLUX.2", .names = "FLUX.2", .pipeline = "Flux2", .own = "flux2-klein",
+      .cell = 16, .patch = 1, .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "FLUX.2-klein-9B", 32, 32, 0 }, { "FLUX.2-klein-4B", 24, 25, 0 }, { "FLUX.2", 48, 56, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_name xdit_names[] = {
+    { "FLUX.2-dev", "black-forest-labs/FLUX.2-dev" },
+    { "FLUX.2-klein-9B", "black-forest-labs/FLUX.2-klein-9B" },
+    { "FLUX.2-klein-4B", "black-forest-labs/FLUX.2-klein-4B" },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+                                        .names = xdit_names };
+
+extern const xd_family xd_family_flux2;
+const xd_family xd_family_flux2 = {
+    .title = "FLUX.2", .dits = XD_LIST(xd_dit, &xd_dit_flux2),
+    .recipes = XD_LIST(xd_recipe, &klein, &klein_base),
+    .key_maps = xd_flux2_key_maps, .lora_names = xd_flux2_lora_names,
+    .xdit = &xdit_rows,
+    .examples = { .file = "flux-2-klein-4b.safetensors",
+                  .hub = "black-forest-labs/FLUX.2-klein-4B", .layers = "2,4" },
+};

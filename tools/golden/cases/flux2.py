@@ -1,0 +1,179 @@
+"""FLUX.2: klein, distilled and base.
+
+Layout and names of tensors as in joint.py. Latents are those of the transformer, packed and
+normalized: [4 C, h, w] with cells of 2 x 2 cells of the autoencoder.
+
+A model's directory has no weights, as in joint.py. The text encoders have as many blocks as the
+hidden states that the pipeline reads ask for, and one more.
+"""
+import json
+import shutil
+
+import torch
+from diffusers import (AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline,
+                       Flux2Transformer2DModel)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from ..common import PLAIN, keep_images, quiet, save_run, say_images, tidy
+from ..fill import configure, fill
+from .joint import DYNAMIC, byte_letters
+
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+PLAIN_ADDED = ["<think>", "</think>"]
+MERGES = ["r e", "re d", "s t", "a r", "st ar", "Ġ c", "Ġc i", "r c", "l e", "Ġci rc", "Ġcirc le"]
+# The words of Qwen's pre-tokenizer.
+WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEMPLATE = ("{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>'"
+            " + '\n' }}{%- endfor %}{%- if add_generation_prompt %}"
+            "{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is false %}"
+            "{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}")
+QWEN = dict(vocab_size=288, hidden_size=12, intermediate_size=19, num_hidden_layers=28,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=1024,
+            rope_parameters=dict(rope_type="default", rope_theta=1e6), tie_word_embeddings=True)
+VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=3,
+           sample_size=64, batch_norm_eps=0.01, **PLAIN(3))
+DIT = dict(attention_head_dim=8, in_channels=12, axes_dims_rope=(2, 2, 2, 2),
+           joint_attention_dim=36)
+
+MODELS = {
+    "flux2-klein": dict(distilled=True, weights="bf16",
+                        dit=dict(guidance_embeds=False, num_attention_heads=3, num_layers=2,
+                                 num_single_layers=3, **DIT)),
+    "flux2-base": dict(distilled=False, weights="f16",
+                       dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1,
+                                num_single_layers=2, mlp_ratio=2.5, timestep_guidance_channels=32,
+                                rope_theta=300, **DIT)),
+}
+RUNS = {
+    "flux2-klein": dict(prompts=["A large Red circle, on a blue background"], width=40, height=56,
+                        steps=4, seed=7, guidance=0.0, max_sequence_length=77),
+    "flux2-base": dict(prompts=["two stars", "a purple ring"], width=56, height=32, steps=3, seed=8,
+                       guidance=3.5, max_sequence_length=41),
+}
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+def make_tokenizer(out):
+    """Byte-level BPE with Qwen's words and a few merges."""
+    out.mkdir(parents=True)
+    letters = byte_letters()
+    vocab = letters + [m.replace(" ", "") for m in MERGES]
+    t = Tokenizer(models.BPE(vocab={w: i for i, w in enumerate(vocab)},
+                             merges=[tuple(m.split(" ")) for m in MERGES]))
+    t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(WORDS), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    t.add_special_tokens([AddedToken(w, normalized=False, special=True) for w in SPECIAL])
+    t.add_tokens([AddedToken(w, normalized=False, special=False) for w in PLAIN_ADDED])
+    t.save(str(out / "tokenizer.json"))
+    (out / "tokenizer_config.json").write_text(json.dumps(dict(
+        tokenizer_class="Qwen2Tokenizer", model_max_length=1024, padding_side="right",
+        pad_token="<|endoftext|>", eos_token="<|im_end|>", bos_token=None, unk_token=None,
+        chat_template=TEMPLATE), indent=2) + "\n")
+
+
+def load_tokenizer(folder):
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"),
+                                   pad_token="<|endoftext|>", eos_token="<|im_end|>",
+                                   chat_template=TEMPLATE, padding_side="right")
+
+
+def make_parts(name):
+    spec = MODELS[name]
+    parts = {"text_encoder": Qwen3ForCausalLM(Qwen3Config(**QWEN)),
+             "transformer": Flux2Transformer2DModel(**spec["dit"]),
+             "vae": AutoencoderKLFlux2(**VAE)}
+    return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
+
+
+def make_model(name, out):
+    """Configurations and the tokenizer."""
+    if out.exists():
+        shutil.rmtree(out)
+    index = {"_class_name": "Flux2KleinPipeline", "is_distilled": MODELS[name]["distilled"],
+             "tokenizer": ["transformers", "Qwen2TokenizerFast"],
+             "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"]}
+    for folder, m in make_parts(name).items():
+        configure(m, out / folder)
+        index[folder] = ["transformers" if folder == "text_encoder" else "diffusers",
+                         type(m).__name__]
+    make_tokenizer(out / "tokenizer")
+    FlowMatchEulerDiscreteScheduler(**DYNAMIC).save_pretrained(out / "scheduler")
+    (out / "model_index.json").write_text(json.dumps(index))
+    tidy(out, {})
+
+
+def load(model, out):
+    d = out / model
+    pipe = Flux2KleinPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
+        tokenizer=load_tokenizer(d / "tokenizer"), is_distilled=MODELS[model]["distilled"],
+        **make_parts(model))
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+def record_text(pipe, r, out):
+    """Ids and what encode_prompt gives for prompt 0 and the empty negative prompt."""
+    n = r["max_sequence_length"]
+    guided = r["guidance"] > 1 and not pipe.config.is_distilled
+    for prefix, text in (("", r["prompts"][0]), ("negative_", ""))[:1 + guided]:
+        chat = pipe.tokenizer.apply_chat_template(
+            [dict(role="user", content=text)], tokenize=False, add_generation_prompt=True,
+            enable_thinking=False)
+        out[prefix + "ids"] = pipe.tokenizer(chat, max_length=n, truncation=True,
+                                             padding="max_length",
+                                             return_tensors="pt").input_ids[0].int()
+        rows, _ = pipe.encode_prompt(text, max_sequence_length=n)
+        out[prefix + "prompt_embeds"] = rows[0]
+
+
+def run(name, out_dir, change=None, more_json=None):
+    """One request; change(pipe) comes before it, and then floats of the image are not kept."""
+    r = dict(model=name, images=1) | RUNS[name]
+    d = out_dir / name
+    d.mkdir(parents=True, exist_ok=True)
+    pipe = load(r["model"], out_dir)
+    if change:
+        change(pipe)
+    count = len(r["prompts"]) * r["images"]
+    gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
+    out, trail = {}, []
+    record_text(pipe, r, out)
+    h, w = (r[side] // (2 * pipe.vae_scale_factor) for side in ("height", "width"))
+
+    def keep(p, step, t, kw):
+        z = kw["latents"]
+        trail.append((float(t), z.permute(0, 2, 1).unflatten(2, (h, w)).clone()))
+        return {}
+    images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
+                  guidance_scale=r["guidance"],
+                  num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
+                  generator=gens, output_type="pt", max_sequence_length=r["max_sequence_length"],
+                  callback_on_step_end=keep).images
+    keep_images(out, trail, images, r, count, True, not change)
+    save_run(d, name, r["model"], {
+        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"], "negative_prompt": "",
+        "width": r["width"], "height": r["height"], "model_width": r["width"],
+        "model_height": r["height"], "num_inference_steps": r["steps"],
+        "guidance_scale": r["guidance"], "true_cfg_scale": 0.0, "seed": r["seed"],
+        "num_images_per_prompt": r["images"], "images": count,
+        "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
+        "resolution_binning": False, "strength": 0.0} | (more_json or {}), out)
+    say_images(name, r, out, trail, count)
+
+
+def make(names, options):
+    quiet()
+    with torch.no_grad():
+        for name in names:
+            if name in MODELS:
+                make_model(name, options.out / name)
+            run(name, options.out)
