@@ -25,8 +25,8 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     int         optional;       /* replaced by zeros if a directory lacks it                   */
     const char *slot;           /* name of a file with its weights alone: "clip_l"             */
     int         masked;         /* text does not attend to padding, though its rows are computed */
-    /* The pipeline's chat template with all but the prompt filled in, "{}" in its place; NULL: the
-     * prompt alone is read. */
+    /* The pipeline's chat template with all but the prompt filled in, "{}" in its place; no other
+     * special tokens are put around it. NULL: the prompt alone is read. */
     const char *frame;
     int         left;           /* padding stands before the text (with `masked`)              */
     /* Hidden states that are handed out, side by side in each row, as numbered by xd_text_layer:

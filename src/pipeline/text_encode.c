@@ -64,13 +64,17 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
 {
     const xd_model *m = &j->ctx->model;
     const char     *frame = m->recipe->text[k].frame;
-    char           *plain = m->recipe->caption ? m->recipe->caption(text)
-                          : frame              ? xd_tok_framed(frame, text) : strdup(text);
+    char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
+    char           *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
     int             at = i * w->ntext + k;
+    if (frame) {
+        free(plain);
+        plain = whole;
+    }
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    xd_status s = xd_tok_cut(m->tok[k], plain, strlen(plain), max_ids(j, k), &w->ids[at],
-                             &w->len[at], &w->whole[at], e);
+    xd_status s = xd_tok_cut_bare(m->tok[k], plain, strlen(plain), max_ids(j, k), frame != NULL,
+                                  &w->ids[at], &w->len[at], &w->whole[at], e);
     int64_t real = w->len[at];
     if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
         s = pad_ids(&w->ids[at], &w->len[at], max_ids(j, k), xd_tok_pad(m->tok[k]), e);

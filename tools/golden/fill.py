@@ -52,6 +52,8 @@ def fill(module, dtype):
     for name, p in list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers()
                                                       if n in stored]:
         name = name if name.startswith(prefix) else prefix + name
+        if type(module).__name__ == "Mistral3ForConditionalGeneration":  # as Mistral stores it
+            name = name.replace("model.language_model.", "language_model.model.")
         p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
     return module.eval()
 

@@ -1,4 +1,7 @@
 /* family.c - FLUX.2 klein and dev: their pipelines */
+#define _XOPEN_SOURCE 700       /* strdup */
+#include <string.h>
+
 #include "families/family.h"
 #include "families/flux2/keys.h"
 
@@ -36,13 +39,41 @@ static const xd_recipe klein_base = {
     .steps = 50, .guidance = 4,
 };
 
+static const int dev_states[] = { 10, 20, 30 };
+
+/* The template of Mistral Small 3 with the pipeline's system message. */
+static const char dev_frame[] =
+    "<s>[SYSTEM_PROMPT]You are an AI that reasons about image descriptions. You give structured "
+    "responses focusing on object relationships, object\nattribution and actions without "
+    "speculation.[/SYSTEM_PROMPT][INST]{}[/INST]";
+
+/* The prompt without the token of an image, which the pipeline removes. */
+static char *without_images(const char *text)
+{
+    static const char mark[] = "[IMG]";
+    char             *out = strdup(text);
+    for (char *at = out; at && (at = strstr(at, mark));)
+        memmove(at, at + sizeof mark - 1, strlen(at + sizeof mark - 1) + 1);
+    return out;
+}
+
+/* diffusers: Flux2Pipeline.__call__. */
+static const xd_recipe dev = {
+    .name = "flux2", .pipelines = { "Flux2Pipeline" }, .dit = "transformer", .vae = "vae",
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "mistral3",
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1, .left = 1,
+                .nlayers = 3, .layers = dev_states, .frame = dev_frame } },
+    .ntext = 1, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15, .mu = empirical_mu,
+    .steps = 50, .guidance = 4, .distilled = 1, .caption = without_images,
+};
+
 /* ---- in xDiT -------------------------------------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "FLUX.2", .scripts = "flux2_example", .pipeline = "xFuserFlux2Pipeline",
-      .own = "flux2-klein", .cell = 16, .patch = 1,
+      .own = "flux2", .cell = 16, .patch = 1,
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_GUIDANCE },
-    { .title = "FLUX.2", .names = "FLUX.2", .pipeline = "Flux2", .own = "flux2-klein",
+    { .title = "FLUX.2", .names = "FLUX.2", .pipeline = "Flux2", .own = "flux2",
       .cell = 16, .patch = 1, .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP },
     { .title = NULL },
 };
@@ -65,7 +96,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_flux2;
 const xd_family xd_family_flux2 = {
     .title = "FLUX.2", .dits = XD_LIST(xd_dit, &xd_dit_flux2),
-    .recipes = XD_LIST(xd_recipe, &klein, &klein_base),
+    .recipes = XD_LIST(xd_recipe, &klein, &klein_base, &dev),
     .key_maps = xd_flux2_key_maps, .lora_names = xd_flux2_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "flux-2-klein-4b.safetensors",

@@ -1,4 +1,4 @@
-"""FLUX.2: klein, distilled and base.
+"""FLUX.2: klein, distilled and base, and dev.
 
 Layout and names of tensors as in joint.py. Latents are those of the transformer, packed and
 normalized: [4 C, h, w] with cells of 2 x 2 cells of the autoencoder.
@@ -11,9 +11,12 @@ import shutil
 
 import torch
 from diffusers import (AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline,
-                       Flux2Transformer2DModel)
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+                       Flux2Pipeline, Flux2Transformer2DModel)
+from diffusers.pipelines.flux2.pipeline_flux2 import format_input
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
+                        pre_tokenizers, processors)
+from transformers import (Mistral3Config, Mistral3ForConditionalGeneration, PreTrainedTokenizerFast,
+                          Qwen3Config, Qwen3ForCausalLM)
 
 from ..common import PLAIN, keep_images, quiet, save_run, say_images, tidy
 from ..fill import configure, fill
@@ -32,6 +35,19 @@ TEMPLATE = ("{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.cont
 QWEN = dict(vocab_size=288, hidden_size=12, intermediate_size=19, num_hidden_layers=28,
             num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=1024,
             rope_parameters=dict(rope_type="default", rope_theta=1e6), tie_word_embeddings=True)
+MARKS = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "<pad>", "[SYSTEM_PROMPT]",
+         "[/SYSTEM_PROMPT]", "[IMG]"]
+TURNS = ("<s>{%- for m in messages %}"
+         "{%- set t = 'SYSTEM_PROMPT' if m.role == 'system' else 'INST' %}"
+         "{{- '[' + t + ']' + m.content[0].text + '[/' + t + ']' }}{%- endfor %}")
+MISTRAL = dict(
+    text_config=dict(model_type="mistral", vocab_size=288, hidden_size=20, intermediate_size=27,
+                     num_hidden_layers=31, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                     max_position_embeddings=1024, rms_norm_eps=1e-5, sliding_window=None,
+                     rope_parameters=dict(rope_type="default", rope_theta=1e9)),
+    vision_config=dict(model_type="pixtral", hidden_size=8, intermediate_size=12,
+                       num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=16,
+                       patch_size=4))
 VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=3,
            sample_size=64, batch_norm_eps=0.01, **PLAIN(3))
 DIT = dict(attention_head_dim=8, in_channels=12, axes_dims_rope=(2, 2, 2, 2),
@@ -45,12 +61,17 @@ MODELS = {
                        dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1,
                                 num_single_layers=2, mlp_ratio=2.5, timestep_guidance_channels=32,
                                 rope_theta=300, **DIT)),
+    "flux2": dict(dev=True, weights="bf16",
+                  dit=dict(num_attention_heads=3, num_layers=1, num_single_layers=3)
+                  | DIT | dict(joint_attention_dim=60)),
 }
 RUNS = {
     "flux2-klein": dict(prompts=["A large Red circle, on a blue background"], width=40, height=56,
                         steps=4, seed=7, guidance=0.0, max_sequence_length=77),
     "flux2-base": dict(prompts=["two stars", "a purple ring"], width=56, height=32, steps=3, seed=8,
                        guidance=3.5, max_sequence_length=41),
+    "flux2": dict(prompts=["a [IMG]cyan triangle"], width=48, height=40, steps=3, seed=9,
+                  guidance=2.5, max_sequence_length=203),
 }
 
 
@@ -77,7 +98,32 @@ def make_tokenizer(out):
         chat_template=TEMPLATE), indent=2) + "\n")
 
 
-def load_tokenizer(folder):
+def make_dev_tokenizer(out):
+    """Byte-level BPE with Mistral's special tokens, padded on the left."""
+    out.mkdir(parents=True)
+    letters = byte_letters()
+    vocab = MARKS + letters + [m.replace(" ", "") for m in MERGES]
+    t = Tokenizer(models.BPE(vocab={w: i for i, w in enumerate(vocab)},
+                             merges=[tuple(m.split(" ")) for m in MERGES]))
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(WORDS), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    t.add_special_tokens([AddedToken(w, normalized=False, special=True) for w in MARKS])
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)])
+    t.save(str(out / "tokenizer.json"))
+    (out / "tokenizer_config.json").write_text(json.dumps(dict(
+        tokenizer_class="TokenizersBackend", model_max_length=1024, padding_side="left",
+        pad_token="<pad>", eos_token="</s>", bos_token="<s>", unk_token="<unk>",
+        chat_template=TURNS), indent=2) + "\n")
+
+
+def load_tokenizer(folder, dev):
+    if dev:
+        return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"),
+                                       pad_token="<pad>", eos_token="</s>", bos_token="<s>",
+                                       chat_template=TURNS, padding_side="left")
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"),
                                    pad_token="<|endoftext|>", eos_token="<|im_end|>",
                                    chat_template=TEMPLATE, padding_side="right")
@@ -85,7 +131,8 @@ def load_tokenizer(folder):
 
 def make_parts(name):
     spec = MODELS[name]
-    parts = {"text_encoder": Qwen3ForCausalLM(Qwen3Config(**QWEN)),
+    parts = {"text_encoder": Mistral3ForConditionalGeneration(Mistral3Config(**MISTRAL))
+             if spec.get("dev") else Qwen3ForCausalLM(Qwen3Config(**QWEN)),
              "transformer": Flux2Transformer2DModel(**spec["dit"]),
              "vae": AutoencoderKLFlux2(**VAE)}
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
@@ -95,25 +142,29 @@ def make_model(name, out):
     """Configurations and the tokenizer."""
     if out.exists():
         shutil.rmtree(out)
-    index = {"_class_name": "Flux2KleinPipeline", "is_distilled": MODELS[name]["distilled"],
-             "tokenizer": ["transformers", "Qwen2TokenizerFast"],
+    dev = MODELS[name].get("dev")
+    index = {"_class_name": "Flux2Pipeline" if dev else "Flux2KleinPipeline",
+             "tokenizer": ["transformers", "PixtralProcessor" if dev else "Qwen2TokenizerFast"],
              "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"]}
+    if not dev:
+        index["is_distilled"] = MODELS[name]["distilled"]
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
         index[folder] = ["transformers" if folder == "text_encoder" else "diffusers",
                          type(m).__name__]
-    make_tokenizer(out / "tokenizer")
+    (make_dev_tokenizer if dev else make_tokenizer)(out / "tokenizer")
     FlowMatchEulerDiscreteScheduler(**DYNAMIC).save_pretrained(out / "scheduler")
     (out / "model_index.json").write_text(json.dumps(index))
     tidy(out, {})
 
 
 def load(model, out):
-    d = out / model
-    pipe = Flux2KleinPipeline(
+    d, dev = out / model, MODELS[model].get("dev")
+    parts = make_parts(model) | dict(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
-        tokenizer=load_tokenizer(d / "tokenizer"), is_distilled=MODELS[model]["distilled"],
-        **make_parts(model))
+        tokenizer=load_tokenizer(d / "tokenizer", dev))
+    pipe = Flux2Pipeline(**parts) if dev else Flux2KleinPipeline(
+        is_distilled=MODELS[model]["distilled"], **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -123,6 +174,14 @@ def load(model, out):
 def record_text(pipe, r, out):
     """Ids and what encode_prompt gives for prompt 0 and the empty negative prompt."""
     n = r["max_sequence_length"]
+    if isinstance(pipe, Flux2Pipeline):
+        rows, _ = pipe.encode_prompt(r["prompts"][0], max_sequence_length=n)
+        out["ids"] = pipe.tokenizer.apply_chat_template(
+            format_input(r["prompts"][:1], pipe.system_message), tokenize=True, return_dict=True,
+            return_tensors="pt", padding="max_length", truncation=True,
+            max_length=n)["input_ids"][0].int()
+        out["prompt_embeds"] = rows[0]
+        return
     guided = r["guidance"] > 1 and not pipe.config.is_distilled
     for prefix, text in (("", r["prompts"][0]), ("negative_", ""))[:1 + guided]:
         chat = pipe.tokenizer.apply_chat_template(
