@@ -67,8 +67,8 @@ static xd_option own_rows[] = {
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "leave out images whose files are there, as after an interrupted run; their names count, not "
       "what is in them" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
-      "of weights and GEMMs (default: the machine's best)" },
+    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",
+      "of weights and GEMMs; f16 on a GPU alone (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
       "for an image "

@@ -35,8 +35,8 @@ static const xd_option rows[] = {
     { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL, "also plans that cannot be, with the reason" },
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
       "the N-th plan of the table: where its time goes, what every rank holds and does" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
-      "of weights and GEMMs (default: the best there is)" },
+    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",
+      "of weights and GEMMs; f16 on a GPU alone (default: the best there is)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
       "for an image "

@@ -150,7 +150,7 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     size_t      size;           /* sizeof(xd_open_args) of the program                       */
     const char *model;          /* directory with model_index.json, or "org/name" in the local
                                    Hugging Face cache */
-    const char *dtype;          /* "f32", "bf16"; NULL: the best for this machine            */
+    const char *dtype;          /* "f32", "bf16", on a GPU "f16"; NULL: the best of the machine */
     /* Storage type of the matrices of the transformer's blocks (attention, feed-forward). NULL:
      * the compute type. "int8": a quarter of the memory of f32 and integer GEMMs, which are
      * faster where the CPU supports them; the input of a GEMM is quantized as well. "fp8"

@@ -6,7 +6,8 @@
  * beside its operands, and the caller hands them in. Rows, heads and keys may be zero in number
  * everywhere.
  *
- * Element types: an activation is F32 or BF16 (the device's compute types); softmax, norms and sums
+ * Element types: an activation is F32 or BF16, on some devices F16 (the device's compute types; F16
+ * stands beside BF16 in all that follows); softmax, norms and sums
  * are always computed in f32. Unless an op says otherwise, the last dimension of every operand has
  * stride 1 and the other strides are free.
  *
@@ -103,8 +104,8 @@ typedef struct xd_counts {              /* totals since the last reset          
 /* Reads the counts of a count device; `reset` clears them afterwards. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
-/* The type in which this device computes when `want` (XD_F32 or XD_BF16) is asked for: bf16 becomes
- * f32 where the instruction set has no bf16 arithmetic. */
+/* The type in which this device computes when `want` (XD_F32, XD_F16 or XD_BF16) is asked for: bf16
+ * becomes f32 where the instruction set has no bf16 arithmetic, f16 where a device has none. */
 xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 /* The default compute type of the device: bf16 with native dot products, else f32. */
 xd_dtype xd_dev_best(const xd_dev *d);
@@ -204,8 +205,8 @@ typedef enum xd_act {
 } xd_act;
 
 /* out[n,O] = residual + gate * act(in[n,I] w^T + bias)
- *   in       [n,I]  of the weight's type; F32 or BF16 for a quantized weight. A BF16 weight also
- *            takes F32, rounded to BF16 as `copy` does
+ *   in       [n,I]  of the weight's type; F32 or BF16 for a quantized weight. A weight of 16
+ *            bits also takes F32, rounded as `copy` does
  *   out      [n,O]  F32 or BF16
  *   bias     [O]    F32, or absent
  *   gate     [O]    F32 (one row for all rows), or absent

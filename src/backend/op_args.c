@@ -26,7 +26,7 @@ static int takes_input(const xd_weight *w, xd_dtype t, xd_types types)
 {
     if (xd_is_quantized(w->type))
         return xd_types_has(types, t);
-    return t == w->type || (t == XD_F32 && w->type == XD_BF16);
+    return xd_types_has(types, w->type) && (t == w->type || t == XD_F32);
 }
 
 xd_status xd_gemm_check(const xd_gemm *a, xd_types types)

@@ -22,6 +22,7 @@ const char *xd_word_dtype(const char *word)
     static const char *const names[][2] = {
         { "bfloat16", "bf16" }, { "torch.bfloat16", "bf16" }, { "float32", "f32" },
         { "torch.float32", "f32" }, { "fp32", "f32" }, { "float", "f32" },
+        { "fp16", "f16" }, { "float16", "f16" }, { "torch.float16", "f16" }, { "half", "f16" },
         { "float8_e4m3fn", "fp8" }, { "torch.float8_e4m3fn", "fp8" }, { "e4m3", "fp8" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -32,5 +33,5 @@ const char *xd_word_dtype(const char *word)
 
 int xd_word_half(const char *word)
 {
-    return xd_list_has("fp16 f16 float16 torch.float16 half", word);
+    return strcmp(xd_word_dtype(word), "f16") == 0;
 }

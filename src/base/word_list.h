@@ -11,7 +11,7 @@ int xd_list_has_n(const char *list, const char *word, size_t n);
 
 /* Our name of an element type: "bf16" for "bfloat16". Other words are returned unchanged. */
 const char *xd_word_dtype(const char *word);
-/* Is it a name of float16? No kernel computes in float16. */
+/* Is it a name of float16? */
 int xd_word_half(const char *word);
 
 #endif

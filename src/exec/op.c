@@ -159,9 +159,9 @@ static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
     if (!xd_check(x, a.in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
                   (long long)w->w.in, (long long)a.in.d[1]))
         return;
-    /* The int8 kernels quantize rows of any type, and bf16 kernels round f32 rows themselves. For
-     * e4m3 weights, which are expanded to the compute type, the input has the compute type. */
-    if (w->w.type != XD_I8 && !(w->w.type == XD_BF16 && a.in.type == XD_F32))
+    /* The int8 kernels quantize rows of any type, and those of 16 bits round f32 rows themselves.
+     * For e4m3 weights, which are expanded to the compute type, the input has the compute type. */
+    if (w->w.type != XD_I8 && !(xd_dtype_size(w->w.type) == 2 && a.in.type == XD_F32))
         a.in = xd_as(x, a.in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
     a.w = &w->w;
     a.bias = w->b;

@@ -35,13 +35,17 @@ xd_status xd_types_compute(xd_context *ctx, const xd_open_args *given, xd_err *e
 {
     const xd_open_args a = replace_aliases(given);
     const char        *dtype = wanted_type(&a);
-    if (dtype && xd_word_half(dtype))
-        return xd_fail(e, XD_EINVAL, "dtype is \"%s\", which nothing here computes in: float16 "
-                       "ends at 65504, which these models exceed; bf16 takes the same memory",
+    const int half = dtype && xd_word_half(dtype);
+    if (half && xd_dev_compute(ctx->dev, XD_F16) != XD_F16)
+        return xd_fail(e, XD_EINVAL,
+                       "dtype is \"%s\", in which %s does not compute: float16 ends at 65504, "
+                       "which these models exceed; bf16 takes the same memory", given->dtype,
+                       ctx->dev->name);
+    if (dtype && !half && !is_word(dtype, "f32") && !is_word(dtype, "bf16"))
+        return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16, on a GPU also f16",
                        dtype);
-    if (dtype && !is_word(dtype, "f32") && !is_word(dtype, "bf16"))
-        return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16", dtype);
-    xd_dtype want = !dtype ? xd_dev_best(ctx->dev) : is_word(dtype, "f32") ? XD_F32 : XD_BF16;
+    xd_dtype want = !dtype ? xd_dev_best(ctx->dev) : half ? XD_F16
+                  : is_word(dtype, "f32") ? XD_F32 : XD_BF16;
     ctx->type = xd_dev_compute(ctx->dev, want);
     if (ctx->type != want)
         xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no bf16 arithmetic that is faster",

@@ -21,7 +21,7 @@ struct xd_cost_device {         /* the proxy comes first: its device is this one
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
 {
-    return compute == XD_BF16 ? &m->bf16 : &m->f32;
+    return compute == XD_F32 ? &m->f32 : &m->bf16;
 }
 
 /* A rate at n, if half of the full rate is reached at `half`. */

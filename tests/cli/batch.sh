@@ -82,7 +82,7 @@ check "bfloat16 is bf16, float8_e4m3fn fp8" json 'd[0]["parameters"]["weights_dt
 one 1 --dtype float32 -q --json -o "$T/b.png"
 check "float32 is f32" json 'd[0]["parameters"]["dtype"] == "f32"'
 g="generate --model $MODEL -p a -q -o $T/no.png"
-refused "float16 has a reason" 2 "takes f32 or bf16, not 'fp16': float16 ends at 65504" $g \
+refused "float16 has a reason" 2 "does not compute: float16 ends at 65504" $g \
     --dtype fp16
 refused "of weights, too" 2 "not 'half': float16 ends at 65504" $g --weights_dtype half
 refused "a strength of 0" 2 "strength takes a number above 0 and up to 1, not '0'" $g --strength 0

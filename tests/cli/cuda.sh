@@ -12,6 +12,8 @@ small() {
 
 small --device cuda --dtype f32 --output "$T/a.png"
 check "an image by the device cuda" [ "$rc" = 0 -a -s "$T/a.png" ]
+small --device cuda --dtype float16 --output "$T/half.png"
+check "f16 generates an image" test -s "$T/half.png"
 XDIT_SIM_SEED=7 small --device cuda:0 --dtype f32 --output "$T/b.png"
 check "another order of work gives the same image" cmp -s "$T/a.png" "$T/b.png"
 

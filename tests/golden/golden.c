@@ -74,7 +74,8 @@ const char *tap_dtype(const xd_result *r, const char *asked)
     xd_err      e = { 0 };
     const char *text = xd_result_json(r, 0);
     must(xd_json_parse(&j, text, strlen(text), "the image's JSON", &e), &e, "parameters");
-    const char *used = strcmp(js_text(j, "dtype"), "bf16") == 0 ? "bf16" : "f32";
+    const char *is = js_text(j, "dtype");
+    const char *used = strcmp(is, "bf16") == 0 ? "bf16" : strcmp(is, "f16") == 0 ? "f16" : "f32";
     xd_json_free(&j);
     if (strcmp(used, asked) != 0 && tap_only_bf16())
         tap(0, "XDIT_BF16=emulate: %s was asked for, %s was used", asked, used);

@@ -19,30 +19,33 @@
 #include "golden.h"
 #include "families/recipe.h"
 
-enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 4 };
+enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 5 };
 enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, LATENTS, IMAGE,
              NSTAGE };
 
 static const struct {
     const char *name;           /* of xd_request.on_tensor                                     */
-    double      most[NDTYPE];   /* f32, bf16, int8, fp8                                         */
+    double      most[NDTYPE];   /* f32, bf16, int8, fp8, f16                                    */
 } stages[NSTAGE] = {
-    [IDS] = { "ids", { 0, 0, 0, 0 } },
-    [IDS_2] = { "ids_2", { 0, 0, 0, 0 } },
-    [IDS_3] = { "ids_3", { 0, 0, 0, 0 } },
-    [EMBEDS] = { "prompt_embeds", { 2e-4, 3e-2, 3e-2, 1e-1 } },
-    [POOLED] = { "pooled_prompt_embeds", { 2e-4, 3e-2, 2e-4, 2e-4 } },
-    [NEGATIVE_POOLED] = { "negative_pooled_prompt_embeds", { 2e-4, 3e-2, 2e-4, 2e-4 } },
-    [NEGATIVE] = { "negative_prompt_embeds", { 2e-4, 3e-2, 3e-2, 1e-1 } },
-    [NOISE] = { "noise", { 1e-6, 1e-6, 1e-6, 1e-6 } },
-    [LATENTS] = { "latents", { 2e-4, 3e-2, 2e-2, 5e-2 } },
-    [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2 } },
+    [IDS] = { "ids", { 0, 0, 0, 0, 0 } },
+    [IDS_2] = { "ids_2", { 0, 0, 0, 0, 0 } },
+    [IDS_3] = { "ids_3", { 0, 0, 0, 0, 0 } },
+    [EMBEDS] = { "prompt_embeds", { 2e-4, 3e-2, 3e-2, 1e-1, 5e-3 } },
+    [POOLED] = { "pooled_prompt_embeds", { 2e-4, 3e-2, 2e-4, 2e-4, 5e-3 } },
+    [NEGATIVE_POOLED] = { "negative_pooled_prompt_embeds", { 2e-4, 3e-2, 2e-4, 2e-4, 5e-3 } },
+    [NEGATIVE] = { "negative_prompt_embeds", { 2e-4, 3e-2, 3e-2, 1e-1, 5e-3 } },
+    [NOISE] = { "noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
+    [LATENTS] = { "latents", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
+    [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
-static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8" };
-static const int levels[NDTYPE] = { 2, 8, 5, 13 };      /* of the image: 3e-2 of 255 is 7.65   */
+static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" };
+static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of 255 is 7.65   */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein",   "sd3",        "sd35",
                                          "cog2b", "cog15", "hunyuan12-one", "zimage-lora" };
+/* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
+ * small one. */
+static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "cog5b", "hunyuan" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
 static const char *const all[] = { "alpha",
@@ -361,7 +364,7 @@ static void check(const char *dir, const char *full, const char *name, int dtype
     open_run(&r, dir, name);
     snprintf(model, sizeof model, "%s/%s/%s", xd_json_get(r.js, "weights") ? full : dir, name,
              js_text(r.js, "model"));
-    const char  *kept = dtype < 2 ? NULL : dtypes[dtype];
+    const char  *kept = dtype == 2 || dtype == 3 ? dtypes[dtype] : NULL;
     xd_open_args a = { .size = sizeof a,
                        .model = model, .dtype = dtypes[kept ? 0 : dtype], .weights_dtype = kept,
                        .text_weights_dtype = kept, .device = "cpu", .threads = 2,
@@ -432,12 +435,21 @@ static void check_standard(const char *dir)
     xd_json_free(&j);
 }
 
-static int has_kept(const char *name)
+static int is_listed(const char *name, const char *const *list, size_t n)
 {
-    for (size_t i = 0; i < sizeof quantized / sizeof *quantized; i++)
-        if (strcmp(name, quantized[i]) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, list[i]) == 0)
             return 1;
     return 0;
+}
+
+static int computes_f16(void)
+{
+    xd_dev *d = NULL;
+    xd_err  e;
+    int     does = xd_dev_open(&d, "cpu", &e) == XD_OK && xd_dev_compute(d, XD_F16) == XD_F16;
+    xd_dev_close(&d);
+    return does;
 }
 
 /* The trained model follows the published noise schedule, whose first steps multiply an error of
@@ -446,6 +458,17 @@ static int has_kept(const char *name)
 static int has_bf16(const char *name)
 {
     return strcmp(name, "demo") != 0;
+}
+
+/* Is the case run in this type? */
+static int is_run(const char *name, int dtype, int with_f16)
+{
+    switch (dtype) {
+    case 0:  return 1;
+    case 1:  return has_bf16(name);
+    case 4:  return with_f16 && is_listed(name, halves, sizeof halves / sizeof *halves);
+    default: return is_listed(name, quantized, sizeof quantized / sizeof *quantized);
+    }
 }
 
 int main(int argc, char **argv)
@@ -458,11 +481,12 @@ int main(int argc, char **argv)
     }
     if (tap_skip_isa())
         return 0;
+    const int with_f16 = computes_f16();
     check_bins(argv[1]);
     check_standard(argv[1]);
     for (int i = 0; i < n; i++)
         for (int t = tap_only_bf16(); t < (tap_only_bf16() ? 2 : NDTYPE); t++)
-            if (t == 0 || (t == 1 ? has_bf16(names[i]) : has_kept(names[i])))
+            if (is_run(names[i], t, with_f16))
                 check(argv[1], argv[2], names[i], t);
             else if (t == 1)
                 tap_note("%s %s is left to test_demo: its first steps amplify rounding", names[i],

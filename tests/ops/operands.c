@@ -227,15 +227,21 @@ double act_of(double v, xd_act act)
     }
 }
 
-xd_dtype f32_or_bf16(void)
+/* BF16, or now and then F16 where the device computes in it. */
+xd_dtype half(void)
 {
-    return upto(2) ? XD_BF16 : XD_F32;
+    return xd_dev_compute(dev, XD_F16) == XD_F16 && upto(2) ? XD_F16 : XD_BF16;
 }
 
-/* F32, and BF16 where this table multiplies bf16 values. */
+xd_dtype f32_or_half(void)
+{
+    return upto(2) ? half() : XD_F32;
+}
+
+/* F32, and BF16 or F16 where this table multiplies such values. */
 xd_dtype compute_type(void)
 {
-    return xd_dev_compute(dev, f32_or_bf16());
+    return xd_dev_compute(dev, f32_or_half());
 }
 
 xd_tensor maybe(xd_tensor t)

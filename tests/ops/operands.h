@@ -29,7 +29,8 @@ void *scratch_for(xd_op op, const void *args, size_t *n);
 void scratch_done(const char *what, void *tmp, size_t n);
 double *numbers(int64_t n);
 double act_of(double v, xd_act act);
-xd_dtype f32_or_bf16(void);
+xd_dtype half(void);
+xd_dtype f32_or_half(void);
 xd_dtype compute_type(void);
 xd_tensor maybe(xd_tensor t);
 
@@ -61,6 +62,7 @@ void test_quant_refusals(void **unused);
 void test_qknorm(void **unused);
 void test_qknorm_refusals(void **unused);
 void test_attn_pieces(void **unused);
+void test_attn_many(void **unused);
 
 /* test_backend.c */
 void test_resize(void **unused);

@@ -157,6 +157,30 @@ static void test_some_queries(void **state)
     }
 }
 
+#ifdef ATTN_ON_DEVICE
+/* What tensor cores take in bf16, and what they do not, in f16. */
+static void test_f16(void **state)
+{
+    const variant *v = available(state);
+    seed = 77;
+    for (int k = 0; v && k < 24; k++) {
+        shape c = { .B = 1 + draw(2), .n = draw(150), .Hk = 1 + draw(2), .D = 8 * (1 + draw(18)) };
+        c.H = c.Hk * (1 + draw(2));
+        for (int i = 0; i < MAXSEG; i++)
+            c.seg[i] = draw(3) ? draw(100) : 0;
+        c.type = k % 6 ? XD_F16 : k % 4 ? XD_F32 : XD_BF16;
+        c.out = k % 3 ? XD_F16 : draw(2) ? XD_F32 : XD_BF16;
+        c.window = draw(3) ? 0 : 1 + draw(50);
+        c.causal = draw(4) == 0;
+        c.bias = draw(4) ? 0 : 1;
+        c.len = draw(3) == 0;
+        c.layout = (int)draw(3);
+        c.scale = 1 / sqrtf((float)c.D);
+        check(v, &c);
+    }
+}
+#endif
+
 static void test_refused(void **state)
 {
     const variant *v = available(state);
@@ -171,7 +195,7 @@ static void test_refused(void **state)
     assert_int_equal(v->run(&a, NULL), XD_EINVAL);
     a = p.a, a.q.d[3] = a.out.d[3] = 513;
     assert_int_equal(v->run(&a, NULL), XD_EUNSUPPORTED);
-    a = p.a, a.q.type = XD_F16;
+    a = p.a, a.q.type = XD_F64;
     assert_int_equal(v->run(&a, NULL), XD_EUNSUPPORTED);
     a = p.a, a.q.s[3] = 2;
     assert_int_equal(v->run(&a, NULL), XD_EINVAL);
@@ -190,6 +214,9 @@ static const attn_test tests[] = {
     { "random", test_random },
     { "bits", test_bits },
     { "some_queries", test_some_queries },
+#ifdef ATTN_ON_DEVICE
+    { "f16", test_f16 },
+#endif
     { "refused", test_refused },
 };
 

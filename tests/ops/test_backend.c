@@ -24,7 +24,7 @@ void test_resize(void **unused)
     for (int c = 0; c < 30; c++) {
         int64_t   d[4] = { 1 + upto(2), upto(9), 1 + upto(9), 1 + upto(20) }, o[4], e = 0;
         xd_resize a;
-        xd_dtype  type = f32_or_bf16();
+        xd_dtype  type = f32_or_half();
         for (int i = 0; i < 4; i++) {
             if (i < 3)
                 a.factor[i] = 1 + (int)upto(3);
@@ -58,7 +58,7 @@ void test_lookup(void **unused)
         double   *want = numbers(n * C);
         fresh();
         a.table = operand_at(types[upto(3)], 2, (int64_t[]){ V, C }, 0, upto(4));
-        a.out = matrix(f32_or_bf16(), n, C, upto(2) * 3);
+        a.out = matrix(f32_or_half(), n, C, upto(2) * 3);
         a.ids = xd_view(ids, XD_I32, 1, &n);
         for (int64_t i = 0; i < n * C; i++) {
             if (i % C == 0)

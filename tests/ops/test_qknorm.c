@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct heads { int64_t n, H, D; } heads;
 
@@ -60,8 +61,8 @@ static void qknorm_case(heads d)
                     .eps = 1e-4f };
     double   *want = numbers(d.n * d.H * d.D);
     fresh();
-    a.in = part(f32_or_bf16(), d);
-    a.out = upto(3) == 0 ? a.in : part(f32_or_bf16(), d);
+    a.in = part(f32_or_half(), d);
+    a.out = upto(3) == 0 ? a.in : part(f32_or_half(), d);
     a.gain = maybe(operand(XD_F32, 1, &d.D, 0));
     a.bias = maybe(operand(XD_F32, 1, &d.D, 0));
     if (d.D % 2 == 0 && upto(4)) {
@@ -131,7 +132,7 @@ void test_attn_pieces(void **unused)
         int64_t first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(12));
         int64_t q[4] = { 1, rows[0] + rows[2], 1 + upto(3), D },
                 m[4] = { 1, 1 + upto(200), q[2], D };
-        xd_dtype     type = f32_or_bf16(), to = f32_or_bf16();
+        xd_dtype     type = f32_or_half(), to = f32_or_half();
         xd_qo        part[3];
         fresh();
         xd_kv        kv = { operand(type, 4, m, 0), operand(type, 4, m, 0) };
@@ -158,5 +159,53 @@ void test_attn_pieces(void **unused)
                 assert_true(at(&part[i].out, k) == at(&whole, (i ? first : 0) * q[2] * D + k));
         part[1].q.d[1] = part[1].out.d[1] = 1;
         assert_int_equal(dev->ops->attn(dev, NULL, &a, NULL), XD_EINVAL);
+    }
+}
+
+/* More segments of keys and more samples than one launch takes: no bit differs from keys that lie
+ * together and from samples one by one. */
+void test_attn_many(void **unused)
+{
+    enum { SEGMENTS = 47, SAMPLES = 19 };
+    (void)unused;
+    for (int r = 0; r < 4; r++) {
+        int64_t D = r % 2 ? 20 : 64, q[4] = { SAMPLES, 5, 2, D }, m[4] = { SAMPLES, 0, 2, D };
+        int64_t len[SAMPLES];
+        xd_kv   cut[SEGMENTS], kv;
+        fresh();
+        for (int i = 0; i < SEGMENTS; i++)
+            m[1] += i % 5;
+        kv = (xd_kv){ operand(f32_or_half(), 4, m, 0), { 0 } };
+        kv.v = operand(kv.k.type, 4, m, 0);
+        xd_attn_args a = { .q = operand(kv.k.type, 4, q, 0), .out = operand(XD_F32, 4, q, 0),
+                           .lse = operand(XD_F32, 3, q, 0), .kv = &kv, .nkv = 1, .scale = 0.3f,
+                           .kv_len = r < 2 ? NULL : len };
+        for (int b = 0; b < SAMPLES; b++)
+            len[b] = upto(m[1] + 1);
+        RUN(attn, XD_OP_ATTN, &a);
+        xd_attn_args c = a;
+        c.out = operand(XD_F32, 4, q, 0), c.lse = operand(XD_F32, 3, q, 0);
+        c.kv = cut, c.nkv = SEGMENTS;
+        for (int64_t i = 0, at = 0; i < SEGMENTS; at += i++ % 5) {
+            cut[i] = kv;
+            cut[i].k.d[1] = cut[i].v.d[1] = i % 5;
+            cut[i].k.p = (char *)kv.k.p + at * kv.k.s[1] * (int64_t)xd_dtype_size(kv.k.type);
+            cut[i].v.p = (char *)kv.v.p + at * kv.v.s[1] * (int64_t)xd_dtype_size(kv.v.type);
+        }
+        RUN(attn, XD_OP_ATTN, &c);
+        assert_memory_equal(a.out.p, c.out.p, xd_bytes(a.out));
+        assert_memory_equal(a.lse.p, c.lse.p, xd_bytes(a.lse));
+        for (int64_t b = 0; b < SAMPLES; b++) {
+            xd_kv one = { xd_rows(kv.k, b, 1), xd_rows(kv.v, b, 1) };
+            c.q = xd_rows(a.q, b, 1), c.kv = &one, c.nkv = 1;
+            c.out = xd_rows(a.out, b, 1), c.lse = xd_rows(a.lse, b, 1);
+            c.kv_len = a.kv_len ? len + b : NULL;
+            memset(c.out.p, 0xff, xd_bytes(c.out));
+            RUN(attn, XD_OP_ATTN, &c);
+        }
+        xd_tensor again = a.out;
+        a.out = operand(XD_F32, 4, q, 0);
+        RUN(attn, XD_OP_ATTN, &a);
+        assert_memory_equal(a.out.p, again.p, xd_bytes(a.out));
     }
 }

@@ -147,12 +147,12 @@ static void quant_case(xd_dtype type, int64_t M, int64_t N, int64_t K)
     fresh();
     xd_tensor ws = operand_at(sources[upto(4)], 2, (int64_t[]){ N, K }, 0, upto(2));
     pack(&w, ws);
-    a.in = matrix(f32_or_bf16(), M, K, upto(2) * 3);
-    a.out = matrix(f32_or_bf16(), M, N, upto(2) * 5);
+    a.in = matrix(f32_or_half(), M, K, upto(2) * 3);
+    a.out = matrix(f32_or_half(), M, N, upto(2) * 5);
     a.bias = maybe(operand(XD_F32, 1, &N, 0));
     a.gate = maybe(matrix(XD_F32, 1, N, 0));
     if (upto(2))
-        a.residual = upto(2) ? a.out : matrix(f32_or_bf16(), M, N, upto(2) * 7);
+        a.residual = upto(2) ? a.out : matrix(f32_or_half(), M, N, upto(2) * 7);
     product(want, &a, &ws, 0);
     for (int64_t i = 0; i < M * N; i++) {
         double s = act_of(want[i] + (a.bias.p ? at(&a.bias, i % N) : 0), a.act);
@@ -174,7 +174,7 @@ static void exact_case(int64_t M, int64_t N, int64_t K)
     fresh();
     xd_tensor ws = matrix(upto(2) ? XD_F32 : XD_BF16, N, K, 0);
     pack(&w, ws);
-    a.in = matrix(f32_or_bf16(), M, K, upto(2) * 3);
+    a.in = matrix(f32_or_half(), M, K, upto(2) * 3);
     a.out = matrix(XD_F32, M, N, 0);
     product(want, &a, &ws, 1);
     RUN(gemm, XD_OP_GEMM, &a);
@@ -378,7 +378,7 @@ void test_quant_refusals(void **unused)
     (void)unused;
     fresh();
     pack(&w, matrix(XD_F32, 30, 20, 0));
-    xd_gemm a = { .w = &w, .in = matrix(XD_F16, 3, 20, 0), .out = matrix(XD_F32, 3, 30, 0) };
+    xd_gemm a = { .w = &w, .in = matrix(XD_F64, 3, 20, 0), .out = matrix(XD_F32, 3, 30, 0) };
     assert_int_equal(dev->ops->gemm(dev, NULL, &a, NULL), XD_EINVAL);
     a.in = matrix(XD_F32, 3, 21, 0);
     assert_int_equal(dev->ops->gemm(dev, NULL, &a, NULL), XD_EINVAL);

@@ -3,6 +3,7 @@
  * D = alpha op(A) op(B) + beta C, column by column, with a bias and GELU after it; sums in f32
  * (int32 for int8). With XDIT_SIM_NO_PRODUCTS it takes none. */
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/kernels/gpu.cuh"
 
 #include <cmath>
 #include <cstdint>
@@ -152,6 +153,8 @@ static float number(const void *p, size_t i, cudaDataType_t t)
     switch (t) {
     case XD_LT_F32:
         return ((const float *)p)[i];
+    case XD_LT_F16:
+        return gpu_from_f16(((const uint16_t *)p)[i]);
     case XD_LT_BF16:
         u = (uint32_t)((const uint16_t *)p)[i] << 16;
         memcpy(&f, &u, 4);
@@ -165,6 +168,10 @@ static void store(void *p, size_t i, cudaDataType_t t, float f)
     uint32_t u;
     if (t == XD_LT_F32) {
         ((float *)p)[i] = f;
+        return;
+    }
+    if (t == XD_LT_F16) {
+        ((uint16_t *)p)[i] = gpu_to_f16(f);
         return;
     }
     memcpy(&u, &f, 4);

@@ -1,4 +1,4 @@
-/* attention.c - attention: flash for BF16 heads of at most 128 elements without bias and soft
+/* attention.c - attention: flash for 16-bit heads of at most 128 elements without bias and soft
  * cap, else any types
  *
  * Keys are taken in tiles of the global order, so results do not depend on how keys are cut into
@@ -23,20 +23,59 @@ static int heads_aligned(const xd_tensor *t, int64_t bytes)
     return all;
 }
 
-/* Adds the segments of keys. *wide: 16-byte accesses. */
-static void add_segments(attention_args *b, const xd_attn_args *a, int *wide)
+/* One launch at most: the queries q of `samples` samples, which are the rows from `first` on. */
+typedef struct piece {
+    const xd_attn_args *a;
+    const xd_tensor    *q, *out;
+    int64_t             first, sample;  /* of all rows, of all samples                         */
+    int                 samples;
+    attention_segment  *list;           /* device memory for all segments, or NULL             */
+} piece;
+
+static char *sample_at(const xd_tensor *t, int64_t b)
 {
-    for (int i = 0; i < a->nkv; i++) {
+    return (char *)t->p + b * t->s[0] * (int64_t)xd_dtype_size(t->type);
+}
+
+static size_t list_bytes(const xd_attn_args *a)
+{
+    return a->nkv > ATTENTION_SEGMENTS ? (size_t)a->nkv * sizeof(attention_segment) : 0;
+}
+
+size_t xd_cuda_attention_scratch(const xd_attn_args *a)
+{
+    return list_bytes(a);
+}
+
+/* Segments of keys go with the arguments, or to device memory where these have no place for all.
+ * *wide: 16-byte accesses. */
+static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p, int *wide)
+{
+    const xd_attn_args *a = p->a;
+    xd_status           s = XD_OK;
+    int                 n = 0;          /* those in b->segment                                 */
+    for (int i = 0; i < a->nkv && s == XD_OK; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
         if (!k->d[1])
             continue;
-        attention_segment *t = &b->segment[b->segments++];
-        *t = (attention_segment){ .k = k->p, .v = v->p, .start = b->m, .m = k->d[1] };
+        attention_segment *t = &b->segment[n++];
+        *t = (attention_segment){ .k = sample_at(k, p->sample), .v = sample_at(v, p->sample),
+                                  .start = b->m, .m = k->d[1] };
         strides_of(t->s_k, k);
         strides_of(t->s_v, v);
         b->m += k->d[1];
+        b->segments++;
         *wide = *wide && heads_aligned(k, 16) && heads_aligned(v, 16);
+        if (p->list && n == ATTENTION_SEGMENTS) {
+            s = xd_cuda_upload(c, p->list + b->segments - n, b->segment, (size_t)n * sizeof *t);
+            n = 0;
+        }
     }
+    if (p->list && n && s == XD_OK)
+        s = xd_cuda_upload(c, p->list + b->segments - n, b->segment,
+                           (size_t)n * sizeof *b->segment);
+    b->list = p->list;
+    return s;
 }
 
 static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
@@ -44,49 +83,65 @@ static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
     int k = b->D <= 64 ? 0 : b->D <= 80 ? 1 : b->D <= 96 ? 2 : 3;
     static const size_t shared[] = { XD_CUDA_FLASH_SHARED(64), XD_CUDA_FLASH_SHARED(80),
                                      XD_CUDA_FLASH_SHARED(96), XD_CUDA_FLASH_SHARED(128) };
-    return xd_cuda_launch(c, XD_K_flash_64 + k, xd_ceil_div(b->n, 64), (int64_t)b->B * b->H, 128,
-                          shared[k], b);
+    const int first = b->q_type == XD_F16 ? XD_K_flash_64_f16 : XD_K_flash_64;
+    return xd_cuda_launch(c, first + k, xd_ceil_div(b->n, 64), (int64_t)b->B * b->H, 128, shared[k],
+                          b);
 }
 
-/* Attention of the queries q, which are the rows from `first` on. */
-static xd_status run_piece(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
-                           const xd_tensor *out, int64_t first)
+static xd_status run_piece(xd_cuda_dev *c, const piece *p)
 {
+    const xd_attn_args *a = p->a;
+    const xd_tensor    *q = p->q, *out = p->out;
     attention_args b = {
-        .out = out->p, .q = q->p, .lse = a->lse.p, .bias = a->bias.p, .n = q->d[1],
-        .first = first, .B = (int)q->d[0], .H = (int)q->d[2], .D = (int)q->d[3],
-        .Hk = (int)xd_attn_heads_kv(a), .q_bf16 = xd_cuda_is_bf16(q),
-        .out_bf16 = xd_cuda_is_bf16(out), .causal = a->causal, .q_wide = heads_aligned(q, 16),
+        .out = sample_at(out, p->sample), .q = sample_at(q, p->sample), .lse = a->lse.p,
+        .bias = a->bias.p, .n = q->d[1], .first = p->first, .B = p->samples,
+        .H = (int)q->d[2], .D = (int)q->d[3],
+        .Hk = (int)xd_attn_heads_kv(a), .q_type = xd_cuda_type(q),
+        .out_type = xd_cuda_type(out), .causal = a->causal, .q_wide = heads_aligned(q, 16),
         .out_wide = heads_aligned(out, 4), .window = a->window, .scale = a->scale,
         .softcap = a->softcap,
     };
-    int flash = q->type == XD_BF16 && !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 &&
-                b.D <= 128;
-    add_segments(&b, a, &flash);
+    int flash = q->type != XD_F32 && (out->type == q->type || out->type == XD_F32) &&
+                !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 && b.D <= 128;
+    xd_status s = add_segments(c, &b, p, &flash);
+    if (s != XD_OK)
+        return s;
     strides_of(b.s_out, out);
     strides_of(b.s_q, q);
     strides_of(b.s_lse, &a->lse);
     strides_of(b.s_bias, &a->bias);
     if (b.lse)
-        b.lse += first * b.s_lse[1];
+        b.lse += p->sample * b.s_lse[0] + p->first * b.s_lse[1];
     for (int i = 0; i < b.B; i++)
-        b.len[i] = (int32_t)(a->kv_len ? xd_min(a->kv_len[i], b.m) : b.m);
+        b.len[i] = (int32_t)(a->kv_len ? xd_min(a->kv_len[p->sample + i], b.m) : b.m);
     return flash ? launch_flash(c, &b)
                  : xd_cuda_launch(c, XD_K_attention_any, xd_ceil_div(b.n * b.B * b.H, 4), 1, 128,
                                   0, &b);
 }
 
+/* All samples, as many a launch as its arguments have lengths for. */
+static xd_status run_samples(xd_cuda_dev *c, piece p)
+{
+    const int64_t B = p.q->d[0];
+    xd_status     s = XD_OK;
+    for (p.sample = 0; p.sample < B && s == XD_OK; p.sample += p.samples) {
+        p.samples = (int)xd_min(ATTENTION_SAMPLES, B - p.sample);
+        s = run_piece(c, &p);
+    }
+    return s;
+}
+
 xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
-    int64_t      first = 0;
     xd_status    st = xd_attn_check(a, XD_CUDA_TYPES);
-    (void)s, (void)tmp;
-    if (st == XD_OK && (a->nkv > ATTENTION_SEGMENTS || a->q.d[0] > ATTENTION_SAMPLES))
-        st = XD_EUNSUPPORTED;
+    piece        p = { .a = a, .q = &a->q, .out = &a->out, .list = list_bytes(a) ? tmp : NULL };
+    (void)s;
     if (st == XD_OK && !a->nparts)
-        st = run_piece(c, a, &a->q, &a->out, 0);
-    for (int i = 0; i < a->nparts && st == XD_OK; first += a->part[i++].q.d[1])
-        st = run_piece(c, a, &a->part[i].q, &a->part[i].out, first);
+        st = run_samples(c, p);
+    for (int i = 0; i < a->nparts && st == XD_OK; p.first += a->part[i++].q.d[1]) {
+        p.q = &a->part[i].q, p.out = &a->part[i].out;
+        st = run_samples(c, p);
+    }
     return st;
 }

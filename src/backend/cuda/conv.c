@@ -11,8 +11,8 @@ static conv_args args_of(const xd_conv *a)
         .T = (int)a->in.d[0], .Hin = (int)a->in.d[1], .Win = (int)a->in.d[2],
         .To = (int)a->out.d[0], .Ho = (int)a->out.d[1], .Wo = (int)a->out.d[2],
         .C = (int)w->in, .O = (int)w->out, .groups = w->groups > 1 ? w->groups : 1,
-        .in_bf16 = xd_cuda_is_bf16(&a->in), .out_bf16 = xd_cuda_is_bf16(&a->out),
-        .residual_bf16 = xd_cuda_is_bf16(&a->residual),
+        .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out),
+        .residual_type = xd_cuda_type(&a->residual),
     };
     for (int i = 0; i < 3; i++) {
         b.s_out[i] = a->out.s[i], b.s_in[i] = a->in.s[i];
@@ -31,7 +31,7 @@ xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         return st;
     conv_args b = args_of(a);
     int64_t   rows = a->out.d[0] * a->out.d[1] * a->out.d[2];
-    int tensor_cores = b.in_bf16 && b.groups == 1 && b.C > 0 && b.C % 8 == 0;
+    int tensor_cores = b.in_type != XD_F32 && b.groups == 1 && b.C > 0 && b.C % 8 == 0;
     for (int i = 0; i < 3; i++)
         tensor_cores = tensor_cores && xd_cuda_aligned(&a->in, b.s_in[i]);
     b.wide = xd_cuda_aligned(&a->bias, 0) && b.O % 8 == 0;
@@ -39,7 +39,8 @@ xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         b.wide = b.wide && xd_cuda_aligned(&a->out, b.s_out[i]) &&
                  xd_cuda_aligned(&a->residual, b.s_residual[i]);
     if (tensor_cores)
-        return xd_cuda_launch(c, XD_K_conv, xd_ceil_div(rows, 128), xd_ceil_div(b.O, 128), 256,
+        return xd_cuda_launch(c, b.in_type == XD_F16 ? XD_K_conv_f16 : XD_K_conv,
+                              xd_ceil_div(rows, 128), xd_ceil_div(b.O, 128), 256,
                               XD_CUDA_CONV_SHARED, &b);
     return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(rows * b.O, 128), 1, 128, 0, &b);
 }

@@ -34,6 +34,7 @@ enum {
     XD_LT_NOT_SUPPORTED = 15,
 
     XD_LT_F32 = 0,                      /* cudaDataType_t                                      */
+    XD_LT_F16 = 2,
     XD_LT_I8 = 3,
     XD_LT_I32 = 10,
     XD_LT_BF16 = 14,

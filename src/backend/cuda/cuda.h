@@ -21,9 +21,12 @@
     X(qknorm_near, 0) X(qknorm_any, 16 << 10)                                                      \
     X(flash_64, XD_CUDA_FLASH_SHARED(64)) X(flash_80, XD_CUDA_FLASH_SHARED(80))                    \
     X(flash_96, XD_CUDA_FLASH_SHARED(96)) X(flash_128, XD_CUDA_FLASH_SHARED(128))                  \
+    X(flash_64_f16, XD_CUDA_FLASH_SHARED(64)) X(flash_80_f16, XD_CUDA_FLASH_SHARED(80))            \
+    X(flash_96_f16, XD_CUDA_FLASH_SHARED(96)) X(flash_128_f16, XD_CUDA_FLASH_SHARED(128))          \
     X(attention_any, 0) X(glu, 0) X(addmul, 0) X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)      \
     X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, 0)                          \
-    X(conv, XD_CUDA_CONV_SHARED) X(conv_any, 0) X(integers, 0) X(widen, 0)                 \
+    X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
+    X(integers, 0) X(widen, 0)                                                                     \
     X(integer_product, 0)
 #define XD_CUDA_FLASH_SHARED(d) (((d) + 8) * 64 * 4 * 2)        /* two tiles of keys, of values */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* three stages                 */
@@ -137,11 +140,12 @@ xd_status xd_cuda_launch_each(xd_cuda_dev *c, int kernel, int64_t n, void *args)
 
 /* ---- operands ----------------------------------------------------------------------------- */
 
-#define XD_CUDA_TYPES XD_TYPES_F32_BF16         /* compute types                              */
+#define XD_CUDA_TYPES (XD_TYPES_F32_BF16 | 1u << XD_F16)        /* compute types              */
 
-static inline int xd_cuda_is_bf16(const xd_tensor *t)
+/* The type as kernels read it. */
+static inline int xd_cuda_type(const xd_tensor *t)
 {
-    return t->type == XD_BF16;
+    return (int)t->type;
 }
 
 /* 1: rows `stride` elements apart begin at multiples of 16 bytes, or t is absent. */
@@ -160,6 +164,7 @@ static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
+size_t    xd_cuda_attention_scratch(const xd_attn_args *a);
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
 xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
 xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

@@ -14,6 +14,8 @@ enum { OLDEST_CAPABILITY = 80 };        /* 8.0: bf16, cp.async                  
 static size_t scratch(xd_dev *d, xd_op op, const void *args)
 {
     (void)d;
+    if (op == XD_OP_ATTN)
+        return xd_cuda_attention_scratch(args);
     return op == XD_OP_GEMM ? xd_cuda_gemm_scratch(args) : 0;
 }
 

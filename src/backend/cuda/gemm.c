@@ -73,7 +73,7 @@ static xd_status integer_input(xd_cuda_dev *c, const xd_gemm *a, const places *p
     *in = xd_view2(tmp + p->in, XD_I8, n, p->wide);
     integers_args b = {
         .q = in->p, .sx = (float *)(void *)(tmp + p->sx), .in = a->in.p, .n = n,
-        .C = a->in.d[1], .wide = p->wide, .s_in = a->in.s[0], .in_bf16 = xd_cuda_is_bf16(&a->in),
+        .C = a->in.d[1], .wide = p->wide, .s_in = a->in.s[0], .in_type = xd_cuda_type(&a->in),
     };
     return xd_cuda_launch(c, XD_K_integers, xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
@@ -83,7 +83,7 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
                                 const void **w)
 {
     widen_args b = { .out = tmp + p->w, .in = a->w->p, .n = a->w->out * p->wide,
-                     .out_bf16 = a->in.type == XD_BF16 };
+                     .out_type = xd_cuda_type(&a->in) };
     *w = b.out;
     return xd_cuda_launch_each(c, XD_K_widen, b.n / 16, &b);
 }
@@ -98,7 +98,7 @@ static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const void *acc,
         .out = a->out.p, .acc = acc, .residual = a->residual.p, .bias = a->bias.p,
         .gate = a->gate.p, .sx = sx, .sw = xd_cuda_weight_scales(a->w), .n = n, .O = O,
         .s_out = a->out.s[0], .s_acc = O, .s_residual = a->residual.p ? a->residual.s[0] : 0,
-        .out_bf16 = xd_cuda_is_bf16(&a->out), .residual_bf16 = xd_cuda_is_bf16(&a->residual),
+        .out_type = xd_cuda_type(&a->out), .residual_type = xd_cuda_type(&a->residual),
         .act = (int)a->act, .integers = sx != NULL,
     };
     int wide = !sx && O % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) &&
@@ -118,19 +118,20 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
         .s_out = { 0, 0, sums ? O : a->out.s[0] }, .s_in = { 0, 0, in->s[0] },
         .T = 1, .Hin = 1, .Win = (int)n, .To = 1, .Ho = 1, .Wo = (int)n, .C = (int)in->d[1],
         .O = (int)O, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1,
-        .in_bf16 = xd_cuda_is_bf16(in), .out_bf16 = !sums && xd_cuda_is_bf16(&a->out),
+        .in_type = xd_cuda_type(in), .out_type = sums ? XD_F32 : xd_cuda_type(&a->out),
     };
     if (!sums) {
         b.residual = a->residual.p, b.bias = a->bias.p, b.gate = a->gate.p;
         b.s_residual[2] = a->residual.p ? a->residual.s[0] : 0;
-        b.residual_bf16 = xd_cuda_is_bf16(&a->residual), b.act = (int)a->act;
+        b.residual_type = xd_cuda_type(&a->residual), b.act = (int)a->act;
     }
     b.wide = O % 8 == 0 &&
              (sums || (xd_cuda_aligned(&a->out, b.s_out[2]) && xd_cuda_aligned(&a->bias, 0) &&
                        xd_cuda_aligned(&a->gate, 0) &&
                        xd_cuda_aligned(&a->residual, b.s_residual[2])));
-    if (b.in_bf16 && b.C > 0)
-        return xd_cuda_launch(c, XD_K_conv, xd_ceil_div(n, 128), xd_ceil_div(O, 128), 256,
+    if (b.in_type != XD_F32 && b.C > 0)
+        return xd_cuda_launch(c, b.in_type == XD_F16 ? XD_K_conv_f16 : XD_K_conv,
+                              xd_ceil_div(n, 128), xd_ceil_div(O, 128), 256,
                               XD_CUDA_CONV_SHARED, &b);
     return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(n * O, 128), 1, 128, 0, &b);
 }

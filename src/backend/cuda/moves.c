@@ -15,8 +15,8 @@ xd_status xd_cuda_glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
     pair_args b = {
         .out = a->out.p, .a = a->a.p, .b = a->b.p, .n = n, .C = a->out.d[1],
         .s_out = a->out.s[0], .s_a = a->a.s[0], .s_b = a->b.p ? a->b.s[0] : 0,
-        .out_bf16 = xd_cuda_is_bf16(&a->out), .a_bf16 = xd_cuda_is_bf16(&a->a),
-        .b_bf16 = xd_cuda_is_bf16(&a->b), .act = (int)a->act,
+        .out_type = xd_cuda_type(&a->out), .a_type = xd_cuda_type(&a->a),
+        .b_type = xd_cuda_type(&a->b), .act = (int)a->act,
     };
     return xd_cuda_launch_each(xd_cuda_of(d), XD_K_glu, b.n * b.C, &b);
 }
@@ -31,7 +31,7 @@ xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
     pair_args b = {
         .out = a->acc.p, .a = a->in.p, .gate = a->gate.p, .n = n, .C = a->acc.d[1],
         .s_out = a->acc.s[0], .s_a = a->in.s[0], .s_gate = xd_cuda_row_stride(&a->gate, n),
-        .out_bf16 = xd_cuda_is_bf16(&a->acc), .a_bf16 = xd_cuda_is_bf16(&a->in),
+        .out_type = xd_cuda_type(&a->acc), .a_type = xd_cuda_type(&a->in),
     };
     return xd_cuda_launch_each(xd_cuda_of(d), XD_K_addmul, b.n * b.C, &b);
 }

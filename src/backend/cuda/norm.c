@@ -17,7 +17,7 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
         .scale = a->scale.p, .shift = a->shift.p, .n = n, .C = C,
         .s_out = a->out.s[0], .s_in = a->in.s[0],
         .s_scale = xd_cuda_row_stride(&a->scale, n), .s_shift = xd_cuda_row_stride(&a->shift, n),
-        .in_bf16 = xd_cuda_is_bf16(&a->in), .out_bf16 = xd_cuda_is_bf16(&a->out),
+        .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out),
         .rms = a->rms, .eps = a->eps,
     };
     b.wide = C % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->in, b.s_in) &&
@@ -40,8 +40,8 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
         .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p, .cos = a->cos.p,
         .sin = a->sin.p, .n = n, .H = H, .D = D, .s_out0 = a->out.s[0], .s_out1 = a->out.s[1],
         .s_in0 = a->in.s[0], .s_in1 = a->in.s[1], .s_cos = xd_cuda_row_stride(&a->cos, n),
-        .s_sin = xd_cuda_row_stride(&a->sin, n), .in_bf16 = xd_cuda_is_bf16(&a->in),
-        .out_bf16 = xd_cuda_is_bf16(&a->out), .norm = a->norm, .rms = a->rms,
+        .s_sin = xd_cuda_row_stride(&a->sin, n), .in_type = xd_cuda_type(&a->in),
+        .out_type = xd_cuda_type(&a->out), .norm = a->norm, .rms = a->rms,
         .halves = a->halves, .eps = a->eps,
     };
     int near = D <= 128 && D % 8 == 0 && !(a->halves && a->cos.p) &&
@@ -65,7 +65,7 @@ xd_status xd_cuda_moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tm
     moments_args b = {
         .sums = a->out.p, .in = a->in.p, .R = a->in.d[0], .P = a->in.d[1], .C = a->in.d[2],
         .s_row = a->in.s[0], .s_position = a->in.s[1], .s_sum_row = a->out.s[0],
-        .s_sum_group = a->out.s[1], .in_bf16 = xd_cuda_is_bf16(&a->in), .groups = a->groups,
+        .s_sum_group = a->out.s[1], .in_type = xd_cuda_type(&a->in), .groups = a->groups,
     };
     return xd_cuda_launch(xd_cuda_of(d), XD_K_moments, b.R, b.groups, 128, 128 * 16, &b);
 }
@@ -80,8 +80,8 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
     gnorm_args b = {
         .out = a->out.p, .in = a->in.p, .sums = a->sums.p, .gain = a->gain.p, .bias = a->bias.p,
         .scale = a->scale.p, .shift = a->shift.p, .C = a->in.d[nd - 1], .n = 1, .d = { 1, 1, 1 },
-        .s_group = a->sums.s[0], .s_moment = a->sums.s[1], .in_bf16 = xd_cuda_is_bf16(&a->in),
-        .out_bf16 = xd_cuda_is_bf16(&a->out), .groups = a->groups, .silu = a->silu,
+        .s_group = a->sums.s[0], .s_moment = a->sums.s[1], .in_type = xd_cuda_type(&a->in),
+        .out_type = xd_cuda_type(&a->out), .groups = a->groups, .silu = a->silu,
         .count = a->count, .eps = a->eps,
     };
     for (int i = 0; i < nd - 1; i++) {

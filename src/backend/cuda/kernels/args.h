@@ -2,8 +2,8 @@
  * the kernels.
  *
  * Pointers are device addresses, and NULL where an operand is absent. Strides (s*) are in elements.
- * A flag *_bf16 is 1 for BF16 and 0 for F32; `type` fields hold an xd_dtype. A stride of rows is 0
- * where one row serves all. */
+ * Fields *_type hold an xd_dtype: F32, F16 or BF16 where nothing else is said. A stride of rows is
+ * 0 where one row serves all. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
@@ -15,7 +15,7 @@ typedef struct norm_args {
     const void  *in;
     const float *gain, *bias, *scale, *shift;
     int64_t      n, C, s_out, s_in, s_scale, s_shift;
-    int          in_bf16, out_bf16, rms, wide;
+    int          in_type, out_type, rms, wide;
     float        eps;
 } norm_args;
 
@@ -25,12 +25,14 @@ typedef struct qknorm_args {
     const void  *in;
     const float *gain, *bias, *cos, *sin;
     int64_t      n, H, D, s_out0, s_out1, s_in0, s_in1, s_cos, s_sin;
-    int          in_bf16, out_bf16, norm, rms, halves;
+    int          in_type, out_type, norm, rms, halves;
     float        eps;
 } qknorm_args;
 
 /* Attention, as xd_attn_args; strides are of samples, rows and heads. The queries are the rows
- * [first, first + n) of all. A segment holds the keys [start, start + m). */
+ * [first, first + n) of all. A segment holds the keys [start, start + m). With more than
+ * ATTENTION_SEGMENTS they lie in device memory at `list`, which is else NULL. A launch has at most
+ * ATTENTION_SAMPLES samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
     const void *k, *v;
@@ -43,11 +45,12 @@ typedef struct attention_args {
     float            *lse;
     const float      *bias;
     int64_t           n, first, m, s_out[3], s_q[3], s_lse[3], s_bias[3];
-    int32_t           B, H, Hk, D, segments, q_bf16, out_bf16, causal, q_wide, out_wide;
+    int32_t           B, H, Hk, D, segments, q_type, out_type, causal, q_wide, out_wide;
     int64_t           window;
     int32_t           len[ATTENTION_SAMPLES];   /* keys that count, of each sample             */
     float             scale, softcap;
     attention_segment segment[ATTENTION_SEGMENTS];
+    const attention_segment *list;
 } attention_args;
 
 /* out = residual + gate * act(acc + bias), rows [n,O]: what follows a GEMM. The sums are F32, or
@@ -58,7 +61,7 @@ typedef struct epilogue_args {
     const void  *acc, *residual;
     const float *bias, *gate, *sx, *sw;
     int64_t      n, O, s_out, s_acc, s_residual;
-    int          out_bf16, residual_bf16, act, integers;
+    int          out_type, residual_type, act, integers;
 } epilogue_args;
 
 /* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O], or a GEMM as a convolution
@@ -72,7 +75,7 @@ typedef struct conv_args {
     int64_t      s_out[3], s_in[3], s_residual[3];
     int32_t      T, Hin, Win, To, Ho, Wo, C, O;
     int32_t      kernel[3], stride[3], lo[3], groups;
-    int          in_bf16, out_bf16, residual_bf16, act, wide;
+    int          in_type, out_type, residual_type, act, wide;
 } conv_args;
 
 /* A view of at most five dimensions; n elements in all. */
@@ -95,7 +98,7 @@ typedef struct pair_args {
     const void  *a, *b;
     const float *gate;
     int64_t      n, C, s_out, s_a, s_b, s_gate;
-    int          out_bf16, a_bf16, b_bf16, act;
+    int          out_type, a_type, b_type, act;
 } pair_args;
 
 /* Sums of groups: in [R,P,C] to sums [R,groups,2] (strides of rows and groups). */
@@ -103,7 +106,7 @@ typedef struct moments_args {
     double     *sums;
     const void *in;
     int64_t     R, P, C, s_row, s_position, s_sum_row, s_sum_group;
-    int         in_bf16, groups;
+    int         in_type, groups;
 } moments_args;
 
 /* Group norm of [d0,d1,d2,C] with the sums [groups,2]; scale and shift as in xd_gnorm, one cell for
@@ -115,7 +118,7 @@ typedef struct gnorm_args {
     const float  *gain, *bias, *scale, *shift;
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
     int64_t       s_group, s_moment;    /* of sums                                             */
-    int           in_bf16, out_bf16, groups, silu;
+    int           in_type, out_type, groups, silu;
     double        count;
     float         eps;
 } gnorm_args;
@@ -144,7 +147,7 @@ typedef struct integers_args {
     float      *sx;
     const void *in;
     int64_t     n, C, wide, s_in;
-    int         in_bf16;
+    int         in_type;
 } integers_args;
 
 /* sums[n,O] of int8 rows [n,wide] and w [O,wide]. */
@@ -154,12 +157,12 @@ typedef struct integer_product_args {
     int64_t       n, O, wide;
 } integer_product_args;
 
-/* n e4m3 elements to BF16 or F32, which hold them exactly. n is a multiple of 16. */
+/* n e4m3 elements to F32, F16 or BF16, which hold them exactly. n is a multiple of 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;
     int64_t        n;
-    int            out_bf16;
+    int            out_type;
 } widen_args;
 
 #endif

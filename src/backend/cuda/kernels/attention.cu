@@ -1,4 +1,4 @@
-/* attention.cu - attention of bf16 by tensor cores (flash), and any other attention by plain sums.
+/* attention.cu - attention of 16 bits by tensor cores (flash), any other attention by plain sums
  *
  * flash: a block takes 64 queries of one head, each of its 4 warps 16 of them; keys and values come
  * in tiles of 64 by cp.async, two of each under way. Scores, exponentials and sums stay in
@@ -13,11 +13,17 @@
 
 enum { QUERIES = 64, KEYS = 64 };
 
+GPU const attention_segment *segments_of(const attention_args &a)
+{
+    return a.list ? a.list : a.segment;
+}
+
 /* Key j of all: which segment, and where. */
 GPU int segment_of(const attention_args &a, int64_t j)
 {
+    const attention_segment *all = segments_of(a);
     int s = 0;
-    while (s + 1 < a.segments && j >= a.segment[s + 1].start)
+    while (s + 1 < a.segments && j >= all[s + 1].start)
         s++;
     return s;
 }
@@ -29,15 +35,16 @@ GPU void load_tile(const attention_args &a, bf16 *to, int64_t from, int64_t end,
                    int64_t h)
 {
     enum { CHUNKS = D16 / 8, ROW = D16 + 8 };
+    const attention_segment *all = segments_of(a);
     int first = segment_of(a, from);
     UNROLL
     for (int i = 0; i < KEYS * CHUNKS / 128; i++) {
         int at = i * 128 + (int)threadIdx.x, r = at / CHUNKS, c = at % CHUNKS * 8;
         int64_t j = from + r;
         int s = first;
-        while (s + 1 < a.segments && j >= a.segment[s + 1].start)
+        while (s + 1 < a.segments && j >= all[s + 1].start)
             s++;
-        const attention_segment &g = a.segment[s];
+        const attention_segment &g = all[s];
         const int there = j < end && c < a.D;
         const bf16 *p = (const bf16 *)(V ? g.v : g.k);
         const int64_t *st = V ? g.s_v : g.s_k;
@@ -59,7 +66,14 @@ GPU void range_of(const attention_args &a, int64_t i, int64_t len, int64_t *lo, 
     }
 }
 
-template <int D16> GPU void flash(const attention_args &a)
+/* Two numbers of at most 1. */
+template <int f16> GPU uint32_t pack_small(float lo, float hi)
+{
+    return f16 ? gpu_pack_f16(lo, hi) : gpu_pack_bf16(lo, hi);
+}
+
+/* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. */
+template <int D16, int f16> GPU void flash(const attention_args &a)
 {
     enum { ROW = D16 + 8, STEPS = D16 / 16, TILE = KEYS * ROW };
     bf16 *sm = (bf16 *)gpu_shared(); /* keys 0, keys 1, values 0, values 1                       */
@@ -130,8 +144,8 @@ template <int D16> GPU void flash(const attention_args &a)
             uint32_t kf[4];
             gpu_ldmatrix4(kf, ks + (i * 16 + lane % 8 + lane / 16 * 8) * ROW + k * 16 +
                                   lane / 8 % 2 * 8);
-            gpu_mma(s[2 * i], qf[k], kf);
-            gpu_mma(s[2 * i + 1], qf[k], kf + 2);
+            gpu_mma<f16>(s[2 * i], qf[k], kf);
+            gpu_mma<f16>(s[2 * i + 1], qf[k], kf + 2);
         }
         /* Masks, where the tile is not seen by all. */
         const int64_t j0 = (tile0 + n) * KEYS;
@@ -176,16 +190,16 @@ template <int D16> GPU void flash(const attention_args &a)
         }
         UNROLL
         for (int k = 0; k < KEYS / 16; k++) {
-            const uint32_t p[4] = { gpu_pack_bf16(s[2 * k][0], s[2 * k][1]),
-                                    gpu_pack_bf16(s[2 * k][2], s[2 * k][3]),
-                                    gpu_pack_bf16(s[2 * k + 1][0], s[2 * k + 1][1]),
-                                    gpu_pack_bf16(s[2 * k + 1][2], s[2 * k + 1][3]) };
+            const uint32_t p[4] = { pack_small<f16>(s[2 * k][0], s[2 * k][1]),
+                                    pack_small<f16>(s[2 * k][2], s[2 * k][3]),
+                                    pack_small<f16>(s[2 * k + 1][0], s[2 * k + 1][1]),
+                                    pack_small<f16>(s[2 * k + 1][2], s[2 * k + 1][3]) };
             UNROLL
             for (int i = 0; i < STEPS; i++) {
                 uint32_t vf[4];
                 gpu_ldmatrix4_t(vf, vs + (k * 16 + lane % 16) * ROW + i * 16 + lane / 16 * 8);
-                gpu_mma(o[2 * i], p, vf);
-                gpu_mma(o[2 * i + 1], p, vf + 2);
+                gpu_mma<f16>(o[2 * i], p, vf);
+                gpu_mma<f16>(o[2 * i + 1], p, vf + 2);
             }
         }
         gpu_sync();
@@ -204,15 +218,14 @@ template <int D16> GPU void flash(const attention_args &a)
             if (c * 8 + 2 * t >= a.D)
                 continue;
             const float x = o[c][2 * r] * by, y = o[c][2 * r + 1] * by;
-            if (a.out_bf16 && a.out_wide)
-                *(uint32_t *)((bf16 *)a.out + at + c * 8 + 2 * t) = gpu_pack_bf16(x, y);
-            else if (a.out_bf16)
-                ((bf16 *)a.out)[at + c * 8 + 2 * t] = gpu_to_bf16(x),
-                                                 ((bf16 *)a.out)[at + c * 8 + 2 * t + 1] =
-                                                     gpu_to_bf16(y);
+            const int half = f16 ? F16 : BF16;
+            const int64_t to = at + c * 8 + 2 * t;
+            if (a.out_type != F32 && a.out_wide)
+                *(uint32_t *)((uint16_t *)a.out + to) = pack_two(x, y, half);
+            else if (a.out_type != F32)
+                store_one(a.out, to, half, x), store_one(a.out, to + 1, half, y);
             else
-                ((float *)a.out)[at + c * 8 + 2 * t] = x,
-                                                  ((float *)a.out)[at + c * 8 + 2 * t + 1] = y;
+                store_one(a.out, to, F32, x), store_one(a.out, to + 1, F32, y);
         }
         if (a.lse && t == 0)
             a.lse[b * a.s_lse[0] + i * a.s_lse[1] + h * a.s_lse[2]] =
@@ -223,7 +236,8 @@ template <int D16> GPU void flash(const attention_args &a)
 }
 
 #define FLASH(d, blocks)                                                                           \
-    KERNEL(flash_##d, attention_args, 128, blocks) { flash<d>(a); }
+    KERNEL(flash_##d, attention_args, 128, blocks) { flash<d, 0>(a); }                             \
+    KERNEL(flash_##d##_f16, attention_args, 128, blocks) { flash<d, 1>(a); }
 FLASH(64, 3)
 FLASH(80, 3)
 FLASH(96, 2)
@@ -243,17 +257,17 @@ KERNEL(attention_any, attention_args, 128, 1)
     UNROLL
     for (int k = 0; k < MOST; k++) {
         o[k] = 0;
-        q[k] = LANE + 32 * k < a.D ? load_one(a.q, at + LANE + 32 * k, a.q_bf16) : 0;
+        q[k] = LANE + 32 * k < a.D ? load_one(a.q, at + LANE + 32 * k, a.q_type) : 0;
     }
     range_of(a, a.first + i, a.len[b], &lo, &hi);
     for (int64_t j = lo; j < hi; j++) {
-        const attention_segment &g = a.segment[segment_of(a, j)];
+        const attention_segment &g = segments_of(a)[segment_of(a, j)];
         int64_t k0 = b * g.s_k[0] + (j - g.start) * g.s_k[1] + hk * g.s_k[2],
                 v0 = b * g.s_v[0] + (j - g.start) * g.s_v[1] + hk * g.s_v[2];
         float s = 0;
         UNROLL
         for (int k = 0; k < MOST; k++)
-            s += LANE + 32 * k < a.D ? q[k] * load_one(g.k, k0 + LANE + 32 * k, a.q_bf16) : 0;
+            s += LANE + 32 * k < a.D ? q[k] * load_one(g.k, k0 + LANE + 32 * k, a.q_type) : 0;
         s = gpu_warp_sum(s) * a.scale;
         if (a.softcap > 0)
             s = a.softcap * tanhf(s / a.softcap);
@@ -266,14 +280,14 @@ KERNEL(attention_any, attention_args, 128, 1)
         UNROLL
         for (int k = 0; k < MOST; k++)
             o[k] = o[k] * shrink +
-                   (LANE + 32 * k < a.D ? p * load_one(g.v, v0 + LANE + 32 * k, a.q_bf16) : 0);
+                   (LANE + 32 * k < a.D ? p * load_one(g.v, v0 + LANE + 32 * k, a.q_type) : 0);
     }
     at = b * a.s_out[0] + i * a.s_out[1] + h * a.s_out[2];
     float by = sum != 0 ? 1 / sum : 0;
     UNROLL
     for (int k = 0; k < MOST; k++)
         if (LANE + 32 * k < a.D) {
-            store_one(a.out, at + LANE + 32 * k, a.out_bf16, o[k] * by);
+            store_one(a.out, at + LANE + 32 * k, a.out_type, o[k] * by);
         }
     if (a.lse && LANE == 0)
         a.lse[b * a.s_lse[0] + i * a.s_lse[1] + h * a.s_lse[2]] =

@@ -31,8 +31,8 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
                 continue;
             }
             if (a.residual)
-                v += load_one(a.residual, q + i, a.residual_bf16);
-            store_one(a.out, o + i, a.out_bf16, v);
+                v += load_one(a.residual, q + i, a.residual_type);
+            store_one(a.out, o + i, a.out_type, v);
         }
         if (!a.wide)
             return;
@@ -52,15 +52,16 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
             y[i] *= z[i];
     }
     if (a.residual) {
-        load_eight(z, a.residual, q, a.residual_bf16);
+        load_eight(z, a.residual, q, a.residual_type);
         UNROLL
         for (int i = 0; i < 8; i++)
             y[i] += z[i];
     }
-    store_eight(a.out, o, a.out_bf16, y);
+    store_eight(a.out, o, a.out_type, y);
 }
 
-KERNEL(conv, conv_args, 256, 1)
+/* f16: 1 for F16, 0 for BF16. */
+template <int f16> GPU void run_conv(const conv_args &a)
 {
     bf16 *sm = (bf16 *)gpu_shared();
     const int lane = LANE, warp = WARP, tid = (int)threadIdx.x;
@@ -129,7 +130,7 @@ KERNEL(conv, conv_args, 256, 1)
             for (int i = 0; i < 4; i++)
                 UNROLL
             for (int j = 0; j < 4; j++)
-                gpu_mma(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
+                gpu_mma<f16>(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
         }
     }
     /* Sums go through shared memory, 32 rows of a warp at a time: a lane then has 8 neighbours. */
@@ -155,8 +156,10 @@ KERNEL(conv, conv_args, 256, 1)
     }
 }
 
-/* The same for weights and images of any type and width, one thread a sum: w F32 or BF16 as a.act
- * >> 8 says. */
+KERNEL(conv, conv_args, 256, 1) { run_conv<0>(a); }
+KERNEL(conv_f16, conv_args, 256, 1) { run_conv<1>(a); }
+
+/* The same for weights and images of any type and width, one thread a sum. */
 KERNEL(conv_any, conv_args, 128, 1)
 {
     const int64_t i = (int64_t)blockIdx.x * 128 + threadIdx.x, rows = (int64_t)a.To * a.Ho * a.Wo;
@@ -175,13 +178,13 @@ KERNEL(conv_any, conv_args, 128, 1)
         const int64_t in = z * a.s_in[0] + y * a.s_in[1] + x * a.s_in[2] + c0,
                       k = (c * taps + tap) * a.C;
         for (int64_t j = 0; j < a.C; j++)
-            v += load_one(a.in, in + j, a.in_bf16) * load_one(a.w, k + j, a.in_bf16);
+            v += load_one(a.in, in + j, a.in_type) * load_one(a.w, k + j, a.in_type);
     }
     v = activate(a.bias ? v + a.bias[c] : v, a.act);
     v = a.gate ? v * a.gate[c] : v;
     const int64_t o = t * a.s_out[0] + h * a.s_out[1] + w * a.s_out[2] + c,
                   q = t * a.s_residual[0] + h * a.s_residual[1] + w * a.s_residual[2] + c;
     if (a.residual)
-        v += load_one(a.residual, q, a.residual_bf16);
-    store_one(a.out, o, a.out_bf16, v);
+        v += load_one(a.residual, q, a.residual_type);
+    store_one(a.out, o, a.out_type, v);
 }

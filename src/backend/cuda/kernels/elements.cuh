@@ -13,30 +13,56 @@ GPU int64_t gpu_index()
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-GPU float load_one(const void *p, int64_t at, int is_bf16)
+/* An element of F32, F16 or BF16. */
+GPU float load_one(const void *p, int64_t at, int type)
 {
-    return is_bf16 ? gpu_from_bf16(((const bf16 *)p)[at]) : ((const float *)p)[at];
+    if (type == BF16)
+        return gpu_from_bf16(((const bf16 *)p)[at]);
+    return type == F16 ? gpu_from_f16(((const uint16_t *)p)[at]) : ((const float *)p)[at];
 }
 
-GPU void store_one(void *p, int64_t at, int is_bf16, float v)
+/* Results that are finite stay finite in F16: they end at 65504. */
+GPU float within_f16(float v)
 {
-    if (is_bf16)
+    return fabsf(v) <= 3.4028234663852886e38f ? fmaxf(-65504.0f, fminf(v, 65504.0f)) : v;
+}
+
+GPU void store_one(void *p, int64_t at, int type, float v)
+{
+    if (type == BF16)
         ((bf16 *)p)[at] = gpu_to_bf16(v);
+    else if (type == F16)
+        ((uint16_t *)p)[at] = gpu_to_f16(within_f16(v));
     else
         ((float *)p)[at] = v;
 }
 
-/* Eight elements at a multiple of 16 bytes. */
-GPU void load_eight(float x[8], const void *p, int64_t at, int is_bf16)
+/* Two elements of 16 bits, the first in the low half. */
+GPU void unpack_two(float x[2], uint32_t u, int type)
 {
-    if (is_bf16) {
-        uint4    v = gpu_load16((const bf16 *)p + at);
+    if (type == BF16) {
+        x[0] = gpu_bits_f32(u << 16);
+        x[1] = gpu_bits_f32(u & 0xffff0000u);
+    } else {
+        x[0] = gpu_from_f16((uint16_t)u);
+        x[1] = gpu_from_f16((uint16_t)(u >> 16));
+    }
+}
+
+GPU uint32_t pack_two(float lo, float hi, int type)
+{
+    return type == BF16 ? gpu_pack_bf16(lo, hi) : gpu_pack_f16(within_f16(lo), within_f16(hi));
+}
+
+/* Eight elements at a multiple of 16 bytes. */
+GPU void load_eight(float x[8], const void *p, int64_t at, int type)
+{
+    if (type != F32) {
+        uint4    v = gpu_load16((const uint16_t *)p + at);
         uint32_t u[4] = { v.x, v.y, v.z, v.w };
         UNROLL
-        for (int i = 0; i < 4; i++) {
-            x[2 * i] = gpu_bits_f32(u[i] << 16);
-            x[2 * i + 1] = gpu_bits_f32(u[i] & 0xffff0000u);
-        }
+        for (int i = 0; i < 4; i++)
+            unpack_two(x + 2 * i, u[i], type);
     } else {
         uint4 v = gpu_load16((const float *)p + at), w = gpu_load16((const float *)p + at + 4);
         uint32_t u[8] = { v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w };
@@ -46,12 +72,12 @@ GPU void load_eight(float x[8], const void *p, int64_t at, int is_bf16)
     }
 }
 
-GPU void store_eight(void *p, int64_t at, int is_bf16, const float x[8])
+GPU void store_eight(void *p, int64_t at, int type, const float x[8])
 {
-    if (is_bf16) {
-        gpu_store16((bf16 *)p + at,
-                    uint4{ gpu_pack_bf16(x[0], x[1]), gpu_pack_bf16(x[2], x[3]),
-                           gpu_pack_bf16(x[4], x[5]), gpu_pack_bf16(x[6], x[7]) });
+    if (type != F32) {
+        gpu_store16((uint16_t *)p + at,
+                    uint4{ pack_two(x[0], x[1], type), pack_two(x[2], x[3], type),
+                           pack_two(x[4], x[5], type), pack_two(x[6], x[7], type) });
     } else {
         uint32_t u[8];
         UNROLL

@@ -8,10 +8,10 @@ KERNEL(glu, pair_args, 256, 1)
     int64_t i = gpu_index(), r = i / a.C, c = i % a.C;
     if (i >= a.n * a.C)
         return;
-    float v = activate(load_one(a.a, r * a.s_a + c, a.a_bf16), a.act);
+    float v = activate(load_one(a.a, r * a.s_a + c, a.a_type), a.act);
     if (a.b)
-        v *= load_one(a.b, r * a.s_b + c, a.b_bf16);
-    store_one(a.out, r * a.s_out + c, a.out_bf16, v);
+        v *= load_one(a.b, r * a.s_b + c, a.b_type);
+    store_one(a.out, r * a.s_out + c, a.out_type, v);
 }
 
 KERNEL(addmul, pair_args, 256, 1)
@@ -19,9 +19,9 @@ KERNEL(addmul, pair_args, 256, 1)
     int64_t i = gpu_index(), r = i / a.C, c = i % a.C, o = r * a.s_out + c;
     if (i >= a.n * a.C)
         return;
-    float v = load_one(a.a, r * a.s_a + c, a.a_bf16);
+    float v = load_one(a.a, r * a.s_a + c, a.a_type);
     v = a.gate ? v * a.gate[r * a.s_gate + c] : v;
-    store_one(a.out, o, a.out_bf16, load_one(a.out, o, a.out_bf16) + v);
+    store_one(a.out, o, a.out_type, load_one(a.out, o, a.out_type) + v);
 }
 
 KERNEL(axpby, axpby_args, 256, 1)
@@ -61,8 +61,8 @@ KERNEL(epilogue, epilogue_args, 256, 1)
     v = activate(a.bias ? v + a.bias[c] : v, a.act);
     v = a.gate ? v * a.gate[c] : v;
     if (a.residual)
-        v += load_one(a.residual, r * a.s_residual + c, a.residual_bf16);
-    store_one(a.out, r * a.s_out + c, a.out_bf16, v);
+        v += load_one(a.residual, r * a.s_residual + c, a.residual_type);
+    store_one(a.out, r * a.s_out + c, a.out_type, v);
 }
 
 /* The same for F32 sums, eight columns a thread. O % 8 == 0, everything at multiples of 16 bytes.
@@ -75,7 +75,7 @@ KERNEL(epilogue_wide, epilogue_args, 256, 2)
     float v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
     load_eight(v, a.acc, r * a.s_acc + c, 0);
     if (a.residual)
-        load_eight(w, a.residual, r * a.s_residual + c, a.residual_bf16);
+        load_eight(w, a.residual, r * a.s_residual + c, a.residual_type);
     UNROLL
     for (int j = 0; j < 8; j++) {
         v[j] = a.sw ? gpu_multiply(v[j], a.sw[c + j]) : v[j];
@@ -83,5 +83,5 @@ KERNEL(epilogue_wide, epilogue_args, 256, 2)
         v[j] = a.gate ? v[j] * a.gate[c + j] : v[j];
         v[j] = a.residual ? w[j] + v[j] : v[j];
     }
-    store_eight(a.out, r * a.s_out + c, a.out_bf16, v);
+    store_eight(a.out, r * a.s_out + c, a.out_type, v);
 }

@@ -171,6 +171,17 @@ GPU uint16_t gpu_to_f16(float f)
     return (uint16_t)(sign | (((uint32_t)(e + 14) << 10) + (uint32_t)rintf(ldexpf(a, 10 - e))));
 #endif
 }
+/* lo in the low half. */
+GPU uint32_t gpu_pack_f16(float lo, float hi)
+{
+#ifdef __CUDACC__
+    uint32_t r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+#else
+    return gpu_to_f16(lo) | (uint32_t)gpu_to_f16(hi) << 16;
+#endif
+}
 GPU float gpu_exp2(float x)
 {
 #ifdef __CUDACC__
@@ -366,13 +377,19 @@ GPU void gpu_ldmatrix4_t(uint32_t r[4], const void *row)
                  : "r"(p)
                  : "memory");
 }
-/* c[16x8] += a[16x16] b[16x8] */
-GPU void gpu_mma(float c[4], const uint32_t a[4], const uint32_t b[2])
+/* c[16x8] += a[16x16] b[16x8], of bf16 or of f16 */
+template <int is_f16> GPU void gpu_mma(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#define GPU_MMA(type)                                                                              \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, "     \
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                          \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+    if (is_f16)
+        GPU_MMA("f16");
+    else
+        GPU_MMA("bf16");
+#undef GPU_MMA
 }
 #else
 GPU void gpu_ldmatrix4(uint32_t r[4], const void *row, int where = __builtin_LINE())
@@ -397,12 +414,13 @@ GPU void gpu_ldmatrix4_t(uint32_t r[4], const void *row, int where = __builtin_L
         r[i] = lo | (uint32_t)hi << 16;
     }
 }
+template <int is_f16>
 GPU void gpu_mma(float c[4], const uint32_t a[4], const uint32_t b[2], int where = __builtin_LINE())
 {
     gpu_shown s;
     int lane = LANE;
     memcpy(s.a, a, 16), memcpy(s.b, b, 8), memcpy(s.c, c, 16);
-    memcpy(c, gpu_show(s, where, gpu_mma_bf16)[lane].c, 16);
+    memcpy(c, gpu_show(s, where, is_f16 ? gpu_mma_f16 : gpu_mma_bf16)[lane].c, 16);
 }
 #endif
 

@@ -11,7 +11,7 @@ KERNEL(moments, moments_args, 128, 1)
     double *sums = (double *)gpu_shared(), s = 0, q = 0;
     for (int64_t i = me; i < a.P * wide; i += 128) {
         int64_t at = r * a.s_row + i / wide * a.s_position + g * wide + i % wide;
-        double v = (double)load_one(a.in, at, a.in_bf16);
+        double v = (double)load_one(a.in, at, a.in_type);
         s += v, q += v * v;
     }
     sums[2 * me] = s, sums[2 * me + 1] = q;
@@ -44,10 +44,10 @@ KERNEL(gnorm, gnorm_args, 256, 1)
     const double *sums = a.sums + c / (a.C / a.groups) * a.s_group;
     double mean = sums[0] / a.count, var = sums[a.s_moment] / a.count - mean * mean;
     float rstd = (float)(1 / sqrt((var > 0 ? var : 0) + (double)a.eps));
-    float v = (load_one(a.in, in + c, a.in_bf16) - (float)mean) * rstd;
+    float v = (load_one(a.in, in + c, a.in_type) - (float)mean) * rstd;
     v = a.gain ? v * a.gain[c] : v;
     v = a.bias ? v + a.bias[c] : v;
     if (a.scale)
         v = v * a.scale[scale + c] + a.shift[shift + c];
-    store_one(a.out, out + c, a.out_bf16, activate(v, a.silu ? SILU : NONE));
+    store_one(a.out, out + c, a.out_type, activate(v, a.silu ? SILU : NONE));
 }

@@ -15,7 +15,7 @@ template <int CHUNKS> GPU void norm_row(const norm_args &a, int64_t row)
         for (int i = 0; i < 8; i++)
             x[k][i] = 0;
         if (c < C)
-            load_eight(x[k], a.in, in + c, a.in_bf16);
+            load_eight(x[k], a.in, in + c, a.in_type);
         UNROLL
         for (int i = 0; i < 8; i++)
             sum += a.rms ? x[k][i] * x[k][i] : x[k][i];
@@ -67,7 +67,7 @@ template <int CHUNKS> GPU void norm_row(const norm_args &a, int64_t row)
             for (int i = 0; i < 8; i++)
                 y[i] += g[i];
         }
-        store_eight(a.out, row * a.s_out + c, a.out_bf16, y);
+        store_eight(a.out, row * a.s_out + c, a.out_type, y);
     }
 }
 
@@ -92,7 +92,7 @@ KERNEL(norm_any, norm_args, 128, 1)
         return;
     float sum = 0, sq = 0;
     for (int64_t c = LANE; c < a.C; c += 32) {
-        float v = load_one(a.in, row * a.s_in + c, a.in_bf16);
+        float v = load_one(a.in, row * a.s_in + c, a.in_type);
         sum += a.rms ? v * v : v;
     }
     float mean = gpu_warp_sum(sum) / (float)a.C, rstd = 0;
@@ -101,17 +101,17 @@ KERNEL(norm_any, norm_args, 128, 1)
         mean = 0;
     } else {
         for (int64_t c = LANE; c < a.C; c += 32) {
-            float v = load_one(a.in, row * a.s_in + c, a.in_bf16) - mean;
+            float v = load_one(a.in, row * a.s_in + c, a.in_type) - mean;
             sq += v * v;
         }
         rstd = gpu_rsqrt(gpu_warp_sum(sq) / (float)a.C + a.eps);
     }
     for (int64_t c = LANE; c < a.C; c += 32) {
-        float y = (load_one(a.in, row * a.s_in + c, a.in_bf16) - mean) * rstd;
+        float y = (load_one(a.in, row * a.s_in + c, a.in_type) - mean) * rstd;
         y = a.gain ? y * a.gain[c] : y;
         y = a.bias ? y + a.bias[c] : y;
         y = a.scale ? y * (1 + a.scale[row * a.s_scale + c]) : y;
         y = a.shift ? y + a.shift[row * a.s_shift + c] : y;
-        store_one(a.out, row * a.s_out + c, a.out_bf16, y);
+        store_one(a.out, row * a.s_out + c, a.out_type, y);
     }
 }

@@ -31,10 +31,10 @@ KERNEL(qknorm_near, qknorm_args, 256, 4)
                   out = row * a.s_out0 + head * a.s_out1 + j;
     const int mine = j < a.D;
     if (mine) {
-        if (a.in_bf16) {
-            uint2 v = gpu_load8((const bf16 *)a.in + in);
-            x[0] = gpu_bits_f32(v.x << 16), x[1] = gpu_bits_f32(v.x & 0xffff0000u);
-            x[2] = gpu_bits_f32(v.y << 16), x[3] = gpu_bits_f32(v.y & 0xffff0000u);
+        if (a.in_type != F32) {
+            uint2 v = gpu_load8((const uint16_t *)a.in + in);
+            unpack_two(x, v.x, a.in_type);
+            unpack_two(x + 2, v.y, a.in_type);
         } else {
             load_four(x, (const float *)a.in + in);
         }
@@ -78,9 +78,9 @@ KERNEL(qknorm_near, qknorm_args, 256, 4)
         turn(x, gpu_bits_f32(cos.x), gpu_bits_f32(sin.x));
         turn(x + 2, gpu_bits_f32(cos.y), gpu_bits_f32(sin.y));
     }
-    if (a.out_bf16) {
-        gpu_store8((bf16 *)a.out + out, uint2 { gpu_pack_bf16(x[0], x[1]),
-                                                gpu_pack_bf16(x[2], x[3]) });
+    if (a.out_type != F32) {
+        gpu_store8((uint16_t *)a.out + out, uint2 { pack_two(x[0], x[1], a.out_type),
+                                                    pack_two(x[2], x[3], a.out_type) });
     } else {
         gpu_store16((float *)a.out + out, uint4 { gpu_f32_bits(x[0]), gpu_f32_bits(x[1]),
                                                   gpu_f32_bits(x[2]), gpu_f32_bits(x[3]) });
@@ -96,7 +96,7 @@ KERNEL(qknorm_any, qknorm_args, 128, 1)
     float *x = (float *)gpu_shared() + WARP * a.D, sum = 0, sq = 0, mean = 0, rstd = 1;
     const int64_t in = row * a.s_in0 + head * a.s_in1, out = row * a.s_out0 + head * a.s_out1;
     for (int64_t j = LANE; j < a.D; j += 32) {
-        float v = x[j] = load_one(a.in, in + j, a.in_bf16);
+        float v = x[j] = load_one(a.in, in + j, a.in_type);
         sum += a.rms ? v * v : v;
     }
     if (a.norm) {
@@ -124,6 +124,6 @@ KERNEL(qknorm_any, qknorm_args, 128, 1)
             float c = a.cos[row * a.s_cos + i], s = a.sin[row * a.s_sin + i];
             y = (a.halves ? j < half : j % 2 == 0) ? y * c - x[p] * s : y * c + x[p] * s;
         }
-        store_one(a.out, out + j, a.out_bf16, y);
+        store_one(a.out, out + j, a.out_type, y);
     }
 }

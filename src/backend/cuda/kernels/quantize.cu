@@ -14,7 +14,7 @@ KERNEL(integers, integers_args, 128, 1)
         return;
     float most = 0, odd = 0;
     for (int64_t c = LANE; c < a.C; c += 32) {
-        float v = fabsf(load_one(a.in, row * a.s_in + c, a.in_bf16));
+        float v = fabsf(load_one(a.in, row * a.s_in + c, a.in_type));
         odd = v <= FLT_MAX ? odd : 1;
         most = fmaxf(most, v);
     }
@@ -25,7 +25,7 @@ KERNEL(integers, integers_args, 128, 1)
     const float by = scale > 0 ? gpu_divide(127.0f, most) : 0;
     for (int64_t c = LANE; c < a.wide; c += 32) {
         float v =
-            c < a.C && by > 0 ? gpu_multiply(load_one(a.in, row * a.s_in + c, a.in_bf16), by) : 0;
+            c < a.C && by > 0 ? gpu_multiply(load_one(a.in, row * a.s_in + c, a.in_type), by) : 0;
         v = rintf(v);
         a.q[row * a.wide + c] = (int8_t)(v > 127 ? 127 : v < -127 ? -127 : v);
     }
@@ -58,6 +58,6 @@ KERNEL(widen, widen_args, 256, 2)
     UNROLL
     for (int i = 0; i < 16; i++)
         v[i] = from_eight_bits(w[i / 4] >> (i % 4 * 8) & 255, 1);
-    store_eight(a.out, at, a.out_bf16, v);
-    store_eight(a.out, at + 8, a.out_bf16, v + 8);
+    store_eight(a.out, at, a.out_type, v);
+    store_eight(a.out, at + 8, a.out_type, v + 8);
 }
