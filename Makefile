@@ -7,6 +7,7 @@
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
 #   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
 #   make cuda-mistakes         whether tests on the simulated GPU find mistakes
+#   make cuda-seeds            its tests with twenty orders of work
 #   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
@@ -29,7 +30,7 @@ override PROMPT := $(value PROMPT)
 export PROMPT
 
 .PHONY: all build configured program demo demo-parallel check clang sanitize tsan leaks fuzz soak \
-        cuda-kernels cuda-mistakes bench install uninstall clean packages clang-packages
+        cuda-kernels cuda-mistakes cuda-seeds bench install uninstall clean packages clang-packages
 
 all: build
 
@@ -118,6 +119,13 @@ fuzz: clang-packages
 # Mistakes, made in a copy of the tree one at a time; each has to make a test fail. Ten minutes.
 cuda-mistakes: packages
 	@mkdir -p $(BUILD)/mistakes && python3 tests/sim/mistakes.py $(BUILD)/mistakes
+
+# Ops, attention and a few goldens; the first seed that fails ends it. Half an hour.
+cuda-seeds: configured
+	@ninja -C $(BUILD) tests/ops/ops_cuda tests/ops/ops_attn_cuda tests/golden/test_golden_cuda \
+	    tests/golden/full.stamp tests/sim/libcuda.so.1 tests/sim/libcublasLt.so.13 \
+	    tests/sim/xdit_kernels.so
+	@tests/sim/seeds.sh $(BUILD) 20
 
 # Needs nvcc; the table of doc/internals/cuda.md needs nvdisasm, too.
 cuda-kernels: configured
