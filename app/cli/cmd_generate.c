@@ -32,7 +32,7 @@ typedef struct own {            /* options of the program, not of the request   
     const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
     const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind, *offload;
     const char  *files[SLOTS];  /* weights of components, as `slots`                           */
-    xd_opt_texts prompts, loras;
+    xd_opt_texts prompts, loras, images;
     int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip, slicing,
         by_model, by_layer;     /* xDiT's words for offload                                    */
 } own;
@@ -57,6 +57,9 @@ static xd_option own_rows[] = {
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
       "a file of prompts, one a line; - for standard input. A line that begins with # and a blank "
       "is a comment" },
+    { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE",
+      "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for; of a model that "
+      "edits images, one that it reads: may be repeated where it reads several" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
@@ -430,6 +433,11 @@ static xd_status check_task(task *t, int *ranks)
                        images);
     r->prompts = o->prompts.v;
     r->nprompts = o->prompts.n;
+    if (o->images.n) {
+        r->image = o->images.v[0];
+        r->more_images = o->images.v + 1;
+        r->nmore_images = o->images.n - 1;
+    }
     r->latents_only = o->output && is_latents(o->output);
     r->on_stage = on_stage;
     r->on_step = on_step;
@@ -641,6 +649,7 @@ static int run_command(int argc, char **argv)
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
     xd_opt_texts_free(&t.own.prompts);
+    xd_opt_texts_free(&t.own.images);
     xd_opt_texts_free(&t.own.loras);
     xd_loras_read_free(&t.loras);
     free(t.skipped);

@@ -280,6 +280,7 @@ int xd_opt_topic(void (*help)(FILE *f), const char *word, char **text)
 
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups)
 {
+    void *field;
     if (topic.word)
         fputs(TOPIC, f);
     for (int g = 0; g < ngroups; g++) {
@@ -293,7 +294,8 @@ void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int 
         for (int t = 0; t < s->ntables; t++)
             for (int i = 0; i < s->tables[t].n; i++) {
                 const xd_option *o = &s->tables[t].rows[i];
-                if (o->help && !xd_opt_grouped(groups, ngroups, o->name))
+                if (o->help && xd_opt_find(s, o->name, &field) == o &&
+                    !xd_opt_grouped(groups, ngroups, o->name))
                     help_row(f, s, o, s->tables[t].record);
             }
     }

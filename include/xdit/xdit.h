@@ -281,7 +281,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
                                            standard deviation of the prompt's, for models that
                                            have it; 0: none */
     int         use_dynamic_cfg;        /* guidance grows with the steps                      */
-    const char *image;          /* start image (PNG, JPEG, WebP), resized; NULL: start from noise */
+    /* Start image (PNG, JPEG, WebP), resized; of a model that edits images, the one that it reads.
+     * NULL: none. */
+    const char *image;
     /* The start image as pixels, in place of `image`. Rank 0 reads them during the call; the other
      * ranks pass any image. NULL: none. */
     const xd_image *image_pixels;
@@ -315,6 +317,13 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
                                            prompt's, for models that have it; 0: any length */
     double      cfg_truncation;         /* share of the way from noise to image that is guided, for
                                            models that have it; 1: all of it */
+    /* Pixels of the image, for models that choose its size by its ratio; 0: the model's. */
+    int64_t     max_area;
+    /* Further images behind `image`, for models that read several: files, or pixels where an entry
+     * of more_pixels is not NULL. Either list may be NULL. */
+    const char *const     *more_images;
+    const xd_image *const *more_pixels;
+    int64_t     nmore_images;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

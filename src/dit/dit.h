@@ -12,6 +12,7 @@ typedef struct xd_input {
     const xd_cond *cond;        /* text of this pass, all rows                                 */
     xd_tensor      extra;       /* [n mine, F with extra_ch channels] F32 of an image, or absent */
     xd_tensor      txt;         /* [n mine, E] text rows to embed, if text flows; padding is 0 */
+    xd_tensor      ref;         /* [n mine, F] F32 tokens of reference images, or absent        */
     double         t;           /* model time in the units of the scheduler (0..1000)           */
     double         guidance;    /* distilled guidance scale, or NaN                            */
     double         size[2];     /* pixels: height, width (micro-conditions)                    */
@@ -36,6 +37,8 @@ typedef struct xd_dit_info {
                                 /* image's with rows of XD_PAD; 0: they are not                */
     int     sites;              /* self-attentions per block                                   */
     int64_t most[3];            /* most latent cells with positions: t, h, w; 0: any number    */
+    int     refs;               /* tokens of reference images pass through the blocks, behind
+                                 * the text and before the image (XD_REF); xd_ref_at has places */
     int     micro;              /* takes size[] (resolution and aspect ratio)                  */
     size_t  local_size;         /* bytes of xd_state.local                                     */
     size_t  kept_size;          /* bytes of xd_state.kept; 0: no kept tensors                  */

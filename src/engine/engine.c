@@ -27,6 +27,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/init_image.h"
+#include "pipeline/references.h"
 #include "pipeline/job.h"
 #include "pipeline/job_compare.h"
 #include "pipeline/memory_plan.h"
@@ -502,6 +503,8 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
     if (s == XD_OK)
         s = xd_init_image_encode(j, &l->a, e);
     if (s == XD_OK)
+        s = xd_references_encode(j, &l->a, e);
+    if (s == XD_OK)
         s = generate_all(l, w, e);
     xd_request_arena_close(ctx, &l->a);
     return s;
@@ -511,6 +514,7 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
 static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, xd_err *e)
 {
     xd_memory_limits room = { 0 };
+    s = xd_references_share(j, s, e);
     if (s == XD_OK)
         s = xd_prompts_tokenize(w, j, e);
     if (s == XD_OK)

@@ -65,3 +65,13 @@ int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int6
     }
     return n;
 }
+
+int xd_ref_at(const xd_layout *l, int64_t i, int64_t *row, int64_t *col)
+{
+    int k = 0;
+    for (; k < l->nrefs - 1 && i >= l->refs[k].rows * l->refs[k].cols; k++)
+        i -= l->refs[k].rows * l->refs[k].cols;
+    *row = i / l->refs[k].cols;
+    *col = i % l->refs[k].cols;
+    return k;
+}

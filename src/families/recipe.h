@@ -68,6 +68,13 @@ typedef struct xd_recipe {
     double      pairs_fps;      /* of a transformer with patches of several frames; 0: fps     */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;
+    /* Most reference images that its transformer reads as tokens, for editing; 0: noise starts from
+     * an image. */
+    int         references;
+    /* Of a reference image of this size in pixels: the size to resize it to, whole multiples of
+     * `unit`. area: max_area of the request, or 0. */
+    void      (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width);
+    int64_t     max_area;       /* pixels; a size asked for gives only the ratio. 0: sizes count */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */
 } xd_recipe;
 

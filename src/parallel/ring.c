@@ -86,10 +86,10 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
     b.kv = s->seg;
     b.nkv = append_rows(x, s, XD_TXT, x->lay->txt_patch, 0);
     b.nkv = append_rows(x, s, XD_PAD, x->lay->txt_patch, b.nkv);
-    for (int p = 0; p < x->lay->npatch; p++) {
+    for (int p = 0; p < x->lay->npatch; p++)
         b.nkv = append_rows(x, s, XD_REF, p, b.nkv);
+    for (int p = 0; p < x->lay->npatch; p++)
         b.nkv = append_rows(x, s, XD_IMG, p, b.nkv);
-    }
     return b;
 }
 

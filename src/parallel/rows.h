@@ -39,7 +39,8 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
     return x->pass / t->deg.n[XD_CFG];
 }
 
-/* Lists views of K and V in global token order: by patch, then stream, then member of the axis.
+/* Lists views of K and V in global token order: by stream (text, reference, image), then patch,
+ * then member of the axis. So are the rows of a rank in order, too.
  * k[i] and v[i] are those of member i, [1,n_i,H,D] with all its rows. Returns the number of views,
  * at most patches x streams x members. */
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,

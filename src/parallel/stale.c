@@ -29,19 +29,19 @@ static int64_t rows_of(const xd_layout *l, const xd_topo *t, int patch)
     return xd_member_rows(l, t, patch, t->at[XD_RING]);
 }
 
-/* Number of rows of text and of padding of all Ulysses ranks of my ring member. */
-static int64_t text_rows(const xd_layout *l, const xd_topo *t)
+/* Number of rows of a stream in the first `patches` patches, of all Ulysses ranks of my ring
+ * member. */
+static int64_t stream_rows(const xd_layout *l, const xd_topo *t, xd_stream_id s, int patches)
 {
     int64_t n = 0;
-    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++) {
-        int sp = xd_topo_sp(t, u, t->at[XD_RING]);
-        n += xd_own(l, XD_TXT, l->txt_patch, sp).n + xd_own(l, XD_PAD, l->txt_patch, sp).n;
-    }
+    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
+        for (int p = 0; p < patches; p++)
+            n += xd_own(l, s, p, xd_topo_sp(t, u, t->at[XD_RING])).n;
     return n;
 }
 
 /* Stored K (which 0) or V (1) of the current attention: [1, rows, H, D]. Text rows come first, then
- * the rows of the patches. */
+ * padding, then those of reference images, then those of the image, each patch by patch. */
 static xd_tensor stored_view(const xd_exec *x, const stale *s, int which)
 {
     int64_t d[4] = { 1, s->rows, s->heads, s->head_dim };
@@ -53,17 +53,21 @@ static xd_tensor stored_view(const xd_exec *x, const stale *s, int which)
 /* Where fresh row `row` of this patch is stored; *n is reduced to the rows adjacent there. */
 static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
-    int64_t text = text_rows(x->lay, s->topo), mine = x->patch == x->lay->txt_patch ? text : 0,
-            at = row;
+    static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
+    int64_t at = 0;
     if (x->patch == XD_ALL)     /* all rows, from the first                                     */
         return row;
-    if (row < mine) {
-        *n = *n < mine - row ? *n : mine - row;
-        return row;
+    for (int i = 0; i < XD_NSTREAMS; i++) {
+        int64_t before = stream_rows(x->lay, s->topo, order[i], x->patch);
+        int64_t mine = stream_rows(x->lay, s->topo, order[i], x->patch + 1) - before;
+        if (row < mine) {
+            *n = *n < mine - row ? *n : mine - row;
+            return at + before + row;
+        }
+        row -= mine;
+        at += stream_rows(x->lay, s->topo, order[i], x->lay->npatch);
     }
-    for (int p = 0; p < x->patch; p++)
-        at += rows_of(x->lay, s->topo, p) - (p == x->lay->txt_patch ? text : 0);
-    return at - mine + text;
+    return at + row;
 }
 
 static void stale_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)

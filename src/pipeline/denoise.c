@@ -73,18 +73,24 @@ static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
     return l;
 }
 
-/* This rank's image rows of a unit, as a range of f->lat. */
-static xd_span rows_of(const xd_denoise *f, int unit)
+/* This rank's rows of a stream in a unit, as a range of those in all patches. */
+static xd_span stream_rows(const xd_denoise *f, xd_stream_id stream, int unit)
 {
     xd_span s = { 0, 0 };
     for (int p = 0; p < f->lay.npatch; p++) {
-        int64_t n = xd_own(&f->lay, XD_IMG, p, f->x.sp).n;
+        int64_t n = xd_own(&f->lay, stream, p, f->x.sp).n;
         if (unit == XD_ALL || p == unit)
             s.n += n;
         else if (p < unit)
             s.start += n;
     }
     return s;
+}
+
+/* This rank's image rows of a unit, as a range of f->lat. */
+static xd_span rows_of(const xd_denoise *f, int unit)
+{
+    return stream_rows(f, XD_IMG, unit);
 }
 
 static xd_tensor part_of(const xd_denoise *f, xd_tensor t, int unit)
@@ -225,6 +231,8 @@ static void open_tensors(xd_denoise *f)
         f->noise = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
     if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
+    if (f->lay.len[XD_REF])
+        f->ref = xd_new_f32(x, is_first(f) ? stream_rows(f, XD_REF, XD_ALL).n : 0, f->j->features);
     f->h[0] = xd_new_f32(x, all, dim);
     for (int i = 1; i < XD_NHID; i++)
         f->h[i] = stage_count(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
@@ -404,6 +412,23 @@ static void set_extra(xd_denoise *f, const float *sample)
     set_rows(f, f->extra, f->whole);
 }
 
+/* Copies this rank's tokens of the reference images to the device. */
+static void set_refs(xd_denoise *f)
+{
+    const xd_job *j = f->j;
+    size_t        row = (size_t)j->features * sizeof(float);
+    float        *rows = f->ref.d[0] ? host_buffer(f, f->ref.d[0] * j->features, "images") : NULL;
+    char         *to = (char *)rows;
+    for (int p = 0; p < f->lay.npatch && rows; p++) {
+        xd_span s = xd_own(&f->lay, XD_REF, p, f->x.sp);
+        memcpy(to, (const char *)j->ref_tokens + (size_t)s.start * row, (size_t)s.n * row);
+        to += (size_t)s.n * row;
+    }
+    if (rows)
+        xd_put(&f->x, f->ref, rows);
+    free(rows);
+}
+
 void xd_denoise_noise(xd_denoise *f, int64_t seed)
 {
     const xd_job *j = f->j;
@@ -421,6 +446,8 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
         set_rows(f, f->lat, noise);
         if (f->extra.nd)
             set_extra(f, sample);
+        if (j->ref_tokens)
+            set_refs(f);
         if (j->samp.init_scale != 1)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     }
@@ -508,6 +535,9 @@ static void run_piece(xd_denoise *f, piece w)
                          .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step], .guidance = j->distilled };
+    xd_span       refs = stream_rows(f, XD_REF, w.unit);
+    if (is_first(f) && refs.n)
+        in.ref = xd_rows(f->ref, refs.start, refs.n);
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
     x->lay = &lay;
     x->step = w.step, x->pass = w.pass, x->patch = w.unit;

@@ -33,6 +33,7 @@ typedef struct xd_denoise {
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
     xd_tensor       noise;    /* noise of this step's sampler (last stage); absent: it draws none */
     xd_tensor       extra;      /* model input beside the latents (first stage)                */
+    xd_tensor       ref;        /* this rank's tokens of reference images (first stage)        */
     xd_tensor       h[XD_NHID]; /* hidden states, used in turn; all of this rank's rows        */
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
     xd_tensor       skip[XD_NHID];      /* their long skips, if the model has any              */

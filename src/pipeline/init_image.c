@@ -74,20 +74,38 @@ static xd_status copy_pixels(const xd_image *given, uint8_t **rgb, int64_t *w, i
     return XD_OK;
 }
 
+xd_status xd_init_image_pixels(const xd_request *r, int k, uint8_t **rgb, int64_t *w, int64_t *h,
+                               xd_err *e)
+{
+    const char     *file = r->image;
+    const xd_image *pixels = r->image_pixels;
+    if (k > 0) {
+        file = r->more_images ? r->more_images[k - 1] : NULL;
+        pixels = r->more_pixels ? r->more_pixels[k - 1] : NULL;
+    }
+    if (file && pixels)
+        return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
+    if (!file && !pixels)
+        return xd_fail(e, XD_EINVAL, "image %d of the request is neither a file nor pixels", k + 1);
+    return file ? xd_image_read(file, rgb, w, h, e) : copy_pixels(pixels, rgb, w, h, e);
+}
+
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     uint8_t *rgb = NULL;
     int64_t  w, h, n = pixel_count(j);
     if (j->r->image && j->r->image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
-    if (!xd_job_has_image(j->r))
+    if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
         return XD_OK;
+    if (j->r->nmore_images)
+        return xd_fail(e, XD_EINVAL, "%lld images are given, and %s begins with one",
+                       (long long)xd_job_images(j->r), j->ctx->model.recipe->name);
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     if (j->ctx->world.used->rank != 0 || j->ctx->unread)
         return XD_OK;
-    xd_status s = j->r->image ? xd_image_read(j->r->image, &rgb, &w, &h, e)
-                              : copy_pixels(j->r->image_pixels, &rgb, &w, &h, e);
+    xd_status s = xd_init_image_pixels(j->r, 0, &rgb, &w, &h, e);
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
     if (s == XD_OK && !(j->image = malloc((size_t)n * sizeof *j->image)))
@@ -106,7 +124,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     int64_t    n = 2 * latent_count(j);
     xd_exec    x;
     xd_status  s = XD_OK;
-    if (!xd_job_has_image(j->r))
+    if (!xd_job_has_image(j->r) || ctx->model.recipe->references)
         return XD_OK;
     if (!j->image && all)
         j->image = malloc((size_t)pixel_count(j) * sizeof *j->image);

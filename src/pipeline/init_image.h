@@ -5,6 +5,9 @@
 #include "base/rng.h"
 #include "pipeline/job.h"
 
+/* The k-th image of the request, read from its file or copied, malloc'ed RGB. */
+xd_status xd_init_image_pixels(const xd_request *r, int k, uint8_t **rgb, int64_t *w, int64_t *h,
+                               xd_err *e);
 xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image, on rank 0             */
 /* Encodes the image to its Gaussian (j->moments) on every rank; the VAE is loaded on the ranks
  * that decode images. Collective. */

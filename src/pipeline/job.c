@@ -13,6 +13,7 @@
 #include "families/recipe.h"
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
+#include "pipeline/references.h"
 #include "pipeline/text_encode.h"
 #include "ranks/world.h"
 
@@ -33,6 +34,18 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
 int xd_job_has_image(const xd_request *r)
 {
     return r->image || r->image_pixels;
+}
+
+int64_t xd_job_images(const xd_request *r)
+{
+    return (xd_job_has_image(r) ? 1 : 0) + r->nmore_images;
+}
+
+/* Does the noise start from the image of the request? */
+static int starts_from_image(const xd_job *j)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    return xd_job_has_image(j->r) && !p->from_image && !p->references;
 }
 
 /* Checks one number or text against its row of the option table. */
@@ -117,10 +130,13 @@ static xd_status check_video(const xd_job *j, xd_err *e)
                        "%s makes a video of text alone, it cannot begin with the image %s "
                        "(%s can)", p->name, r->image ? r->image : "that is given",
                        xd_family_says(XD_WORD_FROM_IMAGE));
-    if (p->from_image && r->strength > 0)
+    if ((p->from_image || p->references) && r->strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g means nothing to %s, which keeps the image as it is",
                        r->strength, p->name);
+    if (r->max_area && !p->max_area)
+        return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the size asked for",
+                       xd_family_says(XD_WORD_MAX_AREA), p->name);
     return XD_OK;
 }
 
@@ -186,6 +202,25 @@ static void set_trained_size(xd_job *j)
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
 
+/* A size of the asked ratio and of `area` pixels, rounded down to whole tokens (diffusers:
+ * max_area). */
+static void set_area(xd_job *j, int64_t area)
+{
+    const int *cell = j->ctx->model.vae_info.cell, *patch = j->ctx->model.dit_info.patch;
+    double     ratio = (double)j->asked[1] / (double)j->asked[0];
+    double     side[2] = { nearbyint(sqrt((double)area / ratio)),
+                           nearbyint(sqrt((double)area * ratio)) };
+    for (int i = 0; i < 2; i++) {
+        int64_t unit = (int64_t)cell[i + 1] * patch[i + 1], n = (int64_t)side[i] / unit;
+        j->size[i] = (n > 0 ? n : 1) * unit;
+    }
+    if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
+        xd_log(XD_LOG_INFO, "generating %lld x %lld, which has the ratio of %lld x %lld and the "
+               "area of the model (--max_area takes another)", (long long)j->size[1],
+               (long long)j->size[0], (long long)j->asked[1], (long long)j->asked[0]);
+    j->asked[0] = j->size[0], j->asked[1] = j->size[1];
+}
+
 static xd_status set_size(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
@@ -196,6 +231,8 @@ static xd_status set_size(xd_job *j, xd_err *e)
     j->size[0] = j->asked[0], j->size[1] = j->asked[1];
     if (!j->r->no_resolution_binning && m->recipe->trained_size)
         set_trained_size(j);
+    if (m->recipe->max_area)
+        set_area(j, j->r->max_area ? j->r->max_area : m->recipe->max_area);
     xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
     if (s == XD_OK)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);
@@ -291,12 +328,12 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     j->asked_steps = steps ? steps : m->recipe->steps;
     xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
                    m->recipe->max_shift, m->recipe->leap, m->recipe->mu };
-    if (xd_job_has_image(j->r) && !m->recipe->from_image)       /* diffusers' default      */
+    if (starts_from_image(j))                                   /* diffusers' default      */
         a.strength = j->strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
                        j->r->strength);
-    if (xd_job_has_image(j->r) && !m->recipe->from_image && !j->sampler->flow)
+    if (starts_from_image(j) && !j->sampler->flow)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image: its scheduler %s is none of rectified flow",
                        m->recipe->name, j->sampler->name);
@@ -348,7 +385,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
-    if ((s = xd_init_image_read(j, e)) != XD_OK)
+    if ((s = xd_init_image_read(j, e)) != XD_OK || (s = xd_references_read(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, and "
@@ -362,6 +399,7 @@ void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
     xd_init_image_close(j);
+    xd_references_close(j);
     free(j->todo);
     j->todo = NULL;
 }

@@ -5,6 +5,8 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
+enum { XD_MAXREFS = 16 };       /* reference images of a request                               */
+
 typedef struct xd_job {
     xd_context *ctx;
     const xd_request *r;
@@ -30,11 +32,16 @@ typedef struct xd_job {
     double      start_s;
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */
+    int         nrefs;          /* reference images (references.h)                             */
+    xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];         /* their pixels; their tokens   */
+    float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] on rank 0, until they are encoded            */
+    float      *ref_tokens;     /* [tokens of all, F] on the host of every rank; NULL: none    */
 } xd_job;
 
 /* Takes a program's request, of any version, into one of this version. */
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
-int       xd_job_has_image(const xd_request *r);        /* an image to start from               */
+int       xd_job_has_image(const xd_request *r);        /* an image to start from, or to read   */
+int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
 /* Asks the request which images are wanted: rank 0 asks, all ranks get the answer. Collective. */

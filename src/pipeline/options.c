@@ -36,7 +36,10 @@ static xd_option options[] = {
     { "use_dynamic_cfg", XD_OPT_FLAG, AT(use_dynamic_cfg), 0, 1, NULL, NULL,
       NULL },
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
-      "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for" },
+      "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for; of a model that "
+      "edits images, the one it reads" },
+    { "max_area", XD_OPT_INT64, AT(max_area), 1, 1e9, NULL, "PIXELS",
+      NULL },
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
       "share of the steps that are generated over the image (default: 0.6)" },
     { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
@@ -94,6 +97,8 @@ static void name_families(void)
           "prompt's (", XD_WORD_FROM_PROMPT, "; default: 0, any length)" },
         { AT(cfg_truncation), "share of the way from noise to image that is guided (",
           XD_WORD_FROM_PROMPT, "; default: 1)" },
+        { AT(max_area), "pixels of an image whose width and height give the ratio only (",
+          XD_WORD_MAX_AREA, "; default: the model's)" },
         { AT(use_dynamic_cfg), "let the guidance grow from 1 with the steps, as ",
           XD_WORD_DYNAMIC_CFG, " was shown with" },
     };

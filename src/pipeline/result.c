@@ -77,6 +77,16 @@ static double scale_read(const xd_job *j)
     return isnan(j->distilled) ? j->guidance : j->distilled;
 }
 
+static void add_more_images(xd_text_buf *b, const xd_request *r)
+{
+    for (int64_t i = 0; i < r->nmore_images; i++) {
+        const char *file = r->more_images ? r->more_images[i] : NULL;
+        xd_buf_add(b, i ? ", " : ", \"more_images\": [");
+        xd_buf_json_string(b, file ? file : "(pixels)");
+    }
+    xd_buf_add(b, r->nmore_images ? "]" : "");
+}
+
 /* Appends other settings that the image depends on, if they were given. */
 static void add_options(xd_text_buf *b, const xd_job *j)
 {
@@ -94,6 +104,7 @@ static void add_options(xd_text_buf *b, const xd_job *j)
     if (xd_job_has_image(r)) {
         xd_buf_add(b, ", \"image\": ");
         xd_buf_json_string(b, r->image ? r->image : "(pixels)");
+        add_more_images(b, r);
     }
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);

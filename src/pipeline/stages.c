@@ -49,6 +49,8 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
         in.extra = in.lat;
+    if (lay.len[XD_REF])
+        in.ref = xd_new_f32(&x, lay.len[XD_REF], j->features);
     xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), d->dim), .local = local,
                     .kept = kept };
     int most = xd_dit_most_skips(dit, &p->shadow);

@@ -56,7 +56,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     int64_t            T = j->cells[0] - j->spare, row = W * 3;
     xd_vae_shards          s;
-    if (!xd_vae_shards_open(&s, x, j)) {
+    if (!xd_vae_shards_open(&s, x, j, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
     }
@@ -88,15 +88,23 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
 void xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
                    float *moments)
 {
+    xd_vae_encode_size(x, j, net, (xd_grid){ j->size[0], j->size[1] }, rgb, moments);
+}
+
+void xd_vae_encode_size(xd_exec *x, const xd_job *j, const xd_net *net, xd_grid pixels,
+                        const float *rgb, float *moments)
+{
     const xd_model *m = &j->ctx->model;
     size_t          mark = xd_arena_mark(x->tmp);
-    int64_t         C = 2 * m->vae_info.channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
-    xd_vae_shards       s;
-    if (!xd_vae_shards_open(&s, x, j)) {
+    const int      *factor = m->vae_info.cell;
+    int64_t         C = 2 * m->vae_info.channels, h = pixels.rows / factor[1], W = pixels.cols,
+                    w = W / factor[2];
+    xd_vae_shards   s;
+    if (!xd_vae_shards_open(&s, x, j, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
     }
-    int64_t   n = s.own.n, cell = j->size[0] / h, d[4] = { 1, n, w, C };
+    int64_t   n = s.own.n, cell = factor[1], d[4] = { 1, n, w, C };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n * cell, W, 3 });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
     xd_put(x, in, rgb + (xd_counting(x) ? 0 : s.own.start * cell * W * 3));
@@ -114,7 +122,8 @@ void xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     xd_arena_rewind(x->tmp, mark);
 }
 
-static xd_status count_vae(xd_job *j, int encode, size_t *bytes, xd_err *e)
+/* size: of the image to encode; NULL: the result is decoded. */
+static xd_status count_vae(xd_job *j, const xd_grid *size, size_t *bytes, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.vae;
     xd_exec   x;
@@ -125,8 +134,11 @@ static xd_status count_vae(xd_job *j, int encode, size_t *bytes, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
-    (encode ? xd_vae_encode : xd_vae_decode)(&x, j, &p->shadow, (float *)(void *)a.base,
-                                             (float *)(void *)a.base);
+    float *any = (float *)(void *)a.base;
+    if (size)
+        xd_vae_encode_size(&x, j, &p->shadow, *size, any, any);
+    else
+        xd_vae_decode(&x, j, &p->shadow, any, any);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
@@ -134,12 +146,19 @@ static xd_status count_vae(xd_job *j, int encode, size_t *bytes, xd_err *e)
 
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    return count_vae(j, 0, bytes, e);
+    return count_vae(j, NULL, bytes, e);
 }
 
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    return count_vae(j, 1, bytes, e);
+    xd_grid   size = { j->size[0], j->size[1] };
+    size_t    one;
+    xd_status s = j->nrefs ? XD_OK : count_vae(j, &size, bytes, e);
+    for (int i = 0; i < j->nrefs && s == XD_OK; i++) {
+        s = count_vae(j, &j->ref_size[i], &one, e);
+        *bytes = i == 0 || one > *bytes ? one : *bytes;
+    }
+    return s;
 }
 
 /* ---- resizing ----------------------------------------------------------------------------- */

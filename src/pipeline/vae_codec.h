@@ -17,6 +17,9 @@ xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
  * with equal images, and all get the moments. */
 void      xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
                         float *moments);
+/* The same of an image of another size than the request's. */
+void      xd_vae_encode_size(xd_exec *x, const xd_job *j, const xd_net *net, xd_grid pixels,
+                             const float *rgb, float *moments);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Resizes (bilinear) and crops the image to the requested size if another size was generated;
  * replaces `rgb` by a malloc'ed image. */

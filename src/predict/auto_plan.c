@@ -71,13 +71,15 @@ static void copy_request(chooser *c)
     xd_request_init(&c->r);
     if (c->a->plan_for)
         c->r = *c->a->plan_for;
-    if (xd_job_has_image(&c->r) && !c->ctx->model.recipe->from_image) {
+    const xd_recipe *p = c->ctx->model.recipe;
+    if (xd_job_has_image(&c->r) && !p->from_image && !p->references) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
-                                                : c->ctx->model.recipe->steps;
+                                                : p->steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
-    c->r.image = NULL, c->r.image_pixels = NULL;
+    if (!p->references)
+        c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0;
     c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL;

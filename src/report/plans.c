@@ -68,7 +68,8 @@ static void set_request(xd_plans *p)
     if (p->r.true_cfg_scale > 1 && !p->r.negative_prompt)
         /* Only the presence of a negative prompt matters, not its text. */
         p->r.negative_prompt = "";
-    p->r.image = NULL, p->r.image_pixels = NULL;
+    if (!p->g->ctx.model.recipe->references)
+        p->r.image = NULL, p->r.image_pixels = NULL, p->r.nmore_images = 0;
 }
 
 static xd_status open_all(xd_plans *p, xd_err *e)
@@ -84,7 +85,8 @@ static xd_status open_all(xd_plans *p, xd_err *e)
         s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE, e);
     if (s == XD_OK)
         s = set_machine(p, e);
-    set_request(p);
+    if (s == XD_OK)
+        set_request(p);
     if (s == XD_OK && p->r.prompts[0][0])       /* once for all predictions                    */
         xd_model_tokenizers(&p->g->ctx.model, NULL);
     return s;

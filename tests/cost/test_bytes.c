@@ -1,7 +1,7 @@
 /* test_bytes.c - the bytes that each method sends in a step, as doc/methods.md gives them, against
  * what the count communicator counts.
  *
- *     test_bytes MODEL
+ *     test_bytes MODEL [IMAGE]
  *
  * No MPI: every rank of a plan is walked through on the count device, one exact step and one
  * with stale keys and values. Where text flows, plans with patches are counted with the text in
@@ -48,8 +48,10 @@ static int checks, failures;
 
 /* ---- the document's formulas -------------------------------------------------------------- */
 
-/* Tokens of the text, of the image, and the rows that fill the image up. */
-typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7 } of;
+/* Tokens of the text, of the image with its references (J), and the rows that fill the image up;
+ * those of the image alone. */
+typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
+                  LATENTS = 8 } of;
 
 /* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
  * rows. */
@@ -57,7 +59,7 @@ typedef struct sends { int attn[ALL + 1], sum[ALL + 1]; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. */
-typedef struct model { int64_t N, K, fill, H, d, D, F, e; int passes; const sends *which[64];
+typedef struct model { int64_t N, K, J, fill, H, d, D, F, e; int passes; const sends *which[64];
                        int64_t skips[65]; } model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
@@ -86,9 +88,10 @@ static int64_t rows(const model *m, const plan *p, int unit, int u, int r, of wh
 {
     int64_t n = 0;
     int     sp = u + r * p->deg[XD_ULYSSES], members = p->deg[XD_ULYSSES] * p->deg[XD_RING];
-    for (int q = 0; q < p->patches && (what & IMAGE); q++)
+    for (int q = 0; q < p->patches && (what & (IMAGE | LATENTS)); q++)
         if (unit < 0 || q == unit)
-            n += part(part(m->N, q, p->patches), sp, members);
+            n += part(part(m->N, q, p->patches), sp, members) +
+                 (what & IMAGE ? part(part(m->J, q, p->patches), sp, members) : 0);
     if ((what & TEXT) && (unit <= 0 || p->every))
         n += part(m->K, sp, members);
     if ((what & FILL) && (unit <= 0 || p->every))
@@ -160,7 +163,7 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
 {
     int     P = p->deg[XD_PIPE], C = p->deg[XD_CFG], is_last = w->at[XD_PIPE] == P - 1;
     int     mine = 0;
-    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], IMAGE);
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], LATENTS);
     int64_t both = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], ALL);
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
@@ -215,7 +218,7 @@ static int64_t of_memory(const model *m, const plan *p, const where *w, int site
     if (p->patches > 1)
         bytes += 2 * n * h * mine * (w->last - w->first) * sites;
     if (R > 1 && p->displaced)
-        bytes += 2 * (m->N + m->K + m->fill + n) * h * mine * (w->last - w->first) * sites;
+        bytes += 2 * (m->N + m->K + m->J + m->fill + n) * h * mine * (w->last - w->first) * sites;
     else if (R > 1)
         bytes += 2 * of_group(m, p, h);
     int buffers = (p->patches > 1) + (R > 1) + (R > 1 && !p->displaced) + (U > 1);
@@ -299,6 +302,7 @@ static model model_of(const xd_engine *g, const xd_job *j)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
     model m = { .N = j->tokens,
+                .J = j->lay.len[XD_REF],
                 .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
                 .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,
                 .H = d->heads,
@@ -368,6 +372,8 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
     r->width = size[1] * d->patch[2] * g->ctx.model.vae_info.cell[2];
     if (d->most[1] && (size[0] * d->patch[1] > d->most[1] || size[1] * d->patch[2] > d->most[2]))
         return;
+    if (g->ctx.model.recipe->max_area)
+        r->max_area = r->height * r->width;
     for (int v = 0; v < 3 * ways; v++) {
         g->ctx.type = v % 3 == 2 ? XD_BF16 : XD_F32;
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;
@@ -385,12 +391,13 @@ int main(int argc, char **argv)
     xd_engine   *g = NULL;
     xd_request   r;
     xd_open_args a = { .size = sizeof a,
-                       .model = argc == 2 ? argv[1] : "", .dtype = "f32", .device = "cpu" };
+                       .model = argc > 1 ? argv[1] : "", .dtype = "f32", .device = "cpu" };
     a.threads = 1;
     must(xd_open_with(&g, &a, 0, &e), &e);
     xd_request_init(&r);
     r.prompts = &prompt;
     r.nprompts = 1;
+    r.image = argc > 2 ? argv[2] : NULL;
     r.num_inference_steps = STEPS;
     r.no_resolution_binning = 1;
     r.negative_prompt = "a blue star";

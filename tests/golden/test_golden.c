@@ -66,6 +66,9 @@ static const char *const all[] = { "alpha",
                                    "flux2-klein",
                                    "flux2-base",
                                    "flux2",
+                                   "kontext",
+                                   "kontext-true",
+                                   "kontext-none",
                                    "sd3",
                                    "sd3-image",
                                    "sd3-no-t5",
@@ -251,6 +254,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
         q->cfg_truncation = js_num(r->js, "cfg_truncation");
     q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
     q->strength = js_maybe(r->js, "strength");
+    q->max_area = (int64_t)js_maybe(r->js, "max_area");
     q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->num_frames = (int)js_maybe(r->js, "num_frames");
     q->use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");

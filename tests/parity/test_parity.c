@@ -118,6 +118,8 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     r.nprompts = 1;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
         r.true_cfg_scale = 3;
+    if (ok && begin && g->ctx.model.recipe->max_area)
+        r.max_area = r.width * r.height;
     if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {
         if (rank == 0)
             fail(what, e.msg);

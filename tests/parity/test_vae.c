@@ -268,7 +268,7 @@ static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const f
     int64_t         T = j->cells[0], h = j->cells[1], w = j->cells[2], C = 2 * m->vae_info.channels;
     int64_t         W = j->size[1], cell = m->vae_info.cell[1];
     xd_vae_shards       s;
-    if (!xd_vae_shards_open(&s, x, j))
+    if (!xd_vae_shards_open(&s, x, j, (xd_grid){ j->cells[1], j->cells[2] }))
         exit(1);
     int64_t   n = s.own.n, d[4] = { T, n, w, C };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ j->frames, n * cell, W, 3 });

@@ -13,7 +13,8 @@ def own(*names):
 SUITES = {
     "pixart": own("alpha", "alpha-ddim", "alpha-euler", "alpha-batch", "alpha-tiles", "alpha-free",
                   "micro", "sigma", "sigma-dpm", "bins", "demo") | {"binning": "binning.json"},
-    "joint": own("flux", "flux-true", "flux-image", "flux-schnell", "sd3", "sd3-image", "sd3-no-t5",
+    "joint": own("flux", "flux-true", "flux-image", "flux-schnell", "kontext",
+                 "kontext-true", "kontext-none", "sd3", "sd3-image", "sd3-no-t5",
                  "sd35"),
     "zimage": own("zimage", "zimage-cut", "zimage-image", "zimage-lora",
                   "zimage-five"),

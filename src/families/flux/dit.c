@@ -2,7 +2,8 @@
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
  * treat both as one sequence and compute attention and feed-forward in parallel. Positions enter
- * by RoPE over (0, row, column) of image tokens. Text tokens have position 0, where RoPE is the
+ * by RoPE over (0, row, column) of image tokens and (1, row, column) of a reference image's (FLUX.1
+ * Kontext), which are treated like the image's. Text tokens have position 0, where RoPE is the
  * identity. */
 #include <math.h>
 #include <stddef.h>
@@ -111,7 +112,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->ndouble + c->nsingle, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->in_ch / (PACK * PACK),
         .sample = { 1, 128, 128 }, .text_dim = c->joint, .pooled_dim = c->pooled,
-        .guided = c->guided, .txt_flows = 1, .sites = 1, .local_size = sizeof(local),
+        .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1, .local_size = sizeof(local),
     };
 }
 
@@ -174,27 +175,42 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Angles are f64, as in diffusers. Text rows come first, at position 0. */
-static void fill_angles(void *ctx, float *buf)
+/* Rows of one stream; returns the address behind them. Angles are f64, as in diffusers. */
+static float *fill_stream(const xd_rope *t, xd_stream_id stream, const double *base, float *row)
 {
-    const xd_rope *t = ctx;
-    const cfg     *c = t->cfg;
-    int64_t     W = t->x->lay->grid[2], half = c->head_dim / 2;
-    double      base[256], *b = base;   /* pairs of a head of width 512                           */
-    for (int a = 0; a < AXES; a++)
-        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
-            *b++ = pow(theta, (double)k / (double)c->axes.v[a]);
-    int64_t     ntxt = xd_n(t->x, XD_TXT), n = xd_n(t->x, XD_IMG);
-    for (int64_t i = 0; i < ntxt * half; i++)
-        buf[i] = (float)t->fn(0);
+    const cfg *c = t->cfg;
+    int64_t    W = t->x->lay->grid[2], n = xd_n(t->x, stream);
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = xd_where(t->x, XD_IMG, i), pos[AXES] = { 0, at / W, at % W };
-        float  *row = buf + (ntxt + i) * half;
-        b = base;
+        int64_t       at = xd_where(t->x, stream, i), pos[AXES] = { 0, at / W, at % W };
+        const double *b = base;
+        if (stream == XD_REF)
+            pos[0] = 1 + xd_ref_at(t->x->lay, at, &pos[1], &pos[2]);
         for (int a = 0; a < AXES; a++)
             for (int64_t k = 0; k < c->axes.v[a]; k += 2)
                 *row++ = (float)t->fn((double)pos[a] / *b++);
     }
+    return row;
+}
+
+/* Text rows come first, at position 0. */
+static void fill_angles(void *ctx, float *buf)
+{
+    const xd_rope *t = ctx;
+    const cfg     *c = t->cfg;
+    double         base[256], *b = base;        /* pairs of a head of width 512                */
+    for (int a = 0; a < AXES; a++)
+        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
+            *b++ = pow(theta, (double)k / (double)c->axes.v[a]);
+    for (int64_t n = xd_n(t->x, XD_TXT) * (c->head_dim / 2); n > 0; n--)
+        *buf++ = (float)t->fn(0);
+    buf = fill_stream(t, XD_REF, base, buf);
+    fill_stream(t, XD_IMG, base, buf);
+}
+
+/* Rows that this rank holds of a reference image and of the image. */
+static int64_t image_rows(const xd_exec *x)
+{
+    return xd_n(x, XD_REF) + xd_n(x, XD_IMG);
 }
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -209,24 +225,27 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c,
+    l->cos = xd_rope_table(x, xd_n(x, XD_TXT) + image_rows(x), c->head_dim / 2, fill_angles, c,
                            cos);
-    l->sin = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c,
+    l->sin = xd_rope_table(x, xd_n(x, XD_TXT) + image_rows(x), c->head_dim / 2, fill_angles, c,
                            sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
-    int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
-    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
-                  "%lld image and %lld text tokens came with %lld rows of state",
-                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]))
+    int64_t     ntxt = xd_n(x, XD_TXT), nref = xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
+                  s->h.d[0] == nref + nimg + ntxt,
+                  "%lld image, %lld reference and %lld text tokens came with %lld rows of state",
+                  (long long)nimg, (long long)nref, (long long)ntxt, (long long)s->h.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
     if (ntxt)
         xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, &g->text);
-    xd_linear_into(x, xd_rows(s->h, ntxt, nimg), in->lat, &g->latents);
+    if (nref)
+        xd_linear_into(x, xd_rows(s->h, ntxt, nref), in->ref, &g->latents);
+    xd_linear_into(x, xd_rows(s->h, ntxt + nref, nimg), in->lat, &g->latents);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -239,7 +258,7 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const cfg   *c = n->cfg;
     const local *l = s->local;
     const xd_adaln *sides[2] = { &w->txt, &w->img };
-    int64_t      rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
+    int64_t      rows[2] = { xd_n(x, XD_TXT), image_rows(x) }, at[2] = { 0, rows[0] };
     xd_tensor    h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out);
     for (int i = 0; i < 2; i++) {
         size_t mark;
@@ -288,11 +307,11 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
     const local *l = s->local;
-    int64_t      ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    int64_t      first = xd_n(x, XD_TXT) + xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
     xd_tensor    out = xd_new_f32(x, nimg, g->out.w.out);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    mod = xd_mod_rows(x, l->active, &g->mod, 2);
-    xd_tensor    h = xd_rows(s->h, ntxt, nimg);
+    xd_tensor    h = xd_rows(s->h, first, nimg);
     xd_linear_into(x, out, xd_norm_mod(x, h, xd_rows(mod, 0, 1), xd_rows(mod, 1, 1), eps), &g->out);
     xd_arena_rewind(x->tmp, mark);
     return out;

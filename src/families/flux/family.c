@@ -1,22 +1,69 @@
-/* family.c - FLUX.1: its pipeline */
+/* family.c - FLUX.1: its pipelines */
+#include <math.h>
+
 #include "families/family.h"
 #include "families/flux/keys.h"
 
 extern const xd_dit xd_dit_flux;
 
 enum { CLIP_IDS = 77 };         /* positions of a CLIP text model                              */
+enum { MEGAPIXEL = 1024 * 1024 };
+
+#define CLIP_AND_T5 \
+    { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "clip_l", \
+        .rows = XD_ROWS_NONE, .pad = CLIP_IDS, .pooled = 1 }, \
+      { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
+        .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } }
 
 /* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline. CLIP gives only the pooled embedding. */
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "clip_l",
-                .rows = XD_ROWS_NONE, .pad = CLIP_IDS, .pooled = 1 },
-              { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
-    .ntext = 2,
+    .text = CLIP_AND_T5, .ntext = 2,
     .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
     .own_sigmas = 1, .max_shift = 1.15,
+};
+
+/* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
+
+/* Sizes that it was trained on (diffusers: PREFERRED_KONTEXT_RESOLUTIONS). */
+static const struct { int width, height; } kontext_sizes[] = {
+    { 672, 1568 },  { 688, 1504 },  { 720, 1456 },  { 752, 1392 },  { 800, 1328 },  { 832, 1248 },
+    { 880, 1184 },  { 944, 1104 },  { 1024, 1024 }, { 1104, 944 },  { 1184, 880 },  { 1248, 832 },
+    { 1328, 800 },  { 1392, 752 },  { 1456, 720 },  { 1504, 688 },  { 1568, 672 },
+};
+
+/* The trained size whose ratio width / height is the nearest, the narrower one of two. With
+ * max_area the image keeps its size (diffusers: _auto_resize=False), but for images of more than
+ * that area and a megapixel, which are reduced. */
+static void kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width)
+{
+    double ratio = (double)*width / (double)*height, best = INFINITY;
+    if (area) {
+        double most = fmax((double)area, MEGAPIXEL);
+        double shrink = fmin(1, sqrt(most / ((double)*width * (double)*height)));
+        *height = (int64_t)((double)*height * shrink) / unit * unit;
+        *width = (int64_t)((double)*width * shrink) / unit * unit;
+        *height = *height > 0 ? *height : unit;
+        *width = *width > 0 ? *width : unit;
+        return;
+    }
+    for (size_t i = 0; i < sizeof kontext_sizes / sizeof *kontext_sizes; i++) {
+        int    w = kontext_sizes[i].width, h = kontext_sizes[i].height;
+        double off = fabs(ratio - (double)w / (double)h);
+        if (off < best)
+            best = off, *height = h / unit * unit, *width = w / unit * unit;
+    }
+}
+
+/* diffusers: FluxKontextPipeline.__call__ */
+static const xd_recipe kontext = {
+    .name = "flux-kontext", .pipelines = { "FluxKontextPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = CLIP_AND_T5, .ntext = 2,
+    .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
+    .own_sigmas = 1, .max_shift = 1.15,
+    .references = 1, .reference_size = kontext_size, .max_area = MEGAPIXEL,
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */
@@ -31,9 +78,10 @@ static const xd_xdit_model xdit_models[] = {
       .pipeline = "xFuserFluxControlPipeline", .cell = 16, .patch = 1, .old_packing = "FLUX",
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_HAS_ROWS | XD_HAS_GUIDANCE },
     { .title = "FLUX.1 Kontext", .scripts = "flux_kontext_example",
-      .pipeline = "xFuserFluxKontextPipeline", .cell = 16, .patch = 1,
+      .pipeline = "xFuserFluxKontextPipeline", .own = "flux-kontext", .cell = 16, .patch = 1,
       .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_HAS_GUIDANCE },
     { .title = "FLUX.1 Kontext", .names = "FLUX.1-Kontext", .pipeline = "FluxKontext",
+      .own = "flux-kontext",
       .cell = 16, .patch = 1,
       .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP,
       .bad_padding = "xFuserFluxTransformer2DWrapper" },
@@ -61,7 +109,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_flux;
 const xd_family xd_family_flux = {
     .title = "FLUX", .dits = XD_LIST(xd_dit, &xd_dit_flux),
-    .recipes = XD_LIST(xd_recipe, &flux),
+    .recipes = XD_LIST(xd_recipe, &flux, &kontext),
     .key_maps = xd_flux_key_maps, .lora_names = xd_flux_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "flux1-dev.safetensors", .hub = "black-forest-labs/FLUX.1-dev",

@@ -15,8 +15,9 @@ import shutil
 
 import torch
 from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline,
-                       FluxPipeline, FluxTransformer2DModel, SD3Transformer2DModel,
-                       StableDiffusion3Img2ImgPipeline, StableDiffusion3Pipeline)
+                       FluxKontextPipeline, FluxPipeline, FluxTransformer2DModel,
+                       SD3Transformer2DModel, StableDiffusion3Img2ImgPipeline,
+                       StableDiffusion3Pipeline)
 from PIL import Image
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer,
                           T5Config, T5EncoderModel, T5Tokenizer)
@@ -51,6 +52,10 @@ MODELS = {
                          dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1,
                                   num_single_layers=2, **FLUX),
                          scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0), weights="f16"),
+    "kontext": dict(seed=65, kind="flux", clip=[CLIP_L], edits=FluxKontextPipeline,
+                    dit=dict(guidance_embeds=True, num_attention_heads=5, num_layers=1,
+                             num_single_layers=2, **FLUX),
+                    scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), weights="bf16"),
     "sd3": dict(seed=63, kind="sd3", clip=[CLIP_L, CLIP_G],
                 dit=dict(num_attention_heads=3, caption_projection_dim=24, **SD3),
                 scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), weights="f16"),
@@ -71,6 +76,14 @@ RUNS = {
     "flux-schnell": dict(prompts=["a purple ring next to a brown square", "a star"], width=32,
                          height=64, steps=3,
                          seed=40, images=2, guidance=0.0, max_sequence_length=10),
+    # Width and height give the ratio, max_area the size (48 x 64); the image keeps its own.
+    "kontext": dict(prompts=["make the square red"], width=300, height=400, steps=3, seed=50,
+                    guidance=2.5, max_sequence_length=9, image=(88, 40), max_area=48 * 64),
+    "kontext-true": dict(model="kontext", prompts=["make it a star"], negative_prompt="a ring",
+                         width=48, height=64, steps=3, seed=51, guidance=2.5, true_cfg=3.0,
+                         max_sequence_length=9, image=(40, 56), max_area=48 * 64),
+    "kontext-none": dict(model="kontext", prompts=["a star"], width=64, height=48, steps=2,
+                         seed=52, guidance=2.5, max_sequence_length=9, max_area=48 * 64),
     "sd3": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star",
                 width=56, height=40, steps=4, seed=21, guidance=5.0, max_sequence_length=11),
     "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22,
@@ -146,8 +159,8 @@ def make_model(name, out):
     spec = MODELS[name]
     if out.exists():
         shutil.rmtree(out)
-    index = {"_class_name": "FluxPipeline" if spec["kind"] == "flux"
-             else "StableDiffusion3Pipeline"}
+    index = {"_class_name": spec["edits"].__name__ if "edits" in spec else
+             "FluxPipeline" if spec["kind"] == "flux" else "StableDiffusion3Pipeline"}
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
         text = folder.startswith("text_encoder")
@@ -176,7 +189,8 @@ def load(model, out, image, no_t5):
         parts[tokenizer] = (CLIPTokenizer if clip else T5Tokenizer).from_pretrained(d / tokenizer)
         if no_t5 and not clip:
             parts[folder] = parts[tokenizer] = None
-    pipe = ((FluxImg2ImgPipeline if image else FluxPipeline) if flux else
+    pipe = (spec["edits"] if "edits" in spec else
+            (FluxImg2ImgPipeline if image else FluxPipeline) if flux else
             (StableDiffusion3Img2ImgPipeline if image else StableDiffusion3Pipeline))(
                 scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"), **parts)
     pipe.set_progress_bar_config(disable=True)
@@ -206,14 +220,23 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"], out[prefix + "pooled_prompt_embeds"] = e[0], p
 
 
+def whole_size(r):
+    """Height and width that are generated."""
+    if not r["max_area"]:
+        return r["height"], r["width"]
+    ratio = r["width"] / r["height"]
+    return tuple(round((r["max_area"] * v) ** 0.5) // 16 * 16 for v in (1 / ratio, ratio))
+
+
 def run(name, out_dir, change=None, more_json=None):
     """One request; change(pipe) comes before it, and then floats of the image are not kept."""
     r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0,
-             no_t5=False) | RUNS[name]
+             no_t5=False, max_area=0) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     flux = MODELS[r["model"]]["kind"] == "flux"
     pipe = load(r["model"], out_dir, r["strength"] > 0, r["no_t5"])
+    size = whole_size(r)
     if change:
         change(pipe)
     count = len(r["prompts"]) * r["images"]
@@ -224,22 +247,25 @@ def run(name, out_dir, change=None, more_json=None):
 
     def keep(p, step, t, kw):
         z = kw["latents"]
-        trail.append((float(t), (p._unpack_latents(z, r["height"], r["width"], f) if flux
+        trail.append((float(t), (p._unpack_latents(z, *size, f) if flux
                                  else z).clone()))
         return {}
-    if r["strength"]:
+    if r["strength"] or "image" in r:
         g = torch.Generator().manual_seed(r["seed"] + 2000)
         # of another size: it is resized
         wide, high = r.get("image", (r["width"], r["height"]))
         u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
         image = Image.fromarray(rows_last(u8).numpy())
         image.save(d / "image.png")
-        more = dict(image=image, strength=r["strength"])
+        more = dict(image=image) | (dict(strength=r["strength"]) if r["strength"] else {})
+    if r["max_area"]:
+        more |= dict(max_area=r["max_area"], _auto_resize=False)
     if r["true_cfg"]:
         more |= dict(negative_prompt=r["negative_prompt"], true_cfg_scale=r["true_cfg"])
     elif not flux:
         more |= dict(negative_prompt=r["negative_prompt"])
-    images = pipe(r["prompts"], num_inference_steps=r["steps"], guidance_scale=r["guidance"],
+    images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
+                  guidance_scale=r["guidance"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
                   generator=gens, output_type="pt", max_sequence_length=r["max_sequence_length"],
                   callback_on_step_end=keep, **more).images
@@ -247,12 +273,13 @@ def run(name, out_dir, change=None, more_json=None):
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"],
-        "height": r["height"], "model_width": r["width"], "model_height": r["height"],
+        "height": r["height"], "model_width": size[1], "model_height": size[0],
         "num_inference_steps": r["steps"], "guidance_scale": r["guidance"],
         "true_cfg_scale": r["true_cfg"],
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
+        | ({"max_area": r["max_area"], "image": "image" in r} if r["max_area"] else {})
         | (more_json or {}), out)
     say_images(name, r, out, trail, count)
 

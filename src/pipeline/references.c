@@ -1,0 +1,188 @@
+/* references.c - reference images: read, resized, encoded to tokens
+ *
+ * Their latents are the means of the VAE's Gaussians: nothing is drawn, so the noise does not
+ * depend on them (diffusers: sample_mode="argmax"). */
+#include "pipeline/references.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "exec/op.h"
+#include "io/image.h"
+#include "pipeline/context.h"
+#include "pipeline/init_image.h"
+#include "pipeline/vae_codec.h"
+#include "ranks/world.h"
+
+int xd_references_given(const xd_job *j)
+{
+    return j->ctx->model.recipe->references && xd_job_images(j->r) > 0;
+}
+
+static int64_t unit_of(const xd_job *j)
+{
+    return j->ctx->model.vae_info.cell[1] * (int64_t)j->ctx->model.dit_info.patch[1];
+}
+
+static int64_t token_count(const xd_job *j, int i)
+{
+    return j->refs[i].rows * j->refs[i].cols;
+}
+
+/* Their tokens become a part of the layout. */
+static void set_tokens(xd_job *j)
+{
+    int64_t unit = unit_of(j);
+    j->lay.len[XD_REF] = 0;
+    for (int i = 0; i < j->nrefs; i++) {
+        j->refs[i] = (xd_grid){ j->ref_size[i].rows / unit, j->ref_size[i].cols / unit };
+        j->lay.len[XD_REF] += token_count(j, i);
+    }
+    j->lay.refs = j->refs;
+    j->lay.nrefs = j->nrefs;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static xd_status read_one(xd_job *j, int i, xd_err *e)
+{
+    uint8_t   *rgb = NULL;
+    xd_grid   *to = &j->ref_size[i];
+    int64_t    w, h;
+    xd_status  s = xd_init_image_pixels(j->r, i, &rgb, &w, &h, e);
+    if (s != XD_OK)
+        return s;
+    *to = (xd_grid){ h, w };
+    j->ctx->model.recipe->reference_size(unit_of(j), j->r->max_area, &to->rows, &to->cols);
+    if (to->rows != h || to->cols != w)
+        xd_log(XD_LOG_INFO, "image %d, %lld x %lld pixels, is read as %lld x %lld", i + 1,
+               (long long)w, (long long)h, (long long)to->cols, (long long)to->rows);
+    s = xd_image_resize(&rgb, w, h, to->cols, to->rows, e);
+    int64_t n = to->rows * to->cols * 3;
+    if (s == XD_OK && !(j->ref_pixels[i] = malloc((size_t)n * sizeof(float))))
+        s = xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
+    for (int64_t k = 0; s == XD_OK && k < n; k++)
+        j->ref_pixels[i][k] = 2 * ((float)rgb[k] / 255) - 1;
+    free(rgb);
+    return s;
+}
+
+xd_status xd_references_read(xd_job *j, xd_err *e)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    int64_t          n = xd_job_images(j->r);
+    if (!xd_references_given(j))
+        return XD_OK;
+    if (n > p->references)
+        return xd_fail(e, XD_EINVAL, "%lld images are given, and %s reads at most %d",
+                       (long long)n, p->name, p->references);
+    if (!j->ctx->model.vae.vae->encode)
+        return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
+    j->nrefs = (int)n;
+    for (int i = 0; i < j->nrefs && j->ctx->unread; i++) {
+        j->ref_size[i] = (xd_grid){ j->size[0], j->size[1] };
+        p->reference_size(unit_of(j), j->r->max_area, &j->ref_size[i].rows, &j->ref_size[i].cols);
+    }
+    for (int i = 0; i < j->nrefs && !j->ctx->unread && j->ctx->world.used->rank == 0; i++) {
+        xd_status s = read_one(j, i, e);
+        if (s != XD_OK)
+            return s;
+    }
+    set_tokens(j);
+    return XD_OK;
+}
+
+xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
+{
+    if (j->ctx->world.used->size == 1)
+        return s;
+    xd_status sent = xd_world_broadcast(&j->ctx->world, j->ref_size, sizeof j->ref_size,
+                                        s == XD_OK ? e : NULL);
+    if (s == XD_OK)
+        set_tokens(j);
+    return s == XD_OK ? sent : s;
+}
+
+/* ---- encoding ----------------------------------------------------------------------------- */
+
+/* Means [h,w,2C] as tokens [h/p w/p, C p p], scaled as the model's latents. */
+static void fill_tokens(const xd_job *j, int i, const float *moments, float *out)
+{
+    const xd_vae_info *v = &j->ctx->model.vae_info;
+    int64_t            p = j->ctx->model.dit_info.patch[1], C = v->channels;
+    int64_t            W = j->refs[i].cols, w = W * p, n = token_count(j, i);
+    for (int64_t t = 0; t < n; t++)
+        for (int64_t c = 0; c < C; c++)
+            for (int64_t y = 0; y < p; y++)
+                for (int64_t x = 0; x < p; x++) {
+                    int64_t cell = (t / W * p + y) * w + t % W * p + x;
+                    *out++ = (moments[cell * 2 * C + c] - (float)v->shift) * (float)v->scaling;
+                }
+}
+
+static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    int         all = ctx->plan.vae_rows;
+    xd_grid     size = j->ref_size[i];
+    int64_t     cells = token_count(j, i) * j->ctx->model.dit_info.patch[1] *
+                        j->ctx->model.dit_info.patch[2];
+    int64_t     n = 2 * cells * ctx->model.vae_info.channels;
+    int64_t     pixels = size.rows * size.cols * 3 * (int64_t)sizeof(float);
+    float      *moments = malloc((size_t)n * sizeof *moments);
+    xd_exec     x;
+    xd_status   s = XD_OK;
+    if (!j->ref_pixels[i] && all)
+        j->ref_pixels[i] = malloc((size_t)pixels);
+    if (!moments || (all && !j->ref_pixels[i]))
+        s = xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
+    s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK && all)
+        s = xd_world_broadcast(&ctx->world, j->ref_pixels[i], pixels, e);
+    if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
+        xd_arena_rewind(a, 0);
+        xd_exec_init(&x, ctx->dev, a, ctx->type);
+        x.cancel = ctx->cancel;
+        xd_world_watch(&ctx->world, &x);
+        xd_vae_encode_size(&x, j, &ctx->model.vae.net, size, j->ref_pixels[i], moments);
+        s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
+        if (s != XD_OK)
+            e->rank = x.err.rank;
+    }
+    s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK && !all)
+        s = xd_world_broadcast(&ctx->world, moments, n * (int64_t)sizeof *moments, e);
+    if (s == XD_OK)
+        fill_tokens(j, i, moments, tokens);
+    free(moments);
+    free(j->ref_pixels[i]);
+    j->ref_pixels[i] = NULL;
+    return s;
+}
+
+xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e)
+{
+    int64_t   n = j->lay.len[XD_REF] * j->features, at = 0;
+    xd_status s = XD_OK;
+    if (!xd_references_given(j))
+        return XD_OK;
+    if (!(j->ref_tokens = malloc((size_t)n * sizeof *j->ref_tokens)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for the tokens of %d images", j->nrefs);
+    s = xd_world_agree(&j->ctx->world, s, e);
+    for (int i = 0; i < j->nrefs && s == XD_OK; i++) {
+        s = encode_one(j, i, a, j->ref_tokens + at, e);
+        at += token_count(j, i) * j->features;
+    }
+    return s;
+}
+
+void xd_references_close(xd_job *j)
+{
+    for (int i = 0; i < XD_MAXREFS; i++) {
+        free(j->ref_pixels[i]);
+        j->ref_pixels[i] = NULL;
+    }
+    free(j->ref_tokens);
+    j->ref_tokens = NULL;
+}

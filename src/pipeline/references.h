@@ -1,0 +1,23 @@
+/* references.h - reference images of a request, which the transformer reads as tokens
+ *
+ * Each is resized to a size of its own, encoded by the VAE, and its latents become rows of the
+ * stream XD_REF. */
+#ifndef XD_PIPELINE_REFERENCES_H
+#define XD_PIPELINE_REFERENCES_H
+
+#include "pipeline/job.h"
+
+/* Does the request have images that its model reads as references? */
+int       xd_references_given(const xd_job *j);
+/* Reads and resizes them on rank 0. Before xd_references_share the other ranks know their number
+ * only; while plans are predicted each counts as an image of the request's own size. */
+xd_status xd_references_read(xd_job *j, xd_err *e);
+/* Tells all ranks the sizes of rank 0 and adds the tokens to the layout. `s`: this rank's failure
+ * so far. Collective. */
+xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e);
+/* Encodes them: j->ref_tokens on every rank; the VAE is loaded on the ranks that decode images.
+ * Collective. */
+xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e);
+void      xd_references_close(xd_job *j);
+
+#endif

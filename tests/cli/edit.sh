@@ -1,0 +1,47 @@
+#!/bin/sh
+# edit.sh XDIT ROOT - models that read images: sizes, numbers of images, refusals.
+. "$(dirname "$0")/lib.sh"
+MODEL=$3/kontext
+IMAGE=$ROOT/tests/golden/kontext/image.png
+edit() {
+    try generate --model "$MODEL" --num_inference_steps 2 --prompt "make it red" --max_area 3072 \
+        --output "$T/a.png" "$@"
+}
+
+edit --image "$IMAGE"
+check "an image is read" [ "$rc" = 0 ]
+check "it keeps its size but for whole tokens" said '88 x 40 pixels, is read as 80 x 32'
+check "the ratio of width and height counts" said 'generating [0-9]+ x [0-9]+, which has the ratio'
+cp "$T/a.png" "$T/image.png"
+edit
+check "an edit needs no image" [ "$rc" = 0 ]
+check "the image counts" sh -c "! cmp -s '$T/a.png' '$T/image.png'"
+
+try generate --model "$MODEL" --prompt a --num_inference_steps 1 --width 32 --height 32 \
+    --max_area 1024 --image "$IMAGE" --image "$IMAGE" --output "$T/b.png"
+check "one image is the most" [ "$rc" = 2 ]
+check "in one sentence" said '^xdit: 2 images are given, and flux-kontext reads at most 1$'
+edit --image "$IMAGE" --strength 0.5
+check "there is no strength" [ "$rc" = 2 ] && check "it says why" said 'strength 0.5 means nothing'
+edit --image "$T/none.png"
+check "no such file" said "^xdit: cannot open $T/none.png: "
+
+MODEL=$ROOT/models/demo-pixart
+generate --prompt a --max_area 4096 --output "$T/c.png"
+check "max_area is refused elsewhere" [ "$rc" = 2 ]
+check "it names who has it" said '^xdit: max_area is for FLUX; pixart-alpha generates the size asked'
+MODEL=$3/flux
+generate --prompt a --width 32 --height 32 --image "$IMAGE" --image "$IMAGE" --output "$T/c.png"
+check "noise starts from one image" said '^xdit: 2 images are given, and flux begins with one$'
+
+if published black-forest-labs/FLUX.1-Kontext-dev; then
+    try plan --model "$HF/black-forest-labs/FLUX.1-Kontext-dev" --world 4 --cluster 8xH100 --json
+    plain=$(printf '%s' "$out" | python3 -c 'import json,sys
+print(min(p["step_s"] for p in json.load(sys.stdin)["plans"]))')
+    try plan --model "$HF/black-forest-labs/FLUX.1-Kontext-dev" --world 4 --cluster 8xH100 --json \
+        --image any.png
+    export plain
+    check "a plan counts the tokens of the image" \
+        json 'min(p["step_s"] for p in j["plans"]) > 1.5 * float(__import__("os").environ["plain"])'
+fi
+done_testing
