@@ -127,7 +127,7 @@ part_images() {
     golden=$root/tests/golden
     full=$(realpath "${bundle:-$build}/tests/golden/full")
     local cfg='--guidance_scale 4'
-    more="--dtype f32 $cfg" check "the processor's image" 60 image cpu $xdit
+    more="--dtype f32 --device cpu $cfg" check "the processor's image" 60 image cpu $xdit
     more="--dtype f32 --device cuda $cfg" check "an image in f32" 60 near f32 60 $xdit
     more="--dtype bf16 --device cuda $cfg" check "an image in bf16" 60 near bf16 20 $xdit
     check "goldens" "$(small 100 300)" $(program tests/golden/test_golden_cuda) "$golden" "$full" \

@@ -102,7 +102,9 @@ static xd_option own_rows[] = {
       NULL },
     { "enable_slicing", XD_OPT_FLAG, AT(slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always so)" },
-    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
+      "auto (default): a GPU a rank where there is one that holds the request, else the CPU; cpu, "
+      "cuda, cuda:1 ..." },
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
       "weights that a GPU's memory does not hold: auto, as many blocks as have to be wait in the "
       "host's memory and are copied while others compute; none, the request is refused; stream, "
@@ -512,7 +514,7 @@ static xd_open_args open_args(task *t)
     xd_open_args a = { .size = sizeof a,
                        .model = o->model,
                        .dtype = o->dtype,
-                       .device = o->device,
+                       .device = o->device ? o->device : "auto",
                        .weights_dtype = o->weights_dtype,
                        .text_weights_dtype = o->text_weights_dtype,
                        .threads = o->threads,
@@ -538,6 +540,23 @@ static xd_open_args open_args(task *t)
     return a;
 }
 
+/* Where the GPU that was chosen does not hold the request, the CPU computes it. Ranks stay together
+ * while the second engine opens. */
+static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_result **res)
+{
+    xd_engine *gpu = *g;
+    if (t->rank == 0 && !t->own.quiet)
+        fprintf(stderr, "xdit: the CPU computes: %s\n", t->err.msg);
+    t->err = (xd_err){ .rank = -1 };
+    a->device = "cpu";
+    *g = NULL;
+    xd_status st = xd_open(g, a, &t->err);
+    xd_stop_watch(st == XD_OK ? *g : NULL);
+    if (st != XD_ECOMM)
+        xd_close(&gpu);
+    return st == XD_OK ? xd_generate(*g, &t->request, res, &t->err) : st;
+}
+
 static xd_status run_generate(task *t)
 {
     const own   *o = &t->own;
@@ -553,6 +572,8 @@ static xd_status run_generate(task *t)
     if (st == XD_OK) {
         xd_stop_watch(g);
         st = xd_generate(g, &t->request, &res, &t->err);
+        if (st == XD_ENOMEM && strcmp(a.device, "auto") == 0 && xd_device_refused(g))
+            st = generate_on_cpu(t, &g, &a, &res);
         xd_bar_end(&t->bar);
     }
     if (st == XD_OK && o->json && t->rank == 0)

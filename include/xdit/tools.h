@@ -86,6 +86,10 @@ XD_API double    xd_predicted(const xd_engine *g, const char *part);
  * with a plan, and that "text", "load", "decode" or "total" must read; 0: none, or unknown. */
 XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
 
+/* 1: the last request was refused because the memory of the device, which is not the host's, does
+ * not hold it; nothing was begun. The same on all ranks. */
+XD_API int       xd_device_refused(const xd_engine *g);
+
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     size_t      size;
     const char *model;          /* a model directory; configs are enough                       */

@@ -159,7 +159,9 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * "bf16" mean what they mean in dtype. text_weights_dtype has the same values and applies to
      * the text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
-    const char *device;         /* "cpu", "cuda": a GPU a rank, "cuda:1"; NULL: the CPU      */
+    /* "cpu", "cuda": a GPU a rank, "cuda:1"; "auto": a GPU a rank where each rank of the host gets
+     * one that can be used, else the CPU; NULL: the CPU. */
+    const char *device;
     int         threads;        /* per rank; 0: this rank's share of the cores of its host   */
     int         once;           /* nonzero: the engine serves one request. One rank then frees
                                    the transformer before it decodes the only image or video; a

@@ -89,6 +89,10 @@ xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
  * to be opened: it has an instance, as "cuda:0", which all ranks then share, or its kind has none.
  * XD_EINVAL: there are fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
+/* Opens, for rank number `rank` of the `ranks` of this host, an instance of its own of a kind that
+ * is faster than the first one of the registry. XD_EUNSUPPORTED: this machine has none; any other
+ * failure: it has, but not for all ranks, or it cannot be opened. */
+xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens the count device that stands for `real`: its scratch and pack sizes are those of `real`
  * (borrowed; must outlive it). With NULL, scratch is zero and pack sizes are those of plain
  * rows. */

@@ -66,6 +66,30 @@ xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks
     return st;
 }
 
+xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e)
+{
+    *d = NULL;
+    for (int i = 1; xd_dev_kinds[i]; i++) {
+        const xd_dev_kind *k = xd_dev_kinds[i];
+        char               which[16];
+        int                n = 0;
+        if (!k->instances)
+            continue;
+        xd_status s = k->instances(&n, e);
+        if (s != XD_OK || n == 0)
+            return s == XD_OK ? xd_fail(e, XD_EUNSUPPORTED, "there is no %s", k->name) : s;
+        if (n < ranks)
+            return xd_fail(e, XD_EINVAL, "%d ranks of this host would need %d devices \"%s\", and "
+                           "there %s %d", ranks, ranks, k->name, n == 1 ? "is" : "are", n);
+        snprintf(which, sizeof which, "%d", rank);
+        s = k->open(d, which, e);
+        if (e && s == XD_EUNSUPPORTED)
+            e->code = XD_EDEVICE;
+        return s;
+    }
+    return xd_fail(e, XD_EUNSUPPORTED, "this build computes on the CPU");
+}
+
 void xd_dev_early(void)
 {
     for (int i = 0; xd_dev_kinds[i]; i++)

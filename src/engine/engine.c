@@ -62,12 +62,46 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
     return s == XD_OK ? xd_open_with(out, &own, XD_WITH_FILES, e) : s;
 }
 
+static int is_auto(const xd_open_args *a)
+{
+    return a->device && strcmp(a->device, "auto") == 0;
+}
+
+/* With the device "auto": opens a device of its own for each rank, if all ranks get one, else none.
+ * What hinders is a line of the log and no failure. Collective. */
+static void try_devices(xd_engine *g)
+{
+    int       rank = 0, ranks = 1;
+    int32_t   works;
+    xd_cpuset cpus;
+    xd_err    why = { 0 };
+    xd_comm  *all = g->ctx.world.all;
+    if (all->size > 1)
+        xd_comm_host(&rank, &ranks, &cpus);
+    works = xd_dev_open_best(&g->ctx.dev, rank, ranks, &why) == XD_OK;
+    if (all->size > 1) {
+        xd_req r = all->ops->allreduce(all, xd_view(&works, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
+        all->ops->wait(all, &r, 1);
+    }
+    if (!works)
+        xd_dev_close(&g->ctx.dev);
+    if (why.code)
+        xd_log(why.code == XD_EUNSUPPORTED ? XD_LOG_DEBUG : XD_LOG_INFO,
+               "the CPU computes: %s", why.msg);
+    else if (works && all->rank == 0)
+        xd_log(XD_LOG_INFO, "device: %s (--device cpu: the CPU)", g->ctx.dev->name);
+}
+
 /* The device that the user names, or this rank's own of its kind. */
 static xd_status open_device(xd_engine *g, const xd_open_args *a, xd_err *e)
 {
     int         rank = 0, ranks = 1;
     xd_cpuset   cpus;
     xd_dev_name name;
+    if (g->ctx.dev)
+        return XD_OK;
+    if (is_auto(a))
+        return xd_dev_open(&g->ctx.dev, NULL, e);
     if (g->ctx.world.all->size > 1)
         xd_comm_host(&rank, &ranks, &cpus);
     xd_status s = xd_dev_of_rank(&name, a->device, rank, ranks, e);
@@ -135,6 +169,8 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_status s = a->trace ? xd_trace_open(&g->ctx.trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)
         s = xd_session_join(g, a, how & XD_ALONE, &mine);
+    if (s == XD_OK && is_auto(a))
+        try_devices(g);
     if (s == XD_OK)
         s = xd_session_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     s = xd_world_judge(&g->ctx.world, s, &mine);
@@ -150,6 +186,11 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_trace_phase(g->ctx.trace, NULL);
     *out = g;
     return XD_OK;
+}
+
+int xd_device_refused(const xd_engine *g)
+{
+    return g->refused;
 }
 
 int xd_rank(const xd_engine *g)
@@ -511,7 +552,8 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
 }
 
 /* All checks that can refuse a request: its options, its prompts, its memory. */
-static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, xd_err *e)
+static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, int *refused, xd_status s,
+                                 xd_err *e)
 {
     xd_memory_limits room = { 0 };
     s = xd_references_share(j, s, e);
@@ -527,6 +569,8 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_sta
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
         s = xd_memory_plan(j, w, need, &room, e);
+    *refused = s == XD_ENOMEM && room.device > 0 &&
+               j->ctx->world.used->size == j->ctx->world.all->size;   /* idle ranks have ended    */
     if (s == XD_ENOMEM && room.machine > 0)   /* the memory plan has refused */
         xd_memory_advice(j, &room, e);
     return s;
@@ -626,8 +670,9 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
         *out = l.r;
         return XD_OK;
     }
+    g->refused = 0;
     if (!g->ctx.world.idle && s != XD_ECOMM)
-        s = prepare_request(&j, &w, &need, s, &mine);
+        s = prepare_request(&j, &w, &need, &g->refused, s, &mine);
     int started = s == XD_OK;   /* nothing can be refused any more                             */
     if (s == XD_OK)
         s = run_images(&l, &w, &need, &mine);

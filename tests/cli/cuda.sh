@@ -34,6 +34,31 @@ check "doctor names the GPUs" eval 'printf "%s\n" "$out" | grep -q \
     "cuda:1: simulated GPU, 85.9 GB, compute capability 9.0, driver of CUDA 13.0"'
 check "doctor names NCCL" eval 'printf "%s\n" "$out" | grep -q "messages: NCCL 2.28.0"'
 
+# Without --device: a GPU that can be used, else the CPU; a GPU that cannot be used hinders nothing.
+chosen() { try generate --model "$MODEL" --prompt "a circle" --num_inference_steps 1 --dtype f32 \
+    --verbose --output "$T/auto.safetensors" "$@"; }
+tiny="--height 32 --width 32"
+# shellcheck disable=SC2086
+{
+    chosen $tiny
+    check "a GPU is chosen" eval '[ "$rc" = 0 ] && said "device: cuda:0 .--device cpu"'
+    chosen $tiny --device cpu
+    check "--device cpu takes the CPU" eval '[ "$rc" = 0 ] && said "device cpu-" && ! said "cuda"'
+    for why in "VERSION=11080 driver is too old" "CAPABILITY=75 compute capability 7.5" \
+        "DEVICES=0 but no GPU"; do
+        export "XDIT_SIM_${why%% *}"
+        chosen $tiny
+        check "the CPU computes: ${why#* }" eval \
+            '[ "$rc" = 0 ] && said "the CPU computes: .*${why#* }" && said "device cpu-"'
+        unset "XDIT_SIM_${why%%=*}"
+    done
+    XDIT_SIM_MEMORY=36000000; export XDIT_SIM_MEMORY
+    chosen $tiny
+    check "the CPU computes what the GPU does not hold" eval \
+        '[ "$rc" = 0 ] && said "the CPU computes: the request needs .* of the memory of cuda:0"'
+    unset XDIT_SIM_MEMORY
+}
+
 set -- generate --model "$MODEL" --prompt x --quiet --output "$T/c.png" --device
 refused "a number beyond the GPUs" 2 "no device cuda:3: this machine has 1 GPU" "$@" cuda:3
 refused "no number" 2 "\"cuda:x\" is no device" "$@" cuda:x
@@ -74,10 +99,23 @@ small --nproc 2 --output "$T/cpu.png"
 if said 'has no MPI|install the package'; then
     echo "# skipped: several ranks, there is no MPI to start them with"
 else
+    # shellcheck disable=SC2086
+    chosen $tiny --nproc 2 --ulysses_degree 2
+    check "the CPU computes: two ranks and one GPU" eval \
+        '[ "$rc" = 0 ] && said "the CPU computes: 2 ranks .* there is 1"'
     set -- "$@" cuda --nproc 2 --ulysses_degree 2
     refused "two ranks and one GPU" 2 \
         "2 ranks of this host need 2 devices .*there is 1: start 1 rank .*--device cuda:0" "$@"
     XDIT_SIM_DEVICES=2; export XDIT_SIM_DEVICES
+    # shellcheck disable=SC2086
+    chosen $tiny --nproc 2 --ulysses_degree 2
+    check "two GPUs are chosen" eval '[ "$rc" = 0 ] && said "device: cuda:0"'
+    XDIT_SIM_MEMORY=36000000; export XDIT_SIM_MEMORY
+    # shellcheck disable=SC2086
+    chosen $tiny --nproc 2 --ulysses_degree 2
+    check "two ranks go to the CPU together" eval \
+        '[ "$rc" = 0 ] && said "the CPU computes: the req"'
+    unset XDIT_SIM_MEMORY
     small --device cuda --dtype f32 --nproc 2 --ulysses_degree 2 --output "$T/two.png"
     check "two ranks on two GPUs" [ "$rc" = 0 -a -s "$T/two.png" ]
     XDIT_SIM_CAPABILITY=90,75; export XDIT_SIM_CAPABILITY

@@ -22,7 +22,8 @@
  * XDIT_SIM_DEVICES (1), XDIT_SIM_MEMORY (bytes of a GPU), XDIT_SIM_CAPABILITY (90; with a comma
  * behind it that of the next GPU follows) and XDIT_SIM_VERSION (13000) say what the machine has.
  * With XDIT_SIM_NO_IPC processes may not open each other's memory, as in containers.
- * XDIT_SIM_FAIL=G:N fails every launch on GPU G from the N-th on. */
+ * XDIT_SIM_FAIL=G:N fails every launch on GPU G from the N-th on. XDIT_SIM_NO_MEMORY=N fails the
+ * N-th allocation of device or pinned memory. */
 #include "tests/sim/sim.h"
 
 namespace sim

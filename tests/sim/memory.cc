@@ -103,6 +103,13 @@ API CUresult cuMemGetInfo_v2(size_t *f, size_t *t)
     *f = limit_ - current->used, *t = limit_;
     return XD_CU_SUCCESS;
 }
+/* Is it this allocation that XDIT_SIM_NO_MEMORY fails? */
+static bool is_failing()
+{
+    static const char *s = getenv("XDIT_SIM_NO_MEMORY");
+    static long calls;
+    return s && ++calls == atol(s);
+}
 API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
@@ -111,7 +118,7 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
         return XD_CU_INVALID_CONTEXT;
     if (!bytes)
         return XD_CU_INVALID_VALUE;
-    if (current->used + bytes > limit_ || next_ + pages + 2 * PAGE > SPAN)
+    if (is_failing() || current->used + bytes > limit_ || next_ + pages + 2 * PAGE > SPAN)
         return XD_CU_OUT_OF_MEMORY;
     size_t at = next_ + PAGE + lead;
     next_ += pages + PAGE;
@@ -145,7 +152,7 @@ API CUresult cuMemFree_v2(CUdeviceptr p)
 API CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    if (!(*p = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE)))
+    if (is_failing() || !(*p = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE)))
         return XD_CU_OUT_OF_MEMORY;
     memset(*p, 0xff, bytes);
     counts.memory++;
