@@ -24,6 +24,7 @@ typedef struct xd_dev    xd_dev;
 typedef struct xd_stream xd_stream;     /* order of work on a device; NULL: its only one     */
 typedef struct xd_ops    xd_ops;
 typedef struct xd_dev_lanes xd_dev_lanes;       /* backend/lanes.h                          */
+typedef struct xd_dev_graphs xd_dev_graphs;     /* backend/graphs.h                         */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
 enum { XD_FETCH_PLACES = 4 };
@@ -75,6 +76,7 @@ struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
     const xd_dev_lanes *lanes;          /* NULL: none                                         */
+    const xd_dev_graphs *graphs;        /* NULL: it records nothing                           */
     char              name[32];         /* "cpu-amx", "count"                                */
     int               counts;           /* 1: addresses must not be followed                 */
     int               host_memory;      /* 1: the host may access device memory              */
@@ -104,6 +106,7 @@ typedef struct xd_counts {              /* totals since the last reset          
     double gemm_flops, attn_flops, conv_flops;          /* shares of `flops`                  */
     double bytes;                       /* read and written by all ops, each operand once     */
     int64_t calls;
+    int64_t small;                      /* calls of less than 4 GFLOP and 20 MB               */
 } xd_counts;
 /* Reads the counts of a count device; `reset` clears them afterwards. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);

@@ -69,6 +69,7 @@ xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a slow device");
     n->factor = f;
     n->w.dev = **d;
+    n->w.dev.graphs = NULL;     /* kernels of a graph would not be slowed                      */
     xd_device_proxy_open(&n->w, *d, close_device);
     XD_KERNELS(PUT)
     *d = &n->w.dev;

@@ -15,16 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "comm/kinds.h"
 #include "exec/op.h"
 #include "model/component.h"
 #include "observe/trace.h"
-#include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/init_image.h"
 #include "pipeline/job.h"
-#include "pipeline/text_encode.h"
 #include "plan/balance.h"
 #include "plan/plan.h"
 #include "ranks/world.h"
@@ -280,6 +279,18 @@ static void open_method_stack(xd_denoise *f)
     f->x.hooks = f->stack.head;
 }
 
+/* Passes are recorded where no rank sends messages in them, weights do not wait in host memory, and
+ * no trace shows ops. */
+static void open_replay(xd_denoise *f, xd_dev *dev)
+{
+    if (f->topo->replica->size == 1 && f->x.hooks == &xd_hooks_local && !f->trace &&
+        !f->net->stream)
+        xd_replay_open(&f->replay, dev, &f->j->step_ops);
+    if (f->replay.dev)
+        xd_log(XD_LOG_DEBUG, "%s records the transformer's passes: %lld of %lld ops are small",
+               dev->name, (long long)f->j->step_ops.small, (long long)f->j->step_ops.calls);
+}
+
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
                      xd_arena *tmp, const xd_net *net, const xd_cond *cond)
 {
@@ -319,6 +330,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     open_method_stack(f);
     if (dev->counts)
         return;
+    open_replay(f, dev);
     int64_t n = j->numbers;
     f->mine = host_buffer(f, n, "latents");
     f->rows = host_buffer(f, n, "latents");
@@ -334,6 +346,7 @@ int xd_denoise_ready(xd_denoise *f)
 
 void xd_denoise_close(xd_denoise *f)
 {
+    xd_replay_close(&f->replay);
     xd_method_stack_close(&f->stack);
     xd_tables_close(&f->tables);
     free(f->local);
@@ -520,7 +533,44 @@ static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
     return s.n ? xd_rows(f->cond[w.pass].tok, s.start, s.n) : (xd_tensor){ 0 };
 }
 
-/* Runs this rank's blocks on one unit of one pass; the last stage stores the prediction. */
+/* Runs the blocks of this stage; the last stage stores the prediction. */
+static void run_blocks(xd_denoise *f, piece w, xd_state *s)
+{
+    const xd_dit *dit = f->j->ctx->model.dit.dit;
+    xd_exec      *x = &f->x;
+    for (int l = f->net->first; l < f->net->last; l++) {
+        size_t  m = xd_arena_mark(x->tmp);
+        int64_t t0 = xd_trace_now(f->trace);
+        xd_dit_block(x, dit, f->net, l, s);
+        xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
+        xd_arena_rewind(x->tmp, m);
+    }
+    if (is_last(f))
+        xd_copy_to(x, part_of(f, f->pred[w.pass], w.unit), dit->head(x, f->net, s));
+}
+
+/* run_blocks, or what the device has recorded of it in an earlier step. */
+static void replay_blocks(xd_denoise *f, piece w, xd_state *s)
+{
+    xd_exec      *x = &f->x;
+    size_t        mark = xd_arena_mark(x->tmp);
+    xd_state      before = *s;
+    xd_replay_key key = { .pass = w.pass, .patch = w.unit, .local = f->local,
+                          .at = { s->h.p, s->skips.p, s->kept, f->pred[w.pass].p,
+                                  x->tmp->base + mark },
+                          .local_size = f->j->ctx->model.dit_info.local_size };
+    xd_replay_how how = xd_replay_begin(&f->replay, x, &key);
+    if (how == XD_DONE)
+        return;
+    run_blocks(f, w, s);
+    if (how == XD_RUN || xd_replay_end(&f->replay, x))
+        return;
+    xd_arena_rewind(x->tmp, mark);
+    *s = before;
+    run_blocks(f, w, s);
+}
+
+/* Runs this rank's blocks on one unit of one pass. */
 static void run_piece(xd_denoise *f, piece w)
 {
     const xd_job *j = f->j;
@@ -562,16 +612,8 @@ static void run_piece(xd_denoise *f, piece w)
     dit->cond(x, f->net, &in, &s);
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);
-    for (int l = f->net->first; l < f->net->last; l++) {
-        size_t  m = xd_arena_mark(x->tmp);
-        int64_t t0 = xd_trace_now(f->trace);
-        xd_dit_block(x, dit, f->net, l, &s);
-        xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
-        xd_arena_rewind(x->tmp, m);
-    }
-    if (is_last(f))
-        xd_copy_to(x, part_of(f, f->pred[w.pass], w.unit), dit->head(x, f->net, &s));
-    else
+    replay_blocks(f, w, &s);
+    if (!is_last(f))
         send_hidden(f, w);
     xd_arena_rewind(x->tmp, mark);
     x->lay = &f->lay;
@@ -739,45 +781,4 @@ void xd_denoise_finish(xd_denoise *f)
         end_of(f, c, &f->lat_out[i]);
     if (failed)
         xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
-}
-
-/* ---- counting ----------------------------------------------------------------------------- */
-
-/* Counts the model once in an exact and once in a stale step. All steps of the sampler count,
- * because they read different histories. */
-xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
-                           size_t *method_bytes, xd_err *e)
-{
-    xd_component  *p = &j->ctx->model.dit;
-    xd_denoise   f;
-    xd_arena  a;
-    xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
-    if (s == XD_OK)
-        s = xd_device_arena_open(&a, j->ctx->count, 0, e);
-    if (s != XD_OK)
-        return s;
-    const xd_dit_info *d = &j->ctx->model.dit_info;
-    for (int i = 0; i < j->npass; i++) {
-        cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
-        xd_prompts_real_tokens(j, cond[i].real);
-        if (d->pooled_dim)
-            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
-    }
-    xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a, &p->shadow, cond);
-    int stale = xd_plan_exact(f.plan);
-    for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
-        size_t mark = xd_arena_mark(&a);
-        if (i == 0 || i == stale)
-            xd_denoise_step(&f, i);
-        else if (is_last(&f))
-            j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist, f.noise);
-        xd_arena_rewind(&a, mark);
-    }
-    *bytes = xd_arena_peak(&a);
-    *method_bytes = f.stack.bytes;
-    s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
-    xd_denoise_close(&f);
-    xd_device_arena_close(&a, j->ctx->count);
-    return s;
 }

@@ -10,6 +10,7 @@
 #include "exec/tables.h"
 #include "observe/trace.h"
 #include "parallel/method.h"
+#include "pipeline/replay.h"
 #include "plan/plan.h"
 #include "sampler/sampler.h"
 
@@ -26,6 +27,7 @@ typedef struct xd_denoise {
     xd_trace       *trace;      /* NULL: nothing is recorded                                   */
     xd_layout       lay;
     xd_method_stack stack;
+    xd_replay       replay;     /* passes that the device has recorded                         */
     xd_tables       tables;     /* of positions, where the host cannot reach the device's memory */
     xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, then the negative prompt */
     /* This rank's image rows, patch by patch [n,C p^2]: latents (first and last stage),

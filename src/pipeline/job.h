@@ -29,6 +29,7 @@ typedef struct xd_job {
     int         asked_steps;    /* samp.steps plus the steps that a strength leaves out        */
     const xd_sampler *sampler;
     xd_sampling samp;
+    xd_counts   step_ops;       /* of the first step, counted                                  */
     double      start_s;
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */

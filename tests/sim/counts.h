@@ -5,7 +5,7 @@
 typedef struct sim_counts {
     long waits;                 /* calls in which the host waited for work                     */
     long memory;                /* calls that took or gave back memory of the GPU or pinned one */
-    long uploads, launches;
+    long uploads, launches, graphs;     /* graphs: those that were launched                    */
 } sim_counts;
 
 /* Exported by libcuda.so.1 of this folder as "simgpu_counts". */

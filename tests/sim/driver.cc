@@ -15,6 +15,9 @@
  *   that was created for other processes is lent to them, and only its own process records it.
  * - An event's time is that at which the work before it had run. It is told for events that were
  *   created for it and have been reached.
+ * - Work that is captured does not run, keeps its arguments, and runs in its order where its graph
+ *   is launched. A thread that captures may neither wait, nor take or give back memory, nor use
+ *   events, nor copy from or to the host in that stream: it is refused, and the capture is lost.
  * - A thread must have made the context current.
  * - Each GPU has a context, memory and streams of its own. Work given to a stream of another GPU is
  *   refused, and so is a copy from or to another GPU's memory. A kernel that is given such memory

@@ -113,6 +113,8 @@ static bool is_failing()
 API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     size_t pages = (bytes + PAGE - 1) / PAGE * PAGE, lead = (pages - bytes) & ~(size_t)255;
     if (!current)
         return XD_CU_INVALID_CONTEXT;
@@ -134,6 +136,8 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
 API CUresult cuMemFree_v2(CUdeviceptr p)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     if (!p)
         return XD_CU_SUCCESS;
     counts.memory++;
@@ -152,6 +156,8 @@ API CUresult cuMemFree_v2(CUdeviceptr p)
 API CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     if (is_failing() || !(*p = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE)))
         return XD_CU_OUT_OF_MEMORY;
     memset(*p, 0xff, bytes);
@@ -162,6 +168,8 @@ API CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned)
 API CUresult cuMemFreeHost(void *p)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     counts.memory++;
     cuCtxSynchronize();
     pinned.erase((char *)p);
@@ -178,6 +186,8 @@ static CUresult move(void *to, const void *from, size_t n, CUstream s)
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (s && s->into && breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     counts.uploads++;
     return is_pinned(from, n) && on_device((void *)to, n) && in_reach((void *)to)
                ? move((void *)to, from, n, s)
@@ -186,6 +196,8 @@ API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CU
 API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (s && s->into && breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     if (!is_pinned(to, n) || !on_device((void *)from, n) || !in_reach((void *)from))
         return XD_CU_INVALID_VALUE;
     memset(to, 0xff, n);

@@ -1,18 +1,11 @@
-/* more.h - functions of the driver that the stand-in has and the engine does not call yet: graphs.
- * Declared as in backend/cuda/driver.h. */
+/* more.h - a function of the driver that the stand-in has and the engine does not call. Declared as
+ * in backend/cuda/driver.h. */
 #ifndef XD_TESTS_SIM_MORE_H
 #define XD_TESTS_SIM_MORE_H
 
 #include "backend/cuda/driver.h"
 
-#define SIM_MORE_FUNCTIONS(X)                                                                      \
-    X(cuCtxSynchronize, (void))                                                                    \
-    X(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode mode))                             \
-    X(cuStreamEndCapture, (CUstream s, CUgraph * g))                                               \
-    X(cuGraphInstantiateWithFlags, (CUgraphExec * x, CUgraph g, unsigned long long flags))         \
-    X(cuGraphLaunch, (CUgraphExec x, CUstream s))                                                  \
-    X(cuGraphExecDestroy, (CUgraphExec x))                                                         \
-    X(cuGraphDestroy, (CUgraph g))
+#define SIM_MORE_FUNCTIONS(X) X(cuCtxSynchronize, (void))
 
 /* The prototypes of all functions; not where <cuda.h> has declared them. */
 #ifndef XD_CUDA_TYPES_GIVEN

@@ -50,6 +50,7 @@ struct CUevent_st {
 };
 struct CUgraph_st {
     std::vector<item> items;
+    int lost = 0; /* something was asked that cannot be captured                              */
 };
 struct CUgraphExec_st {
     std::vector<item> items;
@@ -107,6 +108,9 @@ extern std::vector<CUstream_st *> streams;
 void start_order();
 CUresult add(CUstream_st *s, item i);
 void begin_to_go_on(); /* other processes wait for this one from now on                        */
+
+/* graphs.cc */
+int breaks_capture(); /* 1: this thread captures, and the capture is lost                     */
 } // namespace sim
 
 #endif

@@ -1,4 +1,4 @@
-/* streams.cc - streams, events and graphs of the simulated GPUs: what runs, and when */
+/* streams.cc - streams and events of the simulated GPUs: what runs, and when */
 #include "tests/sim/sim.h"
 
 #include <pthread.h>
@@ -134,6 +134,10 @@ CUresult add(CUstream_st *s, item i)
         return XD_CU_INVALID_CONTEXT;
     if (!s || s->of != current)
         return XD_CU_INVALID_HANDLE; /* the default stream; one of another GPU               */
+    if (s->into && (i.record || i.await || i.poll)) {
+        breaks_capture();
+        return XD_CU_CAPTURE_REFUSED;
+    }
     if (s->into) {
         s->into->items.push_back(std::move(i));
         return XD_CU_SUCCESS;
@@ -178,7 +182,9 @@ API CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int)
 API CUresult cuStreamSynchronize(CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    if (!s || s->into)
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
+    if (!s)
         return XD_CU_INVALID_HANDLE;
     counts.waits++;
     work(s, [s] { return s->q.empty(); });
@@ -187,6 +193,8 @@ API CUresult cuStreamSynchronize(CUstream s)
 API CUresult cuCtxSynchronize()
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     counts.waits++;
     for (CUstream_st *s : streams)
         work(s, [s] { return s->q.empty(); });
@@ -232,6 +240,8 @@ API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
 API CUresult cuEventQuery(CUevent e)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     uint64_t n = e->at->recorded;
     int steps = 0;
     if (e->at->done < n && e->on)
@@ -241,6 +251,8 @@ API CUresult cuEventQuery(CUevent e)
 API CUresult cuEventSynchronize(CUevent e)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
     uint64_t n = e->at->recorded;
     if (e->at->done < n) {
         counts.waits++;
@@ -258,41 +270,5 @@ API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
     if (from->at->done < from->at->recorded || to->at->done < to->at->recorded)
         return XD_CU_NOT_READY;
     *ms = (float)(to->when - from->when);
-    return XD_CU_SUCCESS;
-}
-
-/* Graphs: what was captured, in the order in which it was. */
-
-API CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode)
-{
-    s->into = new CUgraph_st;
-    return XD_CU_SUCCESS;
-}
-API CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
-{
-    *g = s->into;
-    s->into = nullptr;
-    return XD_CU_SUCCESS;
-}
-API CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long)
-{
-    *x = new CUgraphExec_st { g->items };
-    return XD_CU_SUCCESS;
-}
-API CUresult cuGraphLaunch(CUgraphExec x, CUstream s)
-{
-    std::lock_guard<std::recursive_mutex> g(lock);
-    for (item &i : x->items)
-        add(s, i);
-    return XD_CU_SUCCESS;
-}
-API CUresult cuGraphExecDestroy(CUgraphExec x)
-{
-    delete x;
-    return XD_CU_SUCCESS;
-}
-API CUresult cuGraphDestroy(CUgraph g)
-{
-    delete g;
     return XD_CU_SUCCESS;
 }

@@ -148,21 +148,71 @@ static int reused(void)
     return g[0];
 }
 
+/* What is captured runs when the graph is launched, once for each launch, and in its order. */
 static int graph(void)
 {
     CUdeviceptr    x = block_of(64);
     CUgraph        g = NULL;
     CUgraphExec    exec = NULL;
     unsigned char *h = pinned(64);
-    cuStreamBeginCapture_v2(a, 1);
+    cuMemsetD8Async(x, 1, 64, a);
+    cuStreamBeginCapture_v2(a, XD_CU_CAPTURE_THREAD_LOCAL);
+    cuMemsetD8Async(x, 8, 64, a);
     cuMemsetD8Async(x, 9, 32, a);
-    cuMemsetD8Async(x + 32, 8, 32, a);
     cuStreamEndCapture(a, &g);
     cuGraphInstantiateWithFlags(&exec, g, 0);
-    cuGraphLaunch(exec, a);
+    cuGraphDestroy(g);
     cuMemcpyDtoHAsync_v2(h, x, 64, a);
     cuStreamSynchronize(a);
-    return h[0] == 9 && h[63] == 8;
+    int before = h[0] == 1 && h[63] == 1;
+    for (int i = 0; i < 2; i++) {
+        cuMemsetD8Async(x, 2, 64, a);
+        cuGraphLaunch(exec, a);
+        cuMemcpyDtoHAsync_v2(h, x, 64, a);
+        cuStreamSynchronize(a);
+        before = before && h[0] == 9 && h[63] == 8;
+    }
+    return before && cuGraphExecDestroy(exec) == XD_CU_SUCCESS;
+}
+
+/* The result of f in a capture, which is lost with it. */
+static int refused_in_capture(CUresult (*f)(void))
+{
+    CUgraph g = NULL;
+    cuStreamBeginCapture_v2(a, XD_CU_CAPTURE_THREAD_LOCAL);
+    CUresult r = f();
+    return r == XD_CU_CAPTURE_REFUSED && cuStreamEndCapture(a, &g) == XD_CU_CAPTURE_LOST && !g;
+}
+
+static CUresult do_wait(void)  { return cuStreamSynchronize(b); }
+static CUresult do_sync(void)  { return cuCtxSynchronize(); }
+static CUresult do_alloc(void) { CUdeviceptr p; return cuMemAlloc_v2(&p, 64); }
+
+static CUevent     event_in_capture;
+static CUdeviceptr block_in_capture;
+static void       *pinned_in_capture;
+
+static CUresult do_record(void) { return cuEventRecord(event_in_capture, a); }
+static CUresult do_await(void)  { return cuEventSynchronize(event_in_capture); }
+static CUresult do_free(void)   { return cuMemFree_v2(block_in_capture); }
+
+static CUresult do_upload(void)
+{
+    return cuMemcpyHtoDAsync_v2(block_in_capture, pinned_in_capture, 64, a);
+}
+
+static int captures_are_strict(void)
+{
+    CUresult (*const all[])(void) = { do_wait, do_sync, do_alloc, do_record, do_await, do_free,
+                                      do_upload };
+    int ok = 1;
+    cuEventCreate(&event_in_capture, XD_CU_EVENT_DEFAULT);
+    block_in_capture = block_of(64);
+    pinned_in_capture = pinned(64);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        ok = refused_in_capture(all[i]) && ok;
+    return ok && cuMemsetD8Async(block_in_capture, 0, 64, a) == XD_CU_SUCCESS &&
+           cuStreamSynchronize(a) == XD_CU_SUCCESS;
 }
 
 /* ---- launches ----------------------------------------------------------------------------- */
@@ -191,6 +241,29 @@ static CUresult launch(void *out, const void *in, unsigned threads, unsigned sha
 static void host_memory(void)
 {
     launch(malloc(64), (void *)(uintptr_t)block_of(64), 256, 0);
+}
+
+/* The struct of a kernel's arguments changes after it was captured. */
+static int graph_keeps_arguments(void)
+{
+    CUdeviceptr    x = block_of(64), y = block_of(64), in = block_of(64);
+    CUgraph        g = NULL;
+    CUgraphExec    exec = NULL;
+    args           w = { (void *)(uintptr_t)x, (void *)(uintptr_t)in, 16, 0, 0 };
+    void          *list[] = { &w };
+    unsigned char *h = pinned(128);
+    CUfunction     f = widen();
+    cuMemsetD8Async(in, 0, 64, a);
+    cuStreamBeginCapture_v2(a, XD_CU_CAPTURE_THREAD_LOCAL);
+    cuLaunchKernel(f, 1, 1, 1, 256, 1, 1, 0, a, list, NULL);
+    cuStreamEndCapture(a, &g);
+    w.out = (void *)(uintptr_t)y;
+    cuGraphInstantiateWithFlags(&exec, g, 0);
+    cuGraphLaunch(exec, a);
+    cuMemcpyDtoHAsync_v2(h, x, 64, a);
+    cuMemcpyDtoHAsync_v2(h + 64, y, 64, a);
+    cuStreamSynchronize(a);
+    return f && h[0] == 0 && h[63] == 0 && h[64] == 0xff;
 }
 
 /* 16 bytes are read behind a block. */
@@ -373,7 +446,9 @@ int main(void)
     tap(cuMemsetD8Async(x, 0, 64, NULL) != XD_CU_SUCCESS, "the default stream is refused");
     tap(cuMemsetD8Async(x, 0, 65, a) != XD_CU_SUCCESS, "a copy beyond its block is refused");
     tap(event_times(), "events have times once they are reached, if they were made for it");
-    tap(graph(), "a graph runs what was captured");
+    tap(graph(), "a graph runs what was captured, when it is launched");
+    tap(graph_keeps_arguments(), "a graph keeps the arguments that a kernel had");
+    tap(captures_are_strict(), "waits, memory, events and copies up are refused in a capture");
     tap(launches(), "launches beyond a kernel's limits are refused");
     tap(signal_of(host_memory) == SIGABRT, "a kernel that is given host memory ends the program");
     tap(signal_of(overrun) == SIGSEGV || signal_of(overrun) == SIGBUS,

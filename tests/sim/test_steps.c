@@ -1,11 +1,13 @@
 /* test_steps.c - what the steps of a request ask of the driver, on the simulated GPU
  *
- *     test_steps FULL
+ *     test_steps FULL [graphs]
  *
- * FULL is tests/golden with its weights. A trace is written to the current directory.
+ * FULL is tests/golden with its weights; with "graphs" graphs alone are tested. A trace is written
+ * to the current directory.
  *
- * From the second step on, a step of one rank neither waits
- * for the GPU nor takes memory, and copies no more to it than what the time changes. */
+ * From the second step on, a step of one rank neither waits for the GPU nor takes memory, and
+ * copies no more to it than what the time changes. A step whose passes were recorded gives the
+ * latents of one whose ops are launched, to the bit. Each op of a trace has its time on the GPU. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,16 +23,17 @@ static const struct model {
     int         width, height, frames, text;
     double      guidance;
     long        waits, uploads; /* of a step                                                   */
+    int         passes;
 } models[] = {
     /* Two passes: the time, the size and the ratio. */
-    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6 },
+    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, 2 },
     /* The time and the guidance. */
-    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2 },
-    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2 },
-    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1 },
-    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1 },
+    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, 1 },
+    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, 2 },
+    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1 },
+    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1 },
     /* The noise of its sampler beside the time. */
-    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2 },
+    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, 1 },
 };
 enum { NMODELS = sizeof models / sizeof *models };
 
@@ -48,7 +51,8 @@ static void tap(int ok, const char *what, const char *of)
 typedef struct run {
     sim_counts_fn *now;
     sim_counts     at[STEPS];
-    int            steps;
+    int            steps, listens;
+    uint64_t       latents[STEPS];      /* a sum of their bits after each step, where asked for */
 } run;
 
 static void step_ended(void *cookie, const xd_progress *p)
@@ -57,6 +61,20 @@ static void step_ended(void *cookie, const xd_progress *p)
     (void)p;
     if (r->steps < STEPS)
         r->now(&r->at[r->steps++]);
+}
+
+static void listen(void *cookie, const char *name, int step, int nd, const int64_t *d,
+                   const float *v)
+{
+    run     *r = cookie;
+    uint64_t sum = 14695981039346656037u, n = sizeof *v;
+    if (strcmp(name, "latents") != 0 || step >= STEPS)
+        return;
+    for (int i = 0; i < nd; i++)
+        n *= (uint64_t)d[i];
+    for (uint64_t i = 0; i < n; i++)
+        sum = (sum ^ ((const unsigned char *)v)[i]) * 1099511628211u;
+    r->latents[step] = sum;
 }
 
 static xd_status generate(const struct model *m, const char *full, const char *trace, run *r,
@@ -77,7 +95,7 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     q.max_sequence_length = m->text;
     q.num_inference_steps = STEPS, q.guidance_scale = m->guidance, q.scheduler = m->scheduler;
     q.no_resolution_binning = 1, q.latents_only = 1;
-    q.cookie = r, q.on_step = step_ended;
+    q.cookie = r, q.on_step = step_ended, q.on_tensor = r->listens ? listen : NULL;
     xd_status s = xd_open(&g, &a, e);
     if (s == XD_OK)
         s = xd_generate(g, &q, &out, e);
@@ -112,7 +130,7 @@ static void check_trace(const char *full)
     char        line[4096];
     double      ts, dur, end = 0;
     long        ops = 0, slices = 0, bad = 0;
-    run         r = { .now = NULL, .steps = STEPS };
+    run         r = { .steps = STEPS };
     xd_err      e = { 0 };
     xd_status   s = generate(&models[0], full, path, &r, &e);
     FILE       *f = s == XD_OK ? fopen(path, "r") : NULL;
@@ -134,6 +152,39 @@ static void check_trace(const char *full)
     remove(path);
 }
 
+/* Passes are recorded in the third step, and launched as graphs from then on. */
+static void check_graphs(const struct model *m, const char *full, sim_counts_fn *now)
+{
+    run    r[2] = { { .now = now, .listens = 1 }, { .now = now, .listens = 1 } };
+    xd_err e = { 0 };
+    int    ok = 1;
+    for (int i = 0; i < 2; i++) {
+        setenv("XDIT_GRAPHS", i ? "1" : "0", 1);
+        ok = ok && generate(m, full, NULL, &r[i], &e) == XD_OK && r[i].steps == STEPS;
+    }
+    unsetenv("XDIT_GRAPHS");
+    tap(ok && r[0].latents[STEPS - 1] != 0 &&
+            memcmp(r[0].latents, r[1].latents, sizeof r[0].latents) == 0,
+        "graphs give the same latents in every step", m->dir);
+    long plain = r[0].at[STEPS - 1].launches - r[0].at[STEPS - 2].launches,
+         graphs = r[1].at[STEPS - 1].graphs - r[1].at[0].graphs,
+         left = r[1].at[STEPS - 1].launches - r[1].at[STEPS - 2].launches;
+    printf("# %s: %ld launches a step, %ld and graphs\n", m->dir, plain, left);
+    tap(graphs == m->passes * (STEPS - 2) && r[0].at[STEPS - 1].graphs == r[0].at[0].graphs,
+        "a pass is a graph from the third step on", m->dir);
+    tap(2 * left < plain, "a replayed step has few launches", m->dir);
+}
+
+static void check_model(const struct model *m, const char *full, sim_counts_fn *now)
+{
+    run       r = { .now = now };
+    xd_err    e = { 0 };
+    xd_status s = generate(m, full, NULL, &r, &e);
+    tap(s == XD_OK && r.steps == STEPS, s == XD_OK ? "runs" : e.msg, m->dir);
+    check_counts(m, &r);
+    tap(r.at[STEPS - 1].graphs > r.at[0].graphs, "small passes are recorded", m->dir);
+}
+
 static sim_counts_fn *counter(void)
 {
     char        path[4096];
@@ -148,18 +199,18 @@ static sim_counts_fn *counter(void)
 int main(int argc, char **argv)
 {
     sim_counts_fn *now = counter();
-    if (argc != 2 || !now) {
-        printf("Bail out! no simulated GPU, or not one argument\n");
+    int            graphs = argc == 3 && strcmp(argv[2], "graphs") == 0;
+    if (argc != 2 + graphs || !now) {
+        printf("Bail out! no simulated GPU, or wrong arguments\n");
         return 1;
     }
     for (int i = 0; i < NMODELS; i++) {
-        run       r = { .now = now };
-        xd_err    e = { 0 };
-        xd_status s = generate(&models[i], argv[1], NULL, &r, &e);
-        tap(s == XD_OK && r.steps == STEPS, s == XD_OK ? "runs" : e.msg, models[i].dir);
-        check_counts(&models[i], &r);
+        if (!graphs)
+            check_model(&models[i], argv[1], now);
+        check_graphs(&models[i], argv[1], now);
     }
-    check_trace(argv[1]);
+    if (!graphs)
+        check_trace(argv[1]);
     printf("1..%d\n", checks);
     return failed != 0;
 }

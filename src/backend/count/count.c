@@ -171,6 +171,7 @@ static xd_status add_call(xd_dev *d, double bytes, double *part, double flops)
     c->sum.calls++;
     c->sum.bytes += bytes;
     c->sum.flops += flops;
+    c->sum.small += flops < 4e9 && bytes < 20e6;
     if (part)
         *part += flops;
     return XD_OK;

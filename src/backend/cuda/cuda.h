@@ -121,6 +121,10 @@ xd_status xd_cuda_fetched(xd_dev *d, int place);
 double    xd_cuda_link(xd_dev *d, int back);
 void      xd_cuda_close_fetch(xd_cuda_dev *c);
 
+/* ---- graphs.c ----------------------------------------------------------------------------- */
+
+extern const xd_dev_graphs xd_cuda_graphs;
+
 /* ---- stamps.c ----------------------------------------------------------------------------- */
 
 int64_t xd_cuda_stamp(xd_dev *d, xd_stream *s);

@@ -155,7 +155,7 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     pthread_mutex_init(&c->lock, NULL);
     c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &ops, .lanes = &xd_cuda_lanes,
-                       .priv = c };
+                       .graphs = &xd_cuda_graphs, .priv = c };
     s = xd_cuda_load_driver(&c->cu, e);
     if (s == XD_OK)
         s = find_device(c, n, e);

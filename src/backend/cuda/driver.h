@@ -45,6 +45,8 @@ enum {
     XD_CU_NOT_FOUND = 500,
     XD_CU_NOT_READY = 600,
     XD_CU_LAUNCH_FAILED = 719,
+    XD_CU_CAPTURE_REFUSED = 900,
+    XD_CU_CAPTURE_LOST = 901,
 
     XD_CU_MULTIPROCESSORS = 16,         /* CUdevice_attribute                                  */
     XD_CU_CAPABILITY_MAJOR = 75,
@@ -56,6 +58,7 @@ enum {
     XD_CU_EVENT_DISABLE_TIMING = 2,
     XD_CU_EVENT_INTERPROCESS = 4,
     XD_CU_IPC_PEER_ACCESS = 1,          /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS                  */
+    XD_CU_CAPTURE_THREAD_LOCAL = 1,     /* CUstreamCaptureMode                                 */
 };
 
 /* X(symbol, (arguments)): all return CUresult. */
@@ -96,6 +99,12 @@ enum {
     X(cuIpcCloseMemHandle, (CUdeviceptr p))                                                        \
     X(cuIpcGetEventHandle, (CUipcEventHandle * h, CUevent e))                                      \
     X(cuIpcOpenEventHandle, (CUevent * e, CUipcEventHandle h))                                     \
+    X(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode mode))                             \
+    X(cuStreamEndCapture, (CUstream s, CUgraph * g))                                               \
+    X(cuGraphInstantiateWithFlags, (CUgraphExec * x, CUgraph g, unsigned long long flags))         \
+    X(cuGraphLaunch, (CUgraphExec x, CUstream s))                                                  \
+    X(cuGraphExecDestroy, (CUgraphExec x))                                                         \
+    X(cuGraphDestroy, (CUgraph g))                                                                 \
     X(cuModuleLoad, (CUmodule * m, const char *path))                                              \
     X(cuModuleLoadData, (CUmodule * m, const void *image))                                         \
     X(cuModuleUnload, (CUmodule m))                                                                \

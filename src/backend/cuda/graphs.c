@@ -1,0 +1,59 @@
+/* graphs.c - CUDA graphs: the stream is captured, and the graph is launched in the same stream */
+#include "backend/graphs.h"
+
+#include <stdlib.h>
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/load.h"
+
+struct xd_graph {
+    CUgraphExec e;
+};
+
+/* Only this thread is held to the rules of a capture: others may read weights ahead. */
+static xd_status begin(xd_dev *d)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    c->cu->cuCtxSetCurrent(c->context);
+    return xd_cuda_status(c->cu->cuStreamBeginCapture_v2(c->stream, XD_CU_CAPTURE_THREAD_LOCAL));
+}
+
+static xd_status end(xd_dev *d, xd_graph **g)
+{
+    xd_cuda_dev          *c = xd_cuda_of(d);
+    const xd_cuda_driver *cu = c->cu;
+    CUgraph               graph = NULL;
+    xd_graph             *own = calloc(1, sizeof *own);
+    *g = NULL;
+    cu->cuCtxSetCurrent(c->context);
+    CUresult r = cu->cuStreamEndCapture(c->stream, &graph);
+    if (r == XD_CU_SUCCESS && own)
+        r = cu->cuGraphInstantiateWithFlags(&own->e, graph, 0);
+    if (graph)
+        cu->cuGraphDestroy(graph);
+    if (r == XD_CU_SUCCESS && own) {
+        *g = own;
+        return XD_OK;
+    }
+    free(own);
+    return own ? xd_cuda_status(r) : XD_ENOMEM;
+}
+
+static xd_status run(xd_dev *d, xd_graph *g)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    c->cu->cuCtxSetCurrent(c->context);
+    return xd_cuda_status(c->cu->cuGraphLaunch(g->e, c->stream));
+}
+
+static void drop(xd_dev *d, xd_graph *g)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    if (!g)
+        return;
+    c->cu->cuCtxSetCurrent(c->context);
+    c->cu->cuGraphExecDestroy(g->e);
+    free(g);
+}
+
+const xd_dev_graphs xd_cuda_graphs = { .begin = begin, .end = end, .run = run, .drop = drop };

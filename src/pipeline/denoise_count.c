@@ -1,0 +1,53 @@
+/* denoise_count.c - the denoising loop on the count device: its bytes, and how small its ops are */
+#include "model/component.h"
+#include "pipeline/arenas.h"
+#include "pipeline/denoise.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
+#include "plan/plan.h"
+
+/* Counts the model once in an exact and once in a stale step. All steps of the sampler count,
+ * because they read different histories. */
+xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
+                           size_t *method_bytes, xd_err *e)
+{
+    xd_component  *p = &j->ctx->model.dit;
+    xd_denoise   f;
+    xd_arena  a;
+    xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
+    if (s == XD_OK)
+        s = xd_device_arena_open(&a, j->ctx->count, 0, e);
+    if (s != XD_OK)
+        return s;
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    for (int i = 0; i < j->npass; i++) {
+        cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
+        xd_prompts_real_tokens(j, cond[i].real);
+        if (d->pooled_dim)
+            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
+    }
+    xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a, &p->shadow, cond);
+    int       stale = xd_plan_exact(f.plan);
+    xd_counts was, now;
+    xd_dev_counts(j->ctx->count, &was, 0);
+    for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
+        size_t mark = xd_arena_mark(&a);
+        if (i == 0 || i == stale)
+            xd_denoise_step(&f, i);
+        else if (f.topo->at[XD_PIPE] == f.topo->deg.n[XD_PIPE] - 1)
+            j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist, f.noise);
+        if (i == 0) {
+            xd_dev_counts(j->ctx->count, &now, 0);
+            j->step_ops.calls = now.calls - was.calls;
+            j->step_ops.small = now.small - was.small;
+        }
+        xd_arena_rewind(&a, mark);
+    }
+    *bytes = xd_arena_peak(&a);
+    *method_bytes = f.stack.bytes;
+    s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    xd_denoise_close(&f);
+    xd_device_arena_close(&a, j->ctx->count);
+    return s;
+}
