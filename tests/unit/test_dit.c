@@ -39,8 +39,12 @@ static void refusals(void **state)
 {
     const char *pix = "PixArtTransformer2DModel", *old = "Transformer2DModel";
     const char *flux = "FluxTransformer2DModel", *sd3 = "SD3Transformer2DModel",
-               *hun = "HunyuanDiT2DModel";
+               *hun = "HunyuanDiT2DModel", *two = "Flux2Transformer2DModel";
     (void)state;
+    refuses(two, "{\"patch_size\":2}", XD_EUNSUPPORTED, "patch_size");
+    refuses(two, "{\"axes_dims_rope\":[32,32,64]}", XD_EUNSUPPORTED, "3 axes");
+    refuses(two, "{\"axes_dims_rope\":[32,32,32,30]}", XD_EFORMAT, "126");
+    refuses(two, "{\"mlp_ratio\":0}", XD_EFORMAT, "mlp_ratio");
     refuses(old, "{\"num_attention_heads\":8}", XD_EUNSUPPORTED, "norm_type");
     refuses(old, "{\"norm_type\":\"ada_norm_zero\"}", XD_EUNSUPPORTED, "ada_norm_zero");
     refuses(pix, "{\"activation_fn\":\"geglu\"}", XD_EUNSUPPORTED, "geglu");

@@ -45,6 +45,9 @@ static void names(void **state)
     unique(pipeline, np);
     unique(title, nt);
     xd_json_free(&none);
+    assert_int_equal(xd_json_parse(&none, "{\"is_distilled\":true}", 21, "index", &e), XD_OK);
+    assert_int_equal(xd_recipe_find("Flux2KleinPipeline", none)->steps, 4);
+    xd_json_free(&none);
     assert_null(xd_recipe_find("NoPipeline", NULL));
     assert_null(xd_recipe_find(NULL, NULL));
 }
