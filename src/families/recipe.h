@@ -71,9 +71,11 @@ typedef struct xd_recipe {
     /* Most reference images that its transformer reads as tokens, for editing; 0: noise starts from
      * an image. */
     int         references;
-    /* Of a reference image of this size in pixels: the size to resize it to, whole multiples of
-     * `unit`. area: max_area of the request, or 0. */
-    void      (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width);
+    /* Of a reference image of this size in pixels: the size to resize it to. What is above whole
+     * multiples of `unit` is then cut off at all sides. area: max_area of the request, or 0.
+     * XD_EINVAL: the model takes no such image. */
+    xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
+                                xd_err *e);
     int64_t     max_area;       /* pixels; a size asked for gives only the ratio. 0: sizes count */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */
 } xd_recipe;

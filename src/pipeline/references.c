@@ -45,20 +45,55 @@ static void set_tokens(xd_job *j)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
+/* The size in whole tokens of an image that is resized to `resized`. */
+static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
+{
+    int64_t unit = unit_of(j);
+    return (xd_grid){ resized.rows / unit * unit, resized.cols / unit * unit };
+}
+
+/* Sets the size of image i; *size is its own, and becomes the one to resize it to. */
+static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    xd_status s = p->reference_size(unit_of(j), j->r->max_area, &size->rows, &size->cols, e);
+    if (s != XD_OK)
+        return s;
+    j->ref_size[i] = whole_tokens(j, *size);
+    return j->ref_size[i].rows && j->ref_size[i].cols
+               ? XD_OK
+               : xd_fail(e, XD_EINVAL, "image %d has no whole token of %lld x %lld pixels", i + 1,
+                         (long long)unit_of(j), (long long)unit_of(j));
+}
+
+/* Moves the middle of an image to its front. */
+static void crop(uint8_t *rgb, xd_grid from, xd_grid to)
+{
+    int64_t        top = (from.rows - to.rows) / 2, left = (from.cols - to.cols) / 2;
+    const uint8_t *at = rgb + (top * from.cols + left) * 3;
+    for (int64_t y = 0; y < to.rows; y++)
+        memmove(rgb + y * to.cols * 3, at + y * from.cols * 3, (size_t)to.cols * 3);
+}
+
 static xd_status read_one(xd_job *j, int i, xd_err *e)
 {
     uint8_t   *rgb = NULL;
-    xd_grid   *to = &j->ref_size[i];
+    xd_grid   *to = &j->ref_size[i], resized;
     int64_t    w, h;
     xd_status  s = xd_init_image_pixels(j->r, i, &rgb, &w, &h, e);
     if (s != XD_OK)
         return s;
-    *to = (xd_grid){ h, w };
-    j->ctx->model.recipe->reference_size(unit_of(j), j->r->max_area, &to->rows, &to->cols);
+    resized = (xd_grid){ h, w };
+    if ((s = set_size(j, i, &resized, e)) != XD_OK) {
+        free(rgb);
+        return s;
+    }
     if (to->rows != h || to->cols != w)
         xd_log(XD_LOG_INFO, "image %d, %lld x %lld pixels, is read as %lld x %lld", i + 1,
                (long long)w, (long long)h, (long long)to->cols, (long long)to->rows);
-    s = xd_image_resize(&rgb, w, h, to->cols, to->rows, e);
+    s = xd_image_resize(&rgb, w, h, resized.cols, resized.rows, e);
+    if (s == XD_OK)
+        crop(rgb, resized, *to);
     int64_t n = to->rows * to->cols * 3;
     if (s == XD_OK && !(j->ref_pixels[i] = malloc((size_t)n * sizeof(float))))
         s = xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
@@ -77,12 +112,15 @@ xd_status xd_references_read(xd_job *j, xd_err *e)
     if (n > p->references)
         return xd_fail(e, XD_EINVAL, "%lld images are given, and %s reads at most %d",
                        (long long)n, p->name, p->references);
+    if (!j->ctx->model.dit_info.refs)
+        return xd_fail(e, XD_EUNSUPPORTED, "the transformer of this model reads no images");
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     j->nrefs = (int)n;
     for (int i = 0; i < j->nrefs && j->ctx->unread; i++) {
-        j->ref_size[i] = (xd_grid){ j->size[0], j->size[1] };
-        p->reference_size(unit_of(j), j->r->max_area, &j->ref_size[i].rows, &j->ref_size[i].cols);
+        xd_grid size = { j->size[0], j->size[1] };
+        if (set_size(j, i, &size, NULL) != XD_OK)
+            j->ref_size[i] = whole_tokens(j, (xd_grid){ j->size[0], j->size[1] });
     }
     for (int i = 0; i < j->nrefs && !j->ctx->unread && j->ctx->world.used->rank == 0; i++) {
         xd_status s = read_one(j, i, e);

@@ -36,6 +36,16 @@ MODEL=$3/flux
 generate --prompt a --width 32 --height 32 --image "$IMAGE" --image "$IMAGE" --output "$T/c.png"
 check "noise starts from one image" said '^xdit: 2 images are given, and flux begins with one$'
 
+MODEL=$3/flux2-klein
+A=$ROOT/tests/golden/flux2-images/image.png
+set -- --image "$A" --image "$A" --image "$A"
+generate --prompt "all of them" --width 64 --height 64 --output "$T/d.png" "$@"
+check "several images are read" [ "$rc" = 0 ]
+generate --prompt a --output "$T/d.png" "$@" "$@" "$@" "$@"
+check "but not any number" said '^xdit: 12 images are given, and flux2-klein reads at most 10$'
+generate --prompt a --output "$T/d.png" --image "$IMAGE"
+check "a small image is refused" said 'an image to read has 88 x 40 pixels; .* of at least 64 x 64$'
+
 if published black-forest-labs/FLUX.1-Kontext-dev; then
     try plan --model "$HF/black-forest-labs/FLUX.1-Kontext-dev" --world 4 --cluster 8xH100 --json
     plain=$(printf '%s' "$out" | python3 -c 'import json,sys

@@ -65,6 +65,7 @@ static const char *const all[] = { "alpha",
                                    "flux-schnell",
                                    "flux2-klein",
                                    "flux2-base",
+                                   "flux2-images",
                                    "flux2",
                                    "kontext",
                                    "kontext-true",
@@ -104,6 +105,8 @@ typedef struct run {
     int      shape[4];          /* of a video: frames, rows, columns, and of how many numbers of a
                                    image one is kept; 0: an image, of which all are          */
     char     pixels[1024];     /* what the run starts from                                    */
+    char     second[1024];      /* the image behind it, of models that read several            */
+    const char *more[1];
     int      image;             /* which image the loop is at; -1 before the first              */
     double   worst[NSTAGE];
     int      seen[NSTAGE];
@@ -254,6 +257,8 @@ static void ask(const run *r, xd_request *q, const char **prompts)
         q->cfg_truncation = js_num(r->js, "cfg_truncation");
     q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
     q->strength = js_maybe(r->js, "strength");
+    q->more_images = r->more;
+    q->nmore_images = (int64_t)js_maybe(r->js, "more_images");
     q->max_area = (int64_t)js_maybe(r->js, "max_area");
     q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->num_frames = (int)js_maybe(r->js, "num_frames");
@@ -278,6 +283,8 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(path, sizeof path, "%s/%s/golden.safetensors", dir, name);
     must(xd_st_open(&r->st, path, "golden", &e), &e, path);
     snprintf(r->pixels, sizeof r->pixels, "%s/%s/image.png", dir, name);
+    snprintf(r->second, sizeof r->second, "%s/%s/image_2.png", dir, name);
+    r->more[0] = r->second;
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;
     ref shape = ref_get(r->st, "frames");

@@ -36,9 +36,11 @@ static const struct { int width, height; } kontext_sizes[] = {
 /* The trained size whose ratio width / height is the nearest, the narrower one of two. With
  * max_area the image keeps its size (diffusers: _auto_resize=False), but for images of more than
  * that area and a megapixel, which are reduced. */
-static void kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width)
+static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
+                              xd_err *e)
 {
     double ratio = (double)*width / (double)*height, best = INFINITY;
+    (void)e;
     if (area) {
         double most = fmax((double)area, MEGAPIXEL);
         double shrink = fmin(1, sqrt(most / ((double)*width * (double)*height)));
@@ -46,7 +48,7 @@ static void kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *w
         *width = (int64_t)((double)*width * shrink) / unit * unit;
         *height = *height > 0 ? *height : unit;
         *width = *width > 0 ? *width : unit;
-        return;
+        return XD_OK;
     }
     for (size_t i = 0; i < sizeof kontext_sizes / sizeof *kontext_sizes; i++) {
         int    w = kontext_sizes[i].width, h = kontext_sizes[i].height;
@@ -54,6 +56,7 @@ static void kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *w
         if (off < best)
             best = off, *height = h / unit * unit, *width = w / unit * unit;
     }
+    return XD_OK;
 }
 
 /* diffusers: FluxKontextPipeline.__call__ */

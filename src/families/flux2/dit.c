@@ -127,7 +127,7 @@ static void info(const void *c_, xd_dit_info *out)
     *out = (xd_dit_info){
         .nlayers = c->ndouble + c->nsingle, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, 1, 1 }, .dim = c->dim, .lat_ch = c->in_ch, .sample = { 1, 64, 64 },
-        .text_dim = c->joint, .guided = c->guided, .txt_flows = 1, .sites = 1,
+        .text_dim = c->joint, .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1,
         .local_size = sizeof(local),
     };
 }
@@ -234,7 +234,8 @@ static float *write_angles(const xd_rope *t, const double *base, const int64_t p
     return row;
 }
 
-/* Text tokens count along the last axis, image tokens are rows and columns of image 0. */
+/* Text tokens count along the last axis, image tokens are rows and columns of image 0, and those of
+ * reference image i of image 10 i, from 1. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -246,6 +247,12 @@ static void fill_angles(void *ctx, float *buf)
             *b++ = pow(c->theta, (double)k / (double)c->axes.v[a]);
     for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++)
         buf = write_angles(t, base, (int64_t[AXES]){ [TOKEN] = xd_where(t->x, XD_TXT, i) }, buf);
+    for (int64_t i = 0, n = xd_n(t->x, XD_REF); i < n; i++) {
+        int64_t pos[AXES] = { 0 };
+        int     ref = xd_ref_at(t->x->lay, xd_where(t->x, XD_REF, i), &pos[ROW], &pos[COL]);
+        pos[T] = 10 * (ref + 1);
+        buf = write_angles(t, base, pos, buf);
+    }
     for (int64_t i = 0, n = xd_n(t->x, XD_IMG); i < n; i++) {
         int64_t at = xd_where(t->x, XD_IMG, i);
         buf = write_angles(t, base, (int64_t[AXES]){ [ROW] = at / W, [COL] = at % W }, buf);
@@ -262,7 +269,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
-    int64_t     rows = xd_n(x, XD_TXT) + xd_n(x, XD_IMG);
+    int64_t     rows = xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG);
     xd_tensor   emb = embed_scalar(x, c, in->t, &g->time);
     if (c->guided)
         xd_add(x, emb, embed_scalar(x, c, in->guidance * 1000, &g->guidance));
@@ -277,15 +284,18 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
-    int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
-    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
-                  "%lld image and %lld text tokens came with %lld rows of state",
-                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]))
+    int64_t     ntxt = xd_n(x, XD_TXT), nref = xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
+                  s->h.d[0] == nref + nimg + ntxt,
+                  "%lld image, %lld reference and %lld text tokens came with %lld rows of state",
+                  (long long)nimg, (long long)nref, (long long)ntxt, (long long)s->h.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
     if (ntxt)
         xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, &g->text);
-    xd_linear_into(x, xd_rows(s->h, ntxt, nimg), in->lat, &g->latents);
+    if (nref)
+        xd_linear_into(x, xd_rows(s->h, ntxt, nref), in->ref, &g->latents);
+    xd_linear_into(x, xd_rows(s->h, ntxt + nref, nimg), in->lat, &g->latents);
     xd_arena_rewind(x->tmp, mark);
 }
 

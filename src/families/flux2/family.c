@@ -1,11 +1,14 @@
 /* family.c - FLUX.2 klein and dev: their pipelines */
 #define _XOPEN_SOURCE 700       /* strdup */
+#include <math.h>
 #include <string.h>
 
 #include "families/family.h"
 #include "families/flux2/keys.h"
 
 extern const xd_dit xd_dit_flux2;
+
+enum { LEAST_SIDE = 64, MOST_RATIO = 8, MEGAPIXEL = 1024 * 1024 };
 
 /* The exponent of the dynamic shift (diffusers' compute_empirical_mu): between lines over the
  * tokens for 10 and for 200 steps, and for large images the second one alone. */
@@ -15,6 +18,29 @@ static double empirical_mu(int64_t tokens, int steps)
            at10 = 8.73809524e-05 * n + 1.89833333, slope = (at200 - at10) / 190;
     return tokens > 4300 ? at200 : slope * steps + (at200 - 200 * slope);
 }
+
+/* An image of more than a megapixel is reduced to that area. Sides and ratios are limited as in the
+ * pipelines. */
+static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
+                                xd_err *e)
+{
+    int64_t h = *height, w = *width;
+    (void)unit, (void)area;
+    if (h < LEAST_SIDE || w < LEAST_SIDE)
+        return xd_fail(e, XD_EINVAL, "an image to read has %lld x %lld pixels; FLUX.2 reads images "
+                       "of at least %d x %d", (long long)w, (long long)h, LEAST_SIDE, LEAST_SIDE);
+    if (w > MOST_RATIO * h || h > MOST_RATIO * w)
+        return xd_fail(e, XD_EINVAL, "an image to read has %lld x %lld pixels; FLUX.2 reads images "
+                       "whose sides are at most %d : 1", (long long)w, (long long)h, MOST_RATIO);
+    if (w * h > MEGAPIXEL) {
+        double shrink = sqrt((double)MEGAPIXEL / (double)(w * h));
+        *height = (int64_t)((double)h * shrink);
+        *width = (int64_t)((double)w * shrink);
+    }
+    return XD_OK;
+}
+
+#define READS_IMAGES .references = 10, .reference_size = reference_size
 
 static const int klein_states[] = { 9, 18, 27 };
 
@@ -32,11 +58,11 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
 /* diffusers: Flux2KleinPipeline.__call__, but for the steps of the distilled models. */
 static const xd_recipe klein = {
     .name = "flux2-klein", .when = "is_distilled", KLEIN,
-    .steps = 4, .guidance = 1, .distilled = 1,
+    .steps = 4, .guidance = 1, .distilled = 1, READS_IMAGES,
 };
 static const xd_recipe klein_base = {
     .name = "flux2-klein-base", KLEIN,
-    .steps = 50, .guidance = 4,
+    .steps = 50, .guidance = 4, READS_IMAGES,
 };
 
 static const int dev_states[] = { 10, 20, 30 };
@@ -65,6 +91,7 @@ static const xd_recipe dev = {
                 .nlayers = 3, .layers = dev_states, .frame = dev_frame } },
     .ntext = 1, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15, .mu = empirical_mu,
     .steps = 50, .guidance = 4, .distilled = 1, .caption = without_images,
+    READS_IMAGES,
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */

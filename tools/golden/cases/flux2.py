@@ -13,12 +13,13 @@ import torch
 from diffusers import (AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline,
                        Flux2Pipeline, Flux2Transformer2DModel)
 from diffusers.pipelines.flux2.pipeline_flux2 import format_input
+from PIL import Image
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
 from transformers import (Mistral3Config, Mistral3ForConditionalGeneration, PreTrainedTokenizerFast,
                           Qwen3Config, Qwen3ForCausalLM)
 
-from ..common import PLAIN, keep_images, quiet, save_run, say_images, tidy
+from ..common import (PLAIN, keep_images, quiet, rows_last, save_run, say_images, smooth, tidy)
 from ..fill import configure, fill
 from .joint import DYNAMIC, byte_letters
 
@@ -70,6 +71,9 @@ RUNS = {
                         steps=4, seed=7, guidance=0.0, max_sequence_length=77),
     "flux2-base": dict(prompts=["two stars", "a purple ring"], width=56, height=32, steps=3, seed=8,
                        guidance=3.5, max_sequence_length=41),
+    "flux2-images": dict(model="flux2-klein", prompts=["put both side by side"], width=48,
+                         height=40, steps=3, seed=10, guidance=0.0, max_sequence_length=53,
+                         sizes=((75, 64), (64, 91))),
     "flux2": dict(prompts=["a [IMG]cyan triangle"], width=48, height=40, steps=3, seed=9,
                   guidance=2.5, max_sequence_length=203),
 }
@@ -204,7 +208,12 @@ def run(name, out_dir, change=None, more_json=None):
         change(pipe)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
-    out, trail = {}, []
+    out, trail, more = {}, [], {}
+    for i, (wide, high) in enumerate(r.get("sizes", ())):
+        g = torch.Generator().manual_seed(r["seed"] + 2000 + i)
+        u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
+        more.setdefault("image", []).append(Image.fromarray(rows_last(u8).numpy()))
+        more["image"][i].save(d / ("image.png" if i == 0 else f"image_{i + 1}.png"))
     record_text(pipe, r, out)
     h, w = (r[side] // (2 * pipe.vae_scale_factor) for side in ("height", "width"))
 
@@ -216,7 +225,7 @@ def run(name, out_dir, change=None, more_json=None):
                   guidance_scale=r["guidance"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
                   generator=gens, output_type="pt", max_sequence_length=r["max_sequence_length"],
-                  callback_on_step_end=keep).images
+                  callback_on_step_end=keep, **more).images
     keep_images(out, trail, images, r, count, True, not change)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"], "negative_prompt": "",
@@ -225,7 +234,9 @@ def run(name, out_dir, change=None, more_json=None):
         "guidance_scale": r["guidance"], "true_cfg_scale": 0.0, "seed": r["seed"],
         "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
-        "resolution_binning": False, "strength": 0.0} | (more_json or {}), out)
+        "resolution_binning": False, "strength": 0.0}
+        | ({"image": True, "more_images": len(more["image"]) - 1} if more else {})
+        | (more_json or {}), out)
     say_images(name, r, out, trail, count)
 
 
