@@ -107,7 +107,7 @@ refused "an end of guidance of another pipeline" 2 "cfg_truncation is for Z-Imag
 refused "text of another length" 2 "max_sequence_length is 9, and.*hunyuandit read 333" plan \
     --model "$ROOT/tests/golden/hunyuan" --world 2 --max_sequence_length 9
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
-refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
+refused "an unknown dtype" 2 "takes f32, bf16 or f16, not" generate --dtype f64
 refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate \
     --weights_dtype int4
 refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench \
