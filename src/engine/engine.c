@@ -661,6 +661,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     own.seed = told.seed;
     xd_status s = xd_job_open(&j, &g->ctx, &own, &mine);
     j.picks = told.picks;
+    j.told_images = told.images;
     if (s == XD_OK)
         s = same;
     if (s == XD_OK)

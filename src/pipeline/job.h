@@ -33,6 +33,7 @@ typedef struct xd_job {
     double      start_s;
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */
+    int64_t     told_images;    /* images of rank 0's request                                  */
     int         nrefs;          /* reference images (references.h)                             */
     xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];         /* their pixels; their tokens   */
     float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] on rank 0, until they are encoded            */

@@ -8,6 +8,7 @@
 #include "pipeline/job_compare.h"
 #include "base/rng.h"
 #include "pipeline/context.h"
+#include "pipeline/job.h"
 #include "ranks/world.h"
 
 enum { MOST = 64, MORE = 6 };   /* options of a request; additional items                      */
@@ -49,7 +50,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     int              n;
     const xd_option *o = xd_request_options(&n);
     *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed,
-                               r->wanted != NULL };
+                               r->wanted != NULL, xd_job_images(r) };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)
@@ -60,7 +61,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n] = of_prompts(r), name[n] = "prompt";
     mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
     mine[n + 2] = r->image_pixels != NULL, name[n + 2] = "image";
-    mine[n + 3] = (uint64_t)r->nmore_images, name[n + 3] = "image";
+    mine[n + 3] = (uint64_t)xd_job_images(r), name[n + 3] = "image";
     mine[n + 4] = (uint64_t)agreed->seed;       /* these two are sent, not compared            */
     mine[n + 5] = (uint64_t)agreed->picks;
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
@@ -68,7 +69,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *agreed = (xd_job_agreed){ (int64_t)first[n + 4], (int)first[n + 5] };
+    *agreed = (xd_job_agreed){ (int64_t)first[n + 4], (int)first[n + 5], (int64_t)first[n + 3] };
     for (int i = 0; i < n + 4; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,

@@ -133,7 +133,7 @@ xd_status xd_references_read(xd_job *j, xd_err *e)
 
 xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
 {
-    if (j->ctx->world.used->size == 1)
+    if (j->ctx->world.used->size == 1 || !j->told_images || !j->ctx->model.recipe->references)
         return s;
     xd_status sent = xd_world_broadcast(&j->ctx->world, j->ref_size, sizeof j->ref_size,
                                         s == XD_OK ? e : NULL);
