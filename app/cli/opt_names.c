@@ -64,6 +64,8 @@ static const synonym flags[] = {
     { "upscale upscaler upscale_model upscale_repeats hires hires_fix hr_scale", NULL,
       "upscaling is not built" },
     { "mask mask_image mask_img inpaint", NULL, "generating inside of a mask is not built" },
+    { "caption_upsample_temperature", NULL,
+      "prompts are not rewritten by a language model: write the longer prompt yourself" },
     { "controlnet control_net control_image control_strength canny ip_adapter", NULL,
       "control networks are not built" },
     { "offload_to_cpu cpu_offload lowvram low_vram medvram", "offload", NULL },
