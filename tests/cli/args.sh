@@ -237,7 +237,7 @@ for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-
 done
 means size 'the size is --width and --height'
 means upscale 'upscaling is not built'
-means caption_upsample_temperature 'prompts are not rewritten'
+means caption_upsample_temperature 'prompts are not rewritten by .*'
 means mask 'generating inside of a mask is not built'
 means vae-on-cpu "all components compute on --device, .*"
 means port 'there is no HTTP service'
