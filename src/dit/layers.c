@@ -40,6 +40,22 @@ xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e)
     return XD_OK;
 }
 
+void xd_rope_axes(double *base, double theta, const xd_ints *widths)
+{
+    for (int a = 0; a < widths->n; a++)
+        for (int64_t k = 0; k < widths->v[a]; k += 2)
+            *base++ = pow(theta, (double)k / (double)widths->v[a]);
+}
+
+float *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
+                     double (*fn)(double))
+{
+    for (int a = 0; a < widths->n; a++)
+        for (int64_t k = 0; k < widths->v[a]; k += 2)
+            *row++ = (float)fn((double)pos[a] / *base++);
+    return row;
+}
+
 void xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch)
 {
     int64_t   n = out.d[0], cells = out.d[1] / ch;

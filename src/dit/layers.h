@@ -93,6 +93,13 @@ xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(voi
 float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
                          double (*fn)(double));
 
+/* RoPE over several axes with widths of their own, in f64 as in diffusers: writes
+ * theta^(k / width) of all pairs of features, axis by axis. */
+void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
+/* Writes fn of the angles pos[axis] / base of one token; returns the address after them. */
+float    *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
+                        double (*fn)(double));
+
 /* Reorders the output of the last layer, [n, cells, C or more], to the order of latents: `out`
  * [n, C, cells] F32. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);

@@ -17,11 +17,6 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-static int64_t pixel_count(const xd_job *j)
-{
-    return j->size[0] * j->size[1] * 3;
-}
-
 /* Elements of the image's latents, [C,h,w]. */
 static int64_t latent_count(const xd_job *j)
 {
@@ -90,10 +85,20 @@ xd_status xd_init_image_pixels(const xd_request *r, int k, uint8_t **rgb, int64_
     return file ? xd_image_read(file, rgb, w, h, e) : copy_pixels(pixels, rgb, w, h, e);
 }
 
+xd_status xd_init_image_floats(float **out, const uint8_t *rgb, xd_grid size, xd_err *e)
+{
+    int64_t n = size.rows * size.cols * 3;
+    if (!(*out = malloc((size_t)n * sizeof **out)))
+        return xd_fail(e, XD_ENOMEM, "no memory for an image");
+    for (int64_t i = 0; i < n; i++)
+        (*out)[i] = 2 * ((float)rgb[i] / 255) - 1;
+    return XD_OK;
+}
+
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     uint8_t *rgb = NULL;
-    int64_t  w, h, n = pixel_count(j);
+    int64_t  w, h;
     if (j->r->image && j->r->image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
     if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
@@ -108,49 +113,55 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     xd_status s = xd_init_image_pixels(j->r, 0, &rgb, &w, &h, e);
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
-    if (s == XD_OK && !(j->image = malloc((size_t)n * sizeof *j->image)))
-        s = xd_fail(e, XD_ENOMEM, "no memory for an image");
-    for (int64_t i = 0; s == XD_OK && i < n; i++)
-        j->image[i] = 2 * ((float)rgb[i] / 255) - 1;
+    if (s == XD_OK)
+        s = xd_init_image_floats(&j->image, rgb, (xd_grid){ j->size[0], j->size[1] }, e);
     free(rgb);
     return s;
 }
 
 /* With a parallel VAE every replica encodes, otherwise only rank 0. */
-xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
+xd_status xd_init_image_moments(xd_job *j, xd_arena *a, xd_grid size, float **pixels,
+                                float **moments, xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    int        all = ctx->plan.vae_rows;
-    int64_t    n = 2 * latent_count(j);
-    xd_exec    x;
-    xd_status  s = XD_OK;
-    if (!xd_job_has_image(j->r) || ctx->model.recipe->references)
-        return XD_OK;
-    if (!j->image && all)
-        j->image = malloc((size_t)pixel_count(j) * sizeof *j->image);
-    j->moments = malloc((size_t)n * sizeof *j->moments);
-    if (!j->moments || (all && !j->image))
-        s = xd_fail(e, XD_ENOMEM, "no memory for an image to start from");
+    xd_context        *ctx = j->ctx;
+    const xd_vae_info *v = &ctx->model.vae_info;
+    int                all = ctx->plan.vae_rows;
+    int64_t            n = 2 * v->channels * (size.rows / v->cell[1]) * (size.cols / v->cell[2]);
+    int64_t            in = size.rows * size.cols * 3;
+    xd_exec            x;
+    xd_status          s = XD_OK;
+    if (!*pixels && all)
+        *pixels = malloc((size_t)in * sizeof **pixels);
+    *moments = malloc((size_t)n * sizeof **moments);
+    if (!*moments || (all && !*pixels))
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image to encode");
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && all)
-        s = xd_world_broadcast(&ctx->world, j->image, pixel_count(j) * (int64_t)sizeof *j->image,
-                               e);
+        s = xd_world_broadcast(&ctx->world, *pixels, in * (int64_t)sizeof **pixels, e);
     if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
         xd_arena_rewind(a, 0);
         xd_exec_init(&x, ctx->dev, a, ctx->type);
         x.cancel = ctx->cancel;
         xd_world_watch(&ctx->world, &x);
-        xd_vae_encode(&x, j, &ctx->model.vae.net, j->image, j->moments);
+        xd_vae_encode_size(&x, j, &ctx->model.vae.net, size, *pixels, *moments);
         s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
         if (s != XD_OK)
             e->rank = x.err.rank;
     }
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
-        s = xd_world_broadcast(&ctx->world, j->moments, n * (int64_t)sizeof *j->moments, e);
-    free(j->image);
-    j->image = NULL;
+        s = xd_world_broadcast(&ctx->world, *moments, n * (int64_t)sizeof **moments, e);
+    free(*pixels);
+    *pixels = NULL;
     return s;
+}
+
+xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
+{
+    xd_grid size = { j->size[0], j->size[1] };
+    if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
+        return XD_OK;
+    return xd_init_image_moments(j, a, size, &j->image, &j->moments, e);
 }
 
 /* With philox the noise does not depend on whether there is an image. */

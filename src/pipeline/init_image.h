@@ -8,6 +8,12 @@
 /* The k-th image of the request, read from its file or copied, malloc'ed RGB. */
 xd_status xd_init_image_pixels(const xd_request *r, int k, uint8_t **rgb, int64_t *w, int64_t *h,
                                xd_err *e);
+/* Pixels of 3 bytes as F32 in [-1,1], malloc'ed. */
+xd_status xd_init_image_floats(float **out, const uint8_t *rgb, xd_grid size, xd_err *e);
+/* Encodes pixels of that size, given on rank 0, to the moments [h,w,2C] of their Gaussian,
+ * malloc'ed on every rank. Frees *pixels. Collective. */
+xd_status xd_init_image_moments(xd_job *j, xd_arena *a, xd_grid size, float **pixels,
+                                float **moments, xd_err *e);
 xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image, on rank 0             */
 /* Encodes the image to its Gaussian (j->moments) on every rank; the VAE is loaded on the ranks
  * that decode images. Collective. */

@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "exec/op.h"
 #include "io/image.h"
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
-#include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
 int xd_references_given(const xd_job *j)
@@ -94,11 +92,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     s = xd_image_resize(&rgb, w, h, resized.cols, resized.rows, e);
     if (s == XD_OK)
         crop(rgb, resized, *to);
-    int64_t n = to->rows * to->cols * 3;
-    if (s == XD_OK && !(j->ref_pixels[i] = malloc((size_t)n * sizeof(float))))
-        s = xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
-    for (int64_t k = 0; s == XD_OK && k < n; k++)
-        j->ref_pixels[i][k] = 2 * ((float)rgb[k] / 255) - 1;
+    if (s == XD_OK)
+        s = xd_init_image_floats(&j->ref_pixels[i], rgb, *to, e);
     free(rgb);
     return s;
 }
@@ -161,41 +156,11 @@ static void fill_tokens(const xd_job *j, int i, const float *moments, float *out
 
 static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    int         all = ctx->plan.vae_rows;
-    xd_grid     size = j->ref_size[i];
-    int64_t     cells = token_count(j, i) * j->ctx->model.dit_info.patch[1] *
-                        j->ctx->model.dit_info.patch[2];
-    int64_t     n = 2 * cells * ctx->model.vae_info.channels;
-    int64_t     pixels = size.rows * size.cols * 3 * (int64_t)sizeof(float);
-    float      *moments = malloc((size_t)n * sizeof *moments);
-    xd_exec     x;
-    xd_status   s = XD_OK;
-    if (!j->ref_pixels[i] && all)
-        j->ref_pixels[i] = malloc((size_t)pixels);
-    if (!moments || (all && !j->ref_pixels[i]))
-        s = xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
-    s = xd_world_agree(&ctx->world, s, e);
-    if (s == XD_OK && all)
-        s = xd_world_broadcast(&ctx->world, j->ref_pixels[i], pixels, e);
-    if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
-        xd_arena_rewind(a, 0);
-        xd_exec_init(&x, ctx->dev, a, ctx->type);
-        x.cancel = ctx->cancel;
-        xd_world_watch(&ctx->world, &x);
-        xd_vae_encode_size(&x, j, &ctx->model.vae.net, size, j->ref_pixels[i], moments);
-        s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
-        if (s != XD_OK)
-            e->rank = x.err.rank;
-    }
-    s = xd_world_agree(&ctx->world, s, e);
-    if (s == XD_OK && !all)
-        s = xd_world_broadcast(&ctx->world, moments, n * (int64_t)sizeof *moments, e);
+    float    *moments = NULL;
+    xd_status s = xd_init_image_moments(j, a, j->ref_size[i], &j->ref_pixels[i], &moments, e);
     if (s == XD_OK)
         fill_tokens(j, i, moments, tokens);
     free(moments);
-    free(j->ref_pixels[i]);
-    j->ref_pixels[i] = NULL;
     return s;
 }
 

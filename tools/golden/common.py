@@ -109,6 +109,16 @@ def save_run(d, name, model, notes, out):
         p.chmod(0o755 if p.is_dir() else 0o644)
 
 
+def make_each(names, out, models, make_model, run):
+    """Cases by name: the model, of those that have one of their own, and the request."""
+    quiet()
+    with torch.no_grad():
+        for name in names:
+            if name in models:
+                make_model(name, out / name)
+            run(name, out)
+
+
 def say_images(name, r, out, trail, count):
     z = [v.abs().max().item() for _, v in trail]
     p = out["pixels.0"].float()

@@ -175,19 +175,16 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Rows of one stream; returns the address behind them. Angles are f64, as in diffusers. */
+/* Rows of one stream; returns the address behind them. */
 static float *fill_stream(const xd_rope *t, xd_stream_id stream, const double *base, float *row)
 {
     const cfg *c = t->cfg;
     int64_t    W = t->x->lay->grid[2], n = xd_n(t->x, stream);
     for (int64_t i = 0; i < n; i++) {
-        int64_t       at = xd_where(t->x, stream, i), pos[AXES] = { 0, at / W, at % W };
-        const double *b = base;
+        int64_t at = xd_where(t->x, stream, i), pos[AXES] = { 0, at / W, at % W };
         if (stream == XD_REF)
             pos[0] = 1 + xd_ref_at(t->x->lay, at, &pos[1], &pos[2]);
-        for (int a = 0; a < AXES; a++)
-            for (int64_t k = 0; k < c->axes.v[a]; k += 2)
-                *row++ = (float)t->fn((double)pos[a] / *b++);
+        row = xd_rope_token(row, base, &c->axes, pos, t->fn);
     }
     return row;
 }
@@ -197,10 +194,8 @@ static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
-    double         base[256], *b = base;        /* pairs of a head of width 512                */
-    for (int a = 0; a < AXES; a++)
-        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
-            *b++ = pow(theta, (double)k / (double)c->axes.v[a]);
+    double         base[256];   /* pairs of a head of width 512                                */
+    xd_rope_axes(base, theta, &c->axes);
     for (int64_t n = xd_n(t->x, XD_TXT) * (c->head_dim / 2); n > 0; n--)
         *buf++ = (float)t->fn(0);
     buf = fill_stream(t, XD_REF, base, buf);

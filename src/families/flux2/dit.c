@@ -223,17 +223,6 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Angles of one token; they are f64, as in diffusers. */
-static float *write_angles(const xd_rope *t, const double *base, const int64_t pos[AXES],
-                           float *row)
-{
-    const cfg *c = t->cfg;
-    for (int a = 0; a < AXES; a++)
-        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
-            *row++ = (float)t->fn((double)pos[a] / *base++);
-    return row;
-}
-
 /* Text tokens count along the last axis, image tokens are rows and columns of image 0, and those of
  * reference image i of image 10 i, from 1. */
 static void fill_angles(void *ctx, float *buf)
@@ -241,21 +230,21 @@ static void fill_angles(void *ctx, float *buf)
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t        W = t->x->lay->grid[2];
-    double         base[256], *b = base;        /* pairs of a head of width 512                */
-    for (int a = 0; a < AXES; a++)
-        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
-            *b++ = pow(c->theta, (double)k / (double)c->axes.v[a]);
-    for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++)
-        buf = write_angles(t, base, (int64_t[AXES]){ [TOKEN] = xd_where(t->x, XD_TXT, i) }, buf);
+    double         base[256];   /* pairs of a head of width 512                                */
+    xd_rope_axes(base, c->theta, &c->axes);
+    for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++) {
+        int64_t pos[AXES] = { [TOKEN] = xd_where(t->x, XD_TXT, i) };
+        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
+    }
     for (int64_t i = 0, n = xd_n(t->x, XD_REF); i < n; i++) {
         int64_t pos[AXES] = { 0 };
         int     ref = xd_ref_at(t->x->lay, xd_where(t->x, XD_REF, i), &pos[ROW], &pos[COL]);
         pos[T] = 10 * (ref + 1);
-        buf = write_angles(t, base, pos, buf);
+        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
     }
     for (int64_t i = 0, n = xd_n(t->x, XD_IMG); i < n; i++) {
-        int64_t at = xd_where(t->x, XD_IMG, i);
-        buf = write_angles(t, base, (int64_t[AXES]){ [ROW] = at / W, [COL] = at % W }, buf);
+        int64_t at = xd_where(t->x, XD_IMG, i), pos[AXES] = { [ROW] = at / W, [COL] = at % W };
+        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
     }
 }
 

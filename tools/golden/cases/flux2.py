@@ -19,7 +19,7 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
 from transformers import (Mistral3Config, Mistral3ForConditionalGeneration, PreTrainedTokenizerFast,
                           Qwen3Config, Qwen3ForCausalLM)
 
-from ..common import (PLAIN, keep_images, quiet, rows_last, save_run, say_images, smooth, tidy)
+from ..common import (PLAIN, keep_images, make_each, rows_last, save_run, say_images, smooth, tidy)
 from ..fill import configure, fill
 from .joint import DYNAMIC, byte_letters
 
@@ -241,9 +241,4 @@ def run(name, out_dir, change=None, more_json=None):
 
 
 def make(names, options):
-    quiet()
-    with torch.no_grad():
-        for name in names:
-            if name in MODELS:
-                make_model(name, options.out / name)
-            run(name, options.out)
+    make_each(names, options.out, MODELS, make_model, run)

@@ -22,8 +22,8 @@ from PIL import Image
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer,
                           T5Config, T5EncoderModel, T5Tokenizer)
 
-from ..common import (PLAIN, keep_images, make_tokenizer, quiet, rows_last, save_run, say_images,
-                      smooth, tidy)
+from ..common import (PLAIN, keep_images, make_each, make_tokenizer, rows_last, save_run,
+                      say_images, smooth, tidy)
 from ..fill import configure, fill
 
 VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4,
@@ -285,9 +285,4 @@ def run(name, out_dir, change=None, more_json=None):
 
 
 def make(names, options):
-    quiet()
-    with torch.no_grad():
-        for name in names:
-            if name in MODELS:
-                make_model(name, options.out / name)
-            run(name, options.out)
+    make_each(names, options.out, MODELS, make_model, run)

@@ -22,7 +22,7 @@ from diffusers import (AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoX
 from PIL import Image
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-from ..common import make_tokenizer, quiet, rows_last, save_run, smooth, tidy
+from ..common import make_each, make_tokenizer, rows_last, save_run, smooth, tidy
 from ..fill import configure, fill
 
 STRIDE = 23                             # shares no factor with rows of pixels
@@ -212,9 +212,4 @@ def save(d, name, r, out, count):
 
 
 def make(names, options):
-    quiet()
-    with torch.no_grad():
-        for name in names:
-            if name in MODELS:
-                make_model(name, options.out / name)
-            run(name, options.out)
+    make_each(names, options.out, MODELS, make_model, run)

@@ -22,7 +22,7 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
                         pre_tokenizers)
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3Model
 
-from ..common import keep_images, quiet, rows_last, save_run, say_images, smooth, tidy
+from ..common import keep_images, make_each, rows_last, save_run, say_images, smooth, tidy
 from ..fill import configure, fill
 from .joint import VAE, byte_letters
 
@@ -237,9 +237,4 @@ def run(name, out_dir):
 
 
 def make(names, options):
-    quiet()
-    with torch.no_grad():
-        for name in names:
-            if name in MODELS:
-                make_model(name, options.out / name)
-            run(name, options.out)
+    make_each(names, options.out, MODELS, make_model, run)
