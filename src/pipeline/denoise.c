@@ -21,8 +21,7 @@
 #include "exec/op.h"
 #include "model/component.h"
 #include "observe/trace.h"
-#include "pipeline/callbacks.h"
-#include "pipeline/init_image.h"
+#include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 #include "plan/balance.h"
 #include "plan/plan.h"
@@ -33,7 +32,6 @@ typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_A
 static int stage_count(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
 static int my_stage(const xd_denoise *f) { return f->topo->at[XD_PIPE]; }
 static int is_first(const xd_denoise *f) { return my_stage(f) == 0; }
-static int is_last(const xd_denoise *f)  { return my_stage(f) == stage_count(f) - 1; }
 static xd_comm *pipe_group(const xd_denoise *f) { return f->topo->group[XD_PIPE]; }
 
 static int is_mine(const xd_denoise *f, int pass)
@@ -105,7 +103,7 @@ static int slot_of(const xd_denoise *f, int unit)
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-static void end_of(xd_denoise *f, xd_comm *c, xd_req *r)
+void xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r)
 {
     if (c->ops->wait(c, r, 1) != XD_OK)
         xd_exec_fail(&f->x, XD_ECOMM, "a message between stages failed");
@@ -127,10 +125,10 @@ static xd_tensor skip_rows(const xd_denoise *f, int64_t index, piece w, int n)
 static void post_hidden(xd_denoise *f, int64_t index, piece w)
 {
     int i = (int)(index % XD_NHID), k = (int)(index % f->nskip);
-    end_of(f, pipe_group(f), &f->h_out[i]);
+    xd_denoise_wait(f, pipe_group(f), &f->h_out[i]);
     f->h_in[i] =
         pipe_group(f)->ops->recv(pipe_group(f), hidden_view(f, index, w), my_stage(f) - 1);
-    end_of(f, pipe_group(f), &f->skip_out[k]);
+    xd_denoise_wait(f, pipe_group(f), &f->skip_out[k]);
     if (f->skips[0])
         f->skip_in[k] = pipe_group(f)->ops->recv(pipe_group(f), skip_rows(f, index, w, f->skips[0]),
                                                  my_stage(f) - 1);
@@ -172,8 +170,8 @@ static void receive_hidden(xd_denoise *f, piece now)
         post_hidden(f, 0, now);
     if (next_piece(f, &next))
         post_hidden(f, f->piece_index + 1, next);
-    end_of(f, pipe_group(f), &f->h_in[f->piece_index % XD_NHID]);
-    end_of(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
+    xd_denoise_wait(f, pipe_group(f), &f->h_in[f->piece_index % XD_NHID]);
+    xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
 /* First stage: posts receives for the latents of `unit`, divided as the next step needs them. */
@@ -202,12 +200,12 @@ static void latents_sent(xd_denoise *f, int unit)
 {
     for (int p = 0; p <= f->lay.npatch; p++)
         if (unit == XD_ALL || p == unit || p == f->lay.npatch)
-            end_of(f, pipe_group(f), &f->lat_out[p]);
+            xd_denoise_wait(f, pipe_group(f), &f->lat_out[p]);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static float *host_buffer(xd_denoise *f, int64_t n, const char *what)
+float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what)
 {
     float *p = malloc((size_t)n * sizeof *p + 1);
     if (!p)
@@ -221,13 +219,13 @@ static void open_tensors(xd_denoise *f)
     int64_t  n = rows_of(f, XD_ALL).n, all = xd_own_rows(&f->lay, XD_ALL, x->sp);
     int64_t  dim = f->j->ctx->model.dit_info.dim;
     int      nhist = f->j->sampler->history(&f->j->samp.cfg);
-    f->lat = xd_new_f32(x, is_first(f) || is_last(f) ? n : 0, f->j->features);
+    f->lat = xd_new_f32(x, is_first(f) || xd_denoise_is_last(f) ? n : 0, f->j->features);
     for (int p = 0; p < f->j->npass; p++)
-        f->pred[p] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+        f->pred[p] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     for (int i = 0; i < nhist; i++)
-        f->hist[i] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+        f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (f->j->sampler->draws)
-        f->noise = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+        f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
     if (f->lay.len[XD_REF])
@@ -242,7 +240,7 @@ static void open_skips(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     int           most = xd_dit_most_skips(dit, f->net);
-    f->nskip = stage_count(f) == 1 ? 1 : is_first(f) || is_last(f) ? 2 : 3;
+    f->nskip = stage_count(f) == 1 ? 1 : is_first(f) || xd_denoise_is_last(f) ? 2 : 3;
     f->skips[0] = xd_dit_skips(dit, f->net->cfg, f->net->first);
     f->skips[1] = xd_dit_skips(dit, f->net->cfg, f->net->last);
     for (int i = 0; i < f->nskip && most; i++)
@@ -332,9 +330,9 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
         return;
     open_replay(f, dev);
     int64_t n = j->numbers;
-    f->mine = host_buffer(f, n, "latents");
-    f->rows = host_buffer(f, n, "latents");
-    f->whole = host_buffer(f, n, "latents");
+    f->mine = xd_denoise_buffer(f, n, "latents");
+    f->rows = xd_denoise_buffer(f, n, "latents");
+    f->whole = xd_denoise_buffer(f, n, "latents");
     xd_world_watch(&j->ctx->world, &f->x);
 }
 
@@ -366,162 +364,6 @@ void xd_denoise_close(xd_denoise *f)
     f->lat_in = f->lat_out = NULL;
 }
 
-/* ---- latents ------------------------------------------------------------------------------ */
-
-/* Frame t of the latents [t,C,h,w], and its place in the tokens [T H W, C pt p p]: both as
- * [H, W, C, p, p]. */
-static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
-{
-    const xd_job *j = f->j;
-    const int    *p = j->ctx->model.dit_info.patch;
-    int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1],
-                  W = j->lay.grid[2];
-    int64_t       d[5] = { H, W, C, p[1], p[2] };
-    v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
-    v[0].s[0] = p[1] * w, v[0].s[1] = p[2], v[0].s[2] = h * w, v[0].s[3] = w;
-    v[1] = xd_view(tokens + t / p[0] * H * W * j->features + t % p[0] * p[1] * p[2], XD_F32, 5, d);
-    v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
-}
-
-/* Copies between latents and tokens, both in host memory. */
-static void copy_latents(xd_denoise *f, float *lat, float *tokens, int to_tokens)
-{
-    xd_tensor v[2];
-    for (int64_t t = 0; t < f->j->cells[0]; t++) {
-        as_cells(f, t, lat, tokens, v);
-        xd_comm_copy(v[to_tokens], v[!to_tokens]);
-    }
-}
-
-/* Copies the rows of member `sp` between the whole tokens and a contiguous buffer. */
-static void copy_member_rows(const xd_denoise *f, int sp, float *whole, float *rows, int to_rows)
-{
-    size_t row = (size_t)f->j->features * sizeof(float);
-    for (int p = 0; p < f->lay.npatch; p++) {
-        xd_span s = xd_own(&f->lay, XD_IMG, p, sp);
-        char   *w = (char *)whole + (size_t)s.start * row;
-        memcpy(to_rows ? (char *)rows : w, to_rows ? w : (char *)rows, (size_t)s.n * row);
-        rows += s.n * f->j->features;
-    }
-}
-
-/* Copies this rank's rows of whole host latents to `to`; f->rows and f->mine are overwritten. */
-static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
-{
-    copy_latents(f, lat, f->rows, 1);
-    copy_member_rows(f, f->x.sp, f->rows, f->mine, 1);
-    if (to.d[0])
-        xd_put(&f->x, to, f->mine);
-}
-
-/* The image that is model input beside the latents: its latents in the first frame, zeros
- * in the others. */
-static void set_extra(xd_denoise *f, const float *sample)
-{
-    const xd_job *j = f->j;
-    int64_t       n = j->numbers / j->cells[0];
-    memset(f->whole, 0, (size_t)j->numbers * sizeof *f->whole);
-    memcpy(f->whole, sample, (size_t)n * sizeof *sample);
-    set_rows(f, f->extra, f->whole);
-}
-
-/* Copies this rank's tokens of the reference images to the device. */
-static void set_refs(xd_denoise *f)
-{
-    const xd_job *j = f->j;
-    size_t        row = (size_t)j->features * sizeof(float);
-    float        *rows = f->ref.d[0] ? host_buffer(f, f->ref.d[0] * j->features, "images") : NULL;
-    char         *to = (char *)rows;
-    for (int p = 0; p < f->lay.npatch && rows; p++) {
-        xd_span s = xd_own(&f->lay, XD_REF, p, f->x.sp);
-        memcpy(to, (const char *)j->ref_tokens + (size_t)s.start * row, (size_t)s.n * row);
-        to += (size_t)s.n * row;
-    }
-    if (rows)
-        xd_put(&f->x, f->ref, rows);
-    free(rows);
-}
-
-void xd_denoise_noise(xd_denoise *f, int64_t seed)
-{
-    const xd_job *j = f->j;
-    float        *sample = host_buffer(f, j->numbers / j->cells[0], "an image"), *noise = f->whole;
-    if (xd_ok(&f->x)) {
-        xd_rng_open(&f->rng, j->r->rng, seed);
-        xd_init_image_draw(j, &f->rng, noise, sample);
-        xd_callback_latents(j, "noise", 0, noise);
-        if (j->moments)
-            xd_init_image_sample(j, sample);
-        else                    /* a benchmark                                                 */
-            memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
-        if (j->moments && !f->extra.nd)
-            xd_init_image_mix(j, noise, sample);
-        set_rows(f, f->lat, noise);
-        if (f->extra.nd)
-            set_extra(f, sample);
-        if (j->ref_tokens)
-            set_refs(f);
-        if (j->samp.init_scale != 1)
-            xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
-    }
-    free(sample);
-}
-
-/* Last stage: the noise that the sampler draws in this step. */
-static void draw_noise(xd_denoise *f, int step)
-{
-    const xd_job *j = f->j;
-    int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
-    if (!n || xd_counting(&f->x) || !xd_ok(&f->x))
-        return;
-    for (int i = 0; i < n; i++)
-        xd_rng_normal(&f->rng, f->whole, j->numbers);
-    set_rows(f, f->noise, f->whole);
-}
-
-/* Gathers the rows of the last stage's members on all ranks of the replica. */
-static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
-{
-    const xd_comm *tc = f->topo->tokens;
-    int64_t        n = f->j->numbers, count[1024], at = 0;
-    xd_req         r;
-    if (tc->size > 1024) {
-        xd_exec_fail(&f->x, XD_EUNSUPPORTED, "more than 1024 ranks share the tokens");
-        return;
-    }
-    for (int i = 0; i < tc->size; i++) {
-        count[i] = 0;
-        for (int p = 0; p < f->lay.npatch; p++)
-            count[i] += xd_own(&f->lay, XD_IMG, p, i).n;
-    }
-    if (is_last(f)) {
-        r = tc->ops->gather(f->topo->tokens, xd_view2(rows, XD_F32, f->j->tokens, f->j->features),
-                            count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
-        end_of(f, f->topo->tokens, &r);
-        for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * f->j->features)
-            copy_member_rows(f, i, whole, rows + at, 0);
-    }
-    if (stage_count(f) > 1) {
-        r = pipe_group(f)->ops->bcast(pipe_group(f), xd_view(whole, XD_F32, 1, &n),
-                                      stage_count(f) - 1);
-        end_of(f, pipe_group(f), &r);
-    }
-}
-
-void xd_denoise_latents(xd_denoise *f, float *out)
-{
-    if (xd_counting(&f->x)) {   /* only the messages                                           */
-        float *any = (float *)(void *)f->x.tmp->base;
-        gather_rows(f, any, any, any);
-        return;
-    }
-    if (is_last(f) && f->lat.d[0])
-        xd_get(&f->x, f->mine, f->lat);
-    gather_rows(f, f->mine, f->rows, f->whole);
-    if (xd_ok(&f->x))
-        copy_latents(f, out, f->whole, 0);
-}
-
 /* ---- a piece of work ---------------------------------------------------------------------- */
 
 /* The text rows that this rank embeds for a piece. */
@@ -545,7 +387,7 @@ static void run_blocks(xd_denoise *f, piece w, xd_state *s)
         xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
         xd_arena_rewind(x->tmp, m);
     }
-    if (is_last(f))
+    if (xd_denoise_is_last(f))
         xd_copy_to(x, part_of(f, f->pred[w.pass], w.unit), dit->head(x, f->net, s));
 }
 
@@ -595,8 +437,8 @@ static void run_piece(xd_denoise *f, piece w)
     if (!is_first(f))
         receive_hidden(f, w);
     if (is_first(f) && stage_count(f) > 1) {
-        end_of(f, pipe_group(f), &f->h_out[i]);
-        end_of(f, pipe_group(f), &f->skip_out[f->piece_index % f->nskip]);
+        xd_denoise_wait(f, pipe_group(f), &f->h_out[i]);
+        xd_denoise_wait(f, pipe_group(f), &f->skip_out[f->piece_index % f->nskip]);
     }
     if (is_first(f) && j->samp.in_scale[w.step] != 1) {
         in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
@@ -613,7 +455,7 @@ static void run_piece(xd_denoise *f, piece w)
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);
     replay_blocks(f, w, &s);
-    if (!is_last(f))
+    if (!xd_denoise_is_last(f))
         send_hidden(f, w);
     xd_arena_rewind(x->tmp, mark);
     x->lay = &f->lay;
@@ -652,7 +494,7 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
         int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
         xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1,
                                                  &count), XD_SUM);
-        end_of(f, c, &r);
+        xd_denoise_wait(f, c, &r);
     }
     for (int p = 0; p < f->lay.npatch; p++)
         for (int i = 0; i < 4; i++)
@@ -691,7 +533,7 @@ static void run_sampler(xd_denoise *f, int step, int unit)
         p[i] = part_of(f, f->pred[i], unit);
         if (c->size > 1) {
             xd_req r = c->ops->bcast(c, p[i], i % c->size);
-            end_of(f, c, &r);
+            xd_denoise_wait(f, c, &r);
         }
     }
     for (int i = 0; i < XD_MAXHIST; i++)
@@ -725,7 +567,7 @@ static int agreed_failure(xd_denoise *f)
 {
     if (f->topo->replica->size == 1)
         return !xd_ok(&f->x);
-    end_of(f, f->topo->replica, &f->agree);
+    xd_denoise_wait(f, f->topo->replica, &f->agree);
     return f->worst != 0;
 }
 
@@ -741,18 +583,18 @@ static void begin_agreement(xd_denoise *f)
 int xd_denoise_step(xd_denoise *f, int step)
 {
     int mine = passes_of_mine(f);
-    if (is_last(f))
-        draw_noise(f, step);
+    if (xd_denoise_is_last(f))
+        xd_denoise_draw(f, step);
     for (int i = 0; i < unit_count(f, step); i++) {
         int unit = unit_at(f, step, i);
         if (stage_count(f) > 1 && is_first(f) && step > 0 && mine)
-            end_of(f, pipe_group(f), &f->lat_in[slot_of(f, unit)]);
+            xd_denoise_wait(f, pipe_group(f), &f->lat_in[slot_of(f, unit)]);
         for (int p = 0; p < xd_job_passes(f->j, step); p++)
             if (is_mine(f, p))
                 run_piece(f, (piece){ step, unit, p });
-        if (stage_count(f) > 1 && is_first(f) && mine && !is_last(f))
+        if (stage_count(f) > 1 && is_first(f) && mine && !xd_denoise_is_last(f))
             post_latents(f, step, unit);
-        if (is_last(f)) {
+        if (xd_denoise_is_last(f)) {
             run_sampler(f, step, unit);
             if (stage_count(f) > 1 && mine)
                 send_latents(f, step, unit);
@@ -774,11 +616,11 @@ void xd_denoise_finish(xd_denoise *f)
     }
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
         /* These messages are under way: the last stage waits for them. */
-        end_of(f, c, &f->lat_in[i]);
+        xd_denoise_wait(f, c, &f->lat_in[i]);
     for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++)
-        end_of(f, c, &f->h_out[i]), end_of(f, c, &f->skip_out[i]);
+        xd_denoise_wait(f, c, &f->h_out[i]), xd_denoise_wait(f, c, &f->skip_out[i]);
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
-        end_of(f, c, &f->lat_out[i]);
+        xd_denoise_wait(f, c, &f->lat_out[i]);
     if (failed)
         xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
 }

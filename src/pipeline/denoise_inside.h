@@ -1,0 +1,19 @@
+/* denoise_inside.h - what the parts of the denoising loop share: denoise.c, denoise_latents.c */
+#ifndef XD_PIPELINE_DENOISE_INSIDE_H
+#define XD_PIPELINE_DENOISE_INSIDE_H
+
+#include "pipeline/denoise.h"
+
+static inline int xd_denoise_is_last(const xd_denoise *f)
+{
+    return f->topo->at[XD_PIPE] == f->topo->deg.n[XD_PIPE] - 1;
+}
+
+/* Ends a message; its failure is sticky on f->x. */
+void   xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
+/* n floats of host memory, malloc'ed; NULL, and a failure on f->x: no memory. */
+float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what);
+/* Last stage: the noise that the sampler draws in this step. */
+void   xd_denoise_draw(xd_denoise *f, int step);
+
+#endif

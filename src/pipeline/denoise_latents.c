@@ -1,0 +1,169 @@
+/* denoise_latents.c - latents of the denoising loop: noise and images become rows of ranks, which
+ * become whole latents */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "comm/kinds.h"
+#include "exec/op.h"
+#include "model/model.h"
+#include "pipeline/callbacks.h"
+#include "pipeline/denoise.h"
+#include "pipeline/denoise_inside.h"
+#include "pipeline/init_image.h"
+#include "pipeline/job.h"
+
+/* Frame t of the latents [t,C,h,w], and its place in the tokens [T H W, C pt p p]: both as
+ * [H, W, C, p, p]. */
+static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
+{
+    const xd_job *j = f->j;
+    const int    *p = j->ctx->model.dit_info.patch;
+    int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1],
+                  W = j->lay.grid[2];
+    int64_t       d[5] = { H, W, C, p[1], p[2] };
+    v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
+    v[0].s[0] = p[1] * w, v[0].s[1] = p[2], v[0].s[2] = h * w, v[0].s[3] = w;
+    v[1] = xd_view(tokens + t / p[0] * H * W * j->features + t % p[0] * p[1] * p[2], XD_F32, 5, d);
+    v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
+}
+
+/* Copies between latents and tokens, both in host memory. */
+static void copy_latents(xd_denoise *f, float *lat, float *tokens, int to_tokens)
+{
+    xd_tensor v[2];
+    for (int64_t t = 0; t < f->j->cells[0]; t++) {
+        as_cells(f, t, lat, tokens, v);
+        xd_comm_copy(v[to_tokens], v[!to_tokens]);
+    }
+}
+
+/* Copies the rows of member `sp` between the whole tokens and a contiguous buffer. */
+static void copy_member_rows(const xd_denoise *f, int sp, float *whole, float *rows, int to_rows)
+{
+    size_t row = (size_t)f->j->features * sizeof(float);
+    for (int p = 0; p < f->lay.npatch; p++) {
+        xd_span s = xd_own(&f->lay, XD_IMG, p, sp);
+        char   *w = (char *)whole + (size_t)s.start * row;
+        memcpy(to_rows ? (char *)rows : w, to_rows ? w : (char *)rows, (size_t)s.n * row);
+        rows += s.n * f->j->features;
+    }
+}
+
+/* Copies this rank's rows of whole host latents to `to`; f->rows and f->mine are overwritten. */
+static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
+{
+    copy_latents(f, lat, f->rows, 1);
+    copy_member_rows(f, f->x.sp, f->rows, f->mine, 1);
+    if (to.d[0])
+        xd_put(&f->x, to, f->mine);
+}
+
+/* The image that is model input beside the latents: its latents in the first frame, zeros
+ * in the others. */
+static void set_extra(xd_denoise *f, const float *sample)
+{
+    const xd_job *j = f->j;
+    int64_t       n = j->numbers / j->cells[0];
+    memset(f->whole, 0, (size_t)j->numbers * sizeof *f->whole);
+    memcpy(f->whole, sample, (size_t)n * sizeof *sample);
+    set_rows(f, f->extra, f->whole);
+}
+
+/* Copies this rank's tokens of the reference images to the device. */
+static void set_refs(xd_denoise *f)
+{
+    const xd_job *j = f->j;
+    size_t        row = (size_t)j->features * sizeof(float);
+    int64_t       n = f->ref.d[0] * j->features;
+    float        *rows = n ? xd_denoise_buffer(f, n, "images") : NULL;
+    char         *to = (char *)rows;
+    for (int p = 0; p < f->lay.npatch && rows; p++) {
+        xd_span s = xd_own(&f->lay, XD_REF, p, f->x.sp);
+        memcpy(to, (const char *)j->ref_tokens + (size_t)s.start * row, (size_t)s.n * row);
+        to += (size_t)s.n * row;
+    }
+    if (rows)
+        xd_put(&f->x, f->ref, rows);
+    free(rows);
+}
+
+void xd_denoise_noise(xd_denoise *f, int64_t seed)
+{
+    const xd_job *j = f->j;
+    float        *sample = xd_denoise_buffer(f, j->numbers / j->cells[0], "an image");
+    float        *noise = f->whole;
+    if (xd_ok(&f->x)) {
+        xd_rng_open(&f->rng, j->r->rng, seed);
+        xd_init_image_draw(j, &f->rng, noise, sample);
+        xd_callback_latents(j, "noise", 0, noise);
+        if (j->moments)
+            xd_init_image_sample(j, sample);
+        else                    /* a benchmark                                                 */
+            memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
+        if (j->moments && !f->extra.nd)
+            xd_init_image_mix(j, noise, sample);
+        set_rows(f, f->lat, noise);
+        if (f->extra.nd)
+            set_extra(f, sample);
+        if (j->ref_tokens)
+            set_refs(f);
+        if (j->samp.init_scale != 1)
+            xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
+    }
+    free(sample);
+}
+
+void xd_denoise_draw(xd_denoise *f, int step)
+{
+    const xd_job *j = f->j;
+    int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
+    if (!n || xd_counting(&f->x) || !xd_ok(&f->x))
+        return;
+    for (int i = 0; i < n; i++)
+        xd_rng_normal(&f->rng, f->whole, j->numbers);
+    set_rows(f, f->noise, f->whole);
+}
+
+/* Gathers the rows of the last stage's members on all ranks of the replica. */
+static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
+{
+    const xd_comm *tc = f->topo->tokens;
+    xd_comm       *pipe = f->topo->group[XD_PIPE];
+    int64_t        n = f->j->numbers, count[1024], at = 0;
+    xd_req         r;
+    if (tc->size > 1024) {
+        xd_exec_fail(&f->x, XD_EUNSUPPORTED, "more than 1024 ranks share the tokens");
+        return;
+    }
+    for (int i = 0; i < tc->size; i++) {
+        count[i] = 0;
+        for (int p = 0; p < f->lay.npatch; p++)
+            count[i] += xd_own(&f->lay, XD_IMG, p, i).n;
+    }
+    if (xd_denoise_is_last(f)) {
+        r = tc->ops->gather(f->topo->tokens, xd_view2(rows, XD_F32, f->j->tokens, f->j->features),
+                            count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
+        xd_denoise_wait(f, f->topo->tokens, &r);
+        for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * f->j->features)
+            copy_member_rows(f, i, whole, rows + at, 0);
+    }
+    if (pipe->size > 1) {
+        r = pipe->ops->bcast(pipe, xd_view(whole, XD_F32, 1, &n), pipe->size - 1);
+        xd_denoise_wait(f, pipe, &r);
+    }
+}
+
+void xd_denoise_latents(xd_denoise *f, float *out)
+{
+    if (xd_counting(&f->x)) {   /* only the messages                                           */
+        float *any = (float *)(void *)f->x.tmp->base;
+        gather_rows(f, any, any, any);
+        return;
+    }
+    if (xd_denoise_is_last(f) && f->lat.d[0])
+        xd_get(&f->x, f->mine, f->lat);
+    gather_rows(f, f->mine, f->rows, f->whole);
+    if (xd_ok(&f->x))
+        copy_latents(f, out, f->whole, 0);
+}
