@@ -29,6 +29,9 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
      * special tokens are put around it. NULL: the prompt alone is read. */
     const char *frame;
     int         left;           /* padding stands before the text (with `masked`)              */
+    /* So many ids of the frame, those before the prompt, are read by the encoder, and their rows
+     * are not handed out: `pad` and max_sequence_length count the others. Not with `left`. */
+    int         drop;
     /* Hidden states that are handed out, side by side in each row, as numbered by xd_text_layer:
      * the encoder runs no further. 0: its last one. */
     int         nlayers;

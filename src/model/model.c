@@ -8,6 +8,7 @@
 
 #include "model/model.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "model/component.h"
 #include "families/recipe.h"
 
@@ -333,10 +334,12 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
 /* Refuses a tokenizer that does not know what the pipeline puts around a prompt. */
 static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *e)
 {
-    const char *frame = m->recipe->text[i].frame;
-    char        why[512];
-    if (frame && xd_tok_frame_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = frame }, why,
-                                    sizeof why))
+    const xd_text_use *u = &m->recipe->text[i];
+    xd_tok_frame       f = { .text = u->frame, .drop = u->drop, .bare = 1 };
+    char               why[512];
+    if (!u->frame)
+        return XD_OK;
+    if (xd_tok_frame_doubt(m->tok[i], dir, &f, why, sizeof why))
         return xd_fail(e, XD_EFORMAT, "%s", why);
     return XD_OK;
 }
@@ -364,6 +367,20 @@ xd_status xd_model_tokenizers(xd_model *m, xd_err *e)
             return s;
     }
     return XD_OK;
+}
+
+void xd_model_warn_chat(xd_model *m)
+{
+    for (int i = 0; i < m->recipe->ntext && !m->told_chat; i++) {
+        const xd_text_use *u = &m->recipe->text[i];
+        char *dir = m->tok[i] && u->frame ? xd_path_join(m->dir, u->tokenizer) : NULL;
+        char  why[512];
+        if (dir && xd_tok_chat_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = u->frame }, why,
+                                     sizeof why))
+            xd_log(XD_LOG_WARN, "%s", why);
+        free(dir);
+    }
+    m->told_chat = 1;
 }
 
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e)

@@ -24,6 +24,7 @@ typedef struct xd_model {
     xd_weight_files  given;     /* only while the model is opened                              */
     const char      *layers;    /* only while the model is opened (xd_component_open_some)     */
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
+    int              told_chat; /* 1: xd_model_warn_chat was called                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
     struct xd_loras *loras;     /* differences added to the weights (lora.h); NULL: none       */
@@ -55,6 +56,8 @@ xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all c
 void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
 xd_status xd_model_tokenizers(xd_model *m, xd_err *e);  /* tokenizers */
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */
+/* Warns once of chat templates that lack special tokens of the pipeline's own text. */
+void      xd_model_warn_chat(xd_model *m);
 /* What its scheduler_config.json says to this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails unless scheduler_config.json exists and names a class. */

@@ -8,6 +8,7 @@
 
 #include "pipeline/text_cache.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "exec/host.h"
 #include "exec/op.h"
 #include "model/component.h"
@@ -32,11 +33,22 @@ static int64_t width_of(const xd_job *j, int k)
 
 /* ---- token ids ---------------------------------------------------------------------------- */
 
-/* The most ids that a prompt may have for encoder k. */
+/* The most ids of encoder k whose rows are handed out. */
 static int64_t max_ids(const xd_job *j, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
     return pad > 0 ? pad : j->max_text;
+}
+
+int64_t xd_prompts_most_ids(const xd_job *j, int k)
+{
+    return max_ids(j, k) + recipe_of(j)->text[k].drop;
+}
+
+/* Of n ids of encoder k: those whose rows are handed out. */
+static int64_t kept(const xd_job *j, int k, int64_t n)
+{
+    return xd_max(n - recipe_of(j)->text[k].drop, 0);
 }
 
 static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, xd_err *e)
@@ -73,11 +85,12 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     }
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    xd_status s = xd_tok_cut_bare(m->tok[k], plain, strlen(plain), max_ids(j, k), frame != NULL,
+    int64_t   most = xd_prompts_most_ids(j, k);
+    xd_status s = xd_tok_cut_bare(m->tok[k], plain, strlen(plain), most, frame != NULL,
                                   &w->ids[at], &w->len[at], &w->whole[at], e);
     int64_t real = w->len[at];
     if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
-        s = pad_ids(&w->ids[at], &w->len[at], max_ids(j, k), xd_tok_pad(m->tok[k]), e);
+        s = pad_ids(&w->ids[at], &w->len[at], most, xd_tok_pad(m->tok[k]), e);
     if (s == XD_OK && m->recipe->text[k].left && w->len[at] > real)
         pad_before(w->ids[at], w->len[at], w->len[at] - real, w->ids[at][real]);
     w->real[at] = m->recipe->text[k].masked ? real : w->len[at];
@@ -103,7 +116,7 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     if (recipe_of(j)->text[k].pad != XD_PAD_NONE)
         return max_ids(j, k);
-    return w->len[i * w->ntext + k];
+    return kept(j, k, w->len[i * w->ntext + k]);
 }
 
 static const char *text_of(const xd_prompts *w, const xd_job *j, int i)
@@ -234,7 +247,7 @@ static int is_used(const xd_prompts *w, const xd_job *j, int i)
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
-        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > max_ids(j, k))
+        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > xd_prompts_most_ids(j, k))
             return 1;
     return 0;
 }
@@ -246,7 +259,7 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
     int       cut = 0, first = 0;
     char      which[32] = "the negative prompt", more[64] = "";
     for (int i = w->n - 1; i >= 0; i--)
-        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most)
+        if (is_used(w, j, i) && kept(j, k, w->whole[i * w->ntext + k]) > most)
             cut++, first = i;
     if (!cut)
         return;
@@ -256,8 +269,8 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
         snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
     xd_log(level, "%s has %lld tokens, and %s reads %lld%s: the rest is not seen%s", which,
-           (long long)w->whole[first * w->ntext + k], recipe_of(j)->text[k].folder, most,
-           recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
+           (long long)kept(j, k, w->whole[first * w->ntext + k]), recipe_of(j)->text[k].folder,
+           most, recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
 /* If one encoder reads a prompt to its end, truncation by others is logged as information;
@@ -317,7 +330,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
         if (s == XD_OK && d->pooled_dim)
             s = buffer_for(ctx, &c->pooled, 1, d->pooled_dim, e);
         for (int k = 0; k < w->ntext; k++)
-            c->real[k] = w->real[i * w->ntext + k];
+            c->real[k] = kept(j, k, w->real[i * w->ntext + k]);
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
         if (s == XD_OK && n[0])
             xd_fill(&x, c->tok, fill_zeros, &n[0]);
@@ -353,7 +366,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     const xd_component     *p = &j->ctx->model.text[k];
     const xd_text_use *u = &recipe_of(j)->text[k];
-    int64_t            at[3], n = w->len[i * w->ntext + k];
+    int64_t            at[3], n = w->len[i * w->ntext + k], rows = kept(j, k, n);
     xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
     size_t             mark = xd_arena_mark(x->tmp);
     xd_cond            c = { 0 };
@@ -367,7 +380,8 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
     place_of(w, j, i, k, at);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
-        xd_copy_to(x, xd_cols(xd_rows(w->cond[i].tok, at[0], n), at[1], t.d[1]), t);
+        xd_copy_to(x, xd_cols(xd_rows(w->cond[i].tok, at[0], rows), at[1], t.d[1]),
+                   xd_rows(t, n - rows, rows));
     }
     if (u->pooled)
         xd_copy_to(x, xd_cols(w->cond[i].pooled, at[2], c.pooled.d[1]), c.pooled);

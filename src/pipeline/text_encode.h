@@ -29,6 +29,9 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
 size_t    xd_prompts_bytes(const xd_prompts *w, const xd_job *j);
 /* The most rows that the embedding of a prompt can have. */
 int64_t   xd_prompts_most_rows(const xd_job *j);
+/* The most ids that encoder k reads of a prompt: of its text, and of a frame whose rows are
+ * dropped. */
+int64_t   xd_prompts_most_ids(const xd_job *j, int k);
 /* 1: its length does not depend on max_sequence_length. */
 int       xd_prompts_fixed(const xd_job *j);
 /* The most ids of every encoder that are not padding: for counted or synthetic embeddings. */

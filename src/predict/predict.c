@@ -360,8 +360,8 @@ static int64_t ids_of(const predictor *s, int i, int k)
     if (w->n)
         return w->len[(is_negative(s, i) ? w->n - 1 : i) * w->ntext + k];
     if (u->pad == XD_PAD_NONE && is_negative(s, i) && !(none && *none))
-        return 1;
-    return u->pad > 0 ? u->pad : s->job.max_text;
+        return 1 + u->drop;
+    return xd_prompts_most_ids(&s->job, k);
 }
 
 static xd_status text_rank(predictor *s, int me, xd_err *e)
@@ -516,7 +516,7 @@ static void send_text(predictor *s, xd_err *e)
         int64_t rows = 0;
         for (int k = 0; k < ctx->model.recipe->ntext; k++)
             if (ctx->model.recipe->text[k].rows == XD_ROWS_BELOW)
-                rows += ids_of(s, i, k);
+                rows += ids_of(s, i, k) - ctx->model.recipe->text[k].drop;
         if (w->n)
             rows = w->rows[is_negative(s, i) ? w->n - 1 : i];
         xd_world_broadcast(&ctx->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);

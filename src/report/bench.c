@@ -439,8 +439,7 @@ static void run_text(void *ctx)
 static xd_status bench_text(bench *b, int k, xd_err *e)
 {
     xd_component  *p = &b->g->ctx.model.text[k];
-    int       pad = b->g->ctx.model.recipe->text[k].pad;
-    text_run  t = { .p = p, .n = pad > 0 ? pad : b->job.max_text };
+    text_run  t = { .p = p, .n = xd_prompts_most_ids(&b->job, k) };
     xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
     xd_arena  a;
     size_t    bytes = 0;

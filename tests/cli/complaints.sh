@@ -181,6 +181,16 @@ try generate --model "$GOLDEN/flux-schnell" -p a --steps 1 -W 56 -H 40 --max_seq
     --guidance_scale 4 -q -o "$T/y.safetensors"
 check "a model that reads no guidance" said \
     "warning: guidance_scale makes no difference to this model"
+cp -r "$GOLDEN/flux2-klein" "$T/chat"
+chmod -R u+w "$T/chat"
+set -- --model "$T/chat" -p a --steps 1 -W 32 -H 32 --max_sequence_length 29 -q
+try generate "$@" -o "$T/y.safetensors"
+check "a chat template with the tokens of the pipeline's text" [ "$rc" = 0 -a -z "$err" ]
+echo '<|im_start|>{{ messages[0].content }}' >"$T/chat/tokenizer/chat_template.jinja"
+try generate "$@" --nproc 2 -o "$T/y.safetensors"
+check "a chat template without one of them" said \
+    "^xdit: warning: the chat template in $T/chat/tokenizer has no <\|im_end\|>; prompts are put"
+check "is said once" one_line
 check "split sizes: pipefusion 4" same "$T/one.safetensors" "$T/x.safetensors" $bytes
 
 # What the planner says of the published models, without weights.

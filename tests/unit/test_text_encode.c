@@ -56,7 +56,8 @@ static encoded encode(xd_engine *g)
     ok(xd_prompts_tokenize(&w, &j, &e), &e);
     ok(xd_prompts_count(&j, 0, w.len[0] > w.len[1] ? w.len[0] : w.len[1], &bytes, &e), &e);
     ok(xd_prompts_encode(&w, &j, bytes, &e), &e);       /* in exactly what was counted          */
-    encoded out = { .rows = w.cond[0].tok.d[0], .cols = w.cond[0].tok.d[1], .real = w.real[0] };
+    encoded out = { .rows = w.cond[0].tok.d[0], .cols = w.cond[0].tok.d[1],
+                    .real = w.cond[0].real[0] };
     out.v = malloc(xd_bytes(w.cond[0].tok));
     assert_non_null(out.v);
     memcpy(out.v, w.cond[0].tok.p, xd_bytes(w.cond[0].tok));
@@ -131,6 +132,56 @@ static void padding_on_either_side(void **state)
     same(&plain, 0, 0, &left, PAD - n, 0, n, E);
     same(&left, 0, 0, &left, 1, 0, PAD - n - 1, E);     /* all padding is alike                */
     free(plain.v), free(right.v), free(left.v);
+    xd_close(&g);
+}
+
+/* The rows before the prompt are read, and are not handed out. */
+static void rows_in_front_dropped(void **state)
+{
+    enum { MOST = 9 };
+    static const char *const frame = "a red circle {} and a star";
+    xd_engine *g;
+    xd_recipe  mine;
+    int32_t   *ids;
+    int64_t    before, whole;
+    xd_err     e = { 0 };
+    (void)state;
+    open_model(&g, &mine, "tests/parity/text-lm");
+    ok(xd_model_tokenizers(&g->ctx.model, &e), &e);
+    ok(xd_tok_cut_bare(g->ctx.model.tok[0], frame, strlen("a red circle "), 0, 1, &ids, &before,
+                       &whole, &e), &e);
+    free(ids);
+    assert_true(before > 2);
+    mine.text[0].frame = frame;
+    encoded plain = encode(g);
+    mine.text[0].drop = (int)before;
+    encoded some = encode(g);
+    assert_int_equal(some.rows, plain.rows - before);
+    same(&plain, before, 0, &some, 0, 0, some.rows, E);
+    mine.max_text = MOST;               /* counts what is handed out                           */
+    encoded less = encode(g);
+    assert_true(less.rows == MOST && MOST < some.rows);
+    same(&some, 0, 0, &less, 0, 0, MOST, E);
+    mine.max_text = PAD;
+    mine.text[0].pad = PAD, mine.text[0].masked = 1;
+    encoded padded = encode(g);
+    assert_true(padded.rows == PAD && padded.real == some.rows);
+    same(&some, 0, 0, &padded, 0, 0, some.rows, E);
+    free(plain.v), free(some.v), free(less.v), free(padded.v);
+    xd_close(&g);
+}
+
+/* A tokenizer that makes another number of ids of the text before the prompt is another one. */
+static void wrong_front(void **state)
+{
+    xd_engine *g;
+    xd_recipe  mine;
+    xd_err     e = { 0 };
+    (void)state;
+    open_model(&g, &mine, "tests/parity/text-lm");
+    mine.text[0].frame = "a red circle {}", mine.text[0].drop = 34;
+    assert_int_equal(xd_model_tokenizers(&g->ctx.model, &e), XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "of which the pipeline drops 34"));
     xd_close(&g);
 }
 
@@ -244,6 +295,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_side_by_side),
         cmocka_unit_test(padding_on_either_side),
+        cmocka_unit_test(rows_in_front_dropped),
+        cmocka_unit_test(wrong_front),
         cmocka_unit_test(wrong_numbers),
         cmocka_unit_test(repeated_prompts),
         cmocka_unit_test(bounded_cache),

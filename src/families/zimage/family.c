@@ -2,16 +2,12 @@
 #include "families/family.h"
 
 #include "families/zimage/keys.h"
-#include "tok/tok.h"
 
 extern const xd_dit xd_dit_zimage;
 
 /* Qwen3's chat template of one turn of the user, with the beginning of the answer. Thinking is
  * enabled, so the template says nothing of it. */
-static char *chat(const char *text)
-{
-    return xd_tok_framed("<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n", text);
-}
+static const char chat[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
 static const int layers[] = { -2 };
 
@@ -20,10 +16,11 @@ static const xd_recipe zimage = {
     .name = "z-image", .pipelines = { "ZImagePipeline", "ZImageImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae",
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "qwen_3_4b",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .layers = layers, .nlayers = 1 } },
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .layers = layers, .nlayers = 1,
+                .frame = chat } },
     .ntext = 1,
     .steps = 50, .guidance = 5, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15,
-    .guides_from_prompt = 1, .caption = chat,
+    .guides_from_prompt = 1,
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */
