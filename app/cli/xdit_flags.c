@@ -50,6 +50,8 @@ const xd_xdit_flag xd_xdit_flags[] = {
          "the same; default: the pipeline's"),
     SAME("max_sequence_length", 'i', 'b', "default 256; some scripts do not read it",
          "the same; default: the pipeline's"),
+    SAME("flow_shift", 'r', 'r', "shift of the sampler's times (Wan)",
+         "the same, of every model of rectified flow whose scheduler does not shift by size"),
     SAME("seed", 'i', 'b', "default 42; noise is drawn on the GPU",
          "the same, default 0; noise is drawn alike on "
          "all machines, so the image is another one than a GPU's"),
@@ -75,8 +77,6 @@ const xd_xdit_flag xd_xdit_flags[] = {
     REFUSED("dataset_path", 's', 'r', "a CSV file with a column prompt",
             "write the prompts into a file, one a line, and give it to --prompts"),
     REFUSED("guidance_scale_2", 'r', 'r', "guidance of the second transformer (Wan 2.2)", NO_WAN),
-    REFUSED("flow_shift", 'r', 'r', "shift of the sampler's times (Wan)",
-            NO_WAN "; the shift of others is that of their scheduler_config.json"),
     REFUSED("distilled_transformer_path", 's', 'r', "weights of a distilled Wan 2.2", NO_WAN),
     REFUSED("distilled_transformer_2_path", 's', 'r', "weights of its second transformer", NO_WAN),
     /* ranks */

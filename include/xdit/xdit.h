@@ -326,6 +326,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t     nmore_images;
+    double      flow_shift;             /* shift of the scheduler's levels, for models of rectified
+                                           flow that do not shift by size; 0: the scheduler's */
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -281,48 +281,12 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Refuses a scheduler for the other kind of noise, which generates garbage. */
-static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
-{
-    const xd_recipe *p = j->ctx->model.recipe;
-    if (p->max_shift > 0 && !j->sampler->flow && !c->use_flow_sigmas)
-        return xd_fail(e, XD_EINVAL,
-                       "%s is a model of rectified flow, which the scheduler %s does not follow: "
-                       "take flow-euler, or dpm++ with use_flow_sigmas in scheduler_config.json",
-                       p->name, j->sampler->name);
-    if (p->max_shift == 0 && j->sampler->flow)
-        return xd_fail(e, XD_EINVAL,
-                       "the scheduler %s is for models of rectified flow, which %s is not",
-                       j->sampler->name, p->name);
-    return XD_OK;
-}
-
-/* Finds the scheduler and reads its config. */
-static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
-{
-    const xd_model *m = &j->ctx->model;
-    const char     *file = xd_json_text(xd_json_get(m->sched, "_class_name"));
-    const char     *name = j->r->scheduler ? j->r->scheduler : file;
-    if (!name)
-        return xd_model_named_sched(m, e);
-    if (!(j->sampler = xd_sampler_find(name))) {
-        xd_text_buf known = { 0 };
-        xd_sampler_names(&known);
-        xd_fail(e, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED,
-                "the scheduler %s is not known; this version has %s", name, known.p ? known.p : "");
-        xd_buf_free(&known);
-        return j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED;
-    }
-    xd_status s = xd_model_sched(m, j->sampler, cfg, e);
-    return s == XD_OK ? check_noise(j, cfg, e) : s;
-}
-
 static xd_status set_sampler(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     xd_sched_cfg    cfg;
     int             steps = j->r->num_inference_steps;
-    xd_status       s = find_sampler(j, &cfg, e);
+    xd_status       s = xd_job_sampler(j, &cfg, e);
     if (s != XD_OK)
         return xd_model_fail_sched(m, s, e);
     j->asked_steps = steps ? steps : m->recipe->steps;

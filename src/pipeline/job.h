@@ -46,6 +46,9 @@ int       xd_job_has_image(const xd_request *r);        /* an image to start fro
 int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
+/* Finds the scheduler of the request or of the model, sets j->sampler, and reads its config with
+ * what the request changes of it. */
+xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
 /* Asks the request which images are wanted: rank 0 asks, all ranks get the answer. Collective. */
 xd_status xd_job_pick(xd_job *j, xd_err *e);
 /* The number of the k-th image that is generated; is an image of this prompt generated? */

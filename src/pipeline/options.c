@@ -50,6 +50,8 @@ static xd_option options[] = {
       "text tokens a prompt is cut to (default: the pipeline's)" },
     { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
       NULL },                   /* of the registry                                             */
+    { "flow_shift", XD_OPT_REAL, AT(flow_shift), XD_ABOVE_ZERO, 1000, NULL, "SHIFT",
+      "more noise for more steps, in rectified flow (default: the scheduler's)" },
     { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
       "noise: philox, or torch to generate what diffusers generates" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,

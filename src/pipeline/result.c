@@ -99,6 +99,8 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->cfg_normalization);
     if (r->cfg_truncation < 1)
         xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->cfg_truncation);
+    if (r->flow_shift > 0)
+        xd_buf_add(b, ", \"flow_shift\": %.10g", r->flow_shift);
     if (!xd_prompts_fixed(j))
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
     if (xd_job_has_image(r)) {

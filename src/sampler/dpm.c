@@ -15,8 +15,6 @@ typedef struct dpm {
     double *sigma;              /* [steps + 1], the last is the final level                    */
 } dpm;
 
-typedef struct point { double alpha, sigma, lambda; } point;
-
 static int history_length(const xd_sched_cfg *c)
 {
     return c->solver_order;
@@ -75,30 +73,11 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
     return l->n - clipped;
 }
 
-/* Fills t with integer timesteps and returns their number. A `cap` of n + 1 is enough. */
-static int spaced_timesteps(const xd_sched_cfg *c, int last, int n, double *t, int cap)
-{
-    int k = 0;
-    if (!strcmp(c->timestep_spacing, "linspace")) {
-        for (int i = n; i > 0; i--)
-            t[k++] = xd_round_even(xd_linspace(last - 1, n + 1, i));
-    } else if (!strcmp(c->timestep_spacing, "leading")) {
-        for (int i = n; i > 0; i--)
-            t[k++] = (double)(i * (last / (n + 1)) + c->steps_offset);
-    } else {
-        double step = (double)c->num_train_timesteps / n;
-        int    count = xd_arange_count(last, step);
-        for (int i = 0; i < count && k < cap; i++)
-            t[k++] = xd_round_even(xd_arange(last, step, i)) - 1;
-    }
-    return k;
-}
-
 /* Fills times and noise levels of a request, arrays of n + 2. Returns the number of steps. */
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
                          double *sigma)
 {
-    int k = spaced_timesteps(c, last_time(l, c), n, time, n + 1), whole = 1;
+    int k = xd_solver_timesteps(c, last_time(l, c), n, time), whole = 1;
     if (c->use_karras_sigmas)
         xd_sigmas_karras(l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_lu_lambdas)
@@ -126,15 +105,6 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, doubl
     return n;
 }
 
-/* Dynamic shifting: larger images spend more steps at high noise. */
-static void shift_levels(xd_sched_cfg *c, const xd_steps *a)
-{
-    if (isnan(c->max_shift))
-        c->max_shift = a->max_shift;
-    if (c->use_dynamic_shifting && a->max_shift > 0)
-        c->flow_shift = exp(a->mu ? a->mu(a->tokens, a->steps) : xd_shift_of(c, a->tokens));
-}
-
 static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_steps *a, xd_err *e)
 {
     int steps = a->steps;
@@ -156,7 +126,7 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_step
     if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK) {
-        shift_levels(&s->cfg, a);
+        xd_shift_levels(&s->cfg, a);
         s->steps = make_schedule(&l, &s->cfg, steps, s->time, d->sigma);
         d->sigma[s->steps] = strcmp(s->cfg.final_sigmas_type, "zero") ? l.sigma[0] : 0;
         for (int i = 0; i <= s->steps; i++)
@@ -179,27 +149,9 @@ static void dpm_close(xd_sampling *s)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static point point_at(const xd_sampling *s, int i)
+static xd_point point_at(const xd_sampling *s, int i)
 {
-    double sigma = ((const dpm *)s->priv)->sigma[i];
-    point  p;
-    p.alpha = s->cfg.use_flow_sigmas ? 1 - sigma : 1 / sqrt(sigma * sigma + 1);
-    p.sigma = s->cfg.use_flow_sigmas ? sigma : sigma * p.alpha;
-    p.lambda = log(p.alpha) - log(p.sigma);     /* + infinity at the end of the schedule       */
-    return p;
-}
-
-/* Converts the prediction to clean latents, in place: pred becomes x0. */
-static void to_x0(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
-{
-    point       p = point_at(s, step);
-    const char *type = s->cfg.prediction_type;
-    if (!strcmp(type, "epsilon"))
-        xd_axpby(x, pred, (float)(1 / p.alpha), lat, (float)(-p.sigma / p.alpha));
-    else if (!strcmp(type, "v_prediction"))
-        xd_axpby(x, pred, (float)p.alpha, lat, (float)-p.sigma);
-    else if (!strcmp(type, "flow_prediction"))
-        xd_axpby(x, pred, 1, lat, (float)-((const dpm *)s->priv)->sigma[step]);
+    return xd_point_of(&s->cfg, ((const dpm *)s->priv)->sigma[i]);
 }
 
 /* Order of this step: lower at the beginning, where predictions are missing, and near the end. */
@@ -218,8 +170,8 @@ static int order_of(const xd_sampling *s, int step)
  * changes nothing and gives no slope. */
 static double step_factors(const xd_sampling *s, int step, int order, double f[3])
 {
-    point  t = point_at(s, step + 1), s0 = point_at(s, step);
-    double h = t.lambda - s0.lambda, em = exp(-h) - 1;
+    xd_point t = point_at(s, step + 1), s0 = point_at(s, step);
+    double   h = t.lambda - s0.lambda, em = exp(-h) - 1;
     f[0] = -t.alpha * em;
     f[1] = f[2] = 0;
     if (h == 0)
@@ -253,7 +205,7 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     (void)noise;
     int    n = s->cfg.solver_order, order = order_of(s, step);
     double f[3], cx = step_factors(s, step, order, f);
-    to_x0(x, s, step, lat, pred);
+    xd_point_clean(x, &s->cfg, point_at(s, step), lat, pred);
     xd_copy_to(x, hist[step % n], pred);
     xd_axpby(x, lat, (float)f[0], pred, (float)cx);
     for (int i = 1; i < order; i++)

@@ -5,12 +5,13 @@
 #include <string.h>
 
 extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow,
-    xd_sampler_ddpm;
+    xd_sampler_ddpm, xd_sampler_unipc;
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
 const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler,
                                           &xd_sampler_flow, &xd_sampler_cogvideox_ddim,
-                                          &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm, NULL };
+                                          &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm,
+                                          &xd_sampler_unipc, NULL };
 
 void xd_sampler_names(xd_text_buf *b)
 {
@@ -37,6 +38,9 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
     memset(c, 0, sizeof *c);
     if (!xd_json_null(xd_json_get(obj, "trained_betas")))
         return xd_fail(e, XD_EUNSUPPORTED, "%s: trained_betas is a list, which is not built", what);
+    if (!xd_json_null(xd_json_get(obj, "solver_p")))
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: solver_p is another scheduler, which is not built",
+                       what);
     return xd_fields_read(d->fields, c, obj, what, e);
 }
 

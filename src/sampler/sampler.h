@@ -22,6 +22,8 @@ typedef struct xd_sched_cfg {
     char   algorithm_type[XD_FIELD_TEXT];       /* dpmsolver++ (others: XD_EUNSUPPORTED)        */
     char   solver_type[XD_FIELD_TEXT];          /* midpoint, heun                               */
     int    lower_order_final, euler_at_final;
+    int    predict_x0;                          /* UniPC                                        */
+    xd_ints disable_corrector;                  /* UniPC: steps behind which nothing is corrected */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int    use_flow_sigmas;
     double flow_shift;

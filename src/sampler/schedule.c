@@ -77,6 +77,32 @@ double xd_shift_of(const xd_sched_cfg *c, int64_t tokens)
     return (double)tokens * slope + c->base_shift - slope * (double)c->base_image_seq_len;
 }
 
+void xd_shift_levels(xd_sched_cfg *c, const xd_steps *a)
+{
+    if (isnan(c->max_shift))
+        c->max_shift = a->max_shift;
+    if (c->use_dynamic_shifting && a->max_shift > 0)
+        c->flow_shift = exp(a->mu ? a->mu(a->tokens, a->steps) : xd_shift_of(c, a->tokens));
+}
+
+int xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t)
+{
+    int k = 0;
+    if (!strcmp(c->timestep_spacing, "linspace")) {
+        for (int i = n; i > 0; i--)
+            t[k++] = xd_round_even(xd_linspace(last - 1, n + 1, i));
+    } else if (!strcmp(c->timestep_spacing, "leading")) {
+        for (int i = n; i > 0; i--)
+            t[k++] = (double)(i * (last / (n + 1)) + c->steps_offset);
+    } else {
+        double step = (double)c->num_train_timesteps / n;
+        int    count = xd_arange_count(last, step);
+        for (int i = 0; i < count && k < n + 1; i++)
+            t[k++] = xd_round_even(xd_arange(last, step, i)) - 1;
+    }
+    return k;
+}
+
 int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     int N = c->num_train_timesteps, k = 0;
@@ -315,6 +341,28 @@ void xd_sigmas_lu(double max, double min, int n, double *out)
     double a = (double)(float)log(max), b = (double)(float)log(min);
     for (int i = 0; i < n; i++)
         out[i] = exp(a + ramp_at(i, n) * (b - a));
+}
+
+xd_point xd_point_of(const xd_sched_cfg *c, double level)
+{
+    xd_point p = { level, 1 - level, level, 0 };
+    if (!c->use_flow_sigmas) {
+        p.alpha = 1 / sqrt(level * level + 1);
+        p.sigma = level * p.alpha;
+    }
+    p.lambda = log(p.alpha) - log(p.sigma);
+    return p;
+}
+
+void xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tensor lat, xd_tensor pred)
+{
+    const char *type = c->prediction_type;
+    if (!strcmp(type, "epsilon"))
+        xd_axpby(x, pred, (float)(1 / p.alpha), lat, (float)(-p.sigma / p.alpha));
+    else if (!strcmp(type, "v_prediction"))
+        xd_axpby(x, pred, (float)p.alpha, lat, (float)-p.sigma);
+    else if (!strcmp(type, "flow_prediction"))
+        xd_axpby(x, pred, 1, lat, (float)-p.level);
 }
 
 void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred)

@@ -48,6 +48,10 @@ int    xd_arange_count(double from, double step);
  * last. */
 int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
+/* Integer timesteps of the multistep solvers, which leave out the last of n + 1 points, from below
+ * `last`; largest first, into t [n + 1]; returns their number. */
+int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
+
 /* XD_EUNSUPPORTED or XD_EFORMAT if a key that all samplers read has an invalid value. */
 xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 
@@ -62,6 +66,19 @@ xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
  * no line. */
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
+
+/* Solvers with use_flow_sigmas: sets flow_shift to the dynamic shift, where the config asks for it
+ * and the pipeline shifts by size. */
+void      xd_shift_levels(xd_sched_cfg *c, const xd_steps *a);
+
+/* A noise level of the solvers: the level itself, signal, noise, and half the log signal-to-noise
+ * ratio, which is infinite at the end of the schedule. */
+typedef struct xd_point { double level, alpha, sigma, lambda; } xd_point;
+xd_point  xd_point_of(const xd_sched_cfg *c, double level);
+/* Converts the prediction (epsilon, sample, v_prediction or flow_prediction) at a level to clean
+ * latents, in place. */
+void      xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tensor lat,
+                         xd_tensor pred);
 
 /* Converts the prediction (epsilon, sample or v_prediction) at the cumulative product acp to
  * clean latents, in place. */

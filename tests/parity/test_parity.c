@@ -1,7 +1,7 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE]
- *     [size=WxH] [rescale=S] [length=F] [cut=T]
+ *     [size=WxH] [rescale=S] [length=F] [cut=T] [scheduler=NAME] [steps=N]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
  * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
@@ -39,6 +39,7 @@
 enum { IMAGES = 2 };
 
 static const char *model_dir, *dtype, *kept;
+static const char *scheduler;   /* NULL: the model's                                           */
 static const char *begin;       /* the image that a video begins with; NULL: none            */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled, length, cut = 1;
@@ -91,6 +92,7 @@ static void request(xd_request *r, int images)
     r->guidance_rescale = rescaled;
     r->cfg_normalization = length;
     r->cfg_truncation = cut;
+    r->scheduler = scheduler;
     if (text) {
         r->width = 56, r->height = 40;
         r->max_sequence_length = text;
@@ -350,6 +352,10 @@ static void arguments(int argc, char **argv)
             continue;
         if (strncmp(argv[i], "rescale=", 8) == 0)
             rescaled = atof(argv[i] + 8);
+        if (strncmp(argv[i], "scheduler=", 10) == 0)
+            scheduler = argv[i] + 10;
+        if (strncmp(argv[i], "steps=", 6) == 0)
+            steps = atoi(argv[i] + 6);
         if (strncmp(argv[i], "length=", 7) == 0)
             length = atof(argv[i] + 7);
         if (strncmp(argv[i], "cut=", 4) == 0)

@@ -2,8 +2,9 @@
  * made them), ranges of rows, and settings that are refused.
  *
  * Tolerances: timesteps 2e-3 of one training step (numpy keeps log sigma in f32), the scale of the
- * noise 1e-6, the latents at the end 1e-5 of the largest value on the way, the number that a
- * generator of noise gives after the last step 1e-6. */
+ * noise 1e-6, the latents at the end, and after every step where the reference has them, 1e-5 of
+ * the largest value on the way (tolerance_of), the number that a generator of noise gives after the
+ * last step 1e-6. */
 #include "sampler/sampler.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@
 #include "base/rng.h"
 #include "exec/op.h"
 
-enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, TMP = 1 << 16, SEED = 7 };
+enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, TMP = 1 << 16, SEED = 7, MOST_STEPS = 1000 };
 
 static const float start[NUMBERS] = { 1.5f, -0.7f, 0.2f, -2.1f, 0.9f, 3.0f, -0.05f, 0.6f };
 
@@ -93,7 +94,8 @@ static void draw(const xd_sampling *s, int step, latents *l)
         xd_noise_torch(l->noise, NUMBERS, SEED, l->drawn - 1);
 }
 
-static void run(rig *r, xd_sampling *s, latents *l, int pieces)
+/* `path`, where it is not NULL, gets the first and the last of the latents after every step. */
+static void run_along(rig *r, xd_sampling *s, latents *l, int pieces, double *path)
 {
     memset(l, 0, sizeof *l);
     for (int i = 0; i < NUMBERS; i++)
@@ -105,7 +107,14 @@ static void run(rig *r, xd_sampling *s, latents *l, int pieces)
             int a = ROWS * k / pieces, b = ROWS * (k + 1) / pieces;
             step_rows(r, s, step, l, a, b - a);
         }
+        if (path)
+            path[2 * step] = l->lat[0], path[2 * step + 1] = l->lat[NUMBERS - 1];
     }
+}
+
+static void run(rig *r, xd_sampling *s, latents *l, int pieces)
+{
+    run_along(r, s, l, pieces, NULL);
 }
 
 static double number(const xd_json *j, const char *key)
@@ -145,10 +154,35 @@ static void open_case(xd_sampling *s, const xd_json *c)
     assert_true(d->history(&cfg) <= XD_MAXHIST);
 }
 
+/* Without predict_x0 diffusers subtracts large numbers in f32, and loses digits. */
+static double tolerance_of(const xd_json *c)
+{
+    int x0 = 1;
+    xd_json_bool(xd_json_get(xd_json_get(c, "config"), "predict_x0"), &x0);
+    return x0 ? 1e-5 : 1e-4;
+}
+
+/* Are all numbers of the list those of v, to within `most`? A list that is absent is. */
+static int follows(const xd_json *list, const double *v, int n, double top, double most,
+                   double *how)
+{
+    double is;
+    if (xd_json_is_list(list) && xd_json_size(list) != n)
+        return 0;
+    for (int i = 0; xd_json_is_list(list) && i < n; i++) {
+        assert_int_equal(xd_json_number(xd_json_at(list, i), &is), 1);
+        *how = (v[i] - is) / top;
+        if (!(fabs(*how) <= most))
+            return 0;
+    }
+    return 1;
+}
+
 /* What differs, or NULL. */
 static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how)
 {
     static latents l;
+    static double  path[2 * MOST_STEPS];
     const xd_json *times = xd_json_get(c, "times"), *end = xd_json_get(c, "end");
     double         v, top = number(c, "top"), init = number(c, "init");
     *how = s->steps;
@@ -163,11 +197,14 @@ static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how
     *how = s->init_scale / init - 1;
     if (!(fabs(*how) <= 1e-6))
         return "scale of the noise";
-    run(r, s, &l, 1);
+    assert_true(s->steps <= MOST_STEPS);
+    run_along(r, s, &l, 1, path);
+    if (!follows(xd_json_get(c, "path"), path, 2 * s->steps, top, tolerance_of(c), how))
+        return "the latents of a step";
     for (int i = 0; i < NUMBERS; i++) {
         assert_int_equal(xd_json_number(xd_json_at(end, i), &v), 1);
         *how = ((double)l.lat[i] - v) / top;
-        if (!(fabs(*how) <= 1e-5))
+        if (!(fabs(*how) <= tolerance_of(c)))
             return "latents";
     }
     xd_noise_torch(l.noise, NUMBERS, SEED, l.drawn);
@@ -223,6 +260,7 @@ static void ranges(void **state)
     static const struct { const char *name, *config; } cases[] = {
         { "dpm++", "{\"solver_order\":3}" }, { "ddim", "{}" }, { "euler", "{}" },
         { "flow-euler", "{}" }, { "cogvideox-ddim", "{}" }, { "cogvideox-dpm", "{}" },
+        { "unipc", "{\"solver_order\":3}" },
     };
     static latents whole, part;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -243,21 +281,21 @@ static void many_steps(void **state)
 {
     static const char *const spacings[] = { "linspace", "leading", "trailing" };
     static const char *const names[] = { "dpm++", "ddim", "euler", "cogvideox-ddim",
-                                         "cogvideox-dpm" };
+                                         "cogvideox-dpm", "unipc" };
     static latents           l;
     for (int order = 1; order <= 3; order++)
-        for (int i = 0; i < 15; i++) {
+        for (int i = 0; i < 18; i++) {
             char        config[200];
             xd_sampling s;
             xd_err      e = { 0 };
             snprintf(config, sizeof config,
                      "{\"solver_order\":%d,\"timestep_spacing\":\"%s\",\"solver_type\":\"%s\"}",
-                     order, spacings[i / 5], i % 2 ? "heun" : "midpoint");
-            assert_int_equal(open_text(&s, names[i % 5], config, 1000, &e), XD_OK);
+                     order, spacings[i / 6], i % 2 ? "heun" : "midpoint");
+            assert_int_equal(open_text(&s, names[i % 6], config, 1000, &e), XD_OK);
             run(*state, &s, &l, 1);
             for (int k = 0; k < NUMBERS; k++)
                 if (!isfinite(l.lat[k]))
-                    fail_msg("%s %s: not a number", names[i % 5], config);
+                    fail_msg("%s %s: not a number", names[i % 6], config);
             xd_sampling_close(&s);
         }
 }
@@ -271,6 +309,7 @@ static void names(void **state)
         { "cogvideox-ddim", "cogvideox-ddim" }, { "CogVideoXDDIMScheduler", "cogvideox-ddim" },
         { "cogvideox-dpm", "cogvideox-dpm" }, { "CogVideoXDPMScheduler", "cogvideox-dpm" },
         { "ddpm", "ddpm" }, { "DDPMScheduler", "ddpm" },
+        { "unipc", "unipc" }, { "UniPCMultistepScheduler", "unipc" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -284,10 +323,25 @@ static void names(void **state)
 }
 
 /* What is not built is refused by one sentence with the key and the value. */
+typedef struct refusal { const char *name, *config, *says, *too; int steps; } refusal;
+
+static void check_refusals(const refusal *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        xd_sampling s;
+        xd_err      e = { 0 };
+        if (open_text(&s, c[i].name, c[i].config, c[i].steps, &e) == XD_OK)
+            fail_msg("%s opens with %s", c[i].name, c[i].config);
+        if (!strstr(e.msg, c[i].says) || !strstr(e.msg, c[i].too))
+            fail_msg("%s: '%s' does not say '%s' and '%s'", c[i].config, e.msg, c[i].says,
+                     c[i].too);
+        xd_sampling_close(&s);
+    }
+}
+
 static void refused(void **state)
 {
-    static const struct { const char *name, *config, *says, *too; int steps;
-    } cases[] = {
+    static const refusal cases[] = {
         { "dpm++", "{\"algorithm_type\":\"sde-dpmsolver++\"}", "algorithm_type", "sde-", 20 },
         { "dpm++", "{\"thresholding\":true}", "thresholding", "true", 20 },
         { "dpm++", "{\"solver_order\":4}", "solver_order", "4", 20 },
@@ -337,16 +391,32 @@ static void refused(void **state)
           "epsilon", "rescale_betas_zero_snr", 20 },
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        xd_sampling s;
-        xd_err      e = { 0 };
-        if (open_text(&s, cases[i].name, cases[i].config, cases[i].steps, &e) == XD_OK)
-            fail_msg("%s opens with %s", cases[i].name, cases[i].config);
-        if (!strstr(e.msg, cases[i].says) || !strstr(e.msg, cases[i].too))
-            fail_msg("%s: '%s' does not say '%s' and '%s'", cases[i].config, e.msg, cases[i].says,
-                     cases[i].too);
-        xd_sampling_close(&s);
-    }
+    check_refusals(cases, sizeof cases / sizeof *cases);
+}
+
+static void refused_solvers(void **state)
+{
+    static const refusal cases[] = {
+        { "unipc", "{\"solver_order\":4}", "solver_order", "4", 20 },
+        { "unipc", "{\"solver_type\":\"x\"}", "solver_type", "x", 20 },
+        { "unipc", "{\"solver_p\":{}}", "solver_p", "not built", 20 },
+        { "unipc", "{\"thresholding\":true}", "thresholding", "true", 20 },
+        { "unipc", "{\"predict_x0\":false,\"prediction_type\":\"flow_prediction\"}", "predict_x0",
+          "flow_prediction", 20 },
+        { "unipc", "{\"prediction_type\":\"x\"}", "prediction_type", "x", 20 },
+        { "unipc", "{\"final_sigmas_type\":\"x\"}", "final_sigmas_type", "x", 20 },
+        { "unipc", "{\"flow_shift\":0}", "flow_shift", "0", 20 },
+        { "unipc", "{\"shift_terminal\":0.1}", "shift_terminal", "use_flow_sigmas", 20 },
+        { "unipc", "{\"shift_terminal\":0.1,\"use_flow_sigmas\":true}", "shift_terminal",
+          "2 or more", 1 },
+        { "unipc", "{\"use_flow_sigmas\":true,\"use_exponential_sigmas\":true}", "use_flow_sigmas",
+          "use_exponential_sigmas", 20 },
+        { "unipc", "{\"sigma_max\":0}", "sigma_max", "0", 20 },
+        { "unipc", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
+          "use_karras_sigmas", 20 },
+    };
+    (void)state;
+    check_refusals(cases, sizeof cases / sizeof *cases);
 }
 
 /* Noise that is left out is an error, not an image without it. */
@@ -375,7 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories), cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
         cmocka_unit_test(names),        cmocka_unit_test(refused),
-        cmocka_unit_test(no_noise),
+        cmocka_unit_test(refused_solvers), cmocka_unit_test(no_noise),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

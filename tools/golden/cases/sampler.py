@@ -3,7 +3,8 @@
 A pseudo model, prediction = 0.3 x + 0.1 sin(t / 100), stands in for the network. Writes one case a
 line into tests/golden/sampler.json: the class, its config, the steps asked for, the timesteps, the
 scale of the initial noise, the latents at the end and the largest value on the way; of schedulers
-that draw noise also the number that comes after all of theirs.
+that draw noise also the number that comes after all of theirs. Cases with a path have the first and
+the last of the latents after every step.
 """
 import json
 import math
@@ -16,11 +17,14 @@ import torch
 DPM, DDIM, EULER = "DPMSolverMultistepScheduler", "DDIMScheduler", "EulerDiscreteScheduler"
 DDPM = "DDPMScheduler"
 FLOW = "FlowMatchEulerDiscreteScheduler"
+UNIPC = "UniPCMultistepScheduler"
 COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
 START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
 COUNTS = [1, 2, 3, 5, 14, 15, 20, 50]
 COG_COUNTS = [1, 2, 3, 7, 50]
+PATH_COUNTS = [1, 2, 4, 7, 20, 50]
 SEED = 7
+PATHS = [UNIPC]
 PIXART = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
 SD = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
 COSINE = {"beta_schedule": "squaredcos_cap_v2"}
@@ -81,6 +85,32 @@ CONFIGS = [
     (FLOW, {"shift": 2.0, "use_karras_sigmas": True}),
     (FLOW, {"shift": 2.0, "use_exponential_sigmas": True}),
     (FLOW, {"shift": 3.0, "strength": 0.6}), (FLOW, {"shift": 3.0, "own": True, "strength": 0.35}),
+]
+
+FLOWING = {"use_flow_sigmas": True, "prediction_type": "flow_prediction"}
+UNIPC_CONFIGS = [
+    {}, {"solver_order": 1}, {"solver_order": 3}, {"solver_order": 3, "lower_order_final": False,
+                                                   "final_sigmas_type": "sigma_min"},
+    {"solver_type": "bh1", "final_sigmas_type": "sigma_min", **SD},
+    {"solver_type": "bh1", "solver_order": 3, "final_sigmas_type": "sigma_min",
+     "prediction_type": "v_prediction", **SD},
+    {"prediction_type": "v_prediction", "solver_order": 3, **SD}, {"prediction_type": "sample"},
+    {"predict_x0": False, "final_sigmas_type": "sigma_min", "solver_order": 3},
+    {"predict_x0": False, "final_sigmas_type": "sigma_min", "prediction_type": "sample", **SD},
+    {"predict_x0": False, "final_sigmas_type": "sigma_min", "prediction_type": "v_prediction",
+     "solver_type": "bh1"},
+    {"disable_corrector": [0, 2, 5], "timestep_spacing": "trailing"},
+    {"timestep_spacing": "leading", "steps_offset": 1, "solver_type": "midpoint"},
+    {"use_karras_sigmas": True, **SD}, {"use_exponential_sigmas": True, "solver_order": 3},
+    {"use_karras_sigmas": True, "sigma_min": 0.05, "sigma_max": 20.0},
+    {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing",
+     "prediction_type": "v_prediction", **SD},
+    {**FLOWING, "flow_shift": 3.0}, {**FLOWING, "flow_shift": 5.0, "solver_order": 3},
+    {**FLOWING, "flow_shift": 8.0, "final_sigmas_type": "sigma_min", "solver_type": "bh1"},
+    {**FLOWING, "solver_order": 1, "disable_corrector": [0]},
+    {**FLOWING, "use_dynamic_shifting": True, "most": 1.16, "tokens": 1500},
+    {**FLOWING, "flow_shift": 3.0, "shift_terminal": 0.02},
+    {**FLOWING, "use_karras_sigmas": True},
 ]
 
 COG_CONFIGS = [
@@ -166,13 +196,15 @@ def run(name, config, steps):
     scheduler.set_timesteps(steps, **shift)
     init = float(scheduler.init_noise_sigma)
     x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4) * init
-    top = float(x.abs().max())
+    top, path = float(x.abs().max()), []
     for t in scheduler.timesteps:
         out = scheduler.step(model(scheduler.scale_model_input(x, t), t), t, x)
         x = out.pred_original_sample if config.get("leap") and steps == 1 else out.prev_sample
         top = max(top, float(x.abs().max()))
-    return {"times": scheduler.timesteps.tolist(), "init": init, "top": top,
-            "end": x.flatten().tolist()}
+        path += [float(x.flatten()[0]), float(x.flatten()[-1])]
+    r = {"times": scheduler.timesteps.tolist(), "init": init, "top": top,
+         "end": x.flatten().tolist()}
+    return r | ({"path": path} if name in PATHS else {})
 
 
 def run_ddpm(scheduler, steps, leap):
@@ -229,6 +261,7 @@ def make(names, options):
              for s in ("linspace", "trailing") for k in (18, 22, 96)]
     todo += [(n, c, k) for n in (COG, COGDPM) for c in COG_CONFIGS for k in COG_COUNTS]
     todo += [(DDPM, c, k) for c in DDPM_CONFIGS for k in COG_COUNTS]
+    todo += [(UNIPC, c, k) for c in UNIPC_CONFIGS for k in PATH_COUNTS]
     if options.random:
         todo = [random_config(rng) for _ in range(options.random)]
     cases = []

@@ -1,0 +1,369 @@
+/* unipc.c - UniPC (Zhao et al. 2023, arXiv:2302.04867), orders 1 to 3, as diffusers'
+ * UniPCMultistepScheduler.
+ *
+ * A step first corrects the latents that the step before has predicted, with the prediction of the
+ * network at their own level, and then predicts the next ones. The history has one array per order
+ * with converted predictions, the newest in slot step % order, and behind them the latents from
+ * which the step before has started. Both halves are linear combinations; their factors are
+ * computed on the host. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+enum { MOST = 3 };              /* orders                                                      */
+
+/* A linear combination: x = lat (the latents where the step starts) + new (the prediction at the
+ * end of the step, of a correction) + m[0] (the newest prediction kept) + m[1] ... */
+typedef struct sum { double lat, new, m[MOST]; int order; } sum;
+
+static int history_length(const xd_sched_cfg *c)
+{
+    return (c->solver_order < MOST ? c->solver_order : MOST) + 1;
+}
+
+/* ---- schedule ----------------------------------------------------------------------------- */
+
+static xd_status check_names(const xd_sched_cfg *c, xd_err *e)
+{
+    const char *p = c->prediction_type, *f = c->final_sigmas_type, *t = c->solver_type;
+    int flow = strcmp(p, "flow_prediction") == 0;
+    xd_status s = flow ? XD_OK : xd_prediction_check(c, e);
+    if (s == XD_OK && flow && !c->predict_x0)
+        s = xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be flow_prediction "
+                                   "where predict_x0 is false");
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(f, "zero") && strcmp(f, "sigma_min"), "final_sigmas_type", f, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(t, "bh1") && strcmp(t, "bh2"), "solver_type", t, e);
+    t = c->time_shift_type;
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(t, "exponential") != 0, "time_shift_type", t, e);
+    return s;
+}
+
+static xd_status check_levels(const xd_sched_cfg *c, int steps, xd_err *e)
+{
+    int spaced = c->use_karras_sigmas + c->use_exponential_sigmas + c->use_beta_sigmas;
+    if (spaced > 1)
+        return xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas, "
+                       "use_exponential_sigmas and use_beta_sigmas can be true");
+    if (c->use_flow_sigmas && spaced > c->use_karras_sigmas)
+        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas excludes its "
+                       "use_exponential_sigmas and use_beta_sigmas: levels above 1 are none");
+    if (!(c->shift_terminal >= 0 && c->shift_terminal < 1) ||
+        (c->shift_terminal > 0 && !c->use_flow_sigmas))
+        return xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to "
+                       "1, and has a meaning with use_flow_sigmas only", c->shift_terminal);
+    if (c->shift_terminal > 0 && steps < 2)
+        return xd_fail(e, XD_EINVAL, "one step has no last level that the scheduler's "
+                       "shift_terminal, %g, could move: num_inference_steps must be 2 or more",
+                       c->shift_terminal);
+    if (!(c->flow_shift > 0 && c->flow_shift < 1e6))
+        return xd_fail(e, XD_EFORMAT, "the scheduler's flow_shift is %g; it must be above 0",
+                       c->flow_shift);
+    if (c->sigma_min <= 0 || c->sigma_max <= 0)
+        return xd_fail(e, XD_EFORMAT, "the scheduler's sigma_min is %g and its sigma_max %g; both "
+                       "must be above 0", c->sigma_min, c->sigma_max);
+    return xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
+}
+
+static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
+{
+    const char *t = c->solver_type;
+    if (!strcmp(t, "midpoint") || !strcmp(t, "heun") || !strcmp(t, "logrho"))
+        strcpy(c->solver_type, "bh2");
+    if (c->solver_order < 1 || c->solver_order > MOST)
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or "
+                       "3", c->solver_order);
+    xd_status s = check_names(c, e);
+    if (s == XD_OK)
+        s = xd_refuse(c->thresholding, "thresholding", "true", e);
+    if (s == XD_OK)
+        s = check_levels(c, steps, e);
+    if (s == XD_OK)
+        s = xd_shift_check(c, e);
+    return s == XD_OK ? xd_spacing_check(c, e) : s;
+}
+
+/* Levels of rectified flow. The first is kept below 1, where half the log signal-to-noise ratio is
+ * infinite. */
+static void flow_levels(const xd_sched_cfg *c, int n, double *time, double *sigma)
+{
+    double N = c->num_train_timesteps, step = (1 / N - 1) / n, k = c->flow_shift;
+    for (int i = 0; i < n; i++) {
+        double v = i * step + 1;
+        sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);
+    }
+    double scale = (1 - sigma[n - 1]) / (1 - c->shift_terminal);
+    for (int i = 0; i < n && c->shift_terminal > 0; i++)
+        sigma[i] = 1 - (1 - sigma[i]) / scale;
+    if (fabs(sigma[0] - 1) < 1e-6)
+        sigma[0] -= 1e-6;
+    for (int i = 0; i < n; i++)
+        time[i] = trunc(sigma[i] * N);
+}
+
+/* Levels that are spaced by their own values. */
+static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
+                          double *sigma)
+{
+    double max = isnan(c->sigma_max) ? l->sigma[l->n - 1] : c->sigma_max;
+    double min = isnan(c->sigma_min) ? l->sigma[0] : c->sigma_min;
+    if (c->use_karras_sigmas)
+        xd_sigmas_karras(max, min, n, sigma);
+    else
+        xd_sigmas_exponential(max, min, n, sigma);
+    for (int i = 0; i < n; i++) {
+        double t = xd_level_time(l, sigma[i]);
+        time[i] = c->use_karras_sigmas ? xd_round_even(t) : trunc(t);
+        if (c->use_flow_sigmas) {
+            sigma[i] = sigma[i] / (sigma[i] + 1);
+            time[i] = trunc(sigma[i] * c->num_train_timesteps);
+        }
+    }
+}
+
+/* Fills times and noise levels, arrays of n + 2; returns the number of steps. */
+static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
+                         double *sigma)
+{
+    double end = l->sigma[0];
+    int    k = n;
+    if (c->use_karras_sigmas || c->use_exponential_sigmas) {
+        spaced_levels(l, c, n, time, sigma);
+        end = sigma[n - 1];
+    } else if (c->use_flow_sigmas) {
+        flow_levels(c, n, time, sigma);
+        end = sigma[n - 1];
+    } else {
+        k = xd_solver_timesteps(c, c->num_train_timesteps, n, time);
+        for (int i = 0; i < k; i++)
+            sigma[i] = xd_level_sigma(l, time[i]);
+    }
+    sigma[k] = strcmp(c->final_sigmas_type, "zero") ? end : 0;
+    for (int i = 0; i <= k; i++)
+        sigma[i] = (float)sigma[i];
+    return k;
+}
+
+static xd_status unipc_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_steps *a, xd_err *e)
+{
+    int       steps = a->steps;
+    xd_levels l = { 0 };
+    double   *sigma = s->priv = calloc((size_t)steps + 3, sizeof *sigma);
+    (void)cfg;
+    xd_status st = check_config(&s->cfg, steps, e);
+    if (st == XD_OK)
+        st = xd_levels_open(&l, &s->cfg, 5.9604644775390625e-8 /* 2^-24 */, e);
+    s->time = calloc((size_t)steps + 2, sizeof *s->time);
+    s->in_scale = calloc((size_t)steps + 2, sizeof *s->in_scale);
+    if (st == XD_OK && (!sigma || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
+    if (st == XD_OK) {
+        xd_shift_levels(&s->cfg, a);
+        s->steps = make_schedule(&l, &s->cfg, steps, s->time, sigma);
+        for (int i = 0; i < s->steps; i++)
+            s->in_scale[i] = 1;
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static void unipc_close(xd_sampling *s)
+{
+    free(s->priv);
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static xd_point point_at(const xd_sampling *s, int i)
+{
+    return xd_point_of(&s->cfg, ((const double *)s->priv)[i]);
+}
+
+/* Converts the prediction in place: to clean latents, or without predict_x0 to noise. */
+static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_point    p = point_at(s, step);
+    const char *type = s->cfg.prediction_type;
+    if (s->cfg.predict_x0)
+        xd_point_clean(x, &s->cfg, p, lat, pred);
+    else if (!strcmp(type, "sample"))
+        xd_axpby(x, pred, (float)(1 / p.sigma), lat, (float)(-p.alpha / p.sigma));
+    else if (!strcmp(type, "v_prediction"))
+        xd_axpby(x, pred, (float)p.sigma, lat, (float)p.alpha);
+}
+
+/* Order of the prediction of a step: lower at the beginning, where predictions are missing, and
+ * with lower_order_final at the end. */
+static int order_of(const xd_sampling *s, int step)
+{
+    int most = s->cfg.solver_order, left = s->steps - step;
+    if (s->cfg.lower_order_final && left < most)
+        most = left;
+    return step + 1 < most ? step + 1 : most;
+}
+
+/* Levels at equal half log signal-to-noise ratios give no slope, and a step to the end of the
+ * schedule, where the ratio is infinite, has none either: the order is lower there. */
+static int usable_order(const xd_sampling *s, int from, int order)
+{
+    if (isinf(point_at(s, from + 1).lambda))
+        return 1;
+    for (int i = 1; i < order; i++)
+        if (point_at(s, from - i + 1).lambda == point_at(s, from - i).lambda)
+            return i;
+    return order;
+}
+
+/* Solves the n x n system sum over k of r[k]^i rho[k] = b[i] by elimination. */
+static void solve_powers(int n, const double *r, const double *b, double *rho)
+{
+    double a[MOST][MOST + 1];
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < n; k++)
+            a[i][k] = i ? a[i - 1][k] * r[k] : 1;
+        a[i][n] = b[i];
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = i + 1; j < n; j++) {
+            double w = a[j][i] / a[i][i];
+            for (int k = i; k <= n; k++)
+                a[j][k] -= w * a[i][k];
+        }
+    for (int i = n - 1; i >= 0; i--) {
+        rho[i] = a[i][n];
+        for (int k = i + 1; k < n; k++)
+            rho[i] -= a[i][k] * rho[k];
+        rho[i] /= a[i][i];
+    }
+}
+
+/* Right sides of the system of section 3.1 of the paper, for the step hh of the exponential
+ * integrator and its B(h). */
+static void right_sides(int n, double hh, double B, double *b)
+{
+    double phi = expm1(hh) / hh - 1, factorial = 1;
+    for (int i = 0; i < n; i++) {
+        b[i] = phi * factorial / B;
+        factorial *= i + 2;
+        phi = phi / hh - 1 / factorial;
+    }
+}
+
+/* The combination that goes from level `from` to the next one, of this order. With `corrects` it
+ * has the prediction at the next level too. */
+static sum step_sum(const xd_sampling *s, int from, int order, int corrects)
+{
+    xd_point t = point_at(s, from + 1), s0 = point_at(s, from);
+    int      x0 = s->cfg.predict_x0;
+    double   h = t.lambda - s0.lambda, hh = x0 ? -h : h, scale = x0 ? t.alpha : t.sigma;
+    double   r[MOST] = { 0 }, b[MOST] = { 0 }, rho[MOST] = { 0 };
+    sum      v = { .lat = x0 ? t.sigma / s0.sigma : t.alpha / s0.alpha };
+    if (h == 0)
+        return (sum){ .lat = 1, .order = 1 };
+    v.order = order = usable_order(s, from, order);
+    v.m[0] = x0 ? -scale * expm1(hh) : t.sigma - t.alpha * s0.sigma / s0.alpha;
+    if (order == 1 && !corrects)
+        return v;
+    double B = strcmp(s->cfg.solver_type, "bh1") ? expm1(hh) : hh;
+    int    n = corrects ? order : order - 1;
+    for (int i = 0; i < order - 1; i++)
+        r[i] = (point_at(s, from - i - 1).lambda - s0.lambda) / h;
+    if (corrects)
+        r[n - 1] = 1;
+    right_sides(n, hh, B, b);
+    if (n == 1)
+        rho[0] = 0.5;
+    else
+        solve_powers(n, r, b, rho);
+    for (int i = 0; i < order - 1; i++) {
+        v.m[i + 1] = -scale * B * rho[i] / r[i];
+        v.m[0] -= v.m[i + 1];
+    }
+    v.new = corrects ? -scale * B * rho[n - 1] : 0;
+    v.m[0] -= v.new;
+    return v;
+}
+
+static int is_corrected(const xd_sampling *s, int step)
+{
+    const xd_ints *off = &s->cfg.disable_corrector;
+    for (int i = 0; i < off->n; i++)
+        if (off->v[i] == step - 1)
+            return 0;
+    return step > 0;
+}
+
+/* lat = v.lat lat + v.m[0] (the newest prediction kept, of step `newest`) + v.m[1] ... */
+static void add_sum(xd_exec *x, const xd_sampling *s, const sum *v, int newest, xd_tensor lat,
+                    const xd_tensor *hist)
+{
+    for (int i = 0; i < v->order; i++)
+        xd_axpby(x, lat, (float)v->m[i], hist[(newest - i) % s->cfg.solver_order],
+                 i ? 1 : (float)v->lat);
+}
+
+static void unipc_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                       const xd_tensor *hist, xd_tensor noise)
+{
+    int       n = s->cfg.solver_order;
+    xd_tensor start = hist[n];
+    (void)noise;
+    convert(x, s, step, lat, pred);
+    if (is_corrected(s, step)) {
+        sum c = step_sum(s, step - 1, order_of(s, step - 1), 1);
+        xd_copy_to(x, lat, start);
+        add_sum(x, s, &c, step - 1, lat, hist);
+        xd_axpby(x, lat, (float)c.new, pred, 1);
+    }
+    sum p = step_sum(s, step, order_of(s, step), 0);
+    xd_copy_to(x, hist[step % n], pred);
+    xd_copy_to(x, start, lat);
+    add_sum(x, s, &p, step, lat, hist);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "solver_order", AT(solver_order), 'i', 2, NULL },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "thresholding", AT(thresholding), 'b', 0, NULL },
+    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL },
+    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
+    { "predict_x0", AT(predict_x0), 'b', 1, NULL },
+    { "solver_type", AT(solver_type), 's', 0, "bh2" },
+    { "lower_order_final", AT(lower_order_final), 'b', 1, NULL },
+    { "disable_corrector", AT(disable_corrector), 'L', 0, NULL },
+    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
+    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
+    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "use_flow_sigmas", AT(use_flow_sigmas), 'b', 0, NULL },
+    { "flow_shift", AT(flow_shift), 'd', 1, NULL },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { "final_sigmas_type", AT(final_sigmas_type), 's', 0, "zero" },
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },
+    { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
+    { "base_shift", AT(base_shift), 'd', 0.5, NULL },
+    { "max_shift", AT(max_shift), 'd', NAN, NULL },
+    { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
+    { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
+    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
+    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
+    { "shift_terminal", AT(shift_terminal), 'd', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_unipc;
+const xd_sampler xd_sampler_unipc = {
+    .name = "unipc", .webui = "UniPC", .classes = { "UniPCMultistepScheduler" }, .fields = fields,
+    .history = history_length, .open = unipc_open, .close = unipc_close, .step = unipc_step,
+};
