@@ -652,7 +652,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_prompts   w = { 0 };
     xd_need    need;
     xd_job_agreed   told;
-    xd_request own = *r;        /* with the seed that rank 0 has drawn                         */
+    xd_request own = *r;        /* with the seed that rank 0 has drawn, and the size of its image */
     loop       l = { .j = &j };
     double     t0 = xd_now_s();
     xd_status  same = xd_job_compare(&g->ctx, r, &told, &mine);
@@ -661,6 +661,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_trace_again(g->ctx.trace);
     atomic_store(&g->cancel, 0);
     own.seed = told.seed;
+    own.height = told.size[0], own.width = told.size[1];
     xd_status s = xd_job_open(&j, &g->ctx, &own, &mine);
     j.picks = told.picks;
     j.told_images = told.images;

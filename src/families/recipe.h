@@ -79,6 +79,9 @@ typedef struct xd_recipe {
      * XD_EINVAL: the model takes no such image. */
     xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e);
+    /* A side that is not asked for is that of the first reference image, resized and cut; 0: the
+     * model's. */
+    int         sized_by_reference;
     int64_t     max_area;       /* pixels; a size asked for gives only the ratio. 0: sizes count */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */
 } xd_recipe;

@@ -37,7 +37,7 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
 {
     static const xd_image_text none = { NULL, NULL };
     const xd_codec *c = by_tail(path);
-    xd_pixels       p = { (uint8_t *)rgb, w, h };
+    xd_pixels       p = { .rgb = (uint8_t *)rgb, .w = w, .h = h };
     xd_out          o;
     if (!c)
         return xd_fail(e, XD_EINVAL, "%s does not end like an image: .png, .jpg, .jpeg, .webp and "
@@ -61,7 +61,10 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
     if (w < 1 || h < 1 || w > max_pixels / h)
         return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not plausible", path,
                        (long long)w, (long long)h);
-    *p = (xd_pixels){ malloc((size_t)w * (size_t)h * 3), w, h };
+    *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only };
+    if (p->size_only)
+        return XD_ECANCELLED;
+    p->rgb = malloc((size_t)w * (size_t)h * 3);
     if (!p->rgb)
         return xd_fail(e, XD_ENOMEM, "%s: no memory for an image of %lldx%lld pixels", path,
                        (long long)w, (long long)h);
@@ -71,7 +74,7 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
 xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e)
 {
-    *p = (xd_pixels){ 0 };
+    *p = (xd_pixels){ .size_only = p->size_only };
     for (int i = 0; i < NCODECS; i++)
         if (codecs[i]->is(data, len)) {
             xd_status st = codecs[i]->read(data, len, path, p, e);
@@ -97,6 +100,20 @@ xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h,
     *w = p.w;
     *h = p.h;
     return st;
+}
+
+xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e)
+{
+    char     *data = NULL;
+    size_t    len = 0;
+    xd_pixels p = { .size_only = 1 };
+    xd_status st = xd_file_read(path, max_file, &data, &len, e);
+    if (st == XD_OK)
+        st = xd_image_decode((const uint8_t *)data, len, path, &p, e);
+    free(data);
+    *w = p.w;
+    *h = p.h;
+    return st == XD_ECANCELLED ? XD_OK : st;
 }
 
 char *xd_texts_joined(const xd_image_text *texts, size_t max)

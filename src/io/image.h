@@ -23,6 +23,9 @@ int       xd_image_known(const char *path);
 /* Reads PNG, JPEG, WebP or PPM, whatever the extension, into malloc'ed RGB; alpha is dropped. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
+/* The size alone, from the file's header. */
+xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e);
+
 /* Resizes w x h pixels with Pillow's Lanczos filter; *rgb is replaced. */
 xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                           xd_err *e);

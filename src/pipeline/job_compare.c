@@ -9,9 +9,10 @@
 #include "base/rng.h"
 #include "pipeline/context.h"
 #include "pipeline/job.h"
+#include "pipeline/references.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 6 };   /* options of a request; additional items                      */
+enum { MOST = 64, MORE = 8 };   /* options of a request; additional items                      */
 
 static uint64_t of_text(const char *text)
 {
@@ -49,8 +50,12 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     const char      *name[MOST + MORE];
     int              n;
     const xd_option *o = xd_request_options(&n);
+    xd_request       sized = *r;
+    if (!ctx->world.idle && ctx->world.used->rank == 0)
+        xd_references_take_size(ctx, &sized);
     *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed,
-                               r->wanted != NULL, xd_job_images(r) };
+                               r->wanted != NULL, xd_job_images(r),
+                               { sized.height, sized.width } };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)
@@ -62,14 +67,17 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
     mine[n + 2] = r->image_pixels != NULL, name[n + 2] = "image";
     mine[n + 3] = (uint64_t)xd_job_images(r), name[n + 3] = "image";
-    mine[n + 4] = (uint64_t)agreed->seed;       /* these two are sent, not compared            */
+    mine[n + 4] = (uint64_t)agreed->seed;       /* these are sent, not compared                */
     mine[n + 5] = (uint64_t)agreed->picks;
+    mine[n + 6] = (uint64_t)agreed->size[0];
+    mine[n + 7] = (uint64_t)agreed->size[1];
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *agreed = (xd_job_agreed){ (int64_t)first[n + 4], (int)first[n + 5], (int64_t)first[n + 3] };
+    *agreed = (xd_job_agreed){ (int64_t)first[n + 4], (int)first[n + 5], (int64_t)first[n + 3],
+                               { (int64_t)first[n + 6], (int64_t)first[n + 7] } };
     for (int i = 0; i < n + 4; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/record.h"
 #include "io/image.h"
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
@@ -18,9 +19,14 @@ int xd_references_given(const xd_job *j)
     return j->ctx->model.recipe->references && xd_job_images(j->r) > 0;
 }
 
+static int64_t unit_in(const xd_context *ctx)
+{
+    return ctx->model.vae_info.cell[1] * (int64_t)ctx->model.dit_info.patch[1];
+}
+
 static int64_t unit_of(const xd_job *j)
 {
-    return j->ctx->model.vae_info.cell[1] * (int64_t)j->ctx->model.dit_info.patch[1];
+    return unit_in(j->ctx);
 }
 
 static int64_t token_count(const xd_job *j, int i)
@@ -62,6 +68,31 @@ static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
                ? XD_OK
                : xd_fail(e, XD_EINVAL, "image %d has no whole token of %lld x %lld pixels", i + 1,
                          (long long)unit_of(j), (long long)unit_of(j));
+}
+
+/* The size of the first image of a request. */
+static xd_status first_size(const xd_request *r, xd_grid *size)
+{
+    if (r->image)
+        return xd_image_size(r->image, &size->cols, &size->rows, NULL);
+    xd_image i;
+    xd_image_init(&i);
+    xd_status s = xd_record_take(&i, sizeof i, r->image_pixels, "xd_image", NULL);
+    *size = (xd_grid){ i.height, i.width };
+    return s;
+}
+
+void xd_references_take_size(const xd_context *ctx, xd_request *r)
+{
+    const xd_recipe *p = ctx->model.recipe;
+    int64_t          unit = unit_in(ctx);
+    xd_grid          size;
+    if (!p->sized_by_reference || !xd_job_has_image(r) || (r->height && r->width) ||
+        first_size(r, &size) != XD_OK ||
+        p->reference_size(unit, r->max_area, &size.rows, &size.cols, NULL) != XD_OK)
+        return;
+    r->height = r->height ? r->height : size.rows / unit * unit;
+    r->width = r->width ? r->width : size.cols / unit * unit;
 }
 
 /* Moves the middle of an image to its front. */

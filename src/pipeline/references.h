@@ -9,6 +9,9 @@
 
 /* Does the request have images that its model reads as references? */
 int       xd_references_given(const xd_job *j);
+/* Where a model generates at the size of the first one: sets the sides that the request does not
+ * ask for, if the image's size can be read. */
+void      xd_references_take_size(const xd_context *ctx, xd_request *r);
 /* Reads and resizes them on rank 0. Before xd_references_share the other ranks know their number
  * only; while plans are predicted each counts as an image of the request's own size. */
 xd_status xd_references_read(xd_job *j, xd_err *e);

@@ -14,6 +14,7 @@
 #include "base/par.h"
 #include "pipeline/context.h"
 #include "pipeline/job.h"
+#include "pipeline/references.h"
 #include "plan/plan.h"
 #include "plan/plan_table.h"
 #include "predict/fit.h"
@@ -78,7 +79,9 @@ static void copy_request(chooser *c)
                                                 : p->steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
-    if (!p->references)
+    if (p->references)
+        xd_references_take_size(c->ctx, &c->r);
+    else
         c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0;
     c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;

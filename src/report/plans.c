@@ -11,6 +11,7 @@
 #include "pipeline/dtypes.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_plan.h"
+#include "pipeline/references.h"
 #include "predict/fit.h"
 #include "report/plans.h"
 
@@ -68,7 +69,9 @@ static void set_request(xd_plans *p)
     if (p->r.true_cfg_scale > 1 && !p->r.negative_prompt)
         /* Only the presence of a negative prompt matters, not its text. */
         p->r.negative_prompt = "";
-    if (!p->g->ctx.model.recipe->references)
+    if (p->g->ctx.model.recipe->references)
+        xd_references_take_size(&p->g->ctx, &p->r);
+    else
         p->r.image = NULL, p->r.image_pixels = NULL, p->r.nmore_images = 0;
 }
 

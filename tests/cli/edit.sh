@@ -41,6 +41,23 @@ A=$ROOT/tests/golden/flux2-images/image.png
 set -- --image "$A" --image "$A" --image "$A"
 generate --prompt "all of them" --width 64 --height 64 --output "$T/d.png" "$@"
 check "several images are read" [ "$rc" = 0 ]
+try generate --model "$MODEL" --prompt a --steps 1 --json --output "$T/d.png" "$@"
+check "without a size the first image's is generated" json 'j["parameters"]["width"] == 72 and
+    j["parameters"]["height"] == 64'
+png_size() { od -An -tu1 -j16 -N8 "$1" | tr -s ' \n' ' '; }
+size=$(png_size "$A")
+check "which is no whole number of tokens" [ "$size" = " 0 0 0 75 0 0 0 64 " ]
+check "cut to whole tokens" [ "$(png_size "$T/d.png")" = " 0 0 0 72 0 0 0 64 " ]
+generate --prompt a --height 96 --nproc 2 --plan u2 --output "$T/d.png" "$@"
+check "the other side is the one asked for, also on two ranks" \
+    [ "$(png_size "$T/d.png")" = " 0 0 0 72 0 0 0 96 " ]
+{ printf 'P6 1800 900 255\n'; head -c 4860000 /dev/zero; } >"$T/big.ppm"
+try plan --model "$MODEL" --image "$T/big.ppm" --world 2 --plan u2 --json
+sent_bytes() { printf %s "$out" | grep -o '"sent": [0-9]*'; }
+sent=$(sent_bytes)
+try plan --model "$MODEL" --image "$T/big.ppm" --world 2 --plan u2 --json -W 1448 -H 720
+check "a plan is made for the first image's, of a megapixel at most" \
+    [ "$(sent_bytes)" = "$sent" ]
 generate --prompt a --output "$T/d.png" "$@" "$@" "$@" "$@"
 check "but not any number" said '^xdit: 12 images are given, and flux2-klein reads at most 10$'
 generate --prompt a --output "$T/d.png" --image "$IMAGE"

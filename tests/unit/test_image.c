@@ -218,6 +218,29 @@ static void truncated_images_are_refused(void **state)
     scratch_clean();
 }
 
+static void sizes_are_read_alone(void **state)
+{
+    (void)state;
+    generate(20, 12);
+    for (int i = 0; i < NNAMES; i++) {
+        xd_err  e = { 0 };
+        char   *data;
+        size_t  len;
+        int64_t w = 0, h = 0;
+        assert_int_equal(xd_image_write(in_scratch(names[i]), image, 20, 12, NULL, &e), XD_OK);
+        assert_int_equal(xd_image_size(in_scratch(names[i]), &w, &h, &e), XD_OK);
+        assert_true(w == 20 && h == 12);
+        assert_int_equal(xd_file_read(in_scratch(names[i]), 1 << 20, &data, &len, &e), XD_OK);
+        scratch_put("cut", data, 9);    /* within the header                                   */
+        assert_int_equal(xd_image_size(in_scratch("cut"), &w, &h, &e), XD_EFORMAT);
+        assert_non_null(strstr(e.msg, "cut"));
+        free(data);
+    }
+    assert_int_equal(xd_image_size(in_scratch("none"), &(int64_t){ 0 }, &(int64_t){ 0 }, NULL),
+                     XD_EIO);
+    scratch_clean();
+}
+
 static void bad_requests_are_refused(void **state)
 {
     (void)state;
@@ -273,6 +296,7 @@ int main(void)
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(every_kind_of_png_is_read),
         cmocka_unit_test(truncated_images_are_refused),
+        cmocka_unit_test(sizes_are_read_alone),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(names_tell_the_format),
     };

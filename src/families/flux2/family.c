@@ -40,7 +40,8 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     return XD_OK;
 }
 
-#define READS_IMAGES .references = 10, .reference_size = reference_size
+#define READS_IMAGES                                                                              \
+    .references = 10, .reference_size = reference_size, .sized_by_reference = 1
 
 static const int klein_states[] = { 9, 18, 27 };
 
