@@ -30,6 +30,8 @@ static const char *kind_name(char kind)
     case 's': return "a string";
     case 'L': return "a list of integers";
     case 'S': return "a list of strings";
+    case 'B': return "a list of true and false";
+    case 'D': return "a list of numbers";
     }
     return "nothing known";
 }
@@ -169,6 +171,33 @@ static xd_status read_ints(const reader *r, const xd_field *f, char *at, const x
     return st;
 }
 
+static xd_status read_bools(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    xd_ints   list = { 0 };
+    int       b;
+    xd_status st = list_fits(r, f, v);
+    for (const xd_json *k = xd_json_first(v); st == XD_OK && k; k = xd_json_next(k)) {
+        if (xd_json_bool(k, &b))
+            list.v[list.n++] = b;
+        else
+            st = wrong_kind(r, f, k);
+    }
+    if (st == XD_OK)
+        memcpy(at, &list, sizeof list);
+    return st;
+}
+
+static xd_status read_reals(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    xd_reals  list = { 0 };
+    xd_status st = list_fits(r, f, v);
+    for (const xd_json *k = xd_json_first(v); st == XD_OK && k; k = xd_json_next(k))
+        st = get_real(k, &list.v[list.n++]) ? XD_OK : wrong_kind(r, f, k);
+    if (st == XD_OK)
+        memcpy(at, &list, sizeof list);
+    return st;
+}
+
 static xd_status read_texts(const reader *r, const xd_field *f, char *at, const xd_json *v)
 {
     xd_names  list = { 0 };
@@ -191,6 +220,8 @@ static xd_status read_field(const reader *r, const xd_field *f, char *at, const 
     case 's': return read_text(r, f, at, v);
     case 'L': return read_ints(r, f, at, v);
     case 'S': return read_texts(r, f, at, v);
+    case 'B': return read_bools(r, f, at, v);
+    case 'D': return read_reals(r, f, at, v);
     case 'b':
         if (!xd_json_bool(v, &b))
             return wrong_kind(r, f, v);
@@ -215,6 +246,8 @@ static void set_default(const xd_field *f, char *at)
         break;
     case 'L': memset(at, 0, sizeof(xd_ints)); break;
     case 'S': memset(at, 0, sizeof(xd_names)); break;
+    case 'B': memset(at, 0, sizeof(xd_ints)); break;
+    case 'D': memset(at, 0, sizeof(xd_reals)); break;
     }
 }
 

@@ -36,6 +36,7 @@ int            xd_json_is_list(const xd_json *j);
 /* One key of a config. Kinds and the C type at `off`:
  *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
  *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
+ *   'B' xd_ints of true (1) and false (0)         'D' xd_reals
  *   '>' an object ("text_config") whose keys count where the config itself lacks them; one row
  * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
  * and accept a list of equal numbers as that number. null means the default: `def` for numbers and
@@ -53,6 +54,7 @@ typedef struct xd_field {
 
 enum { XD_FIELD_TEXT = 64, XD_FIELD_LIST = 64 };
 typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
+typedef struct xd_reals { int n; double v[XD_FIELD_LIST]; } xd_reals;
 typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_names;
 
 /* Fills `out` with defaults, then with the values of `obj` (NULL: none). The table ends with a row

@@ -305,8 +305,9 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
         return;
     }
     size_t len = strlen(name);
-    int    is_gain = nd == 1 && ((len >= 6 && strcmp(name + len - 6, "weight") == 0) ||
-                                 (len >= 3 && strcmp(name + len - 3, "var") == 0)), mine;
+    int    is_gain = (nd == 1 && ((len >= 6 && strcmp(name + len - 6, "weight") == 0) ||
+                                  (len >= 3 && strcmp(name + len - 3, "var") == 0))) ||
+                     (len >= 5 && strcmp(name + len - 5, "gamma") == 0), mine;
     if (!(v->p = xd_load_allocate(d, xd_bytes(*v), name, &mine)) || !mine ||
         !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = "", .nd = nd, .shape = shape,
                                        .gain = 0.1f, .mean = is_gain ? 1.0f : 0.0f }, &f))
@@ -549,6 +550,83 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
                                .shape = shape }, bias);
 }
 
+/* ---- convolutions --------------------------------------------------------------------------- */
+
+typedef struct ends {           /* takes the last frame of each kernel                         */
+    xd_tensor from;             /* [n,kt,kh,kw]                                                */
+    float     scale;            /* of 8-bit elements                                           */
+    float    *to;               /* [n,kh,kw]                                                   */
+    int64_t   all, last;        /* elements of a kernel, and of a frame of it                  */
+} ends;
+
+static void end_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const ends *f = ctx;
+    size_t      size = xd_dtype_size(f->from.type);
+    (void)thread;
+    for (int64_t n = begin; n < end; n++)
+        xd_load_convert(f->to + n * f->last, XD_F32,
+                        (const char *)f->from.p + (size_t)((n + 1) * f->all - f->last) * size,
+                        f->from.type, f->last, f->scale);
+}
+
+static size_t last_bytes(const xd_conv_spec *s)
+{
+    return (size_t)(s->out * s->in * s->kernel[1] * s->kernel[2]) * sizeof(float);
+}
+
+/* Of the kernel [out,in,kt,kh,kw] the last frame. */
+static void load_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv_spec *s)
+{
+    int64_t    shape[5] = { s->out, s->in, s->kernel[0], s->kernel[1], s->kernel[2] };
+    int64_t    last = shape[3] * shape[4], all = shape[2] * last, n = s->out * s->in;
+    xd_fetched f;
+    int        mine;
+    w->bytes = d->dev->ops->pack_size(d->dev, w);
+    if (!(w->p = xd_load_allocate(d, w->bytes, name, &mine)) || !mine ||
+        !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = ".weight", .nd = 5, .shape = shape,
+                                       .gain = 0.9f / sqrtf((float)(s->in * all)) }, &f))
+        return;
+    xd_load_warn(d, f.name, f.t);
+    ends e = { f.t, xd_load_scale(d, f.name, f.t.type),
+               xd_store_scratch(d->store, 1, last_bytes(s)), all, last };
+    if (e.to) {
+        xd_par_for(n, end_range, &e);
+        xd_mat_pack(d, w, xd_view(e.to, XD_F32, 4, (int64_t[]){ s->out, s->in, shape[3],
+                                                                shape[4] }), name);
+    } else {
+        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", f.name);
+    }
+    xd_load_release(d, &f);
+}
+
+static void visit_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv_spec *s)
+{
+    if (d->visit != XD_VISIT_COUNT) {
+        load_last(d, w, name, s);
+        return;
+    }
+    int64_t n = s->out * s->in * s->kernel[0] * s->kernel[1] * s->kernel[2];
+    w->p = nowhere;
+    xd_load_count(d, w->bytes = d->dev->ops->pack_size(d->dev, w));
+    xd_load_count_work(d, 0, d->dev->ops->pack_tmp(d->dev, w, XD_F32));
+    xd_load_count_work(d, 1, last_bytes(s));
+    xd_load_will(d, name, ".weight", 0, n);
+}
+
+/* The description of a kernel, without its memory. */
+static xd_weight kernel_of(const xd_decl *d, const xd_conv_spec *s)
+{
+    int       nk = s->last ? 2 : s->nk;
+    xd_weight w = { .type = d->type, .out = s->out, .in = s->in, .nk = nk, .kernel = { 1, 1, 1 },
+                    .stride = { 1, 1, 1 }, .groups = 1 };
+    for (int i = 3 - nk; i < 3; i++) {
+        w.kernel[i] = s->kernel[i];
+        w.stride[i] = s->stride[i] ? s->stride[i] : 1;
+    }
+    return w;
+}
+
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 {
     int64_t     shape[5] = { s->out, s->in };
@@ -563,14 +641,10 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
         list_matrix(d, &m, s->bias);
         return;
     }
-    memset(w, 0, sizeof *w);
-    w->w = (xd_weight){ .type = d->type, .out = s->out, .in = s->in, .nk = s->nk,
-                        .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1 };
-    for (int i = 3 - s->nk; i < 3; i++) {
-        w->w.kernel[i] = s->kernel[i];
-        w->w.stride[i] = s->stride[i] ? s->stride[i] : 1;
-    }
-    if (d->visit == XD_VISIT_COUNT) {
+    *w = (xd_cnv){ .w = kernel_of(d, s) };
+    if (s->last) {
+        visit_last(d, &w->w, name, s);
+    } else if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
         xd_mat_count(d, &w->w, &m);
     } else {

@@ -72,6 +72,9 @@ typedef struct xd_conv_spec {
     int     kernel[3];
     int     stride[3];          /* 0: 1                                                        */
     int     bias;
+    /* Of a kernel over frames, kernel[0] > 1: only its last frame is kept, as a kernel of two
+     * extents. It convolves a frame before which there is none. */
+    int     last;
 } xd_conv_spec;
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 

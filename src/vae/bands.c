@@ -32,6 +32,15 @@ static int64_t row_bytes(xd_tensor t, xd_dtype type)
     return t.d[2] * t.d[3] * (int64_t)xd_dtype_size(type);
 }
 
+void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps)
+{
+    int64_t   C = to.d[3], d[2] = { to.d[0] * to.d[1] * to.d[2], C };
+    xd_tensor out = xd_reshape(to, 2, d);
+    xd_norm_into(x, &(xd_norm){ .out = out, .in = xd_reshape(from, 2, d), .rms = 1, .eps = eps,
+                                .gain = xd_reshape(gain, 1, &C) });
+    xd_activate(x, out, XD_SILU);
+}
+
 /* `to` = rows of the feed or of its halo, normalized if the feed has a norm. */
 static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
 {
@@ -40,6 +49,8 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
     if (f->sum)
         xd_group_apply_into(x, f->sum, &(xd_gnorm){ .out = to, .in = from, .gain = f->gain,
                                                     .bias = f->bias, .eps = f->eps, .silu = 1 });
+    else if (f->rms)
+        xd_band_rms(x, to, from, f->gain, f->eps);
     else
         xd_copy_to(x, to, from);
 }
@@ -50,7 +61,7 @@ static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, x
 {
     int64_t H = f->in.d[1], a = halo->above.d[1], up = y < 0 ? xd_min(-y, n) : 0;
     int64_t down = y + n > H ? xd_min(y + n - H, n) : 0, mid = n - up - down;
-    if (!f->sum && mid == n && f->in.type == type)
+    if (!f->sum && !f->rms && mid == n && f->in.type == type)
         return rows_of(f->in, y, n);
     xd_tensor b = xd_new_as(x, type, 4, (int64_t[]){ 1, n, f->in.d[2], f->in.d[3] });
     fetch_rows(x, f, rows_of(b, 0, up), rows_of(halo->above, a + y, up));

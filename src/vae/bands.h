@@ -11,9 +11,13 @@
 typedef struct xd_feed {        /* the input of a convolution                                  */
     xd_tensor      in;          /* [1,H,W,C]: my rows                                          */
     const xd_gsum *sum;         /* sums of a group norm before it, with SiLU; NULL: none       */
+    int            rms;         /* an RMS norm over channels before it, with SiLU              */
     xd_tensor      gain, bias;
     float          eps;
 } xd_feed;
+
+/* to = silu(rms norm(from) * gain), where both are contiguous maps of C channels. */
+void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
 /* out = conv(feed) + plus, or + shortcut(from). Rows of `out` [1,H',W',C'] may share memory with
  * rows of `from`, or of a feed without norm. The rows are then computed from first to last, or

@@ -8,6 +8,7 @@
 
 #include "exec/op.h"
 #include "vae/kl.h"
+#include "vae/scale_rows.h"
 
 enum { PACK = 2, CELLS = PACK * PACK, LEVELS = 4, MOST = 4096 };
 
@@ -85,19 +86,6 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- packing and normalizing -------------------------------------------------------------- */
 
-/* in * gain + bias of every row, in the arena: [rows,C] F32. */
-static xd_tensor scale_rows(xd_exec *x, xd_tensor in, const float *gain, const float *bias)
-{
-    int64_t   C = in.d[1];
-    xd_tensor g = xd_new_f32(x, 1, C), b = xd_new_f32(x, 1, C), out = xd_new_f32(x, in.d[0], C);
-    xd_put(x, g, gain);
-    xd_put(x, b, bias);
-    b.d[0] = in.d[0], b.s[0] = 0;
-    xd_copy_to(x, out, b);
-    xd_add_gated(x, out, g, in);
-    return out;
-}
-
 /* A map of packed cells [h,w,4C] as [h,2,w,2,C], in the order of the map of cells [2h,2w,C]. */
 static xd_tensor unpacked_order(xd_tensor t, int64_t C)
 {
@@ -133,7 +121,7 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
         size_t    above = xd_arena_mark(x->tmp);
         xd_tensor flat = xd_new_as(x, XD_F32, 3, (int64_t[]){ h, w, CELLS * C });
         xd_copy_to(x, flat, xd_reshape(xd_rows(lat, t, 1), 3, flat.d));
-        xd_tensor y = scale_rows(x, xd_reshape(flat, 2, (int64_t[]){ h * w, CELLS * C }), std,
+        xd_tensor y = xd_scale_rows(x, xd_reshape(flat, 2, (int64_t[]){ h * w, CELLS * C }), std,
                                  mean);
         xd_copy_to(x, xd_reshape(xd_rows(z, t, 1), 5, (int64_t[]){ h, PACK, w, PACK, C }),
                    unpacked_order(xd_reshape(y, 3, flat.d), C));
@@ -168,7 +156,7 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
         xd_tensor y = xd_new_as(x, XD_F32, 3, (int64_t[]){ h, w, 2 * CELLS * C });
         xd_copy_to(x, unpacked_order(y, 2 * C),
                    xd_reshape(xd_rows(z, t, 1), 5, (int64_t[]){ h, PACK, w, PACK, 2 * C }));
-        y = scale_rows(x, xd_reshape(y, 2, (int64_t[]){ h * w, 2 * CELLS * C }), gain, bias);
+        y = xd_scale_rows(x, xd_reshape(y, 2, (int64_t[]){ h * w, 2 * CELLS * C }), gain, bias);
         xd_copy_to(x, xd_reshape(xd_rows(moments, t, 1), 3, (int64_t[]){ h, w, 2 * CELLS * C }),
                    xd_reshape(y, 3, (int64_t[]){ h, w, 2 * CELLS * C }));
         xd_arena_rewind(x->tmp, above);

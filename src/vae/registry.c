@@ -3,9 +3,10 @@
 
 #include "vae/vae.h"
 
-extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox;
+extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox, xd_vae_wan, xd_vae_qwenimage;
 
-const xd_vae *const xd_vaes[] = { &xd_vae_kl, &xd_vae_flux2, &xd_vae_cogvideox, NULL };
+const xd_vae *const xd_vaes[] = { &xd_vae_kl, &xd_vae_flux2, &xd_vae_cogvideox, &xd_vae_wan,
+                                &xd_vae_qwenimage, NULL };
 
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 {
@@ -18,6 +19,8 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
 {
+    if (v->alone)
+        return (t - 1) * v->cell[0] + 1;
     return t % 2 ? (t - 1) * v->cell[0] + 1 : t * v->cell[0];
 }
 
@@ -25,6 +28,8 @@ int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
  * remainder. The first of an odd number of frames stays alone. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
 {
+    if (v->alone)
+        return (n - 1) / v->cell[0] + 1;
     int64_t first = n < 8 ? n : 8 + n % 8, rest = (n - first) / v->cell[0];
     for (int c = v->cell[0]; c > 1; c /= 2)
         first = first % 2 ? (first + 1) / 2 : first / 2;

@@ -9,6 +9,7 @@ typedef struct xd_vae_info {
     int     cell[3];            /* pixels per latent cell: t, h, w                             */
     double  scaling, shift;     /* model latent = (vae latent - shift) * scaling               */
     int     invert;             /* 1: the start image of a video is scaled by 1 / scaling        */
+    int     alone;              /* 1: the first latent frame always stands for one frame       */
     int64_t tile[2];            /* latent cells per tile: rows, columns                        */
     double  overlap[2];         /* overlap of neighbouring tiles, as shares of a tile          */
 } xd_vae_info;
@@ -29,10 +30,11 @@ extern const xd_vae *const xd_vaes[];           /* the registry; ends with NULL 
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
 
 /* Number of frames that t latent frames (t >= 1) decode to: t if cell[0] is 1. Otherwise an odd
- * t begins with a latent frame that stands for one frame alone; each other latent frame stands
- * for cell[0] frames. */
+ * t, and any with `alone`, begins with a latent frame that stands for one frame alone; each other
+ * latent frame stands for cell[0] frames. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
-/* Number of latent frames that n frames (n >= 1) are encoded to. */
+/* Number of latent frames that n frames (n >= 1) are encoded to. With `alone` the frames after the
+ * last whole latent frame are not encoded. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
 
 /* Distribution of tiles over the ranks that share an image: each rank computes its tiles, rank 0

@@ -16,6 +16,8 @@ typedef struct record {
     char     s[XD_FIELD_TEXT];
     xd_ints  ints;
     xd_names names;
+    xd_ints  flags;
+    xd_reals reals;
 } record;
 
 static const xd_field fields[] = {
@@ -28,6 +30,8 @@ static const xd_field fields[] = {
     { "s", offsetof(record, s), 's', 0, "text" },
     { "ints", offsetof(record, ints), 'L', 0, NULL },
     { "names", offsetof(record, names), 'S', 0, NULL },
+    { "flags", offsetof(record, flags), 'B', 0, NULL },
+    { "reals", offsetof(record, reals), 'D', 0, NULL },
     { "known", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };

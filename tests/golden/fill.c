@@ -61,6 +61,8 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
     *gain = 0.9f / sqrtf(in);
     if (ends(t->name, "running_var"))
         *gain = 0.3f, *mean = 1;
+    else if (ends(t->name, "gamma"))
+        *gain = 0.1f, *mean = 1;
     else if (t->nd == 1)
         *gain = 0.1f;
     else if (ends(t->name, "relative_attention_bias.weight"))

@@ -176,6 +176,8 @@ typedef struct record {
     char     s[XD_FIELD_TEXT];
     xd_ints  ints;
     xd_names texts;
+    xd_ints  flags;
+    xd_reals reals;
 } record;
 
 static const xd_field fields[] = {
@@ -188,6 +190,8 @@ static const xd_field fields[] = {
     { "s", offsetof(record, s), 's', 0, "default" },
     { "ints", offsetof(record, ints), 'L', 0, NULL },
     { "texts", offsetof(record, texts), 'S', 0, NULL },
+    { "flags", offsetof(record, flags), 'B', 0, NULL },
+    { "reals", offsetof(record, reals), 'D', 0, NULL },
     { "known", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -214,7 +218,7 @@ static void defaults_stand(void **state)
                                  : xd_fields_read(fields, &r, NULL, "config", &e), XD_OK);
         assert_true(r.i == 7 && r.l == 64 && r.f == 0.5f && r.d == -1.0 && r.b == 1);
         assert_string_equal(r.s, "default");
-        assert_true(r.ints.n == 0 && r.texts.n == 0);
+        assert_true(r.ints.n == 0 && r.texts.n == 0 && r.flags.n == 0 && r.reals.n == 0);
     }
 }
 
@@ -225,11 +229,15 @@ static void all_kinds_are_read(void **state)
     xd_err e = { 0 };
     assert_int_equal(read_record(&r, "{\"i\": -3.0, \"size\": 9007199254740992, \"f\": 1e-6, "
                                  "\"d\": 0.1, \"b\": false, \"s\": \"text\", \"ints\": [1, 2, -3], "
-                                 "\"texts\": [\"a\", \"\"], "
+                                 "\"texts\": [\"a\", \"\"], \"flags\": [false, true], "
+                                 "\"reals\": [0.5, -2, 1e-3], "
                                  "\"known\": {\"x\": []}, \"new\": 1}", &e), XD_OK);
     assert_true(r.i == -3 && r.l == 9007199254740992 && r.f == 1e-6f && r.d == 0.1 && r.b == 0);
     assert_string_equal(r.s, "text");
     assert_true(r.ints.n == 3 && r.ints.v[2] == -3);
+    assert_true(r.flags.n == 2 && r.flags.v[0] == 0 && r.flags.v[1] == 1);
+    assert_true(r.reals.n == 3 && r.reals.v[0] == 0.5 && r.reals.v[1] == -2 &&
+                r.reals.v[2] == 1e-3);
     assert_int_equal(r.texts.n, 2);
     assert_string_equal(r.texts.v[0], "a");
     assert_int_equal(read_record(&r, "{\"size\": [8, 8], \"f\": \"Infinity\", \"d\": NaN}", &e),

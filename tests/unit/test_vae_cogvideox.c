@@ -4,6 +4,7 @@
  * that this program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16
  * 3e-2. Every run is counted first, and must then use exactly the memory that was counted. */
 #include "models.h"
+#include "vae_cases.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,95 +101,16 @@ static void memory_is_two_maps(void **state)
 
 /* ---- against diffusers --------------------------------------------------------------------- */
 
-static void call(xd_exec *x, const part *p, int encode, int tiled, xd_tensor in, xd_tensor out)
-{
-    if (tiled)
-        (encode ? xd_vae_encode_tiled : xd_vae_decode_tiled)(x, p->vae, &p->net, in, out, NULL);
-    else
-        (encode ? p->vae->encode : p->vae->decode)(x, &p->net, in, out);
-}
-
-static size_t counted(const bench *b, const part *p, int encode, int tiled, xd_tensor in,
-                      xd_tensor out)
-{
-    xd_dev  *count;
-    xd_arena a;
-    xd_exec  x;
-    xd_err   e = { 0 };
-    ok(xd_dev_open_count(&count, b->real, &e), &e);
-    xd_arena_init(&a, (void *)(uintptr_t)XD_ALIGN, SIZE_MAX / 4);
-    xd_exec_init(&x, count, &a, b->type);
-    call(&x, p, encode, tiled, in, out);
-    ok(x.err.code, &x.err);
-    xd_dev_close(&count);
-    return xd_arena_peak(&a);
-}
-
-/* The run that a tensor of the golden file is the result of. */
-static void compare(const char *name, bench *b, const part *p, xd_st *st, int64_t i, double tol)
-{
-    const char *what = xd_st_name(st, i);
-    int         encode = strncmp(what, "encode.", 7) == 0, tiled = strcmp(name, "tiles") == 0;
-    int64_t     T = atoi(what + 7);
-    xd_vae_info v;
-    xd_tensor   shape;
-    xd_exec     x;
-    float      *want = reference(st, what, &shape);
-    p->vae->info(p->net.cfg, &v);
-    int64_t   f = v.cell[1], h = encode ? shape.d[1] * f : shape.d[1] / f;
-    int64_t w = encode ? shape.d[2] * f : shape.d[2] / f,
-            d[4] = { T, h, w, encode ? 3 : v.channels };
-    xd_tensor in = xd_view(NULL, XD_F32, 4, d), out = xd_view(NULL, XD_F32, 4, shape.d);
-    float    *number = in.p = malloc(xd_bytes(in)), *got = out.p = malloc(xd_bytes(out));
-    assert_int_equal(shape.d[0], encode ? xd_vae_latents(&v, T) : xd_vae_frames(&v, T));
-    for (int64_t k = 0; k < xd_count(in); k++)
-        number[k] = xd_random_weight(xd_hash_text(what), (uint64_t)k) * (encode ? 0.5f : 1.0f);
-    size_t size = counted(b, p, encode, tiled, in, out);
-    assert_true(size <= b->tmp.cap);
-    xd_exec_init(&x, b->dev, &b->tmp, b->type);
-    b->tmp.peak = 0;
-    call(&x, p, encode, tiled, in, out);
-    ok(x.err.code, &x.err);
-    assert_int_equal(xd_arena_mark(&b->tmp), 0);
-    assert_int_equal(xd_arena_peak(&b->tmp), size);
-    near(what, got, want, xd_count(out), tol);
-    free(want), free(number), free(got);
-}
-
-static void all_cases(xd_dtype want, double tol)
-{
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        char    path[256];
-        part    p;
-        bench   b;
-        xd_decl d;
-        xd_err  e = { 0 };
-        xd_st  *st = NULL;
-        snprintf(path, sizeof path, "tests/golden/cog-vae/%s", cases[c]);
-        open_config(&p, path);
-        snprintf(path, sizeof path, "tests/golden/cog-vae/%s/golden.safetensors", cases[c]);
-        ok(xd_st_open(&st, path, "model", &e), &e);
-        open_bench(&b, want, 0);
-        visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
-        assert_true(xd_st_count(st) >= 4);
-        for (int64_t i = 0; i < xd_st_count(st); i++)
-            compare(cases[c], &b, &p, st, i, tol);
-        xd_st_close(&st);
-        close_part(&p);
-        close_bench(&b);
-    }
-}
-
 static void golden_f32(void **state)
 {
     (void)state;
-    all_cases(XD_F32, 1e-5);
+    vae_cases("cog-vae", cases, sizeof cases / sizeof *cases, XD_F32, 1e-5);
 }
 
 static void golden_bf16(void **state)
 {
     (void)state;
-    all_cases(XD_BF16, 3e-2);
+    vae_cases("cog-vae", cases, sizeof cases / sizeof *cases, XD_BF16, 3e-2);
 }
 
 int main(void)

@@ -30,6 +30,8 @@ def scale_of(name, shape):
     """Gain and mean of a tensor's numbers."""
     if name.endswith("running_var"):
         return 0.3, 1.0
+    if name.endswith("gamma"):
+        return 0.1, 1.0
     if len(shape) == 1:
         return 0.1, 1.0 if name.endswith("weight") else 0.0
     if name.endswith("relative_attention_bias.weight"):

@@ -1,0 +1,91 @@
+/* causal.h - inside vae: an autoencoder of videos whose convolutions over frames see past frames
+ * only, for the classes that are built on it */
+#ifndef XD_VAE_CAUSAL_H
+#define XD_VAE_CAUSAL_H
+
+#include "exec/net.h"
+#include "vae/vae.h"
+
+enum {
+    XD_CAUSAL_LEVELS = 8,       /* resolutions                                                */
+    XD_CAUSAL_RES    = 8,       /* residual blocks per level                                  */
+    XD_CAUSAL_MID    = 2,       /* residual blocks in the middle                              */
+};
+
+typedef struct xd_causal_cfg {
+    int64_t  in_channels, out_channels, latent_channels;
+    int64_t  width, dec_width;  /* channels that `mult` multiplies; dec_width 0: as width     */
+    int      layers;
+    xd_ints  mult;              /* dim_mult, finest level first                               */
+    xd_ints  halve;             /* temperal_downsample: of the encoder's levels but the last   */
+    xd_reals attn_scales, mean, std;
+    int      images;            /* 1: frames are independent images. Set by the class          */
+} xd_causal_cfg;
+
+typedef struct xd_causal_res {
+    xd_tensor gain1, gain2;
+    xd_cnv    conv1, conv2;
+    xd_lin    shortcut;
+} xd_causal_res;
+
+typedef struct xd_causal_level { /* residual blocks at one resolution, then resampling         */
+    xd_causal_res res[XD_CAUSAL_RES];
+    xd_cnv        down;         /* encoder: downsampling                                       */
+    xd_cnv        up[4];        /* decoder: convolution of an enlarged map                     */
+    xd_cnv        time;         /* over frames: halves or doubles their number                 */
+} xd_causal_level;
+
+typedef struct xd_causal_half { /* the encoder or the decoder                                  */
+    xd_cnv          in, out;
+    xd_causal_level level[XD_CAUSAL_LEVELS];    /* in execution order                          */
+    xd_causal_res   mid[XD_CAUSAL_MID];
+    xd_tensor       attn_gain, gain;    /* of the attention, of the end                        */
+    xd_lin          qkv, proj;
+} xd_causal_half;
+
+typedef struct xd_causal_glob {
+    xd_causal_half enc, dec;
+    xd_lin         quant, post_quant;
+} xd_causal_glob;
+
+/* Rows of a field table; the struct begins with an xd_causal_cfg. */
+#define XD_CAUSAL_FIELDS                                                                          \
+    { "base_dim", offsetof(xd_causal_cfg, width), 'l', 96, NULL },                                \
+    { "z_dim", offsetof(xd_causal_cfg, latent_channels), 'l', 16, NULL },                         \
+    { "dim_mult", offsetof(xd_causal_cfg, mult), 'L', 0, NULL },                                  \
+    { "num_res_blocks", offsetof(xd_causal_cfg, layers), 'i', 2, NULL },                          \
+    { "attn_scales", offsetof(xd_causal_cfg, attn_scales), 'D', 0, NULL },                        \
+    { "temperal_downsample", offsetof(xd_causal_cfg, halve), 'B', 0, NULL },                      \
+    { "latents_mean", offsetof(xd_causal_cfg, mean), 'D', 0, NULL },                              \
+    { "latents_std", offsetof(xd_causal_cfg, std), 'D', 0, NULL },                                \
+    { "dropout", 0, '-', 0, NULL },                                                               \
+    { "_class_name", 0, '-', 0, NULL },                                                           \
+    { "_diffusers_version", 0, '-', 0, NULL },                                                    \
+    { "_name_or_path", 0, '-', 0, NULL }
+
+static inline int xd_causal_levels(const xd_causal_cfg *c)
+{
+    return c->mult.n;
+}
+
+/* Residual blocks of a level. */
+static inline int xd_causal_residuals(const xd_causal_cfg *c, int dec)
+{
+    return c->layers + dec;
+}
+
+/* Is the number of frames changed after level l, in execution order? */
+static inline int xd_causal_time(const xd_causal_cfg *c, int dec, int l)
+{
+    int last = c->mult.n - 1;
+    return l < last && c->halve.v[dec ? last - 1 - l : l] != 0;
+}
+
+xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e);
+void      xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out);
+void      xd_causal_weights(xd_decl *d, const xd_causal_cfg *c, xd_causal_glob *g);
+/* As of xd_vae. */
+void      xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+void      xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+
+#endif

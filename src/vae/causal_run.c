@@ -1,0 +1,435 @@
+/* causal_run.c - a causal autoencoder: encodes videos to latents and decodes latents to videos.
+ *
+ * Frames run in chunks: the first frame alone, then one latent frame at a time. A convolution over
+ * frames keeps its last input frames for the next chunk; before the first frame there are zeros.
+ * All norms are of single positions, so neither chunks nor bands of rows change the result.
+ *
+ * The current feature map `h` is always at the bottom of the arena memory of a chunk, above the
+ * kept frames. The input of a convolution is normalized when it is needed: a few frames at a time,
+ * or a few rows of an image (bands.h). Besides h there are one map and these frames or rows. */
+#include <math.h>
+
+#include "base/minmax.h"
+#include "exec/op.h"
+#include "vae/bands.h"
+#include "vae/causal.h"
+#include "vae/scale_rows.h"
+
+enum {
+    PAST       = 2,             /* past frames that a convolution reads                         */
+    MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RES + 1),
+};
+
+/* Of the RMS norms: diffusers divides by the length of a vector, or by 1e-12. */
+static const float EPS = 1e-24f;
+
+/* Target in bytes for the frames that are normalized at a time. The number of frames is computed
+ * for a square frame, because a rank with a band of rows must use as many frames at a time as
+ * the other ranks. */
+static const int64_t few_frames = (int64_t)5 << 27;
+
+typedef struct kept { xd_tensor t; int64_t n; } kept;   /* PAST frames, the last n of them valid */
+
+typedef struct run {
+    xd_exec              *x;
+    const xd_causal_cfg  *c;
+    const xd_causal_half *w;
+    int                   dec;
+    size_t                base; /* arena mark below h                                         */
+    xd_tensor             h;    /* [T,H,W,C], at base                                         */
+    kept                  cache[MAX_CACHES];    /* per convolution over frames, in order      */
+    int                   ncache;       /* 0: a single chunk                                  */
+    int                   at;   /* index of the next convolution over frames                  */
+    int                   first;        /* the chunk is the first frame alone                 */
+} run;
+
+static const xd_tensor none;
+static const int       pad1[3] = { 0, 1, 1 };
+
+static xd_tensor map_as(run *r, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    return xd_new_as(r->x, type, 4, (int64_t[]){ T, H, W, C });
+}
+
+static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    return map_as(r, r->x->act, T, H, W, C);
+}
+
+/* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
+ * the old content at base stays readable. */
+static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    xd_arena_rewind(r->x->tmp, r->base);
+    r->h = new_map(r, T, H, W, C);
+}
+
+/* [T,H,W,C] as [n,C] */
+static xd_tensor as_rows(xd_tensor t)
+{
+    return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
+}
+
+/* ---- frames that are kept ------------------------------------------------------------------ */
+
+static void keep_for(run *r, int64_t H, int64_t W, const xd_cnv *w)
+{
+    r->cache[r->ncache++] = (kept){ map_as(r, w->w.type, PAST, H, W, w->w.in), 0 };
+}
+
+static void keep_res(run *r, int64_t H, int64_t W, const xd_causal_res *w)
+{
+    keep_for(r, H, W, &w->conv1);
+    keep_for(r, H, W, &w->conv2);
+}
+
+static void keep_mid(run *r, int64_t H, int64_t W)
+{
+    for (int i = 0; i < XD_CAUSAL_MID; i++)
+        keep_res(r, H, W, &r->w->mid[i]);
+}
+
+/* Allocates the kept frames in the order in which the convolutions run, for frames of H x W. */
+static void open_caches(run *r, int64_t H, int64_t W)
+{
+    int last = xd_causal_levels(r->c) - 1;
+    keep_for(r, H, W, &r->w->in);
+    if (r->dec)
+        keep_mid(r, H, W);
+    for (int l = 0; l <= last; l++) {
+        int time = xd_causal_time(r->c, r->dec, l);
+        for (int i = 0; i < xd_causal_residuals(r->c, r->dec); i++)
+            keep_res(r, H, W, &r->w->level[l].res[i]);
+        if (time && r->dec)
+            keep_for(r, H, W, &r->w->level[l].time);
+        if (l < last)
+            H = r->dec ? 2 * H : H / 2, W = r->dec ? 2 * W : W / 2;
+        if (time && !r->dec)
+            keep_for(r, H, W, &r->w->level[l].time);
+    }
+    if (!r->dec)
+        keep_mid(r, H, W);
+    keep_for(r, H, W, &r->w->out);
+}
+
+/* ---- convolutions -------------------------------------------------------------------------- */
+
+static int64_t frames_at_once(const run *r, xd_tensor in)
+{
+    int64_t frame = in.d[2] * in.d[2] * in.d[3] * (int64_t)xd_dtype_size(r->x->act);
+    int64_t n = few_frames / frame - PAST;
+    n = n > 1 ? n : 1;
+    return n < in.d[0] ? n : in.d[0];
+}
+
+/* out = conv(in) + plus, where `absent` frames of zeros lie before `in`. */
+static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64_t absent,
+                     xd_tensor plus)
+{
+    const int *k = w->w.kernel;
+    const int  lo[3] = { (int)absent, k[1] / 2, k[2] / 2 }, hi[3] = { 0, k[1] / 2, k[2] / 2 };
+    xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = plus });
+}
+
+/* The last n of `from` become the last n before frame PAST of `to`. Copies frame by frame, because
+ * both may be one buffer. */
+static void keep_last(run *r, xd_tensor to, xd_tensor from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        xd_copy_to(r->x, xd_rows(to, PAST - n + i, 1), xd_rows(from, from.d[0] - n + i, 1));
+}
+
+/* gain NULL: no norm. */
+static void read_frames(run *r, xd_tensor to, xd_tensor from, const xd_tensor *gain)
+{
+    if (gain)
+        xd_band_rms(r->x, to, from, *gain, EPS);
+    else
+        xd_copy_to(r->x, to, from);
+}
+
+static void conv_frames(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, const xd_cnv *w,
+                        xd_tensor plus)
+{
+    xd_exec  *x = r->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    kept     *k = r->ncache ? &r->cache[r->at++] : NULL;
+    int64_t   T = in.d[0], n = frames_at_once(r, in), p = k ? k->n : 0;
+    xd_tensor buf = map_as(r, w->w.type, PAST + n, in.d[1], in.d[2], in.d[3]);
+    if (p)
+        keep_last(r, buf, k->t, p);
+    for (int64_t t = 0; t < T; t += n) {
+        int64_t m = xd_min(n, T - t), was = p;
+        read_frames(r, xd_rows(buf, PAST, m), xd_rows(in, t, m), gain);
+        convolve(r, xd_rows(out, t, m), xd_rows(buf, PAST - was, was + m), w, PAST - was,
+                 plus.p ? xd_rows(plus, t, m) : none);
+        p = xd_min(PAST, was + m);
+        if (t + m < T)
+            keep_last(r, buf, xd_rows(buf, 0, PAST + m), p);
+        else if (k)
+            keep_last(r, k->t, xd_rows(buf, 0, PAST + m), p);
+    }
+    if (k)
+        k->n = p;
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* out = conv(silu(norm(in))) + plus, where plus may be out; gain NULL: neither norm nor SiLU. */
+static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, const xd_cnv *w,
+                 xd_tensor plus)
+{
+    if (w->w.kernel[0] > 1) {
+        conv_frames(r, out, in, gain, w, plus);
+        return;
+    }
+    xd_band_conv(r->x, &(xd_banded){ .feed = { .in = in, .rms = gain != NULL,
+                                               .gain = gain ? *gain : none, .eps = EPS },
+                                     .w = w, .out = out, .plus = plus, .stride = 1,
+                                     .lo = { 0, 1, 1 }, .hi = { 0, 1, 1 } });
+}
+
+/* ---- blocks -------------------------------------------------------------------------------- */
+
+/* The map of T frames at base with the shortcut's number of channels. Each frame is written
+ * after the frames at its address were read. */
+static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
+{
+    xd_exec  *x = r->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   T = old.d[0], C = w->w.out, d[4] = { T, old.d[1], old.d[2], C };
+    xd_tensor s = new_map(r, 1, d[1], d[2], C), to = xd_view(old.p, old.type, 4, d);
+    for (int64_t i = 0; i < T; i++) {
+        int64_t t = C > old.d[3] ? T - 1 - i : i;
+        xd_linear_into(x, as_rows(s), as_rows(xd_rows(old, t, 1)), w);
+        xd_copy_to(x, xd_rows(to, t, 1), s);
+    }
+    xd_arena_rewind(x->tmp, mark);
+    return to;
+}
+
+/* h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
+static void run_residual(run *r, const xd_causal_res *w)
+{
+    xd_tensor h = r->h;
+    int64_t   in = w->conv1.w.in, out = w->conv1.w.out, *d = h.d;
+    if (out > in)
+        replace_map(r, d[0], d[1], d[2], out);
+    size_t    mark = xd_arena_mark(r->x->tmp);
+    xd_tensor a = new_map(r, d[0], d[1], d[2], out);
+    conv(r, a, h, &w->gain1, &w->conv1, none);
+    if (in != out)
+        h = reshape_channels(r, h, &w->shortcut);
+    conv(r, h, a, &w->gain2, &w->conv2, h);
+    if (in != out)
+        replace_map(r, d[0], d[1], d[2], out);
+    else
+        xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* h += proj(attention(norm(h))) of a frame, with one head as wide as the map. */
+static void attend(run *r, xd_tensor h)
+{
+    xd_exec  *x = r->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   C = h.d[3];
+    xd_tensor flat = as_rows(h), qkv = xd_new(x, flat.d[0], 3 * C), q[3];
+    size_t    above = xd_arena_mark(x->tmp);
+    xd_tensor a = xd_rms_norm(x, flat, xd_reshape(r->w->attn_gain, 1, &C), EPS);
+    xd_linear_into(x, qkv, a, &r->w->qkv);
+    xd_arena_rewind(x->tmp, above);
+    for (int i = 0; i < 3; i++)
+        q[i] = xd_heads(xd_cols(qkv, i * C, C), C);
+    xd_tensor o = xd_flat(xd_attn(x, q[0], q[1], q[2], 0));
+    xd_linear_add(x, flat, none, o, &r->w->proj);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void run_middle(run *r)
+{
+    run_residual(r, &r->w->mid[0]);
+    for (int64_t t = 0; t < r->h.d[0]; t++)
+        attend(r, xd_rows(r->h, t, 1));
+    run_residual(r, &r->w->mid[1]);
+}
+
+/* Two frames of each, side by side in the channels of a convolution. The first frame of all stays
+ * alone, and no convolution sees it. */
+static void double_frames(run *r, const xd_cnv *w)
+{
+    xd_tensor old = r->h;
+    int64_t   T = old.d[0], H = old.d[1], W = old.d[2], C = old.d[3];
+    if (r->first) {
+        r->at += r->ncache > 0;
+        return;
+    }
+    replace_map(r, 2 * T, H, W, C);
+    size_t    mark = xd_arena_mark(r->x->tmp);
+    xd_tensor two = new_map(r, T, H, W, 2 * C);
+    conv_frames(r, two, old, NULL, w, none);
+    two = xd_permute(xd_reshape(two, 4, (int64_t[]){ T, H * W, 2, C }), (int[]){ 0, 2, 1, 3 });
+    xd_copy_to(r->x, xd_reshape(r->h, 4, two.d), two);
+    xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* One frame of two; each sees the frame before them. The first frame of all stays alone. */
+static void halve_frames(run *r, const xd_cnv *w)
+{
+    xd_exec  *x = r->x;
+    xd_tensor h = r->h;
+    int64_t   T = h.d[0];
+    kept     *k = r->ncache ? &r->cache[r->at++] : NULL;
+    if (r->first) {
+        if (k)
+            keep_last(r, k->t, h, 1);
+        return;
+    }
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor buf = new_map(r, 1 + T, h.d[1], h.d[2], h.d[3]);
+    xd_copy_to(x, xd_rows(buf, 0, 1), xd_rows(k->t, PAST - 1, 1));
+    xd_copy_to(x, xd_rows(buf, 1, T), h);
+    for (int64_t i = 0; i < T / 2; i++)
+        convolve(r, xd_rows(h, i, 1), xd_rows(buf, 2 * i, PAST + 1), w, 0, none);
+    keep_last(r, k->t, buf, 1);
+    xd_arena_rewind(x->tmp, mark);
+    replace_map(r, T / 2, h.d[1], h.d[2], h.d[3]);
+}
+
+/* Runs from the last frame to the first, because the new map overlaps the old one. */
+static void run_upsample(run *r, const xd_causal_level *w, int time)
+{
+    if (time)
+        double_frames(r, &w->time);
+    xd_tensor old = r->h;
+    replace_map(r, old.d[0], 2 * old.d[1], 2 * old.d[2], w->up[0].w.out);
+    for (int64_t t = old.d[0] - 1; t >= 0; t--)
+        xd_band_enlarge(r->x, xd_rows(r->h, t, 1), xd_rows(old, t, 1), w->up, none);
+}
+
+/* Pads below and to the right only, so that cell i reads pixels 2i .. 2i+2. */
+static void run_downsample(run *r, const xd_causal_level *w, int time)
+{
+    xd_exec  *x = r->x;
+    xd_tensor old = r->h;
+    int64_t   d[4] = { old.d[0], old.d[1] / 2, old.d[2] / 2, old.d[3] };
+    xd_tensor to = xd_view(old.p, old.type, 4, d);
+    for (int64_t t = 0; t < d[0]; t++) {
+        size_t    mark = xd_arena_mark(x->tmp);
+        xd_tensor s = new_map(r, 1, d[1], d[2], d[3]);
+        xd_conv2d_into(x, s, xd_rows(old, t, 1), &w->down,
+                       &(xd_conv_options){ .stride = 2, .hi = pad1 });
+        xd_copy_to(x, xd_rows(to, t, 1), s);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    replace_map(r, d[0], d[1], d[2], d[3]);
+    if (time)
+        halve_frames(r, &w->time);
+}
+
+static void run_levels(run *r)
+{
+    int last = xd_causal_levels(r->c) - 1;
+    for (int l = 0; l <= last; l++) {
+        const xd_causal_level *w = &r->w->level[l];
+        for (int i = 0; i < xd_causal_residuals(r->c, r->dec); i++)
+            run_residual(r, &w->res[i]);
+        if (l < last)
+            (r->dec ? run_upsample : run_downsample)(r, w, xd_causal_time(r->c, r->dec, l));
+    }
+}
+
+/* ---- chunks -------------------------------------------------------------------------------- */
+
+static void run_chunk(run *r, xd_tensor in, xd_tensor out)
+{
+    size_t mark = xd_arena_mark(r->x->tmp);
+    r->base = mark;
+    r->at = 0;
+    replace_map(r, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
+    conv(r, r->h, in, NULL, &r->w->in, none);
+    if (r->dec)
+        run_middle(r);
+    run_levels(r);
+    if (!r->dec)
+        run_middle(r);
+    conv(r, out, r->h, &r->w->gain, &r->w->out, none);
+    xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* The first frame, then n frames of `in` at a time, which become m of `out`; of an autoencoder of
+ * images every frame is a first one. */
+static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m)
+{
+    int64_t chunks = r->c->images ? in.d[0] : 1 + (in.d[0] - 1) / n;
+    if (chunks > 1 && !r->c->images)
+        open_caches(r, in.d[1], in.d[2]);
+    for (int64_t i = 0, from = 0, to = 0; i < chunks; i++) {
+        r->first = !i || r->c->images;
+        int64_t k = r->first ? 1 : n, l = r->first ? 1 : m;
+        run_chunk(r, xd_rows(in, from, k), xd_rows(out, to, l));
+        from += k, to += l;
+    }
+}
+
+/* The band of a rank may have no rows. */
+static int extents_fit(xd_exec *x, const xd_vae_info *v, xd_tensor rgb, xd_tensor lat, int64_t C)
+{
+    int64_t f = v->cell[1];
+    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
+                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == 3 &&
+                    lat.d[3] == C && xd_vae_latents(v, rgb.d[0]) == lat.d[0],
+                    "vae: %lld frames of %lld x %lld pixels do not go with %lld frames of %lld x "
+                    "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
+                    (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
+                    (long long)lat.d[1], (long long)lat.d[3]);
+}
+
+/* Latents are normalized: lat = (z - mean) / std. */
+void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
+{
+    const xd_causal_cfg  *c = n->cfg;
+    const xd_causal_glob *g = n->glob;
+    int64_t     C = c->latent_channels;
+    float       gain[XD_FIELD_LIST], bias[XD_FIELD_LIST];
+    size_t      mark = xd_arena_mark(x->tmp);
+    run         r = { .x = x, .c = c, .w = &g->dec, .dec = 1 };
+    xd_vae_info v;
+    xd_causal_info(c, &v);
+    if (!extents_fit(x, &v, rgb, lat, C) ||
+        !xd_check(x, rgb.d[0] == xd_vae_frames(&v, lat.d[0]),
+                  "vae: room for %lld frames where there will be %lld", (long long)rgb.d[0],
+                  (long long)xd_vae_frames(&v, lat.d[0])))
+        return;
+    for (int64_t i = 0; i < C; i++)
+        gain[i] = (float)c->std.v[i], bias[i] = (float)c->mean.v[i];
+    xd_tensor z = xd_new_as(x, XD_F32, 4, lat.d);
+    size_t    above = xd_arena_mark(x->tmp);
+    xd_linear_into(x, as_rows(z), xd_scale_rows(x, as_rows(lat), gain, bias), &g->post_quant);
+    xd_arena_rewind(x->tmp, above);
+    run_chunks(&r, z, rgb, 1, v.cell[0]);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* The moments of normalized latents: (mean - m) / s and log variance - 2 log s. Frames after the
+ * last whole chunk are left out, as in diffusers. */
+void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
+{
+    const xd_causal_cfg  *c = n->cfg;
+    const xd_causal_glob *g = n->glob;
+    int64_t     C = c->latent_channels;
+    float       gain[2 * XD_FIELD_LIST], bias[2 * XD_FIELD_LIST];
+    size_t      mark = xd_arena_mark(x->tmp);
+    run         r = { .x = x, .c = c, .w = &g->enc };
+    xd_vae_info v;
+    xd_causal_info(c, &v);
+    if (!extents_fit(x, &v, rgb, moments, 2 * C))
+        return;
+    for (int64_t i = 0; i < C; i++) {
+        gain[i] = (float)(1 / c->std.v[i]), bias[i] = (float)(-c->mean.v[i] / c->std.v[i]);
+        gain[C + i] = 1, bias[C + i] = (float)(-2 * log(c->std.v[i]));
+    }
+    run_chunks(&r, rgb, moments, v.cell[0], 1);
+    xd_tensor m = xd_new_as(x, XD_F32, 4, moments.d);
+    xd_linear_into(x, as_rows(m), as_rows(moments), &g->quant);
+    xd_copy_to(x, as_rows(moments), xd_scale_rows(x, as_rows(m), gain, bias));
+    xd_arena_rewind(x->tmp, mark);
+}

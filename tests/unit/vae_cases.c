@@ -1,0 +1,93 @@
+/* vae_cases.c - see vae_cases.h */
+#include "vae_cases.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+
+static void call(xd_exec *x, const part *p, int encode, int tiled, xd_tensor in, xd_tensor out)
+{
+    if (tiled)
+        (encode ? xd_vae_encode_tiled : xd_vae_decode_tiled)(x, p->vae, &p->net, in, out, NULL);
+    else
+        (encode ? p->vae->encode : p->vae->decode)(x, &p->net, in, out);
+}
+
+static size_t counted(const bench *b, const part *p, int encode, int tiled, xd_tensor in,
+                      xd_tensor out)
+{
+    xd_dev  *count;
+    xd_arena a;
+    xd_exec  x;
+    xd_err   e = { 0 };
+    ok(xd_dev_open_count(&count, b->real, &e), &e);
+    xd_arena_init(&a, (void *)(uintptr_t)XD_ALIGN, SIZE_MAX / 4);
+    xd_exec_init(&x, count, &a, b->type);
+    call(&x, p, encode, tiled, in, out);
+    ok(x.err.code, &x.err);
+    xd_dev_close(&count);
+    return xd_arena_peak(&a);
+}
+
+/* The run that a tensor of the golden file is the result of. */
+static void compare(const char *name, bench *b, const part *p, xd_st *st, int64_t i, double tol)
+{
+    const char *what = xd_st_name(st, i);
+    int         encode = strncmp(what, "encode.", 7) == 0, tiled = strncmp(name, "tiles", 5) == 0;
+    int64_t     T = atoi(what + 7);
+    xd_vae_info v;
+    xd_tensor   shape;
+    xd_exec     x;
+    float      *want = reference(st, what, &shape);
+    p->vae->info(p->net.cfg, &v);
+    int64_t   f = v.cell[1], h = encode ? shape.d[1] * f : shape.d[1] / f;
+    int64_t w = encode ? shape.d[2] * f : shape.d[2] / f,
+            d[4] = { T, h, w, encode ? 3 : v.channels };
+    xd_tensor in = xd_view(NULL, XD_F32, 4, d), out = xd_view(NULL, XD_F32, 4, shape.d);
+    float    *number = in.p = malloc(xd_bytes(in)), *got = out.p = malloc(xd_bytes(out));
+    assert_int_equal(shape.d[0], encode ? xd_vae_latents(&v, T) : xd_vae_frames(&v, T));
+    for (int64_t k = 0; k < xd_count(in); k++)
+        number[k] = xd_random_weight(xd_hash_text(what), (uint64_t)k) * (encode ? 0.5f : 1.0f);
+    size_t size = counted(b, p, encode, tiled, in, out);
+    assert_true(size <= b->tmp.cap);
+    xd_exec_init(&x, b->dev, &b->tmp, b->type);
+    b->tmp.peak = 0;
+    call(&x, p, encode, tiled, in, out);
+    ok(x.err.code, &x.err);
+    assert_int_equal(xd_arena_mark(&b->tmp), 0);
+    assert_int_equal(xd_arena_peak(&b->tmp), size);
+    near(what, got, want, xd_count(out), tol);
+    free(want), free(number), free(got);
+}
+
+void vae_cases(const char *folder, const char *const *cases, size_t n, xd_dtype want, double tol)
+{
+    for (size_t c = 0; c < n; c++) {
+        char    path[256];
+        part    p;
+        bench   b;
+        xd_decl d;
+        xd_err  e = { 0 };
+        xd_st  *st = NULL;
+        snprintf(path, sizeof path, "tests/golden/%s/%s", folder, cases[c]);
+        open_config(&p, path);
+        snprintf(path, sizeof path, "tests/golden/%s/%s/golden.safetensors", folder, cases[c]);
+        ok(xd_st_open(&st, path, "model", &e), &e);
+        open_bench(&b, want, 0);
+        visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
+        assert_true(xd_st_count(st) >= 2);
+        for (int64_t i = 0; i < xd_st_count(st); i++)
+            compare(cases[c], &b, &p, st, i, tol);
+        xd_st_close(&st);
+        close_part(&p);
+        close_bench(&b);
+    }
+}
