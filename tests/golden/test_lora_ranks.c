@@ -2,10 +2,10 @@
  *
  *     mpirun -n R test_lora_ranks DIR
  *
- * DIR is tests/golden: its cases flux-lora, sd35-lora and zimage-lora. Tensor and text tensor
- * parallelism cut what the files hold, Ulysses shares packed weights between ranks, PipeFusion (all
- * steps warm) gives every rank some blocks. f32 latents within 2e-4 of the largest value of
- * diffusers'.
+ * DIR is tests/golden: its cases flux-lora, sd35-lora, flux2-lora and zimage-lora. Tensor and text
+ * tensor parallelism cut what the files hold, Ulysses shares packed weights between ranks,
+ * PipeFusion (all steps warm) gives every rank some blocks. f32 latents within 2e-4 of the largest
+ * value of diffusers'.
  * Ranks with other files or scales are refused on all of them. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +153,7 @@ int main(int argc, char **argv)
     ranks = world->size;
     check_case(argv[1], "flux-lora");
     check_case(argv[1], "sd35-lora");
+    check_case(argv[1], "flux2-lora");
     check_case(argv[1], "zimage-lora");
     if (rank == 0)
         printf("%d ranks: %d plans, %d failures\n", ranks, plans, failures);

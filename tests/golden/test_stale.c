@@ -2,9 +2,9 @@
  *
  *     test_stale DIR
  *
- * DIR is tests/golden: alpha (PixArt), flux and zimage are the models and the requests,
- * stale/golden.safetensors, flux.safetensors and zimage.safetensors the latents that
- * tools/golden/cases/stale.py computes with diffusers. Run under mpirun on 1 to 3 ranks: on one
+ * DIR is tests/golden: alpha (PixArt), flux, flux2-klein and zimage are the models and the
+ * requests, the files of stale the latents that tools/golden/cases/stale.py computes with
+ * diffusers. Run under mpirun on 1 to 3 ranks: on one
  * rank patches on a single stage, on more of them as many stages and ring members as ranks, on two
  * also Ulysses and cfg beneath patches. f32, within 2e-4 of the largest value; the exact latents
  * must be farther away than that, so that a method that is not stale fails. */
@@ -174,6 +174,7 @@ int main(int argc, char **argv)
     ranks = world->size;
     one_model("alpha", "golden.safetensors");
     one_model("flux", "flux.safetensors");
+    one_model("flux2-klein", "flux2.safetensors");
     one_model("zimage", "zimage.safetensors");
     if (rank == 0)
         printf("%d ranks: %d plans, %d failures\n", ranks, plans, failures);

@@ -23,7 +23,7 @@ SUITES = {
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
                  "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
                  "cog15-i2v-tiles"),
-    "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2"),
+    "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
     "lora": own("flux-lora", "sd35-lora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},

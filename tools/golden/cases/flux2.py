@@ -3,6 +3,9 @@
 Layout and names of tensors as in joint.py. Latents are those of the transformer, packed and
 normalized: [4 C, h, w] with cells of 2 x 2 cells of the autoencoder.
 
+flux2-lora adds two random LoRA files at once, both loaded by diffusers: peft.safetensors in the
+form of diffusers, kohya.safetensors with the original names, as sd-scripts writes them.
+
 A model's directory has no weights, as in joint.py. The text encoders have as many blocks as the
 hidden states that the pipeline reads ask for, and one more.
 """
@@ -14,6 +17,7 @@ from diffusers import (AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux
                        Flux2Pipeline, Flux2Transformer2DModel)
 from diffusers.pipelines.flux2.pipeline_flux2 import format_input
 from PIL import Image
+from safetensors.torch import save_file
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
 from transformers import (Mistral3Config, Mistral3ForConditionalGeneration, PreTrainedTokenizerFast,
@@ -74,9 +78,26 @@ RUNS = {
     "flux2-images": dict(model="flux2-klein", prompts=["put both side by side"], width=48,
                          height=40, steps=3, seed=10, guidance=0.0, max_sequence_length=53,
                          sizes=((75, 64), (64, 91))),
+    "flux2-lora": dict(model="flux2-klein", prompts=["a white star"], width=40, height=32, steps=3,
+                       seed=71, guidance=0.0, max_sequence_length=37,
+                       loras=dict(peft=0.7, kohya=-0.4)),
     "flux2": dict(prompts=["a [IMG]cyan triangle"], width=48, height=40, steps=3, seed=9,
                   guidance=2.5, max_sequence_length=203),
 }
+PEFT = ["transformer_blocks.0.attn.to_q", "transformer_blocks.1.attn.add_v_proj",
+        "transformer_blocks.0.ff.linear_in", "transformer_blocks.1.ff_context.linear_out",
+        "single_transformer_blocks.0.attn.to_qkv_mlp_proj", "x_embedder",
+        "single_transformer_blocks.2.attn.to_out", "double_stream_modulation_img.linear",
+        "time_guidance_embed.timestep_embedder.linear_2", "proj_out"]
+# Module of sd-scripts -> those of diffusers whose rows it holds.
+KOHYA = {"double_blocks_0_img_attn_qkv": ["transformer_blocks.0.attn.to_" + k for k in "qkv"],
+         "double_blocks_1_txt_attn_qkv": [f"transformer_blocks.1.attn.add_{k}_proj" for k in "qkv"],
+         "double_blocks_1_img_attn_proj": ["transformer_blocks.1.attn.to_out.0"],
+         "double_blocks_0_txt_attn_proj": ["transformer_blocks.0.attn.to_add_out"],
+         "double_blocks_1_img_mlp_0": ["transformer_blocks.1.ff.linear_in"],
+         "double_blocks_0_txt_mlp_2": ["transformer_blocks.0.ff_context.linear_out"],
+         "single_blocks_1_linear1": ["single_transformer_blocks.1.attn.to_qkv_mlp_proj"],
+         "single_blocks_2_linear2": ["single_transformer_blocks.2.attn.to_out"]}
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -198,14 +219,48 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = rows[0]
 
 
-def run(name, out_dir, change=None, more_json=None):
-    """One request; change(pipe) comes before it, and then floats of the image are not kept."""
-    r = dict(model=name, images=1) | RUNS[name]
+def matrices(modules, dit, rank, g):
+    """lora_A and lora_B of modules that are one matrix in a file."""
+    ws = [dit.get_submodule(m).weight for m in modules]
+    up = torch.randn(sum(len(w) for w in ws), rank, generator=g) / rank ** 0.5
+    down = 0.6 * torch.randn(rank, ws[0].shape[1], generator=g) / ws[0].shape[1] ** 0.5
+    return down, up
+
+
+def add_loras(pipe, r, d):
+    """Writes the files, and adds them to the weights with diffusers."""
+    g = torch.Generator().manual_seed(r["seed"])
+    out, dit = {}, pipe.transformer
+    for i, m in enumerate(PEFT):
+        down, up = matrices([m], dit, 2 + i % 2, g)
+        out[f"transformer.{m}.lora_A.weight"], out[f"transformer.{m}.lora_B.weight"] = down, up
+    save_file(out, d / "peft.safetensors")
+    out = {}
+    for i, (m, targets) in enumerate(KOHYA.items()):
+        down, up = (t.half() for t in matrices(targets, dit, 1 + i % 2, g))
+        out[f"lora_unet_{m}.lora_down.weight"], out[f"lora_unet_{m}.lora_up.weight"] = down, up
+        out[f"lora_unet_{m}.alpha"] = torch.tensor(1.0 + i % 2).half()
+    save_file(out, d / "kohya.safetensors")
+    names = sorted(set(PEFT + [m for t in KOHYA.values() for m in t]))
+    before = {m: dit.get_submodule(m).weight.clone() for m in names}
+    for k, scale in r["loras"].items():
+        pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
+        pipe.set_adapters([k], [scale])
+        pipe.fuse_lora(components=["transformer"], adapter_names=[k])
+        pipe.unload_lora_weights()
+    for m, w in before.items():
+        moved = (dit.get_submodule(m).weight - w).abs().max()
+        assert moved > 1e-2, (m, moved)
+
+
+def run(name, out_dir):
+    """One request; with LoRA files floats of the image are not kept."""
+    r = dict(model=name, images=1, loras={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r["model"], out_dir)
-    if change:
-        change(pipe)
+    if r["loras"]:
+        add_loras(pipe, r, d)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
@@ -226,7 +281,7 @@ def run(name, out_dir, change=None, more_json=None):
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
                   generator=gens, output_type="pt", max_sequence_length=r["max_sequence_length"],
                   callback_on_step_end=keep, **more).images
-    keep_images(out, trail, images, r, count, True, not change)
+    keep_images(out, trail, images, r, count, True, not r["loras"])
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"], "negative_prompt": "",
         "width": r["width"], "height": r["height"], "model_width": r["width"],
@@ -236,7 +291,8 @@ def run(name, out_dir, change=None, more_json=None):
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": 0.0}
         | ({"image": True, "more_images": len(more["image"]) - 1} if more else {})
-        | (more_json or {}), out)
+        | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
+           if r["loras"] else {}), out)
     say_images(name, r, out, trail, count)
 
 

@@ -1,15 +1,15 @@
-"""Methods with stale keys and values, by diffusers' PixArt, FLUX and Z-Image.
+"""Methods with stale keys and values, by diffusers' PixArt, FLUX, FLUX.2 and Z-Image.
 
-The requests are golden.json of alpha, flux and zimage, which are made before; the files
-golden.safetensors, flux.safetensors and zimage.safetensors. Tensors, all [C,h,w], the latents after
-the last step:
+The requests are golden.json of alpha, flux, flux2-klein and zimage, which are made before; the
+files golden.safetensors, flux.safetensors, flux2.safetensors and zimage.safetensors. Tensors, all
+[C,h,w], the latents after the last step:
 
     pipefusion.M.W      M patches of tokens, W exact steps at the start; of FLUX with the text in
                         the first patch (its keys and values are of this step for all patches)
     every.M.W           FLUX: with the text in every patch
     displaced.R.W       R members, each with its tokens (DistriFusion), of FLUX also of the text
 
-Z-Image is as FLUX; the rows that fill its image up go with its text.
+FLUX.2 is as FLUX. Z-Image is, too; the rows that fill its image up go with its text.
 
 The network always runs on all tokens here; only the keys and values of its self-attentions are
 replaced. What depends on nothing else than its own token (norms, MLPs, attention to the text) is
@@ -28,9 +28,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from diffusers.models.embeddings import apply_rotary_emb
+from diffusers.models.transformers import transformer_flux2
+from diffusers.pipelines.flux2.pipeline_flux2_klein import compute_empirical_mu
 from safetensors.torch import load_file, save_file
 
-from . import joint, pixart, zimage
+from . import flux2, joint, pixart, zimage
 
 
 class StaleAttention:
@@ -253,6 +255,38 @@ class FluxPainter(Painter):
         return s, self.noise()
 
 
+class Flux2Painter(FluxPainter):
+    """As FLUX; attentions are numbered by their order in a pass."""
+
+    def __init__(self, pipe, req):
+        self.req, self.pipe, self.state, self.patch, self.site = req, pipe, State(), 1, 0
+        transformer_flux2.dispatch_attention_fn = self.attend
+        self.emb, self.text_ids = pipe.encode_prompt(
+            req["prompts"][0], max_sequence_length=req["max_sequence_length"])
+        self.ntext, f = self.emb.shape[1], 2 * pipe.vae_scale_factor
+        self.shape = (1, pipe.transformer.config.in_channels, req["height"] // f, req["width"] // f)
+        self.tokens = self.shape[2] * self.shape[3]
+
+    def attend(self, q, k, v, **kwargs):
+        self.site += 1
+        q, k, v = (z.transpose(1, 2) for z in (q, k, v))
+        kv = self.state.mix((self.state.name, self.site), k, v)
+        return F.scaled_dot_product_attention(q, *kv).transpose(1, 2)
+
+    def predict(self, lat, t, fresh):
+        self.state.fresh, self.state.name, self.site = fresh, "prompt", 0
+        out = self.pipe.transformer(
+            self.pipe._pack_latents(lat), timestep=t.expand(1) / 1000, guidance=None,
+            encoder_hidden_states=self.emb, txt_ids=self.text_ids,
+            img_ids=self.pipe._prepare_latent_ids(lat)).sample
+        return out.permute(0, 2, 1).unflatten(2, self.shape[2:])
+
+    def begin(self):
+        s, n = copy.deepcopy(self.pipe.scheduler), self.req["num_inference_steps"]
+        s.set_timesteps(sigmas=np.linspace(1.0, 1 / n, n), mu=compute_empirical_mu(self.tokens, n))
+        return s, self.noise()
+
+
 class ZImagePainter(Painter):
     """Two passes with texts of two lengths. Rows: image, what fills it up, text."""
 
@@ -327,5 +361,7 @@ def make(names, options):
         write(out, "alpha", alpha, "golden.safetensors", ["pipefusion"])
         flux = FluxPainter(joint.load("flux", out, False, False), request("flux"))
         write(out, "flux", flux, "flux.safetensors", ["pipefusion", "every"])
+        two = Flux2Painter(flux2.load("flux2-klein", out), request("flux2-klein"))
+        write(out, "flux2-klein", two, "flux2.safetensors", ["pipefusion", "every"])
         single = ZImagePainter(zimage.load("zimage", out, False), request("zimage"))
         write(out, "zimage", single, "zimage.safetensors", ["pipefusion", "every"])
