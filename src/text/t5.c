@@ -1,9 +1,9 @@
 /* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers'
- * T5EncoderModel.
+ * T5EncoderModel, and UMT5 (Chung et al. 2023) as UMT5EncoderModel.
  *
- * Attention is not scaled. Positions are a learned bias per head and distance bucket, which the
- * first block has and all blocks use. Masked padding follows the text, so that keys end before
- * it and no mask is needed. */
+ * Attention is not scaled. Positions are a learned bias per head and distance bucket, which T5's
+ * first block has and all blocks use; each block of UMT5 has its own. Masked padding follows the
+ * text, so that keys end before it and no mask is needed. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,60 +14,65 @@
 typedef struct cfg {
     int64_t vocab, dim, d_kv, ff;
     int     nlayers, heads, buckets, max_distance, gated;
+    int     every;              /* UMT5: every block has a position bias                       */
     float   eps;
     char    proj[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_act  act;
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
-static const xd_field fields[] = {
-    { "vocab_size", AT(vocab), 'l', 32128, NULL },
-    { "d_model", AT(dim), 'l', 512, NULL },
-    { "d_kv", AT(d_kv), 'l', 64, NULL },
-    { "d_ff", AT(ff), 'l', 2048, NULL },
-    { "num_layers", AT(nlayers), 'i', 6, NULL },
-    { "num_heads", AT(heads), 'i', 8, NULL },
-    { "relative_attention_num_buckets", AT(buckets), 'i', 32, NULL },
-    { "relative_attention_max_distance", AT(max_distance), 'i', 128, NULL },
-    { "layer_norm_epsilon", AT(eps), 'f', 1e-6, NULL },
-    { "feed_forward_proj", AT(proj), 's', 0, "relu" },
-    { "is_gated_act", AT(gated), 'b', -1, NULL },
-    { "dense_act_fn", AT(act_fn), 's', 0, "" },
-    { "model_type", AT(model_type), 's', 0, "t5" },
-    { "architectures", 0, '-', 0, NULL },
-    { "classifier_dropout", 0, '-', 0, NULL },
-    { "decoder_start_token_id", 0, '-', 0, NULL },
-    { "dropout_rate", 0, '-', 0, NULL },
-    { "dtype", 0, '-', 0, NULL },
-    { "eos_token_id", 0, '-', 0, NULL },
-    { "initializer_factor", 0, '-', 0, NULL },
-    { "is_decoder", 0, '-', 0, NULL },
-    { "is_encoder_decoder", 0, '-', 0, NULL },
-    { "num_decoder_layers", 0, '-', 0, NULL },
-    { "output_past", 0, '-', 0, NULL },
-    { "pad_token_id", 0, '-', 0, NULL },
-    { "scale_decoder_outputs", 0, '-', 0, NULL },
-    { "tie_word_embeddings", 0, '-', 0, NULL },
-    { "torch_dtype", 0, '-', 0, NULL },
-    { "transformers_version", 0, '-', 0, NULL },
-    { "use_cache", 0, '-', 0, NULL },
-    { NULL, 0, 0, 0, NULL },
-};
+#define ROWS(TYPE) \
+    { "vocab_size", AT(vocab), 'l', 32128, NULL }, \
+    { "d_model", AT(dim), 'l', 512, NULL }, \
+    { "d_kv", AT(d_kv), 'l', 64, NULL }, \
+    { "d_ff", AT(ff), 'l', 2048, NULL }, \
+    { "num_layers", AT(nlayers), 'i', 6, NULL }, \
+    { "num_heads", AT(heads), 'i', 8, NULL }, \
+    { "relative_attention_num_buckets", AT(buckets), 'i', 32, NULL }, \
+    { "relative_attention_max_distance", AT(max_distance), 'i', 128, NULL }, \
+    { "layer_norm_epsilon", AT(eps), 'f', 1e-6, NULL }, \
+    { "feed_forward_proj", AT(proj), 's', 0, "relu" }, \
+    { "is_gated_act", AT(gated), 'b', -1, NULL }, \
+    { "dense_act_fn", AT(act_fn), 's', 0, "" }, \
+    { "model_type", AT(model_type), 's', 0, TYPE }, \
+    { "architectures", 0, '-', 0, NULL }, \
+    { "classifier_dropout", 0, '-', 0, NULL }, \
+    { "decoder_start_token_id", 0, '-', 0, NULL }, \
+    { "dropout_rate", 0, '-', 0, NULL }, \
+    { "dtype", 0, '-', 0, NULL }, \
+    { "eos_token_id", 0, '-', 0, NULL }, \
+    { "initializer_factor", 0, '-', 0, NULL }, \
+    { "is_decoder", 0, '-', 0, NULL }, \
+    { "is_encoder_decoder", 0, '-', 0, NULL }, \
+    { "num_decoder_layers", 0, '-', 0, NULL }, \
+    { "output_past", 0, '-', 0, NULL }, \
+    { "pad_token_id", 0, '-', 0, NULL }, \
+    { "scalable_attention", 0, '-', 0, NULL }, \
+    { "scale_decoder_outputs", 0, '-', 0, NULL }, \
+    { "tie_word_embeddings", 0, '-', 0, NULL }, \
+    { "tokenizer_class", 0, '-', 0, NULL }, \
+    { "torch_dtype", 0, '-', 0, NULL }, \
+    { "transformers_version", 0, '-', 0, NULL }, \
+    { "use_cache", 0, '-', 0, NULL }, \
+    { NULL, 0, 0, 0, NULL }
+
+static const xd_field fields[] = { ROWS("t5") }, umt5_fields[] = { ROWS("umt5") };
 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]                                                        */
     xd_lin    qkv, out, wi, wo; /* wi: one matrix, or gate and value                          */
+    xd_tensor bias;             /* UMT5's [buckets,H]: of all heads                           */
 } blk;
 
 typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
-    xd_tensor bias;             /* [buckets,H]: of all heads                                  */
+    xd_tensor bias;             /* T5's [buckets,H]: of all heads                             */
     xd_span   heads;            /* my heads                                                   */
     xd_tensor norm;             /* [E]                                                        */
 } glob;
 
 typedef struct local {
-    xd_tensor bias;             /* [H mine,n,real] F32: a Toeplitz view                       */
+    xd_tensor bias;             /* T5's [H mine,n,real] F32: a Toeplitz view                  */
     int64_t   real;             /* number of tokens before padding                            */
 } local;
 
@@ -94,12 +99,11 @@ static xd_status read_act(cfg *c, xd_err *e)
                    c->act_fn);
 }
 
-static xd_status check_config(void *c_, xd_err *e)
+static xd_status check_as(cfg *c, const char *type, xd_err *e)
 {
-    cfg *c = c_;
-    if (strcmp(c->model_type, "t5") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not t5: its blocks "
-                       "differ", c->model_type);
+    if (strcmp(c->model_type, type) != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not %s: its blocks "
+                       "differ", c->model_type, type);
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
         !xd_text_fits(c->heads))
         return xd_fail(e, XD_EFORMAT, "T5: vocab_size %lld, d_model %lld, d_ff %lld and num_heads "
@@ -117,6 +121,17 @@ static xd_status check_config(void *c_, xd_err *e)
     return read_act(c, e);
 }
 
+static xd_status check_config(void *c, xd_err *e)
+{
+    return check_as(c, "t5", e);
+}
+
+static xd_status check_umt5(void *c, xd_err *e)
+{
+    ((cfg *)c)->every = 1;
+    return check_as(c, "umt5", e);
+}
+
 static int nlayers(const void *c)
 {
     return ((const cfg *)c)->nlayers;
@@ -130,6 +145,11 @@ static int64_t width(const void *c)
 /* ---- weights ------------------------------------------------------------------------------ */
 
 #define L1(a) 1, (int64_t[]){ a }
+
+static void declare_bias(xd_decl *d, const cfg *c, xd_tensor *bias, const char *name)
+{
+    xd_w_vec(d, bias, name, 2, (int64_t[]){ c->buckets, c->heads });
+}
 
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
@@ -147,6 +167,8 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
                                              .unit = c->d_kv });
     xd_w_linear(d, &w->out, "o", &(xd_linear_spec){ .in = inner, .out = c->dim, .split = XD_ROW,
                                                     .unit = c->d_kv });
+    if (c->every)
+        declare_bias(d, c, &w->bias, "relative_attention_bias.weight");
     xd_w_leave(d), xd_w_leave(d);
 
     xd_w_enter(d, "layer.1");
@@ -167,8 +189,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     xd_w_table(d, &g->embed, "shared.weight|encoder.embed_tokens.weight", c->vocab, c->dim);
-    xd_w_vec(d, &g->bias, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-             2, (int64_t[]){ c->buckets, c->heads });
+    if (!c->every)
+        declare_bias(d, c, &g->bias,
+                     "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
     g->heads = xd_cut((xd_span){ 0, c->heads }, d->tp_at, d->tp > 0 ? d->tp : 1);
     xd_w_vec(d, &g->norm, "encoder.final_layer_norm.weight", L1(c->dim));
 }
@@ -191,25 +214,28 @@ static int32_t bucket_of(const cfg *c, int64_t distance)
     return base + (b < (float)(half - 1 - exact) ? exact + (int32_t)b : half - 1);
 }
 
-/* [H,n,n] with bias[h,i,j] = table[bucket(j - i), h]. The value depends on j - i only: 2n - 1
+/* [H,n,real] with bias[h,i,j] = table[bucket(j - i), h]. The value depends on j - i only: 2n - 1
  * values are stored per head, and the rows of the view overlap. */
-static xd_tensor position_bias(xd_exec *x, const cfg *c, const glob *g, int64_t n)
+static xd_tensor position_bias(xd_exec *x, const xd_net *net, xd_tensor table, int64_t n,
+                               int64_t real)
 {
     enum { CHUNK = 256 };
-    int32_t   ids[CHUNK];
-    int64_t   H = g->heads.n, all = n > 0 ? 2 * n - 1 : 0;
-    xd_tensor band = xd_new_f32(x, H, all);
+    int32_t     ids[CHUNK];
+    const cfg  *c = net->cfg;
+    const glob *g = net->glob;
+    int64_t     H = g->heads.n, all = n > 0 ? 2 * n - 1 : 0;
+    xd_tensor   band = xd_new_f32(x, H, all);
     for (int64_t at = 0; at < all; at += CHUNK) {
         size_t  mark = xd_arena_mark(x->tmp);
         int64_t m = all - at < CHUNK ? all - at : CHUNK;
         for (int64_t i = 0; i < m; i++)
             ids[i] = bucket_of(c, at + i - (n - 1));
-        xd_tensor rows = xd_lookup_rows(x, g->bias, ids, m, XD_F32);
+        xd_tensor rows = xd_lookup_rows(x, table, ids, m, XD_F32);
         rows = xd_permute(xd_cols(rows, g->heads.start, H), (int[]){ 1, 0 });
         xd_copy_to(x, xd_cols(band, at, m), rows);
         xd_arena_rewind(x->tmp, mark);
     }
-    return (xd_tensor){ .p = all ? xd_at(band, 0, n - 1) : band.p, .d = { H, n, n, 1, 1 },
+    return (xd_tensor){ .p = all ? xd_at(band, 0, n - 1) : band.p, .d = { H, n, real, 1, 1 },
                         .s = { all, -1, 1, 0, 0 }, .type = XD_F32, .nd = 3 };
 }
 
@@ -220,13 +246,15 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const blk   *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    xd_tensor    h = s->h, none = { 0 };
+    xd_tensor    h = s->h, none = { 0 }, bias = l->bias;
 
+    if (c->every)
+        bias = position_bias(x, n, w->bias, h.d[0], l->real);
     xd_tensor y = xd_linear(x, xd_rms_norm(x, h, w->norm1, c->eps), &w->qkv);
     xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), c->d_kv);
     xd_tensor k = xd_heads(xd_seg(y, &w->qkv, 1), c->d_kv);
     xd_tensor v = xd_heads(xd_seg(y, &w->qkv, 2), c->d_kv);
-    xd_tensor o = xd_attn_over(x, q, xd_rows(k, 0, l->real), xd_rows(v, 0, l->real), l->bias, 1.0f);
+    xd_tensor o = xd_attn_over(x, q, xd_rows(k, 0, l->real), xd_rows(v, 0, l->real), bias, 1.0f);
     xd_linear_add(x, h, none, xd_flat(o), &w->out);
 
     xd_tensor a = xd_rms_norm(x, h, w->norm2, c->eps), u;
@@ -247,8 +275,9 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, g->norm.d[0]) };
 
     size_t   mark = xd_arena_mark(x->tmp);
-    local    l = { position_bias(x, c, g, nids), real };
-    l.bias.d[2] = real;
+    local    l = { .real = real };
+    if (!c->every)
+        l.bias = position_bias(x, n, g->bias, nids, real);
     xd_state s = { .h = xd_lookup_rows(x, g->embed, ids, nids, XD_F32), .local = &l };
     for (int i = n->first; i < n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
@@ -267,11 +296,14 @@ static const xd_block *block(const void *c, int layer)
     return &kind;
 }
 
-extern const xd_text xd_text_t5;
-const xd_text xd_text_t5 = {
-    .net = { .name = "t5", .classes = { "T5EncoderModel", "T5ForConditionalGeneration" },
-             .fields = fields, .cfg_size = sizeof(cfg), .glob_size = sizeof(glob),
-             .check = check_config, .nlayers = nlayers, .block = block, .weights = weights },
-    .width = width,
-    .encode = encode,
-};
+#define TEXT(FIELDS, CHECK, ...) { \
+    .net = { .name = "t5", .classes = { __VA_ARGS__ }, .fields = FIELDS, \
+             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = CHECK, \
+             .nlayers = nlayers, .block = block, .weights = weights }, \
+    .width = width, .encode = encode }
+
+extern const xd_text xd_text_t5, xd_text_umt5;
+const xd_text xd_text_t5 =
+    TEXT(fields, check_config, "T5EncoderModel", "T5ForConditionalGeneration");
+const xd_text xd_text_umt5 =
+    TEXT(umt5_fields, check_umt5, "UMT5EncoderModel", "UMT5ForConditionalGeneration");

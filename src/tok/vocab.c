@@ -326,6 +326,8 @@ void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
     part.len = 0;
     put_int(&part, 3, 1);               /* model_type: unigram                                  */
     put_int(&part, 40, 2);              /* unk_id                                               */
+    if (v->n > 2)                       /* unk_piece: the library finds the id by its name      */
+        put_bytes(&part, 45, v->text.p + v->p[2].at, v->p[2].len);
     put_bytes(model, 2, part.p, part.len);
     part.len = 0;
     put_bytes(&part, 1, "identity", 8);

@@ -27,6 +27,8 @@ static void published_listings(void **state)
         "THUDM/CogVideoX-2b/text_encoder",
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/text_encoder",
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/text_encoder_2",
+        "Wan-AI/Wan2.1-T2V-1.3B-Diffusers/text_encoder",
+        "Wan-AI/Wan2.2-TI2V-5B-Diffusers/text_encoder",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -43,6 +45,9 @@ static void refusals(void **state)
     const char *t5 = "T5EncoderModel";
     (void)state;
     refuses(t5, "{\"model_type\":\"umt5\"}", XD_EUNSUPPORTED, "umt5");
+    refuses("UMT5EncoderModel", "{\"model_type\":\"t5\"}", XD_EUNSUPPORTED,
+            "model_type 't5' is not umt5");
+    refuses("UMT5EncoderModel", "{\"d_model\":0}", XD_EFORMAT, "d_model");
     refuses(t5, "{\"feed_forward_proj\":\"gated-tanh\"}", XD_EUNSUPPORTED, "tanh");
     refuses(t5, "{\"d_model\":0}", XD_EFORMAT, "d_model");
     refuses(t5, "{\"d_kv\":4}", XD_EUNSUPPORTED, "d_kv");
@@ -453,6 +458,7 @@ static void masked_golden_f32(void **state)
     for (int i = 0; i < 2; i++)
         run_masked(berts[i], XD_F32, XD_F32, 1e-5);
     run_masked("mt5", XD_F32, XD_F32, 1e-5);
+    run_masked("umt5", XD_F32, XD_F32, 1e-5);
 }
 
 static void masked_golden_bf16(void **state)
@@ -461,6 +467,7 @@ static void masked_golden_bf16(void **state)
     for (int i = 0; i < 2; i++)
         run_masked(berts[i], XD_BF16, XD_F32, 3e-2);
     run_masked("mt5", XD_BF16, XD_F32, 3e-2);
+    run_masked("umt5", XD_BF16, XD_F32, 3e-2);
 }
 
 /* e4m3 keeps three bits of a number, int8 seven of the largest of its row. */
@@ -472,7 +479,9 @@ static void masked_golden_quantised(void **state)
         run_masked(berts[i], XD_BF16, XD_F8E4M3, 0.2);
     }
     run_masked("mt5", XD_BF16, XD_I8, 0.1);
+    run_masked("umt5", XD_BF16, XD_I8, 0.1);
     run_masked("mt5", XD_BF16, XD_F8E4M3, 0.2);
+    run_masked("umt5", XD_BF16, XD_F8E4M3, 0.2);
 }
 
 static void bert_names(void **state)

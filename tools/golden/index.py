@@ -30,7 +30,7 @@ SUITES = {
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
     "causal_vae": {name: "causal-vae/" + name for name in ("small", "like", "decoder", "image")},
     "vae": own("vae-plain", "vae-attn", "vae-packed"),
-    "text": own("clip/plain", "clip/proj", "bert/plain", "bert/prefix", "mt5"),
+    "text": own("clip/plain", "clip/proj", "bert/plain", "bert/prefix", "mt5", "umt5"),
     "lm": {name: "lm/" + name for name in ("qwen3", "qwen2", "qwen25vl", "mistral", "llama",
                                            "gemma2", "gemma3")},
     "tok": own("tok"),

@@ -1,4 +1,4 @@
-"""Text encoders: tiny CLIP, BERT and mT5 models with what transformers makes of some texts.
+"""Text encoders: tiny CLIP, BERT, mT5 and UMT5 models with what transformers makes of some texts.
 
 Each directory holds config.json, model.safetensors and golden.safetensors: "K.ids" [n] ->
 "K.last" [n,E] (after the final norm), and of CLIP "K.penultimate" [n,E] (what the last block reads)
@@ -11,7 +11,8 @@ import json
 import torch
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertModel, CLIPTextConfig, CLIPTextModel,
-                          CLIPTextModelWithProjection, T5Config, T5EncoderModel)
+                          CLIPTextModelWithProjection, T5Config, T5EncoderModel, UMT5Config,
+                          UMT5EncoderModel)
 
 VOCAB, POSITIONS = 23, 12
 COMMON = dict(vocab_size=VOCAB, max_position_embeddings=POSITIONS, bos_token_id=0)
@@ -42,6 +43,8 @@ MT5 = dict(vocab_size=61, d_model=24, d_kv=9, d_ff=41, num_layers=3, num_heads=4
            relative_attention_num_buckets=8, relative_attention_max_distance=12,
            feed_forward_proj="gated-gelu", dense_act_fn="gelu_new", is_gated_act=True,
            layer_norm_epsilon=1e-6, tie_word_embeddings=False, pad_token_id=0, eos_token_id=1)
+# as Wan's: a position bias in every block
+UMT5 = dict(MT5, d_kv=8, num_layers=2, num_heads=5, d_ff=37)
 
 
 def clip_texts(end, pad):
@@ -144,13 +147,14 @@ def make_bert(name, root):
               position_embedding_type="absolute", **COMMON, **config))
 
 
-def make_mt5(root):
+def make_t5(root, name, cls, config):
     torch.manual_seed(13)
-    model = randomize(T5EncoderModel(T5Config(**MT5)), 1)
+    model = randomize(cls(config), 1)
     stored = {n: p.to(torch.bfloat16).contiguous() for n, p in model.state_dict().items()
               if n != "encoder.embed_tokens.weight"}
-    save(root / "mt5", stored, masked_golden(model, masked_texts([], 1, 20)),
-         dict(architectures=["T5EncoderModel"], model_type="t5", **MT5))
+    save(root / name, stored, masked_golden(model, masked_texts([], 1, 20)),
+         dict(architectures=[cls.__name__], model_type=config.model_type,
+              **(MT5 if name == "mt5" else UMT5)))
 
 
 def make(names, options):
@@ -160,5 +164,7 @@ def make(names, options):
             make_clip(form, options.out)
         elif kind == "bert":
             make_bert(form, options.out)
+        elif kind == "mt5":
+            make_t5(options.out, kind, T5EncoderModel, T5Config(**MT5))
         else:
-            make_mt5(options.out)
+            make_t5(options.out, kind, UMT5EncoderModel, UMT5Config(**UMT5))

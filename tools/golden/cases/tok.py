@@ -6,7 +6,8 @@ vocabulary of T5 itself), small/tokenizer.json and small.txt (the same for it). 
 clip0.txt, clip1.txt (the same for each published one), clip/ (small vocabularies) and clip.txt; of
 BERT's real_bert.txt, bert/ (small vocabularies, as lines and as tokenizer.json with rules of its
 own), bert_lines.txt and bert_json.txt; of mT5's mt5/ (a small spiece.model with pieces for bytes,
-no sentinels) and mt5.txt.
+no sentinels) and mt5.txt; of UMT5's umt5/ (with a piece that opens a text before the unknown one,
+300 sentinels) and umt5.txt.
 
 Files of published tokenizers are written where --hf has them (tools/fetch_configs.py).
 """
@@ -68,7 +69,8 @@ WRITTEN = [
     "\u0897e\u0301\u1acf",
 ]
 WORDS = ("a the red blue green yellow black white circle square cat dog castle river mountain "
-         "portrait generating photo of in on under with background large small ancient futuristic "
+         "portrait pain" "ting "
+         "photo of in on under with background large small ancient futuristic "
          "neon light shadow detailed oil watercolor sunset forest robot dragon glass city street "
          "rain snow ultra-realistic 4k 8K cinematic close-up bird's-eye symmetrical minimal "
          "abstract").split()
@@ -161,19 +163,22 @@ def write_small(folder, demo):
     shutil.rmtree(work)
 
 
-def write_mt5(folder, texts):
+def write_mt5(folder, texts, extra_ids=0, **ids):
     """A spiece.model with a piece for every byte, which T5Tokenizer does not use for what it does
-    not know, beside a config that asks for no sentinels: as HunyuanDiT's second."""
+    not know, beside a config with the number of sentinels: as HunyuanDiT's second and Wan's."""
     lines = [" ".join(t.split()) for t in texts if "\x00" not in t and len(t) < 300]
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines * 3), model_writer=model, vocab_size=900, byte_fallback=True,
-        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, character_coverage=0.98, hard_vocab_limit=False,
-        normalization_rule_name="identity", minloglevel=2)
+        pad_id=0, eos_id=1, character_coverage=0.98, hard_vocab_limit=False,
+        normalization_rule_name="identity", minloglevel=2, **ids)
     folder.mkdir(exist_ok=True)
     (folder / "spiece.model").write_bytes(model.getvalue())
-    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "legacy": True,
-              "add_prefix_space": True, "additional_special_tokens": [], "model_max_length": 1e30}
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": extra_ids, "legacy": True,
+              "add_prefix_space": True}
+    if not extra_ids:
+        config["additional_special_tokens"] = []
+    config["model_max_length"] = 1e30
     (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
 
 
@@ -315,9 +320,11 @@ def make(names, options):
     write_small(out / "small", demo)
     small = ids_of(T5Tokenizer.from_pretrained(out / "small"), texts)
     write("small.txt", [f"{len(i)} {fnv(i):016x}" for i in small])
-    write_mt5(out / "mt5", texts)
-    ids = ids_of(T5Tokenizer.from_pretrained(out / "mt5"), texts)
-    write("mt5.txt", [f"{len(i)} {fnv(i):016x}" for i in ids])
+    write_mt5(out / "mt5", texts, unk_id=2, bos_id=-1)
+    write_mt5(out / "umt5", texts, 300, bos_id=2, unk_id=3)
+    for name in ("mt5", "umt5"):
+        ids = ids_of(T5Tokenizer.from_pretrained(out / name), texts)
+        write(f"{name}.txt", [f"{len(i)} {fnv(i):016x}" for i in ids])
     if real:
         write("real.txt", [f"{len(i)} {fnv(i):016x}" for i in real[0]])
 
