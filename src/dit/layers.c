@@ -31,6 +31,17 @@ xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k)
     return xd_reshape(t, 2, (int64_t[]){ k, t.d[1] / k });
 }
 
+xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v)
+{
+    int64_t   D = table.d[table.nd - 1], k = xd_count(table) / D;
+    xd_tensor t = xd_new_f32(x, k, D);
+    if (v.d[0] == 1)
+        v.d[0] = k, v.s[0] = 0;
+    xd_copy_to(x, t, v);
+    xd_axpby(x, t, 1.0f, xd_reshape(table, 2, t.d), 1.0f);
+    return t;
+}
+
 xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e)
 {
     for (const xd_config_range *end = r + n; r < end; r++)

@@ -22,6 +22,9 @@ xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
  * `active` is silu(emb) [1,E] in the compute type. */
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
 
+/* table [k,D] (or [1,k,D]) + v, F32 in the arena; v is [k,D], or one row that is added to all. */
+xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
+
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
 typedef struct xd_adaln {        /* one stream (image or text) of a block with joint attention   */

@@ -42,6 +42,10 @@ xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias
 /* Layer norm with gain and bias, then * (1 + scale) + shift; each may be absent. out may be in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
+/* Rows of `width` features, of which tensor parallelism has given me some: in[i] [n,C], i < k. When
+ * a rank has RMS-normed them over its own features, these factors [n,k] F32 make of them rows that
+ * are normed over all features. Collective over the ranks that share the features. */
+xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Queries or keys of heads [n,H,D] (any strides except that of D) to `out` of that shape. RMS norm
  * over the D elements of each head with gain [D] (F32; absent: no norm), then RoPE rotation by the

@@ -25,6 +25,7 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     int         optional;       /* replaced by zeros if a directory lacks it                   */
     const char *slot;           /* name of a file with its weights alone: "clip_l"             */
     int         masked;         /* text does not attend to padding, though its rows are computed */
+    int         blank;          /* rows of padding are zeros, and not computed (with `masked`) */
     /* The pipeline's chat template with all but the prompt filled in, "{}" in its place; no other
      * special tokens are put around it. NULL: the prompt alone is read. */
     const char *frame;
@@ -68,7 +69,10 @@ typedef struct xd_recipe {
     int         guides_from_prompt;
     int         dynamic_cfg;    /* its published examples use dynamic guidance                 */
     double      fps;            /* of a video; 0: it generates images                          */
+    int         frames_up;      /* 4 n frames become 4 n + 1, not 4 n - 3 (at 4 a latent frame) */
+    int         channels_first; /* its noise is drawn as [C,t,h,w], not as [t,C,h,w]           */
     double      pairs_fps;      /* of a transformer with patches of several frames; 0: fps     */
+    const char *lacks;          /* a component of some of its models that is not built; or NULL */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;
     /* Most reference images that its transformer reads as tokens, for editing; 0: noise starts from

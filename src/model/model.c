@@ -41,6 +41,17 @@ static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
     return s;
 }
 
+/* Refuses a model with a component that its recipe does not use. */
+static xd_status check_lacks(const xd_model *m, const char *path, xd_err *e)
+{
+    const char    *name = m->recipe->lacks;
+    const xd_json *c = name ? xd_json_get(m->index, name) : NULL;
+    if (!xd_json_text(xd_json_at(c, 1)))
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "%s names a %s, which is not built for %s", path, name,
+                   m->recipe->name);
+}
+
 static xd_status read_index(xd_model *m, xd_err *e)
 {
     char     *path = xd_path_join(m->dir, "model_index.json");
@@ -54,6 +65,8 @@ static xd_status read_index(xd_model *m, xd_err *e)
         m->recipe = xd_recipe_find(name, m->index);
         if (!m->recipe)
             s = unknown_pipeline(path, name, e);
+        else
+            s = check_lacks(m, path, e);
     }
     free(path);
     return s;

@@ -88,6 +88,20 @@ static void set_refs(xd_denoise *f)
     free(rows);
 }
 
+/* Noise that the pipeline draws as [C,t,h,w] becomes [t,C,h,w]; f->rows is overwritten. */
+static void set_frames_first(xd_denoise *f, float *noise)
+{
+    const xd_job *j = f->j;
+    int64_t       T = j->lat[0], C = j->lat[1], hw = j->lat[2] * j->lat[3];
+    if (!j->ctx->model.recipe->channels_first || T == 1)
+        return;
+    memcpy(f->rows, noise, (size_t)j->numbers * sizeof *noise);
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t c = 0; c < C; c++)
+            memcpy(noise + (t * C + c) * hw, f->rows + (c * T + t) * hw,
+                   (size_t)hw * sizeof *noise);
+}
+
 void xd_denoise_noise(xd_denoise *f, int64_t seed)
 {
     const xd_job *j = f->j;
@@ -96,6 +110,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->rng, seed);
         xd_init_image_draw(j, &f->rng, noise, sample);
+        set_frames_first(f, noise);
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             xd_init_image_sample(j, sample);
@@ -122,6 +137,7 @@ void xd_denoise_draw(xd_denoise *f, int step)
         return;
     for (int i = 0; i < n; i++)
         xd_rng_normal(&f->rng, f->whole, j->numbers);
+    set_frames_first(f, f->whole);
     set_rows(f, f->noise, f->whole);
 }
 

@@ -171,7 +171,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     j->frames = j->cells[0] = 1;
     if (m->recipe->fps <= 0)
         return XD_OK;
-    int64_t want = n ? (n - 1) / c + 1 : d->sample[0];
+    int64_t want = n ? (n - !m->recipe->frames_up) / c + 1 : d->sample[0];
     j->cells[0] = (want + p - 1) / p * p;
     j->spare = j->cells[0] - want;
     j->frames = xd_vae_frames(&m->vae_info, want);

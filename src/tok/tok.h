@@ -96,6 +96,10 @@ int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame
 /* Converts a caption to lower case and strips it, as some pipelines of diffusers do without their
  * optional cleaners (Python's str.lower().strip()). malloc'ed; NULL if out of memory. */
 char *xd_caption_plain(const char *text);
+/* prompt_clean of other pipelines: plain quotes and letters, names of HTML written out, one blank
+ * for white space. src/tok/clean.c says what of ftfy is left out. malloc'ed; NULL if out of
+ * memory. */
+char *xd_caption_clean(const char *text);
 
 void      xd_tok_about(xd_fact *fact, void *cookie);    /* reports libraries and versions     */
 

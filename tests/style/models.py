@@ -25,7 +25,7 @@ SYNONYMS = {                    # patterns
     "flux2": [r"(?i:flux[.-]2)"],
     "hunyuandit": ["(?i:hunyuan)"],
 }
-OTHERS = re.compile(r"hunyuan_?video", re.IGNORECASE)
+OTHERS = re.compile(r"hunyuan_?video|CausalWan", re.IGNORECASE)
 LONGER = {                      # names of other families that begin like a family's own
     "flux": re.compile(r"flux[.-]?2", re.IGNORECASE),
 }
@@ -33,7 +33,8 @@ DEMO = re.compile(r"models/demo-\w+")
 ROOMS = ("vae", "sampler", "text")
 EXCEPTIONS = [  # file, text, reason
     ("app/cli/xdit_flags.c",
-     r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)",
+     r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)|"
+     r"\(Wan\)|Wan 2\.2|, of Wan|\"wan_teacache_",
      "what flags mean in xDiT, which has them for these models alone"),
 ]
 SUFFIXES = {".c", ".h", ".cc", ".in", ".build"}

@@ -425,6 +425,37 @@ static void captions(void **state)
     }
 }
 
+/* What prompt_clean of diffusers' WanPipeline makes of them, with ftfy. */
+static void clean_captions(void **state)
+{
+    static const struct { const char *in, *out; } cases[] = {
+        {"  a \012 b\011c ", "a b c"},
+        {"\350\211\262\350\260\203\357\274\214\350\277\207\346\233\235\343\200\200x",
+         "\350\211\262\350\260\203,\350\277\207\346\233\235 x"},
+        {"\342\200\234it\342\200\231s\342\200\235 \357\254\201ne \305\211 \307\204",
+         "\"it's\" fine 'n D\305\275"},
+        {"a &amp;amp; b &lt;c&gt; &quot;d&quot;", "a & b <c> \"d\""},
+        {"&eacute;&copy &copyx; &nosuch; & &#233; &#x1F600;",
+         "\303\251\302\251 \302\251x; &nosuch; & \303\251 \360\237\230\200"},
+        {"&#147;q&#148; &#1; &#xD800;", "\"q\" \357\277\275"},
+        {"a\342\200\213b \357\273\277\007c", "a\342\200\213b c"},
+        {"", ""},
+        {" ", ""},
+        {"x&nbsp;&nbsp;y&hellip;", "x y\342\200\246"},
+        {"&notit; &amp", "\302\254it; &"},
+        {"&#;&#x;&", "&#;&#x;&"},
+        {"<b>&#39;</b>", "<b>'</b>"},
+        {"a \xff b", "a \xff b"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *got = xd_caption_clean(cases[i].in);
+        assert_non_null(got);
+        assert_string_equal(got, cases[i].out);
+        free(got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +474,7 @@ int main(void)
         cmocka_unit_test(many_added_tokens_load_at_once),
         cmocka_unit_test(added_tokens_match_the_longest),
         cmocka_unit_test(captions),
+        cmocka_unit_test(clean_captions),
     };
     return cmocka_run_group_tests(tests, read_prompts, forget_prompts);
 }

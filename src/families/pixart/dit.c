@@ -350,24 +350,13 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* table [k,D] + v; v is [k,D], or one row that is added to all. */
-static xd_tensor modulation_rows(xd_exec *x, xd_tensor table, xd_tensor v)
-{
-    xd_tensor t = xd_new_f32(x, table.d[0], table.d[1]);
-    if (v.d[0] == 1)
-        v.d[0] = t.d[0], v.s[0] = 0;
-    xd_copy_to(x, t, v);
-    xd_axpby(x, t, 1.0f, table, 1.0f);
-    return t;
-}
-
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const blk   *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
     const kept  *k = s->kept;
-    xd_tensor    h = s->h, none = { 0 }, mod = modulation_rows(x, w->mod, l->mod), m[6];
+    xd_tensor    h = s->h, none = { 0 }, mod = xd_mod_table(x, w->mod, l->mod), m[6];
     int64_t      hd = c->head_dim;
     for (int i = 0; i < 6; i++)
         m[i] = xd_rows(mod, i, 1);
@@ -396,7 +385,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor m = modulation_rows(x, g->mod, l->emb);
+    xd_tensor m = xd_mod_table(x, g->mod, l->emb);
     xd_tensor a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), final_eps);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
     xd_arena_rewind(x->tmp, mark);

@@ -1,0 +1,417 @@
+/* dit.c - Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314), as diffusers' WanTransformer3DModel.
+ *
+ * Video tokens attend to each other and, by cross-attention, to the text. Time enters through one
+ * modulation [6,D] for all blocks, to which each block adds its own table. Queries and keys are
+ * RMS-normed over all heads together, which tensor parallelism cuts. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "dit/layers.h"
+
+static const double theta = 10000;
+
+typedef struct cfg {
+    xd_ints patch;              /* cells of a token: frames, rows, columns                     */
+    int64_t head_dim, in_ch, out_ch, text, waves, ff, image, added, most;
+    int     heads, nlayers, cross_norm;
+    float   eps;
+    char    qk_norm[XD_FIELD_TEXT];
+    int64_t dim;                /* D = heads * head_dim                                        */
+    xd_ints axes;               /* head features rotated by frame, row, column                 */
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "patch_size", AT(patch), 'L', 0, NULL },
+    { "num_attention_heads", AT(heads), 'i', 40, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },
+    { "in_channels", AT(in_ch), 'l', 16, NULL },
+    { "out_channels", AT(out_ch), 'l', 0, NULL },
+    { "text_dim", AT(text), 'l', 4096, NULL },
+    { "freq_dim", AT(waves), 'l', 256, NULL },
+    { "ffn_dim", AT(ff), 'l', 13824, NULL },
+    { "num_layers", AT(nlayers), 'i', 40, NULL },
+    { "cross_attn_norm", AT(cross_norm), 'b', 1, NULL },
+    { "qk_norm", AT(qk_norm), 's', 0, "rms_norm_across_heads" },
+    { "eps", AT(eps), 'f', 1e-6, NULL },
+    { "image_dim", AT(image), 'l', 0, NULL },
+    { "added_kv_proj_dim", AT(added), 'l', 0, NULL },
+    { "rope_max_seq_len", AT(most), 'l', 1024, NULL },
+    { "pos_embed_seq_len", 0, '-', 0, NULL },
+    { "window_size", 0, '-', 0, NULL },
+    { "add_img_emb", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct blk {
+    xd_tensor mod;                      /* [1,6,D]                                            */
+    xd_lin    qkv, out, q, kv, cross, up, down;
+    xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: of the norms over all heads    */
+    xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent        */
+} blk;
+
+typedef struct glob {
+    xd_lin    patch;                    /* [D, C pt p p]                                      */
+    xd_mlp    time, text;
+    xd_lin    mod, out;                 /* [6D, D]; [pt p p Cout, D]                          */
+    xd_tensor last;                     /* [1,2,D]: modulation of the last norm               */
+    xd_span   features;                 /* of the D of queries and keys, those of my heads    */
+    int       cut;                      /* other ranks have the other heads                   */
+} glob;
+
+typedef struct local {
+    xd_tensor emb;                      /* [1,D] F32: embedding of the time                   */
+    xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and MLP */
+    xd_tensor cos, sin;                 /* [n, head_dim/2] F32 of my video tokens             */
+} local;
+
+typedef struct kept {
+    xd_tensor kv;                       /* [stage's blocks, m, 2 D mine]: text keys and values */
+} kept;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static xd_status check_patch(cfg *c, xd_err *e)
+{
+    if (c->patch.n == 0)
+        c->patch = (xd_ints){ 3, { 1, 2, 2 } };
+    if (c->patch.n != 3)
+        return xd_fail(e, XD_EFORMAT, "transformer: patch_size has %d numbers, not 3", c->patch.n);
+    for (int i = 0; i < 3; i++)
+        if (c->patch.v[i] < 1 || c->patch.v[i] > 64)
+            return xd_fail(e, XD_EFORMAT, "transformer: patch_size holds %lld, not 1 to 64",
+                           (long long)c->patch.v[i]);
+    return XD_OK;
+}
+
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
+    const xd_config_range r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, 1, 65536 },
+        { "out_channels", c->out_ch, 1, 65536 },
+        { "text_dim", c->text, 1, 1 << 24 },
+        { "freq_dim", c->waves, 2, 1 << 16 },
+        { "ffn_dim", c->ff, 1, 1 << 24 },
+        { "num_layers", c->nlayers, 0, 10000 },
+        { "rope_max_seq_len", c->most, 1, 1 << 20 },
+    };
+    if (check_patch(c, e) != XD_OK || xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
+    if (strcmp(c->qk_norm, "rms_norm_across_heads") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: qk_norm '%s' is not "
+                       "'rms_norm_across_heads'", c->qk_norm);
+    if (c->image || c->added || c->in_ch != c->out_ch)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: image_dim, added_kv_proj_dim and "
+                       "in_channels other than out_channels are those of a Wan that begins with "
+                       "an image, which is not built");
+    if (c->head_dim % 2)
+        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld is odd, and rope "
+                       "rotates pairs", (long long)c->head_dim);
+    c->dim = c->heads * c->head_dim;
+    int64_t side = 2 * (c->head_dim / 6);
+    c->axes = (xd_ints){ 3, { c->head_dim - 2 * side, side, side } };
+    return XD_OK;
+}
+
+/* WanPipeline generates 81 frames of 480 x 832: 21 latent frames, and cells of 8 x 8 pixels, or of
+ * 16 x 16 with the autoencoder of more than 16 channels. */
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    int64_t    cell = c->out_ch > 16 ? 16 : 8;
+    *out = (xd_dit_info){
+        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim, .dim = c->dim,
+        .lat_ch = c->out_ch, .sample = { 21, 480 / cell, 832 / cell }, .text_dim = c->text,
+        .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
+    };
+    for (int i = 0; i < 3; i++) {
+        out->patch[i] = (int)c->patch.v[i];
+        out->most[i] = c->most * c->patch.v[i];
+    }
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static void self_weights(xd_decl *d, const cfg *c, blk *w)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" };
+    int64_t D = c->dim, hd = c->head_dim;
+    xd_w_enter(d, "attn1");
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                           .unit = hd, .bias = 1 });
+    xd_w_vec(d, &w->q_gain, "norm_q.weight", L1(D));
+    xd_w_vec(d, &w->k_gain, "norm_k.weight", L1(D));
+    xd_w_leave(d);
+}
+
+static void cross_weights(xd_decl *d, const cfg *c, blk *w)
+{
+    static const char *const kv[] = { "to_k", "to_v" };
+    int64_t D = c->dim, hd = c->head_dim;
+    xd_w_enter(d, "attn2");
+    xd_w_linear(d, &w->q, "to_q", &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd,
+                                                     .bias = 1 });
+    xd_w_fused(d, &w->kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = D, .out = { D, D },
+                                            .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->cross, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
+    xd_w_vec(d, &w->cross_q, "norm_q.weight", L1(D));
+    xd_w_vec(d, &w->cross_k, "norm_k.weight", L1(D));
+    xd_w_leave(d);
+}
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const cfg *c = c_;
+    blk       *w = w_;
+    (void)layer;
+    xd_w_vec(d, &w->mod, "scale_shift_table", 3, (int64_t[]){ 1, 6, c->dim });
+    self_weights(d, c, w);
+    cross_weights(d, c, w);
+    if (c->cross_norm)
+        xd_w_affine(d, "norm2", &w->gain, &w->bias, c->dim);
+    xd_w_linear(d, &w->up, "ffn.net.0.proj",
+                &(xd_linear_spec){ .in = c->dim, .out = c->ff, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->down, "ffn.net.2",
+                &(xd_linear_spec){ .in = c->ff, .out = c->dim, .split = XD_ROW, .bias = 1 });
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg     *c = c_;
+    glob          *g = g_;
+    int64_t        D = c->dim, hd = c->head_dim;
+    const int64_t *p = c->patch.v;
+    xd_w_linear_as(d, &g->patch, "patch_embedding", 5,
+                   (int64_t[]){ D, c->in_ch, p[0], p[1], p[2] }, 1);
+    xd_w_enter(d, "condition_embedder");
+    xd_mlp_weights(d, "time_embedder", &g->time, c->waves, D, D);
+    xd_w_linear(d, &g->mod, "time_proj", &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1 });
+    xd_mlp_weights(d, "text_embedder", &g->text, c->text, D, D);
+    xd_w_leave(d);
+    xd_w_vec(d, &g->last, "scale_shift_table", 3, (int64_t[]){ 1, 2, D });
+    xd_w_linear(d, &g->out, "proj_out",
+                &(xd_linear_spec){ .in = D, .out = p[0] * p[1] * p[2] * c->out_ch, .bias = 1 });
+    int degree = d->tp > 0 ? d->tp : 1;
+    g->features = xd_cut((xd_span){ 0, c->heads }, d->tp_at, degree);
+    g->features.start *= hd, g->features.n *= hd;
+    g->cut = degree > 1;
+}
+
+/* ---- norms over all heads ----------------------------------------------------------------- */
+
+/* The part of a gain [D] for my features. */
+static xd_tensor gain_of(const glob *g, xd_tensor gain)
+{
+    return xd_view((float *)gain.p + g->features.start, XD_F32, 1, &g->features.n);
+}
+
+typedef struct turn { xd_tensor cos, sin; } turn;
+
+static void fill_zeros(void *ctx, float *buf)
+{
+    memset(buf, 0, *(const size_t *)ctx);
+}
+
+/* The rotation `t` (none: absent), and the multiplication of rows by `factor` [n,1]. */
+static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
+{
+    turn      out = { xd_new_f32(x, factor.d[0], half), xd_new_f32(x, factor.d[0], half) };
+    xd_tensor all = factor;
+    size_t    mark = xd_arena_mark(x->tmp), bytes = xd_bytes(out.sin);
+    all.d[1] = half, all.s[1] = 0;
+    if (!t.cos.p) {
+        xd_copy_to(x, out.cos, all);
+        xd_fill(x, out.sin, fill_zeros, &bytes);
+        return out;
+    }
+    xd_tensor spread = xd_new_f32(x, factor.d[0], half);
+    xd_copy_to(x, spread, all);
+    xd_gated_into(x, out.cos, t.cos, spread, XD_NONE);
+    xd_gated_into(x, out.sin, t.sin, spread, XD_NONE);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+/* out [n, D mine] = in, normed over the D features of all ranks, then rotated if `t` says so. */
+static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in, xd_tensor gain,
+                       xd_tensor factor, turn t)
+{
+    const cfg *c = n->cfg;
+    size_t     mark = xd_arena_mark(x->tmp);
+    xd_norm_into(x, &(xd_norm){ .out = out, .in = in, .gain = gain_of(n->glob, gain), .rms = 1,
+                                .eps = c->eps });
+    if (factor.p)
+        t = scaled_turn(x, t, factor, c->head_dim / 2);
+    xd_tensor heads = xd_heads(out, c->head_dim);
+    if (t.cos.p && heads.d[1])
+        xd_qk_norm_into(x, &(xd_qknorm){ .out = heads, .in = heads, .cos = t.cos, .sin = t.sin });
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Factors of the rows of in[0..k), side by side; absent where this rank has all heads. */
+static xd_tensor factors_of(xd_exec *x, const xd_net *n, const xd_tensor *in, int k)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    return g->cut ? xd_rms_factors(x, in, k, c->dim, c->eps) : (xd_tensor){ 0 };
+}
+
+static xd_tensor factor_at(xd_tensor factors, int i)
+{
+    return factors.p ? xd_cols(factors, i, 1) : factors;
+}
+
+/* ---- conditioning ------------------------------------------------------------------------- */
+
+static void fill_angles(void *ctx, float *buf)
+{
+    const xd_rope *t = ctx;
+    const cfg     *c = t->cfg;
+    int64_t        H = t->x->lay->grid[1], W = t->x->lay->grid[2];
+    double         base[256];   /* enough for a head width of 512                              */
+    xd_rope_axes(base, theta, &c->axes);
+    for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
+        int64_t at = xd_where(t->x, XD_IMG, i), pos[3] = { at / (H * W), at / W % H, at % W };
+        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
+    }
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    local      *l = s->local;
+    l->emb = xd_mlp_run(x, xd_time_embed(x, &in->t, 1, c->waves, 1, 0), &g->time, XD_SILU);
+    l->mod = xd_mod_rows(x, xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU), &g->mod, 6);
+    l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
+    l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
+}
+
+static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
+{
+    kept *k = kept_;
+    k->kv = xd_text_kv_new(x, n, text->tok.d[0],
+                           n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
+}
+
+static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
+{
+    const kept *k = kept_;
+    const glob *g = n->glob;
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_tensor   t = xd_as(x, xd_mlp_run(x, in->cond->tok, &g->text, XD_GELU_TANH), x->act);
+    for (int i = n->first; i < n->last; i++) {
+        const blk *w = xd_net_layer(x, n, i);
+        size_t     block = xd_arena_mark(x->tmp);
+        xd_tensor  kv = xd_text_kv(k->kv, i - n->first), keys = xd_seg(kv, &w->kv, 0);
+        xd_linear_into(x, kv, t, &w->kv);
+        norm_heads(x, n, keys, keys, w->cross_k, factor_at(factors_of(x, n, &keys, 1), 0),
+                   (turn){ 0 });
+        xd_arena_rewind(x->tmp, block);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    int64_t     rows = xd_n(x, XD_IMG);
+    if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
+                 "%lld video tokens came with %lld rows of state and %lld of latents",
+                 (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
+        xd_linear_into(x, s->h, in->lat, &g->patch);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const local *l, xd_tensor y)
+{
+    const cfg *c = n->cfg;
+    int64_t    rows = y.d[0], mine = w->qkv.seg[0];
+    xd_tensor  in[2] = { xd_seg(y, &w->qkv, 0), xd_seg(y, &w->qkv, 1) };
+    xd_tensor  q = xd_new(x, rows, mine), k = xd_new(x, rows, mine);
+    xd_tensor  f = factors_of(x, n, in, 2);
+    turn       t = { l->cos, l->sin };
+    norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
+    norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
+    return xd_flat(xd_attn(x, xd_heads(q, c->head_dim), xd_heads(k, c->head_dim),
+                           xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));
+}
+
+static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const kept *k, xd_tensor h)
+{
+    const cfg *c = n->cfg;
+    xd_tensor  in = h;
+    if (w->gain.p)
+        in = xd_layer_norm(x, h, w->gain, w->bias, c->eps);
+    xd_tensor q = xd_linear(x, in, &w->q);
+    norm_heads(x, n, q, q, w->cross_q, factor_at(factors_of(x, n, &q, 1), 0), (turn){ 0 });
+    return xd_attn_text(x, q, xd_text_kv(k->kv, x->layer - n->first), &w->kv, c->head_dim);
+}
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk   *w = w_;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    xd_tensor    h = s->h, mod = xd_mod_table(x, w->mod, l->mod), m[6];
+    for (int i = 0; i < 6; i++)
+        m[i] = xd_rows(mod, i, 1);
+
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_linear(x, xd_norm_mod(x, h, m[1], m[0], c->eps), &w->qkv);
+    xd_linear_add(x, h, m[2], attend_self(x, n, w, l, y), &w->out);
+    xd_arena_rewind(x->tmp, mark);
+
+    xd_linear_add(x, h, (xd_tensor){ 0 }, attend_text(x, n, w, s->kept, h), &w->cross);
+    xd_arena_rewind(x->tmp, mark);
+
+    y = xd_linear_act(x, xd_norm_mod(x, h, m[4], m[3], c->eps), &w->up, XD_GELU_TANH);
+    xd_linear_add(x, h, m[5], y, &w->down);
+}
+
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    xd_tensor    out = xd_new_f32(x, s->h.d[0], g->out.w.out);
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    m = xd_mod_table(x, g->last, l->emb);
+    xd_tensor    a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), c->eps);
+    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->out_ch);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static const xd_block kind = { "blocks.%d", sizeof(blk), blk_weights, forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+extern const xd_dit xd_dit_wan;
+const xd_dit xd_dit_wan = {
+    .net = { .name = "wan", .classes = { "WanTransformer3DModel" }, .fields = fields,
+             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check_config,
+             .nlayers = nlayers, .block = block, .weights = weights,
+             .unread = { "*norm_added_q.weight" } },
+    .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head,
+};

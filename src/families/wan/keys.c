@@ -1,0 +1,79 @@
+/* keys.c - names of tensors in single files of Wan (the original's and ComfyUI's:
+ * wan2.1_t2v_1.3B_bf16.safetensors), and of modules in LoRA files that were trained on them */
+#include "families/wan/keys.h"
+
+#include <stddef.h>
+
+/* The norm before cross-attention is the third of the original, the one with gains. */
+static const xd_stem wan_block[] = {
+    XD_STEM("scale_shift_table", "modulation"),
+    XD_STEM("attn1.to_q", "self_attn.q"),
+    XD_STEM("attn1.to_k", "self_attn.k"),
+    XD_STEM("attn1.to_v", "self_attn.v"),
+    XD_STEM("attn1.to_out.0", "self_attn.o"),
+    XD_STEM("attn1.norm_q.weight", "self_attn.norm_q.weight"),
+    XD_STEM("attn1.norm_k.weight", "self_attn.norm_k.weight"),
+    XD_STEM("attn2.to_q", "cross_attn.q"),
+    XD_STEM("attn2.to_k", "cross_attn.k"),
+    XD_STEM("attn2.to_v", "cross_attn.v"),
+    XD_STEM("attn2.to_out.0", "cross_attn.o"),
+    XD_STEM("attn2.norm_q.weight", "cross_attn.norm_q.weight"),
+    XD_STEM("attn2.norm_k.weight", "cross_attn.norm_k.weight"),
+    XD_STEM("attn2.add_k_proj", "cross_attn.k_img"),
+    XD_STEM("attn2.add_v_proj", "cross_attn.v_img"),
+    XD_STEM("attn2.norm_added_k.weight", "cross_attn.norm_k_img.weight"),
+    XD_STEM("norm2", "norm3"),
+    XD_STEM("ffn.net.0.proj", "ffn.0"),
+    XD_STEM("ffn.net.2", "ffn.2"),
+    XD_STEMS_END,
+};
+
+static const xd_stem wan_top[] = {
+    XD_STEM("patch_embedding", "patch_embedding"),
+    XD_STEM("condition_embedder.time_embedder.linear_1", "time_embedding.0"),
+    XD_STEM("condition_embedder.time_embedder.linear_2", "time_embedding.2"),
+    XD_STEM("condition_embedder.time_proj", "time_projection.1"),
+    XD_STEM("condition_embedder.text_embedder.linear_1", "text_embedding.0"),
+    XD_STEM("condition_embedder.text_embedder.linear_2", "text_embedding.2"),
+    XD_STEM("condition_embedder.image_embedder.norm1", "img_emb.proj.0"),
+    XD_STEM("condition_embedder.image_embedder.ff.net.0.proj", "img_emb.proj.1"),
+    XD_STEM("condition_embedder.image_embedder.ff.net.2", "img_emb.proj.3"),
+    XD_STEM("condition_embedder.image_embedder.norm2", "img_emb.proj.4"),
+    XD_STEM("condition_embedder.image_embedder.pos_embed", "img_emb.emb_pos"),
+    XD_STEM("scale_shift_table", "head.modulation"),
+    XD_STEM("proj_out", "head.head"),
+    XD_STEMS_END,
+};
+
+const xd_key_map xd_wan_key_maps[] = {
+    { { "wan" }, "a Wan transformer in its original layout",
+      { "blocks.0.self_attn.q.weight", "time_projection.1.weight" }, XD_DIT_PREFIXES,
+      { { "blocks.#.", "blocks.#.", wan_block }, { "", "", wan_top } } },
+    { { "wan" }, "a Wan transformer in the layout of diffusers",
+      { "condition_embedder.time_proj.weight", "blocks.0.attn1.to_q.weight" }, XD_DIT_PREFIXES,
+      { { "blocks.#.", "blocks.#.", NULL }, { "", "", NULL } } },
+    { .what = NULL },
+};
+
+/* ---- modules of LoRA files ---------------------------------------------------------------- */
+
+#define MODULE(from, to) { "blocks_#_" from, "blocks_#_" to }
+
+const xd_lora_name xd_wan_lora_names[] = {
+    MODULE("self_attn_q", "attn1_to_q"),   MODULE("self_attn_k", "attn1_to_k"),
+    MODULE("self_attn_v", "attn1_to_v"),   MODULE("self_attn_o", "attn1_to_out_0"),
+    MODULE("cross_attn_q", "attn2_to_q"),  MODULE("cross_attn_k", "attn2_to_k"),
+    MODULE("cross_attn_v", "attn2_to_v"),  MODULE("cross_attn_o", "attn2_to_out_0"),
+    MODULE("cross_attn_k_img", "attn2_add_k_proj"),
+    MODULE("cross_attn_v_img", "attn2_add_v_proj"),
+    MODULE("ffn_0", "ffn_net_0_proj"),     MODULE("ffn_2", "ffn_net_2"),
+    { "time_embedding_0", "condition_embedder_time_embedder_linear_1" },
+    { "time_embedding_2", "condition_embedder_time_embedder_linear_2" },
+    { "time_projection_1", "condition_embedder_time_proj" },
+    { "text_embedding_0", "condition_embedder_text_embedder_linear_1" },
+    { "text_embedding_2", "condition_embedder_text_embedder_linear_2" },
+    { "img_emb_proj_1", "condition_embedder_image_embedder_ff_net_0_proj" },
+    { "img_emb_proj_3", "condition_embedder_image_embedder_ff_net_2" },
+    { "head_head", "proj_out" },
+    { NULL, NULL },
+};

@@ -1,0 +1,169 @@
+/* test_dit_wan.c - Wan's transformer against diffusers, on one rank and with heads cut over ranks.
+ *
+ * tools/golden/cases/wan.py computed tests/golden/wan-forms with the random weights that this
+ * program makes of a tensor's name. Tolerances as in models.h. */
+#include "models.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const forms[] = { "plain", "bare" };
+
+static void published_listings(void **state)
+{
+    static const char *const dirs[] = {
+        "Wan-AI/Wan2.1-T2V-1.3B-Diffusers/transformer",
+        "Wan-AI/Wan2.1-T2V-14B-Diffusers/transformer",
+        "Wan-AI/Wan2.2-T2V-A14B-Diffusers/transformer",
+        "Wan-AI/Wan2.2-T2V-A14B-Diffusers/transformer_2",
+        "Wan-AI/Wan2.2-TI2V-5B-Diffusers/transformer",
+    };
+    (void)state;
+    published(dirs, sizeof dirs / sizeof dirs[0]);
+}
+
+static void refusals(void **state)
+{
+    const char *wan = "WanTransformer3DModel";
+    (void)state;
+    refuses(wan, "{\"qk_norm\":\"rms_norm\"}", XD_EUNSUPPORTED, "'rms_norm'");
+    refuses(wan, "{\"patch_size\":[2,2]}", XD_EFORMAT, "patch_size has 2");
+    refuses(wan, "{\"patch_size\":[1,0,2]}", XD_EFORMAT, "patch_size holds 0");
+    refuses(wan, "{\"attention_head_dim\":9}", XD_EFORMAT, "attention_head_dim 9");
+    refuses(wan, "{\"num_attention_heads\":0}", XD_EFORMAT, "num_attention_heads");
+    refuses(wan, "{\"image_dim\":1280}", XD_EUNSUPPORTED, "image_dim");
+    refuses(wan, "{\"in_channels\":36,\"out_channels\":16}", XD_EUNSUPPORTED, "in_channels");
+    refuses(wan, "{\"ffn_dim\":0}", XD_EFORMAT, "ffn_dim");
+}
+
+static void run_form(const char *name, xd_dtype want, double tol)
+{
+    part        p;
+    bench       b;
+    xd_exec     x;
+    xd_dit_info info;
+    xd_tensor   shape;
+    xd_st      *st = open_form("wan-forms", name, want, &p, &b, &info, &x);
+    float      *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
+    float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
+    xd_layout lay = { .len = { shape.d[0], 0, 0 }, .npatch = 1, .nsp = 1,
+                      .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
+    xd_cond   c = { .tok = given(&x, st, "text") };
+    xd_input  in = { .lat = given(&x, st, "latents"), .cond = &c, .t = (double)t[0],
+                     .guidance = (double)NAN };
+    void     *kept = calloc(1, info.kept_size);
+    xd_state  s = { .h = xd_new_f32(&x, shape.d[0], info.dim), .kept = kept,
+                    .local = calloc(1, info.local_size) };
+    x.lay = &lay;
+    p.dit->keep(&x, &p.net, &c, kept);
+    p.dit->read(&x, &p.net, &in, kept);
+    p.dit->cond(&x, &p.net, &in, &s);
+    p.dit->embed(&x, &p.net, &in, &s);
+    for (int i = 0; i < p.net.nlayers; i++) {
+        x.layer = i;
+        xd_dit_block(&x, p.dit, &p.net, i, &s);
+    }
+    xd_get(&x, got, p.dit->head(&x, &p.net, &s));
+    ok(x.err.code, &x.err);
+    near(name, got, out, xd_count(shape), tol);
+    free(grid), free(t), free(out), free(got), free(s.local), free(kept);
+    xd_st_close(&st);
+    close_part(&p);
+    close_bench(&b);
+}
+
+static void golden_f32(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        run_form(forms[i], XD_F32, 2e-4);
+}
+
+static void golden_bf16(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        run_form(forms[i], XD_BF16, 3e-2);
+}
+
+/* ---- norms of rows that ranks share ------------------------------------------------------- */
+
+enum { ROWS = 5, WIDE = 12, MINE = 8 };
+
+static float of(int row, int i)
+{
+    return (float)((row + 1) * ((i * 7 + row) % 11 - 5)) * 0.3f;
+}
+
+/* The other rank's sums of squares: features MINE to WIDE of both tensors. */
+static void add_others(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
+{
+    float v[2 * ROWS];
+    (void)m;
+    assert_int_equal(over, XD_OVER_FEATURES);
+    assert_int_equal(io.d[0], ROWS);
+    assert_int_equal(io.d[1], 2);
+    xd_get(x, v, io);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = MINE; i < WIDE; i++)
+            for (int k = 0; k < 2; k++)
+                v[2 * r + k] += of(r + k, i) * of(r + k, i);
+    xd_put(x, io, v);
+}
+
+/* A norm over MINE features and the factors make the norm over WIDE features. */
+static void factors_of_a_share(void **state)
+{
+    static const float eps = 0.03f;
+    const xd_hooks     hooks = { .name = "test", .sum = add_others, .next = &xd_hooks_local };
+    bench              b;
+    xd_exec            x;
+    float              rows[ROWS * 2 * MINE], f[2 * ROWS], ones[MINE], y[ROWS * MINE];
+    (void)state;
+    open_bench(&b, XD_F32, 0);
+    xd_exec_init(&x, b.dev, &b.tmp, b.type);
+    x.hooks = &hooks;
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < 2 * MINE; i++)
+            rows[r * 2 * MINE + i] = of(r + i / MINE, i % MINE);
+    for (int i = 0; i < MINE; i++)
+        ones[i] = 1;
+    xd_tensor all = xd_new_f32(&x, ROWS, 2 * MINE), gain = xd_new_f32(&x, 1, MINE);
+    xd_put(&x, all, rows);
+    xd_put(&x, gain, ones);
+    xd_tensor in[2] = { xd_cols(all, 0, MINE), xd_cols(all, MINE, MINE) };
+    xd_get(&x, f, xd_rms_factors(&x, in, 2, WIDE, eps));
+    for (int k = 0; k < 2; k++) {
+        xd_get(&x, y, xd_rms_norm(&x, in[k], xd_reshape(gain, 1, (int64_t[]){ MINE }), eps));
+        for (int r = 0; r < ROWS; r++) {
+            double sum = 0;
+            for (int i = 0; i < WIDE; i++)
+                sum += (double)of(r + k, i) * (double)of(r + k, i);
+            for (int i = 0; i < MINE; i++)
+                assert_float_equal(y[r * MINE + i] * f[2 * r + k],
+                                   (float)((double)of(r + k, i) /
+                                           sqrt(sum / WIDE + (double)eps)), 1e-5);
+        }
+    }
+    ok(x.err.code, &x.err);
+    close_bench(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(golden_f32),
+        cmocka_unit_test(golden_bf16),
+        cmocka_unit_test(factors_of_a_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
