@@ -179,6 +179,92 @@ static void batch(walk *q, const xd_vae_info *v, int64_t T, int encode)
     conv_frames(q, width(q, encode ? L - 1 : 0), 1, q->T ? q->T + 2 : 1);
 }
 
+/* ---- causal autoencoders ------------------------------------------------------------------- */
+
+static int64_t entry(const walk *q, const char *key, int i)
+{
+    const xd_json *v = xd_json_at(xd_json_get(q->cfg, key), i);
+    double         n = 0;
+    int            b = 0;
+    return xd_json_bool(v, &b) ? b : xd_json_number(v, &n) ? (int64_t)n : 0;
+}
+
+/* Both convolutions of a residual block see `past` frames besides those that are there. */
+static void causal_residual(walk *q, int64_t in, int64_t out, int64_t past)
+{
+    conv_frames(q, in, 1, past + q->T);
+    conv_frames(q, out, 1, past + q->T);
+}
+
+static void causal_middle(walk *q, int64_t C, int64_t past)
+{
+    causal_residual(q, C, C, past);
+    q->bytes += q->T * 2 * q->rows * q->k * q->w * q->k * C * q->e * (q->S - 1);
+    causal_residual(q, C, C, past);
+}
+
+/* Kernels over frames alone send nothing. */
+static void causal_levels(walk *q, int L, int encode, int64_t past)
+{
+    int     n = (int)number(q->cfg, "num_res_blocks") + !encode;
+    int64_t base = number(q->cfg, "base_dim"), first = !past;
+    int64_t in = base * (encode ? 1 : entry(q, "dim_mult", L - 1));
+    for (int l = 0; l < L; l++) {
+        int64_t C = base * entry(q, "dim_mult", encode ? l : L - 1 - l);
+        int64_t time = l < L - 1 && !first &&
+                       entry(q, "temperal_downsample", encode ? l : L - 2 - l);
+        for (int i = 0; i < n; i++, in = C)
+            causal_residual(q, in, C, past);
+        if (l == L - 1)
+            continue;
+        q->T = !encode && time ? 2 * q->T : q->T;
+        conv_frames(q, C, encode ? 2 : 1, q->T);
+        q->T = encode && time ? q->T / 2 : q->T;
+        q->k = encode ? q->k / 2 : 2 * q->k;
+        in = encode ? C : C / 2;
+    }
+}
+
+/* T frames at once, where convolutions keep `past` frames of before. Rows of pixels and latents
+ * are f32 until an image's first convolution has read them. */
+static void causal_chunk(walk *q, const xd_vae_info *v, int64_t T, int64_t past, int encode)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "dim_mult"));
+    int64_t base = number(q->cfg, "base_dim"), e = q->e;
+    int64_t mid = base * entry(q, "dim_mult", L - 1);
+    q->T = T;
+    q->k = encode ? v->cell[1] : 1;
+    q->e = encode && v->cell[0] > 1 ? e : (int64_t)sizeof(float);
+    conv_frames(q, encode ? 3 : v->channels, 1, past + T);
+    q->e = e;
+    if (!encode)
+        causal_middle(q, mid, past);
+    causal_levels(q, L, encode, past);
+    if (encode)
+        causal_middle(q, mid, past);
+    conv_frames(q, encode ? mid : base * entry(q, "dim_mult", 0), 1, past + q->T);
+}
+
+static void causal_chunks(walk *q, const xd_vae_info *v, int64_t latents, int encode)
+{
+    for (int64_t t = 0; t < latents; t++) {
+        int64_t past = v->cell[0] == 1 ? 0 : t < 2 ? t : 2;
+        causal_chunk(q, v, encode && t && v->cell[0] > 1 ? v->cell[0] : 1, past, encode);
+    }
+}
+
+/* ---- bands and tiles ----------------------------------------------------------------------- */
+
+static void batches(walk *q, const xd_vae_info *v, int64_t n, int64_t most, int encode)
+{
+    if (v->cell[0] == 1)
+        batch(q, v, 0, encode);
+    for (int64_t at = 0, k; v->cell[0] > 1 && at < n; at += k) {
+        k = at ? most : n < most ? n : most + n % most;
+        batch(q, v, k, encode);
+    }
+}
+
 static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &ctx->model.vae_info;
@@ -191,12 +277,10 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
         return 0;
     q.up = h * rank / S > 0;
     q.down = h * (rank + 1) / S < h;
-    if (v->cell[0] == 1)
-        batch(&q, v, 0, encode);
-    for (int64_t at = 0, k; v->cell[0] > 1 && at < n; at += k) {
-        k = at ? most : n < most ? n : most + n % most;
-        batch(&q, v, k, encode);
-    }
+    if (xd_json_get(q.cfg, "base_dim"))
+        causal_chunks(&q, v, T, encode);
+    else
+        batches(&q, v, n, most, encode);
     if (encode)
         return q.bytes + 8 * v->channels * q.rows * w * (S - 1) * T;
     return q.bytes + (rank ? 12 * q.rows * cell * w * cell * frames : 0);
