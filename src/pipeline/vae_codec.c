@@ -94,36 +94,46 @@ void xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
 void xd_vae_encode_size(xd_exec *x, const xd_job *j, const xd_net *net, xd_grid pixels,
                         const float *rgb, float *moments)
 {
+    xd_vae_encode_frames(x, j, net, &(xd_vae_clip){ 1, pixels }, rgb, moments);
+}
+
+void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
+                          const float *rgb, float *moments)
+{
     const xd_model *m = &j->ctx->model;
     size_t          mark = xd_arena_mark(x->tmp);
     const int      *factor = m->vae_info.cell;
-    int64_t         C = 2 * m->vae_info.channels, h = pixels.rows / factor[1], W = pixels.cols,
-                    w = W / factor[2];
+    int64_t         C = 2 * m->vae_info.channels, h = clip->pixels.rows / factor[1],
+                    W = clip->pixels.cols, w = W / factor[2], frames = clip->frames,
+                    T = xd_vae_latents(&m->vae_info, frames), cell = factor[1];
     xd_vae_shards   s;
     if (!xd_vae_shards_open(&s, x, j, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
     }
-    int64_t   n = s.own.n, cell = factor[1], d[4] = { 1, n, w, C };
-    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n * cell, W, 3 });
+    int64_t   n = s.own.n, d[4] = { T, n, w, C };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ frames, n * cell, W, 3 });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
-    xd_put(x, in, rgb + (xd_counting(x) ? 0 : s.own.start * cell * W * 3));
+    for (int64_t t = 0; t < frames; t++)
+        xd_put(x, xd_rows(in, t, 1),
+               rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
     if (s.tiled)
         xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->encode(x, net, in, out);
-    if (s.bands > 1)
-        xd_vae_shards_allgather(&s, out, w * C, 1, moments);
-    else if (s.whole)
+    for (int64_t t = 0; s.bands > 1 && t < T; t++)
+        xd_vae_shards_allgather(&s, xd_rows(out, t, 1), w * C, 1,
+                                moments + (xd_counting(x) ? 0 : t * h * w * C));
+    if (s.bands == 1 && s.whole)
         xd_get(x, moments, out);
     if (xd_vae_shards_tiles(&s))
-        xd_vae_shards_broadcast(&s, moments, h * w * C);
+        xd_vae_shards_broadcast(&s, moments, T * h * w * C);
     xd_vae_shards_close(&s);
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* size: of the image to encode; NULL: the result is decoded. */
-static xd_status count_vae(xd_job *j, const xd_grid *size, size_t *bytes, xd_err *e)
+/* clip: what is encoded; NULL: the result is decoded. */
+static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.vae;
     xd_exec   x;
@@ -135,8 +145,8 @@ static xd_status count_vae(xd_job *j, const xd_grid *size, size_t *bytes, xd_err
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     float *any = (float *)(void *)a.base;
-    if (size)
-        xd_vae_encode_size(&x, j, &p->shadow, *size, any, any);
+    if (clip)
+        xd_vae_encode_frames(&x, j, &p->shadow, clip, any, any);
     else
         xd_vae_decode(&x, j, &p->shadow, any, any);
     *bytes = xd_arena_peak(&a);
@@ -149,13 +159,19 @@ xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e)
     return count_vae(j, NULL, bytes, e);
 }
 
+xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e)
+{
+    return count_vae(j, clip, bytes, e);
+}
+
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    xd_grid   size = { j->size[0], j->size[1] };
-    size_t    one;
-    xd_status s = j->nrefs ? XD_OK : count_vae(j, &size, bytes, e);
+    xd_vae_clip clip = { 1, { j->size[0], j->size[1] } };
+    size_t      one;
+    xd_status   s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++) {
-        s = count_vae(j, &j->ref_size[i], &one, e);
+        clip.pixels = j->ref_size[i];
+        s = count_vae(j, &clip, &one, e);
         *bytes = i == 0 || one > *bytes ? one : *bytes;
     }
     return s;

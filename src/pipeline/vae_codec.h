@@ -20,6 +20,11 @@ void      xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const fl
 /* The same of an image of another size than the request's. */
 void      xd_vae_encode_size(xd_exec *x, const xd_job *j, const xd_net *net, xd_grid pixels,
                              const float *rgb, float *moments);
+/* The same of a video: rgb [frames,H,W,3] -> moments [t,h,w,2C]. */
+typedef struct xd_vae_clip { int64_t frames; xd_grid pixels; } xd_vae_clip;
+void      xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net,
+                               const xd_vae_clip *clip, const float *rgb, float *moments);
+xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Resizes (bilinear) and crops the image to the requested size if another size was generated;
  * replaces `rgb` by a malloc'ed image. */

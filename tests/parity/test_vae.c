@@ -344,59 +344,25 @@ static void take_size(xd_job *j, const int64_t *d)
     j->frames = xd_vae_frames(&j->ctx->model.vae_info, d[0]);
 }
 
-/* What the engine does with one image, with all frames of a video. */
-static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
-                         float *moments)
+static xd_vae_clip clip_of(const xd_job *j)
 {
-    const xd_model *m = &j->ctx->model;
-    int64_t         T = j->cells[0], h = j->cells[1], w = j->cells[2], C = 2 * m->vae_info.channels;
-    int64_t         W = j->size[1], cell = m->vae_info.cell[1];
-    xd_vae_shards       s;
-    if (!xd_vae_shards_open(&s, x, j, (xd_grid){ j->cells[1], j->cells[2] }))
-        exit(1);
-    int64_t   n = s.own.n, d[4] = { T, n, w, C };
-    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ j->frames, n * cell, W, 3 });
-    xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
-    for (int64_t t = 0; t < j->frames; t++)
-        xd_put(x, xd_rows(in, t, 1),
-               rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
-    if (s.tiled)
-        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
-    else
-        m->vae.vae->encode(x, net, in, out);
-    for (int64_t t = 0; s.bands > 1 && t < T; t++)
-        xd_vae_shards_allgather(&s, xd_rows(out, t, 1), w * C, 1,
-                                moments + (xd_counting(x) ? 0 : t * h * w * C));
-    if (s.bands == 1 && s.whole)
-        xd_get(x, moments, out);
-    if (xd_vae_shards_tiles(&s))
-        xd_vae_shards_broadcast(&s, moments, T * h * w * C);
-    xd_vae_shards_close(&s);
-    xd_arena_rewind(x->tmp, 0);
+    return (xd_vae_clip){ j->frames, { j->size[0], j->size[1] } };
 }
 
 static void encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *in, float *out)
 {
-    (j->ctx->model.vae_info.cell[0] > 1 ? encode_video : xd_vae_encode)(x, j, net, in, out);
+    xd_vae_clip clip = clip_of(j);
+    xd_vae_encode_frames(x, j, net, &clip, in, out);
 }
 
 static void count(xd_job *j, int what, size_t *bytes)
 {
-    xd_component *p = &j->ctx->model.vae;
-    xd_err   e = { 0 };
-    xd_arena a;
-    xd_exec  x;
-    if (!what || j->ctx->model.vae_info.cell[0] == 1) {
-        must((what ? xd_vae_encode_count : xd_vae_decode_count)(j, bytes, &e), &e);
-        return;
-    }
-    must(xd_component_count(p, j->ctx->count, j->ctx->type, &e), &e);
-    must(xd_device_arena_open(&a, j->ctx->count, 0, &e), &e);
-    xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
-    encode_video(&x, j, &p->shadow, (float *)(void *)a.base, (float *)(void *)a.base);
-    must(x.err.code, &x.err);
-    *bytes = xd_arena_peak(&a);
-    xd_device_arena_close(&a, j->ctx->count);
+    xd_vae_clip clip = clip_of(j);
+    xd_err      e = { 0 };
+    if (what)
+        must(xd_vae_encode_frames_count(j, &clip, bytes, &e), &e);
+    else
+        must(xd_vae_decode_count(j, bytes, &e), &e);
 }
 
 static void compare_count(xd_job *j, int what, const run *r, const xd_arena *a, const char *name)
