@@ -26,8 +26,11 @@ static const xd_option rows[] = {
       "ranks (default: all of the cluster, or one for every core of this machine)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
       "so many of a device, as 8xH100, or on several hosts 2x8xL40: H100, H100-PCIe, H200, B200, "
-      "H20, A100, A10, L40, L4, 4090, 5090, MI300X; or a file that `xdit probe` wrote (default: "
-      "this machine)" },
+      "H20, A100, A10, L40, L40S, L4, 4090, 5090, MI300X; or a file that `xdit probe` wrote "
+      "(default: this machine)" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
+      "cpu, or cuda: one rank a GPU, of this machine or of --cluster, which need not be there "
+      "(default: as the cluster's file says, else cpu)" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "degrees that are kept, as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
@@ -45,7 +48,7 @@ static const xd_option rows[] = {
       "TYPE", "the same of the T5 text encoder" },
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
       "weights that a GPU's memory does not hold wait in the host's: see xdit generate (default: "
-      "none for a cluster)" },
+      "none for a cluster without --device)" },
     { "enable_slicing", XD_OPT_FLAG, offsetof(task, slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always so)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
@@ -53,6 +56,7 @@ static const xd_option rows[] = {
 
 static const xd_opt_alias aliases[] = {
     { "config", "model" },
+    { "machine", "cluster" },
     { "m", "model" },
     { "W", "width" },
     { "H", "height" },
@@ -88,7 +92,7 @@ static void print_help(FILE *f)
     task_init(&t);
     char *kept = xd_opt_names("", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
-        { "Options", "model world cluster plan exact all explain dtype weights_dtype "
+        { "Options", "model world cluster device plan exact all explain dtype weights_dtype "
                      "text_weights_dtype offload json" },
         { "The request",
           "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
@@ -103,7 +107,8 @@ static void print_help(FILE *f)
     fprintf(f,
             "\nExamples:\n"
             "  xdit plan --model models/demo-pixart --world 4\n"
-            "  xdit plan --model %s --cluster 8xH100 --world 4 --explain 1\n",
+            "  xdit plan --model %s --cluster 8xH100 --world 4 --explain 1\n"
+            "  xdit plan --model DIR --device cuda --cluster RTX4090 --weights_dtype int8\n",
             xd_family_says(XD_WORD_HUB));
     free(kept);
 }

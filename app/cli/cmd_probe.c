@@ -20,6 +20,8 @@ static const xd_option rows[] = {
     XD_LAUNCH_TIMEOUT(offsetof(task, start_timeout)),
     { "threads", XD_OPT_INT, offsetof(task, probe.threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
+    { "device", XD_OPT_TEXT, offsetof(task, probe.device), 0, 0, NULL, "NAME",
+      "cpu (default), cuda: a GPU for each rank, cuda:1 ..." },
     { "output", XD_OPT_TEXT, offsetof(task, probe.output), 0, 0, NULL, "FILE",
       "the cluster file, - for standard output (default: where xdit plan looks for this machine)" },
 };
@@ -55,7 +57,7 @@ static void print_help(FILE *f)
     task t;
     task_init(&t);
     fputs(
-        "Usage: xdit probe [--ranks N] [--threads T] [--output FILE]\n\n"
+        "Usage: xdit probe [--ranks N] [--threads T] [--device NAME] [--output FILE]\n\n"
         "Measures how fast the ranks compute (GEMMs, attention, convolutions, memory) while\n"
         "all of them work, how fast they speak, and how fast files beside FILE or in the cache of\n"
         "models are read, in a few seconds, and writes it to a file that\n"
@@ -64,6 +66,7 @@ static void print_help(FILE *f)
     xd_opt_help(f, &t.spec, groups, 1);
     fputs("\nExamples:\n"
           "  xdit probe --ranks 2\n"
+          "  xdit probe --device cuda --ranks 2 --output gpus.json\n"
           "  mpirun --hostfile hosts -n 8 xdit probe --output cluster.json\n", f);
 }
 

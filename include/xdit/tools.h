@@ -109,7 +109,12 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     void      (*log)(void *cookie, int level, const char *line);
     int         columns;        /* of a terminal: tables leave out what has no room; 0: all     */
     int         reserved;       /* 0                                                         */
-    const char *offload;        /* as in xd_open_args; NULL: "none" for a cluster               */
+    const char *offload;        /* as in xd_open_args; NULL: "none" for a cluster, "auto" for one
+                                   of GPUs that `device` names                                */
+    /* "cuda": plans of one rank a GPU, counted as for a GPU: those of this machine or, with
+     * `cluster`, of a machine that need not be there. NULL: as the cluster's file says, else
+     * "cpu". */
+    const char *device;
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
@@ -270,6 +275,7 @@ typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
     void       *cookie;
     int         log_level;
     void      (*log)(void *cookie, int level, const char *line);
+    const char *device;         /* as in xd_open_args; NULL: "cpu"                             */
 } xd_probe_args;
 #define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
 XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);

@@ -56,6 +56,8 @@ typedef struct xd_dev_ops {
     double    (*link)(xd_dev *d, int back);
     /* Equal for devices, also of other processes, that have one memory; or NULL: the host's. */
     uint64_t  (*identity)(const xd_dev *d);
+    /* The name of the product, as "NVIDIA H100 80GB HBM3"; or NULL. */
+    void      (*product)(const xd_dev *d, char *name, size_t size);
     /* Implementations of xd_dev_compute, xd_dev_best, xd_dev_peak, xd_dev_kernel_bytes,
      * xd_dev_forget. */
     xd_dtype  (*compute)(const xd_dev *d, xd_dtype want);
@@ -86,6 +88,10 @@ struct xd_dev {
 /* Opens a device by name: "cpu", or a kind of device and an instance of it, as in "cuda:1". NULL is
  * the first kind of the registry. XD_EINVAL: no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
+/* Opens what a count device needs of a kind of device with a memory of its own: sizes of scratch
+ * and of packed weights. No such device need be there, and nothing else can be done with it. name:
+ * as above. XD_EINVAL: no such kind. */
+xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
 /* The device of rank number `rank` of the `ranks` of this host, when all of them were given `name`:
  * "cuda" is one GPU for each rank, so *out is "cuda:<rank>". *out is empty where `name` itself is
  * to be opened: it has an instance, as "cuda:0", which all ranks then share, or its kind has none.
@@ -137,6 +143,8 @@ typedef struct xd_dev_kind {
     const char *name;                   /* "cpu": the part of a device name before ':'         */
     /* which: the part of the device name after ':', or "". XD_EINVAL: no such device. */
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
+    /* As xd_dev_open_sizes; NULL: `open` is taken. */
+    xd_status (*open_sizes)(xd_dev **d, xd_err *e);
     /* *n: how many instances this host has, "kind:0" to "kind:<n-1>". NULL: the kind has one
      * instance, which all ranks of a host share. */
     xd_status (*instances)(int *n, xd_err *e);
@@ -147,6 +155,10 @@ typedef struct xd_dev_kind {
      * plan counts; or NULL. */
     double    (*address_space)(void);
 } xd_dev_kind;
+
+/* The number of devices "kind:0" and so on of the kind that a name begins with; 1 of a kind that
+ * all ranks share, or where the name has an instance. */
+xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 
 extern const xd_dev_kind *const xd_dev_kinds[];       /* ends with NULL; the first is the default */
 

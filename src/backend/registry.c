@@ -31,20 +31,41 @@ static const xd_dev_kind *find_kind(const char *name)
     return NULL;
 }
 
+static xd_status no_such_kind(const char *name, xd_err *e)
+{
+    xd_text_buf known = { 0 };
+    for (int i = 0; xd_dev_kinds[i]; i++)
+        xd_buf_add(&known, "%s%s", i ? ", " : "", xd_dev_kinds[i]->name);
+    xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", name,
+            known.failed || !known.p ? "" : known.p);
+    xd_buf_free(&known);
+    return XD_EINVAL;
+}
+
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
 {
     const char        *s = name ? name : xd_dev_kinds[0]->name, *colon = strchr(s, ':');
     const xd_dev_kind *kind = find_kind(s);
-    xd_text_buf        known = { 0 };
     *d = NULL;
-    if (kind)
-        return kind->open(d, colon ? colon + 1 : "", e);
-    for (int i = 0; xd_dev_kinds[i]; i++)
-        xd_buf_add(&known, "%s%s", i ? ", " : "", xd_dev_kinds[i]->name);
-    xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", s,
-            known.failed || !known.p ? "" : known.p);
-    xd_buf_free(&known);
-    return XD_EINVAL;
+    return kind ? kind->open(d, colon ? colon + 1 : "", e) : no_such_kind(s, e);
+}
+
+xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e)
+{
+    const xd_dev_kind *kind = find_kind(name);
+    *d = NULL;
+    if (!kind)
+        return no_such_kind(name, e);
+    return kind->open_sizes ? kind->open_sizes(d, e) : xd_dev_open(d, name, e);
+}
+
+xd_status xd_dev_instances(const char *name, int *n, xd_err *e)
+{
+    const xd_dev_kind *kind = find_kind(name);
+    *n = 1;
+    if (!kind)
+        return no_such_kind(name, e);
+    return kind->instances && !strchr(name, ':') ? kind->instances(n, e) : XD_OK;
 }
 
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e)

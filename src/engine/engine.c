@@ -93,7 +93,7 @@ static void try_devices(xd_engine *g)
 }
 
 /* The device that the user names, or this rank's own of its kind. */
-static xd_status open_device(xd_engine *g, const xd_open_args *a, xd_err *e)
+static xd_status open_device(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
     int         rank = 0, ranks = 1;
     xd_cpuset   cpus;
@@ -102,6 +102,8 @@ static xd_status open_device(xd_engine *g, const xd_open_args *a, xd_err *e)
         return XD_OK;
     if (is_auto(a))
         return xd_dev_open(&g->ctx.dev, NULL, e);
+    if (how & XD_SIZES)
+        return xd_dev_open_sizes(&g->ctx.dev, a->device, e);
     if (g->ctx.world.all->size > 1)
         xd_comm_host(&rank, &ranks, &cpus);
     xd_status s = xd_dev_of_rank(&name, a->device, rank, ranks, e);
@@ -109,12 +111,13 @@ static xd_status open_device(xd_engine *g, const xd_open_args *a, xd_err *e)
 }
 
 /* Opens the parts that need no other rank. */
-static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_err *e)
+static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
+    int             files = how & XD_WITH_FILES;
     xd_weight_files given = { a->files, a->nfiles };
     xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->without, &given, a->layers, e);
     if (s == XD_OK)
-        s = open_device(g, a, e);
+        s = open_device(g, a, how, e);
     if (s == XD_OK && !a->offload && !xd_dev_identity(g->ctx.dev))
         g->ctx.offload = XD_OFFLOAD_NONE;       /* weights are in the host's memory            */
     if (s == XD_OK)
@@ -172,7 +175,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (s == XD_OK && is_auto(a))
         try_devices(g);
     if (s == XD_OK)
-        s = xd_session_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
+        s = xd_session_open(g, a, open_parts(g, a, how, &mine), &mine);
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     if (s != XD_OK) {

@@ -20,8 +20,8 @@ struct xd_engine {
 
 /* How an engine is opened: XD_WITH_FILES: with the weights of the files, otherwise random ones;
  * XD_ALONE: this rank works by itself even if others were launched; XD_FOR_BENCH: the content of
- * the result does not matter. */
-enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4 };
+ * the result does not matter; XD_SIZES: the device has sizes alone (xd_dev_open_sizes). */
+enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4, XD_SIZES = 8 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 
 #endif

@@ -57,6 +57,11 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
                         c->m.name, c->m.hosts * c->m.ranks);
         return s;
     }
+    if (xd_dev_identity(c->ctx->dev)) {
+        s = xd_machine_of_devices(&c->m, c->ctx->dev, c->a->device, (all + hosts - 1) / hosts, e);
+        c->m.hosts = hosts;
+        return s;
+    }
     s = xd_machine_here(&c->m, c->ctx->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
     c->m.hosts = hosts;
     xd_host_memory(&have, &space);

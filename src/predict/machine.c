@@ -37,6 +37,7 @@ static const xd_field wire_fields[] = {
 
 static const xd_field fields[] = {
     { "name", AT(xd_machine, name), 's', 0, "cluster" },
+    { "device", AT(xd_machine, device), 's', 0, "" },
     { "hosts", AT(xd_machine, hosts), 'i', 1, NULL },
     { "ranks_per_host", AT(xd_machine, ranks), 'i', 1, NULL },
     { "threads_per_rank", AT(xd_machine, threads), 'i', 0, NULL },
@@ -45,6 +46,7 @@ static const xd_field fields[] = {
     { "weight_cache", AT(xd_machine, cache), 'd', 0, NULL },
     { "read_bytes_per_second", AT(xd_machine, read), 'd', 0, NULL },
     { "upload_bytes_per_second", AT(xd_machine, upload), 'd', 0, NULL },
+    { "download_bytes_per_second", AT(xd_machine, download), 'd', 0, NULL },
     { "alone_speedup", AT(xd_machine, alone), 'd', 1, NULL },
     { "f32", 0, '-', 0, NULL },
     { "bf16", 0, '-', 0, NULL },
@@ -107,6 +109,11 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
         s = xd_fail(e, XD_EFORMAT,
                     "%s: read_bytes_per_second is %g; it must be 0 (unknown) or more", what,
                     m->read);
+    if (s == XD_OK && !(m->upload >= 0 && isfinite(m->upload) && m->download >= 0 &&
+                        isfinite(m->download)))
+        s = xd_fail(e, XD_EFORMAT,
+                    "%s: upload_bytes_per_second is %g and download_bytes_per_second %g; both must "
+                    "be 0 (unknown) or more", what, m->upload, m->download);
     if (s == XD_OK)
         s = check_rates(&m->f32, what, "f32", e);
     if (s == XD_OK)
@@ -185,6 +192,10 @@ void xd_machine_write(const xd_machine *m, xd_text_buf *out)
 {
     xd_buf_add(out, "{\n  \"name\": ");
     xd_buf_json_string(out, m->name);
+    if (m->device[0]) {
+        xd_buf_add(out, ",\n  \"device\": ");
+        xd_buf_json_string(out, m->device);
+    }
     xd_buf_add(out,
                ",\n  \"hosts\": %d, \"ranks_per_host\": %d, \"threads_per_rank\": %d,\n"
                "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, "
@@ -192,6 +203,10 @@ void xd_machine_write(const xd_machine *m, xd_text_buf *out)
                "  \"read_bytes_per_second\": %.0f",
                m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache,
                m->alone, m->read);
+    if (m->upload > 0 || m->download > 0)
+        xd_buf_add(out,
+                   ",\n  \"upload_bytes_per_second\": %.0f, \"download_bytes_per_second\": %.0f",
+                   m->upload, m->download);
     write_object(out, "f32", rate_fields, &m->f32);
     write_object(out, "bf16", rate_fields, &m->bf16);
     write_object(out, "inside", wire_fields, &m->inside);

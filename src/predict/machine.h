@@ -42,7 +42,9 @@ typedef struct xd_machine {
     xd_wire  inside, between;   /* ranks of one host, ranks of two                             */
     int      sheet;             /* only data sheets were asked, nothing is fitted or measured   */
     double   read;              /* bytes/s of files that no page cache holds; 0: unknown         */
-    double   upload;            /* bytes/s from the host's memory to a device's; 0: unknown      */
+    /* bytes/s from the host's memory to a device's and back; 0: unknown                         */
+    double   upload, download;
+    char     device[XD_FIELD_TEXT];     /* "cuda": the kind of the ranks' devices; "": any kind  */
     double   cache;  /* bytes of weights that stay near a rank's cores from call to call */
 } xd_machine;
 
@@ -53,9 +55,16 @@ xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
  * and messages usually reach; m->name says which. The disk is as fast as it was measured, with any
  * number of ranks. dev must not be a count device. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
+/* The same of ranks that compute on devices with memories of their own, all given the name `device`
+ * ("cuda", "cuda:0"; NULL: dev's kind); dev is this rank's. Where nothing was probed, a device that
+ * is known by its name has the rates of the preset, and another one is measured for a moment. */
+xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
+                                xd_err *e);
 /* Path of the measured machine for this many ranks on this host: below $XDG_CACHE_HOME, or
  * ~/.cache. Returns 0 if there is no such directory or the path is too long. */
 int       xd_machine_home(int ranks, int threads, char *path, size_t size);
+/* The same of ranks on devices that were all given this name. */
+int       xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
 /* Adjusts the rates if ranks have more threads than this host has cores: ranks alternate, so each
  * is slower, but alone. */
 void      xd_machine_oversubscribe(xd_machine *m);
@@ -66,6 +75,10 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
 /* Name of the i-th known device; NULL at the end. */
 const char *xd_machine_device(int i);
+/* The known device whose name is in a product's, as H100 in "NVIDIA H100 80GB HBM3"; or NULL. */
+const char *xd_machine_like(const char *product);
+/* Bytes that a request may take of a device with `have` bytes free: less what libraries take. */
+double    xd_machine_device_room(const xd_dev *dev, double have);
 /* A cluster of known devices: DEVICE, NxDEVICE, or HxNxDEVICE on H hosts; 0: no such device. */
 int       xd_machine_known(xd_machine *m, const char *name);
 

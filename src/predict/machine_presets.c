@@ -25,6 +25,7 @@
 /* From data sheets only, with the shares of H100, L40, A100. */
 #define H200      RATES(989e12, 0.733, 0.300, 0.10, 4.80e12)
 #define B200      RATES(2250e12, 0.733, 0.300, 0.10, 8.00e12)
+#define L40S      RATES(362e12, 0.660, 0.660, 0.32, 0.864e12)
 #define L4        RATES(121e12, 0.660, 0.660, 0.32, 0.300e12)
 #define A10       RATES(125e12, 0.660, 0.660, 0.32, 0.600e12)
 #define RTX5090   RATES(209.5e12, 0.660, 0.660, 0.32, 1.792e12)
@@ -66,6 +67,7 @@ static const device devices[] = {
     { "A100", 0, 80e9, F32(19.5e12, 2.04e12), A100, PCIE4_UP, NVLINK3, IB400 },
     { "A10", 1, 24e9, F32(31.2e12, 0.600e12), A10, PCIE4_UP, PCIE4, ETH100 },
     { "L40", 0, 48e9, F32(90.5e12, 0.864e12), L40, PCIE4_UP, PCIE4, ETH100 },
+    { "L40S", 1, 48e9, F32(91.6e12, 0.864e12), L40S, PCIE4_UP, PCIE4, ETH100 },
     { "L4", 1, 24e9, F32(30.3e12, 0.300e12), L4, PCIE4_UP, PCIE4, ETH100 },
     { "4090", 0, 24e9, F32(82.6e12, 1.008e12), RTX4090, PCIE4_UP, PCIE4, ETH10 },
     { "5090", 1, 32e9, F32(104.8e12, 1.792e12), RTX5090, PCIE5_UP, PCIE5, ETH10 },
@@ -75,6 +77,31 @@ static const device devices[] = {
 const char *xd_machine_device(int i)
 {
     return i >= 0 && i < (int)(sizeof devices / sizeof *devices) ? devices[i].name : NULL;
+}
+
+/* 1: the first n characters of `word` are a whole word of `text`. */
+static int has_word(const char *text, const char *word, size_t n)
+{
+    for (const char *p = text; *p; p++)
+        if ((p == text || !isalnum((unsigned char)p[-1])) && strncasecmp(p, word, n) == 0 &&
+            !isalnum((unsigned char)p[n]))
+            return 1;
+    return 0;
+}
+
+const char *xd_machine_like(const char *product)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        const char *name = devices[i].name, *p = name;
+        size_t      n = strcspn(p, "-");
+        int         all = 1;
+        for (; *p; p += n + (p[n] == '-'), n = strcspn(p, "-"))
+            all = all && has_word(product, p, n);
+        if (all && (!best || strlen(name) > strlen(best)))
+            best = name;
+    }
+    return best;
 }
 
 /* Paths to the processors: two devices share one, but up to eight devices there are four. */
@@ -96,9 +123,17 @@ static int set_count(const char **name)
     return (int)n;
 }
 
+/* "RTX4090" and "RTX-4090" are the 4090. */
+static const char *without_brand(const char *name)
+{
+    int n = strncasecmp(name, "RTX", 3) == 0 ? 3 + (name[3] == '-' || name[3] == ' ') : 0;
+    return n && isdigit((unsigned char)name[n]) ? name + n : name;
+}
+
 int xd_machine_known(xd_machine *m, const char *name)
 {
     int first = set_count(&name), second = first ? set_count(&name) : 0;
+    name = without_brand(name);
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         const device *d = &devices[i];
         if (strcasecmp(d->name, name) != 0)

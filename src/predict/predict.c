@@ -592,7 +592,8 @@ static void add_streaming(predictor *s)
     size_t         most = 0;
     for (int r = 0; r < f->ranks; r++)
         most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
-    double pass_s = (double)most / (s->m->upload > 0 ? s->m->upload : USUAL_UPLOAD);
+    f->upload = s->m->upload > 0 ? s->m->upload : USUAL_UPLOAD;
+    double pass_s = (double)most / f->upload;
     f->streamed = (double)most * xd_offload_runs(&s->job, 0);
     f->exact_s = fmax(f->exact_s, pass_s * xd_offload_runs(&s->job, 1));
     f->step_s = fmax(f->step_s, pass_s * xd_offload_runs(&s->job, !f->stale));

@@ -32,6 +32,7 @@ typedef struct xd_prediction {
     double  sent;               /* bytes of the request, all ranks                              */
     double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
     double  streamed;           /* bytes that a step copies to the device, of the rank with most  */
+    double  upload;             /* bytes/s of these copies                                      */
     int     fits, stale;        /* into the memory there is; its image is not the exact one    */
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;

@@ -15,7 +15,8 @@
 #include "comm/comm.h"
 #include "predict/machine.h"
 
-int xd_machine_home(int ranks, int threads, char *path, size_t size)
+/* A path whose name ends in `what`, or 0. */
+static int home_of(const char *what, char *path, size_t size)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char        host[96] = "";
@@ -24,9 +25,26 @@ int xd_machine_home(int ranks, int threads, char *path, size_t size)
         home = "";
     else if (!home || *home != '/')
         return 0;
-    int n = snprintf(path, size, "%s%s/xdit/machine-%s-%dx%d.json", *home ? home : base,
-                     *home ? "/.cache" : "", host, ranks, threads);
+    int n = snprintf(path, size, "%s%s/xdit/machine-%s-%s.json", *home ? home : base,
+                     *home ? "/.cache" : "", host, what);
     return n > 0 && (size_t)n < size;
+}
+
+int xd_machine_home(int ranks, int threads, char *path, size_t size)
+{
+    char what[40];
+    snprintf(what, sizeof what, "%dx%d", ranks, threads);
+    return home_of(what, path, size);
+}
+
+/* One rank's "cuda" is the first of its kind. */
+int xd_machine_device_home(int ranks, const char *device, char *path, size_t size)
+{
+    char   what[80];
+    size_t kind = strcspn(device, ":");
+    int    first = ranks == 1 && strcmp(device + kind, ":0") == 0;
+    snprintf(what, sizeof what, "%dx%.*s", ranks, first ? (int)kind : 32, device);
+    return home_of(what, path, size);
 }
 
 /* The largest cache that the kernel reports; virtual machines report other sizes to programs. */
@@ -47,12 +65,11 @@ double xd_machine_cache(int ranks)
     return most / ranks;
 }
 
-/* Reads the measured machine; 0: there is none. */
-static int read_measured(xd_machine *m, int ranks, int threads)
+/* Reads the measured machine at `path`; 0: there is none of so many ranks of so many threads. */
+static int read_measured(xd_machine *m, const char *path, int ranks, int threads)
 {
-    char   path[4096];
     xd_err why = { 0 };
-    if (!xd_machine_home(ranks, threads, path, sizeof path) || access(path, R_OK) != 0)
+    if (access(path, R_OK) != 0)
         return 0;
     if (xd_machine_read(m, path, &why) == XD_OK && m->hosts == 1 && m->ranks == ranks &&
         m->threads == threads) {
@@ -136,7 +153,9 @@ static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e)
 {
     size_t have = 0, total = 0;
-    if (read_measured(m, ranks, threads))
+    char   path[4096];
+    if (xd_machine_home(ranks, threads, path, sizeof path) &&
+        read_measured(m, path, ranks, threads))
         return XD_OK;
     memset(m, 0, sizeof *m);
     strcpy(m->name, "this machine, guessed (xdit probe measures it)");
@@ -160,4 +179,85 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9, .overlap = 0 };
     m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
     return xd_machine_check(m, "this machine", e);
+}
+
+/* ---- devices with memories of their own ---------------------------------------------------- */
+
+double xd_machine_device_room(const xd_dev *dev, double have)
+{
+    double later = (double)xd_dev_kernel_bytes(dev);
+    return have > later + 1 ? have - later : 1;
+}
+
+/* Rates of a device that no preset knows, from products that it has just computed. */
+static void guess_device_rates(xd_rates *r, double product)
+{
+    *r = (xd_rates){ .gemm = 0.9 * product, .gemm_rows = 160,
+                     .attn = { 0.5 * product, 0.5 * product }, .attn_keys = 200,
+                     .conv = 0.3 * product, .bytes = product / 150, .call_s = 4e-6 };
+}
+
+/* Rates of a device that was not probed. */
+static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
+{
+    xd_machine  known;
+    const char *like = xd_machine_like(product);
+    if (like && xd_machine_known(&known, like)) {
+        m->f32 = known.f32, m->bf16 = known.bf16;
+        m->inside = known.inside, m->between = known.between;
+        m->sheet = known.sheet;
+    } else {
+        double f32 = 1e9 * xd_dev_peak(dev, XD_F32, 0, 0.004),
+               bf16 = 1e9 * xd_dev_peak(dev, XD_BF16, 0, 0.004);
+        guess_device_rates(&m->f32, f32 > 0 ? f32 : 1e9);
+        guess_device_rates(&m->bf16, bf16 > 0 ? bf16 : 1e9);
+        m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5, .shared = 56e9 };
+        m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
+    }
+    snprintf(m->name, sizeof m->name, "%.24s, not probed (%s)", product,
+             like ? "data sheet's rates" : "guessed rates");
+}
+
+/* All ranks compute on one device. */
+static void share_device(xd_machine *m, int ranks)
+{
+    xd_rates *const rates[] = { &m->f32, &m->bf16 };
+    for (int i = 0; i < 2; i++) {
+        xd_rates *r = rates[i];
+        r->gemm /= ranks, r->attn[0] /= ranks, r->attn[1] /= ranks, r->conv /= ranks;
+        r->bytes /= ranks;
+    }
+    m->alone = ranks;
+    m->upload /= ranks, m->download /= ranks;
+}
+
+xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
+                                xd_err *e)
+{
+    char        path[4096], product[100] = "", kind[32] = "";
+    size_t      have = 0, total = 0;
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(dev->name, ":"), dev->name);
+    device = device && strcmp(device, "auto") != 0 ? device : kind;
+    int shared = ranks > 1 && strchr(device, ':');
+    memset(m, 0, sizeof *m);
+    int measured = xd_machine_device_home(ranks, device, path, sizeof path) &&
+        read_measured(m, path, ranks, 0);
+    dev->mem->memory(dev, &have, &total);
+    if (!measured) {
+        memset(m, 0, sizeof *m);
+        if (dev->mem->product)
+            dev->mem->product(dev, product, sizeof product);
+        snprintf(m->device, sizeof m->device, "%s", kind);
+        m->hosts = 1;
+        m->ranks = ranks;
+        m->alone = 1;
+        m->read = measured_reading();
+        m->upload = dev->mem->link ? dev->mem->link(dev, 0) : 0;
+        m->download = dev->mem->link ? dev->mem->link(dev, 1) : 0;
+        guess_device(m, dev, product[0] ? product : dev->name);
+        if (shared)
+            share_device(m, ranks);
+    }
+    m->memory = xd_machine_device_room(dev, (double)have / (shared ? ranks : 1));
+    return xd_machine_check(m, dev->name, e);
 }

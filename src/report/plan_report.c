@@ -90,8 +90,9 @@ static void write_streaming(const xd_plans *p, int i)
     for (int r = 0; r < f->ranks && f->rank; r++)
         host = fmax(host, (double)f->rank[r].need.host);
     if (f->streamed > 0)
-        write_line(p, "offload: plan %d streams %s a step from the host's memory", i + 1,
-                   xd_size_text(f->streamed).s);
+        write_line(p, "offload: plan %d streams %s a step from the host's memory, at least %.3g s "
+                   "at %s/s", i + 1, xd_size_text(f->streamed).s, f->streamed / f->upload,
+                   xd_size_text(f->upload).s);
     if (host > 0)
         write_line(p, "plan %d needs %s of the host's memory for a rank", i + 1,
                    xd_size_text(host).s);

@@ -38,6 +38,23 @@ static void set_cold(xd_plans *p)
     xd_log_enter(log);
 }
 
+/* Ranks that have a GPU of this machine each, and what is known of these. */
+static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
+{
+    int       n = 1;
+    xd_status s = xd_dev_instances(p->device, &n, e);
+    *ranks = *ranks ? *ranks : n;
+    if (s == XD_OK && *ranks > n && !strchr(p->device, ':'))
+        s = xd_fail(e, XD_EINVAL,
+                    "%d ranks are asked for and this machine has %d of the device %s: plans take "
+                    "one for each rank (--cluster plans for another machine)", *ranks, n,
+                    p->device);
+    if (s == XD_OK)
+        s = xd_machine_of_devices(&p->m, p->g->ctx.dev, p->device, *ranks, e);
+    set_cold(p);
+    return s;
+}
+
 /* The machine, and the ranks that plans are for. A cluster other than this machine computes in bf16
  * unless f32 is requested. */
 static xd_status set_machine(xd_plans *p, xd_err *e)
@@ -45,12 +62,14 @@ static xd_status set_machine(xd_plans *p, xd_err *e)
     const xd_advise_args *a = &p->a;
     xd_status s = XD_OK;
     int       threads = xd_par_threads(), ranks = a->ranks;
-    if (!a->cluster) {
+    if (!a->cluster && p->device) {
+        s = set_devices(p, &ranks, e);
+    } else if (!a->cluster) {
         ranks = ranks ? ranks : threads;
         s = xd_machine_here(&p->m, p->g->ctx.dev, ranks, threads > ranks ? threads / ranks : 1, e);
         set_room(p);
         set_cold(p);
-    } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
+    } else if (!p->device && (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0)) {
         p->g->ctx.type = XD_BF16;
     }
     p->info.cluster_ranks = p->m.hosts * p->m.ranks;
@@ -75,17 +94,39 @@ static void set_request(xd_plans *p)
         p->r.image = NULL, p->r.image_pixels = NULL, p->r.nmore_images = 0;
 }
 
+/* The device whose sizes count: the one that is named, or that of the cluster; NULL: the CPU. */
+static xd_status find_device(xd_plans *p, xd_err *e)
+{
+    const xd_advise_args *a = &p->a;
+    int                   cpu = a->device && strcmp(a->device, "cpu") == 0;
+    if (cpu && p->m.device[0])
+        return xd_fail(e, XD_EINVAL, "%s was measured on the device %s, and --device is %s",
+                       a->cluster, p->m.device, a->device);
+    p->device = cpu ? NULL : a->device ? a->device : p->m.device[0] ? p->m.device : NULL;
+    if (p->device && a->cluster && !p->m.device[0])
+        snprintf(p->m.device, sizeof p->m.device, "%.*s", (int)strcspn(p->device, ":"), p->device);
+    return XD_OK;
+}
+
 static xd_status open_all(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;
+    xd_status             s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
+    if (s == XD_OK)
+        s = find_device(p, e);
     xd_open_args o = { .size = sizeof o, .model = a->model, .dtype = a->dtype,
                        .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log,
-                       .offload = a->offload ? a->offload : a->cluster ? "none" : NULL,
+                       .offload = a->offload ? a->offload
+                                  : a->cluster && !p->device ? "none" : NULL,
+                       .device = p->device,
                        .cookie = a->cookie, .log_level = a->log_level };
-    xd_status    s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
+    int sizes = a->cluster && p->device ? XD_SIZES : 0;
     if (s == XD_OK)
-        s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE, e);
+        s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE | sizes, e);
+    if (s == XD_EUNSUPPORTED && p->device && !sizes && e)
+        snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg),
+                 "; --cluster plans for a machine that has one");
     if (s == XD_OK)
         s = set_machine(p, e);
     if (s == XD_OK)

@@ -11,6 +11,7 @@ struct xd_plans {
     xd_engine     *g;           /* as `a`; closed by xd_plans_finish                            */
     xd_machine     m;
     xd_search      s;
+    const char    *device;      /* as in the arguments or in `m`; NULL: the CPU                */
     double         space; /* bytes that a process of this machine may map; 0: no limit         */
     char          *texts[3];    /* the model's directory, and texts of the given plan           */
     xd_plans_info  info;

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "base/record.h"
+#include "comm/staged.h"
 #include "model/model.h"
 #include "ranks/world.h"
 #include "xdit/tools.h"
@@ -56,27 +57,60 @@ static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
                    "probe needs equally many ranks on every host, one host after the other");
 }
 
-static xd_status measure_machine(xd_prober *p, xd_machine *m, xd_err *e)
+/* What a rank has of the host's memory, which its host's ranks share. */
+static void describe_host(const xd_prober *p, xd_machine *m)
 {
-    size_t    have = 0, total = 0;
-    xd_dtype  best = xd_dev_compute(p->dev, XD_BF16);
-    xd_status s = count_hosts(p, m, e);
-    if (s != XD_OK)
-        return s;
+    size_t have = 0, total = 0;
     p->dev->mem->memory(p->dev, &have, &total);
     m->memory = reduce_value(p, (double)have, XD_MIN);
     m->threads = xd_par_threads();
     m->shares = 1;
     m->cache = xd_machine_cache(m->ranks);
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9 };
+}
+
+/* 1: all ranks of this host were given one device. */
+static int share_a_device(const xd_prober *p, const xd_probe_args *a)
+{
+    return p->host->size > 1 && strchr(a->device, ':');
+}
+
+/* A rank's own device; what it has when all ranks of the host have opened theirs. */
+static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
+{
+    size_t have = 0, total = 0;
+    xd_probe_meet(p);
+    p->dev->mem->memory(p->dev, &have, &total);
+    double room = xd_machine_device_room(p->dev, (double)have /
+                                         (share_a_device(p, a) ? p->host->size : 1));
+    m->memory = reduce_value(p, room, XD_MIN);
+    snprintf(m->device, sizeof m->device, "%.*s", (int)strcspn(p->dev->name, ":"), p->dev->name);
+    m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5 };
+    /* Products that fill any GPU are slower than this on none. */
+    p->slow = xd_probe_mean(p, xd_dev_peak(p->dev, XD_F32, 0, 0.002)) < 100;
+}
+
+static xd_status measure_machine(xd_prober *p, const xd_probe_args *a, xd_machine *m, xd_err *e)
+{
+    xd_dtype  best = xd_dev_compute(p->dev, XD_BF16);
+    xd_status s = count_hosts(p, m, e);
+    if (s != XD_OK)
+        return s;
+    if (p->apart)
+        describe_device(p, a, m);
+    else
+        describe_host(p, m);
     m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
     s = agree_status(p, xd_probe_rates(p, XD_F32, &m->f32, e), e);
     m->bf16 = m->f32;
     if (s == XD_OK && best == XD_BF16)
         s = agree_status(p, xd_probe_rates(p, XD_BF16, &m->bf16, e), e);
-    if (s == XD_OK)
+    m->alone = 1;
+    if (s == XD_OK && (!p->apart || share_a_device(p, a)))
         s = agree_status(p, xd_probe_alone(p, best, &m->alone, e), e);
-    return s == XD_OK ? xd_probe_wires(p, m, e) : s;
+    if (s != XD_OK)
+        return s;
+    return p->apart ? xd_probe_device_wires(p, m, e) : xd_probe_wires(p, m, e);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -88,6 +122,13 @@ static void make_dirs(char *path)
         mkdir(path, 0755);
         *p = '/';
     }
+}
+
+/* Where plans look for this machine. 0: there is no such place. */
+static int default_path(const xd_probe_args *a, const xd_machine *m, char *path, size_t size)
+{
+    return m->device[0] ? xd_machine_device_home(m->ranks, a->device, path, size)
+                        : xd_machine_home(m->ranks, m->threads, path, size);
 }
 
 /* Where weights are likely to lie: beside the file that is asked for, else in the cache of models,
@@ -102,7 +143,7 @@ static char *read_dir(const xd_probe_args *a, const xd_machine *m)
     free(hub);
     if (out)
         snprintf(path, sizeof path, "%s", out);
-    else if (xd_machine_home(m->ranks, m->threads, path, sizeof path))
+    else if (default_path(a, m, path, sizeof path))
         make_dirs(path);
     else
         return NULL;
@@ -149,7 +190,7 @@ static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, dou
         return xd_fail(e, XD_ENOMEM, "no memory for a cluster file");
     if (a->output)
         snprintf(path, sizeof path, "%s", a->output);
-    else if (m->hosts == 1 && xd_machine_home(m->ranks, m->threads, path, sizeof path))
+    else if (m->hosts == 1 && default_path(a, m, path, sizeof path))
         make_dirs(path);
     if (path[0] && strcmp(path, "-") != 0)
         s = put_file(path, b.p, e);
@@ -167,40 +208,72 @@ static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, dou
     return s;
 }
 
+/* Joins the ranks and opens this one's device. */
+static xd_status open_prober(xd_prober *p, const xd_probe_args *a, xd_err *e)
+{
+    int         ranks = 1, cores = 1, rank = 0;
+    xd_cpuset   cpus;
+    xd_dev_name name = { "" };
+    xd_status   s = xd_comm_world(&p->all, xd_comm_launched() ? "mpi" : "self", e);
+    if (s != XD_OK)
+        return s;
+    int share = xd_comm_share(&ranks, &cores);
+    xd_par_set(a->threads ? a->threads : share);
+    ranks = 1;
+    if (p->all->size > 1)
+        xd_comm_host(&rank, &ranks, &cpus);
+    s = xd_dev_of_rank(&name, a->device, rank, ranks, e);
+    if (s == XD_OK)
+        s = xd_dev_open(&p->dev, *name.s ? name.s : a->device, e);
+    if (a->device)
+        s = agree_status(p, s, e);
+    if (s == XD_OK) {
+        p->apart = !p->dev->host_memory;
+        s = xd_comm_stage(&p->all, p->dev, e);
+    }
+    return s == XD_OK ? p->all->ops->split_host(p->all, &p->host, e) : s;
+}
+
+/* "host and others", "host, 2 x NVIDIA H100". */
+static void name_machine(const xd_prober *p, xd_machine *m)
+{
+    char host[40] = "", product[100] = "";
+    gethostname(host, sizeof host - 1);
+    if (p->dev->mem->product)
+        p->dev->mem->product(p->dev, product, sizeof product);
+    if (p->apart)
+        snprintf(m->name, sizeof m->name, "%.16s, %d x %.30s", host, m->ranks,
+                 product[0] ? product : p->dev->name);
+    else
+        snprintf(m->name, sizeof m->name, "%.32s%s", host, m->hosts > 1 ? " and others" : "");
+}
+
 static xd_status run_probe(const xd_probe_args *a, xd_err *e)
 {
     xd_prober  p = { 0 };
     xd_machine m;
-    int        ranks = 1, cores = 1;
     double     t0 = xd_now_s();
-    char       host[40] = "";
     memset(&m, 0, sizeof m);
     xd_status s = XD_OK;
     /* Check that the file can be written before measuring. */
     if (a->output && strcmp(a->output, "-") != 0)
         s = xd_file_writable(a->output, e);
     if (s == XD_OK)
-        s = xd_comm_world(&p.all, xd_comm_launched() ? "mpi" : "self", e);
+        s = open_prober(&p, a, e);
     if (s == XD_OK)
-        s = p.all->ops->split_host(p.all, &p.host, e);
-    int share = s == XD_OK ? xd_comm_share(&ranks, &cores) : 1;
-    xd_par_set(a->threads ? a->threads : share);
-    if (s == XD_OK)
-        s = xd_dev_open(&p.dev, NULL, e);
-    if (s == XD_OK)
-        s = measure_machine(&p, &m, e);
+        s = measure_machine(&p, a, &m, e);
     if (s == XD_OK) {
-        xd_machine_oversubscribe(&m);     /* the fastest of some calls does not show this      */
-        gethostname(host, sizeof host - 1);
-        snprintf(m.name, sizeof m.name, "%.32s%s", host, m.hosts > 1 ? " and others" : "");
+        if (!p.apart)
+            xd_machine_oversubscribe(&m); /* the fastest of some calls does not show this      */
+        name_machine(&p, &m);
         if (p.all->rank == 0)
             measure_read(a, &m);
         if (p.all->rank == 0)
             s = report_machine(a, &m, xd_now_s() - t0, e);
     }
-    xd_dev_close(&p.dev);
     xd_comm_close(&p.host);
     xd_comm_close(&p.all);
+    xd_dev_close(&p.dev);
     return s;
 }
 

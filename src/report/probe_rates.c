@@ -2,7 +2,9 @@
  *
  * The fastest of the calls within a twentieth of a second counts, because other load disturbs only
  * some of them. Operands of memory-bound kernels are evicted from the caches next to the core
- * before every call, as happens in a model. */
+ * before every call, as happens in a model. A device that works by itself gets larger operands and
+ * several calls at a time, as in a model: the time of a call is that of its kernel or, for small
+ * ones, of its launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,12 +17,27 @@
 
 static const double SPAN_S = 0.05;
 
-enum { LARGE = 2048, ROWS = 512, FEW = 16, TOKENS = 512, WIDTH = 1024, HEADS = 8, MOST_KEYS = 1024,
-       FEW_KEYS = 120, FEW_TOKENS = 64, SIDE = 48, CHANNELS = 256, LEVEL = 64, GROUPS = 16,
-       CACHE_BYTES = 4 << 20 };
+enum { CACHE_BYTES = 4 << 20, MOST_CALLS = 256 };
+static const double CALLS_S = 0.002;    /* of the calls that are timed together                */
+
+typedef struct sizes {
+    int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
+    int lines, width, level, groups;    /* of kernels that memory bounds                       */
+} sizes;
+
+static const sizes of_cpu = { 2048, 512, 16, 512, 1024, 120, 64, 8, 48, 256, 512, 1024, 64, 16 };
+static const sizes of_gpu = { 4096, 4096, 128, 4096, 4096, 512, 256, 16, 128, 512,
+                              16384, 4096, 384, 32 };
+static const sizes of_slow = { 128, 64, 16, 64, 64, 16, 16, 2, 12, 32, 64, 128, 16, 8 };
+
+static const sizes *sizes_of(const xd_prober *p)
+{
+    return !p->apart ? &of_cpu : p->slow ? &of_slow : &of_gpu;
+}
 
 typedef struct work {           /* a kernel and its operands, which are in one block           */
     xd_prober *p;
+    const sizes *z;
     xd_dtype   type, kept;      /* compute type; type of weights                               */
     xd_arena   a;
     xd_op      op;
@@ -52,7 +69,29 @@ static void run_call(work *k)
     default: break;
     }
     k->status = k->status == XD_OK ? s : k->status;
+}
+
+/* Seconds of one of n calls. */
+static double time_calls(work *k, int n)
+{
+    xd_dev *d = k->p->dev;
+    double  t;
+    if (k->spoil)
+        memset(k->spoil, n, CACHE_BYTES);
+    t = xd_now_s();
+    for (int i = 0; i < n; i++)
+        run_call(k);
     d->mem->sync(d, NULL);
+    return (xd_now_s() - t) / n;
+}
+
+/* Calls that are timed together. */
+static int count_calls(work *k)
+{
+    int n = 1;
+    while (k->p->apart && k->status == XD_OK && n < MOST_CALLS && n * time_calls(k, n) < CALLS_S)
+        n *= 2;
+    return n;
 }
 
 /* Seconds of the fastest call on this rank, while the others run the same kernel. */
@@ -64,16 +103,13 @@ static double fastest_call(work *k)
     if (!k->tmp && k->status == XD_OK)
         k->status = XD_ENOMEM;
     if (k->status == XD_OK)
-        run_call(k);
+        time_calls(k, 1);
+    int calls = count_calls(k);
     if (!k->p->quiet)
         xd_probe_meet(k->p);
     begin = xd_now_s();
     for (int i = 0; k->status == XD_OK && (i < 3 || xd_now_s() - begin < SPAN_S); i++) {
-        if (k->spoil)
-            memset(k->spoil, i, CACHE_BYTES);
-        t = xd_now_s();
-        run_call(k);
-        t = xd_now_s() - t;
+        t = time_calls(k, calls);
         best = t < best ? t : best;
     }
     return best;
@@ -87,21 +123,46 @@ static double all_of(work *k)
 
 /* ---- operands ----------------------------------------------------------------------------- */
 
+static void put_values(void *p, xd_dtype type, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float v = 0.01f * (float)(i % 199 - 99);
+        if (type == XD_F32)
+            ((float *)p)[i] = v;
+        else if (type == XD_F64)
+            ((double *)p)[i] = v;
+        else
+            xd_convert((char *)p + i * (int64_t)xd_dtype_size(type), type, &v, XD_F32, 1);
+    }
+}
+
+/* The same values again and again. */
+static void upload_values(work *k, xd_tensor t)
+{
+    xd_dev *d = k->p->dev;
+    int64_t n = xd_count(t), piece = n < 199 << 12 ? n : 199 << 12;
+    size_t  es = xd_dtype_size(t.type);
+    void   *host = malloc((size_t)piece * es);
+    if (!host)
+        k->status = XD_ENOMEM;
+    else
+        put_values(host, t.type, piece);
+    for (int64_t i = 0; i < n && k->status == XD_OK; i += piece)
+        k->status = d->mem->upload(d, NULL, (char *)t.p + (size_t)i * es, host,
+                                   (size_t)(n - i < piece ? n - i : piece) * es);
+    free(host);
+}
+
 static xd_tensor new_operand(work *k, xd_dtype type, int nd, const int64_t *d)
 {
     xd_tensor t = xd_view(NULL, type, nd, d);
     t.p = xd_arena_get(&k->a, xd_bytes(t));
     if (!t.p)
         k->status = XD_ENOMEM;
-    for (int64_t i = 0; t.p && i < xd_count(t); i++) {
-        float v = 0.01f * (float)(i % 199 - 99);
-        if (type == XD_F32)
-            ((float *)t.p)[i] = v;
-        else if (type == XD_F64)
-            ((double *)t.p)[i] = v;
-        else
-            xd_convert((char *)t.p + i * (int64_t)xd_dtype_size(type), type, &v, XD_F32, 1);
-    }
+    else if (k->p->apart)
+        upload_values(k, t);
+    else
+        put_values(t.p, type, xd_count(t));
     return t;
 }
 
@@ -120,13 +181,18 @@ static void new_weight(work *k, int64_t out, int64_t in, int nk)
     k->w.bytes = d->ops->pack_size(d, &k->w);
     k->w.p = xd_arena_get(&k->a, k->w.bytes);
     mark = xd_arena_mark(&k->a);
-    xd_tensor src = new_operand(k, XD_F32, nk ? 4 : 2, (int64_t[]){ out, in, 3, 3 });
+    xd_tensor src = xd_view(NULL, XD_F32, nk ? 4 : 2, (int64_t[]){ out, in, 3, 3 });
+    src.p = k->p->apart ? malloc(xd_bytes(src)) : xd_arena_get(&k->a, xd_bytes(src));
     need = d->ops->pack_tmp(d, &k->w, XD_F32);
     void *tmp = xd_arena_get(&k->a, need + XD_ALIGN);
-    if (!k->w.p || !tmp)
+    if (!k->w.p || !tmp || !src.p)
         k->status = XD_ENOMEM;
+    else
+        put_values(src.p, XD_F32, xd_count(src));
     if (k->status == XD_OK)
         k->status = d->ops->pack(d, &k->w, src, tmp);
+    if (k->p->apart)
+        free(src.p);
     xd_arena_rewind(&k->a, mark);
 }
 
@@ -159,30 +225,40 @@ static double half_at(double few, double rate_few, double many, double rate_many
 
 static double quantized_s(work *k, xd_dtype kept)
 {
+    const sizes *z = k->z;
     size_t mark = xd_arena_mark(&k->a);
     k->kept = kept;
-    new_weight(k, LARGE, LARGE, 0);
-    double t = gemm_s(k, ROWS);
+    new_weight(k, z->large, z->large, 0);
+    double t = gemm_s(k, z->rows);
     k->kept = k->type;
     rewind_to(k, mark);
     return t;
 }
 
-static void measure_gemms(work *k, xd_rates *r)
+static double weights_rate(work *k)
 {
     size_t mark = xd_arena_mark(&k->a);
-    double flop = 2.0 * LARGE * LARGE;
-    new_weight(k, LARGE, LARGE, 0);
-    double many = flop * ROWS / gemm_s(k, ROWS), few = flop * FEW / gemm_s(k, FEW);
-    r->gemm_rows = half_at(FEW, few, ROWS, many);
-    r->gemm = many * (1 + r->gemm_rows / ROWS);
+    new_weight(k, (k->type == XD_BF16 ? 4 : 2) * k->z->large, 2 * k->z->large, 0);
+    double rate = (double)k->w.bytes / gemm_s(k, 1);
     rewind_to(k, mark);
-    r->int8 = flop * ROWS / quantized_s(k, XD_I8) / many;
-    r->fp8 = flop * ROWS / quantized_s(k, XD_F8E4M3) / many;
-    /* Larger than the caches near the cores. */
-    new_weight(k, (k->type == XD_BF16 ? 4 : 2) * LARGE, 2 * LARGE, 0);
-    r->weights = (double)k->w.bytes / gemm_s(k, 1);
+    return rate;
+}
+
+static void measure_gemms(work *k, xd_rates *r)
+{
+    const sizes *z = k->z;
+    size_t mark = xd_arena_mark(&k->a);
+    double flop = 2.0 * z->large * z->large;
+    new_weight(k, z->large, z->large, 0);
+    double many = flop * z->rows / gemm_s(k, z->rows), few = flop * z->few / gemm_s(k, z->few);
+    r->gemm_rows = half_at(z->few, few, z->rows, many);
+    r->gemm = many * (1 + r->gemm_rows / z->rows);
     rewind_to(k, mark);
+    r->int8 = flop * z->rows / quantized_s(k, XD_I8) / many;
+    r->fp8 = flop * z->rows / quantized_s(k, XD_F8E4M3) / many;
+    /* Larger than the caches near the cores. A device of its own has no caches for weights. */
+    if (!k->p->apart)
+        r->weights = weights_rate(k);
     new_weight(k, 16, 16, 0);
     r->call_s = gemm_s(k, 1);
     rewind_to(k, mark);
@@ -190,8 +266,9 @@ static void measure_gemms(work *k, xd_rates *r)
 
 static double attention_s(work *k, int64_t tokens, int64_t keys, int64_t D)
 {
+    const sizes *z = k->z;
     size_t  mark = xd_arena_mark(&k->a);
-    int64_t q[4] = { 1, tokens, HEADS, D }, kv[4] = { 1, keys, HEADS, D };
+    int64_t q[4] = { 1, tokens, z->heads, D }, kv[4] = { 1, keys, z->heads, D };
     k->op = XD_OP_ATTN;
     k->kv = (xd_kv){ new_operand(k, k->type, 4, kv), new_operand(k, k->type, 4, kv) };
     k->u.attn = (xd_attn_args){ .out = new_operand(k, k->type, 4, q),
@@ -206,23 +283,25 @@ static double attention_s(work *k, int64_t tokens, int64_t keys, int64_t D)
 
 static void measure_attention(work *k, xd_rates *r)
 {
-    double flop = 4.0 * HEADS * 64 * TOKENS;
-    double many = flop * MOST_KEYS / attention_s(k, TOKENS, MOST_KEYS, 64);
-    double keys = flop * FEW_KEYS / attention_s(k, TOKENS, FEW_KEYS, 64);
-    double rows = flop / TOKENS * FEW_TOKENS * MOST_KEYS /
-                  attention_s(k, FEW_TOKENS, MOST_KEYS, 64);
-    r->attn_keys = half_at(FEW_KEYS, keys, MOST_KEYS, many);
-    r->attn_rows = half_at(FEW_TOKENS, rows, TOKENS, many);
-    double full = (1 + r->attn_keys / MOST_KEYS) * (1 + r->attn_rows / TOKENS);
+    const sizes *z = k->z;
+    double flop = 4.0 * z->heads * 64 * z->tokens;
+    double many = flop * z->most_keys / attention_s(k, z->tokens, z->most_keys, 64);
+    double keys = flop * z->few_keys / attention_s(k, z->tokens, z->few_keys, 64);
+    double rows = flop / z->tokens * z->few_tokens * z->most_keys /
+                  attention_s(k, z->few_tokens, z->most_keys, 64);
+    r->attn_keys = half_at(z->few_keys, keys, z->most_keys, many);
+    r->attn_rows = half_at(z->few_tokens, rows, z->tokens, many);
+    double full = (1 + r->attn_keys / z->most_keys) * (1 + r->attn_rows / z->tokens);
     r->attn[0] = many * full;
-    r->attn[1] = 2 * flop * MOST_KEYS / attention_s(k, TOKENS, MOST_KEYS, 128) * full;
+    r->attn[1] = 2 * flop * z->most_keys / attention_s(k, z->tokens, z->most_keys, 128) * full;
 }
 
 static void measure_convs(work *k, xd_rates *r)
 {
+    const sizes *z = k->z;
     size_t  mark = xd_arena_mark(&k->a);
-    int64_t d[4] = { 1, SIDE, SIDE, CHANNELS };
-    new_weight(k, CHANNELS, CHANNELS, 2);
+    int64_t d[4] = { 1, z->side, z->side, z->channels };
+    new_weight(k, z->channels, z->channels, 2);
     k->op = XD_OP_CONV;
     k->u.conv = (xd_conv){ .out = new_operand(k, k->type, 4, d),
                            .in = new_operand(k, k->type, 4, d),
@@ -230,40 +309,42 @@ static void measure_convs(work *k, xd_rates *r)
                            .stride = { 1, 1, 1 },
                            .lo = { 0, 1, 1 },
                            .hi = { 0, 1, 1 } };
-    r->conv = 18.0 * SIDE * SIDE * CHANNELS * CHANNELS / all_of(k);
+    r->conv = 18.0 * z->side * z->side * z->channels * z->channels / all_of(k);
     rewind_to(k, mark);
 }
 
 /* Rates of element-wise kernels: bytes of operands over seconds. */
 static void element_wise(work *k, xd_rates *r)
 {
+    const sizes *z = k->z;
     size_t    mark = xd_arena_mark(&k->a);
-    double    n = (double)LEVEL * LEVEL * LEVEL, t;
-    xd_tensor x = new_matrix(k, XD_F32, TOKENS, WIDTH), y = new_matrix(k, k->type, TOKENS, WIDTH);
-    xd_tensor row = new_matrix(k, XD_F32, 1, WIDTH);
+    double    n = (double)z->level * z->level * z->level, t;
+    xd_tensor x = new_matrix(k, XD_F32, z->lines, z->width),
+              y = new_matrix(k, k->type, z->lines, z->width);
+    xd_tensor row = new_matrix(k, XD_F32, 1, z->width);
     double    both = (double)xd_bytes(x) + (double)xd_bytes(y), es = (double)xd_dtype_size(k->type);
-    k->spoil = xd_arena_get(&k->a, CACHE_BYTES);
+    k->spoil = k->p->apart ? NULL : xd_arena_get(&k->a, CACHE_BYTES);
     k->op = XD_OP_NORM;
     k->u.norm = (xd_norm){ .out = y, .in = x, .scale = row, .shift = row, .eps = 1e-6f };
-    r->norm = (both + 2 * 4 * WIDTH) / all_of(k);
+    r->norm = (both + 2 * 4 * z->width) / all_of(k);
     k->op = XD_OP_COPY;
     k->u.copy = (xd_copy){ y, x };
     r->bytes = both / all_of(k);
     k->op = XD_OP_GLU;
     k->u.glu = (xd_glu){ .out = y, .a = y, .act = XD_GELU_TANH };
     r->act = 2 * (double)xd_bytes(y) / all_of(k);
-    xd_tensor image = new_operand(k, k->type, 3, (int64_t[]){ LEVEL, LEVEL, LEVEL });
-    xd_tensor flat = xd_reshape(image, 2, (int64_t[]){ LEVEL * LEVEL, LEVEL });
-    xd_tensor sums = new_operand(k, XD_F64, 3, (int64_t[]){ LEVEL, GROUPS, 2 }),
-              sum = new_operand(k, XD_F64, 2, (int64_t[]){ GROUPS, 2 });
-    xd_tensor gain = new_operand(k, XD_F32, 1, (int64_t[]){ LEVEL });
+    xd_tensor image = new_operand(k, k->type, 3, (int64_t[]){ z->level, z->level, z->level });
+    xd_tensor flat = xd_reshape(image, 2, (int64_t[]){ z->level * z->level, z->level });
+    xd_tensor sums = new_operand(k, XD_F64, 3, (int64_t[]){ z->level, z->groups, 2 }),
+              sum = new_operand(k, XD_F64, 2, (int64_t[]){ z->groups, 2 });
+    xd_tensor gain = new_operand(k, XD_F32, 1, (int64_t[]){ z->level });
     k->op = XD_OP_MOMENTS;
-    k->u.moments = (xd_moments){ .out = sums, .in = image, .groups = GROUPS };
+    k->u.moments = (xd_moments){ .out = sums, .in = image, .groups = z->groups };
     t = all_of(k);
     k->op = XD_OP_GNORM;
     k->u.gnorm = (xd_gnorm){ .out = flat, .in = flat, .sums = sum, .gain = gain, .bias = gain,
-                             .groups = GROUPS,
-                             .silu = 1, .count = n / GROUPS, .eps = 1e-6f };
+                             .groups = z->groups,
+                             .silu = 1, .count = n / z->groups, .eps = 1e-6f };
     t += all_of(k);
     r->gnorm = 3 * n * es / t;
     k->spoil = NULL;
@@ -274,8 +355,9 @@ static void element_wise(work *k, xd_rates *r)
 
 static xd_status open_work(work *k, xd_prober *p, xd_dtype type, xd_err *e)
 {
-    size_t bytes = (size_t)96 * LARGE * LARGE;
-    *k = (work){ .p = p, .type = type, .kept = type };
+    const sizes *z = sizes_of(p);
+    size_t       bytes = (size_t)96 * (size_t)z->large * (size_t)z->large;
+    *k = (work){ .p = p, .z = z, .type = type, .kept = type };
     void *block = p->dev->mem->get(p->dev, bytes);
     xd_arena_init(&k->a, block, block ? bytes : 0);
     return block ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the %zu MB of a probe",
@@ -310,12 +392,12 @@ xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e)
     xd_status s = open_work(&k, p, type, e);
     double    all, alone = 0;
     k.status = s;
-    new_weight(&k, LARGE, LARGE, 0);
-    all = gemm_s(&k, ROWS);
+    new_weight(&k, k.z->large, k.z->large, 0);
+    all = gemm_s(&k, k.z->rows);
     xd_probe_meet(p);
     p->quiet = 1;
     if (p->all->rank == 0)
-        alone = gemm_s(&k, ROWS);
+        alone = gemm_s(&k, k.z->rows);
     p->quiet = 0;
     xd_quiet(p->all);
     *times = p->all->size > 1 ? xd_probe_mean(p, alone > 0 ? p->all->size * all / alone : 0) : 1;

@@ -67,6 +67,8 @@ static void clusters(void **state)
         { "2x2x4090", "2x2x4090", 2, 2, 0, 24e9 }, { "5090", "1x5090", 1, 1, 1, 32e9 },
         { "1x16xMI300X", "16xMI300X", 1, 16, 1, 192e9 },
         { "3xh100-pcie", "3xH100-PCIe", 1, 3, 0, 80e9 },
+        { "2xL40S", "2xL40S", 1, 2, 1, 48e9 }, { "2xRTX4090", "2x4090", 1, 2, 0, 24e9 },
+        { "rtx-5090", "1x5090", 1, 1, 1, 32e9 },
     };
     static const char *const bad[] = { "", "x", "8x", "0xH100", "8xB", "-1xH100", "2x2x2xL4",
                                        "65537xL4", "8 xL4" };
@@ -105,6 +107,8 @@ static void presets(void **state)
         assert_int_equal(xd_machine_read(&m, two, &e), XD_OK);
         assert_int_equal(xd_machine_check(&m, m.name, &e), XD_OK);
         assert_string_equal(m.name, two);
+        strcpy(m.device, "cuda");
+        m.upload = 2e10, m.download = 3e10;
         m.cache = 5e6, m.read = 1.5e8, m.bf16.weights = 3, m.threads = 3, m.shares = i % 2,
         m.alone = 1.25;
         xd_machine_write(&m, &b);
@@ -121,12 +125,50 @@ static void presets(void **state)
         near(back.alone, 1.25);
         near(back.cache, 5e6);
         near(back.read, 1.5e8);
+        near(back.upload, 2e10);
+        near(back.download, 3e10);
+        assert_string_equal(back.device, "cuda");
         same_rates(&back.f32, &m.f32);
         same_rates(&back.bf16, &m.bf16);
         near(back.inside.bytes, m.inside.bytes);
         near(back.between.latency_s, m.between.latency_s);
         near(back.between.overlap, m.between.overlap);
     }
+}
+
+/* Names of products, as drivers tell them. */
+static void products(void **state)
+{
+    static const struct { const char *product, *device; } known[] = {
+        { "NVIDIA H100 80GB HBM3", "H100" }, { "NVIDIA H100 PCIe", "H100-PCIe" },
+        { "NVIDIA A100-SXM4-80GB", "A100" }, { "NVIDIA L40S", "L40S" }, { "NVIDIA L40", "L40" },
+        { "NVIDIA GeForce RTX 4090", "4090" }, { "NVIDIA GeForce RTX 5090", "5090" },
+        { "NVIDIA A10", "A10" }, { "NVIDIA A10G", NULL }, { "simulated GPU", NULL }, { "", NULL },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *device = xd_machine_like(known[i].product);
+        if (!device || !known[i].device)
+            assert_ptr_equal(device, known[i].device);
+        else
+            assert_string_equal(device, known[i].device);
+    }
+}
+
+/* A rank's only GPU has one place, whether it is named by number or not. */
+static void homes_of_devices(void **state)
+{
+    char one[512], two[512];
+    (void)state;
+    assert_int_equal(setenv("XDG_CACHE_HOME", "/c", 1), 0);
+    assert_true(xd_machine_device_home(1, "cuda", one, sizeof one));
+    assert_true(xd_machine_device_home(1, "cuda:0", two, sizeof two));
+    assert_string_equal(one, two);
+    assert_non_null(strstr(one, "-1xcuda.json"));
+    assert_true(xd_machine_device_home(2, "cuda:0", two, sizeof two));
+    assert_non_null(strstr(two, "-2xcuda:0.json"));
+    assert_false(xd_machine_device_home(2, "cuda", two, 10));
+    unsetenv("XDG_CACHE_HOME");
 }
 
 #define RATES "{\"gemm_flops\": 1e12, \"gemm_half_rows\": 8, \"attention_flops_64\": 5e11, " \
@@ -416,7 +458,8 @@ int main(void)
         cmocka_unit_test(gemms),         cmocka_unit_test(memory_bound),
         cmocka_unit_test(products_of_cpus), cmocka_unit_test(classes),
         cmocka_unit_test(small_heads),      cmocka_unit_test(here),
-        cmocka_unit_test(the_disk_is_known),
+        cmocka_unit_test(the_disk_is_known), cmocka_unit_test(products),
+        cmocka_unit_test(homes_of_devices),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

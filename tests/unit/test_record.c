@@ -231,8 +231,8 @@ static void records_end_with_fields(void **state)
     assert_int_equal(sizeof(xd_image), offsetof(xd_image, fps) + sizeof(double));
     assert_int_equal(sizeof(xd_inspect_args), offsetof(xd_inspect_args, cookie) + sizeof(void *));
     assert_int_equal(sizeof(xd_bench_args), offsetof(xd_bench_args, on_stage) + sizeof(void *));
-    assert_int_equal(sizeof(xd_advise_args), offsetof(xd_advise_args, offload) + sizeof(void *));
-    assert_int_equal(sizeof(xd_probe_args), offsetof(xd_probe_args, log) + sizeof(void *));
+    assert_int_equal(sizeof(xd_advise_args), offsetof(xd_advise_args, device) + sizeof(void *));
+    assert_int_equal(sizeof(xd_probe_args), offsetof(xd_probe_args, device) + sizeof(void *));
     assert_int_equal(sizeof(xd_pinged), offsetof(xd_pinged, bytes_s) + sizeof(double));
     assert_int_equal(sizeof(xd_parallel),
                      offsetof(xd_parallel, reserved_text) + 3 * sizeof(void *));

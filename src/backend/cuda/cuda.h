@@ -89,6 +89,8 @@ typedef struct xd_cuda_dev {
 /* The kind "cuda": "cuda:1" is the second GPU. */
 extern const xd_dev_kind xd_dev_kind_cuda;
 void   xd_cuda_close(xd_dev *d);
+extern const xd_ops xd_cuda_ops;
+xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);    /* sizes.c: xd_dev_kind.open_sizes    */
 /* GFLOP/s of cuBLASLt's products, of a size that takes `seconds`. */
 double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 

@@ -19,7 +19,7 @@ static size_t scratch(xd_dev *d, xd_op op, const void *args)
     return op == XD_OP_GEMM ? xd_cuda_gemm_scratch(args) : 0;
 }
 
-static const xd_ops ops = {
+const xd_ops xd_cuda_ops = {
     .name = "cuda", .scratch = scratch, .pack_size = xd_cuda_pack_size,
     .pack_tmp = xd_cuda_pack_tmp, .pack = xd_cuda_pack, .pack_band = xd_cuda_pack_band,
     .pack_rows = xd_cuda_pack_rows, .gemm = xd_cuda_gemm, .attn = xd_cuda_attention,
@@ -154,7 +154,7 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
     if (!c)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     pthread_mutex_init(&c->lock, NULL);
-    c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &ops, .lanes = &xd_cuda_lanes,
+    c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &xd_cuda_ops, .lanes = &xd_cuda_lanes,
                        .graphs = &xd_cuda_graphs, .priv = c };
     s = xd_cuda_load_driver(&c->cu, e);
     if (s == XD_OK)
@@ -227,5 +227,6 @@ static void tell_about(xd_fact *fact, void *cookie)
 }
 
 const xd_dev_kind xd_dev_kind_cuda = {
-    .name = "cuda", .open = open_cuda, .instances = count_gpus, .about = tell_about,
+    .name = "cuda", .open = open_cuda, .open_sizes = xd_cuda_open_sizes,
+    .instances = count_gpus, .about = tell_about,
 };

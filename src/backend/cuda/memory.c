@@ -5,6 +5,7 @@
  * other is copied. */
 #include "backend/cuda/cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -285,6 +286,14 @@ static uint64_t identity(const xd_dev *d)
     return h;
 }
 
+static void product(const xd_dev *d, char *name, size_t size)
+{
+    const xd_cuda_dev *c = xd_cuda_of(d);
+    char               text[100] = "";
+    c->cu->cuDeviceGetName(text, sizeof text, c->device);
+    snprintf(name, size, "%s", text);
+}
+
 static void forget(xd_dev *d)
 {
     (void)d;
@@ -293,6 +302,7 @@ static void forget(xd_dev *d)
 const xd_dev_ops xd_cuda_memory_ops = {
     .get = get_block, .put = free_block, .sync = wait_for_all, .memory = memory, .upload = upload,
     .download = download, .fill = fill, .owns = owns, .identity = identity,
+    .product = product,
     .pin = xd_cuda_pin, .unpin = xd_cuda_unpin, .fetch = xd_cuda_fetch, .fetched = xd_cuda_fetched,
     .link = xd_cuda_link,
     .compute = compute, .best = best,

@@ -1,0 +1,87 @@
+/* sizes.c - what a count device needs of a CUDA device, where there may be none
+ *
+ * Scratch and packed weights have the sizes that the backend gives them on any GPU. There is no
+ * memory, and no kernel can be called. */
+#include "backend/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *get_none(xd_dev *d, size_t bytes)
+{
+    (void)d, (void)bytes;
+    return NULL;
+}
+
+static void put_none(xd_dev *d, void *p, size_t bytes)
+{
+    (void)d, (void)p, (void)bytes;
+}
+
+static void sync_none(xd_dev *d, xd_stream *s)
+{
+    (void)d, (void)s;
+}
+
+static void memory_none(xd_dev *d, size_t *available, size_t *total)
+{
+    (void)d;
+    *available = *total = 0;
+}
+
+static int owns_none(xd_dev *d, const void *p)
+{
+    (void)d, (void)p;
+    return 0;
+}
+
+/* The limit of the memory is that of a machine, less what libraries take. */
+static size_t kernel_bytes(const xd_dev *d)
+{
+    (void)d;
+    return 0;
+}
+
+/* Any but 0: the host has another memory. */
+static uint64_t identity(const xd_dev *d)
+{
+    (void)d;
+    return 1;
+}
+
+static xd_dtype compute(const xd_dev *d, xd_dtype want)
+{
+    (void)d;
+    return want;
+}
+
+static xd_dtype best(const xd_dev *d)
+{
+    (void)d;
+    return XD_BF16;
+}
+
+static void forget(xd_dev *d)
+{
+    (void)d;
+}
+
+static void close_sizes(xd_dev *d)
+{
+    free(d);
+}
+
+static const xd_dev_ops memory_ops = {
+    .get = get_none, .put = put_none, .sync = sync_none, .memory = memory_none, .owns = owns_none,
+    .identity = identity, .compute = compute, .best = best, .kernel_bytes = kernel_bytes,
+    .forget = forget, .close = close_sizes,
+};
+
+xd_status xd_cuda_open_sizes(xd_dev **out, xd_err *e)
+{
+    xd_dev *d = *out = calloc(1, sizeof *d);
+    if (!d)
+        return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
+    *d = (xd_dev){ .mem = &memory_ops, .ops = &xd_cuda_ops, .name = "cuda" };
+    return XD_OK;
+}
