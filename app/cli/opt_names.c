@@ -39,6 +39,7 @@ static const synonym flags[] = {
     { "diffusion_model unet dit", "transformer", NULL },
     { "clip clip_path", "clip_l", NULL },
     { "t5 t5_xxl", "t5xxl", NULL },
+    { "llm_path qwen2vl", "llm", NULL },
     { "vae_path ae autoencoder", "vae", NULL },
     { "lora_path lora_model_dir lora_dir loras lora_weights", "lora", NULL },
     { "video_frames frames num_video_frames n_frames", "num_frames", NULL },

@@ -148,6 +148,7 @@ struct xd_decl {
                                 /* and outputs or more; others have `type`                      */
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
+    int        cut;             /* the last blocks are not visited: nor is what only they need */
     int        announces;       /* COUNT: report to the source what a load will read           */
     xd_store  *store;           /* owns the loaded weights (LOAD, RANDOM)                      */
     xd_declared *list;          /* LIST: the result, grows                                     */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-enum { XD_MAXSCOPE = 16, XD_MAXPREFIX = 5 };
+enum { XD_MAXSCOPE = 16, XD_MAXPREFIX = 8, XD_MAXNET = 8 };
 
 typedef enum xd_swap { XD_SWAP_NOT, XD_SWAP_ALWAYS, XD_SWAP_LAST } xd_swap;
 
@@ -30,7 +30,7 @@ typedef struct xd_scope {
 } xd_scope;
 
 typedef struct xd_key_map {
-    const char *nets[3];        /* networks whose weights these are                            */
+    const char *nets[XD_MAXNET];        /* networks whose weights these are                    */
     const char *what;           /* "a T5 text encoder"                                         */
     const char *marks[2];       /* tensors that every such file has, after the prefix          */
     const char *prefixes[XD_MAXPREFIX]; /* of all names; '@' stands for the slot ("clip_l")    */

@@ -305,12 +305,14 @@ static xd_status check_scales(xd_component *p, xd_err *e)
     return XD_OK;
 }
 
-/* Is it a scale or a format note of quantized weights? These are not reported as unused. */
+/* Is it a scale or a format note of quantized weights, or a tokenizer as ComfyUI puts it beside
+ * weights? These are not reported as unused. */
 static int is_note(const char *name)
 {
     static const char *const ends[] = { ".scale_weight", ".weight_scale", ".scale_input",
                                         ".input_scale",
-                                        ".comfy_quant", "scaled_fp8" };
+                                        ".comfy_quant", "scaled_fp8", "tekken_model",
+                                        "spiece_model" };
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
@@ -371,9 +373,20 @@ xd_status xd_component_take(xd_component *p, const char *file, const char *slot,
     return p->file && p->slot ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
 }
 
+/* Of a network that runs without its last blocks: the tensors that it needs. *list is malloc'ed. */
+static xd_status list_needed(xd_component *p, xd_declared **list, int *n, xd_err *e)
+{
+    xd_err  mine = { 0 };
+    xd_decl d = { .visit = XD_VISIT_LIST, .tp = 1, .err = &mine };
+    xd_net_visit(&p->net, &d);
+    *list = d.list;
+    *n = d.nlist;
+    return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+}
+
 /* Opens the source of the files and, if `file` is given, the translation of names
  * in front of it. */
-static xd_status open_source(xd_component *p, xd_err *e)
+static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
     p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale,
                                    src_past, NULL,
@@ -382,7 +395,8 @@ static xd_status open_source(xd_component *p, xd_err *e)
         return XD_OK;
     xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot,
                              .net = p->def->name,
-                        .list = p->list, .nlist = p->nlist, .files = p->files, .raw = &p->raw };
+                             .list = p->list, .nlist = p->nlist, .needed = needed, .nneeded = n,
+                             .files = p->files, .raw = &p->raw };
     xd_status    s = xd_single_file_open(&p->single, &of, e);
     if (s == XD_OK)
         p->src = xd_single_file_source(p->single);
@@ -391,19 +405,25 @@ static xd_status open_source(xd_component *p, xd_err *e)
 
 xd_status xd_component_files(xd_component *p, xd_err *e)
 {
-    const char *what = p->file ? p->file : p->dir;
+    const char  *what = p->file ? p->file : p->dir;
+    xd_declared *needed = NULL;
+    int          n = 0;
     if (p->files)
         return XD_OK;
     xd_status s = xd_st_open(&p->files, what,
                              p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
+    int cut = p->kind == XD_KIND_TEXT && p->net.last < p->net.nlayers;
+    if (s == XD_OK && cut)
+        s = list_needed(p, &needed, &n, e);
     if (s == XD_OK)
-        s = open_source(p, e);
+        s = open_source(p, cut ? needed : p->list, cut ? n : p->nlist, e);
     if (s == XD_OK)
         s = check_scales(p, e);
     if (s == XD_OK)
-        s = xd_declared_check(p->list, p->nlist, &p->src, what, e);
+        s = xd_declared_check(cut ? needed : p->list, cut ? n : p->nlist, &p->src, what, e);
     if (s == XD_OK)
         warn_extra(p);
+    free(needed);
     return s == XD_OK ? s : xd_fail_at(e, s, what);
 }
 

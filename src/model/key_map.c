@@ -40,6 +40,16 @@ static const xd_stem ldm_top[] = {
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
+/* Language models, whose names begin in the ways that src/text/decoder.c takes: as saved by
+ * transformers, and in ComfyUI's checkpoints behind the model's name. */
+#define LM(first)                                                                                  \
+    { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "gemma2", "gemma3" },                  \
+      "a language model", { first "layers.0.self_attn.o_proj.weight", NULL },                      \
+      { "", "text_encoders.@.transformer.", "@.transformer.",                                      \
+        "text_encoders.qwen3_4b.transformer.", "text_encoders.qwen3_8b.transformer.",              \
+        "text_encoders.qwen25_7b.transformer.", "text_encoders.mistral3_24b.transformer.",         \
+        "text_encoders.llama.transformer." },                                                      \
+      { { first "layers.#.", first "layers.#.", NULL }, { "", "", NULL } } }
 /* Blocks of an autoencoder. */
 #define LDM_SCOPES                                                                        \
     { "encoder.down_blocks.#.resnets.#.", "encoder.down.#.block.#.", ldm_res },           \
@@ -80,6 +90,8 @@ static const xd_key_map shared[] = {
       { "encoder.block.0.layer.0.SelfAttention.q.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },
       { { "encoder.block.#.", "encoder.block.#.", NULL }, { "", "", NULL } } },
+    LM("model."), LM("language_model.model."), LM("model.language_model."),
+    LM("language_model."), LM(""),
 };
 
 const xd_key_map *xd_key_map_at(int i)

@@ -284,7 +284,7 @@ int xd_is_lora(const xd_st *files)
 
 static int reads_network(const xd_key_map *l, const char *net)
 {
-    for (int i = 0; i < 3 && l->nets[i]; i++)
+    for (int i = 0; i < XD_MAXNET && l->nets[i]; i++)
         if (strcmp(l->nets[i], net) == 0)
             return 1;
     return 0;
@@ -361,12 +361,12 @@ static int count_in(const char *names, size_t len, const char *scope, int most)
     return most;
 }
 
-static int declared_blocks(const xd_single_file *s, const xd_scope *scope)
+static int declared_blocks(const xd_declared *list, int n, const xd_scope *scope)
 {
     int    most = 0;
     size_t len = strcspn(scope->want, "#");
-    for (int i = 0; i < s->of.nlist && scope->want[len]; i++)
-        most = count_in(s->of.list[i].name, len, scope->want, most);
+    for (int i = 0; i < n && scope->want[len]; i++)
+        most = count_in(list[i].name, len, scope->want, most);
     return most;
 }
 
@@ -382,13 +382,15 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
 }
 
 /* Detects a file of another model size, which would otherwise leave blocks unused or show up as
- * missing tensors. */
+ * missing tensors. Blocks that nothing runs may be missing. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
-        int n = s->blocks[k] = declared_blocks(s, &scopes[k]), have = file_blocks(s, &scopes[k]);
-        if (strchr(scopes[k].want, '#') && n != have)
+        int n = s->blocks[k] = declared_blocks(s->of.list, s->of.nlist, &scopes[k]);
+        int have = file_blocks(s, &scopes[k]);
+        int need = declared_blocks(s->of.needed, s->of.nneeded, &scopes[k]);
+        if (strchr(scopes[k].want, '#') && (have > n || have < need))
             return xd_fail(e, XD_EFORMAT,
                            "%s has %d blocks %s%.*s*, and %s/config.json asks for %d", s->of.file,
                            have, s->prefix, (int)strcspn(scopes[k].have, "#~"), scopes[k].have,

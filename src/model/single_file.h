@@ -14,10 +14,12 @@ typedef struct xd_single_file xd_single_file;
 
 typedef struct xd_single_file_of {      /* all borrowed; must outlive the source               */
     const char         *file, *config;  /* names for messages                                  */
-    const char         *slot;   /* "transformer", "vae", "clip_l", "clip_g", "t5xxl"           */
+    const char         *slot;   /* "transformer", "vae", "clip_l", "clip_g", "t5xxl", "llm"    */
     const char         *net;    /* name of the network that reads the weights                  */
     const xd_declared  *list;   /* every tensor it declares                                    */
     int                 nlist;
+    const xd_declared  *needed; /* those of them without which it cannot run                   */
+    int                 nneeded;
     const xd_st        *files;
     const xd_source    *raw;    /* source with the file's own names                            */
 } xd_single_file_of;

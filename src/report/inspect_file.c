@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "io/safetensors.h"
 
-enum { SLOTS = 5, SHOWN = 3 };
+enum { SLOTS = 6, SHOWN = 3 };
 
 typedef struct share {          /* the tensors with one prefix                                 */
     int64_t n;
@@ -72,17 +72,21 @@ static int suits_slot(const xd_key_map *l, const char *slot)
         return strcmp(net, "clip") == 0;
     if (strcmp(slot, "t5xxl") == 0)
         return strcmp(net, "t5") == 0;
+    int llm = strcmp(net, "qwen3") == 0;
+    if (strcmp(slot, "llm") == 0)
+        return llm;
     int vae = strcmp(net, "kl") == 0 || strcmp(net, "kl-packed") == 0;
     if (strcmp(slot, "vae") == 0)
         return vae;
-    return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && !vae;
+    return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && !vae && !llm;
 }
 
 /* Prints each component of the file; returns their number. A CLIP without a prefix may be either
  * encoder, and is printed once. */
 static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
-    static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl" };
+    static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl",
+                                                  "llm" };
     int                      n = 0, bare = 0;
     for (int k = 0; k < SLOTS; k++) {
         char             prefix[64];

@@ -45,6 +45,21 @@ refused "an encoder too many" 2 "no such text encoder .it has clip_l, t5xxl." ge
     --config "$FLUX" --prompt a --clip_g "$T/clip_l.safetensors" --output "$T/x.png"
 check "nothing is written" [ ! -e "$T/x.png" ]
 
+L=$3/flux2-klein
+ask two --model "$L"
+ask llm --model "$L" --llm "$L/text_encoder/model.safetensors"
+check "a file for a language model" [ "$rc" = 0 -a -z "$err" ]
+check "makes the same" alike two llm
+refused "another encoder as the language model" 2 "holds a T5 text encoder" generate \
+    --config "$L" --prompt a --llm "$T/t5xxl.safetensors" --output "$T/x.png"
+refused "a language model as T5" 2 "holds a language model, and" generate --config "$FLUX" \
+    --prompt a --t5xxl "$L/text_encoder/model.safetensors" --output "$T/x.png"
+refused "a language model of another size" 1 "has 28 blocks model.layers" generate --prompt a \
+    --config "$3/zimage" --llm "$L/text_encoder/model.safetensors" --output "$T/x.png"
+try inspect "$L/text_encoder/model.safetensors"
+check "inspect a language model" \
+    sh -c 'printf "%s" "$1" | grep -q "^llm .*a language model: 310 tensors"' x "$out"
+
 try inspect "$T/model.safetensors"
 check "inspect a file" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | wc -l)" = 1 ]
 check "its layout and types" \

@@ -3,6 +3,7 @@
  * The tables go from the file's tensors to those of diffusers, the other way than the engine's:
  * a tensor is made of one or several, one after the other, or of one with its halves swapped.
  * '#' is a block's number, counted up until there is none. */
+#define _XOPEN_SOURCE 700       /* strdup */
 #include "rename.h"
 
 #include <stdio.h>
@@ -54,6 +55,45 @@ static const row flux[] = {
       "single_transformer_blocks.#.attn.to_k", "single_transformer_blocks.#.attn.to_v",
       "single_transformer_blocks.#.proj_mlp" }, 0 },
     { "single_blocks.#.linear2", { "single_transformer_blocks.#.proj_out" }, 0 },
+    { "single_blocks.#.norm.query_norm.scale",
+      { "single_transformer_blocks.#.attn.norm_q.weight" }, 0 },
+    { "single_blocks.#.norm.key_norm.scale",
+      { "single_transformer_blocks.#.attn.norm_k.weight" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
+static const row flux2[] = {
+    { "img_in", { "x_embedder" }, 0 },
+    { "txt_in", { "context_embedder" }, 0 },
+    { "time_in.in_layer", { "time_guidance_embed.timestep_embedder.linear_1" }, 0 },
+    { "time_in.out_layer", { "time_guidance_embed.timestep_embedder.linear_2" }, 0 },
+    { "guidance_in.in_layer", { "time_guidance_embed.guidance_embedder.linear_1" }, 0 },
+    { "guidance_in.out_layer", { "time_guidance_embed.guidance_embedder.linear_2" }, 0 },
+    { "double_stream_modulation_img.lin", { "double_stream_modulation_img.linear" }, 0 },
+    { "double_stream_modulation_txt.lin", { "double_stream_modulation_txt.linear" }, 0 },
+    { "single_stream_modulation.lin", { "single_stream_modulation.linear" }, 0 },
+    { "final_layer.linear", { "proj_out" }, 0 },
+    { "final_layer.adaLN_modulation.1", { "norm_out.linear" }, 1 },
+    { "double_blocks.#.img_attn.qkv", { "transformer_blocks.#.attn.to_q",
+      "transformer_blocks.#.attn.to_k", "transformer_blocks.#.attn.to_v" }, 0 },
+    { "double_blocks.#.img_attn.norm.query_norm.scale",
+      { "transformer_blocks.#.attn.norm_q.weight" }, 0 },
+    { "double_blocks.#.img_attn.norm.key_norm.scale",
+      { "transformer_blocks.#.attn.norm_k.weight" }, 0 },
+    { "double_blocks.#.img_attn.proj", { "transformer_blocks.#.attn.to_out.0" }, 0 },
+    { "double_blocks.#.img_mlp.0", { "transformer_blocks.#.ff.linear_in" }, 0 },
+    { "double_blocks.#.img_mlp.2", { "transformer_blocks.#.ff.linear_out" }, 0 },
+    { "double_blocks.#.txt_attn.qkv", { "transformer_blocks.#.attn.add_q_proj",
+      "transformer_blocks.#.attn.add_k_proj", "transformer_blocks.#.attn.add_v_proj" }, 0 },
+    { "double_blocks.#.txt_attn.norm.query_norm.scale",
+      { "transformer_blocks.#.attn.norm_added_q.weight" }, 0 },
+    { "double_blocks.#.txt_attn.norm.key_norm.scale",
+      { "transformer_blocks.#.attn.norm_added_k.weight" }, 0 },
+    { "double_blocks.#.txt_attn.proj", { "transformer_blocks.#.attn.to_add_out" }, 0 },
+    { "double_blocks.#.txt_mlp.0", { "transformer_blocks.#.ff_context.linear_in" }, 0 },
+    { "double_blocks.#.txt_mlp.2", { "transformer_blocks.#.ff_context.linear_out" }, 0 },
+    { "single_blocks.#.linear1", { "single_transformer_blocks.#.attn.to_qkv_mlp_proj" }, 0 },
+    { "single_blocks.#.linear2", { "single_transformer_blocks.#.attn.to_out" }, 0 },
     { "single_blocks.#.norm.query_norm.scale",
       { "single_transformer_blocks.#.attn.norm_q.weight" }, 0 },
     { "single_blocks.#.norm.key_norm.scale",
@@ -359,6 +399,11 @@ void box_zimage(box *b, const char *folder, const char *prefix)
     box_rows(b, folder, prefix, zimage);
 }
 
+void box_flux2(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, flux2);
+}
+
 /* ---- the autoencoder ------------------------------------------------------------------------ */
 
 /* In a name, once: `from` becomes `to`. Returns whether it did. */
@@ -433,6 +478,23 @@ void box_vae(box *b, const char *folder, const char *prefix)
     xd_st_close(&st);
 }
 
+void box_vae2(box *b, const char *folder, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    int    first = b->n;
+    box_vae(b, folder, prefix);
+    for (int i = first; i < b->n; i++) {
+        const char *name = b->item[i].name + len;
+        int         to = strncmp(name, "quant_conv.", 11) == 0;
+        char        full[256];
+        if (!to && strncmp(name, "post_quant_conv.", 16) != 0)
+            continue;
+        snprintf(full, sizeof full, "%s%s%s", prefix, to ? "encoder." : "decoder.", name);
+        free((char *)(uintptr_t)b->item[i].name);
+        b->item[i].name = strdup(full);
+    }
+}
+
 /* ---- text encoders -------------------------------------------------------------------------- */
 
 static void box_text(box *b, const char *folder, const char *prefix, const char *drop,
@@ -463,4 +525,25 @@ void box_t5(box *b, const char *folder, const char *prefix)
 void box_clip(box *b, const char *folder, const char *prefix, int long_names)
 {
     box_text(b, folder, prefix, "text_model.", long_names ? "text_model." : "");
+}
+
+/* What stands before "layers." in the names of a folder's tensors. */
+static void first_of(const char *folder, char first[64])
+{
+    xd_st *st;
+    xd_err e = { 0 };
+    must(xd_st_open(&st, folder, "model", &e), &e, folder);
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        const char *name = xd_st_name(st, i), *at = strstr(name, "layers.");
+        if (at)
+            snprintf(first, 64, "%.*s", (int)(at - name), name);
+    }
+    xd_st_close(&st);
+}
+
+void box_lm(box *b, const char *folder, const char *prefix, const char *first)
+{
+    char drop[64] = "";
+    first_of(folder, drop);
+    box_text(b, folder, prefix, drop, first);
 }

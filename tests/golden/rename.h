@@ -16,8 +16,13 @@ typedef struct box {            /* tensors of a file to be written; starts with 
 void box_flux(box *b, const char *folder, const char *prefix);  /* as flux1-dev.safetensors     */
 void box_sd3(box *b, const char *folder, const char *prefix);   /* as sd3_medium.safetensors    */
 void box_zimage(box *b, const char *folder, const char *prefix);        /* as ComfyUI's files   */
+void box_flux2(box *b, const char *folder, const char *prefix); /* as flux-2-klein-4b.safetensors */
 void box_vae(box *b, const char *folder, const char *prefix);   /* as ae.safetensors            */
 void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16.safetensors    */
+/* FLUX.2's autoencoder, with names of convolutions as flux2-vae.safetensors has them. */
+void box_vae2(box *b, const char *folder, const char *prefix);
+/* A language model, each name behind `first` in place of what stands before "layers.". */
+void box_lm(box *b, const char *folder, const char *prefix, const char *first);
 /* As clip_l.safetensors when `long_names`, else without "text_model." before names. */
 void box_clip(box *b, const char *folder, const char *prefix, int long_names);
 

@@ -265,37 +265,89 @@ static void check(const char *model, const char *dtype, const char *prefix)
     scratch_clean();
 }
 
-/* Of a model whose text encoder has no flag: the transformer and the autoencoder, with LoRA files
- * that name modules of either layout. A norm that nothing uses is in published files. */
-static void check_two(const char *model, const char *with, const char *dtype, const char *prefix)
+static void refused(const xd_open_args *a, const char *what, xd_status code, const char *words);
+
+/* Puts the files of a model whose text encoder is a language model: `first` stands before its
+ * blocks' names. */
+static void write_three(const char *model, const char *prefix, const char *first)
 {
-    xd_lora      lora[2] = { { folder_of(with, "peft.safetensors"), 0.7 },
-                             { folder_of(with, "kohya.safetensors"), -0.4 } };
-    box          b = { 0 };
-    char         name[64];
-    xd_open_args a = arguments(folder_of(model, ""), dtype);
-    sums         want, got, plain = generate(&a, model);
-    box_zimage(&b, folder_of(model, "transformer"), prefix);
-    snprintf(name, sizeof name, "%snorm_final.weight", prefix);
-    box_add(&b, name, XD_BF16, 1, (int64_t[]){ 24 });
-    write_one(&b, scratch, "model.safetensors");
-    box_vae(&b, folder_of(model, "vae"), "");
+    box  b = { 0 };
+    char name[64];
+    if (strncmp(model, "flux2", 5) == 0) {
+        box_flux2(&b, folder_of(model, "transformer"), prefix);
+        write_one(&b, scratch, "model.safetensors");
+        box_vae2(&b, folder_of(model, "vae"), "");
+    } else {                    /* a norm that nothing uses is in published files              */
+        box_zimage(&b, folder_of(model, "transformer"), prefix);
+        snprintf(name, sizeof name, "%snorm_final.weight", prefix);
+        box_add(&b, name, XD_BF16, 1, (int64_t[]){ 24 });
+        write_one(&b, scratch, "model.safetensors");
+        box_vae(&b, folder_of(model, "vae"), "");
+    }
     write_one(&b, scratch, "ae.safetensors");
-    for (int i = 0; i < 2; i++) {
+    box_lm(&b, folder_of(model, "text_encoder"), "", first);
+    box_add(&b, "tekken_model", XD_U8, 1, (int64_t[]){ 9 });
+    write_one(&b, scratch, "llm.safetensors");
+}
+
+/* Files of all components, with LoRA files that name modules of either layout. */
+static void check_three(const char *model, const char *with, const char *dtype, const char *prefix,
+                        const char *first)
+{
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         want = { 0 }, got, plain = generate(&a, model);
+    strip(model);
+    write_three(model, prefix, first);
+    xd_lora lora[2] = { { folder_of(with ? with : "", "peft.safetensors"), 0.7 },
+                        { folder_of(with ? with : "", "kohya.safetensors"), -0.4 } };
+    for (int i = 0; i < (with ? 2 : 1); i++) {
         a = arguments(folder_of(model, ""), dtype);
         a.loras = lora, a.nloras = i ? 2 : 0;
         want = i ? generate(&a, with) : plain;
+        a.model = scratch;
         put(&a, "transformer", in_scratch("model.safetensors"));
         put(&a, "vae", in_scratch("ae.safetensors"));
-        got = generate(&a, i ? "from two files, with LoRA" : "from two files");
-        same(&want, &got, model, dtype, i ? "two files and two of LoRA" : "two files");
-        tap(!heard[0], "%s %s: nothing is said of two files %s", model, dtype, heard);
+        put(&a, "llm", in_scratch("llm.safetensors"));
+        got = generate(&a, i ? "from three files, with LoRA" : "from three files");
+        same(&want, &got, model, dtype, i ? "three files and two of LoRA" : "three files");
+        tap(!heard[0], "%s %s: nothing is said of three files %s", model, dtype, heard);
     }
-    tap(plain.h != want.h, "%s %s: LoRA changes something", with, dtype);
+    tap(!with || plain.h != want.h, "%s %s: LoRA changes something", model, dtype);
     a = arguments(folder_of(model, ""), dtype);
     put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
     got = generate(&a, "from a file of diffusers");
     same(&plain, &got, model, dtype, "a file of diffusers");
+    scratch_clean();
+}
+
+/* Everything in one file, as ComfyUI saves a checkpoint: the encoder behind its own name, without
+ * the blocks and the norm that nothing reads. */
+static void check_cut_encoder(const char *model, const char *dtype, const char *encoder)
+{
+    box          b = { 0 };
+    char         block[96];
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         plain = generate(&a, model), got;
+    strip(model);
+    box_flux2(&b, folder_of(model, "transformer"), "model.diffusion_model.");
+    box_vae2(&b, folder_of(model, "vae"), "vae.");
+    box_lm(&b, folder_of(model, "text_encoder"), encoder, "model.");
+    snprintf(block, sizeof block, "%smodel.norm.", encoder);
+    box_remove(&b, block);
+    snprintf(block, sizeof block, "%smodel.layers.30.", encoder);
+    box_remove(&b, block);
+    box_write(&b, in_scratch("all.safetensors"));
+    a = arguments(scratch, dtype);
+    put(&a, "transformer", in_scratch("all.safetensors"));
+    put(&a, "vae", in_scratch("all.safetensors"));
+    put(&a, "llm", in_scratch("all.safetensors"));
+    got = generate(&a, "from one file with a cut encoder");
+    same(&plain, &got, model, dtype, "a cut encoder");
+    tap(!heard[0], "%s %s: nothing is said of a cut encoder %s", model, dtype, heard);
+    snprintf(block, sizeof block, "%smodel.layers.29.", encoder);
+    box_remove(&b, block);
+    write_one(&b, scratch, "all.safetensors");
+    refused(&a, "a block that is read is missing", XD_EFORMAT, "has 29 blocks");
     scratch_clean();
 }
 
@@ -376,6 +428,24 @@ static void check_fp8(const char *dtype, xd_dtype type)
     put(&a, "transformer", in_scratch("fp8.safetensors"));
     sums got = generate(&a, "fp8 with LoRA");
     same(&want, &got, name, dtype, "fp8 and what it means, with LoRA");
+}
+
+/* The same of a language model. */
+static void check_fp8_lm(const char *model, const char *dtype)
+{
+    box b = { 0 }, plain = { 0 };
+    box_lm(&b, folder_of(model, "text_encoder"), "", "model.");
+    int n = box_fp8(&b, &plain, "layers.", XD_F8E4M3, 1000);
+    write_one(&b, scratch, "llm.safetensors");
+    write_one(&plain, scratch, "plain.safetensors");
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    put(&a, "llm", in_scratch("plain.safetensors"));
+    sums want = generate(&a, "a language model as fp8 means it");
+    put(&a, "llm", in_scratch("llm.safetensors"));
+    sums got = generate(&a, "a language model in fp8");
+    same(&want, &got, model, dtype, "fp8 and what it means");
+    tap(n > 10 && !heard[0], "%s: %d matrices in fp8, nothing is said %s", model, n, heard);
+    scratch_clean();
 }
 
 typedef struct last { float v[4096]; int64_t n; } last;
@@ -581,10 +651,16 @@ int main(int argc, char **argv)
     check("flux-schnell", dtype, "model.diffusion_model.");
     check("sd3", dtype, "model.diffusion_model.");
     check("sd35", dtype, "");
-    check_two("zimage", "zimage-lora", dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
+    check_three("zimage", "zimage-lora", dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
+                "model.");
+    check_three("flux2-klein", "flux2-lora", dtype, tap_only_bf16() ? "model.diffusion_model." : "",
+                tap_only_bf16() ? "" : "model.language_model.");
+    check_three("flux2", NULL, dtype, "", "model.");
+    check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
     check_lora("flux", "flux-lora", dtype);
     check_lora("sd35", "sd35-lora", dtype);
     check_fp8(dtype, XD_F8E4M3);
+    check_fp8_lm("zimage", dtype);
     check_kept(dtype, tap_only_bf16() ? 4e-3 : 2e-5);
     if (!tap_only_bf16()) {
         check_fp8(dtype, XD_F8E5M2);

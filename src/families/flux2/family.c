@@ -51,7 +51,7 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
 
 #define KLEIN                                                                                     \
     .pipelines = { "Flux2KleinPipeline" }, .dit = "transformer", .vae = "vae",                    \
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "qwen3",              \
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",              \
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1,    \
                 .nlayers = 3, .layers = klein_states, .frame = klein_frame } },                   \
     .ntext = 1, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15, .mu = empirical_mu
@@ -87,7 +87,7 @@ static char *without_images(const char *text)
 /* diffusers: Flux2Pipeline.__call__. */
 static const xd_recipe dev = {
     .name = "flux2", .pipelines = { "Flux2Pipeline" }, .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "mistral3",
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1, .left = 1,
                 .nlayers = 3, .layers = dev_states, .frame = dev_frame } },
     .ntext = 1, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15, .mu = empirical_mu,

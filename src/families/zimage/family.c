@@ -15,7 +15,7 @@ static const int layers[] = { -2 };
 static const xd_recipe zimage = {
     .name = "z-image", .pipelines = { "ZImagePipeline", "ZImageImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "qwen_3_4b",
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .layers = layers, .nlayers = 1,
                 .frame = chat } },
     .ntext = 1,

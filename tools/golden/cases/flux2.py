@@ -42,9 +42,9 @@ QWEN = dict(vocab_size=288, hidden_size=12, intermediate_size=19, num_hidden_lay
             rope_parameters=dict(rope_type="default", rope_theta=1e6), tie_word_embeddings=True)
 MARKS = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "<pad>", "[SYSTEM_PROMPT]",
          "[/SYSTEM_PROMPT]", "[IMG]"]
-TURNS = ("<s>{%- for m in messages %}"
-         "{%- set t = 'SYSTEM_PROMPT' if m.role == 'system' else 'INST' %}"
-         "{{- '[' + t + ']' + m.content[0].text + '[/' + t + ']' }}{%- endfor %}")
+TURNS = ("<s>{%- for m in messages %}{%- if m.role == 'system' %}"
+         "{{- '[SYSTEM_PROMPT]' + m.content[0].text + '[/SYSTEM_PROMPT]' }}{%- else %}"
+         "{{- '[INST]' + m.content[0].text + '[/INST]' }}{%- endif %}{%- endfor %}")
 MISTRAL = dict(
     text_config=dict(model_type="mistral", vocab_size=288, hidden_size=20, intermediate_size=27,
                      num_hidden_layers=31, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
