@@ -224,7 +224,7 @@ static void open_tensors(xd_denoise *f)
         f->pred[p] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     for (int i = 0; i < nhist; i++)
         f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
-    if (f->j->sampler->draws)
+    if (xd_sampling_draws(&f->j->samp))
         f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);

@@ -124,8 +124,7 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
                      const xd_tensor *hist, xd_tensor noise)
 {
     double f[3], cx = step_factors(s, step, f);
-    if (!noise.nd && !xd_counting(x))
-        xd_exec_fail(x, XD_EINVAL, "step %d of cogvideox-dpm was given no noise", step);
+    xd_noise_check(x, s, step, noise);
     xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
     xd_axpby(x, lat, (float)f[0], pred, (float)cx);
     if (is_second_order(s, step))

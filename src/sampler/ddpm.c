@@ -98,8 +98,8 @@ static void ddpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 {
     const level *v = (const level *)s->priv + step;
     (void)hist;
-    if (count_draws(s, step) && !noise.nd && !xd_counting(x))
-        xd_exec_fail(x, XD_EINVAL, "step %d of ddpm was given no noise", step);
+    if (count_draws(s, step))
+        xd_noise_check(x, s, step, noise);
     xd_to_clean(x, &s->cfg, v->acp, lat, pred);
     if (s->cfg.clip_sample)
         xd_clip_sample(x, pred, (float)s->cfg.clip_sample_range);

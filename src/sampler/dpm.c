@@ -1,5 +1,5 @@
-/* dpm.c - DPM-Solver++ multistep (Lu et al. 2022, arXiv:2211.01095), orders 1 to 3, as
- * diffusers' DPMSolverMultistepScheduler.
+/* dpm.c - DPM-Solver++ multistep (Lu et al. 2022, arXiv:2211.01095), orders 1 to 3, without noise
+ * or with noise in every step (sde-dpmsolver++), as diffusers' DPMSolverMultistepScheduler.
  *
  * The history has one array per order with predictions of the clean latents. The newest is in
  * slot step % order, so that no array is copied. A step is a linear combination; its factors are
@@ -20,6 +20,17 @@ static int history_length(const xd_sched_cfg *c)
     return c->solver_order;
 }
 
+static int is_noisy(const xd_sched_cfg *c)
+{
+    return strcmp(c->algorithm_type, "sde-dpmsolver++") == 0;
+}
+
+static int count_draws(const xd_sampling *s, int step)
+{
+    (void)step;
+    return is_noisy(&s->cfg);
+}
+
 /* ---- schedule ----------------------------------------------------------------------------- */
 
 static xd_status check_config(xd_sched_cfg *c, xd_err *e)
@@ -32,14 +43,16 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
     if (c->solver_order < 1 || c->solver_order > 3)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or "
                        "3", c->solver_order);
-    if (c->use_karras_sigmas + c->use_exponential_sigmas + c->use_beta_sigmas > 1)
-        return xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas, "
-                       "use_exponential_sigmas and use_beta_sigmas can be true");
+    if (xd_respacing_check(c, e) != XD_OK)
+        return XD_EFORMAT;
+    if (c->use_flow_sigmas && (xd_is_respaced(c) || c->use_lu_lambdas))
+        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas excludes other spacings of "
+                       "its levels: those go above 1");
     const char *p = c->prediction_type;
     int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction") ||
                 !strcmp(p, "flow_prediction");
-    xd_status s = xd_refuse(strcmp(c->algorithm_type, "dpmsolver++") != 0, "algorithm_type",
-                            c->algorithm_type, e);
+    xd_status s = xd_refuse(strcmp(c->algorithm_type, "dpmsolver++") && !is_noisy(c),
+                            "algorithm_type", c->algorithm_type, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(c->solver_type, "midpoint") && strcmp(c->solver_type, "heun"),
                       "solver_type", c->solver_type, e);
@@ -51,8 +64,6 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
                       c->final_sigmas_type, e);
     if (s == XD_OK)
         s = xd_refuse(c->thresholding, "thresholding", "true", e);
-    if (s == XD_OK)
-        s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
     if (s == XD_OK && c->use_dynamic_shifting && c->use_flow_sigmas)
         s = xd_refuse(strcmp(c->time_shift_type, "exponential"), "time_shift_type",
                       c->time_shift_type, e);
@@ -84,6 +95,8 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, doubl
         xd_sigmas_lu(l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_exponential_sigmas)
         xd_sigmas_exponential(l->sigma[l->n - 1], l->sigma[0], n, sigma);
+    else if (c->use_beta_sigmas)
+        xd_sigmas_beta(l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_flow_sigmas)
         for (int i = 0; i < n; i++) {
             double s = (1 - 1.0 / c->num_train_timesteps) * (double)(n - i) / n;
@@ -165,51 +178,68 @@ static int order_of(const xd_sampling *s, int step)
     return step == s->steps - 2 && few && order > 2 ? 2 : order;
 }
 
-/* Factors of the latest predictions, newest first: x = cx x + f[0] m0 + f[1] m1 + f[2] m2.
- * Schedules with almost as many steps as timesteps repeat some timesteps. A repeated step
- * changes nothing and gives no slope. */
-static double step_factors(const xd_sampling *s, int step, int order, double f[3])
+/* Factors of the latents, of the latest predictions, newest first, and of the noise. */
+typedef struct factors { double lat, m[3], noise; } factors;
+
+/* Factors of the first order, and of the first and the second slope of the predictions. */
+typedef struct slopes { double m, first, second; } slopes;
+
+static slopes slopes_of(const xd_sched_cfg *c, double alpha, double h, int order)
+{
+    double k = is_noisy(c) ? 2 * h : h, em = exp(-k) - 1, heun = alpha * (em / k + 1);
+    int    middle = order == 2 && strcmp(c->solver_type, "heun") != 0;
+    double second = (em + k) / (k * k) - 0.5;
+    return (slopes){ -alpha * em, middle ? -0.5 * alpha * em : heun,
+                     is_noisy(c) ? -alpha * (second + 1) : -alpha * second };
+}
+
+/* Schedules with almost as many steps as timesteps repeat some timesteps. A repeated step changes
+ * nothing and gives no slope. */
+static factors step_factors(const xd_sampling *s, int step, int order)
 {
     xd_point t = point_at(s, step + 1), s0 = point_at(s, step);
-    double   h = t.lambda - s0.lambda, em = exp(-h) - 1;
-    f[0] = -t.alpha * em;
-    f[1] = f[2] = 0;
+    double   h = t.lambda - s0.lambda;
+    int      noisy = is_noisy(&s->cfg);
     if (h == 0)
-        return 1;
+        return (factors){ .lat = 1 };
     for (int i = 1; i < order; i++)
         if (point_at(s, step - i + 1).lambda == point_at(s, step - i).lambda)
             order = i;
+    slopes  v = slopes_of(&s->cfg, t.alpha, h, order);
+    factors f = { .lat = t.sigma / s0.sigma * (noisy ? exp(-h) : 1),
+                  .m = { v.m },
+                  .noise = noisy ? t.sigma * sqrt(1 - exp(-2 * h)) : 0 };
     if (order == 1)
-        return t.sigma / s0.sigma;
+        return f;
     double r0 = (s0.lambda - point_at(s, step - 1).lambda) / h;
-    double heun = t.alpha * (em / h + 1);
     if (order == 2) {
-        double c = strcmp(s->cfg.solver_type, "heun") ? -0.5 * t.alpha * em : heun;
-        f[0] += c / r0;
-        f[1] = -c / r0;
-        return t.sigma / s0.sigma;
+        f.m[0] += v.first / r0;
+        f.m[1] = -v.first / r0;
+        return f;
     }
     double r1 = (point_at(s, step - 1).lambda - point_at(s, step - 2).lambda) / h;
-    double c2 = -t.alpha * ((em + h) / (h * h) - 0.5);
-    double d10 = heun * (1 + r0 / (r0 + r1)) + c2 / (r0 + r1);  /* factor of (m0 - m1) / r0    */
-    double d11 = -(heun * r0 + c2) / (r0 + r1);                 /* factor of (m1 - m2) / r1    */
-    f[0] += d10 / r0;
-    f[1] = -d10 / r0 + d11 / r1;
-    f[2] = -d11 / r1;
-    return t.sigma / s0.sigma;
+    double d10 = v.first * (1 + r0 / (r0 + r1)) + v.second / (r0 + r1);  /* of (m0 - m1) / r0 */
+    double d11 = -(v.first * r0 + v.second) / (r0 + r1);                 /* of (m1 - m2) / r1 */
+    f.m[0] += d10 / r0;
+    f.m[1] = -d10 / r0 + d11 / r1;
+    f.m[2] = -d11 / r1;
+    return f;
 }
 
 static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                      const xd_tensor *hist, xd_tensor noise)
 {
-    (void)noise;
-    int    n = s->cfg.solver_order, order = order_of(s, step);
-    double f[3], cx = step_factors(s, step, order, f);
+    int     n = s->cfg.solver_order, order = order_of(s, step);
+    factors f = step_factors(s, step, order);
+    if (is_noisy(&s->cfg))
+        xd_noise_check(x, s, step, noise);
     xd_point_clean(x, &s->cfg, point_at(s, step), lat, pred);
     xd_copy_to(x, hist[step % n], pred);
-    xd_axpby(x, lat, (float)f[0], pred, (float)cx);
+    xd_axpby(x, lat, (float)f.m[0], pred, (float)f.lat);
     for (int i = 1; i < order; i++)
-        xd_axpby(x, lat, (float)f[i], hist[(step - i) % n], 1);
+        xd_axpby(x, lat, (float)f.m[i], hist[(step - i) % n], 1);
+    if (f.noise > 0)
+        xd_axpby(x, lat, (float)f.noise, noise, 1);
 }
 
 #define AT(f) offsetof(xd_sched_cfg, f)
@@ -254,5 +284,5 @@ const xd_sampler xd_sampler_dpm = {
     .webui = "DPM++ 2M",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
     .fields = fields, .history = history_length, .open = dpm_open, .close = dpm_close,
-    .step = dpm_step,
+    .draws = count_draws, .step = dpm_step,
 };

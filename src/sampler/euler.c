@@ -1,5 +1,6 @@
 /* euler.c - Euler steps on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 2 without
- * churn), as diffusers' EulerDiscreteScheduler */
+ * churn), as diffusers' EulerDiscreteScheduler, and with noise in every step, as its
+ * EulerAncestralDiscreteScheduler */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +32,10 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
         s = xd_refuse(strcmp(i, "linear") && strcmp(i, "log_linear"), "interpolation_type", i, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(f, "zero") && strcmp(f, "sigma_min"), "final_sigmas_type", f, e);
-    if (s == XD_OK)
-        s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
     if (s == XD_OK && (c->sigma_min <= 0 || c->sigma_max <= 0))
         s = xd_fail(e, XD_EFORMAT, "the scheduler's sigma_min is %g and its sigma_max %g; both "
                     "must be above 0", c->sigma_min, c->sigma_max);
-    if (s == XD_OK && c->use_karras_sigmas && c->use_exponential_sigmas)
-        s = xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas and "
-                    "use_exponential_sigmas can be true");
-    return s;
+    return s == XD_OK ? xd_respacing_check(c, e) : s;
 }
 
 /* Timesteps (fractional for linspace), largest first; returns their number (at most n + 1). */
@@ -52,27 +48,23 @@ static int spaced_timesteps(const xd_sched_cfg *c, int n, double *t)
     return n;
 }
 
-/* Fills times and levels; returns the number of levels before the final one. */
-static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, xd_sampling *s,
-                         double *sigma)
+int xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time, double *sigma,
+                    int *times)
 {
-    int k = s->steps = spaced_timesteps(c, n, s->time);
+    int k = *times = spaced_timesteps(c, n, time);
     if (!strcmp(c->interpolation_type, "linear"))
         for (int i = 0; i < k; i++)
-            sigma[i] = xd_level_sigma(l, s->time[i]);
+            sigma[i] = xd_level_sigma(l, time[i]);
     else
         xd_sigmas_exponential(l->sigma[l->n - 1], l->sigma[0], k = n + 1, sigma);
-    if (!c->use_karras_sigmas && !c->use_exponential_sigmas)
+    if (!xd_is_respaced(c))
         return k;
     double max = isnan(c->sigma_max) ? sigma[0] : c->sigma_max;
     double min = isnan(c->sigma_min) ? sigma[k - 1] : c->sigma_min;
-    if (c->use_karras_sigmas)
-        xd_sigmas_karras(max, min, n, sigma);
-    else
-        xd_sigmas_exponential(max, min, n, sigma);
+    xd_sigmas_respaced(c, max, min, n, sigma);
     for (int i = 0; i < n; i++)
-        s->time[i] = xd_level_time(l, sigma[i]);
-    return s->steps = n;
+        time[i] = xd_level_time(l, sigma[i]);
+    return *times = n;
 }
 
 static void finish_schedule(xd_sampling *s, const xd_steps *a, int levels, double end,
@@ -113,8 +105,10 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
         d->sigma = calloc((size_t)steps + 3, sizeof *d->sigma);
     if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
-    if (st == XD_OK)
-        finish_schedule(s, a, make_schedule(&l, c, steps, s, d->sigma), l.sigma[0], d->sigma);
+    if (st == XD_OK) {
+        int levels = xd_euler_levels(&l, c, steps, s->time, d->sigma, &s->steps);
+        finish_schedule(s, a, levels, l.sigma[0], d->sigma);
+    }
     xd_levels_close(&l);
     return st;
 }
@@ -144,6 +138,44 @@ static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_t
         xd_axpby(x, lat, (float)(-d / v), pred, (float)(1 + d / v));
 }
 
+/* ---- ancestral ---------------------------------------------------------------------------- */
+
+static xd_status ancestral_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
+                                xd_err *e)
+{
+    (void)c;
+    xd_status st = xd_refuse(!strcmp(s->cfg.prediction_type, "sample"), "prediction_type", "sample",
+                             e);
+    strcpy(s->cfg.interpolation_type, "linear");
+    strcpy(s->cfg.timestep_type, "discrete");
+    strcpy(s->cfg.final_sigmas_type, "zero");
+    s->cfg.sigma_min = s->cfg.sigma_max = NAN;
+    return st == XD_OK ? euler_open(s, &s->cfg, a, e) : st;
+}
+
+static int ancestral_draws(const xd_sampling *s, int step)
+{
+    (void)s, (void)step;
+    return 1;
+}
+
+/* An Euler step to a level below the next one, and as much noise as leads up to it. */
+static void ancestral_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                           const xd_tensor *hist, xd_tensor noise)
+{
+    const double *sig = ((const euler *)s->priv)->sigma;
+    double        v = sig[step], to = sig[step + 1];
+    double        up = sqrt(to * to * (v * v - to * to) / (v * v)), d = sqrt(to * to - up * up) - v;
+    (void)hist;
+    xd_noise_check(x, s, step, noise);
+    if (!strcmp(s->cfg.prediction_type, "epsilon"))
+        xd_axpby(x, lat, (float)d, pred, 1);
+    else
+        xd_axpby(x, lat, (float)(d / sqrt(v * v + 1)), pred, (float)(1 + d * v / (v * v + 1)));
+    if (up > 0)
+        xd_axpby(x, lat, (float)up, noise, 1);
+}
+
 #define AT(f) offsetof(xd_sched_cfg, f)
 static const xd_field fields[] = {
     { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
@@ -165,7 +197,25 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-extern const xd_sampler xd_sampler_euler;
+static const xd_field ancestral_fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_euler, xd_sampler_euler_ancestral;
+const xd_sampler xd_sampler_euler_ancestral = {
+    .name = "euler-ancestral", .webui = "Euler a",
+    .classes = { "EulerAncestralDiscreteScheduler" }, .fields = ancestral_fields,
+    .history = history_length, .open = ancestral_open, .close = euler_close,
+    .draws = ancestral_draws, .step = ancestral_step,
+};
 const xd_sampler xd_sampler_euler = {
     .name = "euler", .webui = "Euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = euler_open, .close = euler_close, .step = euler_step,

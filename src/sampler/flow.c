@@ -23,14 +23,9 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
     xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t,
                               e);
     if (s == XD_OK)
-        s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
-    if (s == XD_OK)
         s = xd_refuse(c->invert_sigmas, "invert_sigmas", "true", e);
     if (s == XD_OK)
-        s = xd_refuse(c->stochastic_sampling, "stochastic_sampling", "true", e);
-    if (s == XD_OK && c->use_karras_sigmas && c->use_exponential_sigmas)
-        s = xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas and "
-                    "use_exponential_sigmas can be true");
+        s = xd_respacing_check(c, e);
     if (s == XD_OK && !(c->shift > 0 && c->shift < 1e6))
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift is %g; it must be above 0", c->shift);
     if (s == XD_OK)
@@ -93,13 +88,11 @@ static void shifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sig
             sigma[i] = round_level(a, 1 - round_level(a, round_level(a, 1 - sigma[i]) / scale));
     }
     double max = sigma[0], min = sigma[n - 1];
-    if (c->use_karras_sigmas)
-        xd_sigmas_karras(max, min, n, sigma);
-    else if (c->use_exponential_sigmas)
-        xd_sigmas_exponential(max, min, n, sigma);
+    if (xd_is_respaced(c))
+        xd_sigmas_respaced(c, max, min, n, sigma);
 }
 
-static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     int       n = a->steps, skip = xd_steps_skipped(a);
     double   *sigma = s->priv = calloc((size_t)n + 1, sizeof *sigma);
@@ -123,18 +116,39 @@ static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
     return XD_OK;
 }
 
-static void flow_close(xd_sampling *s)
+void xd_flow_close(xd_sampling *s)
 {
     free(s->priv);
 }
 
+static int count_draws(const xd_sampling *s, int step)
+{
+    (void)step;
+    return s->cfg.stochastic_sampling;
+}
+
+/* With stochastic_sampling the next latents are the predicted clean ones with new noise. */
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
-    (void)noise;
     const double *sigma = s->priv;
+    float         now = (float)sigma[step], next = (float)sigma[step + 1];
     (void)hist;
-    xd_axpby(x, lat, (float)sigma[step + 1] - (float)sigma[step], pred, 1);
+    if (!s->cfg.stochastic_sampling) {
+        xd_axpby(x, lat, next - now, pred, 1);
+        return;
+    }
+    xd_noise_check(x, s, step, noise);
+    xd_axpby(x, lat, -now, pred, 1);
+    if (next > 0)
+        xd_axpby(x, lat, next, noise, 1 - next);
+}
+
+/* FlowMatchLCMScheduler has this step and no other. */
+static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    s->cfg.stochastic_sampling = 1;
+    return xd_flow_open(s, c, a, e);
 }
 
 #define AT(f) offsetof(xd_sched_cfg, f)
@@ -156,9 +170,15 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-extern const xd_sampler xd_sampler_flow;
+extern const xd_sampler xd_sampler_flow, xd_sampler_flow_lcm;
+const xd_sampler xd_sampler_flow_lcm = {
+    .name = "flow-lcm", .webui = "LCM", .classes = { "FlowMatchLCMScheduler" },
+    .fields = fields, .history = history_length, .open = lcm_open, .close = xd_flow_close,
+    .draws = count_draws, .step = flow_step, .flow = 1,
+};
 const xd_sampler xd_sampler_flow = {
     .name = "flow-euler", .webui = "Euler", .classes = { "FlowMatchEulerDiscreteScheduler" },
     .fields = fields,
-    .history = history_length, .open = flow_open, .close = flow_close, .step = flow_step, .flow = 1,
+    .history = history_length, .open = xd_flow_open, .close = xd_flow_close,
+    .draws = count_draws, .step = flow_step, .flow = 1,
 };

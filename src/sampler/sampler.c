@@ -5,13 +5,16 @@
 #include <string.h>
 
 extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow,
-    xd_sampler_ddpm, xd_sampler_unipc;
+    xd_sampler_ddpm, xd_sampler_unipc, xd_sampler_euler_ancestral, xd_sampler_heun,
+    xd_sampler_lcm, xd_sampler_tcd, xd_sampler_flow_heun, xd_sampler_flow_lcm;
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
-const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler,
-                                          &xd_sampler_flow, &xd_sampler_cogvideox_ddim,
-                                          &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm,
-                                          &xd_sampler_unipc, NULL };
+const xd_sampler *const xd_samplers[] = {
+    &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler, &xd_sampler_flow,
+    &xd_sampler_cogvideox_ddim, &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm, &xd_sampler_unipc,
+    &xd_sampler_euler_ancestral, &xd_sampler_heun, &xd_sampler_lcm, &xd_sampler_tcd,
+    &xd_sampler_flow_heun, &xd_sampler_flow_lcm, NULL
+};
 
 void xd_sampler_names(xd_text_buf *b)
 {
@@ -38,10 +41,20 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
     memset(c, 0, sizeof *c);
     if (!xd_json_null(xd_json_get(obj, "trained_betas")))
         return xd_fail(e, XD_EUNSUPPORTED, "%s: trained_betas is a list, which is not built", what);
+    if (!xd_json_null(xd_json_get(obj, "scale_factors")))
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: scale_factors is a list, which is not built", what);
     if (!xd_json_null(xd_json_get(obj, "solver_p")))
         return xd_fail(e, XD_EUNSUPPORTED, "%s: solver_p is another scheduler, which is not built",
                        what);
     return xd_fields_read(d->fields, c, obj, what, e);
+}
+
+int xd_sampling_draws(const xd_sampling *s)
+{
+    int n = 0;
+    for (int i = 0; s->def->draws && i < s->steps; i++)
+        n += s->def->draws(s, i);
+    return n > 0;
 }
 
 int xd_steps_skipped(const xd_steps *a)

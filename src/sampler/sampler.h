@@ -22,6 +22,8 @@ typedef struct xd_sched_cfg {
     char   algorithm_type[XD_FIELD_TEXT];       /* dpmsolver++ (others: XD_EUNSUPPORTED)        */
     char   solver_type[XD_FIELD_TEXT];          /* midpoint, heun                               */
     int    lower_order_final, euler_at_final;
+    int    original_inference_steps;            /* LCM, TCD                                     */
+    double timestep_scaling, eta;               /* LCM; TCD                                     */
     int    predict_x0;                          /* UniPC                                        */
     xd_ints disable_corrector;                  /* UniPC: steps behind which nothing is corrected */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
@@ -100,6 +102,8 @@ const xd_sampler *xd_sampler_find(const char *name);
 /* Reads the config for this sampler; `obj` may be NULL. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
+/* Does any step draw noise? */
+int       xd_sampling_draws(const xd_sampling *s);
 /* Opens and closes the schedule of a request. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);

@@ -317,32 +317,6 @@ double xd_level_sigma(const xd_levels *l, double t)
     return w > 0 ? l->sigma[i] + (l->sigma[i + 1] - l->sigma[i]) * w : l->sigma[i];
 }
 
-static double ramp_at(int i, int n)
-{
-    return n > 1 ? (double)i / (n - 1) : 0;
-}
-
-void xd_sigmas_karras(double max, double min, int n, double *out)
-{
-    double a = pow(max, 1.0 / 7), b = pow(min, 1.0 / 7);
-    for (int i = 0; i < n; i++)
-        out[i] = pow(a + ramp_at(i, n) * (b - a), 7);
-}
-
-void xd_sigmas_exponential(double max, double min, int n, double *out)
-{
-    double a = log(max), b = log(min);
-    for (int i = 0; i < n; i++)
-        out[i] = exp(i && i == n - 1 ? b : a + (n > 1 ? i * ((b - a) / (n - 1)) : 0));
-}
-
-void xd_sigmas_lu(double max, double min, int n, double *out)
-{
-    double a = (double)(float)log(max), b = (double)(float)log(min);
-    for (int i = 0; i < n; i++)
-        out[i] = exp(a + ramp_at(i, n) * (b - a));
-}
-
 xd_point xd_point_of(const xd_sched_cfg *c, double level)
 {
     xd_point p = { level, 1 - level, level, 0 };
@@ -372,6 +346,12 @@ void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, x
         xd_axpby(x, pred, (float)(1 / ra), lat, (float)(-rb / ra));
     else if (!strcmp(c->prediction_type, "v_prediction"))
         xd_axpby(x, pred, (float)ra, lat, (float)-rb);
+}
+
+void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise)
+{
+    if (!noise.nd && !xd_counting(x))
+        xd_exec_fail(x, XD_EINVAL, "step %d of %s was given no noise", step, s->def->name);
 }
 
 void xd_clip_sample(xd_exec *x, xd_tensor t, float r)

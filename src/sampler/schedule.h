@@ -29,10 +29,19 @@ double xd_level_time(const xd_levels *l, double sigma);
 double xd_level_sigma(const xd_levels *l, double t);
 
 /* n noise levels from the largest to the smallest (sigma_max .. sigma_min), spaced as in Karras
- * et al. 2022 (rho 7), exponentially, or as in Lu et al. 2022 (rho 1, on log sigma). */
+ * et al. 2022 (rho 7), exponentially, as in Lu et al. 2022 (rho 1, on log sigma), or as quantiles
+ * of the beta distribution with both parameters 0.6 (Lee et al. 2024, arXiv:2407.12173). */
 void xd_sigmas_karras(double max, double min, int n, double *out);
 void xd_sigmas_exponential(double max, double min, int n, double *out);
 void xd_sigmas_lu(double max, double min, int n, double *out);
+void xd_sigmas_beta(double max, double min, int n, double *out);
+double xd_beta_quantile(double p);
+
+/* The same as use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas asks; does one of them?
+ * The check returns XD_EFORMAT if several do. */
+int       xd_is_respaced(const xd_sched_cfg *c);
+void      xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, double *out);
+xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
 
 /* numpy's round: halves to even. */
 double xd_round_even(double v);
@@ -85,6 +94,19 @@ void      xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tenso
 void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
 /* Clips to [-r, r], on the host, because few configs use it. */
 void      xd_clip_sample(xd_exec *x, xd_tensor t, float r);
+
+/* Fails the context if a step that draws noise was given none. */
+void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise);
+
+/* Times and levels of Euler's and Heun's methods: n steps, or n + 1 where trailing spacing has one
+ * more; into arrays of n + 2. Returns the number of levels, and the number of times in *times. */
+int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
+                          double *sigma, int *times);
+
+/* The schedule of FlowMatchEulerDiscreteScheduler: priv is the levels, doubles, one more than
+ * steps. */
+xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
+void      xd_flow_close(xd_sampling *s);
 
 /* XD_EUNSUPPORTED, naming the key, if `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);

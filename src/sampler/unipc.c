@@ -46,11 +46,9 @@ static xd_status check_names(const xd_sched_cfg *c, xd_err *e)
 
 static xd_status check_levels(const xd_sched_cfg *c, int steps, xd_err *e)
 {
-    int spaced = c->use_karras_sigmas + c->use_exponential_sigmas + c->use_beta_sigmas;
-    if (spaced > 1)
-        return xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas, "
-                       "use_exponential_sigmas and use_beta_sigmas can be true");
-    if (c->use_flow_sigmas && spaced > c->use_karras_sigmas)
+    if (xd_respacing_check(c, e) != XD_OK)
+        return XD_EFORMAT;
+    if (c->use_flow_sigmas && (c->use_exponential_sigmas || c->use_beta_sigmas))
         return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas excludes its "
                        "use_exponential_sigmas and use_beta_sigmas: levels above 1 are none");
     if (!(c->shift_terminal >= 0 && c->shift_terminal < 1) ||
@@ -67,7 +65,7 @@ static xd_status check_levels(const xd_sched_cfg *c, int steps, xd_err *e)
     if (c->sigma_min <= 0 || c->sigma_max <= 0)
         return xd_fail(e, XD_EFORMAT, "the scheduler's sigma_min is %g and its sigma_max %g; both "
                        "must be above 0", c->sigma_min, c->sigma_max);
-    return xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
+    return XD_OK;
 }
 
 static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
@@ -112,10 +110,7 @@ static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, doub
 {
     double max = isnan(c->sigma_max) ? l->sigma[l->n - 1] : c->sigma_max;
     double min = isnan(c->sigma_min) ? l->sigma[0] : c->sigma_min;
-    if (c->use_karras_sigmas)
-        xd_sigmas_karras(max, min, n, sigma);
-    else
-        xd_sigmas_exponential(max, min, n, sigma);
+    xd_sigmas_respaced(c, max, min, n, sigma);
     for (int i = 0; i < n; i++) {
         double t = xd_level_time(l, sigma[i]);
         time[i] = c->use_karras_sigmas ? xd_round_even(t) : trunc(t);
@@ -132,7 +127,7 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, doubl
 {
     double end = l->sigma[0];
     int    k = n;
-    if (c->use_karras_sigmas || c->use_exponential_sigmas) {
+    if (xd_is_respaced(c)) {
         spaced_levels(l, c, n, time, sigma);
         end = sigma[n - 1];
     } else if (c->use_flow_sigmas) {

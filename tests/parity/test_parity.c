@@ -230,7 +230,8 @@ static const pixels *reference(xd_parallel p, const pixels *exact)
         exit(1);
     double far = rank == 0 ? gap(exact, s->want) : 1;
     snprintf(why, sizeof why, "%.2g from exact steps", far);
-    if (rank == 0 && (!(far > 1e-3) || (rescaled > 0 && !(far < 0.2))))
+    double least = scheduler ? 1e-4 : 1e-3;     /* new noise in every step brings them nearer     */
+    if (rank == 0 && (!(far > least) || (rescaled > 0 && !(far < 0.2))))
         fail(what, why);
     if (rank == 0)
         printf("# %s: %s\n", what, why);
@@ -274,13 +275,19 @@ static void stale_plans(xd_parallel p, const pixels *want, int exact)
     }
 }
 
+/* Of the network, with which warm-up steps count. */
+static int evaluations(void)
+{
+    return scheduler && strstr(scheduler, "heun") ? 2 * steps - 1 : steps;
+}
+
 /* All plans of a factorization: those that are warm must all give one rank's image. */
 static void factorization(xd_parallel p, const pixels *want)
 {
     static const int patches[] = { 1, 3, 4 };
     int exact = p.tensor_parallel_degree == 1;
     static int turn;
-    p.warmup_steps = steps;
+    p.warmup_steps = evaluations();
     p.num_pipeline_patch = 1;
     for (int v = 0; v < (text ? 1 : 2); v++) {
         p.use_parallel_vae = video ? turn++ % 2 : v;

@@ -119,8 +119,8 @@ static void samplers(void **state)
         if (!names(plain, at, xd_samplers[i]->name))
             fail_msg("doc/xdit.1 lacks the scheduler %s", xd_samplers[i]->name);
     }
-    assert_false(names(help, strlen(help), "heun"));
-    assert_false(names(plain, at, "heun"));
+    assert_false(names(help, strlen(help), "pndm"));
+    assert_false(names(plain, at, "pndm"));
     free(plain);
     free(man);
 }

@@ -20,6 +20,7 @@
 
 #include "base/rng.h"
 #include "exec/op.h"
+#include "sampler/schedule.h"
 
 enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, TMP = 1 << 16, SEED = 7, MOST_STEPS = 1000 };
 
@@ -208,7 +209,8 @@ static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how
             return "latents";
     }
     xd_noise_torch(l.noise, NUMBERS, SEED, l.drawn);
-    *how = l.noise[0] - (s->def->draws ? number(c, "next") : l.noise[0]);
+    int told = !xd_json_null(xd_json_get(c, "next"));
+    *how = l.noise[0] - (told || xd_sampling_draws(s) ? number(c, "next") : l.noise[0]);
     return fabs(*how) <= 1e-6 ? NULL : "the noise after the last step";
 }
 
@@ -260,7 +262,9 @@ static void ranges(void **state)
     static const struct { const char *name, *config; } cases[] = {
         { "dpm++", "{\"solver_order\":3}" }, { "ddim", "{}" }, { "euler", "{}" },
         { "flow-euler", "{}" }, { "cogvideox-ddim", "{}" }, { "cogvideox-dpm", "{}" },
-        { "unipc", "{\"solver_order\":3}" },
+        { "unipc", "{\"solver_order\":3}" }, { "heun", "{}" }, { "flow-heun", "{}" },
+        { "flow-lcm", "{}" }, { "lcm", "{}" }, { "tcd", "{}" }, { "euler-ancestral", "{}" },
+        { "dpm++", "{\"solver_order\":3,\"algorithm_type\":\"sde-dpmsolver++\"}" },
     };
     static latents whole, part;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -281,21 +285,22 @@ static void many_steps(void **state)
 {
     static const char *const spacings[] = { "linspace", "leading", "trailing" };
     static const char *const names[] = { "dpm++", "ddim", "euler", "cogvideox-ddim",
-                                         "cogvideox-dpm", "unipc" };
+                                         "cogvideox-dpm", "unipc", "heun",
+                                         "euler-ancestral" };
     static latents           l;
     for (int order = 1; order <= 3; order++)
-        for (int i = 0; i < 18; i++) {
+        for (int i = 0; i < 24; i++) {
             char        config[200];
             xd_sampling s;
             xd_err      e = { 0 };
             snprintf(config, sizeof config,
                      "{\"solver_order\":%d,\"timestep_spacing\":\"%s\",\"solver_type\":\"%s\"}",
-                     order, spacings[i / 6], i % 2 ? "heun" : "midpoint");
-            assert_int_equal(open_text(&s, names[i % 6], config, 1000, &e), XD_OK);
+                     order, spacings[i / 8], i % 2 ? "heun" : "midpoint");
+            assert_int_equal(open_text(&s, names[i % 8], config, 1000, &e), XD_OK);
             run(*state, &s, &l, 1);
             for (int k = 0; k < NUMBERS; k++)
                 if (!isfinite(l.lat[k]))
-                    fail_msg("%s %s: not a number", names[i % 6], config);
+                    fail_msg("%s %s: not a number", names[i % 8], config);
             xd_sampling_close(&s);
         }
 }
@@ -310,6 +315,9 @@ static void names(void **state)
         { "cogvideox-dpm", "cogvideox-dpm" }, { "CogVideoXDPMScheduler", "cogvideox-dpm" },
         { "ddpm", "ddpm" }, { "DDPMScheduler", "ddpm" },
         { "unipc", "unipc" }, { "UniPCMultistepScheduler", "unipc" },
+        { "HeunDiscreteScheduler", "heun" }, { "FlowMatchHeunDiscreteScheduler", "flow-heun" },
+        { "LCMScheduler", "lcm" }, { "FlowMatchLCMScheduler", "flow-lcm" },
+        { "TCDScheduler", "tcd" }, { "EulerAncestralDiscreteScheduler", "euler-ancestral" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -342,7 +350,7 @@ static void check_refusals(const refusal *c, size_t n)
 static void refused(void **state)
 {
     static const refusal cases[] = {
-        { "dpm++", "{\"algorithm_type\":\"sde-dpmsolver++\"}", "algorithm_type", "sde-", 20 },
+        { "dpm++", "{\"algorithm_type\":\"sde-dpmsolver\"}", "algorithm_type", "sde-", 20 },
         { "dpm++", "{\"thresholding\":true}", "thresholding", "true", 20 },
         { "dpm++", "{\"solver_order\":4}", "solver_order", "4", 20 },
         { "dpm++", "{\"solver_order\":0}", "solver_order", "0", 20 },
@@ -350,7 +358,10 @@ static void refused(void **state)
         { "dpm++", "{\"beta_schedule\":\"sigmoid\"}", "beta_schedule", "sigmoid", 20 },
         { "dpm++", "{\"prediction_type\":\"x\"}", "prediction_type", "x", 20 },
         { "dpm++", "{\"timestep_spacing\":\"odd\"}", "timestep_spacing", "odd", 20 },
-        { "dpm++", "{\"use_beta_sigmas\":true}", "use_beta_sigmas", "true", 20 },
+        { "dpm++", "{\"use_beta_sigmas\":true,\"use_karras_sigmas\":true}", "use_beta_sigmas",
+          "only one", 20 },
+        { "dpm++", "{\"use_flow_sigmas\":true,\"use_karras_sigmas\":true}", "use_flow_sigmas",
+          "above 1", 20 },
         { "dpm++", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },
         { "dpm++", "{\"variance_type\":\"learned\"}", "variance_type", "learned", 20 },
@@ -376,7 +387,8 @@ static void refused(void **state)
         { "flow-euler", "{\"shift_terminal\":0.1}", "shift_terminal", "num_inference_steps", 1 },
         { "euler", "{\"interpolation_type\":\"cubic\"}", "interpolation_type", "cubic", 20 },
         { "euler", "{\"final_sigmas_type\":\"x\"}", "final_sigmas_type", "x", 20 },
-        { "euler", "{\"use_beta_sigmas\":true}", "use_beta_sigmas", "true", 20 },
+        { "euler", "{\"use_beta_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
+          "use_beta_sigmas", 20 },
         { "euler", "{\"timestep_type\":\"x\"}", "timestep_type", "x", 20 },
         { "euler", "{\"use_karras_sigmas\":true,\"sigma_min\":-1}", "sigma_min", "-1", 20 },
         { "cogvideox-ddim", "{\"prediction_type\":\"flow\"}", "prediction_type", "flow", 20 },
@@ -414,9 +426,42 @@ static void refused_solvers(void **state)
         { "unipc", "{\"sigma_max\":0}", "sigma_max", "0", 20 },
         { "unipc", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },
+        { "flow-euler", "{\"use_karras_sigmas\":true,\"use_beta_sigmas\":true}", "only one",
+          "use_karras_sigmas", 20 },
+        { "flow-lcm", "{\"scale_factors\":[0.5]}", "scale_factors", "not built", 20 },
+        { "flow-heun", "{\"shift\":0}", "shift", "0", 20 },
+        { "heun", "{\"use_karras_sigmas\":true,\"use_beta_sigmas\":true}", "only one",
+          "use_karras_sigmas", 20 },
+        { "heun", "{\"prediction_type\":\"x\"}", "prediction_type", "x", 20 },
+        { "euler-ancestral", "{\"prediction_type\":\"sample\"}", "prediction_type", "sample", 20 },
+        { "lcm", "{}", "original_inference_steps", "50", 51 },
+        { "lcm", "{\"original_inference_steps\":2000}", "original_inference_steps", "2000", 4 },
+        { "lcm", "{\"thresholding\":true}", "thresholding", "true", 4 },
+        { "tcd", "{\"eta\":1.5}", "eta", "1.5", 4 },
+        { "tcd", "{\"original_inference_steps\":0}", "original_inference_steps", "0", 4 },
     };
     (void)state;
     check_refusals(cases, sizeof cases / sizeof *cases);
+}
+
+/* Quantiles of the beta distribution as scipy computes them. */
+static void beta_quantiles(void **state)
+{
+    static const double is[][2] = {
+        { 1e-6, 1.855882462405304e-10 },
+        { 0.01, 0.0008612388215429059 },
+        { 0.1, 0.03958440558878085 },
+        { 0.3, 0.2340170038752357 },
+        { 0.5, 0.5000000000000001 },
+        { 0.7, 0.7659829961247643 },
+        { 0.9, 0.9604155944112192 },
+        { 0.999, 0.9999814412614826 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        if (!(fabs(xd_beta_quantile(is[i][0]) / is[i][1] - 1) < 1e-12))
+            fail_msg("of %g: %.17g", is[i][0], xd_beta_quantile(is[i][0]));
+    assert_true(xd_beta_quantile(0) == 0 && xd_beta_quantile(1) == 1);
 }
 
 /* Noise that is left out is an error, not an image without it. */
@@ -429,10 +474,14 @@ static void no_noise(void **state)
     xd_err      e = { 0 };
     int64_t     d[] = { ROWS, COLS };
     xd_tensor   hist = xd_view(l.hist[0], XD_F32, 2, d);
-    for (int i = 0; i < 2; i++) {
+    static const char *const noisy[] = { "ddpm", "cogvideox-dpm", "lcm", "tcd", "flow-lcm",
+                                         "euler-ancestral", "dpm++" };
+    xd_tensor hists[] = { hist, hist, hist };
+    for (int i = 0; i < 7; i++) {
         xd_exec_init(&x, r->dev, &r->tmp, XD_F32);
-        assert_int_equal(open_text(&s, i ? "ddpm" : "cogvideox-dpm", "{}", 5, &e), XD_OK);
-        s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), &hist,
+        assert_int_equal(open_text(&s, noisy[i], i < 6 ? "{}" : "{\"algorithm_type\":"
+                                   "\"sde-dpmsolver++\"}", 5, &e), XD_OK);
+        s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), hists,
                     (xd_tensor){ 0 });
         assert_false(xd_ok(&x));
         assert_non_null(strstr(x.err.msg, "no noise"));
@@ -446,6 +495,7 @@ int main(void)
         cmocka_unit_test(trajectories), cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
         cmocka_unit_test(names),        cmocka_unit_test(refused),
         cmocka_unit_test(refused_solvers), cmocka_unit_test(no_noise),
+        cmocka_unit_test(beta_quantiles),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -4,8 +4,9 @@ A pseudo model, prediction = 0.3 x + 0.1 sin(t / 100), stands in for the network
 line into tests/golden/sampler.json: the class, its config, the steps asked for, the timesteps, the
 scale of the initial noise, the latents at the end and the largest value on the way; of schedulers
 that draw noise also the number that comes after all of theirs. Cases with a path have the first and
-the last of the latents after every step.
+the last of the latents after every step. Beta sigmas need scipy.
 """
+import inspect
 import json
 import math
 import random
@@ -18,6 +19,9 @@ DPM, DDIM, EULER = "DPMSolverMultistepScheduler", "DDIMScheduler", "EulerDiscret
 DDPM = "DDPMScheduler"
 FLOW = "FlowMatchEulerDiscreteScheduler"
 UNIPC = "UniPCMultistepScheduler"
+ANCESTRAL, HEUN = "EulerAncestralDiscreteScheduler", "HeunDiscreteScheduler"
+LCM, TCD = "LCMScheduler", "TCDScheduler"
+FLOWHEUN, FLOWLCM = "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"
 COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
 START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
 COUNTS = [1, 2, 3, 5, 14, 15, 20, 50]
@@ -113,6 +117,34 @@ UNIPC_CONFIGS = [
     {**FLOWING, "use_karras_sigmas": True},
 ]
 
+SDE = {"algorithm_type": "sde-dpmsolver++"}
+DYNAMIC = {"use_dynamic_shifting": True, "tokens": 1500, "own": True}
+PATH_CONFIGS = [
+    (DPM, SDE), (DPM, {**SDE, "solver_order": 1}), (DPM, {**SDE, "solver_order": 3, **SD}),
+    (DPM, {**SDE, "solver_type": "heun", "use_karras_sigmas": True, **SD}),
+    (DPM, {**SDE, "final_sigmas_type": "sigma_min", "prediction_type": "v_prediction"}),
+    (DPM, {**SDE, **FLOWING, "flow_shift": 3.0}),
+    (DPM, {"use_beta_sigmas": True}), (UNIPC, {"use_beta_sigmas": True, **SD}),
+    (EULER, {"use_beta_sigmas": True, **SD}),
+    (EULER, {"use_beta_sigmas": True, "sigma_min": 0.1, "sigma_max": 30.0}),
+    (FLOW, {"shift": 3.0, "use_beta_sigmas": True}), (FLOW, {**DYNAMIC, "use_beta_sigmas": True}),
+    (FLOW, {"shift": 3.0, "stochastic_sampling": True}), (FLOWLCM, {"shift": 3.0}),
+    (FLOWLCM, {**DYNAMIC, "use_karras_sigmas": True, "shift_terminal": 0.02}),
+    (ANCESTRAL, {}), (ANCESTRAL, {"timestep_spacing": "trailing", "rescale_betas_zero_snr": True,
+                                  "prediction_type": "v_prediction", **SD}),
+    (ANCESTRAL, {"timestep_spacing": "leading", "steps_offset": 1, **SD}),
+    (HEUN, {}), (HEUN, {"prediction_type": "v_prediction", "use_karras_sigmas": True, **SD}),
+    (HEUN, {"prediction_type": "sample", "timestep_spacing": "trailing"}),
+    (HEUN, {"use_exponential_sigmas": True, "clip_sample": True, "clip_sample_range": 2.0}),
+    (HEUN, {"use_beta_sigmas": True, "timestep_spacing": "leading", "steps_offset": 1}),
+    (FLOWHEUN, {}), (FLOWHEUN, {"shift": 3.0}), (FLOWHEUN, {"shift": 3.0, "strength": 0.6}),
+    (LCM, {}), (LCM, {"prediction_type": "v_prediction", "clip_sample": True, **PIXART}),
+    (LCM, {"prediction_type": "sample", "original_inference_steps": 100,
+           "timestep_scaling": 5.0}),
+    (TCD, {}), (TCD, {"eta": 0.0, "prediction_type": "v_prediction"}),
+    (TCD, {"eta": 1.0, "prediction_type": "sample", "original_inference_steps": 77, **PIXART}),
+]
+
 COG_CONFIGS = [
     {}, COG5B, {**COG5B, "snr_shift_scale": 3.0}, {**COG5B, **PIXART, "snr_shift_scale": 2.0},
     {"prediction_type": "sample", "timestep_spacing": "linspace"},
@@ -177,9 +209,46 @@ def run_cog(scheduler, steps):
     return r | ({"next": float(torch.randn(x.shape, generator=g).flatten()[0])} if dpm else {})
 
 
+def set_times(scheduler, config, steps):
+    """Of any class: the times of the steps that a request takes, and what a step is given."""
+    name = type(scheduler).__name__
+    if name in (FLOW, FLOWLCM):
+        times = set_flow(scheduler, config, steps)
+    else:
+        scheduler.set_timesteps(steps)
+        times = scheduler.timesteps
+        scheduler.set_begin_index(0)    # else repeated timesteps begin with the second
+    if name == FLOWHEUN and "strength" in config:
+        start = int(max(steps - steps * config["strength"], 0)) * scheduler.order
+        scheduler.set_begin_index(start)
+        times = times[start:]
+    return times, {"eta": config["eta"]} if "eta" in config else {}
+
+
+def run_path(scheduler, config, steps):
+    """Of any class; `next` is what the generator of the noise gives first after the last step."""
+    times, more = set_times(scheduler, config, steps)
+    g = torch.Generator("cpu").manual_seed(SEED)
+    if "generator" in inspect.signature(scheduler.step).parameters:
+        more["generator"] = g
+    init = float(getattr(scheduler, "init_noise_sigma", 1.0))
+    x = torch.tensor(START).reshape(1, 2, 1, 4) * init
+    top, path = float(x.abs().max()), []
+    for t in times:
+        scaled = scheduler.scale_model_input(x, t) if hasattr(scheduler, "init_noise_sigma") else x
+        x = scheduler.step(model(scaled, t), t, x, **more).prev_sample
+        top = max(top, float(x.abs().max()))
+        path += [float(x.flatten()[0]), float(x.flatten()[-1])]
+    return {"times": times.tolist(), "init": init, "top": top, "end": x.flatten().tolist(),
+            "next": float(torch.randn(x.shape, generator=g).flatten()[0]), "path": path}
+
+
 def run(name, config, steps):
+    own = ("own", "tokens", "strength", "leap", "most", "eta")
     scheduler = getattr(diffusers, name).from_config(
-        {k: v for k, v in config.items() if k not in ("own", "tokens", "strength", "leap", "most")})
+        {k: v for k, v in config.items() if k not in own})
+    if (name, config) in PATH_CONFIGS:
+        return run_path(scheduler, config, steps)
     if name in (COG, COGDPM):
         return run_cog(scheduler, steps)
     if name == DDPM:
@@ -262,6 +331,7 @@ def make(names, options):
     todo += [(n, c, k) for n in (COG, COGDPM) for c in COG_CONFIGS for k in COG_COUNTS]
     todo += [(DDPM, c, k) for c in DDPM_CONFIGS for k in COG_COUNTS]
     todo += [(UNIPC, c, k) for c in UNIPC_CONFIGS for k in PATH_COUNTS]
+    todo += [(n, c, k) for n, c in PATH_CONFIGS for k in PATH_COUNTS]
     if options.random:
         todo = [random_config(rng) for _ in range(options.random)]
     cases = []

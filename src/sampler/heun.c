@@ -1,0 +1,191 @@
+/* heun.c - Heun's method on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 1 without
+ * churn), as diffusers' HeunDiscreteScheduler, and in rectified flow, as its
+ * FlowMatchHeunDiscreteScheduler.
+ *
+ * n steps are 2 n - 1 evaluations of the network: even ones make an Euler step, odd ones make it
+ * again with the mean of the slopes at both ends; the last step is Euler's. The history is the
+ * first slope, and the latents from which the step has started. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+static int history_length(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 2;
+}
+
+/* The level at which an evaluation takes place. */
+static int level_of(int evaluation)
+{
+    return (evaluation + 1) / 2;
+}
+
+/* Repeats the times and the scales of n steps for their evaluations, and sets s->steps. */
+static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
+{
+    double *time = calloc((size_t)n * 2, sizeof *time);
+    double *scale = calloc((size_t)n * 2, sizeof *scale);
+    s->steps = 2 * n - 1;
+    for (int i = 0; time && scale && i < s->steps; i++)
+        time[i] = s->time[level_of(i)], scale[i] = s->in_scale[level_of(i)];
+    free(s->time);
+    free(s->in_scale);
+    s->time = time;
+    s->in_scale = scale;
+    return time && scale ? XD_OK :
+           xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
+}
+
+/* One evaluation. pred becomes the slope at the level of the evaluation. */
+static void heun_step(xd_exec *x, const double *sigma, int step, xd_tensor lat, xd_tensor pred,
+                      const xd_tensor *hist)
+{
+    int    first = step % 2 == 0, i = step / 2;
+    double dt = sigma[i + 1] - sigma[i];
+    if (first) {
+        xd_copy_to(x, hist[0], pred);
+        xd_copy_to(x, hist[1], lat);
+        xd_axpby(x, lat, (float)dt, pred, 1);
+    } else {
+        xd_copy_to(x, lat, hist[1]);
+        xd_axpby(x, lat, (float)(dt / 2), hist[0], 1);
+        xd_axpby(x, lat, (float)(dt / 2), pred, 1);
+    }
+}
+
+/* ---- noise levels ------------------------------------------------------------------------- */
+
+static void fill_levels(xd_sampling *s, const xd_levels *l, int steps, double *sigma)
+{
+    int    times, n = xd_euler_levels(l, &s->cfg, steps, s->time, sigma, &times);
+    double max = 0;
+    s->steps = n;
+    sigma[n] = 0;
+    for (int i = 0; i < n; i++) {
+        sigma[i] = (float)sigma[i];
+        max = fmax(max, sigma[i]);
+        s->time[i] = (float)s->time[i];
+        s->in_scale[i] = 1 / sqrt(sigma[i] * sigma[i] + 1);
+    }
+    s->init_scale = strcmp(s->cfg.timestep_spacing, "leading") ? max : sqrt(max * max + 1);
+}
+
+static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
+                               xd_err *e)
+{
+    xd_levels l = { 0 };
+    size_t    room = (size_t)a->steps + 3;
+    double   *sigma = s->priv = calloc(room, sizeof *sigma);
+    xd_status st = xd_prediction_check(c, e);
+    if (st == XD_OK)
+        st = xd_spacing_check(c, e);
+    if (st == XD_OK)
+        st = xd_respacing_check(c, e);
+    if (st == XD_OK)
+        st = xd_levels_open(&l, c, 0, e);
+    strcpy(s->cfg.interpolation_type, "linear");
+    s->cfg.sigma_min = s->cfg.sigma_max = NAN;
+    s->time = calloc(room, sizeof *s->time);
+    s->in_scale = calloc(room, sizeof *s->in_scale);
+    if (st == XD_OK && (!sigma || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
+    if (st == XD_OK) {
+        fill_levels(s, &l, a->steps, sigma);
+        st = repeat_steps(s, s->steps, e);
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static void discrete_close(xd_sampling *s)
+{
+    free(s->priv);
+}
+
+/* Converts the prediction at noise level v to clean latents, in place. */
+static void to_clean(xd_exec *x, const xd_sched_cfg *c, double v, xd_tensor lat, xd_tensor pred)
+{
+    double q = v * v + 1;
+    if (!strcmp(c->prediction_type, "epsilon"))
+        xd_axpby(x, pred, 1, lat, (float)-v);
+    else if (!strcmp(c->prediction_type, "v_prediction"))
+        xd_axpby(x, pred, (float)(1 / q), lat, (float)(-v / sqrt(q)));
+    if (c->clip_sample)
+        xd_clip_sample(x, pred, (float)c->clip_sample_range);
+}
+
+static void discrete_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                          const xd_tensor *hist, xd_tensor noise)
+{
+    const double *sigma = s->priv;
+    double        v = sigma[level_of(step)];
+    (void)noise;
+    if (strcmp(s->cfg.prediction_type, "epsilon") || s->cfg.clip_sample) {
+        to_clean(x, &s->cfg, v, lat, pred);
+        xd_axpby(x, pred, (float)(1 / v), lat, (float)(-1 / v));
+    }
+    heun_step(x, sigma, step, lat, pred, hist);
+}
+
+/* ---- rectified flow ----------------------------------------------------------------------- */
+
+static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    xd_status st = xd_flow_open(s, c, a, e);
+    return st == XD_OK ? repeat_steps(s, s->steps, e) : st;
+}
+
+static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                      const xd_tensor *hist, xd_tensor noise)
+{
+    (void)noise;
+    heun_step(x, s->priv, step, lat, pred, hist);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.00085, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.012, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
+    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
+    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "clip_sample", AT(clip_sample), 'b', 0, NULL },
+    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+/* The keys that belong to dynamic shifting are those of the Euler scheduler, whose levels these
+ * are: FlowMatchHeunDiscreteScheduler has none of its own. */
+static const xd_field flow_fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "shift", AT(shift), 'd', 1, NULL },
+    { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },
+    { "base_shift", AT(base_shift), 'd', 0.5, NULL },
+    { "max_shift", AT(max_shift), 'd', 1.15, NULL },
+    { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
+    { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
+    { "shift_terminal", AT(shift_terminal), 'd', 0, NULL },
+    { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_heun, xd_sampler_flow_heun;
+const xd_sampler xd_sampler_heun = {
+    .name = "heun", .webui = "Heun", .classes = { "HeunDiscreteScheduler" }, .fields = fields,
+    .history = history_length, .open = discrete_open, .close = discrete_close,
+    .step = discrete_step,
+};
+const xd_sampler xd_sampler_flow_heun = {
+    .name = "flow-heun", .webui = "Heun", .classes = { "FlowMatchHeunDiscreteScheduler" },
+    .fields = flow_fields, .history = history_length, .open = flow_open, .close = xd_flow_close,
+    .step = flow_step, .flow = 1,
+};

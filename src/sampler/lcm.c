@@ -1,0 +1,190 @@
+/* lcm.c - samplers of models that were distilled for few steps: latent consistency models (Luo et
+ * al. 2023, arXiv:2310.04378), as diffusers' LCMScheduler, and trajectory consistency (Zheng et al.
+ * 2024, arXiv:2402.19159), as its TCDScheduler.
+ *
+ * Both take their timesteps from those that the distillation used (original_inference_steps), and
+ * add new noise between steps. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+typedef struct level {
+    double acp;                 /* cumulative product at this step                             */
+    double clean, lat;          /* LCM: factors of the boundary condition                      */
+    double to;                  /* cumulative product at the level to which the prediction goes */
+    double next;                /* and at the next step, to which noise leads back             */
+} level;
+
+static int history_length(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 0;
+}
+
+static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
+{
+    int       most = c->original_inference_steps;
+    xd_status s = xd_prediction_check(c, e);
+    if (s == XD_OK && (most < 1 || most > c->num_train_timesteps))
+        s = xd_fail(e, XD_EFORMAT, "the scheduler's original_inference_steps is %d; it must be "
+                    "from 1 to %d", most, c->num_train_timesteps);
+    if (s == XD_OK && steps > most)
+        s = xd_fail(e, XD_EINVAL, "num_inference_steps is %d, and the scheduler's "
+                    "original_inference_steps is %d, which is the most", steps, most);
+    return s;
+}
+
+/* n of the timesteps that the distillation used, largest first. */
+static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
+{
+    int    most = c->original_inference_steps;
+    double step = (double)most / n;
+    for (int i = 0; i < n; i++)
+        t[i] = (most - floor(i * step)) * (c->num_train_timesteps / most) - 1;
+}
+
+/* Opens the schedule but for clean, lat and to of the levels. */
+static xd_status open_levels(xd_sampling *s, xd_levels *l, const xd_steps *a, xd_err *e)
+{
+    const xd_sched_cfg *c = &s->cfg;
+    xd_status           st = check_config(c, a->steps, e);
+    if (st == XD_OK)
+        st = xd_levels_open(l, c, 0, e);
+    level *v = s->priv = calloc((size_t)a->steps, sizeof *v);
+    s->time = calloc((size_t)a->steps, sizeof *s->time);
+    s->in_scale = calloc((size_t)a->steps, sizeof *s->in_scale);
+    if (st == XD_OK && (!v || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
+    if (st != XD_OK)
+        return st;
+    s->steps = a->steps;
+    make_timesteps(c, s->steps, s->time);
+    for (int i = 0; i < s->steps && st == XD_OK; i++) {
+        s->in_scale[i] = 1;
+        v[i].acp = l->acp[(int)s->time[i]];
+        v[i].next = i + 1 < s->steps ? l->acp[(int)s->time[i + 1]] : l->acp[0];
+        st = xd_signal_check(c, (int)s->time[i], v[i].acp, e);
+    }
+    return st;
+}
+
+static void lcm_close(xd_sampling *s)
+{
+    free(s->priv);
+}
+
+static int is_last(const xd_sampling *s, int step)
+{
+    return step == s->steps - 1;
+}
+
+static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    xd_levels l = { 0 };
+    xd_status st = xd_refuse(c->thresholding, "thresholding", "true", e);
+    if (st == XD_OK)
+        st = open_levels(s, &l, a, e);
+    level *v = s->priv;
+    for (int i = 0; st == XD_OK && i < s->steps; i++) {
+        double t = s->time[i] * c->timestep_scaling, q = t * t + 0.25;
+        v[i].lat = 0.25 / q;
+        v[i].clean = t / sqrt(q);
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static int lcm_draws(const xd_sampling *s, int step)
+{
+    return !is_last(s, step);
+}
+
+static void lcm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                     const xd_tensor *hist, xd_tensor noise)
+{
+    const level *v = (const level *)s->priv + step;
+    (void)hist;
+    xd_to_clean(x, &s->cfg, v->acp, lat, pred);
+    if (s->cfg.clip_sample)
+        xd_clip_sample(x, pred, (float)s->cfg.clip_sample_range);
+    xd_axpby(x, lat, (float)v->clean, pred, (float)v->lat);
+    if (is_last(s, step))
+        return;
+    xd_noise_check(x, s, step, noise);
+    xd_axpby(x, lat, (float)sqrt(1 - v->next), noise, (float)sqrt(v->next));
+}
+
+/* ---- TCD ---------------------------------------------------------------------------------- */
+
+/* The prediction goes to a share of 1 - eta of the next timestep; f32, as in diffusers. */
+static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    xd_levels l = { 0 };
+    xd_status st = c->eta >= 0 && c->eta <= 1 ? open_levels(s, &l, a, e) :
+                   xd_fail(e, XD_EINVAL, "eta is %g; it must be from 0 to 1", c->eta);
+    level *v = s->priv;
+    for (int i = 0; st == XD_OK && i < s->steps; i++) {
+        float next = is_last(s, i) ? 0 : (float)s->time[i + 1];
+        v[i].to = l.acp[(int)floorf((float)(1 - c->eta) * next)];
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static int tcd_draws(const xd_sampling *s, int step)
+{
+    return s->cfg.eta > 0 && !is_last(s, step);
+}
+
+static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                     const xd_tensor *hist, xd_tensor noise)
+{
+    const level *v = (const level *)s->priv + step;
+    double       now = sqrt((1 - v->to) / (1 - v->acp));        /* of the latents              */
+    (void)hist;
+    xd_to_clean(x, &s->cfg, v->acp, lat, pred);
+    xd_axpby(x, lat, (float)(sqrt(v->to) - sqrt(v->acp) * now), pred, (float)now);
+    if (!tcd_draws(s, step))
+        return;
+    double back = v->next / v->to;
+    xd_noise_check(x, s, step, noise);
+    xd_axpby(x, lat, (float)sqrt(1 - back), noise, (float)sqrt(back));
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+#define COMMON                                                            \
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },  \
+    { "beta_start", AT(beta_start), 'd', 0.00085, NULL },                 \
+    { "beta_end", AT(beta_end), 'd', 0.012, NULL },                       \
+    { "beta_schedule", AT(beta_schedule), 's', 0, "scaled_linear" },      \
+    { "original_inference_steps", AT(original_inference_steps), 'i', 50, NULL }, \
+    { "clip_sample", AT(clip_sample), 'b', 0, NULL },                     \
+    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },         \
+    { "set_alpha_to_one", AT(set_alpha_to_one), 'b', 1, NULL },           \
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },                   \
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },        \
+    { "thresholding", AT(thresholding), 'b', 0, NULL },                   \
+    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL }, \
+    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },           \
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },      \
+    { "timestep_scaling", AT(timestep_scaling), 'd', 10, NULL },          \
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL }
+
+static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
+static const xd_field tcd_fields[] = { COMMON, { "eta", AT(eta), 'd', 0.3, NULL },
+                                       { NULL, 0, 0, 0, NULL } };
+
+extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;
+const xd_sampler xd_sampler_lcm = {
+    .name = "lcm", .webui = "LCM", .classes = { "LCMScheduler" }, .fields = lcm_fields,
+    .history = history_length, .open = lcm_open, .close = lcm_close, .draws = lcm_draws,
+    .step = lcm_step,
+};
+const xd_sampler xd_sampler_tcd = {
+    .name = "tcd", .webui = "TCD", .classes = { "TCDScheduler" }, .fields = tcd_fields,
+    .history = history_length, .open = tcd_open, .close = lcm_close, .draws = tcd_draws,
+    .step = tcd_step,
+};
