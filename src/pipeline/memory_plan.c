@@ -95,7 +95,7 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
         if (!j->ctx->model.has_text[k])
             continue;
         for (int i = 0; i < w->n; i++)
-            longest = w->len[i * w->ntext + k] > longest ? w->len[i * w->ntext + k] : longest;
+            longest = xd_max(longest, xd_prompts_computed(w, j, i, k));
         s = xd_prompts_count(j, k, longest, &tmp, e);
         packed = j->ctx->model.text[k].packed;
         need->text = j->ctx->keep ? need->text + packed : xd_max_size(need->text, packed);

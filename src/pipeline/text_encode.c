@@ -361,13 +361,17 @@ static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t
     }
 }
 
+int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
+{
+    return (recipe_of(j)->text[k].blank ? w->real : w->len)[i * w->ntext + k];
+}
+
 /* Encodes prompt i with encoder k into its place. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     const xd_component     *p = &j->ctx->model.text[k];
     const xd_text_use *u = &recipe_of(j)->text[k];
-    int64_t            at[3], n = u->blank ? w->real[i * w->ntext + k] : w->len[i * w->ntext + k];
-    int64_t            rows = kept(j, k, n);
+    int64_t            at[3], n = xd_prompts_computed(w, j, i, k), rows = kept(j, k, n);
     xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
     size_t             mark = xd_arena_mark(x->tmp);
     xd_cond            c = { 0 };

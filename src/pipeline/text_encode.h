@@ -22,6 +22,8 @@ xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 /* Warns of prompts that are truncated. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
+/* The ids of prompt i that encoder k computes. */
+int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
 /* Counts the arena bytes for encoding n tokens with encoder k. */
 xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e);
 /* Bytes of the device's own memory that the embeddings of all used prompts take; 0: they lie in

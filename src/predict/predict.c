@@ -358,7 +358,7 @@ static int64_t ids_of(const predictor *s, int i, int k)
     const xd_prompts    *w = &s->words;
     const char        *none = s->r->negative_prompt;
     if (w->n)
-        return w->len[(is_negative(s, i) ? w->n - 1 : i) * w->ntext + k];
+        return xd_prompts_computed(w, &s->job, is_negative(s, i) ? w->n - 1 : i, k);
     if (u->pad == XD_PAD_NONE && is_negative(s, i) && !(none && *none))
         return 1 + u->drop;
     return xd_prompts_most_ids(&s->job, k);

@@ -54,29 +54,34 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
                   LATENTS = 8 } of;
 
 /* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
- * rows. */
-typedef struct sends { int attn[ALL + 1], sum[ALL + 1]; } sends;
+ * rows; of the image's rows sums of [n,1] and of [n,2], and once a request and pass of [m,1] for
+ * the rows of a text that does not flow. */
+typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. */
-typedef struct model { int64_t N, K, J, fill, H, d, D, F, e; int passes; const sends *which[64];
+typedef struct model { int64_t N, K, J, fill, M, H, d, D, F, e; int passes; const sends *which[64];
                        int64_t skips[65]; } model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
 /* PixArt, HunyuanDiT: sums behind attention, text, MLP */
-static const sends cross = { { [ALL] = 1 }, { [IMAGE] = 3 } };
+static const sends cross = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 } };
+/* Wan: as these, and squares of what is normed over all heads */
+static const sends normed = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 },
+                             .squares = { 1, 1 }, .text = 1 };
 /* FLUX; CogVideoX as pair */
-static const sends pair = { { [ALL] = 1 }, { [TEXT] = 2, [IMAGE] = 2 } },
-                   solo = { { [ALL] = 1 }, { [ALL] = 1 } };
+static const sends pair = { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
+                   solo = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 1 } };
 static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
-    { { { [ALL] = 1 }, { [TEXT] = 2, [IMAGE] = 2 } },
-      { { [ALL] = 1, [IMAGE] = 1 }, { [TEXT] = 2, [IMAGE] = 3 } } },
-    { { { [ALL] = 1 }, { [IMAGE] = 2 } }, { { [ALL] = 1, [IMAGE] = 1 }, { [IMAGE] = 3 } } },
+    { { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
+      { .attn = { [ALL] = 1, [IMAGE] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 3 } } },
+    { { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } },
+      { .attn = { [ALL] = 1, [IMAGE] = 1 }, .sum = { [IMAGE] = 3 } } },
 };
 /* Z-Image: refiners of the image and of the text, layers of both */
-static const sends refine_image = { { [FILLED] = 1 }, { [FILLED] = 2 } },
-                   refine_text = { { [TEXT] = 1 }, { [TEXT] = 2 } },
-                   layer_of_both = { { [ALL] = 1 }, { [ALL] = 2 } };
+static const sends refine_image = { .attn = { [FILLED] = 1 }, .sum = { [FILLED] = 2 } },
+                   refine_text = { .attn = { [TEXT] = 1 }, .sum = { [TEXT] = 2 } },
+                   layer_of_both = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 2 } };
 
 static int64_t part(int64_t n, int i, int k)
 {
@@ -133,20 +138,26 @@ static int64_t of_ring(const model *m, const plan *p, const where *w, int unit, 
     return R == 1 ? 0 : 2 * n * h * m->d * m->e;
 }
 
-/* A sum of [n,D] in f32. */
-static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit, of what)
+/* A sum of n numbers in f32. */
+static int64_t of_sum(const plan *p, const where *w, int64_t n)
 {
-    int     T = p->deg[XD_TENSOR], me = w->at[XD_TENSOR];
-    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what) * m->D;
+    int T = p->deg[XD_TENSOR], me = w->at[XD_TENSOR];
     if (4 * n <= SINGLE)
         return 4 * n * (T - 1);
     return 4 * (n - part(n, me, T) + part(n, me, T) * (T - 1));
+}
+
+/* A sum of [n,D]. */
+static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit, of what)
+{
+    return of_sum(p, w, rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what) * m->D);
 }
 
 /* My blocks on a unit. */
 static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit)
 {
     int64_t bytes = 0, attn[ALL + 1], sum[ALL + 1];
+    int64_t image = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], IMAGE);
     for (int k = TEXT; k <= ALL; k++) {
         attn[k] = of_ulysses(m, p, w, unit, (of)k) + of_ring(m, p, w, unit, (of)k);
         sum[k] = of_tensor(m, p, w, unit, (of)k);
@@ -155,7 +166,19 @@ static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit
         const sends *s = m->which[l];
         for (int k = TEXT; k <= ALL; k++)
             bytes += s->attn[k] * attn[k] + s->sum[k] * sum[k];
+        for (int k = 0; k < 2; k++)
+            bytes += s->squares[k] * of_sum(p, w, (k + 1) * image);
     }
+    return bytes;
+}
+
+/* What my blocks send of the text, once a pass. */
+static int64_t of_text(const model *m, const plan *p, const where *w)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < m->passes; i++)
+        for (int l = w->first; l < w->last && i % p->deg[XD_CFG] == w->at[XD_CFG]; l++)
+            bytes += m->which[l]->text * of_sum(p, w, m->M);
     return bytes;
 }
 
@@ -288,6 +311,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
                                                                                           : &solo;
     if (strcmp(p->def->name, "cogvideox") == 0)
         return &pair;
+    if (strcmp(p->def->name, "wan") == 0)
+        return &normed;
     if (strcmp(p->def->name, "zimage") == 0 &&
         xd_json_number(xd_json_get(p->config, "n_refiner_layers"), &n))
         return layer < (int)n ? &refine_image : layer < 2 * (int)n ? &refine_text : &layer_of_both;
@@ -305,6 +330,7 @@ static model model_of(const xd_engine *g, const xd_job *j)
                 .J = j->lay.len[XD_REF],
                 .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
                 .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,
+                .M = xd_prompts_most_rows(j),
                 .H = d->heads,
                 .d = d->head_dim,
                 .D = d->dim,
@@ -338,7 +364,8 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     for (int i = 0; i <= STALE; i++) {
         int64_t before = g->ctx.count_world->traffic->bytes;
         xd_denoise_step(&f, i);
-        check(g->ctx.count_world->traffic->bytes - before, of_step(&m, p, w, i >= STALE), g, &m,
+        check(g->ctx.count_world->traffic->bytes - before,
+              of_step(&m, p, w, i >= STALE) + (i ? 0 : of_text(&m, p, w)), g, &m,
               i < STALE ? "an exact" : "a stale");
     }
     must(f.x.err.code, &f.x.err);

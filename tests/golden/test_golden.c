@@ -43,7 +43,7 @@ static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
-                                         "hunyuan12-one",  "zimage-lora" };
+                                         "hunyuan12-one",  "zimage-lora", "wan" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
 static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "cog5b", "hunyuan" };
@@ -91,6 +91,9 @@ static const char *const all[] = { "alpha",
                                    "cog15-even",
                                    "cog15-i2v",
                                    "cog15-i2v-even",
+                                   "wan",
+                                   "wan-one",
+                                   "wan-five",
                                    "cog5b-tiles",
                                    "cog15-i2v-tiles",
                                    "hunyuan",

@@ -1,7 +1,7 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE]
- *     [size=WxH] [rescale=S] [length=F] [cut=T] [scheduler=NAME] [steps=N]
+ *     [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [scheduler=NAME] [steps=N]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
  * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
@@ -13,8 +13,8 @@
  * one rank with as many patches, text with the first or with every patch, or against as many
  * displaced members.
  *
- * size: pixels of the image where the text does not flow. rescale: guidance_rescale, of which stale
- * steps know some sums of the step before: they stay within 0.2 of the largest value. length, cut:
+ * size: pixels of the image. frames: num_frames. rescale: guidance_rescale, of which stale steps
+ * know some sums of the step before: they stay within 0.2 of the largest value. length, cut:
  * cfg_normalization and cfg_truncation.
  *
  * video: of the model's frames, and compared to the pixels; image: what an image-to-video model
@@ -43,7 +43,7 @@ static const char *scheduler;   /* NULL: the model's                            
 static const char *begin;       /* the image that a video begins with; NULL: none            */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled, length, cut = 1;
-static int         thin = 1, steps = 5, size[2] = { 52, 44 };
+static int         thin = 1, steps = 5, size[2], frames;
 
 typedef struct pixels {
     float  *lat;
@@ -85,7 +85,8 @@ static void request(xd_request *r, int images)
 {
     xd_request_init(r);
     r->negative_prompt = "red ring";
-    r->width = size[0], r->height = size[1];
+    r->width = 52, r->height = 44;
+    r->num_frames = frames;
     r->no_resolution_binning = 1;
     r->num_images_per_prompt = images;
     r->seed = 5;
@@ -100,6 +101,8 @@ static void request(xd_request *r, int images)
         r->image = begin;
         r->guidance_scale = cfg ? 5 : 1;
     }
+    if (size[0])
+        r->width = size[0], r->height = size[1];
     r->num_inference_steps = steps;
 }
 
@@ -357,6 +360,8 @@ static void arguments(int argc, char **argv)
             begin = argv[i] + 6;
         if (sscanf(argv[i], "size=%dx%d", &size[0], &size[1]) == 2)
             continue;
+        if (strncmp(argv[i], "frames=", 7) == 0)
+            frames = atoi(argv[i] + 7);
         if (strncmp(argv[i], "rescale=", 8) == 0)
             rescaled = atof(argv[i] + 8);
         if (strncmp(argv[i], "scheduler=", 10) == 0)

@@ -67,7 +67,7 @@ static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static void check_bytes(const xd_engine *g, const xd_prompts *w, int64_t sent)
+static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w, int64_t sent)
 {
     int     T = g->ctx.plan.text_tp;
     int64_t want = 0;
@@ -75,7 +75,7 @@ static void check_bytes(const xd_engine *g, const xd_prompts *w, int64_t sent)
         want += (T > 1 ? 8 : 4) * (int64_t)(g->ctx.world.used->size - 1);
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
         for (int i = 0; i < w->n; i++)
-            want += of_encoder(g, k, w->len[i * w->ntext + k]);
+            want += of_encoder(g, k, xd_prompts_computed(w, j, i, k));
     }
     for (int i = 0; i < w->n; i++)
         want += of_sharing(g, &w->cond[i]);
@@ -138,14 +138,15 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     for (int k = 0; k < w.ntext && rank < g->ctx.plan.text_tp; k++) {
         int64_t longest = 0;
         for (int i = 0; i < w.n; i++)
-            longest = w.len[i * w.ntext + k] > longest ? w.len[i * w.ntext + k] : longest;
+            if (xd_prompts_computed(&w, &j, i, k) > longest)
+                longest = xd_prompts_computed(&w, &j, i, k);
         bytes = check_count(g, &j, k, longest, bytes);
         *packed += g->ctx.model.text[k].packed;
     }
     int64_t sent = g->ctx.world.used->traffic->bytes;
     must(xd_prompts_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
     if (!g->ctx.keep)
-        check_bytes(g, &w, g->ctx.world.used->traffic->bytes - sent);
+        check_bytes(g, &j, &w, g->ctx.world.used->traffic->bytes - sent);
     float *all = copy_of(&w, n);
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);

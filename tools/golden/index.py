@@ -24,7 +24,8 @@ SUITES = {
                  "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
                  "cog15-i2v-tiles"),
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
-    "wan": {name: "wan-forms/" + name for name in ("plain", "bare")},
+    "wan": {name: "wan-forms/" + name for name in ("plain", "bare")} |
+           own("wan", "wan-one", "wan-five"),
     "lora": own("flux-lora", "sd35-lora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},

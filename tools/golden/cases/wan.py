@@ -1,28 +1,57 @@
-"""Wan: the transformer alone.
+"""Wan: the transformer alone, and whole requests.
 
 wan-forms/NAME holds what the transformer alone computes, with the random weights that the program
-makes of a tensor's name (src/exec/store.c, xd_random_weight): tokens [N, C pt p p], features in the
-order channel, frame, row, column; rows of text [m,E].
+makes of a tensor's name (src/exec/store.c, xd_random_weight): tokens [N, C pt ph pw], features in
+the order channel, frame, row, column; rows of text [m,E]. The other folders are whole requests;
+layout and names of tensors as in video.py, with latents [T,C,h,w]. Embeddings of padding are zeros.
 """
 import json
+import shutil
 
 import numpy as np
 import torch
-from diffusers import WanTransformer3DModel
+from diffusers import (AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler,
+                       WanPipeline, WanTransformer3DModel)
+from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 from safetensors.torch import save_file
+from transformers import T5Tokenizer, UMT5Config, UMT5EncoderModel
 
-from ..common import quiet
-from ..fill import weights
+from ..common import make_each, make_tokenizer, quiet, save_run, tidy
+from ..fill import configure, fill, weights
+from .video import STRIDE, say
 
 # heads of 16 and of 10 features, whose thirds are uneven; odd widths
+SMALL = dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=4,
+             text_dim=20, freq_dim=24, ffn_dim=37, num_layers=2)
 FORMS = {
-    "plain": (dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=4,
-                   text_dim=20, freq_dim=24, ffn_dim=37, num_layers=2), (3, 6, 10)),
+    "plain": (SMALL, (3, 6, 10)),
     "bare": (dict(num_attention_heads=5, attention_head_dim=10, in_channels=3, out_channels=3,
                   text_dim=12, freq_dim=32, ffn_dim=40, num_layers=3, cross_attn_norm=False,
                   patch_size=(2, 1, 3), eps=1e-5), (4, 3, 6)),
 }
+UMT5 = dict(d_model=20, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
+VAE = dict(base_dim=8, z_dim=4, dim_mult=[1, 2, 2, 2], num_res_blocks=1,
+           temperal_downsample=[False, True, True], latents_mean=[-0.4, 0.1, 0.7, -0.2],
+           latents_std=[2.5, 0.8, 1.4, 0.6])
+UNIPC = dict(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0)
 
+MODELS = {
+    "wan": dict(dit=SMALL, weights="bf16", scheduler=UniPCMultistepScheduler(**UNIPC)),
+    "wan-five": dict(dit=dict(SMALL, num_attention_heads=5, attention_head_dim=10, num_layers=3,
+                              cross_attn_norm=False), weights="f16",
+                     scheduler=FlowMatchEulerDiscreteScheduler(shift=5.0)),
+}
+RUNS = {
+    "wan": dict(prompts=["\u201ca red circle\u201d \uff0con  a blue &quot;background&quot;"],
+                negative_prompt="a green ring", width=64, height=48, frames=9, steps=5, seed=7),
+    "wan-one": dict(model="wan", prompts=["a cyan triangle"], width=48, height=64, frames=1,
+                    steps=3, seed=8, guidance=1.0),
+    "wan-five": dict(prompts=["a purple ring", "a star"], negative_prompt="", width=32, height=48,
+                     frames=16, steps=3, seed=40, guidance=3.0, max_sequence_length=9),
+}
+
+
+# ---- the transformer alone -----------------------------------------------------------------------
 
 def tokens(z, patch):
     """[C,T,H,W] -> [N, C pt ph pw]"""
@@ -58,8 +87,109 @@ def run_form(name, out):
     print(f"{name}: {grid} tokens, {y.std():.2f}")
 
 
+# ---- models --------------------------------------------------------------------------------------
+
+def make_parts(name):
+    spec = MODELS[name]
+    dtype = spec["weights"]
+    text = UMT5Config(vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
+                      tie_word_embeddings=False, **UMT5)
+    return dict(text_encoder=fill(UMT5EncoderModel(text), dtype),
+                transformer=fill(WanTransformer3DModel(**spec["dit"]), dtype),
+                vae=fill(AutoencoderKLWan(**VAE), dtype))
+
+
+def make_model(name, out):
+    """Configurations and tokenizer."""
+    spec = MODELS[name]
+    if out.exists():
+        shutil.rmtree(out)
+    index = {"_class_name": "WanPipeline"}
+    for folder, m in make_parts(name).items():
+        configure(m, out / folder)
+        index[folder] = ["transformers" if folder == "text_encoder" else "diffusers",
+                         type(m).__name__]
+    make_tokenizer("identity", out / "tokenizer")
+    index["tokenizer"] = ["transformers", "T5TokenizerFast"]
+    index["transformer_2"] = [None, None]
+    spec["scheduler"].save_pretrained(out / "scheduler")
+    index["scheduler"] = ["diffusers", type(spec["scheduler"]).__name__]
+    (out / "model_index.json").write_text(json.dumps(index))
+    tidy(out, {})
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+def record_text(pipe, r, out):
+    texts = (("", r["prompts"][0]), ("negative_", r["negative_prompt"]))
+    for prefix, text in texts[:1 + (r["guidance"] > 1)]:
+        ids = pipe.tokenizer(prompt_clean(text), padding="max_length", truncation=True,
+                             max_length=r["max_sequence_length"], return_tensors="pt").input_ids
+        out[prefix + "ids"] = ids[0].int()
+        e, _ = pipe.encode_prompt(text, None, False, max_sequence_length=r["max_sequence_length"])
+        out[prefix + "prompt_embeds"] = e[0]
+
+
+def frames_first(z):
+    return z.permute(1, 0, 2, 3).contiguous()
+
+
+def run(name, out_dir):
+    r = dict(model=name, negative_prompt="", guidance=5.0, max_sequence_length=21) | RUNS[name]
+    d = out_dir / name
+    d.mkdir(parents=True, exist_ok=True)
+    pipe = WanPipeline(
+        tokenizer=T5Tokenizer.from_pretrained(out_dir / r["model"] / "tokenizer"),
+        scheduler=MODELS[r["model"]]["scheduler"], **make_parts(r["model"]))
+    pipe.set_progress_bar_config(disable=True)
+    count = len(r["prompts"])
+    gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
+    out, trail, noise = {}, [], []
+    record_text(pipe, r, out)
+    prepare = pipe.prepare_latents
+
+    def watched(*args, **kwargs):
+        noise.append(prepare(*args, **kwargs).clone())
+        return noise[0]
+    pipe.prepare_latents = watched
+
+    def keep(p, step, t, kw):
+        trail.append((float(t), kw["latents"].clone()))
+        return {}
+    frames = pipe(prompt=r["prompts"], negative_prompt=[r["negative_prompt"]] * count,
+                  num_inference_steps=r["steps"], guidance_scale=r["guidance"],
+                  num_frames=r["frames"], height=r["height"], width=r["width"], generator=gens,
+                  output_type="pt", callback_on_step_end=keep,
+                  max_sequence_length=r["max_sequence_length"]).frames
+    out["timesteps"] = torch.tensor([t for t, _ in trail])
+    for i in range(count):
+        out[f"noise.{i}"] = frames_first(noise[0][i])
+        for s, (_, z) in enumerate(trail):
+            out[f"latents.{i}.{s}"] = frames_first(z[i])
+        p = frames[i].permute(0, 2, 3, 1).contiguous()
+        u8 = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
+        out["frames"] = torch.tensor([*p.shape[:3], STRIDE], dtype=torch.int32)
+        out[f"pixels.{i}"] = u8.flatten()[::STRIDE]
+        if i == 0:
+            out["image.0"] = p.flatten()[::STRIDE]
+            say(name, r, trail, p)
+    save(d, name, r, out, count)
+
+
+def save(d, name, r, out, count):
+    save_run(d, name, r["model"], {
+        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
+        "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
+        "num_frames": r["frames"], "num_inference_steps": r["steps"],
+        "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
+        "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
+        "tiling": False, "resolution_binning": False}, out)
+
+
 def make(names, options):
     quiet()
     with torch.no_grad():
         for name in names:
-            run_form(name, options.out)
+            if name in FORMS:
+                run_form(name, options.out)
+    make_each([n for n in names if n in RUNS], options.out, MODELS, make_model, run)
