@@ -289,7 +289,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* The start image as pixels, in place of `image`. Rank 0 reads them during the call; the other
      * ranks pass any image. NULL: none. */
     const xd_image *image_pixels;
-    double      strength;       /* share of the steps that run on the start image; 0: 0.6        */
+    double      strength;       /* share of the steps that run on the start image; 0: usual      */
     int64_t     seed;                   /* 64 bits; above 2^63 - 1 stored as seed - 2^64     */
     int         random_seed;            /* ignore `seed`, draw one for all ranks                  */
     int         num_images_per_prompt;

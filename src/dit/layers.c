@@ -165,7 +165,9 @@ void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln 
 {
     const struct names *n = &names_of[context];
     int64_t             D = f->dim, hd = f->head_dim;
-    xd_w_linear(d, &w->mod, n->mod, &(xd_linear_spec){ .in = D, .out = f->nmod * D, .bias = 1 });
+    if (f->nmod)
+        xd_w_linear(d, &w->mod, n->mod,
+                    &(xd_linear_spec){ .in = D, .out = f->nmod * D, .bias = 1 });
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
                                              .split = XD_COL, .unit = hd, .bias = 1 });
     if (f->qk_norm) {

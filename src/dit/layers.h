@@ -35,7 +35,7 @@ typedef struct xd_adaln {        /* one stream (image or text) of a block with j
 
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
-    int     nmod;               /* modulation vectors: 6, 9, or 2 for keys and values only        */
+    int     nmod;               /* modulation vectors: 6, 9, 2 for keys and values only, or 0     */
     int     qk_norm;            /* queries and keys are normalized                                */
     int     last;               /* computes q, k, v only: this stream ends here                   */
 } xd_adaln_form;

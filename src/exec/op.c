@@ -543,21 +543,25 @@ xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w)
 
 typedef struct embed { const double *t; int n; int64_t dim; int flip; double shift; } embed;
 
+void xd_time_row(float *row, double t, int64_t dim, int flip, double shift)
+{
+    int64_t half = dim / 2;
+    for (int64_t k = 0; k < half; k++) {
+        /* f32 arithmetic on purpose: large angles must round as in the reference */
+        float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - shift));
+        float angle = (float)t * freq;
+        row[(flip ? half : 0) + k] = sinf(angle);
+        row[(flip ? 0 : half) + k] = cosf(angle);
+    }
+    if (dim % 2)
+        row[dim - 1] = 0;
+}
+
 static void fill_embed(void *ctx, float *buf)
 {
     const embed *e = ctx;
-    int64_t      half = e->dim / 2;
-    for (int i = 0; i < e->n; i++, buf += e->dim) {
-        for (int64_t k = 0; k < half; k++) {
-            /* f32 arithmetic on purpose: large angles must round as in the reference */
-            float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - e->shift));
-            float angle = (float)e->t[i] * freq;
-            buf[(e->flip ? half : 0) + k] = sinf(angle);
-            buf[(e->flip ? 0 : half) + k] = cosf(angle);
-        }
-        if (e->dim % 2)
-            buf[e->dim - 1] = 0;
-    }
+    for (int i = 0; i < e->n; i++, buf += e->dim)
+        xd_time_row(buf, e->t[i], e->dim, e->flip, e->shift);
 }
 
 xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift)

@@ -134,5 +134,7 @@ xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 /* Sinusoidal embedding of n numbers (Vaswani et al. 2017, as diffusers' Timesteps): dim values
  * each, cos first if flip, frequency divisor (dim/2 - shift). F32 [n,dim]. */
 xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift);
+/* The values of one number, in host memory, as xd_fill asks for. */
+void      xd_time_row(float *row, double t, int64_t dim, int flip, double shift);
 
 #endif

@@ -12,13 +12,13 @@ enum { XD_MAXTEXT = 3 };        /* text encoders of a pipeline                  
  * previous ones, or into the rows of the previous encoder as further features. */
 typedef enum xd_rows_of { XD_ROWS_NONE, XD_ROWS_BELOW, XD_ROWS_BESIDE } xd_rows_of;
 
-enum { XD_PAD_NONE = 0, XD_PAD_MOST = -1 };
+enum { XD_PAD_NONE = 0, XD_PAD_MOST = -1, XD_PAD_ONE = -2 };
 
 typedef struct xd_text_use {    /* one text encoder of a pipeline                              */
     const char *folder, *tokenizer;
     xd_rows_of  rows;
-    /* Ids are padded to this many, to the most a prompt may have (XD_PAD_MOST), or not; padding is
-     * read like text. */
+    /* Ids are padded to this many, to the most a prompt may have (XD_PAD_MOST), by one where there
+     * is room (XD_PAD_ONE), or not; padding is read like text. */
     int         pad;
     int         penultimate;    /* token embeddings are the input of the last block            */
     int         pooled;         /* its pooled embedding is used, beside those of others        */
@@ -58,6 +58,7 @@ typedef struct xd_recipe {
     /* xd_steps.mu. */
     double    (*mu)(int64_t tokens, int steps);
     double      max_shift;  /* of rectified flow: xd_steps.max_shift; 0: noise is added otherwise */
+    double      strength;       /* default of an initial image's; 0: 0.6                       */
     int         leap;           /* xd_steps.leap                                               */
     /* Replaces a size in pixels by the nearest one that the transformer with this sample_size (in
      * latent cells) was trained on; 0: there is no table for it. NULL: any size is generated. */

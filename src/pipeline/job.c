@@ -281,6 +281,13 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
+/* The strength asked for, else diffusers' default. */
+static double strength_of(const xd_job *j)
+{
+    double usual = j->ctx->model.recipe->strength;
+    return j->r->strength > 0 ? j->r->strength : usual > 0 ? usual : 0.6;
+}
+
 static xd_status set_sampler(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -292,8 +299,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     j->asked_steps = steps ? steps : m->recipe->steps;
     xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
                    m->recipe->max_shift, m->recipe->leap, m->recipe->mu };
-    if (starts_from_image(j))                                   /* diffusers' default      */
-        a.strength = j->strength = j->r->strength > 0 ? j->r->strength : 0.6;
+    if (starts_from_image(j))
+        a.strength = j->strength = strength_of(j);
     else if (j->r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
                        j->r->strength);

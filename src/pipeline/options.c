@@ -41,7 +41,7 @@ static xd_option options[] = {
     { "max_area", XD_OPT_INT64, AT(max_area), 1, 1e9, NULL, "PIXELS",
       NULL },
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
-      "share of the steps that are generated over the image (default: 0.6)" },
+      "share of the steps that are generated over the image (default: the pipeline's)" },
     { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
       "seed of the noise; image i uses seed + i; -1: one by chance, which is said (default: 0)" },
     { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",

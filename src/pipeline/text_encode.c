@@ -51,6 +51,14 @@ static int64_t kept(const xd_job *j, int k, int64_t n)
     return xd_max(n - recipe_of(j)->text[k].drop, 0);
 }
 
+/* How many ids are padded to, of a text of n. */
+static int64_t padded(const xd_job *j, int k, int64_t n)
+{
+    int64_t most = xd_prompts_most_ids(j, k);
+    int     pad = recipe_of(j)->text[k].pad;
+    return pad == XD_PAD_NONE ? n : pad == XD_PAD_ONE && n < most ? n + 1 : most;
+}
+
 static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, xd_err *e)
 {
     with = with < 0 ? 0 : with;
@@ -89,8 +97,8 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     xd_status s = xd_tok_cut_bare(m->tok[k], plain, strlen(plain), most, frame != NULL,
                                   &w->ids[at], &w->len[at], &w->whole[at], e);
     int64_t real = w->len[at];
-    if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
-        s = pad_ids(&w->ids[at], &w->len[at], most, xd_tok_pad(m->tok[k]), e);
+    if (s == XD_OK && padded(j, k, real) > real)
+        s = pad_ids(&w->ids[at], &w->len[at], padded(j, k, real), xd_tok_pad(m->tok[k]), e);
     if (s == XD_OK && m->recipe->text[k].left && w->len[at] > real)
         pad_before(w->ids[at], w->len[at], w->len[at] - real, w->ids[at][real]);
     w->real[at] = m->recipe->text[k].masked ? real : w->len[at];
@@ -114,7 +122,8 @@ static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 /* Rows of encoder k in the embedding of prompt i. */
 static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
-    if (recipe_of(j)->text[k].pad != XD_PAD_NONE)
+    int pad = recipe_of(j)->text[k].pad;
+    if (pad != XD_PAD_NONE && pad != XD_PAD_ONE)
         return max_ids(j, k);
     return kept(j, k, w->len[i * w->ntext + k]);
 }

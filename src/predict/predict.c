@@ -359,8 +359,8 @@ static int64_t ids_of(const predictor *s, int i, int k)
     const char        *none = s->r->negative_prompt;
     if (w->n)
         return xd_prompts_computed(w, &s->job, is_negative(s, i) ? w->n - 1 : i, k);
-    if (u->pad == XD_PAD_NONE && is_negative(s, i) && !(none && *none))
-        return 1 + u->drop;
+    if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && is_negative(s, i) && !(none && *none))
+        return 1 + (u->pad == XD_PAD_ONE) + u->drop;
     return xd_prompts_most_ids(&s->job, k);
 }
 

@@ -13,7 +13,8 @@ typedef struct box {            /* tensors of a file to be written; starts with 
 
 /* Adds the weights of a component, read from the folder of a diffusers model, each name behind
  * `prefix`. The process ends with a message when that fails. */
-void box_flux(box *b, const char *folder, const char *prefix);  /* as flux1-dev.safetensors     */
+/* As flux1-dev.safetensors, and as Chroma1-HD.safetensors. */
+void box_flux(box *b, const char *folder, const char *prefix);
 void box_sd3(box *b, const char *folder, const char *prefix);   /* as sd3_medium.safetensors    */
 void box_zimage(box *b, const char *folder, const char *prefix);        /* as ComfyUI's files   */
 void box_flux2(box *b, const char *folder, const char *prefix); /* as flux-2-klein-4b.safetensors */

@@ -43,10 +43,12 @@ static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
-                                         "hunyuan12-one",  "zimage-lora", "wan" };
+                                         "hunyuan12-one",  "zimage-lora", "wan",
+                                         "chroma-one" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
-static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "cog5b", "hunyuan" };
+static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "cog5b", "hunyuan",
+                                      "chroma-one" };
 /* A text encoder of so many blocks as published ones, of a width that only tests have: what eight
  * bits of a weight lose adds up. */
 static const char *const deep[] = { "flux2" };
@@ -67,6 +69,9 @@ static const char *const all[] = { "alpha",
                                    "flux-true",
                                    "flux-image",
                                    "flux-schnell",
+                                   "chroma",
+                                   "chroma-image",
+                                   "chroma-one",
                                    "flux2-klein",
                                    "flux2-base",
                                    "flux2-images",

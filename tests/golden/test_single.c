@@ -107,22 +107,36 @@ static void write_one(box *b, const char *dir, const char *name)
     box_free(b);
 }
 
+/* How many CLIP encoders a model has; its T5 follows them. */
+static int clips_of(const char *model)
+{
+    return has_folder(model, "text_encoder_3") ? 2 : has_folder(model, "text_encoder_2");
+}
+
+static const char *t5_of(const char *model)
+{
+    static const char *const folders[] = { "text_encoder", "text_encoder_2", "text_encoder_3" };
+    return folder_of(model, folders[clips_of(model)]);
+}
+
 /* As published: each component in a file of its own. */
 static void write_files(const char *model, const char *dir, const char *prefix)
 {
     box b = { 0 };
-    int three = has_folder(model, "text_encoder_3");
+    int clips = clips_of(model);
     put_transformer(&b, model, prefix);
     write_one(&b, dir, "model.safetensors");
     box_vae(&b, folder_of(model, "vae"), "");
     write_one(&b, dir, "ae.safetensors");
-    box_clip(&b, folder_of(model, "text_encoder"), "", 1);
-    write_one(&b, dir, "clip_l.safetensors");
-    if (three)
+    if (clips > 0)
+        box_clip(&b, folder_of(model, "text_encoder"), "", 1);
+    if (clips > 0)
+        write_one(&b, dir, "clip_l.safetensors");
+    if (clips > 1)
         box_clip(&b, folder_of(model, "text_encoder_2"), "", 0);
-    if (three)
+    if (clips > 1)
         write_one(&b, dir, "clip_g.safetensors");
-    box_t5(&b, folder_of(model, three ? "text_encoder_3" : "text_encoder_2"), "");
+    box_t5(&b, t5_of(model), "");
     write_one(&b, dir, "t5xxl.safetensors");
 }
 
@@ -130,14 +144,14 @@ static void write_files(const char *model, const char *dir, const char *prefix)
 static void write_all(const char *model, const char *dir)
 {
     box b = { 0 };
-    int three = has_folder(model, "text_encoder_3");
+    int clips = clips_of(model);
     put_transformer(&b, model, "model.diffusion_model.");
     box_vae(&b, folder_of(model, "vae"), "first_stage_model.");
-    box_clip(&b, folder_of(model, "text_encoder"), "text_encoders.clip_l.transformer.", 0);
-    if (three)
+    if (clips > 0)
+        box_clip(&b, folder_of(model, "text_encoder"), "text_encoders.clip_l.transformer.", 0);
+    if (clips > 1)
         box_clip(&b, folder_of(model, "text_encoder_2"), "text_encoders.clip_g.transformer.", 1);
-    box_t5(&b, folder_of(model, three ? "text_encoder_3" : "text_encoder_2"),
-           "text_encoders.t5xxl.transformer.");
+    box_t5(&b, t5_of(model), "text_encoders.t5xxl.transformer.");
     write_one(&b, dir, "all.safetensors");
 }
 
@@ -220,10 +234,10 @@ static void put(xd_open_args *a, const char *component, const char *path)
     a->nfiles = n;
 }
 
-static void put_all(xd_open_args *a, int three, const char *path)
+static void put_all(xd_open_args *a, int clips, const char *path)
 {
-    static const char *const names[] = { "transformer", "vae", "clip_l", "t5xxl", "clip_g" };
-    for (int i = 0; i < 4 + three; i++)
+    static const char *const names[] = { "transformer", "vae", "t5xxl", "clip_l", "clip_g" };
+    for (int i = 0; i < 3 + clips; i++)
         put(a, names[i], path);
 }
 
@@ -237,7 +251,7 @@ static xd_open_args arguments(const char *model, const char *dtype)
 
 static void check(const char *model, const char *dtype, const char *prefix)
 {
-    int          three = has_folder(model, "text_encoder_3");
+    int          clips = clips_of(model);
     xd_open_args a = arguments(folder_of(model, ""), dtype);
     sums         want = generate(&a, model);
     strip(model);
@@ -245,15 +259,15 @@ static void check(const char *model, const char *dtype, const char *prefix)
     a = arguments(scratch, dtype);
     put(&a, "transformer", in_scratch("model.safetensors"));
     put(&a, "vae", in_scratch("ae.safetensors"));
-    put(&a, "clip_l", in_scratch("clip_l.safetensors"));
-    put(&a, "clip_g", three ? in_scratch("clip_g.safetensors") : NULL);
+    put(&a, "clip_l", clips > 0 ? in_scratch("clip_l.safetensors") : NULL);
+    put(&a, "clip_g", clips > 1 ? in_scratch("clip_g.safetensors") : NULL);
     put(&a, "t5xxl", in_scratch("t5xxl.safetensors"));
     sums got = generate(&a, "from one file a component");
     same(&want, &got, model, dtype, "single files");
     tap(!heard[0], "%s %s: nothing is said of single files %s", model, dtype, heard);
     write_all(model, scratch);
     a = arguments(scratch, dtype);
-    put_all(&a, three, in_scratch("all.safetensors"));
+    put_all(&a, clips, in_scratch("all.safetensors"));
     got = generate(&a, "from one file for all");
     same(&want, &got, model, dtype, "one file for all");
     tap(!heard[0], "%s %s: nothing is said of one file for all %s", model, dtype, heard);
@@ -362,7 +376,7 @@ static void check_lora(const char *model, const char *with, const char *dtype)
     a.nloras = 2;
     sums want = generate(&a, with);
     write_all(model, scratch);
-    put_all(&a, has_folder(model, "text_encoder_3"), in_scratch("all.safetensors"));
+    put_all(&a, clips_of(model), in_scratch("all.safetensors"));
     sums got = generate(&a, "from one file for all, with LoRA");
     same(&want, &got, with, dtype, "one file for all and two of LoRA");
     tap(plain.h != want.h, "%s %s: LoRA changes something", with, dtype);
@@ -651,6 +665,7 @@ int main(int argc, char **argv)
     check("flux-schnell", dtype, "model.diffusion_model.");
     check("sd3", dtype, "model.diffusion_model.");
     check("sd35", dtype, "");
+    check("chroma", dtype, "model.diffusion_model.");
     check_three("zimage", "zimage-lora", dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
                 "model.");
     check_three("flux2-klein", "flux2-lora", dtype, tap_only_bf16() ? "model.diffusion_model." : "",

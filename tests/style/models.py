@@ -36,6 +36,8 @@ EXCEPTIONS = [  # file, text, reason
      r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)|"
      r"\(Wan\)|Wan 2\.2|, of Wan|\"wan_teacache_",
      "what flags mean in xDiT, which has them for these models alone"),
+    ("src/io/jpeg.c", "without chroma subsampling", "the colours of an image"),
+    ("src/io/movie.c", r"chroma at the left|chroma_(sample_)?location", "the colours of an image"),
 ]
 SUFFIXES = {".c", ".h", ".cc", ".in", ".build"}
 

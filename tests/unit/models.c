@@ -332,6 +332,25 @@ void check_tree(const char *room)
     }
 }
 
+void declares(const char *class_name, const char *config, int tensors, int64_t numbers)
+{
+    part     p = { 0 };
+    xd_decl  d;
+    xd_err   e = { 0 };
+    xd_json *j;
+    int64_t  sum = 0;
+    ok(xd_json_parse(&j, config, strlen(config), "config", &e), &e);
+    ok(xd_net_open(&p.net, find(&p, class_name), j, "config", &e), &e);
+    visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
+    for (int i = 0; i < d.nlist; i++)
+        sum += xd_count(xd_view(NULL, XD_F32, d.list[i].nd, d.list[i].d));
+    assert_int_equal(d.nlist, tensors);
+    assert_int_equal(sum, numbers);
+    xd_decl_free(&d);
+    xd_net_close(&p.net);
+    xd_json_free(&j);
+}
+
 /* ---- what is refused ---------------------------------------------------------------------- */
 
 void refuses(const char *class_name, const char *config, xd_status code, const char *word)

@@ -85,6 +85,8 @@ xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p, be
 void published(const char *const *dirs, size_t n);
 /* Every tensor that the models in the tree need is in their files, and nothing is left over. */
 void check_tree(const char *room);
+/* A config declares so many tensors, with so many numbers in all. */
+void declares(const char *class_name, const char *config, int tensors, int64_t numbers);
 /* A config is refused with this status, and the sentence holds `word`. */
 void refuses(const char *class_name, const char *config, xd_status code, const char *word);
 

@@ -35,6 +35,13 @@ static void files_in_the_tree(void **state)
     check_tree("transformer");
 }
 
+/* Of a model without a listing: what diffusers' class has with its defaults, the published size. */
+static void published_numbers(void **state)
+{
+    (void)state;
+    declares("ChromaTransformer2DModel", "{}", 1023, INT64_C(8899983424));
+}
+
 static void refusals(void **state)
 {
     const char *pix = "PixArtTransformer2DModel", *old = "Transformer2DModel";
@@ -66,6 +73,12 @@ static void refusals(void **state)
     refuses(flux, "{\"axes_dims_rope\":[15,57,56]}", XD_EFORMAT, "15");
     refuses(flux, "{\"axes_dims_rope\":[64,64]}", XD_EUNSUPPORTED, "2 axes");
     refuses(flux, "{\"num_attention_heads\":0}", XD_EFORMAT, "num_attention_heads");
+    const char *chroma = "ChromaTransformer2DModel";
+    refuses(chroma, "{\"patch_size\":2}", XD_EUNSUPPORTED, "patch_size");
+    refuses(chroma, "{\"axes_dims_rope\":[16,56,54]}", XD_EFORMAT, "126");
+    refuses(chroma, "{\"approximator_num_channels\":60}", XD_EFORMAT, "60");
+    refuses(chroma, "{\"approximator_layers\":17}", XD_EFORMAT, "approximator_layers");
+    refuses(chroma, "{\"approximator_hidden_dim\":0}", XD_EFORMAT, "approximator_hidden_dim");
     refuses(sd3, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "layer_norm");
     refuses(sd3, "{\"caption_projection_dim\":64}", XD_EFORMAT, "64");
     refuses(sd3, "{\"dual_attention_layers\":[0,18]}", XD_EFORMAT, "18");
@@ -403,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_listings),
+        cmocka_unit_test(published_numbers),
         cmocka_unit_test(files_in_the_tree),
         cmocka_unit_test(refusals),
         cmocka_unit_test(dit_golden_f32),

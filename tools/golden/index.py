@@ -23,6 +23,7 @@ SUITES = {
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
                  "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
                  "cog15-i2v-tiles"),
+    "chroma": own("chroma", "chroma-image", "chroma-one"),
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
     "wan": {name: "wan-forms/" + name for name in ("plain", "bare")} |
            own("wan", "wan-one", "wan-five"),

@@ -56,7 +56,7 @@ static const xd_stem flux_top[] = {
 
 const xd_key_map xd_flux_key_maps[] = {
     { { "flux" }, "a FLUX.1 transformer in its original layout",
-      { "double_blocks.0.img_attn.qkv.weight", "img_in.weight" }, XD_DIT_PREFIXES,
+      { "double_blocks.0.img_attn.qkv.weight", "vector_in.in_layer.weight" }, XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "double_blocks.#.", flux_double },
         { "single_transformer_blocks.#.", "single_blocks.#.", flux_single },
         { "", "", flux_top } } },

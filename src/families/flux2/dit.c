@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "dit/layers.h"
+#include "dit/dual.h"
 
 enum { AXES = 4, T = 0, ROW = 1, COL = 2, TOKEN = 3 };
 
@@ -273,19 +273,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
-    int64_t     ntxt = xd_n(x, XD_TXT), nref = xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
-    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
-                  s->h.d[0] == nref + nimg + ntxt,
-                  "%lld image, %lld reference and %lld text tokens came with %lld rows of state",
-                  (long long)nimg, (long long)nref, (long long)ntxt, (long long)s->h.d[0]))
-        return;
-    size_t mark = xd_arena_mark(x->tmp);
-    if (ntxt)
-        xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, &g->text);
-    if (nref)
-        xd_linear_into(x, xd_rows(s->h, ntxt, nref), in->ref, &g->latents);
-    xd_linear_into(x, xd_rows(s->h, ntxt + nref, nimg), in->lat, &g->latents);
-    xd_arena_rewind(x->tmp, mark);
+    xd_dual_embed(x, in, s, &g->text, &g->latents);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

@@ -1,0 +1,173 @@
+/* dual.c - transformers of double and single blocks */
+#include "dit/dual.h"
+
+#include <string.h>
+
+static const double theta = 10000.0;
+static const float  eps = 1e-6f;
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+void xd_pair_weights(xd_decl *d, const xd_dual_form *f, xd_pair *w)
+{
+    xd_adaln_form a = { .dim = f->dim, .head_dim = f->head_dim, .nmod = f->modulated ? 6 : 0,
+                        .qk_norm = 1 };
+    xd_adaln_weights(d, &a, 0, &w->img);
+    xd_adaln_weights(d, &a, 1, &w->txt);
+}
+
+void xd_solo_weights(xd_decl *d, const xd_dual_form *f, xd_solo *w)
+{
+    static const char *const qkv[] = { "attn.to_q", "attn.to_k", "attn.to_v" };
+    int64_t D = f->dim, hd = f->head_dim;
+    if (f->modulated)
+        xd_w_linear(d, &w->mod, "norm.linear",
+                    &(xd_linear_spec){ .in = D, .out = 3 * D, .bias = 1 });
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->up, "proj_mlp", &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL,
+                                                          .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->out, "proj_out",
+                &(xd_linear_spec){ .nparts = 2, .parts = (int64_t[]){ D, 4 * D }, .out = D,
+                                   .split = XD_ROW, .unit = hd, .bias = 1 });
+    xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", L1(hd));
+    xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", L1(hd));
+}
+
+/* ---- positions ---------------------------------------------------------------------------- */
+
+xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e)
+{
+    static const int64_t usual[XD_DUAL_AXES] = { 16, 56, 56 };
+    int64_t              sum = 0;
+    if (axes->n == 0) {
+        axes->n = XD_DUAL_AXES;
+        memcpy(axes->v, usual, sizeof usual);
+    }
+    if (axes->n != XD_DUAL_AXES)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: axes_dims_rope has %d axes, not %d",
+                       axes->n, XD_DUAL_AXES);
+    for (int i = 0; i < XD_DUAL_AXES; i++) {
+        if (axes->v[i] < 0 || axes->v[i] % 2)
+            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope holds %lld, which is not "
+                           "even", (long long)axes->v[i]);
+        sum += axes->v[i];
+    }
+    if (sum != head_dim)
+        return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope adds up to %lld, not to "
+                       "attention_head_dim %lld", (long long)sum, (long long)head_dim);
+    return XD_OK;
+}
+
+/* Rows of one stream; returns the address behind them. */
+static float *fill_stream(const xd_rope *t, xd_stream_id stream, const double *base, float *row)
+{
+    int64_t W = t->x->lay->grid[2], n = xd_n(t->x, stream);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = xd_where(t->x, stream, i), pos[XD_DUAL_AXES] = { 0, at / W, at % W };
+        if (stream == XD_REF)
+            pos[0] = 1 + xd_ref_at(t->x->lay, at, &pos[1], &pos[2]);
+        row = xd_rope_token(row, base, t->cfg, pos, t->fn);
+    }
+    return row;
+}
+
+static int64_t half_of(const xd_ints *axes)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < axes->n; i++)
+        sum += axes->v[i];
+    return sum / 2;
+}
+
+/* Text rows come first, at position 0. */
+static void fill_angles(void *ctx, float *buf)
+{
+    const xd_rope *t = ctx;
+    double         base[256];   /* pairs of a head of width 512                                */
+    xd_rope_axes(base, theta, t->cfg);
+    for (int64_t n = xd_n(t->x, XD_TXT) * half_of(t->cfg); n > 0; n--)
+        *buf++ = (float)t->fn(0);
+    buf = fill_stream(t, XD_REF, base, buf);
+    fill_stream(t, XD_IMG, base, buf);
+}
+
+xd_tensor xd_dual_angles(xd_exec *x, const xd_ints *axes, double (*fn)(double))
+{
+    return xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG), half_of(axes),
+                         fill_angles, axes, fn);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *text,
+                   const xd_lin *latents)
+{
+    int64_t ntxt = xd_n(x, XD_TXT), nref = xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
+                  s->h.d[0] == nref + nimg + ntxt,
+                  "%lld image, %lld reference and %lld text tokens came with %lld rows of state",
+                  (long long)nimg, (long long)nref, (long long)ntxt, (long long)s->h.d[0]))
+        return;
+    size_t mark = xd_arena_mark(x->tmp);
+    if (ntxt)
+        xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, text);
+    if (nref)
+        xd_linear_into(x, xd_rows(s->h, ntxt, nref), in->ref, latents);
+    xd_linear_into(x, xd_rows(s->h, ntxt + nref, nimg), in->lat, latents);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_pair_run(xd_exec *x, xd_tensor s, const xd_pair *w, const xd_dual_in *in)
+{
+    const xd_adaln *sides[2] = { &w->txt, &w->img };
+    int64_t      rows[2] = { xd_n(x, XD_TXT), s.d[0] - xd_n(x, XD_TXT) }, at[2] = { 0, rows[0] };
+    xd_tensor    h[2], mod[2] = { in->txt, in->img }, y = xd_new(x, s.d[0], w->img.qkv.w.out);
+    for (int i = 0; i < 2; i++) {
+        size_t mark = xd_arena_mark(x->tmp);
+        h[i] = xd_rows(s, at[i], rows[i]);
+        xd_linear_into(x, xd_rows(y, at[i], rows[i]),
+                       xd_norm_mod(x, h[i], xd_rows(mod[i], 1, 1), xd_rows(mod[i], 0, 1), eps),
+                       &sides[i]->qkv);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, in->head_dim);
+    for (int i = 0; i < 2; i++)
+        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
+                                                           .norm_q = sides[i]->norm_q,
+                                                           .norm_k = sides[i]->norm_k,
+                                                           .cos = in->cos, .sin = in->sin });
+    xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
+    for (int i = 0; i < 2; i++) {
+        xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
+        xd_adaln_feed(x, h[i], sides[i], mod[i]);
+    }
+}
+
+void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in)
+{
+    int64_t   rows = h.d[0], D = w->out.w.in - w->up.w.out;
+    xd_tensor both = xd_new(x, rows, w->out.w.in);
+    xd_tensor a = xd_norm_mod(x, h, xd_rows(in->img, 1, 1), xd_rows(in->img, 0, 1), eps);
+    xd_linear_act_into(x, xd_cols(both, D, w->up.w.out), a, &w->up, XD_GELU_TANH);
+    xd_tensor y = xd_linear(x, a, &w->qkv);
+    xd_qkv    t = xd_qkv_open(x, y, &w->qkv, in->head_dim);
+    xd_qkv_fill(x, &t, y, &w->qkv, &(xd_qkv_rows){ .n = rows, .norm_q = w->norm_q,
+                                                   .norm_k = w->norm_k, .cos = in->cos,
+                                                   .sin = in->sin });
+    xd_attn_into(x, xd_heads(xd_cols(both, 0, D), in->head_dim), t.q, t.k, t.v, 0);
+    xd_linear_add(x, h, xd_rows(in->img, 2, 1), both, &w->out);
+}
+
+xd_tensor xd_dual_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift,
+                       const xd_lin *out)
+{
+    int64_t   nimg = xd_n(x, XD_IMG);
+    xd_tensor y = xd_new_f32(x, nimg, out->w.out);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_linear_into(x, y, xd_norm_mod(x, xd_rows(h, h.d[0] - nimg, nimg), scale, shift, eps), out);
+    xd_arena_rewind(x->tmp, mark);
+    return y;
+}

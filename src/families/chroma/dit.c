@@ -1,0 +1,299 @@
+/* dit.c - Chroma (lodestones 2025), as diffusers' ChromaTransformer2DModel.
+ *
+ * Double and single blocks (dit/dual.h) without modulation layers: a small network, the
+ * approximator, makes all modulation vectors of a step from the time and the number of the vector.
+ * There is no pooled text and no distilled guidance scale. */
+#include <math.h>
+#include <stddef.h>
+
+#include "dit/dual.h"
+
+enum { PACK = 2, MOST_LAYERS = 16 };    /* cells per side of a token; layers of the approximator */
+static const float rms_eps = 1.1920929e-7f;     /* of torch.nn.RMSNorm in f32                   */
+
+typedef struct cfg {
+    int64_t head_dim, in_ch, out_ch, joint, patch, sinusoids, hidden;
+    int     heads, ndouble, nsingle, napprox;
+    xd_ints axes;               /* head features rotated by each position axis                 */
+    int64_t dim;                /* D = heads * head_dim                                        */
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "patch_size", AT(patch), 'l', 1, NULL },
+    { "in_channels", AT(in_ch), 'l', 64, NULL },
+    { "out_channels", AT(out_ch), 'l', 0, NULL },
+    { "num_layers", AT(ndouble), 'i', 19, NULL },
+    { "num_single_layers", AT(nsingle), 'i', 38, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },
+    { "num_attention_heads", AT(heads), 'i', 24, NULL },
+    { "joint_attention_dim", AT(joint), 'l', 4096, NULL },
+    { "axes_dims_rope", AT(axes), 'L', 0, NULL },
+    { "approximator_num_channels", AT(sinusoids), 'l', 64, NULL },
+    { "approximator_hidden_dim", AT(hidden), 'l', 5120, NULL },
+    { "approximator_layers", AT(napprox), 'i', 5, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct glob {
+    xd_lin    latents, text, out;
+    xd_lin    first, last;      /* of the approximator                                         */
+    xd_mlp    layer[MOST_LAYERS];
+    xd_tensor norm[MOST_LAYERS];
+} glob;
+
+typedef struct local {
+    xd_tensor mod;              /* modulation vectors that my stage reads, [n,D] F32           */
+    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+} local;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    const xd_config_range r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, PACK * PACK, 65536 },
+        { "num_layers", c->ndouble, 0, 10000 },
+        { "num_single_layers", c->nsingle, 0, 10000 },
+        { "joint_attention_dim", c->joint, 1, 1 << 24 },
+        { "approximator_num_channels", c->sinusoids, 8, 65536 },
+        { "approximator_hidden_dim", c->hidden, 1, 1 << 24 },
+        { "approximator_layers", c->napprox, 0, MOST_LAYERS },
+    };
+    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+        return XD_EFORMAT;
+    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
+    c->dim = c->heads * c->head_dim;
+    if (c->sinusoids % 8)
+        return xd_fail(e, XD_EFORMAT, "transformer: approximator_num_channels %lld does not divide "
+                       "by 8", (long long)c->sinusoids);
+    if (c->patch != 1 || c->in_ch % (PACK * PACK) || c->out_ch != c->in_ch)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
+                       "out_channels %lld: only patch_size 1 and equal channels that divide by %d "
+                       "are built", (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch,
+                       PACK * PACK);
+    return xd_dual_axes(&c->axes, c->head_dim, e);
+}
+
+static int nlayers(const void *c_)
+{
+    const cfg *c = c_;
+    return c->ndouble + c->nsingle;
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = nlayers(c), .heads = c->heads, .head_dim = (int)c->head_dim,
+        .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->in_ch / (PACK * PACK),
+        .sample = { 1, 128, 128 }, .text_dim = c->joint, .txt_flows = 1, .sites = 1,
+        .local_size = sizeof(local),
+    };
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static xd_dual_form block_form(const cfg *c)
+{
+    return (xd_dual_form){ .dim = c->dim, .head_dim = c->head_dim };
+}
+
+static void pair_weights(xd_decl *d, const void *c, int layer, void *w)
+{
+    xd_dual_form f = block_form(c);
+    (void)layer;
+    xd_pair_weights(d, &f, w);
+}
+
+static void solo_weights(xd_decl *d, const void *c, int layer, void *w)
+{
+    xd_dual_form f = block_form(c);
+    (void)layer;
+    xd_solo_weights(d, &f, w);
+}
+
+static void plain(xd_decl *d, xd_lin *w, const char *name, int64_t in, int64_t out)
+{
+    xd_w_linear(d, w, name, &(xd_linear_spec){ .in = in, .out = out, .bias = 1 });
+}
+
+static void approximator_weights(xd_decl *d, const cfg *c, glob *g)
+{
+    xd_w_enter(d, "distilled_guidance_layer");
+    plain(d, &g->first, "in_proj", c->sinusoids, c->hidden);
+    for (int i = 0; i < c->napprox; i++) {
+        xd_w_enter(d, "layers.%d", i);
+        plain(d, &g->layer[i].a, "linear_1", c->hidden, c->hidden);
+        plain(d, &g->layer[i].b, "linear_2", c->hidden, c->hidden);
+        xd_w_leave(d);
+        xd_w_enter(d, "norms.%d", i);
+        xd_w_vec(d, &g->norm[i], "weight", 1, &c->hidden);
+        xd_w_leave(d);
+    }
+    plain(d, &g->last, "out_proj", c->hidden, c->dim);
+    xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    plain(d, &g->latents, "x_embedder", c->in_ch, c->dim);
+    plain(d, &g->text, "context_embedder", c->joint, c->dim);
+    approximator_weights(d, c, g);
+    plain(d, &g->out, "proj_out", c->dim, c->out_ch);
+}
+
+/* ---- modulation --------------------------------------------------------------------------- */
+
+/* The approximator's vectors are numbered: three of each single block, six of each double block's
+ * image stream, six of its text stream, two of the head. */
+enum part { SOLO, IMAGE, TEXT, HEAD, PARTS };
+
+/* The numbers of the vectors that the blocks of a stage and the head read. */
+static void parts_of(const xd_net *n, xd_span part[PARTS])
+{
+    const cfg *c = n->cfg;
+    int64_t    nd = c->ndouble, ns = c->nsingle;
+    int64_t    d0 = n->first < nd ? n->first : nd, d1 = n->last < nd ? n->last : nd;
+    int64_t    s0 = n->first - d0, s1 = n->last - d1;
+    part[SOLO] = (xd_span){ 3 * s0, 3 * (s1 - s0) };
+    part[IMAGE] = (xd_span){ 3 * ns + 6 * d0, 6 * (d1 - d0) };
+    part[TEXT] = (xd_span){ 3 * ns + 6 * nd + 6 * d0, 6 * (d1 - d0) };
+    part[HEAD] = (xd_span){ 3 * ns + 12 * nd, 2 };
+}
+
+/* `count` vectors from number `at` of a part on. */
+static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t at, int64_t count)
+{
+    xd_span part[PARTS];
+    int64_t row = 0;
+    parts_of(n, part);
+    for (int i = 0; i < (int)p; i++)
+        row += part[i].n;
+    return xd_rows(l->mod, row + at - part[p].start, count);
+}
+
+typedef struct inputs { const xd_net *n; double t; } inputs;
+
+/* Sinusoids of the time, of a guidance scale of 0, and of 1000 times the vector's number. */
+static void fill_inputs(void *ctx, float *buf)
+{
+    const inputs *in = ctx;
+    int64_t       k = ((const cfg *)in->n->cfg)->sinusoids / 4;
+    xd_span       part[PARTS];
+    parts_of(in->n, part);
+    for (int p = 0; p < PARTS; p++)
+        for (int64_t i = 0; i < part[p].n; i++, buf += 4 * k) {
+            xd_time_row(buf, in->t, k, 1, 0);
+            xd_time_row(buf + k, 0, k, 1, 0);
+            xd_time_row(buf + 2 * k, 1000.0 * (double)(part[p].start + i), 2 * k, 1, 0);
+        }
+}
+
+/* The vectors of my stage. Each is computed from its own row of inputs alone. */
+static xd_tensor approximate(xd_exec *x, const xd_net *n, double t)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    inputs      in = { n, t };
+    xd_span     part[PARTS];
+    int64_t     rows = 0;
+    parts_of(n, part);
+    for (int p = 0; p < PARTS; p++)
+        rows += part[p].n;
+    xd_tensor out = xd_new_f32(x, rows, c->dim);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor v = xd_new_f32(x, rows, c->sinusoids);
+    xd_fill(x, v, fill_inputs, &in);
+    xd_tensor h = xd_linear_f32(x, v, &g->first);
+    for (int i = 0; i < c->napprox; i++) {
+        size_t    inner = xd_arena_mark(x->tmp);
+        xd_tensor y = xd_rms_norm(x, h, g->norm[i], rms_eps);
+        y = xd_linear_act(x, y, &g->layer[i].a, XD_SILU);
+        xd_linear_add(x, h, (xd_tensor){ 0 }, y, &g->layer[i].b);
+        xd_arena_rewind(x->tmp, inner);
+    }
+    xd_linear_into(x, out, h, &g->last);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const cfg *c = n->cfg;
+    local     *l = s->local;
+    l->mod = approximate(x, n, in->t);
+    l->cos = xd_dual_angles(x, &c->axes, cos);
+    l->sin = xd_dual_angles(x, &c->axes, sin);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    xd_dual_embed(x, in, s, &g->text, &g->latents);
+}
+
+static void forward_pair(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      img = 3 * (int64_t)c->nsingle + 6 * (int64_t)x->layer;
+    int64_t      txt = 6 * (int64_t)c->ndouble;
+    xd_dual_in   in = { .txt = vectors(n, l, TEXT, img + txt, 6),
+                        .img = vectors(n, l, IMAGE, img, 6),
+                        .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
+    xd_pair_run(x, s->h, w, &in);
+}
+
+static void forward_solo(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    xd_dual_in   in = { .img = vectors(n, l, SOLO, 3 * (int64_t)(x->layer - c->ndouble), 3),
+                        .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
+    xd_solo_run(x, s->h, w, &in);
+}
+
+/* Rows of the final modulation: shift, then scale. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    xd_tensor   mod = vectors(n, s->local, HEAD, 3 * (int64_t)c->nsingle + 12 * (int64_t)c->ndouble,
+                              2);
+    return xd_dual_head(x, s->h, xd_rows(mod, 1, 1), xd_rows(mod, 0, 1), &g->out);
+}
+
+static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(xd_pair), pair_weights,
+                                    forward_pair };
+static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(xd_solo), solo_weights,
+                                    forward_solo };
+
+static const xd_block *block(const void *c, int layer)
+{
+    return layer < ((const cfg *)c)->ndouble ? &kind_pair : &kind_solo;
+}
+
+extern const xd_dit xd_dit_chroma;
+const xd_dit xd_dit_chroma = {
+    .net = { .name = "chroma",
+             .classes = { "ChromaTransformer2DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
+};

@@ -1,0 +1,27 @@
+/* family.c - Chroma: its pipelines */
+#include "families/family.h"
+
+#include "families/chroma/keys.h"
+
+extern const xd_dit xd_dit_chroma;
+
+/* diffusers: ChromaPipeline.__call__, ChromaImg2ImgPipeline. Attention sees one row of padding
+ * behind the text, which T5 computes from the text, and no further ones. */
+static const xd_recipe chroma = {
+    .name = "chroma", .pipelines = { "ChromaPipeline", "ChromaImg2ImgPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_ONE, .masked = 1 } },
+    .ntext = 1,
+    .steps = 35, .guidance = 5, .max_text = 512, .most_text = 512, .own_sigmas = 1,
+    .max_shift = 1.15, .strength = 0.9,
+};
+
+extern const xd_family xd_family_chroma;
+const xd_family xd_family_chroma = {
+    .title = "Chroma", .dits = XD_LIST(xd_dit, &xd_dit_chroma),
+    .recipes = XD_LIST(xd_recipe, &chroma),
+    .key_maps = xd_chroma_key_maps, .lora_names = xd_chroma_lora_names,
+    .examples = { .file = "Chroma1-HD.safetensors", .hub = "lodestones/Chroma1-HD",
+                  .layers = "2,4" },
+};

@@ -1,0 +1,10 @@
+/* keys.h - names of tensors in other files (xd_family) */
+#ifndef XD_FAMILIES_CHROMA_KEYS_H
+#define XD_FAMILIES_CHROMA_KEYS_H
+
+#include "families/key_map.h"
+
+extern const xd_key_map   xd_chroma_key_maps[];
+extern const xd_lora_name xd_chroma_lora_names[];
+
+#endif
