@@ -47,6 +47,27 @@ QWEN3_4B = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "atten
             "max_position_embeddings": 40960, "num_attention_heads": 32, "num_hidden_layers": 36,
             "num_key_value_heads": 8, "rms_norm_eps": 1e-6, "rope_theta": 1000000,
             "tie_word_embeddings": True, "vocab_size": 151936}
+# as Qwen publishes them; FLUX.2-klein-9B has not been compared with its own files
+QWEN3_8B = {**QWEN3_4B, "hidden_size": 4096, "intermediate_size": 12288,
+            "tie_word_embeddings": False}
+FLUX2 = {"_class_name": "Flux2Transformer2DModel", "attention_head_dim": 128,
+         "axes_dims_rope": [32, 32, 32, 32], "eps": 1e-6, "guidance_embeds": False,
+         "in_channels": 128, "joint_attention_dim": 7680, "mlp_ratio": 3.0,
+         "num_attention_heads": 24, "num_layers": 5, "num_single_layers": 20, "patch_size": 1,
+         "rope_theta": 2000, "timestep_guidance_channels": 256}
+KLEIN = {"index": {"_class_name": "Flux2KleinPipeline", "is_distilled": True,
+                   "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+                   "text_encoder": ["transformers", "Qwen3ForCausalLM"],
+                   "tokenizer": ["transformers", "Qwen2TokenizerFast"],
+                   "transformer": ["diffusers", "Flux2Transformer2DModel"],
+                   "vae": ["diffusers", "AutoencoderKLFlux2"]},
+         "scheduler": {"_class_name": "FlowMatchEulerDiscreteScheduler", "base_image_seq_len": 256,
+                       "max_image_seq_len": 4096, "base_shift": 0.5, "max_shift": 1.15,
+                       "shift": 3.0, "num_train_timesteps": 1000, "use_dynamic_shifting": True},
+         "text_encoder": QWEN3_4B, "transformer": FLUX2,
+         "vae": {**KL, "_class_name": "AutoencoderKLFlux2", "batch_norm_eps": 1e-4,
+                 "latent_channels": 32, "patch_size": [2, 2], "sample_size": 1024,
+                 "use_quant_conv": True, "use_post_quant_conv": True}}
 
 MODELS = {
     "PixArt-XL-2-512x512": {
@@ -80,6 +101,11 @@ MODELS = {
                         "guidance_embeds": True},
         "vae": {**KL, "latent_channels": 16, "sample_size": 1024, "scaling_factor": 0.3611,
                 "shift_factor": 0.1159, "use_quant_conv": False, "use_post_quant_conv": False}},
+    "FLUX.2-klein-4B": KLEIN,
+    "FLUX.2-klein-9B": {
+        **KLEIN, "text_encoder": QWEN3_8B,
+        "transformer": {**FLUX2, "joint_attention_dim": 12288, "num_attention_heads": 32,
+                        "num_layers": 8, "num_single_layers": 24}},
     "Z-Image-Turbo": {
         "index": {"_class_name": "ZImagePipeline",
                   "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],

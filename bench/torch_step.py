@@ -45,6 +45,9 @@ ROWS = {
                      tflop=2.28, what="FLUX.1, 2 double and 4 single blocks, 512 x 512"),
     "flux-1024": dict(model="FLUX.1-dev", part="step", size=(1024, 1024), text=512, layers=(2, 4),
                       tflop=7.84, what="FLUX.1, 2 double and 4 single blocks, 1024 x 1024"),
+    "flux2-1024": dict(model="FLUX.2-klein-4B", part="step", size=(1024, 1024), text=512,
+                       layers=(2, 4), tflop=8.35,
+                       what="FLUX.2 klein-4B, 2 double and 4 single blocks, 1024 x 1024"),
     "zimage-1024": dict(model="Z-Image-Turbo", part="step", size=(1024, 1024), text=128,
                         layers=(2, 1), tflop=5.4,
                         what="Z-Image, 2 layers and 1 block of each refiner, 1024 x 1024"),
@@ -118,6 +121,7 @@ def open_net(row, home, dtype, torch, device):
         else:
             import diffusers
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
+                    "FLUX.2": "Flux2Transformer2DModel",
                     "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
                     "Hunyua": "HunyuanDiT2DModel"}[row["model"][:6]]
             kind = "AutoencoderKL" if row["part"] == "vae" else kind
@@ -141,6 +145,11 @@ def open_net(row, home, dtype, torch, device):
     if "ZImage" in kind:
         return net, dict(x=[rand(16, 1, h, w)], t=(t / 1000).to(dtype),
                          cap_feats=[rand(row["text"], 2560)])
+    if "Flux2" in kind:
+        places = lambda *n: torch.cartesian_prod(*(torch.arange(k).float() for k in n))[None]
+        return net, dict(hidden_states=rand(1, h * w // 4, 128), timestep=t.to(dtype) / 1000,
+                         encoder_hidden_states=rand(1, row["text"], 7680), guidance=None,
+                         img_ids=places(1, h // 2, w // 2, 1), txt_ids=places(1, 1, 1, row["text"]))
     text = rand(1, row["text"], 4096)
     if "PixArt" in kind:
         extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]),
