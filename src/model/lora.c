@@ -41,6 +41,7 @@ typedef struct reader {         /* one file                                     
     const xd_lora_keys  *names;
     xd_json             *meta;  /* metadata of diffusers about alphas, or NULL                 */
     int                  has_plain;     /* it has diffusers' names of the transformer          */
+    unsigned char       *alone[XD_LORA_COMPONENTS];     /* 1: a module is this tensor alone    */
     int                  used, unused;  /* numbers of keys                                     */
     char                 list[2048];    /* the first unused keys                               */
     xd_err              *e;
@@ -252,6 +253,45 @@ static int is_double(const reader *r, const char *name)
                             strncmp(name, "lora_transformer_", 17) == 0);
 }
 
+/* Marks tensors that have a module of their own. The keys are sorted by module. */
+static xd_status mark_alone(reader *r, const key *k, int n)
+{
+    for (int i = 0; i < XD_LORA_COMPONENTS; i++)
+        if (r->names->part[i] &&
+            !(r->alone[i] = calloc((size_t)r->names->part[i]->nlist + 1, 1)))
+            return xd_fail(r->e, XD_ENOMEM, "no memory for the modules of LoRA %s", r->path);
+    for (int i = 0; i < n; i++) {
+        char           name[XD_LORA_NAME];
+        xd_lora_target t;
+        if (k[i].slot == XD_LORA_OTHER || k[i].len >= sizeof name)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)k[i].len, k[i].name);
+        if (!is_double(r, name) && xd_lora_target_of(r->names, name, 0, &t) && t.n == 1)
+            r->alone[t.part][t.item[0]] = 1;
+    }
+    return XD_OK;
+}
+
+/* Some files have queries, keys and values as one module and as three: the one is not used, unless
+ * only some of the three are there, which is refused. *skip: 1 where this is such a module. */
+static xd_status check_fused(const reader *r, const module *m, int *skip)
+{
+    xd_lora_target t;
+    int            have = 0, last = 0;
+    *skip = 0;
+    if (!xd_lora_target_of(r->names, m->name, 0, &t) || t.n == 1)
+        return XD_OK;
+    for (int k = 0; k < t.n; k++)
+        if (r->alone[t.part][t.item[k]])
+            have++, last = k;
+    *skip = have == t.n;
+    if (!have || *skip)
+        return XD_OK;
+    const char *of = declared_tensor(r, &t, last)->name;
+    return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s holds %.*s, which is there by itself too",
+                   r->path, m->name, (int)strcspn(of, "|"), of);
+}
+
 /* Adds the terms of a module; taken[slot] marks the tensors that were used. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
@@ -260,8 +300,11 @@ static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
     double      scale = r->l->scale[r->i], gain = scale;
     xd_status   s = XD_OK;
     int         pair = m->slot[XD_LORA_DOWN] >= 0 || m->slot[XD_LORA_UP] >= 0;
+    int         skip = 0;
     if (is_double(r, m->name))
         return XD_OK;
+    if ((s = check_fused(r, m, &skip)) != XD_OK || skip)
+        return s;
     if (pair && xd_lora_target_of(r->names, m->name, 0, &target)) {
         s = read_pair(r, m, &target, &gain);
         taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = 1;
@@ -326,6 +369,7 @@ static xd_status read_keys(reader *r, key *k, int n)
                            k[i].name);
     }
     qsort(k, (size_t)n, sizeof *k, by_module);
+    s = mark_alone(r, k, n);
     for (int i = 0, j; i < n && s == XD_OK; i = j) {
         for (j = i + 1; j < n && k[j].len == k[i].len; j++)
             if (memcmp(k[j].name, k[i].name, k[i].len) != 0)
@@ -353,6 +397,8 @@ static xd_status read_file(reader *r)
         s = read_keys(r, k, n);
     free(k);
     xd_json_free(&r->meta);
+    for (int i = 0; i < XD_LORA_COMPONENTS; i++)
+        free(r->alone[i]);
     if (s == XD_OK && !r->used)
         s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s",
                     r->path, n, n ? "; they are called " : "", r->list);

@@ -373,6 +373,31 @@ static void check_unknown(void)
     free(lat);
 }
 
+/* A matrix that is there fused and in parts is added once. */
+static void check_fused(void)
+{
+    static const char fused[] = "diffusion_model.double_blocks.0.img_attn.qkv";
+    file    f = { .n = 0 };
+    xd_err  e = { 0 };
+    int64_t n = 0, m = 0;
+    spell(&f, &forms[7]);
+    float *once = generate(write_file(&f), 1, &n, &e);
+    put(&f, fused, ".lora_A.weight", numbers, RANK, D);
+    put(&f, fused, ".lora_B.weight", numbers + RANK * D, 3 * D, RANK);
+    float *both = generate(write_file(&f), 1, &m, &e);
+    tap(once && both && n == m && memcmp(once, both, (size_t)n * sizeof *once) == 0 &&
+        strstr(heard, "2 of its 10 tensors are not used: diffusion_model.double_blocks.0"),
+        "a module that is there fused, too, is added once: %s", *e.msg ? e.msg : heard);
+    free(once);
+    free(both);
+    f.n = 0;
+    put(&f, fused, ".lora_A.weight", numbers, RANK, D);
+    put(&f, fused, ".lora_B.weight", numbers + RANK * D, 3 * D, RANK);
+    put(&f, forms[7].dit[1], forms[7].down, numbers, RANK, D);
+    put(&f, forms[7].dit[1], forms[7].up, numbers + RANK * D, D, RANK);
+    refuse(&f, XD_EFORMAT, "qkv holds transformer_blocks.0.attn.to_k.weight, which is there by");
+}
+
 /* bare: what loading takes without a file. Of the three matrices that are packed as one each has
  * a sum. */
 static void check_zero(float *plain, int64_t n, size_t bare)
@@ -446,6 +471,7 @@ int main(int argc, char **argv)
     check_zero(plain, n, bare);
     check_cold();
     check_unknown();
+    check_fused();
     check_refused();
     free(plain);
     free(numbers);
