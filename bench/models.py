@@ -69,6 +69,8 @@ KLEIN = {"index": {"_class_name": "Flux2KleinPipeline", "is_distilled": True,
                  "latent_channels": 32, "patch_size": [2, 2], "sample_size": 1024,
                  "use_quant_conv": True, "use_post_quant_conv": True}}
 
+UMT5 = {**T5, "architectures": ["UMT5EncoderModel"], "model_type": "umt5", "vocab_size": 256384}
+
 MODELS = {
     "PixArt-XL-2-512x512": {
         "index": PIXART_INDEX, "scheduler": DPM, "text_encoder": T5, "vae": LDM,
@@ -147,6 +149,29 @@ MODELS = {
                         "sample_size": 128,
                         "mlp_ratio": 4.3637, "use_style_cond_and_image_meta_size": False},
         "vae": {**LDM, "sample_size": 1024, "scaling_factor": 0.13025}},
+    "Wan2.1-T2V-1.3B": {
+        "index": {"_class_name": "WanPipeline",
+                  "scheduler": ["diffusers", "UniPCMultistepScheduler"],
+                  "text_encoder": ["transformers", "UMT5EncoderModel"],
+                  "tokenizer": ["transformers", "T5TokenizerFast"],
+                  "transformer": ["diffusers", "WanTransformer3DModel"],
+                  "vae": ["diffusers", "AutoencoderKLWan"]},
+        "scheduler": {"_class_name": "UniPCMultistepScheduler", "flow_shift": 3.0,
+                      "num_train_timesteps": 1000, "prediction_type": "flow_prediction",
+                      "solver_order": 2, "use_flow_sigmas": True},
+        "text_encoder": UMT5,
+        "transformer": {"_class_name": "WanTransformer3DModel", "attention_head_dim": 128,
+                        "num_attention_heads": 12, "num_layers": 30, "ffn_dim": 8960,
+                        "in_channels": 16, "out_channels": 16, "text_dim": 4096, "freq_dim": 256,
+                        "patch_size": [1, 2, 2], "cross_attn_norm": True, "eps": 1e-6},
+        "vae": {"_class_name": "AutoencoderKLWan", "base_dim": 96, "z_dim": 16,
+                "dim_mult": [1, 2, 4, 4], "num_res_blocks": 2,
+                "temperal_downsample": [False, True, True],
+                "latents_mean": [-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517,
+                                 1.5508, 0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497,
+                                 0.2503, -0.2921],
+                "latents_std": [2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
+                                3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.916]}},
     "CogVideoX-5b": {
         "index": {"_class_name": "CogVideoXPipeline",
                   "scheduler": ["diffusers", "CogVideoXDPMScheduler"],

@@ -55,6 +55,8 @@ ROWS = {
                          tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
                          layers=(1,), tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
+    "wan-1.3b": dict(model="Wan2.1-T2V-1.3B", part="step", size=(480, 832), frames=81, text=512,
+                     layers=(1,), tflop=9.5, what="Wan 2.1 1.3B, one block, 81 x 480 x 832"),
     "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
                     what="KL VAE (16 channels), decoding 512 x 512"),
     "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
@@ -123,7 +125,8 @@ def open_net(row, home, dtype, torch, device):
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
                     "FLUX.2": "Flux2Transformer2DModel",
                     "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
-                    "Hunyua": "HunyuanDiT2DModel"}[row["model"][:6]]
+                    "Hunyua": "HunyuanDiT2DModel",
+                    "Wan2.1": "WanTransformer3DModel"}[row["model"][:6]]
             kind = "AutoencoderKL" if row["part"] == "vae" else kind
             folder = "vae" if row["part"] == "vae" else "transformer"
             net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
@@ -151,6 +154,9 @@ def open_net(row, home, dtype, torch, device):
                          encoder_hidden_states=rand(1, row["text"], 7680), guidance=None,
                          img_ids=places(1, h // 2, w // 2, 1), txt_ids=places(1, 1, 1, row["text"]))
     text = rand(1, row["text"], 4096)
+    if "Wan" in kind:
+        return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w), timestep=t,
+                         encoder_hidden_states=text)
     if "PixArt" in kind:
         extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]),
                      aspect_ratio=torch.tensor([[h / w]]))

@@ -190,6 +190,34 @@ static const row zimage[] = {
     { NULL, { NULL }, 0 },
 };
 
+static const row wan[] = {
+    { "patch_embedding", { "patch_embedding" }, 0 },
+    { "time_embedding.0", { "condition_embedder.time_embedder.linear_1" }, 0 },
+    { "time_embedding.2", { "condition_embedder.time_embedder.linear_2" }, 0 },
+    { "time_projection.1", { "condition_embedder.time_proj" }, 0 },
+    { "text_embedding.0", { "condition_embedder.text_embedder.linear_1" }, 0 },
+    { "text_embedding.2", { "condition_embedder.text_embedder.linear_2" }, 0 },
+    { "head.modulation", { "scale_shift_table" }, 0 },
+    { "head.head", { "proj_out" }, 0 },
+    { "blocks.#.modulation", { "blocks.#.scale_shift_table" }, 0 },
+    { "blocks.#.self_attn.q", { "blocks.#.attn1.to_q" }, 0 },
+    { "blocks.#.self_attn.k", { "blocks.#.attn1.to_k" }, 0 },
+    { "blocks.#.self_attn.v", { "blocks.#.attn1.to_v" }, 0 },
+    { "blocks.#.self_attn.o", { "blocks.#.attn1.to_out.0" }, 0 },
+    { "blocks.#.self_attn.norm_q", { "blocks.#.attn1.norm_q" }, 0 },
+    { "blocks.#.self_attn.norm_k", { "blocks.#.attn1.norm_k" }, 0 },
+    { "blocks.#.cross_attn.q", { "blocks.#.attn2.to_q" }, 0 },
+    { "blocks.#.cross_attn.k", { "blocks.#.attn2.to_k" }, 0 },
+    { "blocks.#.cross_attn.v", { "blocks.#.attn2.to_v" }, 0 },
+    { "blocks.#.cross_attn.o", { "blocks.#.attn2.to_out.0" }, 0 },
+    { "blocks.#.cross_attn.norm_q", { "blocks.#.attn2.norm_q" }, 0 },
+    { "blocks.#.cross_attn.norm_k", { "blocks.#.attn2.norm_k" }, 0 },
+    { "blocks.#.norm3", { "blocks.#.norm2" }, 0 },
+    { "blocks.#.ffn.0", { "blocks.#.ffn.net.0.proj" }, 0 },
+    { "blocks.#.ffn.2", { "blocks.#.ffn.net.2" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
 /* ---- the box ------------------------------------------------------------------------------ */
 
 static void put(box *b, const char *prefix, const char *name, xd_tensor t)
@@ -399,6 +427,11 @@ void box_flux(box *b, const char *folder, const char *prefix)
 void box_sd3(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, sd3);
+}
+
+void box_wan(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, wan);
 }
 
 void box_zimage(box *b, const char *folder, const char *prefix)

@@ -2,10 +2,10 @@
  *
  *     mpirun -n R test_lora_ranks DIR
  *
- * DIR is tests/golden: its cases flux-lora, sd35-lora, flux2-lora and zimage-lora. Tensor and text
- * tensor parallelism cut what the files hold, Ulysses shares packed weights between ranks,
- * PipeFusion (all steps warm) gives every rank some blocks. f32 latents within 2e-4 of the largest
- * value of diffusers'.
+ * DIR is tests/golden: its cases flux-lora, sd35-lora, flux2-lora, zimage-lora and wan-lora.
+ * Tensor and text tensor parallelism cut what the files hold, Ulysses shares packed weights
+ * between ranks, PipeFusion (all steps warm) gives every rank some blocks. f32 latents within
+ * 2e-4 of the largest value of diffusers'.
  * Ranks with other files or scales are refused on all of them. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +67,7 @@ static xd_status generate(const wanted *w, const xd_parallel *p, const xd_lora *
                        .parallel = *p, .loras = lora, .nloras = LORAS };
     xd_request   q;
     xd_request_init(&q);
+    q.num_frames = (int)js_maybe(w->js, "num_frames");
     q.prompts = &prompt;
     q.nprompts = 1;
     q.width = (int64_t)js_num(w->js, "width");
@@ -155,6 +156,7 @@ int main(int argc, char **argv)
     check_case(argv[1], "sd35-lora");
     check_case(argv[1], "flux2-lora");
     check_case(argv[1], "zimage-lora");
+    check_case(argv[1], "wan-lora");
     if (rank == 0)
         printf("%d ranks: %d plans, %d failures\n", ranks, plans, failures);
     xd_comm_close(&world);

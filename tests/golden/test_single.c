@@ -193,6 +193,7 @@ static sums generate(const xd_open_args *a, const char *what)
     q.prompts = prompts;
     q.nprompts = 1;
     q.width = q.height = 64;
+    q.num_frames = strstr(a->model, "/wan/") ? 5 : 0;
     q.num_inference_steps = 2;
     q.seed = 3;
     q.on_tensor = listen_to ? listen_to : listen;
@@ -331,6 +332,38 @@ static void check_three(const char *model, const char *with, const char *dtype, 
     put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
     got = generate(&a, "from a file of diffusers");
     same(&plain, &got, model, dtype, "a file of diffusers");
+    scratch_clean();
+}
+
+/* A video's transformer and UMT5, with LoRA files that name modules as the original does. ComfyUI's
+ * files of UMT5 bring the tokenizer along. */
+static void check_wan(const char *dtype, const char *prefix)
+{
+    xd_lora      lora[2] = { { folder_of("wan-lora", "peft.safetensors"), 0.7 },
+                             { folder_of("wan-lora", "kohya.safetensors"), -0.4 } };
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of("wan", ""), dtype);
+    sums         want, got, plain = generate(&a, "wan");
+    box_wan(&b, folder_of("wan", "transformer"), prefix);
+    write_one(&b, scratch, "model.safetensors");
+    box_t5(&b, folder_of("wan", "text_encoder"), "");
+    box_add(&b, "spiece_model", XD_U8, 1, (int64_t[]){ 9 });
+    write_one(&b, scratch, "umt5.safetensors");
+    for (int i = 0; i < 2; i++) {
+        a = arguments(folder_of("wan", ""), dtype);
+        a.loras = lora, a.nloras = i ? 2 : 0;
+        want = i ? generate(&a, "wan-lora") : plain;
+        put(&a, "transformer", in_scratch("model.safetensors"));
+        put(&a, "t5xxl", in_scratch("umt5.safetensors"));
+        got = generate(&a, i ? "from two files, with LoRA" : "from two files");
+        same(&want, &got, "wan", dtype, i ? "two files and two of LoRA" : "two files");
+        tap(!heard[0], "wan %s: nothing is said of two files %s", dtype, heard);
+    }
+    tap(plain.h != want.h, "wan %s: LoRA changes something", dtype);
+    a = arguments(folder_of("wan", ""), dtype);
+    put(&a, "transformer", folder_of("wan", "transformer/diffusion_pytorch_model.safetensors"));
+    got = generate(&a, "from a file of diffusers");
+    same(&plain, &got, "wan", dtype, "a file of diffusers");
     scratch_clean();
 }
 
@@ -672,6 +705,7 @@ int main(int argc, char **argv)
                 tap_only_bf16() ? "" : "model.language_model.");
     check_three("flux2", NULL, dtype, "", "model.");
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
+    check_wan(dtype, tap_only_bf16() ? "diffusion_model." : "");
     check_lora("flux", "flux-lora", dtype);
     check_lora("sd35", "sd35-lora", dtype);
     check_fp8(dtype, XD_F8E4M3);

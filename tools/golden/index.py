@@ -26,7 +26,7 @@ SUITES = {
     "chroma": own("chroma", "chroma-image", "chroma-one"),
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
     "wan": {name: "wan-forms/" + name for name in ("plain", "bare")} |
-           own("wan", "wan-one", "wan-five"),
+           own("wan", "wan-one", "wan-five", "wan-lora"),
     "lora": own("flux-lora", "sd35-lora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},

@@ -37,7 +37,8 @@ static const xd_xdit_model xdit_models[] = {
       .pipeline = "Wan", .cell = 8, .patch = 2,
       .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
     { .title = "Wan", .names = "Wan2", .pipeline = "Wan", .own = "wan", .cell = 8, .patch = 2,
-      .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
+      .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO, .steps = "40",
+      .guidance = "3.5" },
     { .title = NULL },
 };
 

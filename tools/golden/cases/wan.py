@@ -4,6 +4,10 @@ wan-forms/NAME holds what the transformer alone computes, with the random weight
 makes of a tensor's name (src/exec/store.c, xd_random_weight): tokens [N, C pt ph pw], features in
 the order channel, frame, row, column; rows of text [m,E]. The other folders are whole requests;
 layout and names of tensors as in video.py, with latents [T,C,h,w]. Embeddings of padding are zeros.
+
+wan-lora adds two random LoRA files at once, both loaded by diffusers: peft.safetensors with the
+original names of modules behind "diffusion_model.", as lightx2v writes them, kohya.safetensors with
+all modules of a block, as musubi-tuner does.
 """
 import json
 import shutil
@@ -19,6 +23,7 @@ from transformers import T5Tokenizer, UMT5Config, UMT5EncoderModel
 from ..common import make_each, make_tokenizer, quiet, save_run, tidy
 from ..fill import configure, fill, weights
 from .video import STRIDE, say
+from .zimage import matrices
 
 # heads of 16 and of 10 features, whose thirds are uneven; odd widths
 SMALL = dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=4,
@@ -48,7 +53,21 @@ RUNS = {
                     steps=3, seed=8, guidance=1.0),
     "wan-five": dict(prompts=["a purple ring", "a star"], negative_prompt="", width=32, height=48,
                      frames=16, steps=3, seed=40, guidance=3.0, max_sequence_length=9),
+    "wan-lora": dict(model="wan", prompts=["a white star"], width=32, height=48, frames=5, steps=2,
+                     seed=71, guidance=1.0, loras=dict(peft=0.7, kohya=-0.4)),
 }
+# original names of modules
+BLOCK = {"self_attn.q": "attn1.to_q", "self_attn.k": "attn1.to_k", "self_attn.v": "attn1.to_v",
+         "self_attn.o": "attn1.to_out.0", "cross_attn.q": "attn2.to_q",
+         "cross_attn.k": "attn2.to_k", "cross_attn.v": "attn2.to_v",
+         "cross_attn.o": "attn2.to_out.0", "ffn.0": "ffn.net.0.proj", "ffn.2": "ffn.net.2"}
+PEFT = {f"blocks.1.{k}": f"blocks.1.{v}" for k, v in BLOCK.items()} | {
+    "time_projection.1": "condition_embedder.time_proj", "head.head": "proj_out",
+    "text_embedding.0": "condition_embedder.text_embedder.linear_1",
+    "text_embedding.2": "condition_embedder.text_embedder.linear_2",
+    "time_embedding.0": "condition_embedder.time_embedder.linear_1",
+    "time_embedding.2": "condition_embedder.time_embedder.linear_2"}
+KOHYA = {f"blocks_0_{k.replace('.', '_')}": f"blocks.0.{v}" for k, v in BLOCK.items()}
 
 
 # ---- the transformer alone -----------------------------------------------------------------------
@@ -130,18 +149,48 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = e[0]
 
 
+def add_loras(pipe, r, d):
+    """Writes the files, and adds them to the weights with diffusers."""
+    g = torch.Generator().manual_seed(r["seed"])
+    out, dit = {}, pipe.transformer
+    for i, (m, target) in enumerate(PEFT.items()):
+        down, up = matrices([target], dit, 2 + i % 2, g)
+        out[f"diffusion_model.{m}.lora_A.weight"], out[f"diffusion_model.{m}.lora_B.weight"] = (
+            down, up)
+    save_file(out, d / "peft.safetensors")
+    out = {}
+    for i, (m, target) in enumerate(KOHYA.items()):
+        down, up = (t.half() for t in matrices([target], dit, 1 + i % 3, g))
+        out[f"lora_unet_{m}.lora_down.weight"], out[f"lora_unet_{m}.lora_up.weight"] = down, up
+        out[f"lora_unet_{m}.alpha"] = torch.tensor(1.0 + i % 2).half()
+    save_file(out, d / "kohya.safetensors")
+    names = [*PEFT.values(), *KOHYA.values()]
+    before = {m: dit.get_submodule(m).weight.clone() for m in names}
+    for k, scale in r["loras"].items():
+        pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
+        pipe.set_adapters([k], [scale])
+        pipe.fuse_lora(components=["transformer"], adapter_names=[k])
+        pipe.unload_lora_weights()
+    for m, w in before.items():
+        moved = (dit.get_submodule(m).weight - w).abs().max()
+        assert moved > 1e-2, (m, moved)
+
+
 def frames_first(z):
     return z.permute(1, 0, 2, 3).contiguous()
 
 
 def run(name, out_dir):
-    r = dict(model=name, negative_prompt="", guidance=5.0, max_sequence_length=21) | RUNS[name]
+    r = dict(model=name, negative_prompt="", guidance=5.0, max_sequence_length=21,
+             loras={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = WanPipeline(
         tokenizer=T5Tokenizer.from_pretrained(out_dir / r["model"] / "tokenizer"),
         scheduler=MODELS[r["model"]]["scheduler"], **make_parts(r["model"]))
     pipe.set_progress_bar_config(disable=True)
+    if r["loras"]:
+        add_loras(pipe, r, d)
     count = len(r["prompts"])
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, noise = {}, [], []
@@ -183,7 +232,9 @@ def save(d, name, r, out, count):
         "num_frames": r["frames"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
         "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
-        "tiling": False, "resolution_binning": False}, out)
+        "tiling": False, "resolution_binning": False}
+        | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
+           if r["loras"] else {}), out)
 
 
 def make(names, options):
