@@ -37,6 +37,42 @@ static const xd_stem ldm_top[] = {
     XD_STEMS_END,
 };
 
+/* ---- the causal autoencoder ---------------------------------------------------------------- */
+
+/* A residual block is a list of modules, of which these have weights. */
+#define CAUSAL_RES(want, have)                                                            \
+    XD_STEM(want "norm1.gamma", have "residual.0.gamma"),                                 \
+    XD_STEM(want "conv1", have "residual.2"),                                             \
+    XD_STEM(want "norm2.gamma", have "residual.3.gamma"),                                 \
+    XD_STEM(want "conv2", have "residual.6"), XD_STEM(want "conv_shortcut", have "shortcut")
+#define CAUSAL_RESAMPLE(want, have)                                                       \
+    XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
+/* A level of the decoder, whose parts go on in the numbering of the level before it. */
+#define CAUSAL_UP(a, b, c, d)                                                             \
+    { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
+      CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
+
+static const xd_stem causal_part[] = { CAUSAL_RES("", ""), CAUSAL_RESAMPLE("", ""), XD_STEMS_END };
+static const xd_stem causal_up0[] = CAUSAL_UP("0", "1", "2", "3");
+static const xd_stem causal_up1[] = CAUSAL_UP("4", "5", "6", "7");
+static const xd_stem causal_up2[] = CAUSAL_UP("8", "9", "10", "11");
+static const xd_stem causal_up3[] = CAUSAL_UP("12", "13", "14", "15");
+static const xd_stem causal_top[] = {
+    XD_STEM("encoder.conv_in", "encoder.conv1"),
+    XD_STEM("encoder.norm_out.gamma", "encoder.head.0.gamma"),
+    XD_STEM("encoder.conv_out", "encoder.head.2"),
+    XD_STEM("decoder.conv_in", "decoder.conv1"),
+    XD_STEM("decoder.norm_out.gamma", "decoder.head.0.gamma"),
+    XD_STEM("decoder.conv_out", "decoder.head.2"),
+    XD_STEM("quant_conv", "conv1"),
+    XD_STEM("post_quant_conv", "conv2"),
+    XD_STEMS_END,
+};
+#define CAUSAL_MIDDLE(half)                                                               \
+    { half ".mid_block.resnets.0.", half ".middle.0.", causal_part },                     \
+    { half ".mid_block.attentions.0.", half ".middle.1.", NULL },                         \
+    { half ".mid_block.resnets.1.", half ".middle.2.", causal_part }
+
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
@@ -75,6 +111,18 @@ static const xd_key_map shared[] = {
       { LDM_SCOPES, { "", "", ldm_top } } },
     { { "kl", "kl-packed" }, "a KL autoencoder in the layout of diffusers",
       { "decoder.mid_block.resnets.0.conv1.weight", NULL }, FIRST_STAGE,
+      { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },
+        { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL }, { "", "", NULL } } },
+    { { "causal", "causal-image" }, "a causal autoencoder in its original layout",
+      { "decoder.middle.0.residual.0.gamma", "decoder.upsamples.0.residual.0.gamma" }, FIRST_STAGE,
+      { CAUSAL_MIDDLE("encoder"), CAUSAL_MIDDLE("decoder"),
+        { "encoder.down_blocks.#.", "encoder.downsamples.#.", causal_part },
+        { "decoder.up_blocks.0.", "decoder.upsamples.", causal_up0 },
+        { "decoder.up_blocks.1.", "decoder.upsamples.", causal_up1 },
+        { "decoder.up_blocks.2.", "decoder.upsamples.", causal_up2 },
+        { "decoder.up_blocks.3.", "decoder.upsamples.", causal_up3 }, { "", "", causal_top } } },
+    { { "causal", "causal-image" }, "a causal autoencoder in the layout of diffusers",
+      { "decoder.mid_block.resnets.0.norm1.gamma", NULL }, FIRST_STAGE,
       { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },
         { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL }, { "", "", NULL } } },
     { { "clip", "clip-proj" }, "a CLIP text encoder",
