@@ -57,6 +57,15 @@ static const xd_stem causal_up0[] = CAUSAL_UP("0", "1", "2", "3");
 static const xd_stem causal_up1[] = CAUSAL_UP("4", "5", "6", "7");
 static const xd_stem causal_up2[] = CAUSAL_UP("8", "9", "10", "11");
 static const xd_stem causal_up3[] = CAUSAL_UP("12", "13", "14", "15");
+/* Parts of a level, where levels have shortcuts. */
+static const xd_stem causal_down[] = {
+    CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."),
+    CAUSAL_RESAMPLE("downsampler.", "2."), XD_STEMS_END,
+};
+static const xd_stem causal_up[] = {
+    CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."), CAUSAL_RES("resnets.2.", "2."),
+    CAUSAL_RESAMPLE("upsampler.", "3."), XD_STEMS_END,
+};
 static const xd_stem causal_top[] = {
     XD_STEM("encoder.conv_in", "encoder.conv1"),
     XD_STEM("encoder.norm_out.gamma", "encoder.head.0.gamma"),
@@ -121,6 +130,13 @@ static const xd_key_map shared[] = {
         { "decoder.up_blocks.1.", "decoder.upsamples.", causal_up1 },
         { "decoder.up_blocks.2.", "decoder.upsamples.", causal_up2 },
         { "decoder.up_blocks.3.", "decoder.upsamples.", causal_up3 }, { "", "", causal_top } } },
+    { { "causal" }, "a causal autoencoder with patches in its original layout",
+      { "decoder.middle.0.residual.0.gamma", "decoder.upsamples.0.upsamples.0.residual.0.gamma" },
+      FIRST_STAGE,
+      { CAUSAL_MIDDLE("encoder"), CAUSAL_MIDDLE("decoder"),
+        { "encoder.down_blocks.#.", "encoder.downsamples.#.downsamples.", causal_down },
+        { "decoder.up_blocks.#.", "decoder.upsamples.#.upsamples.", causal_up },
+        { "", "", causal_top } } },
     { { "causal", "causal-image" }, "a causal autoencoder in the layout of diffusers",
       { "decoder.mid_block.resnets.0.norm1.gamma", NULL }, FIRST_STAGE,
       { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },

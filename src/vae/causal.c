@@ -10,7 +10,7 @@
 enum {
     MAX_WIDTH = 1 << 16,        /* channels                                                   */
     MIN_HEAD  = 8,
-    MAX_HEAD  = 512,            /* largest head width of the attention kernels                */
+    MAX_HEAD  = 1024,           /* largest head width of the attention kernels                */
     TILE      = 256,            /* pixels of a side: diffusers' tile_sample_min_height         */
     RATIO     = 4,              /* frames of a latent frame                                    */
 };
@@ -33,12 +33,13 @@ static int64_t level_width(const xd_causal_cfg *c, int dec, int l)
     return dec ? c->dec_width * c->mult.v[xd_causal_levels(c) - 1 - l] : c->width * c->mult.v[l];
 }
 
-/* Channels before it. The decoder's upsampling halves their number. */
+/* Channels before it. The decoder's upsampling halves their number, unless levels have
+ * shortcuts. */
 static int64_t width_before(const xd_causal_cfg *c, int dec, int l)
 {
     if (!l)
         return dec ? level_width(c, 1, 0) : c->width;
-    return dec ? level_width(c, 1, l - 1) / 2 : level_width(c, 0, l - 1);
+    return dec && !c->residual ? level_width(c, 1, l - 1) / 2 : level_width(c, dec, l - 1);
 }
 
 static xd_status check_numbers(const xd_causal_cfg *c, xd_err *e)
@@ -73,11 +74,41 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
                            MIN_HEAD, MAX_HEAD);
     }
     for (int l = 0; l < last; l++)
-        if (level_width(c, 1, l) % 2)
+        if (!c->residual && level_width(c, 1, l) % 2)
             return xd_fail(e, XD_EUNSUPPORTED,
                            "vae: decoder_base_dim %lld: %lld channels cannot be halved",
                            (long long)c->dec_width, (long long)level_width(c, 1, l));
     return XD_OK;
+}
+
+/* The shortcut of a level has a whole number of channels for one, or the other way round: of the
+ * positions that a position becomes, or that become one. */
+static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
+{
+    int last = xd_causal_levels(c) - 1;
+    for (int dec = 0; dec < 2 && c->residual; dec++)
+        for (int l = 0; l <= last - dec; l++) {
+            int64_t in = width_before(c, dec, l), out = level_width(c, dec, l);
+            int64_t most = dec ? in : out, least = dec ? out : in;
+            int64_t f = (l < last ? 4 : 1) << xd_causal_time(c, dec, l);
+            if (most % least || f % (most / least))
+                return xd_fail(e, XD_EUNSUPPORTED, "vae: is_residual with %lld channels that "
+                               "become %lld is not built", (long long)in, (long long)out);
+        }
+    return XD_OK;
+}
+
+static xd_status check_colours(const xd_causal_cfg *c, xd_err *e)
+{
+    int64_t n = c->patch * c->patch;
+    if (c->patch < 1 || c->patch > 2)
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: patch_size is %lld; 1 and 2 are built",
+                       (long long)c->patch);
+    if (c->in_channels % n || c->out_channels % n)
+        return xd_fail(e, XD_EFORMAT, "vae: in_channels %lld and out_channels %lld are no "
+                       "multiples of patch_size %lld squared", (long long)c->in_channels,
+                       (long long)c->out_channels, (long long)c->patch);
+    return xd_vae_colours(c->in_channels / n, c->out_channels / n, e);
 }
 
 static xd_status check_frames(const xd_causal_cfg *c, xd_err *e)
@@ -113,22 +144,25 @@ xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e)
     c->mean = c->mean.n ? c->mean : default_mean;
     c->std = c->std.n ? c->std : default_std;
     c->dec_width = c->dec_width ? c->dec_width : c->width;
+    c->patch = c->patch ? c->patch : 1;
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
-        s = xd_vae_colours(c->in_channels, c->out_channels, e);
+        s = check_colours(c, e);
     if (s == XD_OK)
         s = check_frames(c, e);
     if (s == XD_OK)
         s = check_widths(c, e);
+    if (s == XD_OK)
+        s = check_shortcuts(c, e);
     return s == XD_OK ? check_latents(c, e) : s;
 }
 
 void xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out)
 {
-    int f = 1 << (xd_causal_levels(c) - 1);
+    int f = (int)c->patch << (xd_causal_levels(c) - 1);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { c->images ? 1 : RATIO, f, f },
                           .scaling = 1, .alone = 1, .overlap = { 0.25, 0.25 } };
-    out->tile[0] = out->tile[1] = TILE / f;
+    out->tile[0] = out->tile[1] = f < TILE ? TILE / f : 1;
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -174,7 +208,7 @@ static void w_resample(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, i
 {
     int64_t C = level_width(c, dec, l);
     if (dec)
-        xd_w_conv_enlarged(d, w->up, "resample.1", C / 2, C);
+        xd_w_conv_enlarged(d, w->up, "resample.1", c->residual ? C : C / 2, C);
     else
         xd_w_conv(d, &w->down, "resample.1",
                   &(xd_conv_spec){ .out = C, .in = C, .nk = 2, .kernel = { 1, 3, 3 },
@@ -193,25 +227,36 @@ static void w_up(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, int l)
         xd_w_leave(d);
     }
     if (l < xd_causal_levels(c) - 1) {
-        xd_w_enter(d, "upsamplers.0");
+        xd_w_enter(d, c->residual ? "upsampler" : "upsamplers.0");
         w_resample(d, c, w, 1, l);
         xd_w_leave(d);
     }
     xd_w_leave(d);
 }
 
-/* The parts of all levels are numbered one after the other. */
+/* The parts of all levels are numbered one after the other, unless levels have shortcuts. */
+static void enter_part(xd_decl *d, const xd_causal_cfg *c, int l, int i)
+{
+    int n = xd_causal_residuals(c, 0);
+    if (!c->residual)
+        xd_w_enter(d, "down_blocks.%d", l * (n + 1) + i);
+    else if (i < n)
+        xd_w_enter(d, "down_blocks.%d.resnets.%d", l, i);
+    else
+        xd_w_enter(d, "down_blocks.%d.downsampler", l);
+}
+
 static void w_down(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, int l)
 {
-    int n = xd_causal_residuals(c, 0), first = l * (n + 1);
+    int n = xd_causal_residuals(c, 0);
     for (int i = 0; i < n; i++) {
-        xd_w_enter(d, "down_blocks.%d", first + i);
+        enter_part(d, c, l, i);
         w_res(d, c, &w->res[i], i ? level_width(c, 0, l) : width_before(c, 0, l),
               level_width(c, 0, l));
         xd_w_leave(d);
     }
     if (l < xd_causal_levels(c) - 1) {
-        xd_w_enter(d, "down_blocks.%d", first + n);
+        enter_part(d, c, l, n);
         w_resample(d, c, w, 0, l);
         xd_w_leave(d);
     }

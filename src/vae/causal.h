@@ -19,6 +19,8 @@ typedef struct xd_causal_cfg {
     xd_ints  mult;              /* dim_mult, finest level first                               */
     xd_ints  halve;             /* temperal_downsample: of the encoder's levels but the last   */
     xd_reals attn_scales, mean, std;
+    int      residual;          /* 1: a level's input is added to its output                   */
+    int64_t  patch;             /* pixels of a side that are one position of the network       */
     int      images;            /* 1: frames are independent images. Set by the class          */
 } xd_causal_cfg;
 

@@ -325,15 +325,134 @@ static void run_downsample(run *r, const xd_causal_level *w, int time)
         halve_frames(r, &w->time);
 }
 
-static void run_levels(run *r)
+/* ---- shortcuts of levels ------------------------------------------------------------------- */
+
+/* The positions of `t` [H f,W f,C] at (y,x) of each f x f, and every `step`th channel from `at` on,
+ * as [H,W,C / step]. */
+static xd_tensor every(xd_tensor t, const int yx[2], int f, int64_t at, int64_t step)
 {
-    int last = xd_causal_levels(r->c) - 1;
-    for (int l = 0; l <= last; l++) {
-        const xd_causal_level *w = &r->w->level[l];
-        for (int i = 0; i < xd_causal_residuals(r->c, r->dec); i++)
-            run_residual(r, &w->res[i]);
-        if (l < last)
-            (r->dec ? run_upsample : run_downsample)(r, w, xd_causal_time(r->c, r->dec, l));
+    int64_t e = (int64_t)xd_dtype_size(t.type);
+    xd_tensor v = xd_view(t.p, t.type, 3, (int64_t[]){ t.d[1] / f, t.d[2] / f, t.d[3] / step });
+    v.s[0] = f * t.s[1], v.s[1] = f * t.s[2], v.s[2] = step;
+    if (t.p)
+        v.p = (char *)t.p + (yx[0] * t.s[1] + yx[1] * t.s[2] + at) * e;
+    return v;
+}
+
+static int frame_factor(const run *r, int l)
+{
+    return xd_causal_time(r->c, r->dec, l) ? 2 : 1;
+}
+
+/* h += the level's input, each position as 2 x 2 positions of 1 or 2 frames. Where there are less
+ * channels than before, they take turns. Of the first frame of all the second one is taken. */
+static void add_enlarged(run *r, xd_tensor in, int l)
+{
+    xd_exec *x = r->x;
+    int      ft = frame_factor(r, l), skip = r->first ? ft - 1 : 0;
+    int64_t  step = in.d[3] / r->h.d[3], share = 4 * ft / step;
+    for (int64_t t = 0; t < r->h.d[0]; t++) {
+        size_t    mark = xd_arena_mark(x->tmp);
+        xd_tensor h = xd_rows(r->h, t, 1), s = new_map(r, 1, h.d[1], h.d[2], h.d[3]);
+        xd_tensor from = xd_rows(in, (t + skip) / ft, 1);
+        int       a = (int)((t + skip) % ft);
+        for (int q = 0; q < 4; q++)
+            xd_copy_to(x, every(s, (int[]){ q / 2, q % 2 }, 2, 0, 1),
+                       every(from, (int[]){ 0, 0 }, 1, (4 * a + q) / share, step));
+        xd_add(x, as_rows(h), as_rows(s));
+        xd_arena_rewind(x->tmp, mark);
+    }
+}
+
+/* Mean of n positions from number `from` on: they are counted in each f x f, frame after frame.
+ * Those before the first frame count as zeros. mean [H,W,C] F32 */
+static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, int64_t n)
+{
+    size_t    mark = xd_arena_mark(r->x->tmp);
+    int64_t   all = xd_count(mean);
+    xd_tensor one = xd_new_as(r->x, XD_F32, 3, mean.d);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t q = from + i < 0 ? 0 : from + i, p = q % (f * f);
+        xd_copy_to(r->x, one, every(xd_rows(in, q / (f * f), 1),
+                                    (int[]){ (int)(p / f), (int)(p % f) }, f, 0, 1));
+        xd_axpby(r->x, xd_reshape(mean, 1, &all), from + i < 0 ? 0 : 1.0f / (float)n,
+                 xd_reshape(one, 1, &all), i ? 1 : 0);
+    }
+    xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* h += means of the level's input, f x f positions of 1 or 2 frames each. Where there are more
+ * channels than before, each is the mean of a part of these positions. */
+static void add_reduced(run *r, xd_tensor in, int l)
+{
+    xd_exec *x = r->x;
+    int      f = l < xd_causal_levels(r->c) - 1 ? 2 : 1, ft = frame_factor(r, l);
+    int64_t  step = r->h.d[3] / in.d[3], all = f * f * ft, skip = r->first ? (ft - 1) * f * f : 0;
+    for (int64_t t = 0; t < r->h.d[0]; t++) {
+        size_t    mark = xd_arena_mark(x->tmp);
+        xd_tensor h = xd_rows(r->h, t, 1), s = new_map(r, 1, h.d[1], h.d[2], h.d[3]);
+        xd_tensor mean = xd_new_as(x, XD_F32, 3, (int64_t[]){ h.d[1], h.d[2], in.d[3] });
+        for (int64_t k = 0; k < step; k++) {
+            mean_of(r, mean, in, f, t * all + k * (all / step) - skip, all / step);
+            xd_copy_to(x, every(s, (int[]){ 0, 0 }, 1, k, step), mean);
+        }
+        xd_add(x, as_rows(h), as_rows(s));
+        xd_arena_rewind(x->tmp, mark);
+    }
+}
+
+/* Moves h down to `base`, over the level's input, which is no longer needed: in parts of its size,
+ * which do not overlap. */
+static void move_down(run *r, size_t base, xd_tensor in)
+{
+    xd_tensor from = r->h;
+    int64_t   part = xd_count(in), all = xd_count(from), size = (int64_t)xd_dtype_size(from.type);
+    r->base = base;
+    replace_map(r, from.d[0], from.d[1], from.d[2], from.d[3]);
+    for (int64_t i = 0; i < all; i += part) {
+        int64_t n = xd_min(part, all - i);
+        xd_copy_to(r->x, xd_view((char *)r->h.p + i * size, from.type, 1, &n),
+                   xd_view((char *)from.p + i * size, from.type, 1, &n));
+    }
+}
+
+static void run_level(run *r, int l)
+{
+    const xd_causal_level *w = &r->w->level[l];
+    int last = l == xd_causal_levels(r->c) - 1, cut = r->c->residual && !(r->dec && last);
+    size_t    base = r->base;
+    xd_tensor in = r->h;
+    if (cut) {
+        r->base = xd_arena_mark(r->x->tmp);
+        replace_map(r, in.d[0], in.d[1], in.d[2], in.d[3]);
+        xd_copy_to(r->x, r->h, in);
+    }
+    for (int i = 0; i < xd_causal_residuals(r->c, r->dec); i++)
+        run_residual(r, &w->res[i]);
+    if (!last)
+        (r->dec ? run_upsample : run_downsample)(r, w, xd_causal_time(r->c, r->dec, l));
+    if (!cut)
+        return;
+    (r->dec ? add_enlarged : add_reduced)(r, in, l);
+    move_down(r, base, in);
+}
+
+/* ---- patches ------------------------------------------------------------------------------- */
+
+/* Pixels [H p,W p,3] of a frame in the order of their patches [H,W,3 p p]: channel, column, row. */
+static xd_tensor by_patches(xd_tensor rgb, int64_t p)
+{
+    xd_tensor v = xd_reshape(rgb, 5, (int64_t[]){ rgb.d[1] / p, p, rgb.d[2] / p, p, 3 });
+    return xd_permute(v, (int[]){ 0, 2, 4, 3, 1 });
+}
+
+/* Between pixels and the network's maps [T,H / p,W / p,3 p p] F32. */
+static void copy_patches(run *r, xd_tensor map, xd_tensor rgb, int to_pixels)
+{
+    int64_t p = r->c->patch, d[5] = { map.d[1], map.d[2], 3, p, p };
+    for (int64_t t = 0; t < rgb.d[0]; t++) {
+        xd_tensor m = xd_reshape(xd_rows(map, t, 1), 5, d), v = by_patches(xd_rows(rgb, t, 1), p);
+        xd_copy_to(r->x, to_pixels ? v : m, to_pixels ? m : v);
     }
 }
 
@@ -348,10 +467,27 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     conv(r, r->h, in, NULL, &r->w->in, none);
     if (r->dec)
         run_middle(r);
-    run_levels(r);
+    for (int l = 0; l < xd_causal_levels(r->c); l++)
+        run_level(r, l);
     if (!r->dec)
         run_middle(r);
     conv(r, out, r->h, &r->w->gain, &r->w->out, none);
+    xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* A chunk of frames, of patches if the autoencoder has them. */
+static void run_patches(run *r, xd_tensor in, xd_tensor out)
+{
+    size_t    mark = xd_arena_mark(r->x->tmp);
+    int64_t   p = r->c->patch;
+    xd_tensor rgb = r->dec ? out : in, map = rgb;
+    if (p > 1)
+        map = map_as(r, XD_F32, rgb.d[0], rgb.d[1] / p, rgb.d[2] / p, 3 * p * p);
+    if (p > 1 && !r->dec)
+        copy_patches(r, map, rgb, 0);
+    run_chunk(r, r->dec ? in : map, r->dec ? map : out);
+    if (p > 1 && r->dec)
+        copy_patches(r, map, rgb, 1);
     xd_arena_rewind(r->x->tmp, mark);
 }
 
@@ -361,11 +497,11 @@ static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m
 {
     int64_t chunks = r->c->images ? in.d[0] : 1 + (in.d[0] - 1) / n;
     if (chunks > 1 && !r->c->images)
-        open_caches(r, in.d[1], in.d[2]);
+        open_caches(r, in.d[1] / (r->dec ? 1 : r->c->patch), in.d[2] / (r->dec ? 1 : r->c->patch));
     for (int64_t i = 0, from = 0, to = 0; i < chunks; i++) {
         r->first = !i || r->c->images;
         int64_t k = r->first ? 1 : n, l = r->first ? 1 : m;
-        run_chunk(r, xd_rows(in, from, k), xd_rows(out, to, l));
+        run_patches(r, xd_rows(in, from, k), xd_rows(out, to, l));
         from += k, to += l;
     }
 }

@@ -16,7 +16,7 @@
 
 enum {
     MAX_WIDTH  = 1 << 16,       /* channels                                                   */
-    MAX_HEAD   = 512,           /* largest head width of the attention kernels                */
+    MAX_HEAD   = 512,           /* widest attention that is built                             */
     MIN_HEAD   = 8,
 };
 

@@ -25,7 +25,7 @@ static void test_head_dims(void **state)
     if (!v)
         return;
     static const int64_t dims[] = { 1,  8,  9,  16, 20, 31, 40,  56,  64,  72,  80,
-                                    88, 96, 112, 120, 128, 160, 192, 200, 255, 256, 512 };
+                                    88, 96, 112, 120, 128, 160, 192, 200, 255, 256, 512, 1024 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (int t = 0; t < 2; t++) {
             shape c = plain;
@@ -193,7 +193,7 @@ static void test_refused(void **state)
     run(v, &p.a, XD_F32, 0);
     a = p.a, a.q.d[2] = a.out.d[2] = a.lse.d[2] = 3;
     assert_int_equal(v->run(&a, NULL), XD_EINVAL);
-    a = p.a, a.q.d[3] = a.out.d[3] = 513;
+    a = p.a, a.q.d[3] = a.out.d[3] = 1025;
     assert_int_equal(v->run(&a, NULL), XD_EUNSUPPORTED);
     a = p.a, a.q.type = XD_F64;
     assert_int_equal(v->run(&a, NULL), XD_EUNSUPPORTED);

@@ -189,6 +189,12 @@ static int64_t entry(const walk *q, const char *key, int i)
     return xd_json_bool(v, &b) ? b : xd_json_number(v, &n) ? (int64_t)n : 0;
 }
 
+static int64_t causal_base(const walk *q, int encode)
+{
+    int64_t own = number(q->cfg, "decoder_base_dim");
+    return encode || !own ? number(q->cfg, "base_dim") : own;
+}
+
 /* Both convolutions of a residual block see `past` frames besides those that are there. */
 static void causal_residual(walk *q, int64_t in, int64_t out, int64_t past)
 {
@@ -207,7 +213,9 @@ static void causal_middle(walk *q, int64_t C, int64_t past)
 static void causal_levels(walk *q, int L, int encode, int64_t past)
 {
     int     n = (int)number(q->cfg, "num_res_blocks") + !encode;
-    int64_t base = number(q->cfg, "base_dim"), first = !past;
+    int64_t base = causal_base(q, encode), first = !past;
+    int     cut = 0;
+    xd_json_bool(xd_json_get(q->cfg, "is_residual"), &cut);
     int64_t in = base * (encode ? 1 : entry(q, "dim_mult", L - 1));
     for (int l = 0; l < L; l++) {
         int64_t C = base * entry(q, "dim_mult", encode ? l : L - 1 - l);
@@ -221,7 +229,7 @@ static void causal_levels(walk *q, int L, int encode, int64_t past)
         conv_frames(q, C, encode ? 2 : 1, q->T);
         q->T = encode && time ? q->T / 2 : q->T;
         q->k = encode ? q->k / 2 : 2 * q->k;
-        in = encode ? C : C / 2;
+        in = encode || cut ? C : C / 2;
     }
 }
 
@@ -230,12 +238,13 @@ static void causal_levels(walk *q, int L, int encode, int64_t past)
 static void causal_chunk(walk *q, const xd_vae_info *v, int64_t T, int64_t past, int encode)
 {
     int     L = xd_json_size(xd_json_get(q->cfg, "dim_mult"));
-    int64_t base = number(q->cfg, "base_dim"), e = q->e;
+    int64_t base = causal_base(q, encode), e = q->e, patch = number(q->cfg, "patch_size");
     int64_t mid = base * entry(q, "dim_mult", L - 1);
     q->T = T;
-    q->k = encode ? v->cell[1] : 1;
+    patch = patch ? patch : 1;
+    q->k = encode ? v->cell[1] / patch : 1;
     q->e = encode && v->cell[0] > 1 ? e : (int64_t)sizeof(float);
-    conv_frames(q, encode ? 3 : v->channels, 1, past + T);
+    conv_frames(q, encode ? 3 * patch * patch : v->channels, 1, past + T);
     q->e = e;
     if (!encode)
         causal_middle(q, mid, past);

@@ -17,6 +17,7 @@ import sys
 SPILL = 0                       # bytes
 REGISTERS = {'flash_128': 255, 'flash_96': 232, 'flash_80': 176, 'flash_64': 176, 'conv': 152,
              'norm_16': 168, 'norm_12': 128, 'norm_8': 96, 'norm_5': 72, 'attention_any': 144,
+             'attention_wide': 200,
              'qknorm_any': 88}
 OTHERS = 64                     # registers of the kernels not named above
 SASS = 5500                     # instructions of a kernel

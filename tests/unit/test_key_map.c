@@ -78,23 +78,35 @@ static void middle(const char *half)
     }
 }
 
+/* Names of part i of level l, part `at` of all: a residual block, or the resampling (`last`). With
+ * shortcuts levels are numbered. */
+static void part_names(int dec, int cut, const int lia[3], int last, char ours[64], char theirs[64])
+{
+    const char *down = dec ? "up" : "down";
+    int         l = lia[0], i = lia[1], at = lia[2];
+    if (cut)
+        snprintf(theirs, 64, "%scoder.%ssamples.%d.%ssamples.%d.", dec ? "de" : "en", down, l, down,
+                 i);
+    else
+        snprintf(theirs, 64, "%scoder.%ssamples.%d.", dec ? "de" : "en", down, at);
+    if (!dec && !cut)
+        snprintf(ours, 64, "encoder.down_blocks.%d.", at);
+    else if (last)
+        snprintf(ours, 64, "%scoder.%s_blocks.%d.%s", dec ? "de" : "en", down, l,
+                 !cut ? "upsamplers.0." : dec ? "upsampler." : "downsampler.");
+    else
+        snprintf(ours, 64, "%scoder.%s_blocks.%d.resnets.%d.", dec ? "de" : "en", down, l, i);
+}
+
 /* Four levels of three (decoder) or two (encoder) residual blocks and a resampling. */
-static void levels(int dec)
+static void levels(int dec, int cut)
 {
     int  at = 0;
     char ours[64], theirs[64];
     for (int l = 0; l < 4; l++) {
         for (int i = 0; i < 2 + dec + (l < 3); i++) {
             int last = i == 2 + dec;
-            snprintf(theirs, sizeof theirs, dec ? "decoder.upsamples.%d." :
-                     "encoder.downsamples.%d.", at);
-            if (!dec)
-                snprintf(ours, sizeof ours, "encoder.down_blocks.%d.", at);
-            else if (last)
-                snprintf(ours, sizeof ours, "decoder.up_blocks.%d.upsamplers.0.", l);
-            else
-                snprintf(ours, sizeof ours, "decoder.up_blocks.%d.resnets.%d.", l, i);
-            at++;
+            part_names(dec, cut, (int[]){ l, i, at++ }, last, ours, theirs);
             if (!last) {
                 residual(ours, theirs);
                 continue;
@@ -105,13 +117,13 @@ static void levels(int dec)
     }
 }
 
-static void walk(void)
+static void walk(int cut)
 {
     npairs = 0;
     for (int dec = 0; dec < 2; dec++) {
         const char *half = dec ? "decoder." : "encoder.";
         module(half, "conv_in", half, "conv1");
-        levels(dec);
+        levels(dec, cut);
         middle(dec ? "decoder" : "encoder");
         gain(half, "norm_out", half, "head.0");
         module(half, "conv_out", half, "head.2");
@@ -153,19 +165,19 @@ static xd_st *file_of(const xd_decl *d, const char *prefix, int original)
     return st;
 }
 
-static void names_of(const char *folder, const char *prefix, int original)
+static void names_of(const char *class_name, const char *config, const char *prefix, int original)
 {
-    part            p;
+    part            p = { 0 };
     xd_decl         d;
     xd_err          e = { 0 };
-    char            path[128], have[512];
+    char            have[512];
     xd_single_file *s = NULL;
     xd_source       raw = { .has = no_has };
-    snprintf(path, sizeof path, "tests/golden/causal-vae/%s", folder);
-    open_config(&p, path);
+    ok(xd_json_parse(&p.config, config, strlen(config), "config", &e), &e);
+    ok(xd_net_open(&p.net, find(&p, class_name), p.config, "config", &e), &e);
     visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
     xd_st *st = file_of(&d, prefix, original);
-    ok(xd_single_file_open(&s, &(xd_single_file_of){ .file = "vae.safetensors", .config = path,
+    ok(xd_single_file_open(&s, &(xd_single_file_of){ .file = "vae.safetensors", .config = "vae",
                                                      .slot = "vae", .net = p.net.def->name,
                                                      .list = d.list, .nlist = d.nlist,
                                                      .files = st, .raw = &raw }, &e), &e);
@@ -183,13 +195,17 @@ static void names_of(const char *folder, const char *prefix, int original)
 
 static void causal_names(void **state)
 {
+    const char *patches = "{\"base_dim\":8,\"is_residual\":true,\"patch_size\":2,"
+                          "\"in_channels\":12,\"out_channels\":12}", *small = "{\"base_dim\":8}";
     (void)state;
     assert_int_equal(scratch_open(), 0);
-    walk();
     for (int original = 0; original < 2; original++) {
-        names_of("like", "", original);
-        names_of("like", "vae.", original);
-        names_of("image", "", original);
+        walk(0);
+        names_of("AutoencoderKLWan", small, "", original);
+        names_of("AutoencoderKLWan", small, "vae.", original);
+        names_of("AutoencoderKLQwenImage", small, "", original);
+        walk(1);
+        names_of("AutoencoderKLWan", patches, "", original);
     }
     scratch_close();
 }

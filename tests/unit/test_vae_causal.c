@@ -4,6 +4,7 @@
  * inputs that this program makes of a name. Tolerances are shares of the largest value: f32 1e-5,
  * bf16 3e-2. */
 #include "models.h"
+#include "published.h"
 #include "vae_cases.h"
 
 #include <setjmp.h>
@@ -17,14 +18,15 @@
 #include <cmocka.h>
 
 static const char *const video = "AutoencoderKLWan", *const image = "AutoencoderKLQwenImage";
-static const char *const cases[] = { "small", "like", "decoder", "image" };
+static const char *const cases[] = { "small", "like", "decoder", "residual", "image" };
 
 static void published_listings(void **state)
 {
     static const char *const dirs[] = {
         "Wan-AI/Wan2.1-T2V-1.3B-Diffusers/vae", "Wan-AI/Wan2.1-T2V-14B-Diffusers/vae",
         "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers/vae", "Wan-AI/Wan2.2-T2V-A14B-Diffusers/vae",
-        "Wan-AI/Wan2.2-I2V-A14B-Diffusers/vae", "Qwen/Qwen-Image/vae",
+        "Wan-AI/Wan2.2-I2V-A14B-Diffusers/vae", "Wan-AI/Wan2.2-TI2V-5B-Diffusers/vae",
+        "Qwen/Qwen-Image/vae",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -43,6 +45,10 @@ static void refusals(void **state)
             "of channel 0");
     refuses(video, "{\"base_dim\":512}", XD_EUNSUPPORTED, "2048 channels");
     refuses(video, "{\"decoder_base_dim\":15,\"dim_mult\":[2,1,1,2]}", XD_EUNSUPPORTED, "halved");
+    refuses(video, "{\"base_dim\":24,\"is_residual\":true,\"dim_mult\":[2,3,4,4]}",
+            XD_EUNSUPPORTED, "become 72");
+    refuses(video, "{\"patch_size\":3}", XD_EUNSUPPORTED, "patch_size");
+    refuses(video, "{\"patch_size\":2}", XD_EFORMAT, "multiples");
     refuses(video, "{\"out_channels\":1}", XD_EUNSUPPORTED, "out_channels 1");
     refuses(video, "{\"num_res_blocks\":99}", XD_EUNSUPPORTED, "99");
     refuses(image, "{\"input_channels\":4}", XD_EUNSUPPORTED, "in_channels 4");
@@ -80,32 +86,38 @@ static void infos(void **state)
 }
 
 /* What decoding takes beside weights and result, and the weights, in GiB. */
-static void count_decode(const char *class_name, xd_dtype type, const int64_t *lat_, double *maps,
-                         double *weights)
+static void count_part(part *p, xd_dtype type, const int64_t *lat_, double *maps, double *weights)
 {
-    part        p = { .config = NULL };
     bench       b;
     xd_decl     d;
     xd_exec     x;
-    xd_err      e = { 0 };
     xd_vae_info v;
     void       *at = (void *)(uintptr_t)XD_ALIGN;
-    ok(xd_net_open(&p.net, find(&p, class_name), NULL, "defaults", &e), &e);
-    p.vae->info(p.net.cfg, &v);
+    p->vae->info(p->net.cfg, &v);
     xd_tensor lat = xd_view(at, XD_F32, 4, lat_);
-    xd_tensor rgb = xd_view(at, XD_F32, 4, (int64_t[]){ xd_vae_frames(&v, lat_[0]), 8 * lat_[1],
-                                                        8 * lat_[2], 3 });
+    xd_tensor rgb = xd_view(at, XD_F32, 4, (int64_t[]){ xd_vae_frames(&v, lat_[0]),
+                                                        v.cell[1] * lat_[1], v.cell[1] * lat_[2],
+                                                        3 });
     open_bench(&b, type, 1);
-    visit(&p, b.dev, type, XD_VISIT_COUNT, &d);
+    visit(p, b.dev, type, XD_VISIT_COUNT, &d);
     xd_exec_init(&x, b.dev, &b.tmp, type);
-    p.vae->decode(&x, &p.net, lat, rgb);
+    p->vae->decode(&x, &p->net, lat, rgb);
     ok(x.err.code, &x.err);
     *maps = (double)xd_arena_peak(&b.tmp) / (1 << 30);
     *weights = (double)d.packed / (1 << 30);
     print_message("# decoding takes %.2f GiB beside weights (%.2f) and result (%.2f)\n", *maps,
                   *weights, (double)xd_bytes(rgb) / (1 << 30));
-    close_part(&p);
+    close_part(p);
     close_bench(&b);
+}
+
+static void count_decode(const char *class_name, xd_dtype type, const int64_t *lat, double *maps,
+                         double *weights)
+{
+    part   p = { .config = NULL };
+    xd_err e = { 0 };
+    ok(xd_net_open(&p.net, find(&p, class_name), NULL, "defaults", &e), &e);
+    count_part(&p, type, lat, maps, weights);
 }
 
 /* 81 frames of 480 x 832, in bf16 and in f32, and an image of 1328 x 1328. The memory of a video
@@ -124,6 +136,20 @@ static void memory_is_bounded(void **state)
     assert_true(maps - fewer < 0.01);
     count_decode(image, XD_BF16, one, &maps, &weights);
     assert_true(maps < 1 && weights < 0.1);
+}
+
+/* 121 frames of 704 x 1280 of the autoencoder with patches, in bf16. */
+static void memory_of_patches(void **state)
+{
+    const char *dir = published_path("Wan-AI/Wan2.2-TI2V-5B-Diffusers/vae");
+    part        p;
+    double      maps, weights;
+    (void)state;
+    if (!dir)
+        return;
+    open_config(&p, dir);
+    count_part(&p, XD_BF16, (int64_t[]){ 31, 44, 80, 48 }, &maps, &weights);
+    assert_true(maps < 8 && weights < 1.5);
 }
 
 static void golden_f32(void **state)
@@ -145,6 +171,7 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(infos),
         cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(memory_of_patches),
         cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),
     };

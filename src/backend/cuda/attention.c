@@ -114,9 +114,9 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
         b.lse += p->sample * b.s_lse[0] + p->first * b.s_lse[1];
     for (int i = 0; i < b.B; i++)
         b.len[i] = (int32_t)(a->kv_len ? xd_min(a->kv_len[p->sample + i], b.m) : b.m);
+    const int any = b.D > 512 ? XD_K_attention_wide : XD_K_attention_any;
     return flash ? launch_flash(c, &b)
-                 : xd_cuda_launch(c, XD_K_attention_any, xd_ceil_div(b.n * b.B * b.H, 4), 1, 128,
-                                  0, &b);
+                 : xd_cuda_launch(c, any, xd_ceil_div(b.n * b.B * b.H, 4), 1, 128, 0, &b);
 }
 
 /* All samples, as many a launch as its arguments have lengths for. */

@@ -23,7 +23,8 @@
     X(flash_96, XD_CUDA_FLASH_SHARED(96)) X(flash_128, XD_CUDA_FLASH_SHARED(128))                  \
     X(flash_64_f16, XD_CUDA_FLASH_SHARED(64)) X(flash_80_f16, XD_CUDA_FLASH_SHARED(80))            \
     X(flash_96_f16, XD_CUDA_FLASH_SHARED(96)) X(flash_128_f16, XD_CUDA_FLASH_SHARED(128))          \
-    X(attention_any, 0) X(glu, 0) X(addmul, 0) X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)      \
+    X(attention_any, 0) X(attention_wide, 0)                                                       \
+    X(glu, 0) X(addmul, 0) X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)                          \
     X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, 0)                          \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(widen, 0)                                                                     \

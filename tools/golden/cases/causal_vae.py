@@ -28,6 +28,11 @@ CASES = {
     "decoder": (AutoencoderKLWan, dict(SMALL, decoder_base_dim=12, dim_mult=[1, 1, 2],
                                        temperal_downsample=[True, True]), (2, 3), (3,), (5,),
                 False),
+    "residual": (AutoencoderKLWan, dict(SMALL, dim_mult=[1, 2, 4, 4], base_dim=4,
+                                        decoder_base_dim=6, is_residual=True,
+                                        temperal_downsample=[False, True, True], in_channels=12,
+                                        out_channels=12, patch_size=2, scale_factor_spatial=16),
+                 (1, 2), (1, 2, 3), (1, 9), False),
     "image": (AutoencoderKLQwenImage, LIKE, (3, 2), (1,), (1,), False),
 }
 
@@ -49,7 +54,7 @@ def run(name, out):
     config = dict(config, latents_mean=MEAN[:C], latents_std=STD[:C])
     vae = kind(**config).eval()
     fill(vae)
-    f, keep = 2 ** (len(config["dim_mult"]) - 1), {}
+    f, keep = 2 ** (len(config["dim_mult"]) - 1) * config.get("patch_size", 1), {}
     mean, std = (torch.tensor(config[k]) for k in ("latents_mean", "latents_std"))
     for t in decodes:
         z = weights(f"decode.{t}", (t, h, w, C), 1.0, 0.0) * std + mean

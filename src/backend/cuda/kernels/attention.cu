@@ -243,11 +243,10 @@ FLASH(80, 3)
 FLASH(96, 2)
 FLASH(128, 2)
 
-/* Any types, head dims to 512, bias, soft cap: a warp a query; lane l holds the elements l, l + 32,
- * ... of the output. */
-KERNEL(attention_any, attention_args, 128, 1)
+/* Any types, head dims to 32 MOST, bias, soft cap: a warp a query; lane l holds the elements l, l +
+ * 32, ... of the output. */
+template <int MOST> GPU void attend_any(const attention_args &a)
 {
-    enum { MOST = 16 };
     int64_t job = (int64_t)blockIdx.x * 4 + WARP, i = job % a.n, h = job / a.n % a.H,
             b = job / a.n / a.H;
     if (b >= a.B)
@@ -293,3 +292,7 @@ KERNEL(attention_any, attention_args, 128, 1)
         a.lse[b * a.s_lse[0] + i * a.s_lse[1] + h * a.s_lse[2]] =
             sum != 0 ? top + logf(sum) : -INFINITY;
 }
+
+/* Head dims to 512, and to 1024. */
+KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
+KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }
