@@ -45,16 +45,39 @@ typedef struct facts {
     xd_host m;
 } facts;
 
-static void add_gpu(xd_host *m, const char *name, const char *v)
+/* What is said of the device cuda. 0: the fact is of something else. */
+static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
 {
-    size_t at = strlen(m->gpus);
-    snprintf(m->gpus + at, sizeof m->gpus - at, "%s%s: %s", at ? "; " : "", name, v);
+    int old = !strncmp(name, "cuda_old:", 9);
+    if (old || !strncmp(name, "cuda:", 5)) {
+        if (g->n < XD_GPUS) {
+            g->old[g->n] = old;
+            snprintf(g->text[g->n++], sizeof g->text[0], "%s", v);
+        }
+    } else if (!strcmp(name, "cuda")) {
+        snprintf(g->none, sizeof g->none, "%s", v);
+    } else if (!strcmp(name, "cuda_driver")) {
+        snprintf(g->driver, sizeof g->driver, "%s", v);
+    } else if (!strcmp(name, "cuda_peers")) {
+        snprintf(g->peers, sizeof g->peers, "%s", v);
+    } else if (!strcmp(name, "cuda_kernels_error")) {
+        snprintf(g->no_kernels, sizeof g->no_kernels, "%s", v);
+    } else if (!strncmp(name, "cublaslt", 8) || !strncmp(name, "nccl", 4)) {
+        int i = *name == 'n';
+        g->lacks[i] = strstr(name, "_error") != NULL;
+        snprintf(g->libraries[i], sizeof g->libraries[i], "%s", v);
+    } else {
+        return 0;
+    }
+    return 1;
 }
 
 static void on_fact(void *cookie, const char *name, const char *v)
 {
     facts *f = cookie;
     size_t at = strlen(f->libs);
+    if (on_gpu_fact(&f->m.gpus, name, v))
+        return;
     if (!strcmp(name, "library"))
         snprintf(f->libs + at, sizeof f->libs - at, "%s%s", at ? ", " : "", v);
     else if (!strcmp(name, "kernels"))
@@ -73,12 +96,6 @@ static void on_fact(void *cookie, const char *name, const char *v)
         f->m.free_bytes = atof(v);
     else if (!strcmp(name, "address_space"))
         f->m.mapped = atof(v);
-    else if (!strcmp(name, "cuda"))
-        snprintf(f->m.no_gpus, sizeof f->m.no_gpus, "%s", v);
-    else if (!strncmp(name, "cuda:", 5))
-        add_gpu(&f->m, name, v);
-    else if (!strcmp(name, "nccl"))
-        add_gpu(&f->m, "messages", v);
     else if (!strcmp(name, "hub"))
         snprintf(f->m.hub, sizeof f->m.hub, "%s", v);
 }

@@ -29,12 +29,21 @@ const char *xd_bytes_text(double bytes, char text[16]);
 
 /* What the system says of this host: cores, threads, memory, limits, pages, GPU, directories.
  * `cores` that this process may use, `free_bytes` bytes of memory, `mapped` bytes of address space,
- * `hub` the Hugging Face cache or NULL, `gpus` the GPUs of the device cuda, else `no_gpus` says why
- * there are none. */
+ * `hub` the Hugging Face cache or NULL. */
+enum { XD_GPUS = 16 };          /* of which doctor speaks one by one                           */
+typedef struct xd_gpus {        /* of the device cuda; texts are empty where nothing is known  */
+    int  n;
+    char text[XD_GPUS][256], driver[384], peers[128], libraries[2][384];
+    int  old[XD_GPUS], lacks[2];        /* 1: cannot be used; cannot be loaded, and why        */
+    char none[384];             /* why there is no GPU                                         */
+    char no_kernels[128];
+} xd_gpus;
+
 typedef struct xd_host {
     int         cores;
     double      free_bytes, mapped;
-    char        hub[1024], type[16], gpus[512], no_gpus[256];
+    char        hub[1024], type[16];
+    xd_gpus     gpus;
     const char *model;          /* whose weights are to fit, or NULL                           */
     int         ranks;          /* whose cpus are asked for                                    */
 } xd_host;

@@ -259,19 +259,46 @@ static void report_limits(xd_findings *f, const xd_host *m)
 
 /* ---- what is beside -------------------------------------------------------------------------- */
 
+/* The libraries that a GPU needs, and NCCL, which only several GPUs use. */
+static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
+{
+    if (g->no_kernels[0])
+        xd_find(f, XD_WARN, "gpu", "build it where nvcc is, or with -Dnvcc_fatbin=FILE", "%s",
+                g->no_kernels);
+    xd_find(f, g->lacks[0] ? XD_WARN : XD_WELL, "cublaslt",
+            g->lacks[0] ? "install cuBLAS of CUDA 12 or 13: no GPU is used without it" : "", "%s",
+            g->libraries[0]);
+    xd_find(f, XD_WELL, "nccl", "", "%s%s", g->libraries[1],
+            g->lacks[1] ? "; several GPUs of a host lend each other memory instead" : "");
+}
+
+static void report_gpus(xd_findings *f, const xd_gpus *g)
+{
+    xd_find(f, XD_WELL, "driver", "", "%s", g->driver);
+    for (int i = 0; i < g->n; i++)
+        xd_find(f, g->old[i] ? XD_WARN : XD_WELL, "gpu",
+                g->old[i] ? "nothing; --device cuda refuses this GPU" : "", "%s", g->text[i]);
+    if (g->peers[0])
+        xd_find(f, XD_WELL, "peers", "", "%s", g->peers);
+    report_gpu_libraries(f, g);
+    xd_find(f, XD_WELL, "cuda", "",
+            "--device cuda is tested on a simulated GPU; no real card has run this backend yet");
+}
+
 static void report_gpu(xd_findings *f, const xd_host *m)
 {
-    int cards = count_entries("/proc/driver/nvidia/gpus", "");
-    if (m->gpus[0])
-        xd_find(f, XD_WELL, "gpu", "",
-                "%s (used with --device cuda, which no real GPU has run yet)", m->gpus);
+    const xd_gpus *g = &m->gpus;
+    const char    *why = g->none[0] ? g->none : "this build has no device cuda";
+    int            cards = count_entries("/proc/driver/nvidia/gpus", "");
+    if (g->n)
+        report_gpus(f, g);
     else if (cards || access("/dev/nvidiactl", F_OK) == 0)
-        xd_find(f, XD_WELL, "gpu", "", "%d of NVIDIA; not used: %s", cards ? cards : 1,
-                m->no_gpus[0] ? m->no_gpus : "this build has no device cuda");
+        xd_find(f, XD_WARN, "gpu", "nothing, if the processor is to compute",
+                "%d of NVIDIA; not used: %s", cards ? cards : 1, why);
     else if (access("/dev/kfd", F_OK) == 0)
         xd_find(f, XD_WELL, "gpu", "", "of AMD; not used: this build computes on the processor");
     else
-        xd_find(f, XD_WELL, "gpu", "", "none; this build computes on the processor");
+        xd_find(f, XD_WELL, "gpu", "", "none; this build computes on the processor: %s", why);
 }
 
 static void report_directories(xd_findings *f, const xd_host *m)

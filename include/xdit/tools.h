@@ -19,7 +19,9 @@ extern "C" {
  * "kernels_error" with a sentence; "type" "bf16"; "cores" that this process may use; "memory"
  * bytes available to all processes, "address_space" bytes available to this process;
  * "shared_dir", "shared_free": directory and free bytes of memory that ranks share; "hub": the
- * Hugging Face cache. */
+ * Hugging Face cache. Of GPUs: "cuda", a sentence why there is none, else "cuda_driver", "cuda:0"
+ * and so on ("cuda_old:0": a GPU that cannot be used), "cuda_peers", "cublaslt" or
+ * "cublaslt_error", "nccl" or "nccl_error", and "cuda_kernels_error". */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 XD_API void xd_about(xd_fact *fact, void *cookie);
 

@@ -579,10 +579,18 @@ static xd_status predict_request(predictor *s, xd_err *e)
 /* Streams blocks of a rank whose device does not hold all weights. */
 static void stream_blocks(predictor *s, int r)
 {
-    xd_need *n = &s->f->rank[r].need;
+    xd_prediction_rank *k = &s->f->rank[r];
+    xd_offload_parts   *p = &s->parts[r];
     if (!s->m->shares && s->ctx->offload != XD_OFFLOAD_NONE &&
-        ((double)n->peak > s->m->memory || s->ctx->offload == XD_OFFLOAD_STREAM))
-        xd_offload_fit(&s->parts[r], n, &s->job, s->f->ranks, s->m->memory);
+        ((double)k->need.peak > s->m->memory || s->ctx->offload == XD_OFFLOAD_STREAM))
+        xd_offload_fit(p, &k->need, &s->job, s->f->ranks, s->m->memory);
+    k->dit_blocks = p->dit.n;
+    k->dit_streamed = p->plan_dit.streamed;
+    for (int i = 0; i < XD_MAXTEXT; i++)
+        if (p->text[i].n && p->plan_text[i].streamed >= k->text_streamed) {
+            k->text_blocks = p->text[i].n;
+            k->text_streamed = p->plan_text[i].streamed;
+        }
 }
 
 /* A step takes at least the time of the copies of its streamed blocks, which run beside it. */
@@ -629,6 +637,7 @@ static void set_memory(predictor *s)
             f->peak = fmax(f->peak, sum);
     }
     f->fits = f->peak <= m->memory;
+    f->apart = xd_need_apart(&s->job, f->ranks);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

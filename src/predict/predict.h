@@ -14,6 +14,9 @@ typedef struct xd_prediction_rank {
     double  busy_s, wait_s;     /* of a steady step                                            */
     double  sent, between;      /* bytes of a steady step; of them, those between hosts        */
     double  sent_all;           /* bytes of the request                                        */
+    /* Blocks of the transformer and of the text encoder with most that is streamed, and of these
+     * the streamed ones. */
+    int     dit_blocks, dit_streamed, text_blocks, text_streamed;
 } xd_prediction_rank;
 
 typedef struct xd_prediction {
@@ -33,6 +36,7 @@ typedef struct xd_prediction {
     double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
     double  streamed;           /* bytes that a step copies to the device, of the rank with most  */
     double  upload;             /* bytes/s of these copies                                      */
+    int     apart;              /* transformer and VAE are not loaded together                  */
     int     fits, stale;        /* into the memory there is; its image is not the exact one    */
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;

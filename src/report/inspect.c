@@ -9,6 +9,7 @@
 #include "base/record.h"
 #include "model/component.h"
 #include "model/model.h"
+#include "report/inspect_device.h"
 #include "report/inspect_file.h"
 
 void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
@@ -107,6 +108,7 @@ typedef struct view {
     int      n;
     xd_err   tok[XD_MAXTEXT], sched;    /* errors of their files                               */
     xd_err   all;               /* error that keeps the components from working together       */
+    char     device[2048];      /* what a GPU holds of it, or empty                            */
 } view;
 
 /* Prints each error with `say`; returns their number. *first: the first error. */
@@ -283,6 +285,8 @@ static void write_summary(const view *v)
                         (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
                         m->recipe->guidance, m->recipe->max_text);
     print_problems(v, write_text, NULL);
+    if (v->device[0])
+        xd_inspect_line(a, "%s", v->device);
 }
 
 /* ---- the same as JSON --------------------------------------------------------------------- */
@@ -346,7 +350,10 @@ static void json_summary(const view *v)
     write_line(a, &b);
     xd_inspect_line(a, "], \"missing\": [");
     print_problems(v, json_problem, NULL);
-    xd_inspect_line(a, "]}");
+    if (v->device[0])
+        xd_inspect_line(a, "], \"device\": %s}", v->device);
+    else
+        xd_inspect_line(a, "]}");
 }
 
 static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err *e)
@@ -361,6 +368,8 @@ static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err
     if (!v->m.recipe) {
         s = xd_fail(e, v->all.code, "%s", v->all.msg);
     } else {
+        if (v->all.code == XD_OK)
+            xd_inspect_device(dir, a->json, v->device, sizeof v->device);
         if (a->json)
             json_summary(v);
         else

@@ -29,10 +29,59 @@ try bench --config "$MODEL" --random_weights --parts block --repeats 1 --height 
 check "bench has the GPU's times" eval 'printf "%s\n" "$out" |
     grep -Eq "gemm +6 calls +0*\.?0*[1-9][0-9.]* ms"'
 
+# doctor: driver, GPUs, links, libraries and where they come from; or why there are none.
+finds() { printf '%s\n' "$out" | grep -Eq -- "$1"; }
 XDIT_SIM_DEVICES=2 try doctor --no_ranks
-check "doctor names the GPUs" eval 'printf "%s\n" "$out" | grep -q \
-    "cuda:1: simulated GPU, 85.9 GB, compute capability 9.0, driver of CUDA 13.0"'
-check "doctor names NCCL" eval 'printf "%s\n" "$out" | grep -q "messages: NCCL 2.28.0"'
+check "doctor names the driver and its file" finds "^ok +driver +CUDA 13.0, .*$SIM/libcuda.so.1$"
+check "doctor names the GPUs" finds "^ok +gpu +cuda:1: simulated GPU, compute capability 9.0, "\
+"85.9 GB of 85.9 GB free$"
+check "doctor says whether GPUs reach each other" finds "^ok +peers +each of the 2 GPUs reaches"
+check "doctor names cuBLASLt and its file" finds \
+    "^ok +cublaslt +cuBLASLt 13.0.0, $SIM/libcublasLt.so.13$"
+check "doctor names NCCL and its file" finds "^ok +nccl +NCCL 2.28.0, $SIM/libnccl.so.2$"
+check "doctor says that no real card has run it" finds \
+    "^ok +cuda +.*no real card has run this backend yet$"
+check "so does the README" grep -q 'no real card has run it' "$ROOT/README.md"
+XDIT_SIM_DEVICES=2 XDIT_SIM_NO_PEER=1 try doctor --no_ranks
+check "GPUs that do not reach each other" finds \
+    "peers +cuda:0 does not reach the memory of cuda:1: messages pass through the host's"
+XDIT_SIM_CAPABILITY=75,90 XDIT_SIM_DEVICES=2 try doctor --no_ranks
+check "an old GPU beside a usable one" eval '[ "$rc" = 0 ] && finds \
+    "^warn +gpu +cuda:0: .*compute capability 7.5; xdit needs 8.0 or higher" &&
+    finds "^ok +gpu +cuda:1: .*compute capability 9.0"'
+XDIT_SIM_VERSION=11080 try doctor --no_ranks
+check "an old driver" finds "gpu .*the CUDA driver is too old: it supports CUDA 11.8"
+XDIT_SIM_DEVICES=0 try doctor --no_ranks
+check "a driver without a GPU" finds "gpu .*there is a CUDA driver, but no GPU"
+mkdir "$T/alone"
+cp "$SIM/libcuda.so.1" "$T/alone"
+XDIT_CUDA_DIR=$T/alone try doctor --no_ranks
+check "a driver alone" eval 'finds "^warn +cublaslt +cuBLASLt cannot be loaded" &&
+    finds "^ok +nccl +NCCL cannot be loaded"'
+
+# inspect: what of the model the GPU holds, what is dropped, what is streamed.
+holds() {
+    want=$2
+    XDIT_SIM_MEMORY=$1 try inspect "$MODEL"
+    check "inspect on a GPU of $1 bytes" eval '[ "$rc" = 0 ] && finds "$want"'
+}
+holds 60000000 "^cuda:0 of 24.6 MB free: peak 12.5 MB; text encoders 1.01 MB, dropped after use; "\
+"transformer 10.3 MB, dropped before the VAE; vae 2.43 MB, loaded after the transformer$"
+holds 44000000 "transformer 6.74 MB with 6 of 8 blocks streamed; .*a step copies 14.3 MB, at least "
+holds 35000000 "^cuda:0: .* 7.5 MB are needed of 352 kB"
+XDIT_SIM_MEMORY=44000000 try inspect "$MODEL" --json
+printf '%s\n' "$out" >"$T/inspect.json"
+check "the same as JSON" python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))["device"]
+assert d["name"] == "cuda:0" and d["fits"] and d["transformer_blocks_streamed"] == 6, d
+assert d["peak"] <= d["free"] and d["apart"]' "$T/inspect.json"
+XDIT_SIM_CAPABILITY=75 try inspect "$MODEL"
+check "inspect and an old GPU" finds "^cuda:0 .* has compute capability 7.5"
+XDIT_CUDA_DIR=$T/alone try inspect "$MODEL" --json
+check "inspect without a GPU that works" eval '[ "$rc" = 0 ] && finds "\"fits\": false"'
+XDIT_SIM_DEVICES=0 try inspect "$MODEL"
+check "inspect without a GPU" eval '[ "$rc" = 0 ] && ! finds "cuda"'
 
 # Without --device: a GPU that can be used, else the CPU; a GPU that cannot be used hinders nothing.
 chosen() { try generate --model "$MODEL" --prompt "a circle" --num_inference_steps 1 --dtype f32 \

@@ -107,6 +107,11 @@ API CUresult cuDeviceGetUuid_v2(CUuuid *id, CUdevice d)
     snprintf(id->bytes, sizeof id->bytes, "sim %d", (int)d);
     return XD_CU_SUCCESS;
 }
+API CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer)
+{
+    *can = d != peer && !getenv("XDIT_SIM_NO_PEER");
+    return XD_CU_SUCCESS;
+}
 /* For the stand-in of NCCL: the number of the current GPU. */
 API int simgpu_number() { return current ? (int)(current - gpus) : -1; }
 API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice)

@@ -39,6 +39,7 @@ typedef enum xd_cuda_kernel {
     XD_CUDA_NKERNELS,
 } xd_cuda_kernel;
 
+enum { XD_CUDA_OLDEST_CAPABILITY = 80 };        /* 8.0: bf16, cp.async                        */
 enum {
     XD_CUDA_SLOTS = 64,                         /* small uploads under way                     */
     XD_CUDA_SLOT = 4 << 10,                     /* bytes of each                               */
@@ -91,6 +92,7 @@ typedef struct xd_cuda_dev {
 extern const xd_dev_kind xd_dev_kind_cuda;
 void   xd_cuda_close(xd_dev *d);
 extern const xd_ops xd_cuda_ops;
+void   xd_cuda_about(xd_fact *fact, void *cookie);      /* about.c: xd_dev_kind.about          */
 xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);    /* sizes.c: xd_dev_kind.open_sizes    */
 /* GFLOP/s of cuBLASLt's products, of a size that takes `seconds`. */
 double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
@@ -138,6 +140,7 @@ void    xd_cuda_close_stamps(xd_cuda_dev *c);
 
 /* The module and its kernels. XD_EUNSUPPORTED: this build has no kernels for this GPU. */
 xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
+int       xd_cuda_has_kernels(void);    /* 1: there is a module, of this build or a stand-in    */
 /* Queues a kernel on a grid of gx x gy blocks of `threads` threads with `shared` bytes of shared
  * memory. args: the kernel's struct, copied. An empty grid is XD_OK. */
 xd_status xd_cuda_launch(xd_cuda_dev *c, int kernel, int64_t gx, int64_t gy, int threads,

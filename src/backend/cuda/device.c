@@ -9,8 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { OLDEST_CAPABILITY = 80 };        /* 8.0: bf16, cp.async                                 */
-
 static size_t scratch(xd_dev *d, xd_op op, const void *args)
 {
     (void)d;
@@ -123,10 +121,11 @@ static xd_status find_device(xd_cuda_dev *c, int n, xd_err *e)
         r = cu->cuDeviceGetAttribute(&minor, XD_CU_CAPABILITY_MINOR, c->device);
     if (r != XD_CU_SUCCESS)
         return xd_fail(e, XD_EDEVICE, "cuda:%d cannot be read: %s", n, xd_cuda_words(cu, r));
-    if (10 * major + minor < OLDEST_CAPABILITY)
+    if (10 * major + minor < XD_CUDA_OLDEST_CAPABILITY)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "cuda:%d (%s) has compute capability %d.%d, and xdit needs %d.%d or higher",
-                       n, name, major, minor, OLDEST_CAPABILITY / 10, OLDEST_CAPABILITY % 10);
+                       n, name, major, minor, XD_CUDA_OLDEST_CAPABILITY / 10,
+                       XD_CUDA_OLDEST_CAPABILITY % 10);
     snprintf(c->dev.name, sizeof c->dev.name, "cuda:%d", n);
     xd_log(XD_LOG_DEBUG, "device cuda:%d: %s, compute capability %d.%d", n, name, major, minor);
     return XD_OK;
@@ -182,51 +181,7 @@ static xd_status count_gpus(int *n, xd_err *e)
     return s == XD_OK ? xd_cuda_status(cu->cuDeviceGetCount(n)) : s;
 }
 
-static void tell_about_nccl(xd_fact *fact, void *cookie)
-{
-    const xd_nccl *nccl = NULL;
-    xd_err         e = { 0 };
-    char           text[64];
-    int            v = 0;
-    if (xd_cuda_load_nccl(&nccl, &e) != XD_OK || nccl->ncclGetVersion(&v) != XD_NCCL_SUCCESS) {
-        fact(cookie, "nccl", e.code ? e.msg : "NCCL does not say its version");
-        return;
-    }
-    snprintf(text, sizeof text, "NCCL %d.%d.%d", v / 10000, v % 10000 / 100, v % 100);
-    fact(cookie, "nccl", text);
-}
-
-/* "cuda:0": name, compute capability, memory; "cuda": why there is none. */
-static void tell_about(xd_fact *fact, void *cookie)
-{
-    const xd_cuda_driver *cu = NULL;
-    char                  name[100], text[200], key[32];
-    int                   count = 0, version = 0, major = 0, minor = 0;
-    size_t                bytes = 0;
-    CUdevice              d;
-    xd_err                e = { 0 };
-    if (xd_cuda_load_driver(&cu, &e) != XD_OK) {
-        fact(cookie, "cuda", e.msg);
-        return;
-    }
-    cu->cuDriverGetVersion(&version);
-    cu->cuDeviceGetCount(&count);
-    for (int i = 0; i < count; i++) {
-        if (cu->cuDeviceGet(&d, i) || cu->cuDeviceGetName(name, sizeof name, d) ||
-            cu->cuDeviceTotalMem_v2(&bytes, d) ||
-            cu->cuDeviceGetAttribute(&major, XD_CU_CAPABILITY_MAJOR, d) ||
-            cu->cuDeviceGetAttribute(&minor, XD_CU_CAPABILITY_MINOR, d))
-            continue;
-        snprintf(key, sizeof key, "cuda:%d", i);
-        snprintf(text, sizeof text, "%s, %s, compute capability %d.%d, driver of CUDA %d.%d", name,
-                 xd_size_text((double)bytes).s, major, minor, version / 1000, version % 1000 / 10);
-        fact(cookie, key, text);
-    }
-    if (count > 1)
-        tell_about_nccl(fact, cookie);
-}
-
 const xd_dev_kind xd_dev_kind_cuda = {
     .name = "cuda", .open = open_cuda, .open_sizes = xd_cuda_open_sizes,
-    .instances = count_gpus, .about = tell_about,
+    .instances = count_gpus, .about = xd_cuda_about,
 };

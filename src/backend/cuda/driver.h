@@ -84,6 +84,7 @@ enum {
     X(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream s))                \
     X(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s))          \
     X(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t n, CUstream s))                \
+    X(cuDeviceCanAccessPeer, (int *can, CUdevice d, CUdevice peer))                                \
     X(cuStreamCreateWithPriority, (CUstream * s, unsigned flags, int priority))                    \
     X(cuStreamDestroy_v2, (CUstream s))                                                            \
     X(cuStreamSynchronize, (CUstream s))                                                           \

@@ -16,6 +16,13 @@ static const struct {
 #undef ROW
 };
 
+int xd_cuda_has_kernels(void)
+{
+    char path[4096];
+    return xd_cuda_fatbin || (xd_cuda_stand_in(path, sizeof path, "xdit_kernels.so") &&
+                              access(path, R_OK) == 0);
+}
+
 static xd_status load_module(xd_cuda_dev *c, xd_err *e)
 {
     char     path[4096];

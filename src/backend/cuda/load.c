@@ -37,6 +37,7 @@ static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static xd_cuda_driver  driver;
 static xd_cublaslt     cublaslt;
 static xd_nccl         nccl;
+static size_t        (*cublaslt_version)(void);
 static int             has_driver, has_cublaslt, has_nccl;
 
 int xd_cuda_stand_in(char *path, size_t size, const char *name)
@@ -127,6 +128,8 @@ static xd_status load_cublaslt(xd_err *e)
                                 sizeof cublaslt_symbols / sizeof *cublaslt_symbols, &cublaslt);
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED, "cuBLASLt has no function %s", lacks);
+    void *f = dlsym(lib, "cublasLtGetVersion");
+    memcpy(&cublaslt_version, &f, sizeof f);
     has_cublaslt = 1;
     return XD_OK;
 }
@@ -138,6 +141,11 @@ xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e)
     pthread_mutex_unlock(&guard);
     *lt = &cublaslt;
     return s;
+}
+
+size_t xd_cuda_cublaslt_version(void)
+{
+    return has_cublaslt && cublaslt_version ? cublaslt_version() : 0;
 }
 
 static xd_status load_nccl(xd_err *e)

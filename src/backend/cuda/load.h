@@ -11,6 +11,8 @@
 xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
 /* The functions of cuBLASLt. XD_EUNSUPPORTED: it is not installed. */
 xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
+/* As 130002 for 13.0.2, when it is loaded; 0: it is not told. */
+size_t    xd_cuda_cublaslt_version(void);
 /* The functions of NCCL. XD_EUNSUPPORTED: it is not installed. */
 xd_status xd_cuda_load_nccl(const xd_nccl **nccl, xd_err *e);
 /* The file of that name in XDIT_CUDA_DIR, or 0 where that is not set. */

@@ -1,0 +1,160 @@
+/* about.c - what `xdit doctor` says of the GPUs of this machine and of the libraries for them */
+#define _GNU_SOURCE             /* dladdr */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/load.h"
+
+/* The file that a function was loaded from. */
+static const char *file_of(const void *function)
+{
+    Dl_info i;
+    return dladdr(function, &i) && i.dli_fname ? i.dli_fname : "an unknown file";
+}
+
+/* The version of the kernel's module, as 570.86.15; "": it is not told. */
+static void read_module(char *version, size_t size)
+{
+    FILE *f = fopen("/proc/driver/nvidia/version", "r");
+    char  line[256] = "";
+    if (f && fgets(line, sizeof line, f)) {
+        const char *p = strpbrk(line, "0123456789");
+        while (p && strspn(p, "0123456789.") <= strspn(p, "0123456789"))
+            p = strpbrk(p + strspn(p, "0123456789"), "0123456789");
+        if (p)
+            snprintf(version, size, "%.*s", (int)strspn(p, "0123456789."), p);
+    }
+    if (f)
+        fclose(f);
+}
+
+static void tell_driver(const xd_cuda_driver *cu, xd_fact *fact, void *cookie)
+{
+    int  version = 0;
+    char module[32] = "", text[512];
+    void *p;
+    memcpy(&p, &cu->cuInit, sizeof p);
+    cu->cuDriverGetVersion(&version);
+    read_module(module, sizeof module);
+    snprintf(text, sizeof text, "CUDA %d.%d%s%s, %s", version / 1000, version % 1000 / 10,
+             module[0] ? ", kernel module " : "", module, file_of(p));
+    fact(cookie, "cuda_driver", text);
+}
+
+/* Bytes that are free; a context is opened for the question. 0: it cannot be opened. */
+static size_t free_bytes(const xd_cuda_driver *cu, CUdevice d)
+{
+    CUcontext c = NULL;
+    size_t    have = 0, total = 0;
+    if (cu->cuDevicePrimaryCtxRetain(&c, d) != XD_CU_SUCCESS)
+        return 0;
+    if (cu->cuCtxSetCurrent(c) != XD_CU_SUCCESS ||
+        cu->cuMemGetInfo_v2(&have, &total) != XD_CU_SUCCESS)
+        have = 0;
+    cu->cuDevicePrimaryCtxRelease_v2(d);
+    return have;
+}
+
+static void tell_gpu(const xd_cuda_driver *cu, int i, xd_fact *fact, void *cookie)
+{
+    char     name[100], text[256], key[32];
+    int      major = 0, minor = 0;
+    size_t   bytes = 0;
+    CUdevice d;
+    if (cu->cuDeviceGet(&d, i) || cu->cuDeviceGetName(name, sizeof name, d) ||
+        cu->cuDeviceTotalMem_v2(&bytes, d) ||
+        cu->cuDeviceGetAttribute(&major, XD_CU_CAPABILITY_MAJOR, d) ||
+        cu->cuDeviceGetAttribute(&minor, XD_CU_CAPABILITY_MINOR, d))
+        return;
+    int old = 10 * major + minor < XD_CUDA_OLDEST_CAPABILITY;
+    snprintf(key, sizeof key, "%s:%d", old ? "cuda_old" : "cuda", i);
+    if (old)
+        snprintf(text, sizeof text,
+                 "cuda:%d: %s, %s, compute capability %d.%d; xdit needs %d.%d or "
+                 "higher", i, name, xd_size_text((double)bytes).s, major, minor,
+                 XD_CUDA_OLDEST_CAPABILITY / 10, XD_CUDA_OLDEST_CAPABILITY % 10);
+    else
+        snprintf(text, sizeof text, "cuda:%d: %s, compute capability %d.%d, %s of %s free", i, name,
+                 major, minor, xd_size_text((double)free_bytes(cu, d)).s,
+                 xd_size_text((double)bytes).s);
+    fact(cookie, key, text);
+}
+
+/* Which GPUs read each other's memory; the first pair that does not. */
+static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *cookie)
+{
+    char text[128];
+    snprintf(text, sizeof text, "each of the %d GPUs reaches the others' memory", n);
+    for (int i = 0, all = 1; i < n && all; i++)
+        for (int k = 0; k < n && all; k++) {
+            CUdevice a = 0, b = 0;
+            int      can = 1;
+            if (i == k || cu->cuDeviceGet(&a, i) || cu->cuDeviceGet(&b, k) ||
+                cu->cuDeviceCanAccessPeer(&can, a, b) || can)
+                continue;
+            all = 0;
+            snprintf(text, sizeof text, "cuda:%d does not reach the memory of cuda:%d: messages "
+                     "pass through the host's", i, k);
+        }
+    fact(cookie, "cuda_peers", text);
+}
+
+static void tell_cublaslt(xd_fact *fact, void *cookie)
+{
+    const xd_cublaslt *lt = NULL;
+    xd_err             e = { 0 };
+    char               text[512];
+    void              *p;
+    if (xd_cuda_load_cublaslt(&lt, &e) != XD_OK) {
+        fact(cookie, "cublaslt_error", e.msg);
+        return;
+    }
+    size_t v = xd_cuda_cublaslt_version();
+    memcpy(&p, &lt->cublasLtCreate, sizeof p);
+    snprintf(text, sizeof text, "cuBLASLt %zu.%zu.%zu, %s", v / 10000, v % 10000 / 100, v % 100,
+             file_of(p));
+    fact(cookie, "cublaslt", text);
+}
+
+static void tell_nccl(xd_fact *fact, void *cookie)
+{
+    const xd_nccl *nccl = NULL;
+    xd_err         e = { 0 };
+    char           text[512];
+    int            v = 0;
+    void          *p;
+    if (xd_cuda_load_nccl(&nccl, &e) != XD_OK || nccl->ncclGetVersion(&v) != XD_NCCL_SUCCESS) {
+        fact(cookie, "nccl_error", e.code ? e.msg : "NCCL does not say its version");
+        return;
+    }
+    memcpy(&p, &nccl->ncclGetVersion, sizeof p);
+    snprintf(text, sizeof text, "NCCL %d.%d.%d, %s", v / 10000, v % 10000 / 100, v % 100,
+             file_of(p));
+    fact(cookie, "nccl", text);
+}
+
+/* "cuda": why there is no GPU; else "cuda_driver", a "cuda:0" or "cuda_old:0" for each GPU,
+ * "cuda_peers" of several, and the libraries or why they cannot be loaded. */
+void xd_cuda_about(xd_fact *fact, void *cookie)
+{
+    const xd_cuda_driver *cu = NULL;
+    int                   count = 0;
+    xd_err                e = { 0 };
+    if (xd_cuda_load_driver(&cu, &e) != XD_OK) {
+        fact(cookie, "cuda", e.msg);
+        return;
+    }
+    tell_driver(cu, fact, cookie);
+    cu->cuDeviceGetCount(&count);
+    for (int i = 0; i < count; i++)
+        tell_gpu(cu, i, fact, cookie);
+    if (count > 1)
+        tell_peers(cu, count, fact, cookie);
+    if (!xd_cuda_has_kernels())
+        fact(cookie, "cuda_kernels_error",
+             "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
+    tell_cublaslt(fact, cookie);
+    tell_nccl(fact, cookie);
+}
