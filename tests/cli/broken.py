@@ -17,6 +17,9 @@ MODELS = {
     'sd3': GOLDEN / 'sd3',
     'hunyuan': GOLDEN / 'hunyuan',
     'flux': GOLDEN / 'flux',
+    'zimage': GOLDEN / 'zimage',
+    'klein': GOLDEN / 'flux2-klein',
+    'flux2': GOLDEN / 'flux2',
 }
 count = bad = 0
 
@@ -44,6 +47,31 @@ def text(s):
         path.write_bytes(s if isinstance(s, bytes) else s.encode())
 
     change.what = repr(s)[:30]
+    return change
+
+
+def inner(**new):
+    """The same of the text part of a model's config."""
+
+    def change(path):
+        j = json.loads(path.read_text())
+        j['text_config'].update(new)
+        path.write_text(json.dumps(j))
+
+    change.what = 'text_config: ' + ', '.join('%s = %s' % kv for kv in new.items())
+    return change
+
+
+def no_piece(piece):
+    """A tokenizer.json without a piece or a special token."""
+
+    def change(path):
+        j = json.loads(path.read_text())
+        j['added_tokens'] = [t for t in j['added_tokens'] if t['content'] != piece]
+        j['model']['vocab'].pop(piece, None)
+        path.write_text(json.dumps(j))
+
+    change.what = 'no piece ' + piece
     return change
 
 
@@ -196,6 +224,41 @@ CASES = [
             [keys(axes_dims_rope=[1, 2]), keys(guidance_embeds='x')],
         ),
         ('flux', ['text_encoder/config.json'], [keys(hidden_act='x'), keys(num_attention_heads=5)]),
+        ('zimage', ['tokenizer/tokenizer.json'], [cut, gone, no_piece('\u0120'),
+                                                  no_piece('<|im_start|>')]),
+        (
+            'zimage',
+            ['text_encoder/config.json'],
+            [
+                keys(num_attention_heads=0),
+                keys(hidden_size=21),
+                keys(hidden_size=1 << 40),
+                keys(vocab_size=0),
+                keys(head_dim=7),
+                keys(intermediate_size=28),
+                keys(model_type='qwen3\x1b[31m'),
+                keys(rope_parameters={'rope_type': 'yarn', 'rope_theta': 1e6}),
+            ],
+        ),
+        ('zimage', ['transformer/config.json'], [keys(cap_feat_dim=21), keys(axes_lens=[1])]),
+        (
+            'klein',
+            ['transformer/config.json'],
+            [keys(patch_size=2), keys(axes_dims_rope=[8]), keys(joint_attention_dim=35)],
+        ),
+        ('klein', ['vae/config.json'], [keys(batch_norm_eps=-1), keys(patch_size=[3, 3])]),
+        ('flux2', ['tokenizer/tokenizer.json'], [no_piece('[SYSTEM_PROMPT]')]),
+        (
+            'flux2',
+            ['text_encoder/config.json'],
+            [
+                keys(text_config=[]),
+                inner(num_hidden_layers=20),
+                inner(hidden_size=24),
+                inner(num_key_value_heads=3),
+                inner(model_type='ministral3'),
+            ],
+        ),
         ('hunyuan', ['tokenizer/vocab.txt'], [text(''), text('a\na\n'), gone]),
         (
             'hunyuan',

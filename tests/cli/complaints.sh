@@ -191,6 +191,12 @@ try generate "$@" --nproc 2 -o "$T/y.safetensors"
 check "a chat template without one of them" said \
     "^xdit: warning: the chat template in $T/chat/tokenizer has no <\|im_end\|>; prompts are put"
 check "is said once" one_line
+refused "a caption longer than a model has positions for" 2 \
+    "max_sequence_length is 993, and the transformer of z-image has positions for 992 text tokens" \
+    generate --model "$GOLDEN/zimage" -p a -W 32 -H 32 --max_sequence_length 993 -o "$T/no.png"
+try generate --model "$GOLDEN/zimage" -p a --steps 1 -W 32 -H 32 --max_sequence_length 992 -q \
+    -o "$T/y.safetensors"
+check "one that is not longer" [ "$rc" = 0 ]
 check "split sizes: pipefusion 4" same "$T/one.safetensors" "$T/x.safetensors" $bytes
 
 # What the planner says of the published models, without weights.
