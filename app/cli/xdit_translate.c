@@ -185,6 +185,10 @@ static void add_defaults(xd_ours *o, const xd_line *l)
         by_default(o, l, "num_inference_steps", l->model->steps);
     if (l->runner && l->model && l->model->guidance)
         by_default(o, l, "guidance_scale", l->model->guidance);
+    if (l->runner && l->model && l->model->side)
+        by_default(o, l, "height", l->model->side), by_default(o, l, "width", l->model->side);
+    if (l->runner && l->model && l->model->text)
+        by_default(o, l, "max_sequence_length", l->model->text);
     by_default(o, l, "seed", "42");
 }
 

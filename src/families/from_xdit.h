@@ -35,6 +35,7 @@ typedef struct xd_xdit_model {
     int         text_rows;      /* of a video: text tokens of every request; 0: not known      */
     const char *frame_pairs;    /* pieces of names of models with patches of two frames        */
     const char *steps, *guidance;       /* the runner's, where the pipeline has others; or NULL */
+    const char *side, *text;    /* the same: height and width; max_sequence_length              */
 } xd_xdit_model;
 
 typedef struct xd_xdit_net {    /* what a transformer's name says about it                     */

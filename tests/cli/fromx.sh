@@ -155,6 +155,20 @@ line "the runner's Z-Image-Turbo" 0 '^plan: ulysses 4.*30 heads' \
 want="xdit generate --model Tongyi-MAI/Z-Image-Turbo --prompt a --ulysses_degree 4"
 check "with its defaults" is_command \
     "$want --num_inference_steps 9 --guidance_scale 0 --seed 42"
+line "the runner's FLUX.2-dev" 0 '^plan: ulysses 4.*48 heads' \
+    "torchrun --nproc_per_node=4 xfuser/runner.py --model FLUX.2-dev --ulysses_degree 4 --prompt a"
+want="xdit generate --model black-forest-labs/FLUX.2-dev --prompt a --ulysses_degree 4"
+want="$want --num_inference_steps 28 --guidance_scale 4 --max_sequence_length 256 --seed 42"
+check "with its defaults, too" is_command "$want"
+line "the runner's FLUX.2-klein-4B with an image" 0 '^plan: pipefusion 2 x ulysses 2' \
+    "torchrun --nproc_per_node=4 xfuser/runner.py --model FLUX.2-klein-4B --prompt a \
+    --input_images a.png --ulysses_degree 2 --pipefusion_parallel_degree 2 --height 1024"
+want="xdit generate --model black-forest-labs/FLUX.2-klein-4B --prompt a --height 1024"
+want="$want --image a.png --ulysses_degree 2 --pipefusion_parallel_degree 2"
+check "with those that are not given" is_command \
+    "$want --num_inference_steps 9 --width 2048 --seed 42"
+line "a script of FLUX.2" 0 '^plan: ulysses 2' \
+    "$(torch 2 flux2 '--model black-forest-labs/FLUX.2-dev --ulysses_degree 2 --prompt a')"
 line "the runner counts no dashes" 0 'dp_degree . cfg_degree must be less' \
     'xdit --model FLUX.1-dev --use-cfg-parallel --prompt a'
 line "a script's flag for the runner" 0 'example scripts have it, the runner does not' \

@@ -24,6 +24,8 @@ static void published_listings(void **state)
         "stabilityai/stable-diffusion-3.5-large/transformer",
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/transformer",
         "Tongyi-MAI/Z-Image-Turbo/transformer",
+        "black-forest-labs/FLUX.2-klein-4B/transformer",
+        "black-forest-labs/FLUX.2-dev/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);

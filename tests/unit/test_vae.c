@@ -605,7 +605,8 @@ static char *declared(const xd_json *config, const char *path)
     xd_decl  d;
     xd_err   e = { 0 };
     size_t   at = 0;
-    must(xd_net_open(&n, &find_vae("AutoencoderKL")->net, config, path, &e), &e);
+    const char *cls = xd_json_text(xd_json_get(config, "_class_name"));
+    must(xd_net_open(&n, &find_vae(cls)->net, config, path, &e), &e);
     list_weights(&n, &d, &e);
     char **lines = need(calloc((size_t)d.nlist, sizeof *lines));
     char  *text = need(calloc((size_t)d.nlist + 1, 600));
@@ -628,6 +629,20 @@ static char *declared(const xd_json *config, const char *path)
     return text;
 }
 
+/* Drops lines of tensors that files hold and nothing reads: the counter of a batch norm. */
+static void drop_unread(const xd_net_def *def, char *text)
+{
+    for (char *end, name[600]; *text; text = end) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(text, " "), text);
+        end = text + strcspn(text, "\n");
+        end += *end == '\n';
+        if (xd_net_unread(def, name)) {
+            memmove(text, end, strlen(end) + 1);
+            end = text;
+        }
+    }
+}
+
 static void names_of_published_models(void **state)
 {
     glob_t found;
@@ -647,10 +662,11 @@ static void names_of_published_models(void **state)
         xd_err      e = { 0 };
         must(xd_json_read(&j, path, &e), &e);
         const char *cls = xd_json_text(xd_json_get(j, "_class_name"));
-        if (cls && strcmp(cls, "AutoencoderKL") == 0) {
+        if (cls && (strcmp(cls, "AutoencoderKL") == 0 || strcmp(cls, "AutoencoderKLFlux2") == 0)) {
             snprintf(list, sizeof list, "%.*s/tensors.txt", (int)(strrchr(path, '/') - path), path);
             must(xd_file_read(list, 1 << 20, &want, &len, &e), &e);
             got = declared(j, path);
+            drop_unread(&find_vae(cls)->net, want);
             assert_string_equal(got, want);
             free(want), free(got);
             seen++;

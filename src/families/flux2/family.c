@@ -101,8 +101,12 @@ static const xd_xdit_model xdit_models[] = {
     { .title = "FLUX.2", .scripts = "flux2_example", .pipeline = "xFuserFlux2Pipeline",
       .own = "flux2", .cell = 16, .patch = 1,
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_GUIDANCE },
+    { .title = "FLUX.2 klein", .names = "FLUX.2-klein", .pipeline = "Flux2Klein",
+      .own = "flux2-klein", .cell = 16, .patch = 1, .steps = "9", .side = "2048",
+      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP },
     { .title = "FLUX.2", .names = "FLUX.2", .pipeline = "Flux2", .own = "flux2",
-      .cell = 16, .patch = 1, .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP },
+      .cell = 16, .patch = 1, .steps = "28", .guidance = "4", .text = "256",
+      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP },
     { .title = NULL },
 };
 
