@@ -67,6 +67,16 @@ float *xd_rope_token(float *row, const double *base, const xd_ints *widths, cons
     return row;
 }
 
+xd_tensor xd_join_channels(xd_exec *x, const xd_input *in)
+{
+    if (!in->extra.p)
+        return in->lat;
+    xd_tensor t = xd_new_f32(x, in->lat.d[0], in->lat.d[1] + in->extra.d[1]);
+    xd_copy_to(x, xd_cols(t, 0, in->lat.d[1]), in->lat);
+    xd_copy_to(x, xd_cols(t, in->lat.d[1], in->extra.d[1]), in->extra);
+    return t;
+}
+
 void xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch)
 {
     int64_t   n = out.d[0], cells = out.d[1] / ch;

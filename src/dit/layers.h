@@ -103,6 +103,8 @@ void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
 float    *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                         double (*fn)(double));
 
+/* Latents and the extra channels of an image, side by side. */
+xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
 /* Reorders the output of the last layer, [n, cells, C or more], to the order of latents: `out`
  * [n, C, cells] F32. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static const char *const forms[] = { "plain", "bare" };
+static const char *const forms[] = { "plain", "bare", "image" };
 
 static void published_listings(void **state)
 {
@@ -24,6 +24,9 @@ static void published_listings(void **state)
         "Wan-AI/Wan2.2-T2V-A14B-Diffusers/transformer",
         "Wan-AI/Wan2.2-T2V-A14B-Diffusers/transformer_2",
         "Wan-AI/Wan2.2-TI2V-5B-Diffusers/transformer",
+        "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers/transformer",
+        "Wan-AI/Wan2.2-I2V-A14B-Diffusers/transformer",
+        "Wan-AI/Wan2.2-I2V-A14B-Diffusers/transformer_2",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -38,8 +41,11 @@ static void refusals(void **state)
     refuses(wan, "{\"patch_size\":[1,0,2]}", XD_EFORMAT, "patch_size holds 0");
     refuses(wan, "{\"attention_head_dim\":9}", XD_EFORMAT, "attention_head_dim 9");
     refuses(wan, "{\"num_attention_heads\":0}", XD_EFORMAT, "num_attention_heads");
-    refuses(wan, "{\"image_dim\":1280}", XD_EUNSUPPORTED, "image_dim");
-    refuses(wan, "{\"in_channels\":36,\"out_channels\":16}", XD_EUNSUPPORTED, "in_channels");
+    refuses(wan, "{\"image_dim\":1280}", XD_EFORMAT, "added_kv_proj_dim 0");
+    refuses(wan, "{\"image_dim\":1280,\"added_kv_proj_dim\":64}", XD_EFORMAT, "width 5120");
+    refuses(wan, "{\"image_dim\":5000,\"added_kv_proj_dim\":5120}", XD_EFORMAT, "image_dim 5000");
+    refuses(wan, "{\"pos_embed_seq_len\":-1}", XD_EFORMAT, "pos_embed_seq_len");
+    refuses(wan, "{\"in_channels\":15,\"out_channels\":16}", XD_EFORMAT, "in_channels");
     refuses(wan, "{\"ffn_dim\":0}", XD_EFORMAT, "ffn_dim");
 }
 
@@ -56,8 +62,13 @@ static void run_form(const char *name, xd_dtype want, double tol)
     xd_layout lay = { .len = { shape.d[0], 0, 0 }, .npatch = 1, .nsp = 1,
                       .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
     xd_cond   c = { .tok = given(&x, st, "text") };
-    xd_input  in = { .lat = given(&x, st, "latents"), .cond = &c, .t = (double)t[0],
-                     .guidance = (double)NAN };
+    xd_input  in = { .lat = given(&x, st, "latents"), .extra = given(&x, st, "extra"), .cond = &c,
+                     .t = (double)t[0], .guidance = (double)NAN };
+    if (in.extra.p) {           /* rows of an image before those of the text                   */
+        float *real = reference(st, "real", NULL);
+        c.real[0] = (int64_t)real[0];
+        free(real);
+    }
     void     *kept = calloc(1, info.kept_size);
     xd_state  s = { .h = xd_new_f32(&x, shape.d[0], info.dim), .kept = kept,
                     .local = calloc(1, info.local_size) };

@@ -322,17 +322,6 @@ static int fits_table(xd_exec *x, const cfg *c)
                     (long long)(c->width / c->patch), (long long)c->most_text);
 }
 
-/* Latents and the extra channels of an image, concatenated. */
-static xd_tensor join_channels(xd_exec *x, const xd_input *in)
-{
-    if (!in->extra.p)
-        return in->lat;
-    xd_tensor t = xd_new_f32(x, in->lat.d[0], in->lat.d[1] + in->extra.d[1]);
-    xd_copy_to(x, xd_cols(t, 0, in->lat.d[1]), in->lat);
-    xd_copy_to(x, xd_cols(t, in->lat.d[1], in->extra.d[1]), in->extra);
-    return t;
-}
-
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -346,7 +335,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_tensor txt = xd_rows(s->h, 0, ntxt), img = xd_rows(s->h, ntxt, nimg);
     if (ntxt)
         xd_linear_into(x, txt, in->txt, &g->text);
-    xd_linear_into(x, img, join_channels(x, in), &g->patch);
+    xd_linear_into(x, img, xd_join_channels(x, in), &g->patch);
     if (c->learned) {
         xd_tensor frames = xd_rows(g->places, c->most_text, g->places.d[0] - c->most_text);
         xd_add(x, txt, xd_lookup_places(x, g->places, ntxt, place_of, &(places){ x, XD_TXT }));

@@ -1,6 +1,7 @@
 /* dit.c - Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314), as diffusers' WanTransformer3DModel.
  *
- * Video tokens attend to each other and, by cross-attention, to the text. Time enters through one
+ * Video tokens attend to each other and, by cross-attention, to the text and to an image that the
+ * video begins with, whose rows stand before those of the text. Time enters through one
  * modulation [6,D] for all blocks, to which each block adds its own table. Queries and keys are
  * RMS-normed over all heads together, which tensor parallelism cuts. */
 #include <math.h>
@@ -10,10 +11,11 @@
 #include "dit/layers.h"
 
 static const double theta = 10000;
+static const float  look_eps = 1e-5f;   /* of the norms of an image's rows                     */
 
 typedef struct cfg {
     xd_ints patch;              /* cells of a token: frames, rows, columns                     */
-    int64_t head_dim, in_ch, out_ch, text, waves, ff, image, added, most;
+    int64_t head_dim, in_ch, out_ch, text, waves, ff, image, added, places, most;
     int     heads, nlayers, cross_norm;
     float   eps;
     char    qk_norm[XD_FIELD_TEXT];
@@ -38,7 +40,7 @@ static const xd_field fields[] = {
     { "image_dim", AT(image), 'l', 0, NULL },
     { "added_kv_proj_dim", AT(added), 'l', 0, NULL },
     { "rope_max_seq_len", AT(most), 'l', 1024, NULL },
-    { "pos_embed_seq_len", 0, '-', 0, NULL },
+    { "pos_embed_seq_len", AT(places), 'l', 0, NULL },
     { "window_size", 0, '-', 0, NULL },
     { "add_img_emb", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
@@ -49,11 +51,20 @@ typedef struct blk {
     xd_lin    qkv, out, q, kv, cross, up, down;
     xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: of the norms over all heads    */
     xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent        */
+    xd_lin    image_kv;                 /* of the image's rows; the rest as for the text       */
+    xd_tensor image_k;
 } blk;
+
+typedef struct look {                   /* an image's rows become those of the blocks           */
+    xd_tensor places;                   /* [1,n,image_dim], or absent                         */
+    xd_tensor gain[2], bias[2];         /* of the norms before and behind the layers           */
+    xd_lin    up, down;
+} look;
 
 typedef struct glob {
     xd_lin    patch;                    /* [D, C pt p p]                                      */
     xd_mlp    time, text;
+    look      image;
     xd_lin    mod, out;                 /* [6D, D]; [pt p p Cout, D]                          */
     xd_tensor last;                     /* [1,2,D]: modulation of the last norm               */
     xd_span   features;                 /* of the D of queries and keys, those of my heads    */
@@ -68,6 +79,7 @@ typedef struct local {
 
 typedef struct kept {
     xd_tensor kv;                       /* [stage's blocks, m, 2 D mine]: text keys and values */
+    xd_tensor image;                    /* the same of the image's rows, or absent            */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -85,15 +97,32 @@ static xd_status check_patch(cfg *c, xd_err *e)
     return XD_OK;
 }
 
+/* Rows of an image stand in the columns of the text's. */
+static xd_status check_image(const cfg *c, xd_err *e)
+{
+    if (c->image < 0 || c->image > c->text)
+        return xd_fail(e, XD_EFORMAT, "transformer: image_dim %lld is not 0 to text_dim %lld",
+                       (long long)c->image, (long long)c->text);
+    if (c->places < 0 || c->places > 1 << 20)
+        return xd_fail(e, XD_EFORMAT, "transformer: pos_embed_seq_len %lld is not 0 to %d",
+                       (long long)c->places, 1 << 20);
+    if (!c->image == !c->added && (!c->added || c->added == c->dim))
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "transformer: image_dim %lld and added_kv_proj_dim %lld: both "
+                   "are absent, or the second is the width %lld", (long long)c->image,
+                   (long long)c->added, (long long)c->dim);
+}
+
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
+    c->dim = c->heads * c->head_dim;
     const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
-        { "in_channels", c->in_ch, 1, 65536 },
         { "out_channels", c->out_ch, 1, 65536 },
+        { "in_channels", c->in_ch, c->out_ch, 65536 },
         { "text_dim", c->text, 1, 1 << 24 },
         { "freq_dim", c->waves, 2, 1 << 16 },
         { "ffn_dim", c->ff, 1, 1 << 24 },
@@ -105,14 +134,11 @@ static xd_status check_config(void *c_, xd_err *e)
     if (strcmp(c->qk_norm, "rms_norm_across_heads") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: qk_norm '%s' is not "
                        "'rms_norm_across_heads'", c->qk_norm);
-    if (c->image || c->added || c->in_ch != c->out_ch)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: image_dim, added_kv_proj_dim and "
-                       "in_channels other than out_channels are those of a Wan that begins with "
-                       "an image, which is not built");
+    if (check_image(c, e) != XD_OK)
+        return XD_EFORMAT;
     if (c->head_dim % 2)
         return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld is odd, and rope "
                        "rotates pairs", (long long)c->head_dim);
-    c->dim = c->heads * c->head_dim;
     int64_t side = 2 * (c->head_dim / 6);
     c->axes = (xd_ints){ 3, { c->head_dim - 2 * side, side, side } };
     return XD_OK;
@@ -126,7 +152,8 @@ static void info(const void *c_, xd_dit_info *out)
     int64_t    cell = c->out_ch > 16 ? 16 : 8;
     *out = (xd_dit_info){
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim, .dim = c->dim,
-        .lat_ch = c->out_ch, .sample = { 21, 480 / cell, 832 / cell }, .text_dim = c->text,
+        .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
+        .sample = { 21, 480 / cell, 832 / cell }, .text_dim = c->text,
         .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
     };
     for (int i = 0; i < 3; i++) {
@@ -161,6 +188,7 @@ static void self_weights(xd_decl *d, const cfg *c, blk *w)
 static void cross_weights(xd_decl *d, const cfg *c, blk *w)
 {
     static const char *const kv[] = { "to_k", "to_v" };
+    static const char *const added[] = { "add_k_proj", "add_v_proj" };
     int64_t D = c->dim, hd = c->head_dim;
     xd_w_enter(d, "attn2");
     xd_w_linear(d, &w->q, "to_q", &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd,
@@ -171,6 +199,12 @@ static void cross_weights(xd_decl *d, const cfg *c, blk *w)
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_vec(d, &w->cross_q, "norm_q.weight", L1(D));
     xd_w_vec(d, &w->cross_k, "norm_k.weight", L1(D));
+    if (c->image) {
+        xd_w_fused(d, &w->image_kv,
+                   &(xd_fused_spec){ .n = 2, .names = added, .in = D, .out = { D, D },
+                                     .split = XD_COL, .unit = hd, .bias = 1 });
+        xd_w_vec(d, &w->image_k, "norm_added_k.weight", L1(D));
+    }
     xd_w_leave(d);
 }
 
@@ -190,6 +224,19 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
                 &(xd_linear_spec){ .in = c->ff, .out = c->dim, .split = XD_ROW, .bias = 1 });
 }
 
+static void look_weights(xd_decl *d, const cfg *c, look *w)
+{
+    int64_t I = c->image;
+    xd_w_enter(d, "image_embedder");
+    if (c->places)
+        xd_w_vec(d, &w->places, "pos_embed", 3, (int64_t[]){ 1, c->places, I });
+    xd_w_affine(d, "norm1", &w->gain[0], &w->bias[0], I);
+    xd_w_linear(d, &w->up, "ff.net.0.proj", &(xd_linear_spec){ .in = I, .out = I, .bias = 1 });
+    xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = I, .out = c->dim, .bias = 1 });
+    xd_w_affine(d, "norm2", &w->gain[1], &w->bias[1], c->dim);
+    xd_w_leave(d);
+}
+
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg     *c = c_;
@@ -202,6 +249,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_mlp_weights(d, "time_embedder", &g->time, c->waves, D, D);
     xd_w_linear(d, &g->mod, "time_proj", &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1 });
     xd_mlp_weights(d, "text_embedder", &g->text, c->text, D, D);
+    if (c->image)
+        look_weights(d, c, &g->image);
     xd_w_leave(d);
     xd_w_vec(d, &g->last, "scale_shift_table", 3, (int64_t[]){ 1, 2, D });
     xd_w_linear(d, &g->out, "proj_out",
@@ -302,27 +351,64 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
 
+/* Rows of the image, which stand before those of the text. */
+static int64_t image_rows(const cfg *c, const xd_cond *text)
+{
+    return c->image ? text->real[0] : 0;
+}
+
 static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
-    kept *k = kept_;
-    k->kv = xd_text_kv_new(x, n, text->tok.d[0],
-                           n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
+    kept      *k = kept_;
+    const blk *w = n->last > n->first ? n->layer[n->first] : NULL;
+    int64_t    image = image_rows(n->cfg, text);
+    k->kv = xd_text_kv_new(x, n, text->tok.d[0] - image, w ? w->kv.w.out : 0);
+    if (image)
+        k->image = xd_text_kv_new(x, n, image, w ? w->image_kv.w.out : 0);
+}
+
+/* The rows of an image [m,image_dim] as those of the text in the blocks: [m,D]. */
+static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
+{
+    const look *w = &((const glob *)n->glob)->image;
+    xd_tensor   t = xd_new_f32(x, in.d[0], in.d[1]);
+    xd_copy_to(x, t, in);
+    if (w->places.p && xd_check(x, t.d[0] == w->places.d[1], "%lld rows of an image, and there are "
+                                "%lld places", (long long)t.d[0], (long long)w->places.d[1]))
+        xd_add(x, t, xd_reshape(w->places, 2, w->places.d + 1));
+    t = xd_layer_norm(x, t, w->gain[0], w->bias[0], look_eps);
+    t = xd_linear_f32(x, xd_linear_act(x, t, &w->up, XD_GELU_ERF), &w->down);
+    return xd_layer_norm(x, t, w->gain[1], w->bias[1], look_eps);
+}
+
+/* Keys and values `kv` of rows that all tokens attend to. */
+static void fill_kv(xd_exec *x, const xd_net *n, xd_tensor kv, xd_tensor rows, const xd_lin *w,
+                    xd_tensor gain)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor keys = xd_seg(kv, w, 0);
+    xd_linear_into(x, kv, rows, w);
+    norm_heads(x, n, keys, keys, gain, factor_at(factors_of(x, n, &keys, 1), 0), (turn){ 0 });
+    xd_arena_rewind(x->tmp, mark);
 }
 
 static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
 {
     const kept *k = kept_;
+    const cfg  *c = n->cfg;
     const glob *g = n->glob;
     size_t      mark = xd_arena_mark(x->tmp);
-    xd_tensor   t = xd_as(x, xd_mlp_run(x, in->cond->tok, &g->text, XD_GELU_TANH), x->act);
+    int64_t     image = image_rows(c, in->cond);
+    xd_tensor   tok = in->cond->tok, seen = { 0 };
+    xd_tensor   t = xd_mlp_run(x, xd_rows(tok, image, tok.d[0] - image), &g->text, XD_GELU_TANH);
+    t = xd_as(x, t, x->act);
+    if (image)
+        seen = see_image(x, n, xd_cols(xd_rows(tok, 0, image), 0, c->image));
     for (int i = n->first; i < n->last; i++) {
         const blk *w = xd_net_layer(x, n, i);
-        size_t     block = xd_arena_mark(x->tmp);
-        xd_tensor  kv = xd_text_kv(k->kv, i - n->first), keys = xd_seg(kv, &w->kv, 0);
-        xd_linear_into(x, kv, t, &w->kv);
-        norm_heads(x, n, keys, keys, w->cross_k, factor_at(factors_of(x, n, &keys, 1), 0),
-                   (turn){ 0 });
-        xd_arena_rewind(x->tmp, block);
+        fill_kv(x, n, xd_text_kv(k->kv, i - n->first), t, &w->kv, w->cross_k);
+        if (image)
+            fill_kv(x, n, xd_text_kv(k->image, i - n->first), seen, &w->image_kv, w->image_k);
     }
     xd_arena_rewind(x->tmp, mark);
 }
@@ -331,10 +417,12 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     int64_t     rows = xd_n(x, XD_IMG);
+    size_t      mark = xd_arena_mark(x->tmp);
     if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
                  "%lld video tokens came with %lld rows of state and %lld of latents",
                  (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
-        xd_linear_into(x, s->h, in->lat, &g->patch);
+        xd_linear_into(x, s->h, xd_join_channels(x, in), &g->patch);
+    xd_arena_rewind(x->tmp, mark);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -361,7 +449,11 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
         in = xd_layer_norm(x, h, w->gain, w->bias, c->eps);
     xd_tensor q = xd_linear(x, in, &w->q);
     norm_heads(x, n, q, q, w->cross_q, factor_at(factors_of(x, n, &q, 1), 0), (turn){ 0 });
-    return xd_attn_text(x, q, xd_text_kv(k->kv, x->layer - n->first), &w->kv, c->head_dim);
+    int       at = x->layer - n->first;
+    xd_tensor o = xd_attn_text(x, q, xd_text_kv(k->kv, at), &w->kv, c->head_dim);
+    if (k->image.p)
+        xd_add(x, o, xd_attn_text(x, q, xd_text_kv(k->image, at), &w->image_kv, c->head_dim));
+    return o;
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)

@@ -33,6 +33,9 @@ FORMS = {
     "bare": (dict(num_attention_heads=5, attention_head_dim=10, in_channels=3, out_channels=3,
                   text_dim=12, freq_dim=32, ffn_dim=40, num_layers=3, cross_attn_norm=False,
                   patch_size=(2, 1, 3), eps=1e-5), (4, 3, 6)),
+    # a first and a last image of three rows each, beside 512 of text
+    "image": (dict(SMALL, in_channels=9, text_dim=16, image_dim=14, added_kv_proj_dim=48,
+                   pos_embed_seq_len=6), (2, 4, 6)),
 }
 UMT5 = dict(d_model=20, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
 VAE = dict(base_dim=8, z_dim=4, dim_mult=[1, 2, 2, 2], num_res_blocks=1,
@@ -83,24 +86,31 @@ def run_form(name, out):
     config, (T, H, W) = FORMS[name]
     model = WanTransformer3DModel(**config).eval()
     for n, p in model.named_parameters():
-        small = p.ndim == 1 or "scale_shift_table" in n
+        small = p.ndim == 1 or n.endswith(("scale_shift_table", "pos_embed"))
         gain = 0.1 if small else 0.9 / np.sqrt(np.float32(p[0].numel()))
         p.data.copy_(weights(n, p.shape, gain, 1.0 if p.ndim == 1 and n.endswith("weight")
                              else 0.0))
     c, g = model.config, torch.Generator().manual_seed(19)
     z = torch.randn(1, c.in_channels, T, H, W, generator=g)
-    text = torch.randn(1, 7, c.text_dim, generator=g)
-    t = torch.tensor([613.0])
-    y = model(z, t, text, return_dict=False)[0]
+    text = torch.randn(1, 512 if c.image_dim else 7, c.text_dim, generator=g)
+    t, rows, seen, keep = torch.tensor([613.0]), text[0], None, {}
+    if c.image_dim:
+        seen = torch.randn(2, c.pos_embed_seq_len // 2, c.image_dim, generator=g)
+        wide = torch.zeros(c.pos_embed_seq_len, c.text_dim)
+        wide[:, :c.image_dim] = seen.reshape(-1, c.image_dim)
+        rows = torch.cat([wide, rows])
+        keep["extra"] = tokens(z[0, c.out_channels:], c.patch_size)
+        keep["real"] = torch.tensor([float(c.pos_embed_seq_len)])
+    y = model(z, t, text, encoder_hidden_states_image=seen, return_dict=False)[0]
     d = out / "wan-forms" / name
     d.mkdir(parents=True, exist_ok=True)
     kept = {k: v for k, v in c.items() if not k.startswith("_")}
     (d / "config.json").write_text(json.dumps({"_class_name": type(model).__name__, **kept},
                                               indent=2) + "\n")
     grid = [n // k for n, k in zip((T, H, W), c.patch_size)]
-    save_file({"latents": tokens(z[0], c.patch_size), "text": text[0], "time": t,
-               "out": tokens(y[0], c.patch_size),
-               "grid": torch.tensor(grid, dtype=torch.float32)}, d / "golden.safetensors")
+    keep |= {"latents": tokens(z[0, :c.out_channels], c.patch_size), "text": rows, "time": t,
+             "out": tokens(y[0], c.patch_size), "grid": torch.tensor(grid, dtype=torch.float32)}
+    save_file(keep, d / "golden.safetensors")
     for p in d.iterdir():
         p.chmod(0o644)
     print(f"{name}: {grid} tokens, {y.std():.2f}")
