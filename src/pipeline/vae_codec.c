@@ -56,7 +56,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     int64_t            T = j->cells[0] - j->spare, row = W * 3;
     xd_vae_shards          s;
-    if (!xd_vae_shards_open(&s, x, j, (xd_grid){ h, w })) {
+    if (!xd_vae_shards_open(&s, x, j, v, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
     }
@@ -106,8 +106,9 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     int64_t         C = 2 * m->vae_info.channels, h = clip->pixels.rows / factor[1],
                     W = clip->pixels.cols, w = W / factor[2], frames = clip->frames,
                     T = xd_vae_latents(&m->vae_info, frames), cell = factor[1];
+    xd_vae_info     v = xd_vae_encoding(&m->vae_info);
     xd_vae_shards   s;
-    if (!xd_vae_shards_open(&s, x, j, (xd_grid){ h, w })) {
+    if (!xd_vae_shards_open(&s, x, j, &v, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
     }

@@ -82,10 +82,10 @@ static void open_deal(xd_vae_shards *s, const xd_vae_info *v)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, xd_grid cells)
+int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
+                       xd_grid cells)
 {
     const xd_context   *ctx = j->ctx;
-    const xd_vae_info *v = &ctx->model.vae_info;
     const xd_topo     *topo = xd_counting(x) ? &ctx->count_topo : &ctx->topo;
     int64_t            h = cells.rows, w = cells.cols;
     int                ranks = ctx->plan.vae_rows ? topo->replica->size : 1;

@@ -25,10 +25,11 @@ typedef struct xd_vae_shards {
     xd_req   *in;               /* receives from each rank                                     */
 } xd_vae_shards;
 
-/* Chooses how an image of so many latent cells is cut and installs this on x until
- * xd_vae_shards_close. Returns 0 if a rank of the replica lacks resources; the error is then on x
- * of all of them, and no rank may send. */
-int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, xd_grid cells);
+/* Chooses how an image of so many latent cells is cut, into tiles as `v` says, and installs this on
+ * x until xd_vae_shards_close. Returns 0 if a rank of the replica lacks resources; the error is
+ * then on x of all of them, and no rank may send. */
+int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
+                        xd_grid cells);
 void xd_vae_shards_close(xd_vae_shards *s);
 /* The assignment of tiles for the VAE, or NULL. */
 const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);

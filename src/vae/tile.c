@@ -22,6 +22,7 @@ typedef struct tiling {
     int64_t       H, W;         /* size of the image in cells                                  */
     int64_t       tile[2], step[2];     /* h and w in cells: size of a tile, distance of tiles */
     int64_t       fi[2], fo[2]; /* elements per cell in `in` and `out`: h, w                   */
+    int64_t       unit;         /* lines of `out` that are blended alike                       */
     const xd_deal *deal;        /* distribution over ranks; NULL: all tiles are mine           */
     xd_tensor     in, out;      /* [T,H,W,C]                                                   */
     xd_tensor     above;        /* [columns of tiles x T, rows, W of a tile, C]                */
@@ -66,12 +67,13 @@ static int64_t tiles_of(const tiling *g)
     return (g->H + g->step[0] - 1) / g->step[0] * cols_of(g);
 }
 
-/* b = a (1 - k/n) + b k/n for the first n lines of b and the last n lines of a. */
-static void blend_lines(xd_exec *x, xd_tensor a, xd_tensor b, int axis, int64_t n)
+/* b = a (1 - k/n) + b k/n for the first n lines of b and the last n lines of a; k is rounded down
+ * to whole units. */
+static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
-        double t = (double)k / (double)n;
-        xd_axpby(x, line_view(b, axis, k), (float)(1 - t),
+        double t = (double)(k / g->unit * g->unit) / (double)n;
+        xd_axpby(g->x, line_view(b, axis, k), (float)(1 - t),
                  line_view(a, axis, a.d[1 + axis] - n + k), (float)t);
     }
 }
@@ -89,12 +91,12 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
     if (t->i > 0) {
         int64_t n = band_size(g, 0, t->i);
-        blend_lines(g->x, box_view(bands_above(g, t->j), 0, n, 0, w), box_view(out, 0, h, 0, w), 0,
+        blend_lines(g, box_view(bands_above(g, t->j), 0, n, 0, w), box_view(out, 0, h, 0, w), 0,
                     xd_min(n, h));
     }
     if (t->j > 0) {
         int64_t n = band_size(g, 1, t->j);
-        blend_lines(g->x, box_view(g->left, 0, h, 0, n), box_view(out, 0, h, 0, w), 1,
+        blend_lines(g, box_view(g->left, 0, h, 0, n), box_view(out, 0, h, 0, w), 1,
                     xd_min(n, w));
     }
 }
@@ -252,6 +254,14 @@ static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
     }
 }
 
+xd_vae_info xd_vae_encoding(const xd_vae_info *v)
+{
+    xd_vae_info e = *v;
+    for (int i = 0; i < 2; i++)
+        e.tile[i] *= v->patch ? v->patch : 1;
+    return e;
+}
+
 int64_t xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w)
 {
     tiling g = { .x = NULL };
@@ -289,6 +299,7 @@ static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in,
                       xd_tensor lat)
 {
     g->x = x;
+    g->unit = g->unit ? g->unit : 1;
     set_tiling(g, v, lat.d[1], lat.d[2]);
     if (g->H <= g->tile[0] && g->W <= g->tile[1]) {
         g->run(x, g->n, in, out);
@@ -316,7 +327,7 @@ void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor
     xd_vae_info i;
     v->info(n->cfg, &i);
     tiling g = { .n = n, .run = v->decode, .deal = deal, .fi = { 1, 1 },
-                 .fo = { i.cell[1], i.cell[2] } };
+                 .fo = { i.cell[1], i.cell[2] }, .unit = i.patch };
     run_tiled(x, &i, &g, lat, rgb, lat);
 }
 
@@ -325,6 +336,7 @@ void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor
 {
     xd_vae_info i;
     v->info(n->cfg, &i);
+    i = xd_vae_encoding(&i);
     tiling g = { .n = n, .run = v->encode, .deal = deal, .fi = { i.cell[1], i.cell[2] },
                  .fo = { 1, 1 } };
     run_tiled(x, &i, &g, rgb, moments, moments);

@@ -12,6 +12,9 @@ typedef struct xd_vae_info {
     int     alone;              /* 1: the first latent frame always stands for one frame       */
     int64_t tile[2];            /* latent cells per tile: rows, columns                        */
     double  overlap[2];         /* overlap of neighbouring tiles, as shares of a tile          */
+    int     patch;              /* pixels of a side of the decoder's positions, which tiles are  */
+                                /* blended by; the encoder's tiles are so many times as large    */
+                                /* (diffusers). 0: 1                                           */
 } xd_vae_info;
 
 typedef struct xd_vae {
@@ -51,6 +54,8 @@ struct xd_deal {
     void (*done)(const xd_deal *d, xd_exec *x);         /* waits until rank 0 has my tiles   */
 };
 
+/* The same autoencoder with the tiles of encoding. */
+xd_vae_info xd_vae_encoding(const xd_vae_info *v);
 /* Number of tiles of h x w latent cells; 1: no tiling. */
 int64_t   xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
 /* Assigns tiles to ranks, largest first, each to the rank with the least area:

@@ -296,9 +296,8 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
 }
 
 /* The largest tile that is left goes to the rank with the least area. */
-static int64_t of_tiles(const xd_context *ctx, const int64_t *d, int encode)
+static int64_t of_tiles(const xd_context *ctx, const xd_vae_info *v, const int64_t *d, int encode)
 {
-    const xd_vae_info *v = &ctx->model.vae_info;
     int64_t h = d[1], w = d[2], n[2], step[2];
     int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = ctx->world.used->size,
             bytes = 0;
@@ -329,12 +328,13 @@ static int64_t of_tiles(const xd_context *ctx, const int64_t *d, int encode)
 
 static int64_t formula(const xd_context *ctx, const int64_t *d, int encode, int tiling)
 {
-    const int64_t *tile = ctx->model.vae_info.tile;
-    int64_t        begin = 4 * (ctx->world.used->size - 1);  /* the ranks agree that all can */
+    const xd_vae_info *own = &ctx->model.vae_info;
+    xd_vae_info        v = encode ? xd_vae_encoding(own) : *own;
+    int64_t            begin = 4 * (ctx->world.used->size - 1); /* the ranks agree that all can */
     if (ctx->world.used->size == 1)
         return 0;
-    return begin + (tiling && (d[1] > tile[0] || d[2] > tile[1]) ? of_tiles(ctx, d, encode)
-                                                                 : of_bands(ctx, d, encode));
+    return begin + (tiling && (d[1] > v.tile[0] || d[2] > v.tile[1])
+                    ? of_tiles(ctx, &v, d, encode) : of_bands(ctx, d, encode));
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

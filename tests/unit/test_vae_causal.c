@@ -19,6 +19,7 @@
 
 static const char *const video = "AutoencoderKLWan", *const image = "AutoencoderKLQwenImage";
 static const char *const cases[] = { "small", "like", "decoder", "residual", "image" };
+static const char *const tiled[] = { "tiles-video", "tiles-residual", "tiles-image" };
 
 static void published_listings(void **state)
 {
@@ -164,7 +165,20 @@ static void golden_bf16(void **state)
     vae_cases("causal-vae", cases, sizeof cases / sizeof *cases, XD_BF16, 3e-2);
 }
 
-int main(void)
+static void tiles_f32(void **state)
+{
+    (void)state;
+    vae_cases("causal-vae", tiled, sizeof tiled / sizeof *tiled, XD_F32, 1e-5);
+}
+
+static void tiles_bf16(void **state)
+{
+    (void)state;
+    vae_cases("causal-vae", tiled, sizeof tiled / sizeof *tiled, XD_BF16, 3e-2);
+}
+
+/* An argument chooses tests by their names. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_listings),
@@ -174,6 +188,10 @@ int main(void)
         cmocka_unit_test(memory_of_patches),
         cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),
+        cmocka_unit_test(tiles_f32),
+        cmocka_unit_test(tiles_bf16),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,9 @@ SUITES = {
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
-    "causal_vae": {name: "causal-vae/" + name for name in ("small", "like", "decoder", "residual",
-                                                            "image")},
+    "causal_vae": {name: "causal-vae/" + name
+                   for name in ("small", "like", "decoder", "residual", "image", "tiles-video",
+                                "tiles-residual", "tiles-image")},
     "vae": own("vae-plain", "vae-attn", "vae-packed"),
     "text": own("clip/plain", "clip/proj", "bert/plain", "bert/prefix", "mt5", "umt5"),
     "lm": {name: "lm/" + name for name in ("qwen3", "qwen2", "qwen25vl", "mistral", "llama",

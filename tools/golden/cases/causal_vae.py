@@ -21,6 +21,9 @@ SMALL = dict(base_dim=8, z_dim=3, dim_mult=[1, 2, 2], num_res_blocks=1,
              temperal_downsample=[True, True])
 LIKE = dict(base_dim=8, z_dim=5, dim_mult=[1, 2, 4, 4], num_res_blocks=2,
             temperal_downsample=[False, True, True])
+RESIDUAL = dict(SMALL, dim_mult=[1, 2, 4, 4], base_dim=4, decoder_base_dim=6, is_residual=True,
+                temperal_downsample=[False, True, True], in_channels=12, out_channels=12,
+                patch_size=2, scale_factor_spatial=16)
 # class; config; latent rows and columns; latent frames to decode; frames to encode; are tiles used
 CASES = {
     "small": (AutoencoderKLWan, SMALL, (3, 2), (1, 2, 3, 4), (1, 5, 9, 13), False),
@@ -28,12 +31,12 @@ CASES = {
     "decoder": (AutoencoderKLWan, dict(SMALL, decoder_base_dim=12, dim_mult=[1, 1, 2],
                                        temperal_downsample=[True, True]), (2, 3), (3,), (5,),
                 False),
-    "residual": (AutoencoderKLWan, dict(SMALL, dim_mult=[1, 2, 4, 4], base_dim=4,
-                                        decoder_base_dim=6, is_residual=True,
-                                        temperal_downsample=[False, True, True], in_channels=12,
-                                        out_channels=12, patch_size=2, scale_factor_spatial=16),
-                 (1, 2), (1, 2, 3), (1, 9), False),
+    "residual": (AutoencoderKLWan, RESIDUAL, (1, 2), (1, 2, 3), (1, 9), False),
+    "tiles-residual": (AutoencoderKLWan, RESIDUAL, (1, 35), (1,), (1,), True),
     "image": (AutoencoderKLQwenImage, LIKE, (3, 2), (1,), (1,), False),
+    "tiles-video": (AutoencoderKLWan, dict(SMALL, scale_factor_spatial=4), (1, 76), (2,), (5,),
+                    True),
+    "tiles-image": (AutoencoderKLQwenImage, LIKE, (36, 1), (1,), (1,), True),
 }
 
 
@@ -54,6 +57,8 @@ def run(name, out):
     config = dict(config, latents_mean=MEAN[:C], latents_std=STD[:C])
     vae = kind(**config).eval()
     fill(vae)
+    if tiled:
+        vae.enable_tiling()
     f, keep = 2 ** (len(config["dim_mult"]) - 1) * config.get("patch_size", 1), {}
     mean, std = (torch.tensor(config[k]) for k in ("latents_mean", "latents_std"))
     for t in decodes:
