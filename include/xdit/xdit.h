@@ -328,6 +328,14 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     int64_t     nmore_images;
     double      flow_shift;             /* shift of the scheduler's levels, for models of rectified
                                            flow that do not shift by size; 0: the scheduler's */
+    /* Keys of scheduler_config.json, in place of those of the file: 0, NULL, and of eta a negative
+     * number, leave the file's. use_flow_sigmas also sets prediction_type to flow_prediction. */
+    int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
+    int         stochastic_sampling, solver_order;
+    double      eta;                    /* of TCD, from 0 to 1                               */
+    const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
+    /* The levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that take a list. */
+    const char *sigmas, *timesteps;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -19,8 +19,8 @@
 
 void xd_request_init_size(xd_request *r, size_t size)
 {
-    xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .num_images_per_prompt = 1,
-                       .rng = "philox" };
+    xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .eta = -1,
+                       .num_images_per_prompt = 1, .rng = "philox" };
     xd_record_init(r, size);
     xd_record_give(r, &own, sizeof own, "xd_request", NULL);
 }
@@ -297,8 +297,9 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     if (s != XD_OK)
         return xd_model_fail_sched(m, s, e);
     j->asked_steps = steps ? steps : m->recipe->steps;
-    xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
-                   m->recipe->max_shift, m->recipe->leap, m->recipe->mu };
+    xd_steps a = { .steps = j->asked_steps, .tokens = j->tokens,
+                   .own_sigmas = m->recipe->own_sigmas, .max_shift = m->recipe->max_shift,
+                   .leap = m->recipe->leap, .mu = m->recipe->mu };
     if (starts_from_image(j))
         a.strength = j->strength = strength_of(j);
     else if (j->r->strength > 0)
@@ -308,7 +309,11 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image: its scheduler %s is none of rectified flow",
                        m->recipe->name, j->sampler->name);
-    s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
+    double *list;
+    s = xd_job_lists(j, &a, &list, e);
+    if (s == XD_OK)
+        s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
+    free(list);
     return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
 }
 

@@ -49,6 +49,11 @@ void      xd_job_close(xd_job *j);
 /* Finds the scheduler of the request or of the model, sets j->sampler, and reads its config with
  * what the request changes of it. */
 xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
+/* Reads the request's list of sigmas or timesteps into the parameters of its schedule, and sets
+ * j->asked_steps. *list is malloc'ed, or NULL; free it after xd_sampling_open. */
+xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
+/* Appends what the request has changed of the scheduler, ", \"eta\": 0.5". */
+void      xd_job_sampler_json(const xd_job *j, xd_text_buf *b);
 /* Asks the request which images are wanted: rank 0 asks, all ranks get the answer. Collective. */
 xd_status xd_job_pick(xd_job *j, xd_err *e);
 /* The number of the k-th image that is generated; is an image of this prompt generated? */

@@ -1,5 +1,10 @@
 /* job_sampler.c - the sampler of a request: which one, and its config with what the request asks
  * for in place of the file's values */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "pipeline/job.h"
 #include "model/model.h"
 #include "families/recipe.h"
@@ -11,13 +16,11 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
     if (p->max_shift > 0 && !j->sampler->flow && !c->use_flow_sigmas)
         return xd_fail(e, XD_EINVAL,
                        "%s is a model of rectified flow, which the scheduler %s does not follow: "
-                       "take flow-euler, or dpm++ or unipc with use_flow_sigmas in "
-                       "scheduler_config.json",
+                       "take flow-euler, or dpm++ or unipc with use_flow_sigmas",
                        p->name, j->sampler->name);
-    if (p->max_shift == 0 && j->sampler->flow)
-        return xd_fail(e, XD_EINVAL,
-                       "the scheduler %s is for models of rectified flow, which %s is not",
-                       j->sampler->name, p->name);
+    if (p->max_shift == 0 && (j->sampler->flow || j->r->use_flow_sigmas))
+        return xd_fail(e, XD_EINVAL, "%s is for models of rectified flow, which %s is not",
+                       j->sampler->flow ? j->sampler->name : "use_flow_sigmas", p->name);
     return XD_OK;
 }
 
@@ -38,6 +41,107 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
+/* The options that are keys of a scheduler's config: 'b' int, 'i' int, 'd' double, 's' text. */
+#define KEY(name, kind) { #name, kind, offsetof(xd_request, name), offsetof(xd_sched_cfg, name) }
+static const struct { const char *key; char kind; size_t from, to; } keys[] = {
+    KEY(use_karras_sigmas, 'b'), KEY(use_exponential_sigmas, 'b'), KEY(use_beta_sigmas, 'b'),
+    KEY(use_flow_sigmas, 'b'), KEY(stochastic_sampling, 'b'), KEY(solver_order, 'i'),
+    KEY(eta, 'd'), KEY(algorithm_type, 's'), KEY(solver_type, 's'), KEY(timestep_spacing, 's'),
+    KEY(final_sigmas_type, 's'),
+};
+
+/* Copies one key of the request, if it is given; 0: it is not. */
+static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from, size_t to)
+{
+    const char *at = (const char *)r + from;
+    char       *out = (char *)c + to;
+    if (kind == 's') {
+        const char *text = *(const char *const *)(const void *)at;
+        size_t      n = text ? strlen(text) : 0;
+        if (text) {
+            memset(out, 0, XD_FIELD_TEXT);
+            memcpy(out, text, n < XD_FIELD_TEXT ? n : XD_FIELD_TEXT - 1);
+        }
+        return text != NULL;
+    }
+    if (kind == 'd') {
+        double v = *(const double *)(const void *)at;
+        if (v >= 0)
+            memcpy(out, &v, sizeof v);
+        return v >= 0;
+    }
+    int v = *(const int *)(const void *)at;
+    if (v)
+        memcpy(out, &v, sizeof v);
+    return v != 0;
+}
+
+/* Puts what the request gives in place of the config's values. */
+static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
+{
+    const xd_request *r = j->r;
+    if (r->use_karras_sigmas || r->use_exponential_sigmas || r->use_beta_sigmas)
+        c->use_karras_sigmas = c->use_exponential_sigmas = c->use_beta_sigmas = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (take_key(r, c, keys[i].kind, keys[i].from, keys[i].to) &&
+            !xd_sched_has(j->sampler, keys[i].key))
+            return xd_fail(e, XD_EINVAL, "%s is given, and the scheduler %s has none", keys[i].key,
+                           j->sampler->name);
+    if (r->use_flow_sigmas)
+        strcpy(c->prediction_type, "flow_prediction");
+    return XD_OK;
+}
+
+/* Numbers of a list "1,0.5"; NULL: out of memory, or something else is in it. */
+static double *read_list(const char *key, const char *text, int *n, xd_err *e)
+{
+    double     *v = malloc((strlen(text) / 2 + 1) * sizeof *v);
+    const char *p = text;
+    char       *end;
+    *n = 0;
+    if (!v)
+        xd_fail(e, XD_ENOMEM, "no memory for a list of %s", key);
+    for (; v; p = end + 1) {
+        v[*n] = strtod(p, &end);
+        int wrong = end == p || (*end && *end != ',') || *p <= ' ' || !isfinite(v[*n]);
+        ++*n;
+        if (!wrong && *end)
+            continue;
+        if (!wrong)
+            return v;
+        xd_fail(e, XD_EINVAL, "%s are \"%s\"; a list is numbers with commas between them, "
+                "\"1,0.75,0.5\"", key, text);
+        break;
+    }
+    free(v);
+    return NULL;
+}
+
+xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
+{
+    const xd_request *r = j->r;
+    const char       *key = r->sigmas ? "sigmas" : "timesteps";
+    int               n = 0, steps = r->num_inference_steps;
+    *list = NULL;
+    if (r->sigmas && r->timesteps)
+        return xd_fail(e, XD_EINVAL, "sigmas and timesteps are given, and one list is enough");
+    if (!r->sigmas && !r->timesteps)
+        return XD_OK;
+    if (!(*list = read_list(key, r->sigmas ? r->sigmas : r->timesteps, &n, e)))
+        return XD_EINVAL;
+    n -= r->sigmas && j->sampler->last_sigma;
+    if (n < 1)
+        return xd_fail(e, XD_EINVAL, "one number is no list of %s of %s, whose steps end at the "
+                       "last one", key, j->sampler->name);
+    if (steps && steps != n)
+        return xd_fail(e, XD_EINVAL, "num_inference_steps is %d, and the %s are those of %d", steps,
+                       key, n);
+    j->asked_steps = a->steps = n;
+    a->sigmas = r->sigmas ? *list : NULL;
+    a->times = r->timesteps ? *list : NULL;
+    return XD_OK;
+}
+
 xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -55,6 +159,32 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     }
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
     if (s == XD_OK)
+        s = set_keys(j, cfg, e);
+    if (s == XD_OK)
         s = check_noise(j, cfg, e);
     return s == XD_OK ? set_shift(j, cfg, e) : s;
+}
+
+void xd_job_sampler_json(const xd_job *j, xd_text_buf *b)
+{
+    const xd_request *r = j->r;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const void *at = (const char *)r + keys[i].from;
+        char        kind = keys[i].kind;
+        if (kind == 's' && *(const char *const *)at) {
+            xd_buf_add(b, ", \"%s\": ", keys[i].key);
+            xd_buf_json_string(b, *(const char *const *)at);
+        } else if (kind == 'd' && *(const double *)at >= 0) {
+            xd_buf_add(b, ", \"%s\": %.10g", keys[i].key, *(const double *)at);
+        } else if (kind == 'b' && *(const int *)at) {
+            xd_buf_add(b, ", \"%s\": true", keys[i].key);
+        } else if (kind == 'i' && *(const int *)at) {
+            xd_buf_add(b, ", \"%s\": %d", keys[i].key, *(const int *)at);
+        }
+    }
+    const char *list = r->sigmas ? r->sigmas : r->timesteps;
+    if (list) {
+        xd_buf_add(b, ", \"%s\": ", r->sigmas ? "sigmas" : "timesteps");
+        xd_buf_json_string(b, list);
+    }
 }

@@ -99,6 +99,7 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->cfg_normalization);
     if (r->cfg_truncation < 1)
         xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->cfg_truncation);
+    xd_job_sampler_json(j, b);
     if (r->flow_shift > 0)
         xd_buf_add(b, ", \"flow_shift\": %.10g", r->flow_shift);
     if (!xd_prompts_fixed(j))
@@ -149,6 +150,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
 static const char *known_as(const xd_job *j)
 {
     int order = j->samp.cfg.solver_order;
+    if (order == 2 && strcmp(j->samp.cfg.algorithm_type, "sde-dpmsolver++") == 0)
+        return "DPM++ 2M SDE";
     int plain = !j->sampler->webui || (order && order != 2);
     return plain ? j->sampler->name : j->sampler->webui;
 }

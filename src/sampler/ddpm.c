@@ -76,7 +76,9 @@ static xd_status ddpm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
     if (st == XD_OK && (!s->priv || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
     if (st == XD_OK) {
-        s->steps = xd_timesteps(c, a->steps, s->time);
+        s->steps = a->times ? a->steps : xd_timesteps(c, a->steps, s->time);
+        if (a->times)
+            memcpy(s->time, a->times, (size_t)s->steps * sizeof *s->time);
         st = fill_steps(s, &l, a, e);
     }
     xd_levels_close(&l);
@@ -133,5 +135,5 @@ const xd_sampler xd_sampler_ddpm = {
     .webui = "DDPM",
     .classes = { "DDPMScheduler" },
     .fields = fields, .history = history_length, .open = ddpm_open, .close = ddpm_close,
-    .draws = count_draws, .step = ddpm_step,
+    .draws = count_draws, .step = ddpm_step, .takes = XD_TAKES_TIMES,
 };

@@ -85,10 +85,14 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 }
 
 /* Fills times and noise levels of a request, arrays of n + 2. Returns the number of steps. */
-static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
-                         double *sigma)
+static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
+                         double *time, double *sigma)
 {
-    int k = xd_solver_timesteps(c, last_time(l, c), n, time), whole = 1;
+    int n = a->steps, k = n, whole = 1;
+    if (a->times)
+        memcpy(time, a->times, (size_t)n * sizeof *time);
+    else
+        k = xd_solver_timesteps(c, last_time(l, c), n, time);
     if (c->use_karras_sigmas)
         xd_sigmas_karras(l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_lu_lambdas)
@@ -140,7 +144,7 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_step
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK) {
         xd_shift_levels(&s->cfg, a);
-        s->steps = make_schedule(&l, &s->cfg, steps, s->time, d->sigma);
+        s->steps = make_schedule(&l, &s->cfg, a, s->time, d->sigma);
         d->sigma[s->steps] = strcmp(s->cfg.final_sigmas_type, "zero") ? l.sigma[0] : 0;
         for (int i = 0; i <= s->steps; i++)
             d->sigma[i] = (float)d->sigma[i];
@@ -284,5 +288,5 @@ const xd_sampler xd_sampler_dpm = {
     .webui = "DPM++ 2M",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
     .fields = fields, .history = history_length, .open = dpm_open, .close = dpm_close,
-    .draws = count_draws, .step = dpm_step,
+    .draws = count_draws, .step = dpm_step, .takes = XD_TAKES_TIMES,
 };

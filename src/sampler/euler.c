@@ -48,10 +48,18 @@ static int spaced_timesteps(const xd_sched_cfg *c, int n, double *t)
     return n;
 }
 
-int xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time, double *sigma,
-                    int *times)
+int xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, double *time,
+                    double *sigma, int *times)
 {
-    int k = *times = spaced_timesteps(c, n, time);
+    int n = a->steps, k = *times = a->times ? n : spaced_timesteps(c, n, time);
+    for (int i = 0; i < n && a->times; i++)
+        time[i] = a->times[i];
+    for (int i = 0; i < n && a->sigmas; i++) {
+        sigma[i] = (float)a->sigmas[i];
+        time[i] = xd_level_time(l, sigma[i]);
+    }
+    if (a->sigmas)
+        return *times = n;
     if (!strcmp(c->interpolation_type, "linear"))
         for (int i = 0; i < k; i++)
             sigma[i] = xd_level_sigma(l, time[i]);
@@ -75,6 +83,8 @@ static void finish_schedule(xd_sampling *s, const xd_steps *a, int levels, doubl
     int continuous = !strcmp(c->timestep_type, "continuous") &&
                      !strcmp(c->prediction_type, "v_prediction");
     sigma[levels] = strcmp(c->final_sigmas_type, "zero") ? end : 0;
+    if (a->sigmas)
+        sigma[levels] = a->sigmas[levels];
     if (continuous)
         s->steps = levels;      /* times come from levels; log_linear has one level more       */
     if (a->leap && s->steps == 1)
@@ -106,7 +116,7 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK) {
-        int levels = xd_euler_levels(&l, c, steps, s->time, d->sigma, &s->steps);
+        int levels = xd_euler_levels(&l, c, a, s->time, d->sigma, &s->steps);
         finish_schedule(s, a, levels, l.sigma[0], d->sigma);
     }
     xd_levels_close(&l);
@@ -219,4 +229,5 @@ const xd_sampler xd_sampler_euler_ancestral = {
 const xd_sampler xd_sampler_euler = {
     .name = "euler", .webui = "Euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = euler_open, .close = euler_close, .step = euler_step,
+    .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES, .last_sigma = 1,
 };

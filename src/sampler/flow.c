@@ -48,7 +48,7 @@ static double shift_sigma(double shift, double sigma)
 /* diffusers keeps levels that a pipeline passes in f32 and computes with them in f32. */
 static double round_level(const xd_steps *a, double v)
 {
-    return a->own_sigmas ? (double)(float)v : v;
+    return a->own_sigmas || a->sigmas || a->times ? (double)(float)v : v;
 }
 
 /* n levels before any shift, largest first: 1 .. 1/n, or over the range of the training levels. */
@@ -57,6 +57,10 @@ static void unshifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *s
     double N = c->num_train_timesteps, max = 1, min = 1 / N;
     if (!c->use_dynamic_shifting)
         max = (float)shift_sigma(c->shift, max), min = (float)shift_sigma(c->shift, (float)min);
+    for (int i = 0; (a->sigmas || a->times) && i < a->steps; i++)
+        sigma[i] = (float)(a->sigmas ? a->sigmas[i] : (float)a->times[i] / (float)N);
+    if (a->sigmas || a->times)
+        return;
     if (a->own_sigmas)
         max = 1, min = 1.0 / a->steps;
     for (int i = 0; i < a->steps; i++) {
@@ -108,7 +112,8 @@ xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
     memmove(sigma, sigma + skip, (size_t)(n + 1 - skip) * sizeof *sigma);
     for (int i = 0; i < s->steps; i++) {
         sigma[i] = (float)sigma[i];
-        s->time[i] = (float)sigma[i] * (float)c->num_train_timesteps;
+        s->time[i] = a->times ? (float)a->times[i + skip] :
+                     (float)sigma[i] * (float)c->num_train_timesteps;
         s->in_scale[i] = 1;
     }
     s->start_image = 1 - sigma[0];
@@ -175,10 +180,12 @@ const xd_sampler xd_sampler_flow_lcm = {
     .name = "flow-lcm", .webui = "LCM", .classes = { "FlowMatchLCMScheduler" },
     .fields = fields, .history = history_length, .open = lcm_open, .close = xd_flow_close,
     .draws = count_draws, .step = flow_step, .flow = 1,
+    .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow = {
     .name = "flow-euler", .webui = "Euler", .classes = { "FlowMatchEulerDiscreteScheduler" },
     .fields = fields,
     .history = history_length, .open = xd_flow_open, .close = xd_flow_close,
     .draws = count_draws, .step = flow_step, .flow = 1,
+    .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };

@@ -59,9 +59,9 @@ static void heun_step(xd_exec *x, const double *sigma, int step, xd_tensor lat, 
 
 /* ---- noise levels ------------------------------------------------------------------------- */
 
-static void fill_levels(xd_sampling *s, const xd_levels *l, int steps, double *sigma)
+static void fill_levels(xd_sampling *s, const xd_levels *l, const xd_steps *a, double *sigma)
 {
-    int    times, n = xd_euler_levels(l, &s->cfg, steps, s->time, sigma, &times);
+    int    times, n = xd_euler_levels(l, &s->cfg, a, s->time, sigma, &times);
     double max = 0;
     s->steps = n;
     sigma[n] = 0;
@@ -94,7 +94,7 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
     if (st == XD_OK && (!sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
     if (st == XD_OK) {
-        fill_levels(s, &l, a->steps, sigma);
+        fill_levels(s, &l, a, sigma);
         st = repeat_steps(s, s->steps, e);
     }
     xd_levels_close(&l);
@@ -182,7 +182,7 @@ extern const xd_sampler xd_sampler_heun, xd_sampler_flow_heun;
 const xd_sampler xd_sampler_heun = {
     .name = "heun", .webui = "Heun", .classes = { "HeunDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = discrete_open, .close = discrete_close,
-    .step = discrete_step,
+    .step = discrete_step, .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow_heun = {
     .name = "flow-heun", .webui = "Heun", .classes = { "FlowMatchHeunDiscreteScheduler" },

@@ -24,14 +24,14 @@ static int history_length(const xd_sched_cfg *c)
     return 0;
 }
 
-static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
+static xd_status check_config(const xd_sched_cfg *c, int steps, int given, xd_err *e)
 {
     int       most = c->original_inference_steps;
     xd_status s = xd_prediction_check(c, e);
     if (s == XD_OK && (most < 1 || most > c->num_train_timesteps))
         s = xd_fail(e, XD_EFORMAT, "the scheduler's original_inference_steps is %d; it must be "
                     "from 1 to %d", most, c->num_train_timesteps);
-    if (s == XD_OK && steps > most)
+    if (s == XD_OK && !given && steps > most)
         s = xd_fail(e, XD_EINVAL, "num_inference_steps is %d, and the scheduler's "
                     "original_inference_steps is %d, which is the most", steps, most);
     return s;
@@ -50,7 +50,7 @@ static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
 static xd_status open_levels(xd_sampling *s, xd_levels *l, const xd_steps *a, xd_err *e)
 {
     const xd_sched_cfg *c = &s->cfg;
-    xd_status           st = check_config(c, a->steps, e);
+    xd_status           st = check_config(c, a->steps, a->times != NULL, e);
     if (st == XD_OK)
         st = xd_levels_open(l, c, 0, e);
     level *v = s->priv = calloc((size_t)a->steps, sizeof *v);
@@ -61,7 +61,10 @@ static xd_status open_levels(xd_sampling *s, xd_levels *l, const xd_steps *a, xd
     if (st != XD_OK)
         return st;
     s->steps = a->steps;
-    make_timesteps(c, s->steps, s->time);
+    if (a->times)
+        memcpy(s->time, a->times, (size_t)s->steps * sizeof *s->time);
+    else
+        make_timesteps(c, s->steps, s->time);
     for (int i = 0; i < s->steps && st == XD_OK; i++) {
         s->in_scale[i] = 1;
         v[i].acp = l->acp[(int)s->time[i]];
@@ -181,10 +184,10 @@ extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;
 const xd_sampler xd_sampler_lcm = {
     .name = "lcm", .webui = "LCM", .classes = { "LCMScheduler" }, .fields = lcm_fields,
     .history = history_length, .open = lcm_open, .close = lcm_close, .draws = lcm_draws,
-    .step = lcm_step,
+    .step = lcm_step, .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_tcd = {
     .name = "tcd", .webui = "TCD", .classes = { "TCDScheduler" }, .fields = tcd_fields,
     .history = history_length, .open = tcd_open, .close = lcm_close, .draws = tcd_draws,
-    .step = tcd_step,
+    .step = tcd_step, .takes = XD_TAKES_TIMES,
 };

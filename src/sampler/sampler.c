@@ -49,6 +49,46 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
     return xd_fields_read(d->fields, c, obj, what, e);
 }
 
+int xd_sched_has(const xd_sampler *d, const char *key)
+{
+    for (const xd_field *f = d->fields; f->json; f++)
+        if (strcmp(f->json, key) == 0)
+            return 1;
+    return 0;
+}
+
+/* Lists of the request that the sampler cannot follow, or not with its config. */
+static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const xd_steps *a,
+                             xd_err *e)
+{
+    const char *key = a->sigmas ? "sigmas" : "timesteps";
+    int         takes = a->sigmas ? XD_TAKES_SIGMAS : XD_TAKES_TIMES;
+    if (!a->sigmas && !a->times)
+        return XD_OK;
+    if (a->sigmas && a->times)
+        return xd_fail(e, XD_EINVAL, "sigmas and timesteps are given, and one list is enough");
+    if (!(d->takes & takes))
+        return xd_fail(e, XD_EINVAL, "the scheduler %s takes no list of %s", d->name, key);
+    if (!d->flow && a->times && (c->use_karras_sigmas || c->use_exponential_sigmas ||
+                                 c->use_beta_sigmas || c->use_lu_lambdas || c->use_flow_sigmas))
+        return xd_fail(e, XD_EINVAL, "timesteps are given, and the scheduler spaces its levels "
+                       "itself (use_..._sigmas)");
+    const double *v = a->sigmas ? a->sigmas : a->times;
+    double        most = !a->sigmas ? c->num_train_timesteps : d->last_sigma ? 1e6 : 1;
+    for (int i = 0; i < a->steps; i++)
+        if (!(v[i] <= most && v[i] >= 0) || ((a->sigmas || d->flow) && v[i] <= 0) ||
+            (i && v[i] >= v[i - 1]) ||
+            (a->times && !d->flow && (v[i] != (int)v[i] || v[i] >= most)))
+            return xd_fail(e, XD_EINVAL, "number %d of the %s is %g; they must fall, from at most "
+                           "%g to above 0%s", i + 1, key, v[i],
+                           a->times && !d->flow ? most - 1 : most,
+                           a->times && !d->flow ? ", or 0, and be whole" : "");
+    if (a->sigmas && d->last_sigma && !(v[a->steps] >= 0 && v[a->steps] < v[a->steps - 1]))
+        return xd_fail(e, XD_EINVAL, "the last of the sigmas, where the steps end, is %g; it must "
+                       "be from 0 to below the others", v[a->steps]);
+    return XD_OK;
+}
+
 int xd_sampling_draws(const xd_sampling *s)
 {
     int n = 0;
@@ -87,7 +127,8 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
     if (kept > XD_MAXHIST)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s keeps %d arrays of history, and a "
                        "denoising loop has room for %d (XD_MAXHIST)", d->name, kept, XD_MAXHIST);
-    return d->open(s, c, a, e);
+    xd_status st = check_lists(d, c, a, e);
+    return st == XD_OK ? d->open(s, c, a, e) : st;
 }
 
 void xd_sampling_close(xd_sampling *s)

@@ -59,7 +59,13 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
     int     leap;               /* DDIM, Euler: a single step ends at the predicted clean latents */
     /* The logarithm of the dynamic shift; NULL: it follows from the tokens and the config. */
     double (*mu)(int64_t tokens, int steps);
+    /* A list of the request, `steps` of them, largest first, or NULL; of Euler's sigmas one more,
+     * the last level. */
+    const double *sigmas, *times;
 } xd_steps;
+
+/* Lists that a sampler takes (`takes`); of some only with use_flow_sigmas, or without. */
+enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
 enum { XD_MAXHIST = 4 };        /* history arrays that the denoising loop provides for           */
 
@@ -80,6 +86,8 @@ typedef struct xd_sampler {
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
     int flow;                   /* rectified flow: can start from an image                    */
+    int takes;                  /* XD_TAKES_...                                               */
+    int last_sigma;             /* a list of sigmas has the last level, too                   */
 } xd_sampler;
 
 struct xd_sampling {
@@ -102,6 +110,8 @@ const xd_sampler *xd_sampler_find(const char *name);
 /* Reads the config for this sampler; `obj` may be NULL. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
+/* Has the config of this sampler such a key? */
+int       xd_sched_has(const xd_sampler *d, const char *key);
 /* Does any step draw noise? */
 int       xd_sampling_draws(const xd_sampling *s);
 /* Opens and closes the schedule of a request. */

@@ -100,8 +100,8 @@ void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor n
 
 /* Times and levels of Euler's and Heun's methods: n steps, or n + 1 where trailing spacing has one
  * more; into arrays of n + 2. Returns the number of levels, and the number of times in *times. */
-int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
-                          double *sigma, int *times);
+int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
+                          double *time, double *sigma, int *times);
 
 /* The schedule of FlowMatchEulerDiscreteScheduler: priv is the levels, doubles, one more than
  * steps. */

@@ -88,11 +88,12 @@ static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
 
 /* Levels of rectified flow. The first is kept below 1, where half the log signal-to-noise ratio is
  * infinite. */
-static void flow_levels(const xd_sched_cfg *c, int n, double *time, double *sigma)
+static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, double *sigma)
 {
+    int    n = a->steps;
     double N = c->num_train_timesteps, step = (1 / N - 1) / n, k = c->flow_shift;
     for (int i = 0; i < n; i++) {
-        double v = i * step + 1;
+        double v = a->sigmas ? a->sigmas[i] : i * step + 1;
         sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);
     }
     double scale = (1 - sigma[n - 1]) / (1 - c->shift_terminal);
@@ -122,16 +123,16 @@ static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, doub
 }
 
 /* Fills times and noise levels, arrays of n + 2; returns the number of steps. */
-static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
-                         double *sigma)
+static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
+                         double *time, double *sigma)
 {
     double end = l->sigma[0];
-    int    k = n;
+    int    n = a->steps, k = n;
     if (xd_is_respaced(c)) {
         spaced_levels(l, c, n, time, sigma);
         end = sigma[n - 1];
     } else if (c->use_flow_sigmas) {
-        flow_levels(c, n, time, sigma);
+        flow_levels(c, a, time, sigma);
         end = sigma[n - 1];
     } else {
         k = xd_solver_timesteps(c, c->num_train_timesteps, n, time);
@@ -151,6 +152,9 @@ static xd_status unipc_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_st
     double   *sigma = s->priv = calloc((size_t)steps + 3, sizeof *sigma);
     (void)cfg;
     xd_status st = check_config(&s->cfg, steps, e);
+    if (st == XD_OK && a->sigmas && (!s->cfg.use_flow_sigmas || xd_is_respaced(&s->cfg)))
+        st = xd_fail(e, XD_EINVAL, "sigmas are given, and unipc takes them with use_flow_sigmas "
+                     "alone");
     if (st == XD_OK)
         st = xd_levels_open(&l, &s->cfg, 5.9604644775390625e-8 /* 2^-24 */, e);
     s->time = calloc((size_t)steps + 2, sizeof *s->time);
@@ -159,7 +163,7 @@ static xd_status unipc_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_st
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK) {
         xd_shift_levels(&s->cfg, a);
-        s->steps = make_schedule(&l, &s->cfg, steps, s->time, sigma);
+        s->steps = make_schedule(&l, &s->cfg, a, s->time, sigma);
         for (int i = 0; i < s->steps; i++)
             s->in_scale[i] = 1;
     }
@@ -361,4 +365,5 @@ extern const xd_sampler xd_sampler_unipc;
 const xd_sampler xd_sampler_unipc = {
     .name = "unipc", .webui = "UniPC", .classes = { "UniPCMultistepScheduler" }, .fields = fields,
     .history = history_length, .open = unipc_open, .close = unipc_close, .step = unipc_step,
+    .takes = XD_TAKES_SIGMAS,
 };

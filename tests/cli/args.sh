@@ -241,9 +241,11 @@ means caption_upsample_temperature 'prompts are not rewritten by .*'
 means mask 'generating inside of a mask is not built'
 means vae-on-cpu "all components compute on --device, .*"
 means port 'there is no HTTP service'
-for far in xyzzy karras hypertile color_match; do
+for far in xyzzy clip_vision hypertile color_match; do
     refused "far from all: --$far" 2 "unknown flag --$far\$" generate --model m -p a --$far 1
 done
+refused "a part of a name" 2 "unknown flag --karras; .*--use_karras_sigmas" generate --model m \
+    -p a --karras
 refused "a command of another program" 2 "unknown command 'txt2img'; here it is 'generate'" txt2img
 refused "converting" 2 "unknown command 'convert'; nothing has to be converted" convert
 refused "serving" 2 "unknown command 'serve'; there is no HTTP service" serve

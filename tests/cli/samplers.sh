@@ -37,7 +37,31 @@ check "JSON has it" json 'j["parameters"]["flow_shift"] == 6'
 refused "a shift of nothing" 2 "--flow_shift takes" generate --model "$MODEL" -p a --flow_shift 0
 refused "a sampler of other noise" 2 "rectified flow, which the scheduler unipc does not follow" \
     generate --model "$MODEL" -p a --scheduler UniPCMultistepScheduler -o "$T/x.png"
+latents heun --scheduler FlowMatchHeunDiscreteScheduler
+latents lcm --scheduler FlowMatchLCMScheduler
+latents noisy --stochastic_sampling
+check "new noise in every step is LCM's step" same lcm noisy
+check "Heun's method" differ plain heun
+latents solver --scheduler unipc --use_flow_sigmas --flow_shift 3
+check "UniPC follows rectified flow" differ plain solver
+latents two --scheduler unipc --use_flow_sigmas --flow_shift 3 --plan u2 --nproc 2
+check "on two ranks, too" same solver two
+latents beta --use_beta_sigmas
+check "levels as quantiles" differ plain beta
+refused "levels that are not below 1" 2 "number 1 of the sigmas is 1.5" generate --model "$MODEL" \
+    -p a --sigmas 1.5,1 -o "$T/x.png"
+refused "two lists" 2 "one list is enough" generate --model "$MODEL" -p a --sigmas 1 \
+    --timesteps 1 -o "$T/x.png"
+refused "a list with something else" 2 'a list is numbers with commas' generate --model "$MODEL" \
+    -p a --sigmas 1,x -o "$T/x.png"
+refused "another number of steps" 2 "num_inference_steps is 3, and the sigmas are those of 2" \
+    generate --model "$MODEL" -p a --num_inference_steps 3 --sigmas 1,0.5 -o "$T/x.png"
 MODEL=$FULL/flux
+latents plain
+latents given --sigmas 1,0.75,0.5,0.25
+check "the pipeline's own levels in a list" same plain given
+latents given --sigmas 1,0.8,0.5,0.25
+check "others" differ plain given
 refused "a shift beside that by size" 2 "flow_shift is 6, and .*shifts by the size" generate \
     --model "$MODEL" -p a --flow_shift 6 -o "$T/x.png"
 
@@ -48,6 +72,31 @@ check "UniPC generates" [ "$rc" = 0 ]
 check "another image than DPM++" differ dpm unipc
 latents class --scheduler UniPCMultistepScheduler
 check "diffusers' name is the same" same unipc class
+latents karras --use_karras_sigmas
+check "Karras's levels" differ dpm karras
+latents given --timesteps 999,749,500,250
+check "its own timesteps in a list" same dpm given
+latents noisy --algorithm_type sde-dpmsolver++
+check "DPM++ with noise" differ dpm noisy
+latents two --algorithm_type sde-dpmsolver++ --plan cfg2 --nproc 2
+check "the same noise on two ranks" same noisy two
+last=dpm
+for name in heun euler-ancestral lcm tcd; do
+    latents $name --scheduler $name
+    check "$name is another sampler" differ $last $name
+    last=$name
+done
+latents eta --scheduler TCDScheduler --eta 0.9
+check "eta counts" differ tcd eta
+try generate --model "$MODEL" -p a --scheduler tcd --eta 0.9 --width 48 --height 48 \
+    --num_inference_steps 1 --output "$T/s.png" --json
+check "JSON has it, too" json 'j["parameters"]["eta"] == 0.9'
+refused "a key of other schedulers" 2 "use_karras_sigmas is given, and the scheduler ddim has" \
+    generate --model "$MODEL" -p a --scheduler ddim --use_karras_sigmas -o "$T/x.png"
+refused "levels of another kind of model" 2 "use_flow_sigmas is for models of rectified flow" \
+    generate --model "$MODEL" -p a --use_flow_sigmas -o "$T/x.png"
+refused "a spacing that is none" 2 "timestep_spacing" generate --model "$MODEL" -p a \
+    --timestep_spacing odd -o "$T/x.png"
 refused "a shift of other noise" 2 "flow_shift is 2, and the scheduler dpm.. has no levels" \
     generate --model "$MODEL" -p a --flow_shift 2 -o "$T/x.png"
 done_testing

@@ -134,17 +134,26 @@ static double also(const xd_json *c, const char *key)
     return v;
 }
 
+/* A list that the request gives, kept in the same object; NULL: none. */
+static const double *given(const xd_json *c, const char *key, double *v)
+{
+    const xd_json *list = xd_json_get(xd_json_get(c, "config"), key);
+    for (int i = 0; i < xd_json_size(list); i++)
+        assert_true(i < 16 && xd_json_number(xd_json_at(list, i), &v[i]));
+    return xd_json_is_list(list) ? v : NULL;
+}
+
 static void open_case(xd_sampling *s, const xd_json *c)
 {
+    static double sigmas[16], times[16];
     int own = 0, leap = 0;
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "own"), &own);
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "leap"), &leap);
-    xd_steps a = { (int)number(c, "steps"),
-                   (int64_t)also(c, "tokens"),
-                   own,
-                   also(c, "strength"),
-                   also(c, "most"),
-                   leap, NULL };
+    xd_steps a = { .steps = (int)number(c, "steps"), .tokens = (int64_t)also(c, "tokens"),
+                   .own_sigmas = own, .strength = also(c, "strength"),
+                   .max_shift = also(c, "most"), .leap = leap,
+                   .sigmas = given(c, "given_sigmas", sigmas),
+                   .times = given(c, "given_times", times) };
     xd_sched_cfg      cfg;
     xd_err            e = { 0 };
     const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));
@@ -464,6 +473,43 @@ static void beta_quantiles(void **state)
     assert_true(xd_beta_quantile(0) == 0 && xd_beta_quantile(1) == 1);
 }
 
+/* Lists that are no schedule. */
+static void refused_lists(void **state)
+{
+    static const double  falls[] = { 1, 0.5, 0.2 }, rises[] = { 0.2, 0.5, 1 }, high[] = { 3, 2, 1 };
+    static const double  times[] = { 900, 500, 100 }, split[] = { 900, 500.5, 100 };
+    static const double  same[] = { 2, 2 };
+    static const struct { const char *name, *config; const double *sigmas, *times;
+                          const char *says; } cases[] = {
+        { "flow-euler", "{}", rises, NULL, "must fall" },
+        { "flow-euler", "{}", high, NULL, "number 1 of the sigmas is 3" },
+        { "flow-euler", "{}", falls, times, "one list" },
+        { "flow-heun", "{}", falls, NULL, "takes no list of sigmas" },
+        { "ddim", "{}", NULL, times, "takes no list of timesteps" },
+        { "unipc", "{}", falls, NULL, "use_flow_sigmas" },
+        { "dpm++", "{}", NULL, split, "number 2 of the timesteps is 500.5" },
+        { "euler", "{\"use_karras_sigmas\":true}", NULL, times, "spaces its levels" },
+        { "euler", "{}", same, NULL, "the last of the sigmas" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        xd_sampling s;
+        xd_json    *j = NULL;
+        xd_err      e = { 0 };
+        xd_sched_cfg      cfg;
+        const xd_sampler *d = xd_sampler_find(cases[i].name);
+        xd_steps a = { .steps = cases[i].sigmas == same ? 1 : 3, .sigmas = cases[i].sigmas,
+                       .times = cases[i].times };
+        assert_int_equal(xd_json_parse(&j, cases[i].config, strlen(cases[i].config), "x", &e),
+                         XD_OK);
+        assert_int_equal(xd_sched_read(d, &cfg, j, "x", &e), XD_OK);
+        if (xd_sampling_open(&s, d, &cfg, &a, &e) == XD_OK || !strstr(e.msg, cases[i].says))
+            fail_msg("%s: '%s' does not say '%s'", cases[i].name, e.msg, cases[i].says);
+        xd_sampling_close(&s);
+        xd_json_free(&j);
+    }
+}
+
 /* Noise that is left out is an error, not an image without it. */
 static void no_noise(void **state)
 {
@@ -495,7 +541,7 @@ int main(void)
         cmocka_unit_test(trajectories), cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
         cmocka_unit_test(names),        cmocka_unit_test(refused),
         cmocka_unit_test(refused_solvers), cmocka_unit_test(no_noise),
-        cmocka_unit_test(beta_quantiles),
+        cmocka_unit_test(beta_quantiles), cmocka_unit_test(refused_lists),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

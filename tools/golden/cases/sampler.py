@@ -145,6 +145,18 @@ PATH_CONFIGS = [
     (TCD, {"eta": 1.0, "prediction_type": "sample", "original_inference_steps": 77, **PIXART}),
 ]
 
+TURBO = [1.0, 0.6509, 0.4374, 0.2932, 0.1893, 0.1108, 0.0495, 0.00031]
+TIMES = [999, 759, 499, 259]
+GIVEN = [       # lists of a request: four timesteps, or eight sigmas and a last one
+    (FLOW, {**DYNAMIC, "given_sigmas": TURBO}), (FLOW, {"shift": 3.0, "given_sigmas": TURBO}),
+    (FLOW, {"shift": 3.0, "given_times": TIMES}), (FLOWLCM, {"shift": 2.0, "given_sigmas": TURBO}),
+    (UNIPC, {**FLOWING, "flow_shift": 3.0, "given_sigmas": TURBO}),
+    (EULER, {**SD, "given_sigmas": [14.6, 6.4, 3.8, 2.2, 1.3, 0.86, 0.55, 0.38, 0.234]}),
+    (EULER, {**SD, "given_times": TIMES}), (DPM, {**SD, "given_times": TIMES}),
+    (HEUN, {"given_times": TIMES}), (LCM, {"given_times": TIMES}), (TCD, {"given_times": TIMES}),
+    (DDPM, {"given_times": TIMES, "clip_sample": False}),
+]
+
 COG_CONFIGS = [
     {}, COG5B, {**COG5B, "snr_shift_scale": 3.0}, {**COG5B, **PIXART, "snr_shift_scale": 2.0},
     {"prediction_type": "sample", "timestep_spacing": "linspace"},
@@ -212,7 +224,15 @@ def run_cog(scheduler, steps):
 def set_times(scheduler, config, steps):
     """Of any class: the times of the steps that a request takes, and what a step is given."""
     name = type(scheduler).__name__
-    if name in (FLOW, FLOWLCM):
+    if "given_sigmas" in config or "given_times" in config:
+        lists = {k: config["given_" + k] for k in ("sigmas", "times") if "given_" + k in config}
+        lists = {"sigmas": numpy.array(lists["sigmas"])} if "sigmas" in lists else {
+            "timesteps": lists["times"]}
+        if name in (FLOW, FLOWLCM) and scheduler.config.use_dynamic_shifting:
+            lists["mu"] = shift_of(scheduler.config, config)
+        scheduler.set_timesteps(**lists)
+        times = scheduler.timesteps
+    elif name in (FLOW, FLOWLCM):
         times = set_flow(scheduler, config, steps)
     else:
         scheduler.set_timesteps(steps)
@@ -244,10 +264,10 @@ def run_path(scheduler, config, steps):
 
 
 def run(name, config, steps):
-    own = ("own", "tokens", "strength", "leap", "most", "eta")
+    own = ("own", "tokens", "strength", "leap", "most", "eta", "given_sigmas", "given_times")
     scheduler = getattr(diffusers, name).from_config(
         {k: v for k, v in config.items() if k not in own})
-    if (name, config) in PATH_CONFIGS:
+    if (name, config) in PATH_CONFIGS + GIVEN:
         return run_path(scheduler, config, steps)
     if name in (COG, COGDPM):
         return run_cog(scheduler, steps)
@@ -332,6 +352,7 @@ def make(names, options):
     todo += [(DDPM, c, k) for c in DDPM_CONFIGS for k in COG_COUNTS]
     todo += [(UNIPC, c, k) for c in UNIPC_CONFIGS for k in PATH_COUNTS]
     todo += [(n, c, k) for n, c in PATH_CONFIGS for k in PATH_COUNTS]
+    todo += [(n, c, 8 if "given_sigmas" in c else 4) for n, c in GIVEN]
     if options.random:
         todo = [random_config(rng) for _ in range(options.random)]
     cases = []
