@@ -65,6 +65,24 @@ check "others" differ plain given
 refused "a shift beside that by size" 2 "flow_shift is 6, and .*shifts by the size" generate \
     --model "$MODEL" -p a --flow_shift 6 -o "$T/x.png"
 
+# A LoRA is merged before weights are quantized: the steps compute the same ops.
+ops() {
+    python3 -c 'import json, sys
+at = json.load(open(sys.argv[1]))["traceEvents"]
+step = [e for e in at if e.get("cat") == "phase" and e["name"] == "denoise"][0]
+inside = [e["name"] for e in at if e.get("cat") == "op"
+          and step["ts"] <= e["ts"] < step["ts"] + step["dur"]]
+print(len(inside), *inside)' "$1"
+}
+LORA=$FULL/flux-lora/kohya.safetensors
+latents bare --weights_dtype int8 --trace "$T/bare.json"
+latents lora --weights_dtype int8 --trace "$T/lora.json" --lora "$LORA"
+check "a LoRA counts" differ bare lora
+ops "$T/bare.json" >"$T/bare.ops"
+ops "$T/lora.json" >"$T/lora.ops"
+check "steps have ops" grep -q '^[1-9][0-9]* .*gemm' "$T/bare.ops"
+check "and no more with a LoRA" cmp "$T/bare.ops" "$T/lora.ops"
+
 MODEL=$FULL/alpha
 latents dpm
 latents unipc --scheduler unipc
