@@ -8,6 +8,7 @@
 #   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
 #   make cuda-mistakes         whether tests on the simulated GPU find mistakes
 #   make cuda-seeds            its tests with twenty orders of work
+#   make sanitize-cuda         its tests, and the kernels, under AddressSanitizer and UBSan
 #   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
@@ -23,14 +24,17 @@ MODEL = models/demo-pixart
 BENCH_ARGS = --config $(MODEL)
 FUZZ_SECONDS = 600
 TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora
+SANITIZE_CUDA_TESTS = sim_rules sim_nccl ops_cuda ops_cuda_seed ops_cuda_own ops_attn_cuda \
+                      golden_cuda golden_decoder_cuda steps_cuda_seed parity_cuda_2 \
+                      parity_cuda_shared_2 parity_cuda_shared_4 cli_cuda_memory
 PREFIX =
 
 # The recipe reads the prompt from its environment, so that quotes and dollars in it are just text.
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: all build configured program demo demo-parallel check clang sanitize tsan leaks fuzz soak \
-        cuda-kernels cuda-mistakes cuda-seeds bench install uninstall clean packages clang-packages
+.PHONY: all build configured program demo demo-parallel check clang sanitize sanitize-cuda tsan \
+        leaks fuzz soak cuda-kernels cuda-mistakes cuda-seeds bench install uninstall clean packages clang-packages
 
 all: build
 
@@ -88,12 +92,13 @@ clang: clang-packages
 	@ninja -C build-clang
 
 # The tests again with every memory error and undefined behaviour made fatal.
-sanitize: packages
+sanitize sanitize-cuda: packages
 	@# gcc warns of what cannot be when its sanitizers are on, so warnings are no errors here
 	@[ -f build-asan/build.ninja ] || meson setup build-asan --buildtype=debugoptimized \
 	    -Db_sanitize=address,undefined -Db_lundef=false -Dhouse_werror=false
 	@ninja -C build-asan
-	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tests/run.sh build-asan -t 8
+	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tests/run.sh build-asan -t 8 \
+	    $(if $(filter sanitize-cuda,$@),$(SANITIZE_CUDA_TESTS))
 
 # Kernels, and whole requests by the best of them, with every data race made fatal. AMX is left out:
 # its kernels take minutes to compile with sanitizers.

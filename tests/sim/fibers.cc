@@ -6,6 +6,7 @@
  * where threads wait for ever, and at an access to closed memory. It ends at once: a test program
  * that catches signals would go on with the locks of the device held. */
 #include "backend/cuda/kernels/gpu.cuh"
+#include "tests/sim/asan.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@ gpu_dim3 gpu_thread, gpu_block, gpu_threads, gpu_blocks;
 
 namespace
 {
-enum { MOST = 1024, STACK = 128 << 10, SHARED = 256 << 10, COPIES = 256 };
+/* A sanitizer's frames are larger.                                                             */
+enum { MOST = 1024, STACK = SIM_ASAN ? 512 << 10 : 128 << 10, SHARED = 256 << 10, COPIES = 256 };
 enum state { RUNS, MEETS, WAITS, ENDED };
 struct copy {
     void *to;
@@ -25,7 +27,7 @@ struct copy {
     int bytes, group;
 };
 struct fiber {
-    void *sp;
+    void *sp, *kept;
     ucontext_t uc;
     state st;
     gpu_dim3 id;
@@ -40,8 +42,10 @@ fiber fibers[MOST];
 warp warps[MOST / 32];
 char *stacks, *shared;
 int order[MOST];
-int now, nthreads, waiting, alive, shared_bytes, early;
-void *host_sp;
+int now, nthreads, waiting, alive, shared_bytes, shared_asked, early;
+void *host_sp, *host_kept;
+const void *host_stack; /* its lowest byte, and its size: for AddressSanitizer                  */
+size_t host_stack_size;
 #if !defined(__x86_64__)
 ucontext_t host_uc;
 #endif
@@ -100,12 +104,14 @@ asm(".text\n.globl gpu_swap\n.hidden gpu_swap\ngpu_swap:\n"
 
 static void enter()
 {
+    sim_after_switch(nullptr, &host_stack, &host_stack_size);
     kernel->run(kernel_args);
     fibers[now].st = ENDED;
     warp &w = warps[now / 32];
     alive--;
     if (--w.alive && w.arrived == w.alive)
         wrong("some lanes ended while others meet", w.where);
+    sim_before_switch(nullptr, host_stack, host_stack_size);
 #if defined(__x86_64__)
     gpu_swap(&fibers[now].sp, host_sp);
 #else
@@ -117,22 +123,26 @@ static void enter()
 static void leave()
 {
     fiber &f = fibers[now];
+    sim_before_switch(&f.kept, host_stack, host_stack_size);
 #if defined(__x86_64__)
     gpu_swap(&f.sp, host_sp);
 #else
     swapcontext(&f.uc, &host_uc);
 #endif
+    sim_after_switch(f.kept, &host_stack, &host_stack_size);
 }
 
 static void resume(int i)
 {
     now = i;
     gpu_thread = fibers[i].id;
+    sim_before_switch(&host_kept, stacks + (size_t)i * STACK, STACK);
 #if defined(__x86_64__)
     gpu_swap(&host_sp, fibers[i].sp);
 #else
     swapcontext(&host_uc, &fibers[i].uc);
 #endif
+    sim_after_switch(host_kept, nullptr, nullptr);
 }
 
 static void start(int i)
@@ -270,7 +280,7 @@ void gpu_max_lanes(gpu_shown *s) { join_lanes<larger>(s); }
 
 static void run_block()
 {
-    memset(gpu_shared(), 0xff, (size_t)shared_bytes);
+    memset(gpu_shared(), 0xff, (size_t)shared_asked);
     alive = nthreads, waiting = 0, early = (int)draw(2);
     for (int i = 0; i < nthreads; i++) {
         start(i);
@@ -324,7 +334,11 @@ gpu_cpu_launch(const gpu_kernel *k, const unsigned grid[3], const unsigned block
     }
     const signals while_here;
     kernel = k, kernel_args = args, seed = with_seed * 2 + 1;
-    shared_bytes = (int)((bytes + 127) / 128 * 128);
+    shared_asked = (int)bytes, shared_bytes = (int)((bytes + 127) / 128 * 128);
+    sim_open(shared, SHARED);
+    memset(gpu_shared(), 0xff, (size_t)shared_bytes);
+    sim_close(shared, SHARED - (size_t)shared_bytes);
+    sim_close(gpu_shared() + bytes, (size_t)shared_bytes - bytes);
     gpu_threads = { block[0], block[1], block[2] };
     gpu_blocks = { grid[0], grid[1], grid[2] };
     nthreads = (int)(block[0] * block[1] * block[2]);

@@ -72,6 +72,13 @@ window::~window()
         reach(PROT_NONE);
 }
 
+void close_edges(char *p, size_t n)
+{
+    size_t before = (uintptr_t)p & (PAGE - 1);
+    sim_close(p - before, before);
+    sim_close(p + n, (PAGE - (before + n) % PAGE) % PAGE);
+}
+
 int on_device(const void *p, size_t n)
 {
     for (auto *m : { &blocks, &opened }) {
@@ -128,6 +135,7 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes)
     current->used += bytes;
     blocks[far_ + at] = bytes;
     owners[far_ + at] = current;
+    close_edges(far_ + at, bytes);
     if (bytes < (size_t)1 << 30)
         memset(near_ + at, 0xff, bytes);
     *p = (CUdeviceptr)(far_ + at);

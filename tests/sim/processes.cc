@@ -43,6 +43,7 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned)
     if (m == MAP_FAILED)
         return XD_CU_INVALID_VALUE;
     opened[m + (x.at - from)] = x.bytes;
+    close_edges(m + (x.at - from), x.bytes);
     *p = (CUdeviceptr)(m + (x.at - from));
     return XD_CU_SUCCESS;
 }
@@ -54,6 +55,7 @@ API CUresult cuIpcCloseMemHandle(CUdeviceptr p)
         return XD_CU_INVALID_VALUE;
     cuCtxSynchronize();
     char *from = (char *)((uintptr_t)p & ~(uintptr_t)(PAGE - 1));
+    sim_open(from, (size_t)(b->first + b->second - from) + PAGE);
     munmap(from, (size_t)(b->first + b->second - from));
     opened.erase(b);
     return XD_CU_SUCCESS;

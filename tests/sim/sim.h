@@ -3,6 +3,7 @@
 #ifndef XD_TESTS_SIM_SIM_H
 #define XD_TESTS_SIM_SIM_H
 
+#include "tests/sim/asan.h"
 #include "tests/sim/counts.h"
 #include "tests/sim/more.h"
 
@@ -60,9 +61,11 @@ struct CUstream_st {
     std::deque<item> q;
     CUgraph_st *into = nullptr;
 };
+struct CUfunc_st;
 struct CUmod_st {
     void *lib;
     launch_fn *launch;
+    std::vector<CUfunc_st *> functions;
 };
 struct CUfunc_st {
     const gpu_kernel *k;
@@ -95,6 +98,7 @@ extern std::map<char *, size_t> blocks;  /* of device memory: where, bytes      
 extern std::map<char *, size_t> opened;  /* of other processes                                 */
 void start_memory();
 int on_device(const void *p, size_t n);
+void close_edges(char *p, size_t n);     /* what pages have beside a block                  */
 int in_far(const char *p); /* 1: in memory that the current GPU may follow                     */
 
 /* Kernels may follow device addresses while this lives. */

@@ -216,10 +216,14 @@ API CUresult cuEventCreate(CUevent *e, unsigned flags)
     (*e)->flags = flags;
     return XD_CU_SUCCESS;
 }
-API CUresult cuEventDestroy_v2(CUevent)
+/* Work in a stream may still name it, so it is kept. */
+API CUresult cuEventDestroy_v2(CUevent e)
 {
+    static auto *kept = new std::vector<CUevent>;
+    std::lock_guard<std::recursive_mutex> g(lock);
+    kept->push_back(e);
     return XD_CU_SUCCESS;
-} /* items may still name it         */
+}
 API CUresult cuEventRecord(CUevent e, CUstream s)
 {
     std::lock_guard<std::recursive_mutex> g(lock);

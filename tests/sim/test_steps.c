@@ -2,8 +2,8 @@
  *
  *     test_steps FULL [graphs]
  *
- * FULL is tests/golden with its weights; with "graphs" graphs alone are tested. A trace is written
- * to the current directory.
+ * FULL is tests/golden with its weights; with "graphs" graphs alone are tested, of all models. A
+ * trace is written to the current directory.
  *
  * From the second step on, a step of one rank neither waits for the GPU nor takes memory, and
  * copies no more to it than what the time changes. A step whose passes were recorded gives the
@@ -24,16 +24,23 @@ static const struct model {
     double      guidance;
     long        waits, uploads; /* of a step                                                   */
     int         passes;
+    int         once;           /* 1: graphs are tested in the run of graphs alone             */
+    const char *image;          /* to edit, below tests/golden                                 */
 } models[] = {
     /* Two passes: the time, the size and the ratio. */
-    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, 2 },
+    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, 2, 0, NULL },
     /* The time and the guidance. */
-    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, 1 },
-    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, 2 },
-    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1 },
-    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1 },
+    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, 1, 0, NULL },
+    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, 2, 0, NULL },
+    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, NULL },
+    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, NULL },
     /* The noise of its sampler beside the time. */
-    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, 1 },
+    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, 1, 0, NULL },
+    { "zimage", NULL, 40, 56, 0, 0, 3.5, 0, 2, 2, 1, NULL },
+    /* Images to edit; the time and the guidance. */
+    { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 2, 1, 1, "kontext/image.png" },
+    { "flux2", NULL, 48, 40, 0, 41, 2.5, 0, 2, 1, 1, "flux2-images/image.png" },
+    { "flux2-base", NULL, 40, 56, 0, 41, 4, 0, 2, 2, 1, NULL },
 };
 enum { NMODELS = sizeof models / sizeof *models };
 
@@ -48,8 +55,11 @@ static void tap(int ok, const char *what, const char *of)
 
 /* ---- a request ---------------------------------------------------------------------------- */
 
+typedef int drain_fn(void);
+
 typedef struct run {
     sim_counts_fn *now;
+    drain_fn      *drain;               /* called after the first step, or NULL                */
     sim_counts     at[STEPS];
     int            steps, listens;
     uint64_t       latents[STEPS];      /* a sum of their bits after each step, where asked for */
@@ -59,6 +69,8 @@ static void step_ended(void *cookie, const xd_progress *p)
 {
     run *r = cookie;
     (void)p;
+    if (r->drain && r->steps == 0)
+        r->drain();
     if (r->steps < STEPS)
         r->now(&r->at[r->steps++]);
 }
@@ -81,7 +93,7 @@ static xd_status generate(const struct model *m, const char *full, const char *t
                           xd_err *e)
 {
     static const char *const prompt = "a red circle";
-    char                     dir[2048];
+    char                     dir[2048], image[2048];
     xd_engine               *g = NULL;
     xd_result               *out = NULL;
     xd_open_args             a;
@@ -94,6 +106,8 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     q.width = m->width, q.height = m->height, q.num_frames = m->frames;
     q.max_sequence_length = m->text;
     q.num_inference_steps = STEPS, q.guidance_scale = m->guidance, q.scheduler = m->scheduler;
+    snprintf(image, sizeof image, "%s/%s", full, m->image ? m->image : "");
+    q.image = m->image ? image : NULL;
     q.no_resolution_binning = 1, q.latents_only = 1;
     q.cookie = r, q.on_step = step_ended, q.on_tensor = r->listens ? listen : NULL;
     xd_status s = xd_open(&g, &a, e);
@@ -175,9 +189,11 @@ static void check_graphs(const struct model *m, const char *full, sim_counts_fn 
     tap(2 * left < plain, "a replayed step has few launches", m->dir);
 }
 
-static void check_model(const struct model *m, const char *full, sim_counts_fn *now)
+/* The GPU has done what loading and the first step gave to it: slots for uploads are free again. */
+static void check_model(const struct model *m, const char *full, sim_counts_fn *now,
+                        drain_fn *drain)
 {
-    run       r = { .now = now };
+    run       r = { .now = now, .drain = drain };
     xd_err    e = { 0 };
     xd_status s = generate(m, full, NULL, &r, &e);
     tap(s == XD_OK && r.steps == STEPS, s == XD_OK ? "runs" : e.msg, m->dir);
@@ -185,29 +201,32 @@ static void check_model(const struct model *m, const char *full, sim_counts_fn *
     tap(r.at[STEPS - 1].graphs > r.at[0].graphs, "small passes are recorded", m->dir);
 }
 
-static sim_counts_fn *counter(void)
+/* A function of the simulated driver, stored in *fn, of `size` bytes. */
+static void find(const char *name, void *fn, size_t size)
 {
     char        path[4096];
     const char *dir = getenv("XDIT_CUDA_DIR");
     snprintf(path, sizeof path, "%s/libcuda.so.1", dir ? dir : ".");
-    void          *lib = dlopen(path, RTLD_NOW), *symbol = lib ? dlsym(lib, "simgpu_counts") : NULL;
-    sim_counts_fn *fn;
-    memcpy(&fn, &symbol, sizeof fn);
-    return fn;
+    void *lib = dlopen(path, RTLD_NOW), *symbol = lib ? dlsym(lib, name) : NULL;
+    memcpy(fn, &symbol, size);
 }
 
 int main(int argc, char **argv)
 {
-    sim_counts_fn *now = counter();
+    sim_counts_fn *now;
+    drain_fn      *drain;
     int            graphs = argc == 3 && strcmp(argv[2], "graphs") == 0;
-    if (argc != 2 + graphs || !now) {
+    find("simgpu_counts", &now, sizeof now);
+    find("cuCtxSynchronize", &drain, sizeof drain);
+    if (argc != 2 + graphs || !now || !drain) {
         printf("Bail out! no simulated GPU, or wrong arguments\n");
         return 1;
     }
     for (int i = 0; i < NMODELS; i++) {
         if (!graphs)
-            check_model(&models[i], argv[1], now);
-        check_graphs(&models[i], argv[1], now);
+            check_model(&models[i], argv[1], now, drain);
+        if (graphs || !models[i].once)
+            check_graphs(&models[i], argv[1], now);
     }
     if (!graphs)
         check_trace(argv[1]);

@@ -16,6 +16,17 @@ KERNEL(copy, copy_args, 256, 1)
     store_typed(a.out, o, a.out_type, load_typed(a.in, in, a.in_type));
 }
 
+/* F32, BF16 or F16, at any address: by bytes. */
+GPU float load_unaligned(const void *p, int64_t at, int type)
+{
+    const int      n = type == F32 ? 4 : 2;
+    const uint8_t *b = (const uint8_t *)p + at * n;
+    uint32_t       u = (uint32_t)b[0] | (uint32_t)b[1] << 8;
+    if (type == F32)
+        return gpu_bits_f32(u | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24);
+    return type == F16 ? gpu_from_f16((uint16_t)u) : gpu_from_bf16((bf16)u);
+}
+
 KERNEL(lookup, lookup_args, 256, 1)
 {
     int64_t i = gpu_index(), r = i / a.C, c = i % a.C;
@@ -27,7 +38,7 @@ KERNEL(lookup, lookup_args, 256, 1)
         return;
     }
     store_typed(a.out, r * a.s_out + c, a.out_type,
-                load_typed(a.table, id * a.s_table + c, a.table_type));
+                load_unaligned(a.table, id * a.s_table + c, a.table_type));
 }
 
 KERNEL(resize, resize_args, 256, 1)
