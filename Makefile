@@ -34,7 +34,8 @@ override PROMPT := $(value PROMPT)
 export PROMPT
 
 .PHONY: all build configured program demo demo-parallel check clang sanitize sanitize-cuda tsan \
-        leaks fuzz soak cuda-kernels cuda-mistakes cuda-seeds bench install uninstall clean packages clang-packages
+        leaks fuzz soak cuda-kernels cuda-mistakes cuda-seeds bench install uninstall clean \
+        packages clang-packages
 
 all: build
 

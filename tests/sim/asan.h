@@ -1,5 +1,5 @@
-/* asan.h - what AddressSanitizer is told of the simulated GPU: when a thread of a kernel goes on, on
- * a stack of its own, and which bytes of mapped memory are nobody's
+/* asan.h - what AddressSanitizer is told of the simulated GPU: when a thread of a kernel goes on,
+ * on a stack of its own, and which bytes of mapped memory are nobody's
  *
  * Without AddressSanitizer all of this is nothing. */
 #ifndef XD_TESTS_SIM_ASAN_H

@@ -99,7 +99,7 @@ static void send(xd_dev *d, call *c)
     }
 }
 
-/* AddressSanitizer sees what is read beside an operand, too. Copies to the device have to be done. */
+/* AddressSanitizer sees what is read beside an operand, too. Copies to the device have ended. */
 static void close_edges(xd_dev *d, const call *c)
 {
     if (!SIM_ASAN)

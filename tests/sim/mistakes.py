@@ -136,8 +136,8 @@ def build(scratch):
 
 
 def failure(scratch, test):
-    """The first thing that fails in a test, "" when it does not end, or None. What follows a failure
-    is not waited for."""
+    """The first thing that fails in a test, "" when it does not end, or None. What follows a
+    failure is not waited for."""
     env = dict(os.environ, XDIT_CUDA_DIR=str(scratch / "build/tests/sim"),
                CMOCKA_MESSAGE_OUTPUT="TAP", OMP_WAIT_POLICY="passive")
     command = ["stdbuf", "-oL",

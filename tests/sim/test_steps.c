@@ -1,9 +1,9 @@
 /* test_steps.c - what the steps of a request ask of the driver, on the simulated GPU
  *
- *     test_steps FULL [graphs]
+ *     test_steps FULL [graphs] [MODEL ...]
  *
- * FULL is tests/golden with its weights; with "graphs" graphs alone are tested, of all models. A
- * trace is written to the current directory.
+ * FULL is tests/golden with its weights; with "graphs" graphs alone are tested, of all models.
+ * Models that are named are the only ones. A trace is written to the current directory.
  *
  * From the second step on, a step of one rank neither waits for the GPU nor takes memory, and
  * copies no more to it than what the time changes. A step whose passes were recorded gives the
@@ -25,22 +25,23 @@ static const struct model {
     long        waits, uploads; /* of a step                                                   */
     int         passes;
     int         once;           /* 1: graphs are tested in the run of graphs alone             */
+    int64_t     area;           /* pixels, where the image's ratio gives the size              */
     const char *image;          /* to edit, below tests/golden                                 */
 } models[] = {
     /* Two passes: the time, the size and the ratio. */
-    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, 2, 0, NULL },
+    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, 2, 0, 0, NULL },
     /* The time and the guidance. */
-    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, 1, 0, NULL },
-    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, 2, 0, NULL },
-    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, NULL },
-    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, NULL },
+    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, 1, 0, 0, NULL },
+    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, 2, 0, 0, NULL },
+    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, 0, NULL },
+    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, 0, NULL },
     /* The noise of its sampler beside the time. */
-    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, 1, 0, NULL },
-    { "zimage", NULL, 40, 56, 0, 0, 3.5, 0, 2, 2, 1, NULL },
+    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, 1, 0, 0, NULL },
+    { "zimage", NULL, 40, 56, 0, 0, 3.5, 0, 2, 2, 1, 0, NULL },
     /* Images to edit; the time and the guidance. */
-    { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 2, 1, 1, "kontext/image.png" },
-    { "flux2", NULL, 48, 40, 0, 41, 2.5, 0, 2, 1, 1, "flux2-images/image.png" },
-    { "flux2-base", NULL, 40, 56, 0, 41, 4, 0, 2, 2, 1, NULL },
+    { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 2, 1, 1, 3072, "kontext/image.png" },
+    { "flux2", NULL, 48, 40, 0, 41, 2.5, 0, 2, 1, 1, 0, "flux2-images/image.png" },
+    { "flux2-base", NULL, 40, 56, 0, 41, 4, 0, 2, 2, 1, 0, NULL },
 };
 enum { NMODELS = sizeof models / sizeof *models };
 
@@ -107,7 +108,7 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     q.max_sequence_length = m->text;
     q.num_inference_steps = STEPS, q.guidance_scale = m->guidance, q.scheduler = m->scheduler;
     snprintf(image, sizeof image, "%s/%s", full, m->image ? m->image : "");
-    q.image = m->image ? image : NULL;
+    q.image = m->image ? image : NULL, q.max_area = m->area;
     q.no_resolution_binning = 1, q.latents_only = 1;
     q.cookie = r, q.on_step = step_ended, q.on_tensor = r->listens ? listen : NULL;
     xd_status s = xd_open(&g, &a, e);
@@ -211,18 +212,28 @@ static void find(const char *name, void *fn, size_t size)
     memcpy(fn, &symbol, size);
 }
 
+static int is_wanted(const char *dir, int n, char **names)
+{
+    int wanted = n == 0;
+    for (int i = 0; i < n; i++)
+        wanted |= strcmp(names[i], dir) == 0;
+    return wanted;
+}
+
 int main(int argc, char **argv)
 {
     sim_counts_fn *now;
     drain_fn      *drain;
-    int            graphs = argc == 3 && strcmp(argv[2], "graphs") == 0;
+    int            graphs = argc > 2 && strcmp(argv[2], "graphs") == 0;
     find("simgpu_counts", &now, sizeof now);
     find("cuCtxSynchronize", &drain, sizeof drain);
-    if (argc != 2 + graphs || !now || !drain) {
+    if (argc < 2 || !now || !drain) {
         printf("Bail out! no simulated GPU, or wrong arguments\n");
         return 1;
     }
     for (int i = 0; i < NMODELS; i++) {
+        if (!is_wanted(models[i].dir, argc - 2 - graphs, argv + 2 + graphs))
+            continue;
         if (!graphs)
             check_model(&models[i], argv[1], now, drain);
         if (graphs || !models[i].once)
