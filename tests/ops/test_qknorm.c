@@ -162,11 +162,11 @@ void test_attn_pieces(void **unused)
     }
 }
 
-/* More segments of keys and more samples than one launch takes: no bit differs from keys that lie
+/* More segments with keys and more samples than one launch takes: no bit differs from keys that lie
  * together and from samples one by one. */
 void test_attn_many(void **unused)
 {
-    enum { SEGMENTS = 47, SAMPLES = 19 };
+    enum { SEGMENTS = 57, SAMPLES = 19 };   /* 45 of them have keys                             */
     (void)unused;
     for (int r = 0; r < 4; r++) {
         int64_t D = r % 2 ? 20 : 64, q[4] = { SAMPLES, 5, 2, D }, m[4] = { SAMPLES, 0, 2, D };
