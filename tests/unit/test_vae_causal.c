@@ -126,7 +126,7 @@ static void count_decode(const char *class_name, xd_dtype type, const int64_t *l
 static void memory_is_bounded(void **state)
 {
     const int64_t whole[] = { 21, 60, 104, 16 }, few[] = { 3, 60, 104, 16 },
-                  one[] = { 1, 166, 166, 16 };
+                  band[] = { 21, 15, 104, 16 }, one[] = { 1, 166, 166, 16 };
     double maps, weights, fewer;
     (void)state;
     count_decode(video, XD_F32, whole, &maps, &weights);
@@ -135,6 +135,9 @@ static void memory_is_bounded(void **state)
     assert_true(maps > 2 && maps < 3 && weights < 0.3);
     count_decode(video, XD_BF16, few, &fewer, &weights);
     assert_true(maps - fewer < 0.01);
+    /* the rows of one of four ranks, and the result of all of them */
+    count_decode(video, XD_F32, band, &maps, &weights);
+    assert_true(maps + weights + 0.37 < 2.3);
     count_decode(image, XD_BF16, one, &maps, &weights);
     assert_true(maps < 1 && weights < 0.1);
 }
