@@ -61,6 +61,8 @@ ROWS = {
                     what="KL VAE (16 channels), decoding 512 x 512"),
     "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
                      ways=("eager", "last"), what="KL VAE (16 channels), decoding 1024 x 1024"),
+    "vae-wan": dict(model="Wan2.1-T2V-1.3B", part="vae", size=(240, 416), frames=5, tflop=4.4,
+                    ways=("eager",), what="causal VAE, decoding 5 x 240 x 416"),
     "t5-120": dict(model="PixArt-XL-2-512x512", part="text", text=120, layers=(4,), tflop=0.19,
                    what="T5-XXL, 4 layers, 120 tokens"),
     "t5-226": dict(model="PixArt-XL-2-512x512", part="text", text=226, layers=(4,), tflop=0.35,
@@ -127,13 +129,16 @@ def open_net(row, home, dtype, torch, device):
                     "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
                     "Hunyua": "HunyuanDiT2DModel",
                     "Wan2.1": "WanTransformer3DModel"}[row["model"][:6]]
-            kind = "AutoencoderKL" if row["part"] == "vae" else kind
+            if row["part"] == "vae":
+                kind = "AutoencoderKLWan" if "frames" in row else "AutoencoderKL"
             folder = "vae" if row["part"] == "vae" else "transformer"
             net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
     net = net.to(dtype).eval().to_empty(device=device)
     fill(net, torch)
     if row["part"] == "text":
         return net, dict(input_ids=torch.arange(row["text"])[None] % 1000 + 3)
+    if row["part"] == "vae" and "frames" in row:
+        return net, dict(z=rand(1, net.config.z_dim, (row["frames"] - 1) // 4 + 1, h, w))
     if row["part"] == "vae":
         return net, dict(z=rand(1, net.config.latent_channels, h, w))
     t = torch.tensor([500.0])
@@ -485,8 +490,8 @@ def parse():
     p.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of both sides")
     p.add_argument("--rounds", type=int, help="default: 7, 3 or 2, by the work")
     p.add_argument("--ways", help="of PyTorch: some of eager,last,compiled (default: all; of "
-                                  "vae-1024 the first two, "
-                   "since compiling was slower at 512)")
+                                  "vae-1024 the first two, since compiling was slower at 512; of "
+                                  "vae-wan the first)")
     p.add_argument("--python", default=sys.executable, help="that has PyTorch (default: this one)")
     p.add_argument("--json", action="store_true", help="a line of JSON for each row")
     p.add_argument("--markdown", action="store_true", help="a row of a table for each")
