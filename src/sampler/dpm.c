@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "exec/op.h"
-#include "sampler/schedule.h"
+#include "sampler/dpm.h"
 
 typedef struct dpm {
     double *sigma;              /* [steps + 1], the last is the final level                    */
@@ -20,7 +20,7 @@ static int history_length(const xd_sched_cfg *c)
     return c->solver_order;
 }
 
-static int is_noisy(const xd_sched_cfg *c)
+int xd_dpm_noisy(const xd_sched_cfg *c)
 {
     return strcmp(c->algorithm_type, "sde-dpmsolver++") == 0;
 }
@@ -28,7 +28,7 @@ static int is_noisy(const xd_sched_cfg *c)
 static int count_draws(const xd_sampling *s, int step)
 {
     (void)step;
-    return is_noisy(&s->cfg);
+    return xd_dpm_noisy(&s->cfg);
 }
 
 /* ---- schedule ----------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
     const char *p = c->prediction_type;
     int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction") ||
                 !strcmp(p, "flow_prediction");
-    xd_status s = xd_refuse(strcmp(c->algorithm_type, "dpmsolver++") && !is_noisy(c),
+    xd_status s = xd_refuse(strcmp(c->algorithm_type, "dpmsolver++") && !xd_dpm_noisy(c),
                             "algorithm_type", c->algorithm_type, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(c->solver_type, "midpoint") && strcmp(c->solver_type, "heun"),
@@ -85,7 +85,7 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 }
 
 /* Fills times and noise levels of a request, arrays of n + 2. Returns the number of steps. */
-static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
+static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, int rounds,
                          double *time, double *sigma)
 {
     int n = a->steps, k = n, whole = 1;
@@ -116,18 +116,17 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_ste
     for (int i = 0; i < n; i++) {
         double t = xd_level_time(l, sigma[i]);
         int    exact = !c->use_karras_sigmas && !c->use_lu_lambdas;
-        int    round = !exact && strcmp(c->beta_schedule, "squaredcos_cap_v2");
+        int    round = !exact && (rounds || strcmp(c->beta_schedule, "squaredcos_cap_v2"));
         time[i] = round ? xd_round_even(t) : trunc(t);
     }
     return n;
 }
 
-static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_steps *a, xd_err *e)
+xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e)
 {
     int steps = a->steps;
     xd_levels l = { 0 };
     dpm      *d = s->priv = calloc(1, sizeof *d);
-    (void)cfg;
     xd_status st = check_config(&s->cfg, e);
     if (st == XD_OK)
         st = xd_spacing_check(&s->cfg, e);
@@ -144,7 +143,7 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_step
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK) {
         xd_shift_levels(&s->cfg, a);
-        s->steps = make_schedule(&l, &s->cfg, a, s->time, d->sigma);
+        s->steps = make_schedule(&l, &s->cfg, a, rounds, s->time, d->sigma);
         d->sigma[s->steps] = strcmp(s->cfg.final_sigmas_type, "zero") ? l.sigma[0] : 0;
         for (int i = 0; i <= s->steps; i++)
             d->sigma[i] = (float)d->sigma[i];
@@ -156,7 +155,7 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_step
     return st;
 }
 
-static void dpm_close(xd_sampling *s)
+void xd_dpm_close(xd_sampling *s)
 {
     dpm *d = s->priv;
     if (d)
@@ -164,9 +163,15 @@ static void dpm_close(xd_sampling *s)
     free(d);
 }
 
+static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    (void)c;
+    return xd_dpm_open(s, a, 0, e);
+}
+
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static xd_point point_at(const xd_sampling *s, int i)
+xd_point xd_dpm_point(const xd_sampling *s, int i)
 {
     return xd_point_of(&s->cfg, ((const dpm *)s->priv)->sigma[i]);
 }
@@ -185,43 +190,40 @@ static int order_of(const xd_sampling *s, int step)
 /* Factors of the latents, of the latest predictions, newest first, and of the noise. */
 typedef struct factors { double lat, m[3], noise; } factors;
 
-/* Factors of the first order, and of the first and the second slope of the predictions. */
-typedef struct slopes { double m, first, second; } slopes;
-
-static slopes slopes_of(const xd_sched_cfg *c, double alpha, double h, int order)
+xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order)
 {
-    double k = is_noisy(c) ? 2 * h : h, em = exp(-k) - 1, heun = alpha * (em / k + 1);
+    double k = xd_dpm_noisy(c) ? 2 * h : h, em = exp(-k) - 1, heun = alpha * (em / k + 1);
     int    middle = order == 2 && strcmp(c->solver_type, "heun") != 0;
     double second = (em + k) / (k * k) - 0.5;
-    return (slopes){ -alpha * em, middle ? -0.5 * alpha * em : heun,
-                     is_noisy(c) ? -alpha * (second + 1) : -alpha * second };
+    return (xd_slopes){ -alpha * em, middle ? -0.5 * alpha * em : heun,
+                     xd_dpm_noisy(c) ? -alpha * (second + 1) : -alpha * second };
 }
 
 /* Schedules with almost as many steps as timesteps repeat some timesteps. A repeated step changes
  * nothing and gives no slope. */
 static factors step_factors(const xd_sampling *s, int step, int order)
 {
-    xd_point t = point_at(s, step + 1), s0 = point_at(s, step);
+    xd_point t = xd_dpm_point(s, step + 1), s0 = xd_dpm_point(s, step);
     double   h = t.lambda - s0.lambda;
-    int      noisy = is_noisy(&s->cfg);
+    int      noisy = xd_dpm_noisy(&s->cfg);
     if (h == 0)
         return (factors){ .lat = 1 };
     for (int i = 1; i < order; i++)
-        if (point_at(s, step - i + 1).lambda == point_at(s, step - i).lambda)
+        if (xd_dpm_point(s, step - i + 1).lambda == xd_dpm_point(s, step - i).lambda)
             order = i;
-    slopes  v = slopes_of(&s->cfg, t.alpha, h, order);
+    xd_slopes v = xd_dpm_slopes(&s->cfg, t.alpha, h, order);
     factors f = { .lat = t.sigma / s0.sigma * (noisy ? exp(-h) : 1),
                   .m = { v.m },
                   .noise = noisy ? t.sigma * sqrt(1 - exp(-2 * h)) : 0 };
     if (order == 1)
         return f;
-    double r0 = (s0.lambda - point_at(s, step - 1).lambda) / h;
+    double r0 = (s0.lambda - xd_dpm_point(s, step - 1).lambda) / h;
     if (order == 2) {
         f.m[0] += v.first / r0;
         f.m[1] = -v.first / r0;
         return f;
     }
-    double r1 = (point_at(s, step - 1).lambda - point_at(s, step - 2).lambda) / h;
+    double r1 = (xd_dpm_point(s, step - 1).lambda - xd_dpm_point(s, step - 2).lambda) / h;
     double d10 = v.first * (1 + r0 / (r0 + r1)) + v.second / (r0 + r1);  /* of (m0 - m1) / r0 */
     double d11 = -(v.first * r0 + v.second) / (r0 + r1);                 /* of (m1 - m2) / r1 */
     f.m[0] += d10 / r0;
@@ -235,9 +237,9 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 {
     int     n = s->cfg.solver_order, order = order_of(s, step);
     factors f = step_factors(s, step, order);
-    if (is_noisy(&s->cfg))
+    if (xd_dpm_noisy(&s->cfg))
         xd_noise_check(x, s, step, noise);
-    xd_point_clean(x, &s->cfg, point_at(s, step), lat, pred);
+    xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
     xd_copy_to(x, hist[step % n], pred);
     xd_axpby(x, lat, (float)f.m[0], pred, (float)f.lat);
     for (int i = 1; i < order; i++)
@@ -287,6 +289,6 @@ const xd_sampler xd_sampler_dpm = {
     .name = "dpm++",
     .webui = "DPM++ 2M",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
-    .fields = fields, .history = history_length, .open = dpm_open, .close = dpm_close,
+    .fields = fields, .history = history_length, .open = dpm_open, .close = xd_dpm_close,
     .draws = count_draws, .step = dpm_step, .takes = XD_TAKES_TIMES,
 };

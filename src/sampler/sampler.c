@@ -6,14 +6,15 @@
 
 extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow,
     xd_sampler_ddpm, xd_sampler_unipc, xd_sampler_euler_ancestral, xd_sampler_heun,
-    xd_sampler_lcm, xd_sampler_tcd, xd_sampler_flow_heun, xd_sampler_flow_lcm;
+    xd_sampler_lcm, xd_sampler_tcd, xd_sampler_flow_heun, xd_sampler_flow_lcm,
+    xd_sampler_dpm_single;
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
 const xd_sampler *const xd_samplers[] = {
     &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler, &xd_sampler_flow,
     &xd_sampler_cogvideox_ddim, &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm, &xd_sampler_unipc,
     &xd_sampler_euler_ancestral, &xd_sampler_heun, &xd_sampler_lcm, &xd_sampler_tcd,
-    &xd_sampler_flow_heun, &xd_sampler_flow_lcm, NULL
+    &xd_sampler_flow_heun, &xd_sampler_flow_lcm, &xd_sampler_dpm_single, NULL
 };
 
 void xd_sampler_names(xd_text_buf *b)

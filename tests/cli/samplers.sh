@@ -99,7 +99,7 @@ check "DPM++ with noise" differ dpm noisy
 latents two --algorithm_type sde-dpmsolver++ --plan cfg2 --nproc 2
 check "the same noise on two ranks" same noisy two
 last=dpm
-for name in heun euler-ancestral lcm tcd; do
+for name in heun euler-ancestral lcm tcd dpm++-single; do
     latents $name --scheduler $name
     check "$name is another sampler" differ $last $name
     last=$name

@@ -274,6 +274,7 @@ static void ranges(void **state)
         { "unipc", "{\"solver_order\":3}" }, { "heun", "{}" }, { "flow-heun", "{}" },
         { "flow-lcm", "{}" }, { "lcm", "{}" }, { "tcd", "{}" }, { "euler-ancestral", "{}" },
         { "dpm++", "{\"solver_order\":3,\"algorithm_type\":\"sde-dpmsolver++\"}" },
+        { "dpm++-single", "{\"solver_order\":3}" },
     };
     static latents whole, part;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -295,21 +296,21 @@ static void many_steps(void **state)
     static const char *const spacings[] = { "linspace", "leading", "trailing" };
     static const char *const names[] = { "dpm++", "ddim", "euler", "cogvideox-ddim",
                                          "cogvideox-dpm", "unipc", "heun",
-                                         "euler-ancestral" };
+                                         "euler-ancestral", "dpm++-single" };
     static latents           l;
     for (int order = 1; order <= 3; order++)
-        for (int i = 0; i < 24; i++) {
+        for (int i = 0; i < 27; i++) {
             char        config[200];
             xd_sampling s;
             xd_err      e = { 0 };
             snprintf(config, sizeof config,
                      "{\"solver_order\":%d,\"timestep_spacing\":\"%s\",\"solver_type\":\"%s\"}",
-                     order, spacings[i / 8], i % 2 ? "heun" : "midpoint");
-            assert_int_equal(open_text(&s, names[i % 8], config, 1000, &e), XD_OK);
+                     order, spacings[i / 9], i % 2 ? "heun" : "midpoint");
+            assert_int_equal(open_text(&s, names[i % 9], config, 1000, &e), XD_OK);
             run(*state, &s, &l, 1);
             for (int k = 0; k < NUMBERS; k++)
                 if (!isfinite(l.lat[k]))
-                    fail_msg("%s %s: not a number", names[i % 8], config);
+                    fail_msg("%s %s: not a number", names[i % 9], config);
             xd_sampling_close(&s);
         }
 }
@@ -325,7 +326,8 @@ static void names(void **state)
         { "ddpm", "ddpm" }, { "DDPMScheduler", "ddpm" },
         { "unipc", "unipc" }, { "UniPCMultistepScheduler", "unipc" },
         { "HeunDiscreteScheduler", "heun" }, { "FlowMatchHeunDiscreteScheduler", "flow-heun" },
-        { "LCMScheduler", "lcm" }, { "FlowMatchLCMScheduler", "flow-lcm" },
+        { "DPMSolverSinglestepScheduler", "dpm++-single" }, { "LCMScheduler", "lcm" },
+        { "FlowMatchLCMScheduler", "flow-lcm" },
         { "TCDScheduler", "tcd" }, { "EulerAncestralDiscreteScheduler", "euler-ancestral" },
     };
     (void)state;

@@ -20,6 +20,7 @@ DDPM = "DDPMScheduler"
 FLOW = "FlowMatchEulerDiscreteScheduler"
 UNIPC = "UniPCMultistepScheduler"
 ANCESTRAL, HEUN = "EulerAncestralDiscreteScheduler", "HeunDiscreteScheduler"
+SINGLE = "DPMSolverSinglestepScheduler"
 LCM, TCD = "LCMScheduler", "TCDScheduler"
 FLOWHEUN, FLOWLCM = "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"
 COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
@@ -133,6 +134,12 @@ PATH_CONFIGS = [
     (ANCESTRAL, {}), (ANCESTRAL, {"timestep_spacing": "trailing", "rescale_betas_zero_snr": True,
                                   "prediction_type": "v_prediction", **SD}),
     (ANCESTRAL, {"timestep_spacing": "leading", "steps_offset": 1, **SD}),
+    (SINGLE, {}), (SINGLE, {"solver_order": 3, **SD}), (SINGLE, {"solver_order": 1}),
+    (SINGLE, {"solver_order": 3, "solver_type": "heun", "final_sigmas_type": "sigma_min"}),
+    (SINGLE, {"solver_type": "heun", "lower_order_final": True, "use_karras_sigmas": True, **SD}),
+    (SINGLE, {**SDE, "solver_order": 3, "final_sigmas_type": "sigma_min"}),
+    (SINGLE, {**SDE, "solver_order": 3, "solver_type": "heun", "prediction_type": "v_prediction"}),
+    (SINGLE, {**FLOWING, "flow_shift": 3.0}),
     (HEUN, {}), (HEUN, {"prediction_type": "v_prediction", "use_karras_sigmas": True, **SD}),
     (HEUN, {"prediction_type": "sample", "timestep_spacing": "trailing"}),
     (HEUN, {"use_exponential_sigmas": True, "clip_sample": True, "clip_sample_range": 2.0}),

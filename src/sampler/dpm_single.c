@@ -1,0 +1,145 @@
+/* dpm_single.c - DPM-Solver++ singlestep (Lu et al. 2022, arXiv:2211.01095, algorithm 1), orders 1
+ * to 3, without noise or with noise in every step, as diffusers' DPMSolverSinglestepScheduler.
+ *
+ * Steps come in groups of 1 to solver_order. A step of order k starts again from the latents at the
+ * beginning of its group and uses the k predictions since then. The history has one array per order
+ * with predictions of the clean latents, the newest in slot step % order, and behind them the
+ * latents at the beginning of the group. */
+#include <math.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/dpm.h"
+
+enum { MOST = 3 };              /* orders                                                      */
+
+static int history_length(const xd_sched_cfg *c)
+{
+    return (c->solver_order < MOST ? c->solver_order : MOST) + 1;
+}
+
+static int count_draws(const xd_sampling *s, int step)
+{
+    (void)step;
+    return xd_dpm_noisy(&s->cfg);
+}
+
+/* Where steps do not divide into groups, or end at level 0, the last ones have lower orders. */
+static xd_status single_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    strcpy(s->cfg.timestep_spacing, "linspace");
+    xd_status st = xd_dpm_open(s, a, 1, e);
+    if (st == XD_OK && (s->steps % c->solver_order || !strcmp(c->final_sigmas_type, "zero")))
+        s->cfg.lower_order_final = 1;
+    return st;
+}
+
+static int order_of(const xd_sampling *s, int step)
+{
+    const xd_sched_cfg *c = &s->cfg;
+    int left = s->steps - step, last = left == 1;
+    if (last && !strcmp(c->final_sigmas_type, "zero"))
+        return 1;
+    if (last && c->lower_order_final && c->solver_order > 1 && s->steps % c->solver_order == 0)
+        return 1;
+    return step % c->solver_order + 1;
+}
+
+/* Factors of the latents, of the latest predictions, newest first, and of the noise. */
+typedef struct factors { double lat, m[MOST], noise; } factors;
+
+/* Adds the slopes of the predictions since the beginning of the group, at shares r of the step. */
+static void add_slopes(factors *f, const xd_sched_cfg *c, xd_slopes v, int order, const double *r)
+{
+    if (order == 2) {           /* of m0 against m1                                            */
+        f->m[0] = v.first / r[0];
+        f->m[1] -= f->m[0];
+        return;
+    }
+    double d0 = v.first, d1 = 0;        /* of (m0 - m2) / r[0] and of (m1 - m2) / r[1]         */
+    if (!strcmp(c->solver_type, "heun")) {
+        d0 = (2 * v.second - r[1] * v.first) / (r[0] - r[1]);
+        d1 = (r[0] * v.first - 2 * v.second) / (r[0] - r[1]);
+    }
+    f->m[0] = d0 / r[0];
+    f->m[1] = d1 / r[1];
+    f->m[2] -= f->m[0] + f->m[1];
+}
+
+static factors step_factors(const xd_sampling *s, int step, int order)
+{
+    xd_point t = xd_dpm_point(s, step + 1), s0 = xd_dpm_point(s, step + 1 - order);
+    double   h = t.lambda - s0.lambda, r[2] = { 0 };
+    int      noisy = xd_dpm_noisy(&s->cfg);
+    factors  f = { .lat = 1 };
+    if (h == 0)
+        return f;
+    for (int i = 0; i < order - 1; i++)
+        r[i] = (xd_dpm_point(s, step - i).lambda - s0.lambda) / h;
+    xd_slopes v = xd_dpm_slopes(&s->cfg, t.alpha, h, order);
+    f.lat = t.sigma / s0.sigma * (noisy ? exp(-h) : 1);
+    f.noise = noisy ? t.sigma * sqrt(1 - exp(-2 * h)) : 0;
+    f.m[order - 1] = v.m;
+    if (order == 2 ? r[0] > 0 : order == 3 && r[1] > 0 && r[0] > r[1])
+        add_slopes(&f, &s->cfg, v, order, r);
+    return f;
+}
+
+static void single_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                        const xd_tensor *hist, xd_tensor noise)
+{
+    int       n = s->cfg.solver_order, order = order_of(s, step);
+    xd_tensor start = hist[n];
+    factors   f = step_factors(s, step, order);
+    if (xd_dpm_noisy(&s->cfg))
+        xd_noise_check(x, s, step, noise);
+    xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
+    xd_copy_to(x, hist[step % n], pred);
+    if (order == 1)
+        xd_copy_to(x, start, lat);
+    xd_copy_to(x, lat, start);
+    for (int i = 0; i < order; i++)
+        xd_axpby(x, lat, (float)f.m[i], hist[(step - i) % n], i ? 1 : (float)f.lat);
+    if (f.noise > 0)
+        xd_axpby(x, lat, (float)f.noise, noise, 1);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "solver_order", AT(solver_order), 'i', 2, NULL },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "thresholding", AT(thresholding), 'b', 0, NULL },
+    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL },
+    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
+    { "algorithm_type", AT(algorithm_type), 's', 0, "dpmsolver++" },
+    { "solver_type", AT(solver_type), 's', 0, "midpoint" },
+    { "lower_order_final", AT(lower_order_final), 'b', 0, NULL },
+    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
+    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
+    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "use_flow_sigmas", AT(use_flow_sigmas), 'b', 0, NULL },
+    { "flow_shift", AT(flow_shift), 'd', 1, NULL },
+    { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },
+    { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
+    { "base_shift", AT(base_shift), 'd', 0.5, NULL },
+    { "max_shift", AT(max_shift), 'd', NAN, NULL },
+    { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
+    { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
+    { "final_sigmas_type", AT(final_sigmas_type), 's', 0, "zero" },
+    { "lambda_min_clipped", AT(lambda_min_clipped), 'd', -INFINITY, NULL },
+    { "variance_type", AT(variance_type), 's', 0, "" },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_dpm_single;
+const xd_sampler xd_sampler_dpm_single = {
+    .name = "dpm++-single",
+    .webui = "DPM++ 2S",
+    .classes = { "DPMSolverSinglestepScheduler" },
+    .fields = fields, .history = history_length, .open = single_open, .close = xd_dpm_close,
+    .draws = count_draws, .step = single_step, .takes = XD_TAKES_TIMES,
+};
