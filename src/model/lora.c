@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "model/model.h"
 
-enum { SHOWN = 10 };            /* keys that a warning lists                                   */
+enum { SHOWN = 10 };            /* keys that a message lists                                   */
 
 struct xd_loras {
     int           n;
@@ -33,6 +33,8 @@ typedef struct key {            /* of one file                                  
     int64_t      at;            /* index in the file                                           */
 } key;
 
+typedef struct some_keys { int n; char first[2048]; } some_keys;        /* for a message        */
+
 typedef struct reader {         /* one file                                                    */
     xd_loras            *l;
     int                  i;
@@ -42,8 +44,8 @@ typedef struct reader {         /* one file                                     
     xd_json             *meta;  /* metadata of diffusers about alphas, or NULL                 */
     int                  has_plain;     /* it has diffusers' names of the transformer          */
     unsigned char       *alone[XD_LORA_COMPONENTS];     /* 1: a module is this tensor alone    */
-    int                  used, unused;  /* numbers of keys                                     */
-    char                 list[2048];    /* the first unused keys                               */
+    int                  used, left;    /* numbers of keys; left: of encoders that are left out */
+    some_keys            idle, strange; /* said twice, of which one is used; that fit nothing    */
     xd_err              *e;
 } reader;
 
@@ -186,19 +188,18 @@ static void total_extents(const reader *r, const xd_lora_target *a, int64_t *row
         *cols *= declared_tensor(r, a, 0)->d[i];
 }
 
-/* Divides a module's rows among its target tensors. */
-static xd_status push_all(reader *r, const xd_lora_target *a, int64_t up, int64_t down,
-                          int64_t rank, double gain)
+/* Divides a module's rows among its target tensors. `t` has what they have in common. */
+static xd_status push_all(reader *r, const xd_lora_target *a, xd_lora_term t)
 {
-    int64_t   rows, cols, at = 0;
+    int64_t   rows, at = 0;
     xd_status s = XD_OK;
-    total_extents(r, a, &rows, &cols);
+    total_extents(r, a, &rows, &t.cols);
     for (int k = 0; k < a->n && s == XD_OK; k++) {
         int64_t n = declared_tensor(r, a, k)->d[0];
-        xd_lora_term t = { .part = a->part, .item = a->item[k], .file = r->file, .up = up,
-                           .down = down, .row0 = at, .rows = n, .cols = cols, .rank = rank,
-                           .swap = a->halves && n == 2 * cols, .gain = gain };
-        if (gain != 0)
+        t.part = a->part, t.item = a->item[k], t.file = r->file;
+        t.row0 = at, t.rows = n;
+        t.swap = a->halves && n == 2 * t.cols;
+        if (t.gain != 0)
             s = push_term(r, t);
         at += n;
     }
@@ -224,7 +225,9 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
     if (m->slot[XD_LORA_ALPHA] >= 0)
         s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
     *gain = r->l->scale[r->i] * alpha / (double)rank;
-    return s == XD_OK ? push_all(r, a, up, down, rank, *gain) : s;
+    if (s != XD_OK)
+        return s;
+    return push_all(r, a, (xd_lora_term){ .up = up, .down = down, .rank = rank, .gain = *gain });
 }
 
 /* A whole difference of a weight or a bias. */
@@ -233,16 +236,119 @@ static xd_status read_whole(reader *r, int64_t at, const xd_lora_target *a, doub
     int64_t rows, cols;
     total_extents(r, a, &rows, &cols);
     xd_status s = check_tensor(r, at, rows, cols, a);
-    return s == XD_OK ? push_all(r, a, at, -1, 0, gain) : s;
+    return s == XD_OK ? push_all(r, a, (xd_lora_term){ .up = at, .down = -1, .gain = gain }) : s;
+}
+
+/* ---- LoHa and LoKr ------------------------------------------------------------------------ */
+
+/* Its tensors: whole (-1: there is no such), a, b, of the first and of the second factor. */
+typedef struct method { xd_lora_kind kind; int slot[2][3]; } method;
+
+static const method methods[] = {
+    { XD_LORA_HADAMARD, { { -1, XD_LORA_HADA_1A, XD_LORA_HADA_1B },
+                          { -1, XD_LORA_HADA_2A, XD_LORA_HADA_2B } } },
+    { XD_LORA_KRONECKER, { { XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B },
+                           { XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B } } },
+};
+
+static int64_t tensor_at(const module *m, int slot)
+{
+    return slot < 0 ? -1 : m->slot[slot];
+}
+
+static int uses_method(const module *m, const method *w)
+{
+    for (int i = 0; i < 6; i++)
+        if (tensor_at(m, w->slot[i / 3][i % 3]) >= 0)
+            return 1;
+    return 0;
+}
+
+/* Checks a tensor of a factor; returns its extents as a matrix. */
+static xd_status check_factor(const reader *r, int64_t i, const xd_lora_target *a, int64_t *rows,
+                              int64_t *cols)
+{
+    xd_tensor t = xd_st_shape(r->file, i);
+    *rows = t.nd ? t.d[0] : 0;
+    if (!*rows || !xd_count(t))
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is empty", r->path, xd_st_name(r->file, i));
+    *cols = xd_count(t) / *rows;
+    return check_tensor(r, i, *rows, *cols, a);
+}
+
+static xd_status read_one_factor(const reader *r, const module *m, const int slot[3],
+                                 const xd_lora_target *a, xd_lora_factor *f)
+{
+    int64_t whole = tensor_at(m, slot[0]), up = tensor_at(m, slot[1]), down = tensor_at(m, slot[2]);
+    int64_t rank = 0;
+    if (whole < 0 && (up < 0 || down < 0))
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s lacks a factor of its product", r->path,
+                       m->name);
+    *f = (xd_lora_factor){ .a = whole < 0 ? up : whole, .b = whole < 0 ? down : -1 };
+    xd_status s = check_factor(r, f->a, a, &f->rows, f->b < 0 ? &f->cols : &f->rank);
+    if (s == XD_OK && f->b >= 0)
+        s = check_factor(r, f->b, a, &rank, &f->cols);
+    if (s == XD_OK && rank != f->rank)
+        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has the rank %lld, and %s %lld", r->path,
+                    xd_st_name(r->file, f->a), (long long)f->rank, xd_st_name(r->file, f->b),
+                    (long long)rank);
+    return s;
+}
+
+/* Do the factors of a term make a matrix of these extents? */
+static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
+{
+    const xd_lora_factor *f = t->w;
+    if (t->kind == XD_LORA_HADAMARD)
+        return f[0].rows == rows && f[1].rows == rows && f[0].cols == cols && f[1].cols == cols;
+    return f[0].rows * f[1].rows == rows && f[0].cols * f[1].cols == cols;
+}
+
+/* Two factors. LoKr of two whole ones is not scaled by an alpha. */
+static xd_status read_factors(reader *r, const module *m, const method *w,
+                              const xd_lora_target *a)
+{
+    xd_lora_term t = { .kind = w->kind, .up = -1, .down = -1, .gain = r->l->scale[r->i] };
+    xd_status    s = XD_OK;
+    int64_t      rows, cols;
+    for (int k = 0; k < 2 && s == XD_OK; k++)
+        s = read_one_factor(r, m, w->slot[k], a, &t.w[k]);
+    total_extents(r, a, &rows, &cols);
+    if (s == XD_OK && !factors_fit(&t, rows, cols))
+        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: the factors of %s, %lldx%lld and %lldx%lld, do not "
+                    "make the %lldx%lld of this model", r->path, m->name, (long long)t.w[0].rows,
+                    (long long)t.w[0].cols, (long long)t.w[1].rows, (long long)t.w[1].cols,
+                    (long long)rows, (long long)cols);
+    int64_t rank = t.w[1].rank ? t.w[1].rank : t.w[0].rank;
+    double  alpha = noted_alpha(r, m->name, (double)rank);
+    if (s == XD_OK && rank && m->slot[XD_LORA_ALPHA] >= 0)
+        s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
+    if (rank)
+        t.gain *= alpha / (double)rank;
+    return s == XD_OK ? push_all(r, a, t) : s;
 }
 
 /* ---- one file ----------------------------------------------------------------------------- */
 
-static void skip_tensor(reader *r, const char *name)
+static void note_key(some_keys *l, const char *name)
 {
-    size_t at = strlen(r->list);
-    if (r->unused++ < SHOWN)
-        snprintf(r->list + at, sizeof r->list - at, "%s%s", at ? ", " : "", name);
+    size_t at = strlen(l->first);
+    if (l->n++ < SHOWN)
+        snprintf(l->first + at, sizeof l->first - at, "%s%s", at ? ", " : "", name);
+}
+
+enum { UNKNOWN, USED, IDLE };   /* what became of a tensor                                     */
+
+static void count_tensor(reader *r, const char *name, int became)
+{
+    if (became == USED)
+        r->used++;
+    else if (became == IDLE)
+        note_key(&r->idle, name);
+    else if (xd_lora_left_out(r->names, name))
+        r->left++;
+    else
+        note_key(&r->strange, name);
 }
 
 /* Some files have the transformer twice, with diffusers' and with Kohya's names:
@@ -292,7 +398,30 @@ static xd_status check_fused(const reader *r, const module *m, int *skip)
                    r->path, m->name, (int)strcspn(of, "|"), of);
 }
 
-/* Adds the terms of a module; taken[slot] marks the tensors that were used. */
+static void leave_idle(int taken[XD_LORA_SLOTS])
+{
+    for (int i = 0; i < XD_LORA_SLOTS; i++)
+        taken[i] = IDLE;
+}
+
+/* The products of a module that are not those of a pair. */
+static xd_status read_products(reader *r, const module *m, int taken[XD_LORA_SLOTS])
+{
+    xd_lora_target target;
+    xd_status      s = XD_OK;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods && s == XD_OK; i++) {
+        if (!uses_method(m, &methods[i]) || !xd_lora_target_of(r->names, m->name, 0, &target))
+            continue;
+        s = read_factors(r, m, &methods[i], &target);
+        for (int k = 0; k < 6; k++)
+            if (methods[i].slot[k / 3][k % 3] >= 0)
+                taken[methods[i].slot[k / 3][k % 3]] = USED;
+        taken[XD_LORA_ALPHA] = USED;
+    }
+    return s;
+}
+
+/* Adds the terms of a module; taken[slot] becomes USED or IDLE. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     static const xd_lora_slot extra[] = { XD_LORA_DIFF, XD_LORA_UP_BIAS, XD_LORA_DIFF_BIAS };
@@ -301,20 +430,26 @@ static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
     xd_status   s = XD_OK;
     int         pair = m->slot[XD_LORA_DOWN] >= 0 || m->slot[XD_LORA_UP] >= 0;
     int         skip = 0;
-    if (is_double(r, m->name))
-        return XD_OK;
-    if ((s = check_fused(r, m, &skip)) != XD_OK || skip)
+    if (!is_double(r, m->name))
+        s = check_fused(r, m, &skip);
+    else
+        skip = 1;
+    if (skip)
+        leave_idle(taken);
+    if (s != XD_OK || skip)
         return s;
     if (pair && xd_lora_target_of(r->names, m->name, 0, &target)) {
         s = read_pair(r, m, &target, &gain);
-        taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = 1;
+        taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = USED;
     }
+    if (s == XD_OK)
+        s = read_products(r, m, taken);
     for (int i = 0; i < 3 && s == XD_OK; i++) {
         xd_lora_slot k = extra[i];
         if (m->slot[k] < 0 || !xd_lora_target_of(r->names, m->name, k != XD_LORA_DIFF, &target))
             continue;
         s = read_whole(r, m->slot[k], &target, k == XD_LORA_UP_BIAS ? gain : scale);
-        taken[k] = 1;
+        taken[k] = USED;
     }
     return s;
 }
@@ -346,12 +481,8 @@ static xd_status read_all_keys(reader *r, const key *k, int n)
         m.slot[k[i].slot] = k[i].at;
     }
     xd_status s = k->len < sizeof m.name ? read_module(r, &m, taken) : XD_OK;
-    for (int i = 0; i < n && s == XD_OK; i++) {
-        if (k[i].slot != XD_LORA_OTHER && taken[k[i].slot])
-            r->used++;
-        else
-            skip_tensor(r, k[i].name);
-    }
+    for (int i = 0; i < n && s == XD_OK; i++)
+        count_tensor(r, k[i].name, k[i].slot == XD_LORA_OTHER ? UNKNOWN : taken[k[i].slot]);
     return s;
 }
 
@@ -365,7 +496,7 @@ static xd_status read_keys(reader *r, key *k, int n)
         r->has_plain |= strncmp(k[i].name, "transformer.", 12) == 0;
         if (k[i].slot == XD_LORA_UNSUPPORTED)
             return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to another method (DoRA, "
-                           "LoHa, LoKr, ...); only sums of products up * down are known", r->path,
+                           "OFT, Tucker factors, ...); LoRA, LoHa and LoKr are known", r->path,
                            k[i].name);
     }
     qsort(k, (size_t)n, sizeof *k, by_module);
@@ -388,6 +519,25 @@ static xd_status read_notes(reader *r)
     return text ? xd_json_parse(&r->meta, text, strlen(text), what, r->e) : XD_OK;
 }
 
+/* Refuses a file of which a tensor fits nothing; says what is not used. */
+static xd_status check_keys(const reader *r, int n)
+{
+    const some_keys *o = &r->strange, *i = &r->idle;
+    if (!r->used)
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s",
+                       r->path, n, o->n ? "; they are called " : "", o->first);
+    if (o->n)
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %d of its %d tensors fit nothing in this model: "
+                       "%s%s", r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
+    if (i->n)
+        xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are not used: %s%s", r->path, i->n, n,
+               i->first, i->n > SHOWN ? ", ..." : "");
+    if (r->left)
+        xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are for text encoders that are left out",
+               r->path, r->left, n);
+    return XD_OK;
+}
+
 static xd_status read_file(reader *r)
 {
     int       n = (int)xd_st_count(r->file);
@@ -399,13 +549,7 @@ static xd_status read_file(reader *r)
     xd_json_free(&r->meta);
     for (int i = 0; i < XD_LORA_COMPONENTS; i++)
         free(r->alone[i]);
-    if (s == XD_OK && !r->used)
-        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s",
-                    r->path, n, n ? "; they are called " : "", r->list);
-    if (s == XD_OK && r->unused)
-        xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are not used: %s%s", r->path, r->unused,
-               n, r->list, r->unused > SHOWN ? ", ..." : "");
-    return s;
+    return s == XD_OK ? check_keys(r, n) : s;
 }
 
 static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lora_keys *names,
@@ -504,9 +648,11 @@ void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 {
     for (int i = 0; l && i < l->nterms; i++) {
         const xd_lora_term *t = &l->terms[i];
-        if (t->row0 == 0)
-            cold[t->part ? XD_KIND_TEXT : XD_KIND_DIT] +=
-                cold_bytes(t, t->up) + cold_bytes(t, t->down);
+        int64_t all[6] = { t->up, t->down, -1, -1, -1, -1 };
+        for (int k = 0; k < 2 && t->kind != XD_LORA_PRODUCT; k++)
+            all[2 + k] = t->w[k].a, all[4 + k] = t->w[k].b;
+        for (int k = 0; k < 6 && t->row0 == 0; k++)
+            cold[t->part ? XD_KIND_TEXT : XD_KIND_DIT] += cold_bytes(t, all[k]);
     }
 }
 

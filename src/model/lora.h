@@ -1,7 +1,9 @@
 /* lora.h - LoRA files: low-rank differences that are added to weights of a model
  *
  * A file names modules and has two matrices for each; the model computes with W + scale * (alpha /
- * rank) * up * down (Hu et al. 2021, https://arxiv.org/abs/2106.09685). Files are opened and
+ * rank) * up * down (Hu et al. 2021, https://arxiv.org/abs/2106.09685), or with another product:
+ * of two such matrices element by element (LoHa, https://arxiv.org/abs/2108.06098), or the
+ * Kronecker product of two (LoKr, https://arxiv.org/abs/2309.14859). Files are opened and
  * checked with the model. A source in front of the component's own source computes the sum in f32
  * when a tensor of the checkpoint is read. Fusing, cutting and packing come later and need no
  * change for any plan.
@@ -19,9 +21,9 @@ typedef struct xd_loras xd_loras;
 
 /* Opens the files and puts sources in front of those of the components of `m`, whose weight files
  * are open. Refused: not a safetensors file, shapes that differ from the model's, half of a pair,
- * rank 0, NaN or infinities, unsupported kinds of difference (DoRA, LoHa, LoKr), a file of which
- * nothing fits. Unknown keys are listed in a warning. *l belongs to the model and is closed after
- * its components. */
+ * rank 0, NaN or infinities, unsupported kinds of difference (DoRA, Tucker factors), a file of
+ * which a tensor fits nothing. A warning counts those of text encoders that are left out. *l
+ * belongs to the model and is closed after its components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 void      xd_loras_close(xd_loras **l);
 
@@ -45,6 +47,11 @@ typedef enum xd_lora_slot {
     XD_LORA_ALPHA,              /* one element                                                 */
     XD_LORA_DIFF,               /* the weight's shape: a whole difference                      */
     XD_LORA_DIFF_BIAS,          /* the bias' shape                                             */
+    /* Of LoHa: (w1_a w1_b) * (w2_a w2_b), element by element; [out, rank], [rank, in].         */
+    XD_LORA_HADA_1A, XD_LORA_HADA_1B, XD_LORA_HADA_2A, XD_LORA_HADA_2B,
+    /* Of LoKr: w1 (x) w2; each is whole, or the product of a and b.                            */
+    XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B,
+    XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B,
     XD_LORA_SLOTS,
     XD_LORA_UNSUPPORTED = XD_LORA_SLOTS, /* of another method; the file is wrong without it    */
     XD_LORA_OTHER
@@ -61,6 +68,7 @@ typedef struct xd_lora_place {  /* a tensor that terms may be added to          
 typedef struct xd_lora_keys {   /* of all components that files may name                       */
     xd_component  *part[XD_LORA_COMPONENTS];    /* the transformer, then text encoders or NULL */
     int            ntext;
+    const xd_text_use *text;    /* [ntext] of the recipe                                       */
     const xd_lora_name *others; /* of the transformer's family; NULL: none                     */
     xd_lora_place *place;       /* sorted                                                      */
     int            n;
@@ -83,13 +91,24 @@ int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
                             xd_lora_target *target);
 /* The module's name without the component's; *part is the component's number, -1: unknown. */
 const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part);
+/* 1: it is of a text encoder that the model may have and that is left out. */
+int       xd_lora_left_out(const xd_lora_keys *s, const char *module);
 
 /* ---- inside: terms and sums (lora_source.c) ----------------------------------------------- */
+
+typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER } xd_lora_kind;
+
+typedef struct xd_lora_factor { /* a matrix [rows, cols] of a file                             */
+    int64_t a, b;               /* tensors: [rows, rank] and [rank, cols]; b -1: a is all of it */
+    int64_t rows, cols, rank;   /* rank 0: it is whole                                         */
+} xd_lora_factor;
 
 typedef struct xd_lora_term {   /* gain * up[row0 .., :] * down is added to one tensor         */
     int     part, item;
     xd_st  *file;
     int64_t up, down;           /* tensors of the file; down -1: `up` is the whole difference  */
+    xd_lora_kind   kind;        /* of the other kinds the product of w[0] and w[1] is added    */
+    xd_lora_factor w[2];
     int64_t row0, rows, cols, rank;
     int     swap;               /* the two halves of the rows are exchanged                    */
     double  gain;

@@ -31,10 +31,15 @@ static const struct {
     { ".lora_B.bias", XD_LORA_UP_BIAS },        { ".lora_up.bias", XD_LORA_UP_BIAS },
     { ".alpha", XD_LORA_ALPHA },
     { ".diff", XD_LORA_DIFF },                  { ".diff_b", XD_LORA_DIFF_BIAS },
+    { ".hada_w1_a", XD_LORA_HADA_1A },          { ".hada_w1_b", XD_LORA_HADA_1B },
+    { ".hada_w2_a", XD_LORA_HADA_2A },          { ".hada_w2_b", XD_LORA_HADA_2B },
+    { ".lokr_w1", XD_LORA_KRON_1 },             { ".lokr_w2", XD_LORA_KRON_2 },
+    { ".lokr_w1_a", XD_LORA_KRON_1A },          { ".lokr_w1_b", XD_LORA_KRON_1B },
+    { ".lokr_w2_a", XD_LORA_KRON_2A },          { ".lokr_w2_b", XD_LORA_KRON_2B },
 };
 
-/* Marks of unsupported methods: DoRA, LoHa, LoKr, Tucker factors, OFT. */
-static const char *const foreign[] = { "lora_magnitude_vector", ".dora_scale", ".hada_", ".lokr_",
+/* Marks of unsupported methods: DoRA, Tucker factors, OFT. */
+static const char *const foreign[] = { "lora_magnitude_vector", ".dora_scale", ".hada_t", ".lokr_t",
                                        ".lora_mid", ".oft_", ".boft_" };
 
 static int ends_with(const char *s, size_t n, const char *end)
@@ -68,6 +73,7 @@ static const struct {
     { "base_model.model.", DIT },       { "model.diffusion_model.", DIT },
     { "diffusion_model.", DIT },        { "lora_unet_", DIT },
     { "lora_transformer_", DIT },       { "unet.", DIT },
+    { "lycoris_", DIT },
     { "lora_te1_", TEXT_1 },            { "lora_te_", TEXT_1 },
     { "lora_te2_", TEXT_2 },            { "lora_te3_", TEXT_LAST },
     { "text_encoders.clip_l.transformer.", TEXT_1 },
@@ -95,6 +101,21 @@ const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part)
         return module + n;
     }
     return module;
+}
+
+int xd_lora_left_out(const xd_lora_keys *s, const char *module)
+{
+    for (int k = 0; k < s->ntext; k++) {
+        size_t n = strlen(s->text[k].folder);
+        if (!s->part[1 + k] && strncmp(module, s->text[k].folder, n) == 0 && module[n] == '.')
+            return 1;
+    }
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(module, starts[i].start, strlen(starts[i].start)) == 0) {
+            int part = starts[i].part == TEXT_LAST ? s->ntext : starts[i].part;
+            return part != DIT && part <= s->ntext && !s->part[part];
+        }
+    return 0;
 }
 
 /* ---- the tensors of a model --------------------------------------------------------------- */
@@ -156,7 +177,7 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, xd_err *e)
 {
     size_t n = 1;
     int    ok;
-    *s = (xd_lora_keys){ .part = { &m->dit }, .ntext = m->recipe->ntext,
+    *s = (xd_lora_keys){ .part = { &m->dit }, .ntext = m->recipe->ntext, .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] ? &m->text[k] : NULL;

@@ -101,8 +101,78 @@ static xd_status read_elements(xd_st *file, int64_t i, int64_t first, int64_t n,
     return s;
 }
 
+/* Rows [row0, row0 + rows) of a factor as f32; malloc'ed. */
+static xd_status read_factor(xd_st *file, const xd_lora_factor *f, int64_t row0, int64_t rows,
+                             float **out, xd_err *e)
+{
+    float    *a = NULL, *b = NULL;
+    int64_t   wide = f->b < 0 ? f->cols : f->rank;
+    xd_status s = read_elements(file, f->a, row0 * wide, rows * wide, &a, e);
+    if (s != XD_OK || f->b < 0) {
+        *out = a;
+        return s;
+    }
+    s = read_elements(file, f->b, 0, f->rank * f->cols, &b, e);
+    if (s == XD_OK && !(*out = calloc((size_t)(rows * f->cols) + 1, sizeof **out)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for LoRA tensor %s", xd_st_name(file, f->a));
+    if (s == XD_OK) {
+        xd_lora_term t = { .rows = rows, .cols = f->cols, .rank = f->rank, .gain = 1 };
+        adder        w = { &t, a, b, *out };
+        xd_par_for(rows, add_rows, &w);
+    }
+    free(a);
+    free(b);
+    return s;
+}
+
+/* The factors of w->t are w->up and w->down: of LoHa the rows of the term, of LoKr all rows. */
+static void add_both_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const adder        *w = ctx;
+    const xd_lora_term *t = w->t;
+    float               gain = (float)t->gain;
+    int64_t             wide = t->w[0].cols, part = t->w[1].cols;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        int64_t from = t->swap ? (r + t->rows / 2) % t->rows : r, at = t->row0 + from;
+        float  *to = w->to + r * t->cols;
+        if (t->kind == XD_LORA_HADAMARD) {
+            for (int64_t c = 0; c < t->cols; c++)
+                to[c] += gain * w->up[from * t->cols + c] * w->down[from * t->cols + c];
+            continue;
+        }
+        const float *u = w->up + at / t->w[1].rows * wide;
+        for (int64_t c = 0; c < wide; c++)
+            add_one(to + c * part, gain * u[c], w->down + at % t->w[1].rows * part, part);
+    }
+}
+
+/* The rows of a factor that a term reads. */
+static int64_t factor_rows(const xd_lora_term *t, int k)
+{
+    return t->kind == XD_LORA_HADAMARD ? t->rows : t->w[k].rows;
+}
+
+static xd_status add_both(const xd_lora_term *t, float *to, xd_err *e)
+{
+    float    *f[2] = { NULL, NULL };
+    int64_t   row0 = t->kind == XD_LORA_HADAMARD ? t->row0 : 0;
+    xd_status s = XD_OK;
+    for (int k = 0; k < 2 && s == XD_OK; k++)
+        s = read_factor(t->file, &t->w[k], row0, factor_rows(t, k), &f[k], e);
+    if (s == XD_OK) {
+        adder w = { t, f[0], f[1], to };
+        xd_par_for(t->rows, add_both_rows, &w);
+    }
+    free(f[0]);
+    free(f[1]);
+    return s;
+}
+
 static xd_status add_term(const xd_lora_term *t, float *to, xd_err *e)
 {
+    if (t->kind != XD_LORA_PRODUCT)
+        return add_both(t, to, e);
     float    *up = NULL, *down = NULL;
     int64_t   wide = t->down < 0 ? t->cols : t->rank;
     xd_status s = read_elements(t->file, t->up, t->row0 * wide, t->rows * wide, &up, e);
@@ -187,7 +257,21 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         s->inner.past(s->inner.self, name, p, bytes);
 }
 
-/* Bytes of the sum and of the two matrices of one term. */
+/* Elements that adding a term holds beside the sum. */
+static int64_t term_takes(const xd_lora_term *t)
+{
+    int64_t n = 0, most = 0;
+    if (t->kind == XD_LORA_PRODUCT)
+        return t->down < 0 ? t->rows * t->cols : (t->rows + t->cols) * t->rank;
+    for (int k = 0; k < 2; k++) {
+        int64_t rows = factor_rows(t, k), pair = (rows + t->w[k].cols) * t->w[k].rank;
+        n += rows * t->w[k].cols;
+        most = pair > most ? pair : most;
+    }
+    return n + most;
+}
+
+/* Bytes of the sum and of the matrices of one term. */
 static size_t src_takes(void *self, const char *name)
 {
     const xd_lora_src *s = self;
@@ -197,8 +281,7 @@ static size_t src_takes(void *self, const char *name)
     if (!h || !s->inner.has(s->inner.self, name, &t))
         return 0;
     for (int i = 0; i < h->n; i++) {
-        const xd_lora_term *k = &h->terms[i];
-        int64_t n = k->down < 0 ? k->rows * k->cols : (k->rows + k->cols) * k->rank;
+        int64_t n = term_takes(&h->terms[i]);
         most = n > most ? n : most;
     }
     return (size_t)(xd_count(t) + most) * sizeof(float);

@@ -87,11 +87,14 @@ def record_text(pipe, r, out):
         out[prefix + "ids"], out[prefix + "prompt_embeds"] = ids[:seen], e[0, :seen]
 
 
-def run(name, out_dir):
+def run(name, out_dir, change=None, more_json=None):
+    """One request; change(pipe) comes before it, and then floats of the image are not kept."""
     r = dict(model=name, negative_prompt="", images=1, strength=0.0) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r["model"], out_dir, r["strength"] > 0)
+    if change:
+        change(pipe)
     count = len(r["prompts"])
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
@@ -113,14 +116,15 @@ def run(name, out_dir):
                   generator=gens if count > 1 else gens[0], output_type="pt",
                   max_sequence_length=r["max_sequence_length"],
                   callback_on_step_end=keep, **more).images
-    keep_images(out, trail, images, r, count, not r["strength"])
+    keep_images(out, trail, images, r, count, not r["strength"], not change)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "num_inference_steps": r["steps"], "guidance_scale": r["guidance"], "seed": r["seed"],
         "num_images_per_prompt": 1, "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
-        "resolution_binning": False, "strength": 0.0, "image": r["strength"] > 0}, out)
+        "resolution_binning": False, "strength": 0.0, "image": r["strength"] > 0}
+        | (more_json or {}), out)
     say_images(name, r, out, trail, count)
 
 

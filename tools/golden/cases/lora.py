@@ -1,10 +1,14 @@
-"""LoRA files on the tiny FLUX and SD3.5 models of joint.py, which are made before.
+"""LoRA files on the tiny FLUX and SD3.5 models of joint.py and the Chroma of chroma.py, which are
+made before.
 
 Each case has two random files at once. peft.safetensors is in the form of diffusers and is loaded
 by diffusers. kohya.safetensors has the names that sd-scripts writes; diffusers knows those with the
 widths of the published models only, so that its differences are added to the weights here, and what
 diffusers does convert at any width is compared. tests/golden/CASE/golden.json names files and
 scales as "loras".
+
+chroma-lora has LoHa with the names of sd-scripts and LoKr with those of ComfyUI and LyCORIS. Their
+differences are added here, by the formulas of LyCORIS.
 """
 import json
 import re
@@ -14,13 +18,16 @@ from diffusers.loaders.lora_conversion_utils import _convert_kohya_flux_lora_to_
 from safetensors.torch import load_file, save_file
 
 from ..common import quiet
-from . import joint
+from . import chroma, joint
 
 RUNS = {
     "flux-lora": dict(model="flux", prompts=["A large red circle"], width=32, height=40, steps=3,
                       seed=71, guidance=3.0, max_sequence_length=9),
     "sd35-lora": dict(model="sd35", prompts=["a white star"], width=40, height=32, steps=3, seed=72,
                       guidance=1.0, max_sequence_length=8),
+    "chroma-lora": dict(model="chroma", prompts=["A large red circle"], negative_prompt="a star",
+                        width=32, height=40, steps=3, seed=75, guidance=2.0,
+                        max_sequence_length=20),
 }
 SCALES = {"peft": 0.7, "kohya": -0.4}
 
@@ -221,8 +228,91 @@ def make_files(name, out):
                                 v in SCALES.items()]})
 
 
+# ---- LoHa and LoKr -------------------------------------------------------------------------------
+
+LOHA = {
+    "double_blocks_0_img_attn_qkv": "transformer_blocks.0.attn.to_{q,k,v}",
+    "double_blocks_1_txt_mlp_2": "transformer_blocks.1.ff_context.net.2",
+    "single_blocks_1_linear1": "single_transformer_blocks.1.attn.to_{q,k,v} "
+                               "single_transformer_blocks.1.proj_mlp",
+    "distilled_guidance_layer_layers_0_in_layer": "distilled_guidance_layer.layers.0.linear_1",
+    "final_layer_linear": "proj_out",
+}
+# Which factors are whole.
+LOKR = {
+    "diffusion_model.double_blocks.1.txt_attn.qkv":
+        ("transformer_blocks.1.attn.add_{q,k,v}_proj", "w1"),
+    "diffusion_model.single_blocks.0.linear2": ("single_transformer_blocks.0.proj_out", "w2"),
+    "lycoris_transformer_blocks_0_ff_net_0_proj": ("transformer_blocks.0.ff.net.0.proj", "w1 w2"),
+    "diffusion_model.txt_in": ("context_embedder", ""),
+    "transformer_blocks.0.attn.norm_k": ("transformer_blocks.0.attn.norm_k", "diff"),
+}
+
+
+def put_loha(f, key, rows, cols, i, g):
+    """Writes the factors; the difference that they mean."""
+    rank, alpha = 1 + i % 3, 1.0 + i % 2
+    a1, b1 = pair(rows, (cols,), rank, g, torch.float32)
+    a2, b2 = pair(rows, (1,), rank, g, torch.float32)[0], torch.randn(rank, cols, generator=g)
+    f |= {key + ".hada_w1_a": a1, key + ".hada_w1_b": b1, key + ".hada_w2_a": a2,
+          key + ".hada_w2_b": b2}
+    if i % 2:
+        f[key + ".alpha"] = torch.tensor(alpha)
+    return (a1 @ b1) * (a2 @ b2) * ((alpha if i % 2 else rank) / rank)
+
+
+def put_lokr(f, key, rows, cols, whole, g):
+    """The same of the Kronecker product, of [4,2] with the rest; an alpha counts for products."""
+    rank, alpha, w, scale = 2, 3.0, [], 1.0
+    for k, (r, c) in enumerate([(4, 2), (rows // 4, cols // 2)]):
+        name = f"{key}.lokr_w{k + 1}"
+        if f"w{k + 1}" in whole:
+            w.append(torch.randn(r, c, generator=g) * (0.5 if k else 0.3))
+            f[name] = w[k]
+        else:
+            a, b = pair(r, (c,), rank, g, torch.float32)
+            f |= {name + "_a": a, name + "_b": b}
+            w.append(a @ b)
+            scale = alpha / rank
+    f[key + ".alpha"] = torch.tensor(alpha)
+    return torch.kron(w[0], w[1]) * scale
+
+
+def add_rows(pipe, targets, d, scale):
+    ws = [weight(pipe, "transformer", t) for t in spread(targets)]
+    for w, part in zip(ws, d.split([len(w) for w in ws])):
+        w += scale * part.reshape(w.shape)
+
+
+def make_products(name, out):
+    d = out / name
+    d.mkdir(parents=True, exist_ok=True)
+    g = torch.Generator().manual_seed(RUNS[name]["seed"])
+    chroma.RUNS[name] = RUNS[name]
+    scales = {"loha": 0.7, "lokr": -0.4}
+
+    def change(pipe):
+        def extents(targets):
+            ws = [weight(pipe, "transformer", t) for t in spread(targets)]
+            return sum(len(w) for w in ws), ws[0].shape[-1]
+        loha, lokr = {}, {}
+        for i, (key, targets) in enumerate(LOHA.items()):
+            delta = put_loha(loha, "lora_unet_" + key, *extents(targets), i, g)
+            add_rows(pipe, targets, delta, scales["loha"])
+        for key, (targets, whole) in LOKR.items():
+            if whole == "diff":
+                delta = lokr[key + ".diff"] = torch.randn(extents(targets)[0], generator=g)
+            else:
+                delta = put_lokr(lokr, key, *extents(targets), whole, g)
+            add_rows(pipe, targets, delta, scales["lokr"])
+        save_file(loha, d / "loha.safetensors")
+        save_file(lokr, d / "lokr.safetensors")
+    chroma.run(name, out, change, {"loras": [{"path": f"{k}.safetensors", "scale": v}
+                                             for k, v in scales.items()]})
+
+
 def make(names, options):
     quiet()
     with torch.no_grad():
         for name in names:
-            make_files(name, options.out)
+            (make_products if name == "chroma-lora" else make_files)(name, options.out)
