@@ -96,7 +96,7 @@ MISTAKES = [
      "steps"),
     ("the time is captured with the pass", "src/pipeline/denoise.c",
      "    dit->cond(x, f->net, &in, &s);\n",
-     "    if (!f->replay.n || f->replay.v[f->replay.n - 1].seen < 4)\n"
+     "    if (!f->replay.n || f->replay.v[f->replay.n - 1].seen < 3)\n"
      "        dit->cond(x, f->net, &in, &s);\n", "steps"),
     ("a recorded pass is not launched in its own step", "src/pipeline/replay.c",
      "        run_recorded(r, x, v->g);\n        return 1;", "        return 1;", "steps"),
