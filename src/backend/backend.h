@@ -264,9 +264,10 @@ typedef struct xd_attn_args {
 /* out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
  *   in, out      [n,C] F32 or BF16, types may differ; out may be `in`
  *   gain, bias   [C] F32, or absent
- *   scale, shift [1,C] or [n,C] F32, or absent                                              */
+ *   scale, shift [1,C] or [n,C] F32, or absent
+ *   like         [n,C] F32, or absent: norm(in) is multiplied by the RMS of this row. Not `out` */
 typedef struct xd_norm {
-    xd_tensor out, in, gain, bias, scale, shift;
+    xd_tensor out, in, gain, bias, scale, shift, like;
     int       rms;              /* 1: x / sqrt(mean x^2 + eps), 0: layer norm                 */
     float     eps;
 } xd_norm;

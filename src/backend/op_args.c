@@ -54,7 +54,8 @@ xd_status xd_conv_check(const xd_conv *a, xd_types types)
 
 xd_status xd_norm_check(const xd_norm *a, xd_types types)
 {
-    return valid_if(xd_types_has(types, a->in.type) && xd_types_has(types, a->out.type));
+    return valid_if(xd_types_has(types, a->in.type) && xd_types_has(types, a->out.type) &&
+                    (!a->like.nd || (a->like.type == XD_F32 && same_shape(&a->like, &a->in, 2))));
 }
 
 xd_status xd_moments_check(const xd_moments *a, xd_types types)

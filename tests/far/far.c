@@ -301,7 +301,8 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         return queue(of(d), n);                                                                \
     }
 
-OPERANDS(NORM, norm, xd_norm, &b->out, &b->in, &b->gain, &b->bias, &b->scale, &b->shift)
+OPERANDS(NORM, norm, xd_norm, &b->out, &b->in, &b->gain, &b->bias, &b->scale, &b->shift,
+         &b->like)
 OPERANDS(MOMENTS, moments, xd_moments, &b->out, &b->in)
 OPERANDS(GNORM, gnorm, xd_gnorm, &b->out, &b->in, &b->sums, &b->gain, &b->bias, &b->scale,
          &b->shift)

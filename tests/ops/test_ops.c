@@ -413,14 +413,18 @@ static void norm_case(int64_t n, int64_t C)
     a.bias = maybe(operand(XD_F32, 1, &C, 0));
     a.scale = row_operand(n, C);
     a.shift = row_operand(n, C);
+    a.like = upto(3) == 0 ? matrix(XD_F32, n, C, upto(2) * 3) : (xd_tensor){ 0 };
     for (int64_t i = 0; i < n; i++) {
-        double s = 0, q = 0;
+        double s = 0, q = 0, length = 0;
         for (int64_t j = 0; j < C && !a.rms; j++)
             s += at2(&a.in, n == 1 ? 0 : i, j) / (double)C;
         for (int64_t j = 0; j < C; j++)
             q += pow(at(&a.in, i * C + j) - s, 2) / (double)C;
+        for (int64_t j = 0; j < C && a.like.p; j++)
+            length += pow(at(&a.like, i * C + j), 2) / (double)C;
         for (int64_t j = 0; j < C; j++) {
             double v = (at(&a.in, i * C + j) - s) / sqrt(q + 1e-5);
+            v = v * (a.like.p ? sqrt(length) : 1);
             v = v * (a.gain.p ? at(&a.gain, j) : 1) + (a.bias.p ? at(&a.bias, j) : 0);
             v = v * (a.scale.p ? 1 + at2(&a.scale, i, j) : 1);
             want[i * C + j] = v + (a.shift.p ? at2(&a.shift, i, j) : 0);

@@ -174,7 +174,8 @@ static xd_status fetch(xd_dev *d, call *c, xd_status ran)
 MIRRORED(XD_OP_GEMM, gemm, xd_gemm, WEIGHT_ADD, WEIGHT_MOVE, &b.out, &b.in, &b.bias, &b.gate,
          &b.residual)
 MIRRORED(XD_OP_CONV, conv, xd_conv, WEIGHT_ADD, WEIGHT_MOVE, &b.out, &b.in, &b.bias, &b.residual)
-MIRRORED(XD_OP_NORM, norm, xd_norm, , , &b.out, &b.in, &b.gain, &b.bias, &b.scale, &b.shift)
+MIRRORED(XD_OP_NORM, norm, xd_norm, , , &b.out, &b.in, &b.gain, &b.bias, &b.scale, &b.shift,
+         &b.like)
 MIRRORED(XD_OP_MOMENTS, moments, xd_moments, , , &b.out, &b.in)
 MIRRORED(XD_OP_GNORM, gnorm, xd_gnorm, , , &b.out, &b.in, &b.sums, &b.gain, &b.bias, &b.scale,
          &b.shift)

@@ -235,7 +235,8 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     }
 
 MOVES(norm, xd_norm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
-                         bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift))
+                         bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift) +
+                         bytes_of(&a->like))
 MOVES(moments, xd_moments, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(gnorm, xd_gnorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->sums) +
                            bytes_of(&a->gain) + bytes_of(&a->bias) + bytes_of(&a->scale) +

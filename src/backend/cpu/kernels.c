@@ -314,6 +314,14 @@ static void row_moments(const xd_norm *a, const char *in, float *mean, float *rs
     *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
 }
 
+/* The root mean square of row i of `like`; 1 if it is absent. */
+static float length_of(const xd_norm *a, int64_t i)
+{
+    int64_t      C = row_length(&a->in);
+    const float *row = a->like.p ? (const void *)row_at(&a->like, i) : NULL;
+    return row ? sqrtf(square_sum_of(row, C, 0) / (float)C) : 1;
+}
+
 /* Columns of an operand from c on, or `instead` if it is absent. */
 static const float *from_column(const float *p, int64_t c, const float *instead)
 {
@@ -337,6 +345,7 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
         const float *scales = row_or_only(&a->scale, i), *shifts = row_or_only(&a->shift, i);
         float        mean, rstd;
         row_moments(a, in, &mean, &rstd);
+        rstd *= length_of(a, i);
         for (int64_t c = 0; c < C; c += SLICE) {
             int64_t      n = C - c < SLICE ? C - c : SLICE;
             const float *x = load_floats(bi, in, a->in.type, c, n);

@@ -14,13 +14,13 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
         return st;
     norm_args b = {
         .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p,
-        .scale = a->scale.p, .shift = a->shift.p, .n = n, .C = C,
-        .s_out = a->out.s[0], .s_in = a->in.s[0],
+        .scale = a->scale.p, .shift = a->shift.p, .like = a->like.p, .n = n, .C = C,
+        .s_out = a->out.s[0], .s_in = a->in.s[0], .s_like = a->like.s[0],
         .s_scale = xd_cuda_row_stride(&a->scale, n), .s_shift = xd_cuda_row_stride(&a->shift, n),
         .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out),
         .rms = a->rms, .eps = a->eps,
     };
-    b.wide = C % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->in, b.s_in) &&
+    b.wide = C % 8 == 0 && !b.like && xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->in, b.s_in) &&
              xd_cuda_aligned(&a->gain, 0) && xd_cuda_aligned(&a->bias, 0) &&
              xd_cuda_aligned(&a->scale, b.s_scale) && xd_cuda_aligned(&a->shift, b.s_shift);
     while (k < 4 && C > most[k] * 256)

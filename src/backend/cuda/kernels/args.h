@@ -13,8 +13,8 @@
 typedef struct norm_args {
     void        *out;
     const void  *in;
-    const float *gain, *bias, *scale, *shift;
-    int64_t      n, C, s_out, s_in, s_scale, s_shift;
+    const float *gain, *bias, *scale, *shift, *like;
+    int64_t      n, C, s_out, s_in, s_scale, s_shift, s_like;
     int          in_type, out_type, rms, wide;
     float        eps;
 } norm_args;

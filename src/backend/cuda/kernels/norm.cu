@@ -1,6 +1,7 @@
 /* norm.cu - layer and RMS norm with modulation: a warp a row, which it holds in registers.
  *
- * CHUNKS x 256 elements at most; longer or unaligned rows are read twice (norm_any). */
+ * CHUNKS x 256 elements at most; longer or unaligned rows, and those that take their length from
+ * others, are read several times (norm_any). */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -105,6 +106,12 @@ KERNEL(norm_any, norm_args, 128, 1)
             sq += v * v;
         }
         rstd = gpu_rsqrt(gpu_warp_sum(sq) / (float)a.C + a.eps);
+    }
+    if (a.like) {
+        sq = 0;
+        for (int64_t c = LANE; c < a.C; c += 32)
+            sq += a.like[row * a.s_like + c] * a.like[row * a.s_like + c];
+        rstd *= sqrtf(gpu_warp_sum(sq) / (float)a.C);
     }
     for (int64_t c = LANE; c < a.C; c += 32) {
         float y = (load_one(a.in, row * a.s_in + c, a.in_type) - mean) * rstd;
