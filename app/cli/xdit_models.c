@@ -43,7 +43,6 @@ static const xd_xdit_model models[] = {
     RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
     RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
-    RUNNER("Qwen-Image", "Qwen-Image", "QwenImage", 8, 2, USP | FSDP),
     RUNNER("Krea-2", "Krea-2", "Krea2", 16, 1, XD_CAN_SP | FSDP),
     RUNNER("Cosmos3", "Cosmos3", "Cosmos3", 16, 2, CFG | USP | VAE | FSDP | FILM),
     { .title = NULL },
@@ -51,7 +50,7 @@ static const xd_xdit_model models[] = {
 
 static const xd_xdit_net nets[] = {
     { "ConsisID", 48, 42, 0 },      { "HunyuanVideo-1.5", 16, 54, 0 },
-    { "HunyuanVideo", 24, 60, 0 },  { "Qwen-Image", 24, 60, 0 },
+    { "HunyuanVideo", 24, 60, 0 },
     { "Krea-2", 48, 28, 0 },        { "LTX-2", 32, 48, 0 },
     { "Latte", 16, 56, 0 },         { "Sana_1600M", 70, 20, 20 },   { "SANA1.5_1.6B", 70, 20, 20 },
     { "Sana_600M", 36, 28, 16 },    { "Cosmos3", 32, 36, 0 },
@@ -66,8 +65,6 @@ static const xd_xdit_name registered[] = {
       "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-720p_i2v_distilled" },
     { "LTX-2", "Lightricks/LTX-2" },
     { "LTX-2.3", "dg845/LTX-2.3-Diffusers" },
-    { "Qwen-Image", "Qwen/Qwen-Image" },
-    { "Qwen-Image-2512", "Qwen/Qwen-Image-2512" },
     { "Qwen-Image-Edit", "Qwen/Qwen-Image-Edit" },
     { "Qwen-Image-Edit-2509", "Qwen/Qwen-Image-Edit-2509" },
     { "Qwen-Image-Edit-2511", "Qwen/Qwen-Image-Edit-2511" },

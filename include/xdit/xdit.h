@@ -277,8 +277,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     double      fps;                    /* frames per second in a video file; 0: the model's   */
     int         num_inference_steps;    /* 0: the pipeline's default                         */
     double      guidance_scale;         /* negative: the pipeline's default                  */
-    double      true_cfg_scale;         /* models with distilled guidance: two passes a step if
-                                           above 1 and there is a negative prompt; 0: none */
+    double      true_cfg_scale;         /* models whose guidance_scale does not guide: two passes a
+                                           step if above 1 and there is a negative prompt; 0: the
+                                           pipeline's default (Qwen-Image 4, others none)  */
     double      guidance_rescale;       /* weight of the guided prediction rescaled to the
                                            standard deviation of the prompt's, for models that
                                            have it; 0: none */

@@ -120,29 +120,47 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
     xd_arena_rewind(x->tmp, mark);
 }
 
-void xd_pair_run(xd_exec *x, xd_tensor s, const xd_pair *w, const xd_dual_in *in)
+/* Rows with weights and a modulation of their own. */
+typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
+
+/* Text, reference images where they have another modulation than the image, image. */
+static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
+                    side s[3])
 {
-    const xd_adaln *sides[2] = { &w->txt, &w->img };
-    int64_t      rows[2] = { xd_n(x, XD_TXT), s.d[0] - xd_n(x, XD_TXT) }, at[2] = { 0, rows[0] };
-    xd_tensor    h[2], mod[2] = { in->txt, in->img }, y = xd_new(x, s.d[0], w->img.qkv.w.out);
-    for (int i = 0; i < 2; i++) {
+    int64_t ntxt = xd_n(x, XD_TXT), nref = in->ref.nd ? xd_n(x, XD_REF) : 0;
+    int     n = 0;
+    s[n++] = (side){ .w = &w->txt, .mod = in->txt, .n = ntxt };
+    if (nref)
+        s[n++] = (side){ .w = &w->img, .mod = in->ref, .at = ntxt, .n = nref };
+    s[n++] = (side){ .w = &w->img, .mod = in->img, .at = ntxt + nref, .n = h.d[0] - ntxt - nref };
+    for (int i = 0; i < n; i++)
+        s[i].h = xd_rows(h, s[i].at, s[i].n);
+    return n;
+}
+
+void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in)
+{
+    side      s[3];
+    int       n = sides_of(x, h, w, in, s);
+    xd_tensor y = xd_new(x, h.d[0], w->img.qkv.w.out);
+    for (int i = 0; i < n; i++) {
         size_t mark = xd_arena_mark(x->tmp);
-        h[i] = xd_rows(s, at[i], rows[i]);
-        xd_linear_into(x, xd_rows(y, at[i], rows[i]),
-                       xd_norm_mod(x, h[i], xd_rows(mod[i], 1, 1), xd_rows(mod[i], 0, 1), eps),
-                       &sides[i]->qkv);
+        xd_linear_into(x, xd_rows(y, s[i].at, s[i].n),
+                       xd_norm_mod(x, s[i].h, xd_rows(s[i].mod, 1, 1), xd_rows(s[i].mod, 0, 1),
+                                   eps), &s[i].w->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, in->head_dim);
-    for (int i = 0; i < 2; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
-                                                           .norm_q = sides[i]->norm_q,
-                                                           .norm_k = sides[i]->norm_k,
+    for (int i = 0; i < n; i++)
+        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = s[i].at, .n = s[i].n,
+                                                           .norm_q = s[i].w->norm_q,
+                                                           .norm_k = s[i].w->norm_k,
                                                            .cos = in->cos, .sin = in->sin });
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
-    for (int i = 0; i < 2; i++) {
-        xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
-        xd_adaln_feed(x, h[i], sides[i], mod[i]);
+    for (int i = 0; i < n; i++) {
+        xd_linear_add(x, s[i].h, xd_rows(s[i].mod, 2, 1), xd_rows(o, s[i].at, s[i].n),
+                      &s[i].w->out);
+        xd_adaln_feed(x, s[i].h, s[i].w, s[i].mod);
     }
 }
 

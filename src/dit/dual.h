@@ -29,6 +29,7 @@ typedef struct xd_dual_in {
     /* Rows shift, scale, gate of attention, then of the feed-forward: [6,D] F32 of the text and of
      * the image; a single block reads [3,D] in img. */
     xd_tensor txt, img;
+    xd_tensor ref;              /* of the reference images, or absent: that of the image       */
     xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
     int64_t   head_dim;
 } xd_dual_in;

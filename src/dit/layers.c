@@ -139,15 +139,22 @@ void xd_rope_frequencies(float *freq, int64_t width)
         *freq++ = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
 }
 
-xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
-                        const void *cfg, double (*fn)(double))
+xd_tensor xd_rope_table_of(xd_exec *x, const void *text, int64_t rows, int64_t half,
+                           void (*fill)(void *turn, float *to), const void *cfg,
+                           double (*fn)(double))
 {
     xd_rope   t = { x, cfg, fn };
     xd_tensor r;
-    if (!xd_table_find(x, &(xd_table_key){ .fill = fill, .fn = fn }, XD_F32,
+    if (!xd_table_find(x, &(xd_table_key){ .of = text, .fill = fill, .fn = fn }, XD_F32,
                        (int64_t[]){ rows, half }, &r))
         xd_fill(x, r, fill, &t);
     return r;
+}
+
+xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
+                        const void *cfg, double (*fn)(double))
+{
+    return xd_rope_table_of(x, NULL, rows, half, fill, cfg, fn);
 }
 
 float *xd_rope_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double))
@@ -161,9 +168,7 @@ float *xd_rope_angles(float *row, int64_t width, const float *freq, float pos, d
 
 static const float eps = 1e-6f;
 
-static const struct names {
-    const char *mod, *qkv[3], *out, *norm_q, *norm_k, *up, *down;
-} names_of[2] = {
+static const xd_adaln_names names_of[2] = {
     { "norm1.linear", { "attn.to_q", "attn.to_k", "attn.to_v" }, "attn.to_out.0",
       "attn.norm_q.weight", "attn.norm_k.weight", "ff.net.0.proj", "ff.net.2" },
     { "norm1_context.linear", { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" },
@@ -173,8 +178,8 @@ static const struct names {
 
 void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w)
 {
-    const struct names *n = &names_of[context];
-    int64_t             D = f->dim, hd = f->head_dim;
+    const xd_adaln_names *n = f->names ? f->names : &names_of[context];
+    int64_t               D = f->dim, hd = f->head_dim;
     if (f->nmod)
         xd_w_linear(d, &w->mod, n->mod,
                     &(xd_linear_spec){ .in = D, .out = f->nmod * D, .bias = 1 });

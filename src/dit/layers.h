@@ -33,11 +33,17 @@ typedef struct xd_adaln {        /* one stream (image or text) of a block with j
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                        */
 } xd_adaln;
 
+/* Names of its tensors in a checkpoint. */
+typedef struct xd_adaln_names {
+    const char *mod, *qkv[3], *out, *norm_q, *norm_k, *up, *down;
+} xd_adaln_names;
+
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
     int     nmod;               /* modulation vectors: 6, 9, 2 for keys and values only, or 0     */
     int     qk_norm;            /* queries and keys are normalized                                */
     int     last;               /* computes q, k, v only: this stream ends here                   */
+    const xd_adaln_names *names;        /* NULL: the usual ones of diffusers                    */
 } xd_adaln_form;
 
 /* Declares the weights by diffusers' names of the image stream (context 0) or the text stream
@@ -90,6 +96,10 @@ typedef struct xd_rope {
     const void    *cfg;         /* config of the model                                         */
     double (*fn)(double);
 } xd_rope;
+/* The same of one text, where the table depends on it. */
+xd_tensor xd_rope_table_of(xd_exec *x, const void *text, int64_t rows, int64_t half,
+                           void (*fill)(void *turn, float *to), const void *cfg,
+                           double (*fn)(double));
 xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
                         const void *cfg, double (*fn)(double));
 /* Writes fn (cos or sin) of the angles of one axis at `pos`; returns the address after them. */

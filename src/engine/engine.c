@@ -600,6 +600,9 @@ static void log_unused(const xd_job *j)
                xd_job_no_guidance(j));
     if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
+    if (j->ctx->model.recipe->true_cfg > 1 && !(j->r->true_cfg_scale > 0) && !j->r->negative_prompt)
+        xd_log(XD_LOG_INFO, "the image is not guided: true_cfg_scale %g needs a negative_prompt, "
+               "if only \" \"", j->ctx->model.recipe->true_cfg);
     if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
         xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
                "sizes: every size is the one asked for", j->ctx->model.recipe->name);

@@ -54,6 +54,9 @@ typedef struct xd_recipe {
     /* The transformer reads the guidance scale; two passes only with true_cfg_scale and a
      * negative prompt. */
     int         distilled;
+    double      true_cfg;       /* true_cfg_scale where a request has none (with `distilled`)  */
+    /* Each token's guided prediction is brought to the length of the prompt's. */
+    int         keeps_length;
     int         own_sigmas;     /* sigmas are 1 .. 1/steps in equal steps, not the scheduler's */
     /* xd_steps.mu. */
     double    (*mu)(int64_t tokens, int steps);

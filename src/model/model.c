@@ -388,8 +388,9 @@ void xd_model_warn_chat(xd_model *m)
         const xd_text_use *u = &m->recipe->text[i];
         char *dir = m->tok[i] && u->frame ? xd_path_join(m->dir, u->tokenizer) : NULL;
         char  why[512];
-        if (dir && xd_tok_chat_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = u->frame }, why,
-                                     sizeof why))
+        if (dir && xd_tok_chat_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = u->frame,
+                                                                      .drop = u->drop },
+                                     why, sizeof why))
             xd_log(XD_LOG_WARN, "%s", why);
         free(dir);
     }

@@ -10,6 +10,7 @@
  * and follow their hidden state as a second message. */
 #include "pipeline/denoise.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -518,6 +519,21 @@ static void rescale_guidance(xd_denoise *f, int unit)
              share > 0 || by < 1 ? (float)by : 1.0f);
 }
 
+/* The prompt's prediction p[0] becomes the guided one, negative + g (prompt - negative). */
+static void guide(xd_denoise *f, const xd_tensor p[2], double g)
+{
+    xd_exec  *x = &f->x;
+    xd_tensor like = { 0 };
+    if (f->j->ctx->model.recipe->keeps_length && p[0].d[0]) {
+        like = xd_new_f32(x, p[0].d[0], p[0].d[1]);
+        xd_copy_to(x, like, p[0]);
+    }
+    xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
+    if (like.nd)
+        xd_norm_into(x, &(xd_norm){ .out = p[0], .in = p[0], .like = like, .rms = 1,
+                                    .eps = FLT_MIN });
+}
+
 /* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
 static void run_sampler(xd_denoise *f, int step, int unit)
 {
@@ -541,8 +557,8 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     int rescales = passes > 1 && (j->r->guidance_rescale > 0 || j->r->cfg_normalization > 0);
     if (rescales)
         add_up(f, unit, 0);
-    if (passes > 1)             /* negative + g (prompt - negative)                            */
-        xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
+    if (passes > 1)
+        guide(f, p, g);
     if (rescales) {
         add_up(f, unit, 2);
         rescale_guidance(f, unit);

@@ -341,7 +341,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     j->guidance = r->guidance_scale < 0 ? ctx->model.recipe->guidance : r->guidance_scale;
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)
-        j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
+        j->guidance = !r->negative_prompt ? 0 :
+                      r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.recipe->true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
     if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,

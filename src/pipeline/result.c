@@ -70,11 +70,12 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
-/* For models that read their guidance scale: that scale; otherwise the scale that
- * combines two passes. */
+/* Where guidance_scale does not combine two passes: what was asked; otherwise the scale that does. */
 static double scale_read(const xd_job *j)
 {
-    return isnan(j->distilled) ? j->guidance : j->distilled;
+    const xd_recipe *p = j->ctx->model.recipe;
+    double           asked = j->r->guidance_scale;
+    return !p->distilled ? j->guidance : asked < 0 ? p->guidance : asked;
 }
 
 static void add_more_images(xd_text_buf *b, const xd_request *r)

@@ -178,19 +178,21 @@ int xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, 
                  "prompts: it is that of another model", dir ? " in " : "", dir ? dir : "", mark);
         return 1;
     }
-    int64_t before = f->drop ? count_before(t, f) : 0;
-    if (before != f->drop)
-        snprintf(why, size, "the tokenizer%s%s makes %lld ids of the text before a prompt, of "
-                 "which the pipeline drops %lld", dir ? " in " : "", dir ? dir : "",
-                 (long long)before, (long long)f->drop);
-    return before != f->drop;
+    return 0;
 }
 
 int xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                       size_t size)
 {
-    char *chat = chat_template(dir), mark[64];
-    int   doubt = chat && !all_fit(t, f, is_in_chat, chat, mark, sizeof mark);
+    int64_t before = f->drop ? count_before(t, f) : 0;
+    char   *chat, mark[64];
+    if (before != f->drop) {
+        snprintf(why, size, "the tokenizer in %s makes %lld ids of the text before a prompt, of "
+                 "which the pipeline drops %lld", dir, (long long)before, (long long)f->drop);
+        return 1;
+    }
+    chat = chat_template(dir);
+    int doubt = chat && !all_fit(t, f, is_in_chat, chat, mark, sizeof mark);
     if (doubt)
         snprintf(why, size, "the chat template in %s has no %s; prompts are put into the "
                  "pipeline's own text", dir, mark);

@@ -83,13 +83,13 @@ char     *xd_tok_framed(const char *frame, const char *prompt);
  * transformers: truncation removes the end of the framed text. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
-/* 1, and a sentence in why[0..size): the tokenizer lacks a special token of the frame, or makes
- * another number of ids of what is dropped, so that it is not the pipeline's. `dir`: its directory,
- * for the sentence; or NULL. */
+/* 1, and a sentence in why[0..size): the tokenizer lacks a special token of the frame, so that
+ * it is not the pipeline's. `dir`: its directory, for the sentence; or NULL. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
-/* 1, and a sentence for a warning: the directory has a chat template that lacks a special token of
- * the frame. Chat templates are not run. */
+/* 1, and a sentence for a warning: the tokenizer makes another number of ids of the text before the
+ * prompt than are dropped, or the directory has a chat template that lacks a special token of the
+ * frame. Chat templates are not run. */
 int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                             size_t size);
 

@@ -69,7 +69,7 @@ static const sends cross = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 } };
 /* Wan: as these, and squares of what is normed over all heads */
 static const sends normed = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 },
                              .squares = { 1, 1 }, .text = 1 };
-/* FLUX, Chroma; CogVideoX as pair */
+/* FLUX, Chroma; CogVideoX and Qwen-Image as pair */
 static const sends pair = { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
                    solo = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 1 } };
 static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
@@ -310,7 +310,7 @@ static const sends *kind_of(const xd_engine *g, int layer)
         strcmp(p->def->name, "chroma") == 0)
         return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair
                                                                                           : &solo;
-    if (strcmp(p->def->name, "cogvideox") == 0)
+    if (strcmp(p->def->name, "cogvideox") == 0 || strcmp(p->def->name, "qwenimage") == 0)
         return &pair;
     if (strcmp(p->def->name, "wan") == 0)
         return &normed;

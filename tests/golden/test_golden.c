@@ -44,11 +44,11 @@ static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
                                          "hunyuan12-one",  "zimage-lora", "wan",
-                                         "chroma-one" };
+                                         "chroma-one", "qwen" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
 static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "cog5b", "hunyuan",
-                                      "chroma-one" };
+                                      "chroma-one", "qwen-five" };
 /* A text encoder of so many blocks as published ones, of a width that only tests have: what eight
  * bits of a weight lose adds up. */
 static const char *const deep[] = { "flux2" };
@@ -111,7 +111,10 @@ static const char *const all[] = { "alpha",
                                    "zimage-cut",
                                    "zimage-image",
                                    "zimage-lora",
-                                   "zimage-five" };
+                                   "zimage-five",
+                                   "qwen",
+                                   "qwen-five",
+                                   "qwen-image" };
 
 typedef struct run {
     xd_st   *st;

@@ -367,6 +367,22 @@ static void check_wan(const char *dtype, const char *prefix)
     scratch_clean();
 }
 
+/* A transformer whose files have the names of diffusers, and its language model. */
+static void check_same_names(const char *model, const char *dtype, const char *first)
+{
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         got, plain = generate(&a, model);
+    box_lm(&b, folder_of(model, "text_encoder"), "", first);
+    write_one(&b, scratch, "llm.safetensors");
+    a = arguments(folder_of(model, ""), dtype);
+    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
+    put(&a, "llm", in_scratch("llm.safetensors"));
+    got = generate(&a, "from two files of the names of diffusers");
+    same(&plain, &got, model, dtype, "two files of the names of diffusers");
+    scratch_clean();
+}
+
 /* Everything in one file, as ComfyUI saves a checkpoint: the encoder behind its own name, without
  * the blocks and the norm that nothing reads. */
 static void check_cut_encoder(const char *model, const char *dtype, const char *encoder)
@@ -706,6 +722,7 @@ int main(int argc, char **argv)
     check_three("flux2", NULL, dtype, "", "model.");
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
     check_wan(dtype, tap_only_bf16() ? "diffusion_model." : "");
+    check_same_names("qwen", dtype, "model.language_model.");
     check_lora("flux", "flux-lora", dtype);
     check_lora("sd35", "sd35-lora", dtype);
     check_fp8(dtype, XD_F8E4M3);

@@ -26,6 +26,7 @@ static void published_listings(void **state)
         "Tongyi-MAI/Z-Image-Turbo/transformer",
         "black-forest-labs/FLUX.2-klein-4B/transformer",
         "black-forest-labs/FLUX.2-dev/transformer",
+        "Qwen/Qwen-Image/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -81,6 +82,12 @@ static void refusals(void **state)
     refuses(chroma, "{\"approximator_num_channels\":60}", XD_EFORMAT, "60");
     refuses(chroma, "{\"approximator_layers\":17}", XD_EFORMAT, "approximator_layers");
     refuses(chroma, "{\"approximator_hidden_dim\":0}", XD_EFORMAT, "approximator_hidden_dim");
+    const char *qwen = "QwenImageTransformer2DModel";
+    refuses(qwen, "{\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
+    refuses(qwen, "{\"use_layer3d_rope\":true}", XD_EUNSUPPORTED, "use_layer3d_rope");
+    refuses(qwen, "{\"guidance_embeds\":true}", XD_EUNSUPPORTED, "guidance_embeds");
+    refuses(qwen, "{\"axes_dims_rope\":[16,56,54]}", XD_EFORMAT, "126");
+    refuses(qwen, "{\"joint_attention_dim\":0}", XD_EFORMAT, "joint_attention_dim");
     refuses(sd3, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "layer_norm");
     refuses(sd3, "{\"caption_projection_dim\":64}", XD_EFORMAT, "64");
     refuses(sd3, "{\"dual_attention_layers\":[0,18]}", XD_EFORMAT, "18");

@@ -211,7 +211,7 @@ static void doubts(void **state)
     assert_int_equal(xd_tok_frame_doubt(t, GOLDEN_LM "qwen", &f, why, sizeof why), 0);
     assert_int_equal(xd_tok_chat_doubt(t, GOLDEN_LM "qwen", &f, why, sizeof why), 0);
     f.drop = 7;
-    assert_int_equal(xd_tok_frame_doubt(t, NULL, &f, why, sizeof why), 1);
+    assert_int_equal(xd_tok_chat_doubt(t, GOLDEN_LM "qwen", &f, why, sizeof why), 1);
     assert_non_null(strstr(why, "of the text before a prompt, of which the pipeline drops 7"));
     f = frames[2].f;
     assert_int_equal(xd_tok_frame_doubt(t, "qwen", &f, why, sizeof why), 1);

@@ -56,6 +56,8 @@ def fill(module, dtype):
         name = name if name.startswith(prefix) else prefix + name
         if type(module).__name__ == "Mistral3ForConditionalGeneration":  # as Mistral stores it
             name = name.replace("model.language_model.", "language_model.model.")
+        if type(module).__name__ == "Qwen2_5_VLForConditionalGeneration":   # as Qwen stores it
+            name = name.replace("model.language_model.", "model.")
         p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
     return module.eval()
 

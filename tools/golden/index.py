@@ -27,6 +27,7 @@ SUITES = {
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
     "wan": {name: "wan-forms/" + name for name in ("plain", "bare", "image")} |
            own("wan", "wan-one", "wan-five", "wan-lora"),
+    "qwen": own("qwen", "qwen-five", "qwen-image"),
     "lora": own("flux-lora", "sd35-lora", "chroma-lora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},

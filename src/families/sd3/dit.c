@@ -127,8 +127,10 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     blk         *w = w_;
     int64_t      D = c->dim, hd = c->head_dim;
     int          dual = is_dual(c, layer), last = layer == c->nlayers - 1;
-    xd_adaln_form img = { D, hd, dual ? 9 : 6, c->qk_norm[0] != 0, 0 };
-    xd_adaln_form txt = { D, hd, last ? 2 : 6, c->qk_norm[0] != 0, last };
+    xd_adaln_form img = { .dim = D, .head_dim = hd, .nmod = dual ? 9 : 6,
+                          .qk_norm = c->qk_norm[0] != 0 };
+    xd_adaln_form txt = { .dim = D, .head_dim = hd, .nmod = last ? 2 : 6,
+                          .qk_norm = c->qk_norm[0] != 0, .last = last };
     xd_adaln_weights(d, &img, 0, &w->img);
     xd_adaln_weights(d, &txt, 1, &w->txt);
     if (!dual)

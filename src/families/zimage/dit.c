@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "dit/layers.h"
-#include "exec/tables.h"
 
 enum { PATCH = 2, AXES = 3, EMBED = 256, TIME_MID = 1024, MULTIPLE = 32 };
 static const float head_eps = 1e-6f, qk_eps = 1e-5f;
@@ -271,13 +270,8 @@ static void fill_angles(void *ctx, float *buf)
 /* Cosines or sines of a pass: the image's depend on the length of its text, too. */
 static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double (*fn)(double))
 {
-    xd_rope   t = { x, c, fn };
-    int64_t   rows = xd_n(x, XD_TXT) + xd_n(x, XD_PAD) + xd_n(x, XD_IMG);
-    xd_tensor r;
-    if (!xd_table_find(x, &(xd_table_key){ .of = text, .fill = fill_angles, .fn = fn }, XD_F32,
-                       (int64_t[]){ rows, c->head_dim / 2 }, &r))
-        xd_fill(x, r, fill_angles, &t);
-    return r;
+    int64_t rows = xd_n(x, XD_TXT) + xd_n(x, XD_PAD) + xd_n(x, XD_IMG);
+    return xd_rope_table_of(x, text, rows, c->head_dim / 2, fill_angles, c, fn);
 }
 
 /* The model's time runs from 0 (noise) to 1; it is rounded as diffusers' f32 timesteps are. */

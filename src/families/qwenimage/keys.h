@@ -1,0 +1,9 @@
+/* keys.h - names of tensors in other files (xd_family) */
+#ifndef XD_FAMILIES_QWENIMAGE_KEYS_H
+#define XD_FAMILIES_QWENIMAGE_KEYS_H
+
+#include "families/key_map.h"
+
+extern const xd_key_map xd_qwenimage_key_maps[];
+
+#endif
