@@ -25,8 +25,7 @@ SUITES = {
                  "cog15-i2v-tiles"),
     "chroma": own("chroma", "chroma-image", "chroma-one"),
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
-    "wan": {name: "wan-forms/" + name for name in ("plain", "bare", "image")} |
-           own("wan", "wan-one", "wan-five", "wan-lora"),
+    "wan": {"forms": "wan-forms"} | own("wan", "wan-one", "wan-five", "wan-lora"),
     "qwen": own("qwen", "qwen-five", "qwen-image"),
     "lora": own("flux-lora", "sd35-lora", "chroma-lora"),
     "stale": own("stale"),

@@ -250,7 +250,6 @@ def save(d, name, r, out, count):
 def make(names, options):
     quiet()
     with torch.no_grad():
-        for name in names:
-            if name in FORMS:
-                run_form(name, options.out)
+        for name in FORMS if "forms" in names else ():
+            run_form(name, options.out)
     make_each([n for n in names if n in RUNS], options.out, MODELS, make_model, run)
