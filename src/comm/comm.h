@@ -74,8 +74,14 @@ typedef struct xd_comm_ops {
     void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;
 
+/* How messages of device memory go: the host can reach it; by links (linked.h); by memory that
+ * ranks lend each other (direct.h); through host memory (staged.h). */
+typedef enum xd_device_way { XD_WAY_HOST, XD_WAY_LINKS, XD_WAY_LENT, XD_WAY_STAGED } xd_device_way;
+
 typedef struct xd_traffic {     /* of this rank, over all groups of one world                  */
     int64_t bytes, messages;    /* sent to other ranks                                         */
+    int64_t device_bytes;       /* of device memory that messages have taken                   */
+    xd_device_way way;
 } xd_traffic;
 
 struct xd_comm {

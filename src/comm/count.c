@@ -5,6 +5,7 @@
  * not counted here. */
 #include "comm/comm.h"
 
+#include "comm/count_memory.h"
 #include "comm/kinds.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ typedef struct tally {          /* shared by a world and its groups             
     const xd_recorder *rec;     /* NULL: none                                                  */
     int64_t    begun;           /* number of operations begun                                  */
     int64_t   *to;              /* [size of the world]: bytes of a collective to each rank     */
+    xd_count_world memory;
     second     later[LATER];    /* all-reduces whose second half has not begun                 */
 } tally;
 
@@ -31,6 +33,7 @@ typedef struct counter {        /* `c` comes first: a pointer to it points to th
     xd_comm c;
     tally  *y;
     int     id;
+    xd_count_group memory;
 } counter;
 
 static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **out, xd_err *e);
@@ -57,11 +60,21 @@ static xd_status count_host(xd_comm *c, xd_comm **out, xd_err *e)
 static void count_close(xd_comm *c)
 {
     tally *y = counter_of(c)->y;
+    xd_count_group_close(&counter_of(c)->memory);
     if (--y->users == 0) {
+        xd_count_world_close(&y->memory);
         free(y->to);
         free(y);
     }
     free(c);
+}
+
+/* Device memory of a call in which view `out` goes to rank r and `in` comes from it. */
+static void count_views(xd_comm *c, int r, xd_tensor out, xd_tensor in, int packs)
+{
+    counter *k = counter_of(c);
+    xd_count_goes(&k->y->memory, &k->memory, r, out, packs);
+    xd_count_comes(&k->y->memory, &k->memory, r, in, packs);
 }
 
 /* Adds bytes to rank r to the collective that is being counted. */
@@ -105,7 +118,7 @@ static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
     int64_t mine = xd_reduce_piece(n, c->rank + 1, c->size) - from;
     size_t  es = xd_dtype_size(io.type);
     int     direct = xd_reduce_direct(xd_comm_bytes(io), c->size);
-    (void)op;
+    xd_count_sum(&y->memory, &counter_of(c)->memory, io, op);
     reset_bytes(c);
     for (int r = 0; r < c->size; r++)
         count_bytes(c, r, direct ? xd_comm_bytes(io)
@@ -128,7 +141,11 @@ static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
 {
     int child[32], n = xd_tree_children((c->rank - root + c->size) % c->size, c->size, child);
+    const xd_tensor none = { .type = io.type };
     reset_bytes(c);
+    xd_count_call(&counter_of(c)->y->memory);
+    for (int r = 0; r < c->size; r++)   /* between devices the root sends to all               */
+        count_views(c, r, c->rank == root ? io : none, r == root ? io : none, 1);
     for (int i = 0; i < n; i++)
         count_bytes(c, (child[i] + root) % c->size, xd_comm_bytes(io));
     return report_collective(c);
@@ -136,10 +153,13 @@ static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
 
 static xd_req count_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
-    (void)in;
+    int64_t at = 0;
     reset_bytes(c);
-    for (int r = 0; r < c->size; r++)
+    xd_count_call(&counter_of(c)->y->memory);
+    for (int r = 0; r < c->size; at += rows[r++]) {
+        count_views(c, r, in, xd_rows(out, at, rows[r]), 1);
         count_bytes(c, r, (size_t)rows[c->rank] * xd_gather_row(out));
+    }
     return report_collective(c);
 }
 
@@ -147,6 +167,9 @@ static xd_req count_circulate(xd_comm *c, const xd_tensor *part)
 {
     const int next = (c->rank + 1) % c->size;
     reset_bytes(c);
+    xd_count_call(&counter_of(c)->y->memory);
+    for (int r = 0; r < c->size; r++)
+        count_views(c, r, part[c->rank], part[r], 0);
     for (int r = 0; r < c->size && c->size > 1; r++)
         if (r != next)
             count_bytes(c, next, xd_comm_bytes(part[r]));
@@ -155,10 +178,12 @@ static xd_req count_circulate(xd_comm *c, const xd_tensor *part)
 
 static xd_req count_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
-    (void)get;
     reset_bytes(c);
-    for (int r = 0; r < c->size; r++)
+    xd_count_call(&counter_of(c)->y->memory);
+    for (int r = 0; r < c->size; r++) {
+        count_views(c, r, give[r], get[r], 0);
         count_bytes(c, r, xd_comm_bytes(give[r]));
+    }
     return report_collective(c);
 }
 
@@ -181,14 +206,19 @@ static xd_req count_send(xd_comm *c, xd_tensor t, int to)
         return (xd_req){ 0 };
     c->traffic->bytes += bytes;
     c->traffic->messages++;
+    xd_count_call(&counter_of(c)->y->memory);
+    xd_count_goes(&counter_of(c)->y->memory, &counter_of(c)->memory, to, t, 0);
     return report_begin(c, XD_MESSAGE_SEND, to, &bytes);
 }
 
 static xd_req count_recv(xd_comm *c, xd_tensor t, int from)
 {
     int64_t bytes = (int64_t)xd_comm_bytes(t);
-    return from == c->rank || !bytes ? (xd_req){ 0 }
-                                     : report_begin(c, XD_MESSAGE_RECV, from, &bytes);
+    if (from == c->rank || !bytes)
+        return (xd_req){ 0 };
+    xd_count_call(&counter_of(c)->y->memory);
+    xd_count_comes(&counter_of(c)->y->memory, &counter_of(c)->memory, from, t, 0);
+    return report_begin(c, XD_MESSAGE_RECV, from, &bytes);
 }
 
 static void report_second(tally *y, int64_t number)
@@ -272,9 +302,14 @@ static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **o
     *out = NULL;
     if (!m)
         return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
+    xd_count_group memory;
+    if (!xd_count_group_open(&memory, rank, size)) {
+        free(m);
+        return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
+    }
     y->users++;
     *m = (counter){ { &ops, rank, size, &y->traffic, &y->err, NULL }, y,
-                    color < 0 ? -1 : y->groups++ };
+                    color < 0 ? -1 : y->groups++, memory };
     if (y->rec && m->id >= 0)
         y->rec->group(y->rec->cookie, m->id, color, rank, size);
     *out = &m->c;
@@ -295,6 +330,7 @@ xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec
     }
     y->rec = rec;
     y->to = to;
+    y->memory.traffic = &y->traffic;
     xd_err_clear(&y->err);
     xd_status s = open_group(y, 0, rank, size, c, e);
     if (s != XD_OK) {

@@ -83,8 +83,10 @@ static int make_box(const xd_mailboxes *m, box *b, size_t bytes)
     b->cap = (bytes + 65535) / 65536 * 65536;
     b->p = l->lend(m->w->dev, b->cap, &b->memory);
     b->full = b->p ? l->mark_lend(m->w->dev, &b->mark) : NULL;
-    if (b->full)
+    if (b->full) {
+        m->w->traffic->device_bytes += (int64_t)b->cap;
         return 1;
+    }
     free_box(m, b);
     return 0;
 }

@@ -500,6 +500,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
         w->mailboxes = xd_mailboxes_open(w, s->real, &no_boxes);
     if (s->c.err->code != XD_OK)        /* ranks are out of step                               */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
+    w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_LENT : XD_WAY_STAGED;
     say_way(s, no_links, no_boxes);
     return xd_direct_open(&s->direct, w, w->rank, s->real, e);
 }
@@ -569,7 +570,7 @@ xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e)
 {
     if (dev->host_memory)
         return XD_OK;
-    xd_staging *w = xd_staging_open(dev, (*c)->size, (*c)->err);
+    xd_staging *w = xd_staging_open(dev, *c);
     if (!w)
         return xd_fail(e, XD_ENOMEM, "no memory for messages of %s", dev->name);
     xd_status s = wrap_comm(c, w, e);

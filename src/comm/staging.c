@@ -8,8 +8,6 @@
 #include "comm/kinds.h"
 #include "comm/linked.h"
 
-enum { MOST_ENDING = 64 };      /* calls whose memory the device may still use                 */
-
 /* ---- buffers ------------------------------------------------------------------------------ */
 
 static void *get_memory(xd_staging *w, int on_device, size_t bytes)
@@ -48,6 +46,7 @@ char *xd_stage_hold(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes
             return NULL;
         }
         b->cap = cap;
+        w->traffic->device_bytes += on_device ? (int64_t)cap : 0;
     }
     b->next = *held;
     *held = b;
@@ -127,7 +126,7 @@ static void take_back(xd_staging *w)
     while (w->ending) {
         xd_stage_call *k = w->ending;
         if (!w->lanes->reached(w->dev, k->last)) {
-            if (w->nending <= MOST_ENDING)
+            if (w->nending <= XD_STAGE_ENDING)
                 return;
             sched_yield();
             continue;
@@ -333,12 +332,13 @@ void xd_stage_finish(xd_staging *w, xd_stage_call *k)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-xd_staging *xd_staging_open(xd_dev *dev, int size, xd_err *err)
+xd_staging *xd_staging_open(xd_dev *dev, const xd_comm *c)
 {
     xd_staging *w = calloc(1, sizeof *w);
     if (!w)
         return NULL;
-    *w = (xd_staging){ .dev = dev, .lanes = dev->lanes, .err = err, .users = 1, .size = size };
+    *w = (xd_staging){ .dev = dev, .lanes = dev->lanes, .err = c->err, .users = 1,
+                        .size = c->size, .traffic = c->traffic };
     w->last_waiting = &w->waiting;
     w->last_ending = &w->ending;
     return w;

@@ -16,6 +16,8 @@
 #include "backend/lanes.h"
 #include "comm/comm.h"
 
+enum { XD_STAGE_ENDING = 16 };  /* calls whose memory the device may still use                 */
+
 typedef struct xd_stage_buffer {
     struct xd_stage_buffer *next;
     size_t cap;
@@ -48,6 +50,7 @@ typedef struct xd_staging {     /* of a world and the groups that are split from
     xd_dev             *dev;
     const xd_dev_lanes *lanes;          /* NULL: none                                          */
     xd_err             *err;
+    xd_traffic         *traffic;        /* whose device_bytes count what is taken here         */
     int                 users, size;    /* groups; ranks of the world                          */
     xd_stage_buffer    *pinned, *packed;        /* free                                        */
     xd_stage_call      *idle;
@@ -59,7 +62,8 @@ typedef struct xd_staging {     /* of a world and the groups that are split from
     int                 chosen, rank;   /* 1: the ranks have agreed on that; mine              */
 } xd_staging;
 
-xd_staging *xd_staging_open(xd_dev *dev, int size, xd_err *err);        /* NULL: no memory     */
+/* For the messages of world c. NULL: no memory. */
+xd_staging *xd_staging_open(xd_dev *dev, const xd_comm *c);
 void        xd_staging_close(xd_staging *w);
 /* A call without tensors. NULL: no memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);

@@ -648,7 +648,12 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
     xd_result_time(l->r, "text", xd_now_s() - t0);
     if (s != XD_OK && l->fresh)
         unload_after_failure(ctx, s);
-    return s == XD_OK ? generate_images(l, need, w, e) : s;
+    if (s == XD_OK)
+        s = generate_images(l, need, w, e);
+    if (need->messages)
+        xd_log(XD_LOG_DEBUG, "messages have taken %lld bytes of %s, %zu were planned",
+               (long long)ctx->world.all->traffic->device_bytes, ctx->dev->name, need->messages);
+    return s;
 }
 
 static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)

@@ -198,6 +198,8 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = xd_comm_count(&g->ctx.count_world, g->ctx.world.used->rank, n, e);
     if (s == XD_OK)
+        g->ctx.count_world->traffic->way = g->ctx.world.all->traffic->way;
+    if (s == XD_OK)
         s = xd_topo_open(&g->ctx.count_topo, g->ctx.count_world, n > 1 ? g->ctx.plan.deg : one, e);
     if (s == XD_OK && g->ctx.plan.text_tp > 1)
         s = open_text(g, e);

@@ -45,6 +45,8 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);
+    if (xd_ok(&f.x))            /* for the memory of these messages                            */
+        xd_denoise_latents(&f, NULL);
     *method_bytes = f.stack.bytes;
     s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_denoise_close(&f);

@@ -54,7 +54,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
         loop = xd_max_size(n->dit + dit, n->dit + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                              n->method_bytes + n->vae_work);
     loop += n->images;
-    return n->conds +
+    return n->conds + n->messages +
            (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
 }
 
@@ -140,6 +140,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     need->vae_work = vae ? ctx->model.vae.work : 0;
     need->host_work = xd_max_size(need->host_work, ctx->model.dit.host_work);
     need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.host_work : 0);
+    need->messages = (size_t)ctx->count_world->traffic->device_bytes;
     xd_need_sum(need, j, ctx->world.used->size);
     return s;
 }
@@ -290,24 +291,32 @@ static void log_streaming(const xd_job *j, const xd_need *need)
            ctx->offload == XD_OFFLOAD_AUTO ? ", because it does not hold them" : "");
 }
 
+/* Bytes that this rank's weights and messages have taken of its device. */
+static double held_by_device(xd_context *ctx)
+{
+    double once;
+    return loaded_bytes(ctx, &once) + (double)ctx->world.all->traffic->device_bytes;
+}
+
 /* The limit of a device with a memory of its own, which other ranks may share. */
 static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context    *ctx = j->ctx;
-    double         once;
     xd_device_room room;
     char           who[120];
-    xd_status      s = xd_device_room_find(ctx, (double)need->peak, loaded_bytes(ctx, &once), &room,
-                                           e);
+    xd_status      s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
     if (s != XD_OK)
         return s;
     fit_to_device(j, need, &room);
-    s = xd_device_room_find(ctx, (double)need->peak, loaded_bytes(ctx, &once), &room, e);
+    s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
     if (s != XD_OK)
         return s;
     xd_log(XD_LOG_DEBUG, "memory of %s: %s are needed%s, %s are free; of the host: %s",
            ctx->dev->name, xd_size_text(room.need).s, room.ranks > 1 ? " by all its ranks" : "",
            xd_size_text(room.have).s, size_of(need->host).s);
+    if (need->messages)
+        xd_log(XD_LOG_DEBUG, "memory of %s: %zu bytes of them are for messages", ctx->dev->name,
+               need->messages);
     limits->device = (room.have - room.kernels) / room.ranks;
     limits->device = limits->device > 1 ? limits->device : 1;
     if (room.need <= room.have) {

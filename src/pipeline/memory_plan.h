@@ -11,6 +11,7 @@ typedef struct xd_need {        /* bytes a request needs, by part               
     /* On a device with a memory of its own all of the above is bytes of that memory, and so are the
      * embeddings of the texts; `images` is 0. Else these are 0. */
     size_t conds;
+    size_t messages;            /* buffers and mailboxes, which are never given back           */
     size_t host_work, host;     /* of the host: while weights are loaded; the most at any time  */
     size_t pinned;              /* of the host: weights of streamed blocks                      */
     size_t streamed;            /* of the transformer, that are copied each time its blocks run */

@@ -73,6 +73,22 @@ static double record_lap(void *ctx)
     return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
+/* How messages of device memory go; where the ranks are not there, the way that takes most. */
+static xd_device_way message_way(const predictor *s)
+{
+    if (!xd_dev_identity(s->base->count))
+        return XD_WAY_HOST;
+    if (s->base->world.all->size > 1)
+        return s->base->world.all->traffic->way;
+    return s->m->hosts > 1 ? XD_WAY_LINKS : XD_WAY_LENT;
+}
+
+/* The memory that the messages of this part of the request take. */
+static void add_messages(predictor *s, int me)
+{
+    s->f->rank[me].need.messages += (size_t)s->ctx->count_world->traffic->device_bytes;
+}
+
 /* From now on the context stands for rank `me` of the plan, whose messages are recorded. */
 static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
 {
@@ -84,6 +100,8 @@ static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
     record_lap(s);
     xd_status st = xd_comm_record(&ctx->count_world, me, n,
                                   xd_simulation_record(s->simulation, me, record_lap, s), e);
+    if (st == XD_OK)
+        ctx->count_world->traffic->way = message_way(s);
     if (st == XD_OK)
         st = xd_topo_open(&ctx->count_topo, ctx->count_world, s->f->plan.deg, e);
     if (st == XD_OK)
@@ -325,6 +343,8 @@ static xd_status predict_denoise(predictor *s, xd_err *e)
         st = stand_for_rank(s, r, e);
         if (st == XD_OK)
             st = denoise_rank(s, r, e);
+        if (st == XD_OK)
+            add_messages(s, r);
     }
     if (st == XD_OK)
         st = run_simulation(s, &end, e);
@@ -412,6 +432,8 @@ static xd_status predict_text(predictor *s, xd_err *e)
         st = stand_for_rank(s, r, e);
         if (st == XD_OK)
             st = text_rank(s, r, e);
+        if (st == XD_OK)
+            add_messages(s, r);
     }
     if (st == XD_OK)
         st = run_simulation(s, &s->f->text_s, e);
@@ -447,6 +469,7 @@ static xd_status predict_decode(predictor *s, xd_err *e)
         st = xd_vae_decode_count(&s->job, &n->vae_tmp, e);
         if (st == XD_OK && xd_job_has_image(s->r))
             st = count_encoder(s, n, e);
+        add_messages(s, r);
         n->vae = s->ctx->model.vae.packed;
         n->vae_work = s->ctx->model.vae.work;
         raise_host(n, &s->ctx->model.vae);

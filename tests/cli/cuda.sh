@@ -180,10 +180,26 @@ else
             --output "$T/way.png"
         check "messages between devices: $1" said "messages between devices: .*$1"
         check "the same image: $1" cmp -s "$T/way.png" "$T/two.png"
+        case $1 in *staged*) ;; *) planned "$1" ;; esac
+    }
+    # planned WHAT [LEAST]: messages have taken no more of the GPU than was planned, and more than
+    # so many bytes.
+    planned() {
+        check "the memory of messages is planned: $1" python3 -c '
+import re, sys
+took, plan = map(int, re.search(
+    r"messages have taken (\d+) bytes of cuda:\d, (\d+) were planned", sys.argv[1]).groups())
+assert int(sys.argv[2]) < took <= plan < 40 * took, (took, plan)' "$err" "${2-0}"
     }
     goes NCCL
     XDIT_DEVICE_MESSAGES=ipc; export XDIT_DEVICE_MESSAGES
     goes "\(ipc\)"
+    for plan in ring_degree tensor_parallel_degree pipefusion_parallel_degree; do
+        XDIT_SIM_SEED=3 try generate --model "$MODEL" --prompt "a circle" --verbose \
+            --num_inference_steps 2 --height 64 --width 64 --device cuda --nproc 2 --$plan 2 \
+            --output "$T/plan.png"
+        planned "$plan" 65536
+    done
     unset XDIT_DEVICE_MESSAGES
     # Without NCCL, and in containers that may not open each other's memory.
     mkdir "$T/bare"
