@@ -21,6 +21,8 @@ static const synonym flags[] = {
     { "init_img init_image input_image img start_image ref_image image_path source_image "
       "first_frame r",
       "image", NULL },
+    { "mask mask_img mask_path mask_file inpaint inpaint_mask", "mask_image", NULL },
+    { "mask_padding mask_crop padding_crop inpaint_padding", "padding_mask_crop", NULL },
     { "denoise denoising denoising_strength img_strength image_strength", "strength", NULL },
     { "vae_tiling tiled_vae vae_tile_size", "enable_tiling", NULL },
     { "vae_slicing", "enable_slicing", NULL },
@@ -64,7 +66,6 @@ static const synonym flags[] = {
     { "size resolution image_size img_size dimensions", NULL, "the size is --width and --height" },
     { "upscale upscaler upscale_model upscale_repeats hires hires_fix hr_scale", NULL,
       "upscaling is not built" },
-    { "mask mask_image mask_img inpaint", NULL, "generating inside of a mask is not built" },
     { "caption_upsample_temperature", NULL,
       "prompts are not rewritten by a language model: write the longer prompt yourself" },
     { "controlnet control_net control_image control_strength canny ip_adapter", NULL,

@@ -337,6 +337,15 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
     /* The levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that take a list. */
     const char *sigmas, *timesteps;
+    /* What to inpaint of `image`: a file, resized to the image's size, or pixels as those of
+     * image_pixels. Where it is bright (128 and above of 255) the image is generated, elsewhere it
+     * is kept. */
+    const char     *mask_image;
+    const xd_image *mask_pixels;
+    /* Generates only the part of the image that the mask shows and so many pixels around it, at the
+     * size asked for, and lays the image over it as far as the mask is dark: the result has the
+     * image's own size. Negative: the whole image is generated. */
+    int64_t         padding_mask_crop;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -15,6 +15,7 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
     return w == XD_WORD_DISTILLED ? r->distilled : w == XD_WORD_RESCALES ? r->rescales :
            w == XD_WORD_FROM_PROMPT ? r->guides_from_prompt :
            w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg :
+           w == XD_WORD_INPAINTS ? xd_recipe_inpaints(r) :
            w == XD_WORD_MAX_AREA ? r->max_area > 0 : optional;
 }
 

@@ -38,6 +38,11 @@ const xd_recipe *xd_recipe_at(int i)
     return NULL;
 }
 
+int xd_recipe_inpaints(const xd_recipe *p)
+{
+    return p->fps <= 0 && !p->from_image && !p->references && p->max_shift > 0;
+}
+
 void xd_recipe_names(xd_text_buf *b)
 {
     const xd_recipe *r;

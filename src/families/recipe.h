@@ -90,11 +90,14 @@ typedef struct xd_recipe {
     /* A side that is not asked for is that of the first reference image, resized and cut; 0: the
      * model's. */
     int         sized_by_reference;
+    double      mask_strength;  /* strength of a request with a mask that gives none; 0: 0.6   */
     int64_t     max_area;       /* pixels; a size asked for gives only the ratio. 0: sizes count */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */
 } xd_recipe;
 
 const xd_recipe *xd_recipe_at(int i);   /* of all families, in order; NULL at the end          */
+/* Can it inpaint a part of an image? Those that start from an image can. */
+int       xd_recipe_inpaints(const xd_recipe *p);
 /* Appends the first class of each recipe, "A, B". */
 void xd_recipe_names(xd_text_buf *b);
 /* Finds a recipe by the class in model_index.json; NULL: none. `index` is that file; NULL: the

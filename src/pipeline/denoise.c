@@ -227,6 +227,8 @@ static void open_tensors(xd_denoise *f)
         f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (xd_sampling_draws(&f->j->samp))
         f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
+    for (int i = 0; i < XD_NKEEP && xd_job_has_mask(f->j->r); i++)
+        f->keep[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
     if (f->lay.len[XD_REF])
@@ -534,6 +536,17 @@ static void guide(xd_denoise *f, const xd_tensor p[2], double g)
                                     .eps = FLT_MIN });
 }
 
+/* Where the mask is 0, latents become the image's, as noisy as the next step takes them. */
+static void keep_image(xd_denoise *f, int step, int unit)
+{
+    double    of[2];
+    xd_tensor lat = part_of(f, f->lat, unit);
+    f->j->sampler->shares(&f->j->samp, step + 1, of);
+    xd_gated_into(&f->x, lat, lat, part_of(f, f->keep[0], unit), XD_NONE);
+    for (int i = 0; i < 2; i++)
+        xd_axpby(&f->x, lat, (float)of[i], part_of(f, f->keep[1 + i], unit), 1);
+}
+
 /* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
 static void run_sampler(xd_denoise *f, int step, int unit)
 {
@@ -567,6 +580,8 @@ static void run_sampler(xd_denoise *f, int step, int unit)
         latents_sent(f, unit);
     j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist,
                      f->noise.nd ? part_of(f, f->noise, unit) : f->noise);
+    if (f->keep[0].nd)
+        keep_image(f, step, unit);
     xd_arena_rewind(x->tmp, mark);
     xd_trace_add(f->trace, XD_EV_SAMPLER, begin, step, unit, 0);
 }

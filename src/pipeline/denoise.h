@@ -16,7 +16,7 @@
 
 struct xd_job;
 
-enum { XD_MAXPASS = 2, XD_NHID = 3 };
+enum { XD_MAXPASS = 2, XD_NHID = 3, XD_NKEEP = 3 };
 
 typedef struct xd_denoise {
     xd_exec         x;
@@ -35,6 +35,9 @@ typedef struct xd_denoise {
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
     xd_tensor       noise;    /* noise of this step's sampler (last stage); absent: it draws none */
     xd_tensor       extra;      /* model input beside the latents (first stage)                */
+    /* With a mask (last stage): 1 where it shows what is inpainted; latents of the image and noise
+     * where it does not, else 0. */
+    xd_tensor       keep[XD_NKEEP];
     xd_tensor       ref;        /* this rank's tokens of reference images (first stage)        */
     xd_tensor       h[XD_NHID]; /* hidden states, used in turn; all of this rank's rows        */
     xd_req          h_in[XD_NHID], h_out[XD_NHID];

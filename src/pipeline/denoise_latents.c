@@ -12,6 +12,7 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/init_image.h"
 #include "pipeline/job.h"
+#include "pipeline/mask.h"
 
 /* Frame t of the latents [t,C,h,w], and its place in the tokens [T H W, C pt p p]: both as
  * [H, W, C, p, p]. */
@@ -102,6 +103,24 @@ static void set_frames_first(xd_denoise *f, float *noise)
                    (size_t)hw * sizeof *noise);
 }
 
+/* The mask, and the latents of the image and the noise outside of it. */
+static void set_keep(xd_denoise *f, const float *sample, const float *noise)
+{
+    const xd_job *j = f->j;
+    const float  *from[] = { NULL, sample, noise };
+    float        *mask = xd_denoise_buffer(f, j->numbers, "a mask");
+    float        *lat = xd_denoise_buffer(f, j->numbers, "a mask");
+    if (mask && lat)
+        xd_mask_latents(j, mask);
+    for (int i = 0; i < XD_NKEEP && mask && lat; i++) {
+        for (int64_t k = 0; k < j->numbers && from[i]; k++)
+            lat[k] = mask[k] > 0 ? 0 : from[i][k];
+        set_rows(f, f->keep[i], i ? lat : mask);
+    }
+    free(mask);
+    free(lat);
+}
+
 void xd_denoise_noise(xd_denoise *f, int64_t seed)
 {
     const xd_job *j = f->j;
@@ -116,6 +135,8 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
             xd_init_image_sample(j, sample);
         else                    /* a benchmark                                                 */
             memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
+        if (f->keep[0].nd)
+            set_keep(f, sample, noise);
         if (j->moments && !f->extra.nd)
             xd_init_image_mix(j, noise, sample);
         set_rows(f, f->lat, noise);

@@ -14,6 +14,7 @@
 #include "io/image.h"
 #include "pipeline/context.h"
 #include "pipeline/job.h"
+#include "pipeline/mask.h"
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
@@ -25,35 +26,35 @@ static int64_t latent_count(const xd_job *j)
 
 enum { MOST_SIDE = 1 << 20 };
 
-static xd_status check_pixels(const xd_image *i, xd_err *e)
+static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
 {
     if (!i->data)
-        return xd_fail(e, XD_EINVAL, "image_pixels has no data");
+        return xd_fail(e, XD_EINVAL, "%s has no data", name);
     if (i->frames != 1 || i->width < 1 || i->height < 1 || i->width > MOST_SIDE ||
         i->height > MOST_SIDE)
         return xd_fail(e, XD_EINVAL,
-                       "image_pixels has %lld frames of %lld x %lld pixels; it must be one of at "
-                       "least 1 x 1", (long long)i->frames, (long long)i->width,
+                       "%s has %lld frames of %lld x %lld pixels; it must be one of at "
+                       "least 1 x 1", name, (long long)i->frames, (long long)i->width,
                        (long long)i->height);
     if (i->channels != 1 && i->channels != 3 && i->channels != 4)
-        return xd_fail(e, XD_EINVAL, "image_pixels has %d channels; it can have 1, 3 or 4",
+        return xd_fail(e, XD_EINVAL, "%s has %d channels; it can have 1, 3 or 4", name,
                        i->channels);
     if (i->stride && i->stride < i->width * i->channels)
         return xd_fail(e, XD_EINVAL,
-                       "image_pixels has a stride of %lld bytes, and a row has %lld",
+                       "%s has a stride of %lld bytes, and a row has %lld", name,
                        (long long)i->stride, (long long)i->width * i->channels);
     return XD_OK;
 }
 
 /* The program's pixels as a file would have given them, malloc'ed. */
-static xd_status copy_pixels(const xd_image *given, uint8_t **rgb, int64_t *w, int64_t *h,
+static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                              xd_err *e)
 {
     xd_image i;
     xd_image_init(&i);
-    xd_status s = xd_record_take(&i, sizeof i, given, "xd_image", e);
+    xd_status s = xd_record_take(&i, sizeof i, of->pixels, "xd_image", e);
     if (s == XD_OK)
-        s = check_pixels(&i, e);
+        s = check_pixels(&i, of->pixels_name, e);
     if (s != XD_OK)
         return s;
     int64_t stride = i.stride ? i.stride : i.width * i.channels;
@@ -69,20 +70,25 @@ static xd_status copy_pixels(const xd_image *given, uint8_t **rgb, int64_t *w, i
     return XD_OK;
 }
 
-xd_status xd_init_image_pixels(const xd_request *r, int k, uint8_t **rgb, int64_t *w, int64_t *h,
+xd_pixel_source xd_init_image_source(const xd_request *r, int k)
+{
+    if (k == 0)
+        return (xd_pixel_source){ "image", "image_pixels", r->image, r->image_pixels };
+    return (xd_pixel_source){ "more_images", "more_pixels",
+                              r->more_images ? r->more_images[k - 1] : NULL,
+                              r->more_pixels ? r->more_pixels[k - 1] : NULL };
+}
+
+xd_status xd_init_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                xd_err *e)
 {
-    const char     *file = r->image;
-    const xd_image *pixels = r->image_pixels;
-    if (k > 0) {
-        file = r->more_images ? r->more_images[k - 1] : NULL;
-        pixels = r->more_pixels ? r->more_pixels[k - 1] : NULL;
-    }
-    if (file && pixels)
-        return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
-    if (!file && !pixels)
-        return xd_fail(e, XD_EINVAL, "image %d of the request is neither a file nor pixels", k + 1);
-    return file ? xd_image_read(file, rgb, w, h, e) : copy_pixels(pixels, rgb, w, h, e);
+    if (of->file && of->pixels)
+        return xd_fail(e, XD_EINVAL, "%s and %s are given: the request has one image",
+                       of->file_name, of->pixels_name);
+    if (!of->file && !of->pixels)
+        return xd_fail(e, XD_EINVAL, "an entry of %s and %s is neither a file nor pixels",
+                       of->file_name, of->pixels_name);
+    return of->file ? xd_image_read(of->file, rgb, w, h, e) : copy_pixels(of, rgb, w, h, e);
 }
 
 xd_status xd_init_image_floats(float **out, const uint8_t *rgb, xd_grid size, xd_err *e)
@@ -101,6 +107,9 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     int64_t  w, h;
     if (j->r->image && j->r->image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
+    if (j->r->mask_image && j->r->mask_pixels)
+        return xd_fail(e, XD_EINVAL,
+                       "mask_image and mask_pixels are given: the request has one mask");
     if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
         return XD_OK;
     if (j->r->nmore_images)
@@ -110,7 +119,10 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     if (j->ctx->world.used->rank != 0 || j->ctx->unread)
         return XD_OK;
-    xd_status s = xd_init_image_pixels(j->r, 0, &rgb, &w, &h, e);
+    xd_pixel_source of = xd_init_image_source(j->r, 0);
+    xd_status       s = xd_init_image_pixels(&of, &rgb, &w, &h, e);
+    if (s == XD_OK)
+        s = xd_mask_read(j, &rgb, &w, &h, e);
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
     if (s == XD_OK)
@@ -161,7 +173,8 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     xd_grid size = { j->size[0], j->size[1] };
     if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
         return XD_OK;
-    return xd_init_image_moments(j, a, size, &j->image, &j->moments, e);
+    xd_status s = xd_mask_share(j, e);
+    return s == XD_OK ? xd_init_image_moments(j, a, size, &j->image, &j->moments, e) : s;
 }
 
 /* With philox the noise does not depend on whether there is an image. */
@@ -189,9 +202,10 @@ void xd_init_image_sample(const xd_job *j, float *sample)
 
 void xd_init_image_mix(const xd_job *j, float *noise, const float *sample)
 {
-    float a = (float)j->samp.start_image, b = (float)j->samp.start_noise;
+    double of[2];
+    j->sampler->shares(&j->samp, 0, of);
     for (int64_t i = 0; i < latent_count(j); i++)
-        noise[i] = b * noise[i] + a * sample[i];
+        noise[i] = (float)of[1] * noise[i] + (float)of[0] * sample[i];
 }
 
 void xd_init_image_close(xd_job *j)

@@ -5,8 +5,15 @@
 #include "base/rng.h"
 #include "pipeline/job.h"
 
-/* The k-th image of the request, read from its file or copied, malloc'ed RGB. */
-xd_status xd_init_image_pixels(const xd_request *r, int k, uint8_t **rgb, int64_t *w, int64_t *h,
+/* An image of a request, a file or pixels, and the names of the two fields. */
+typedef struct xd_pixel_source {
+    const char     *file_name, *pixels_name, *file;
+    const xd_image *pixels;
+} xd_pixel_source;
+
+xd_pixel_source xd_init_image_source(const xd_request *r, int k);       /* the k-th image       */
+/* Pixels read from the file or copied, malloc'ed RGB. */
+xd_status xd_init_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                xd_err *e);
 /* Pixels of 3 bytes as F32 in [-1,1], malloc'ed. */
 xd_status xd_init_image_floats(float **out, const uint8_t *rgb, xd_grid size, xd_err *e);

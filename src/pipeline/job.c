@@ -13,6 +13,7 @@
 #include "families/recipe.h"
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
+#include "pipeline/mask.h"
 #include "pipeline/references.h"
 #include "pipeline/text_encode.h"
 #include "ranks/world.h"
@@ -20,7 +21,7 @@
 void xd_request_init_size(xd_request *r, size_t size)
 {
     xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .eta = -1,
-                       .num_images_per_prompt = 1, .rng = "philox" };
+                       .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1 };
     xd_record_init(r, size);
     xd_record_give(r, &own, sizeof own, "xd_request", NULL);
 }
@@ -34,6 +35,11 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
 int xd_job_has_image(const xd_request *r)
 {
     return r->image || r->image_pixels;
+}
+
+int xd_job_has_mask(const xd_request *r)
+{
+    return r->mask_image || r->mask_pixels;
 }
 
 int64_t xd_job_images(const xd_request *r)
@@ -284,7 +290,8 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
 /* The strength asked for, else diffusers' default. */
 static double strength_of(const xd_job *j)
 {
-    double usual = j->ctx->model.recipe->strength;
+    const xd_recipe *p = j->ctx->model.recipe;
+    double           usual = xd_job_has_mask(j->r) ? p->mask_strength : p->strength;
     return j->r->strength > 0 ? j->r->strength : usual > 0 ? usual : 0.6;
 }
 
@@ -305,7 +312,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     else if (j->r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
                        j->r->strength);
-    if (starts_from_image(j) && !j->sampler->flow)
+    if (starts_from_image(j) && !j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image: its scheduler %s is none of rectified flow",
                        m->recipe->name, j->sampler->name);
@@ -328,6 +335,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     xd_status s = check_options(r, e);
     if (s == XD_OK)
         s = check_video(j, e);
+    if (s == XD_OK)
+        s = xd_mask_check(j, e);
     if (s == XD_OK)
         s = check_guidance(j, e);
     if (s == XD_OK)
@@ -376,6 +385,7 @@ void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
     xd_init_image_close(j);
+    xd_mask_close(j);
     xd_references_close(j);
     free(j->todo);
     j->todo = NULL;

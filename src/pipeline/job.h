@@ -2,10 +2,18 @@
 #ifndef XD_PIPELINE_JOB_H
 #define XD_PIPELINE_JOB_H
 
+#include "io/inpaint.h"
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
 enum { XD_MAXREFS = 16 };       /* reference images of a request                               */
+
+/* What is left of an image of which a part is inpainted. */
+typedef struct xd_job_paste {
+    uint8_t *rgb, *grey;        /* the whole image and its mask, as read, on rank 0            */
+    xd_grid  size;              /* their pixels                                                */
+    xd_box   box;               /* the part                                                    */
+} xd_job_paste;
 
 typedef struct xd_job {
     xd_context *ctx;
@@ -33,6 +41,8 @@ typedef struct xd_job {
     double      start_s;
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */
+    uint8_t    *mask;           /* [H,W] 1: inpainted, 0: kept; on every rank once it is encoded  */
+    xd_job_paste paste;         /* rgb is NULL: the whole image is generated                   */
     int64_t     told_images;    /* images of rank 0's request                                  */
     int         nrefs;          /* reference images (references.h)                             */
     xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];         /* their pixels; their tokens   */
@@ -43,6 +53,7 @@ typedef struct xd_job {
 /* Takes a program's request, of any version, into one of this version. */
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
 int       xd_job_has_image(const xd_request *r);        /* an image to start from, or to read   */
+int       xd_job_has_mask(const xd_request *r);
 int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);

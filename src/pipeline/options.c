@@ -38,6 +38,11 @@ static xd_option options[] = {
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
       "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for; of a model that "
       "edits images, the one it reads" },
+    { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE",
+      "what to inpaint of the image: where the mask is bright it is generated, else kept" },
+    { "padding_mask_crop", XD_OPT_INT64, AT(padding_mask_crop), 0, 1e7, NULL, "PIXELS",
+      "generate only the part of the image that the mask shows and so many pixels around it, and "
+      "lay the image over it as far as the mask is dark" },
     { "max_area", XD_OPT_INT64, AT(max_area), 1, 1e9, NULL, "PIXELS",
       NULL },
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",

@@ -109,7 +109,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     uint8_t   *rgb = NULL;
     xd_grid   *to = &j->ref_size[i], resized;
     int64_t    w, h;
-    xd_status  s = xd_init_image_pixels(j->r, i, &rgb, &w, &h, e);
+    xd_pixel_source of = xd_init_image_source(j->r, i);
+    xd_status  s = xd_init_image_pixels(&of, &rgb, &w, &h, e);
     if (s != XD_OK)
         return s;
     resized = (xd_grid){ h, w };

@@ -13,6 +13,7 @@
 #include "pipeline/callbacks.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/job.h"
+#include "pipeline/mask.h"
 #include "pipeline/output.h"
 #include "pipeline/text_encode.h"
 
@@ -110,6 +111,12 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_json_string(b, r->image ? r->image : "(pixels)");
         add_more_images(b, r);
     }
+    if (xd_job_has_mask(r)) {
+        xd_buf_add(b, ", \"mask_image\": ");
+        xd_buf_json_string(b, r->mask_image ? r->mask_image : "(pixels)");
+    }
+    if (r->padding_mask_crop >= 0)
+        xd_buf_add(b, ", \"padding_mask_crop\": %" PRId64, r->padding_mask_crop);
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
     if (r->enable_tiling)
@@ -215,7 +222,8 @@ static void report_image(const xd_job *j, const float *rgb)
 
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e)
 {
-    item *t = &r->items[i];
+    item   *t = &r->items[i];
+    xd_grid size = j->paste.rgb ? j->paste.size : (xd_grid){ j->asked[0], j->asked[1] };
     t->lat = lat;
     t->seed = (int64_t)((uint64_t)j->r->seed + (uint64_t)i);
     t->json = make_json(j, i, t->seed);
@@ -223,9 +231,13 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     if (rgb) {
         report_image(j, rgb);
         t->pixels = quantize_pixels(rgb, xd_job_pixels(j));
+        if (t->pixels && j->paste.rgb && xd_mask_paste(j, &t->pixels, e) != XD_OK) {
+            free(rgb);
+            return XD_ENOMEM;
+        }
         t->image = (xd_image){ .size = sizeof t->image, .frames = j->frames,
-                               .height = j->asked[0], .width = j->asked[1],
-                               .stride = j->asked[1] * 3, .channels = 3, .data = t->pixels,
+                               .height = size.rows, .width = size.cols,
+                               .stride = size.cols * 3, .channels = 3, .data = t->pixels,
                                .fps = j->fps };
     }
     free(rgb);

@@ -116,9 +116,14 @@ xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
                      (float)sigma[i] * (float)c->num_train_timesteps;
         s->in_scale[i] = 1;
     }
-    s->start_image = 1 - sigma[0];
-    s->start_noise = sigma[0];
     return XD_OK;
+}
+
+void xd_flow_shares(const xd_sampling *s, int step, double of[2])
+{
+    const double *sigma = s->priv;
+    float         noise = (float)sigma[step];
+    of[0] = 1 - noise, of[1] = noise;
 }
 
 void xd_flow_close(xd_sampling *s)
@@ -179,13 +184,13 @@ extern const xd_sampler xd_sampler_flow, xd_sampler_flow_lcm;
 const xd_sampler xd_sampler_flow_lcm = {
     .name = "flow-lcm", .webui = "LCM", .classes = { "FlowMatchLCMScheduler" },
     .fields = fields, .history = history_length, .open = lcm_open, .close = xd_flow_close,
-    .draws = count_draws, .step = flow_step, .flow = 1,
+    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .flow = 1,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow = {
     .name = "flow-euler", .webui = "Euler", .classes = { "FlowMatchEulerDiscreteScheduler" },
     .fields = fields,
     .history = history_length, .open = xd_flow_open, .close = xd_flow_close,
-    .draws = count_draws, .step = flow_step, .flow = 1,
+    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .flow = 1,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };

@@ -139,6 +139,11 @@ static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
     return st == XD_OK ? repeat_steps(s, s->steps, e) : st;
 }
 
+static void flow_shares(const xd_sampling *s, int step, double of[2])
+{
+    xd_flow_shares(s, level_of(step), of);
+}
+
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
@@ -187,5 +192,5 @@ const xd_sampler xd_sampler_heun = {
 const xd_sampler xd_sampler_flow_heun = {
     .name = "flow-heun", .webui = "Heun", .classes = { "FlowMatchHeunDiscreteScheduler" },
     .fields = flow_fields, .history = history_length, .open = flow_open, .close = xd_flow_close,
-    .step = flow_step, .flow = 1,
+    .step = flow_step, .shares = flow_shares, .flow = 1,
 };

@@ -122,7 +122,7 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
                        c->num_train_timesteps);
     if (xd_steps_skipped(a) >= steps)
         return xd_fail(e, XD_EINVAL, "strength %g of %d steps leaves no step", a->strength, steps);
-    if (xd_steps_skipped(a) && !d->flow)
+    if (xd_steps_skipped(a) && !d->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the scheduler %s cannot start from an image; flow-euler can", d->name);
     if (kept > XD_MAXHIST)

@@ -85,9 +85,12 @@ typedef struct xd_sampler {
      * [n,C] F32 are these rows of the last tensor that the step draws (absent if it draws none). */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
-    int flow;                   /* rectified flow: can start from an image                    */
     int takes;                  /* XD_TAKES_...                                               */
     int last_sigma;             /* a list of sigmas has the last level, too                   */
+    /* The shares of an image and of noise in latents as they are before a step, or behind the last
+     * one (`step` is their number). NULL: it cannot start from an image. */
+    void (*shares)(const xd_sampling *s, int step, double of[2]);
+    int flow;                   /* rectified flow                                              */
 } xd_sampler;
 
 struct xd_sampling {
@@ -96,7 +99,6 @@ struct xd_sampling {
     int     steps;              /* model evaluations; diffusers may add one                      */
     double *time;               /* [steps] model time for the network                            */
     double  init_scale;         /* init_noise_sigma: factor of the initial noise                 */
-    double  start_image, start_noise;   /* image to image: factors in the first latents          */
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
     void   *priv;
 };

@@ -107,6 +107,7 @@ int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_st
  * steps. */
 xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
 void      xd_flow_close(xd_sampling *s);
+void      xd_flow_shares(const xd_sampling *s, int step, double of[2]);
 
 /* XD_EUNSUPPORTED, naming the key, if `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);

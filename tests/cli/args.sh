@@ -228,6 +228,7 @@ fi
 # Names of other programs; far names get no suggestion.
 means() { refused "--$1" 2 "unknown flag --$1; $2\$" generate --model m -p a --$1 1; }
 for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-img=image \
+    mask=mask_image \
     vae-tiling=enable_tiling \
     type=weights_dtype batch-count=num_images_per_prompt denoising_strength=strength \
     video_frames=num_frames \
@@ -238,7 +239,6 @@ done
 means size 'the size is --width and --height'
 means upscale 'upscaling is not built'
 means caption_upsample_temperature 'prompts are not rewritten by .*'
-means mask 'generating inside of a mask is not built'
 means vae-on-cpu "all components compute on --device, .*"
 means port 'there is no HTTP service'
 for far in xyzzy clip_vision hypertile color_match; do

@@ -1,7 +1,8 @@
 #!/bin/sh
 # edit.sh XDIT ROOT - models that read images: sizes, numbers of images, refusals.
 . "$(dirname "$0")/lib.sh"
-MODEL=$3/kontext
+FULL=$3
+MODEL=$FULL/kontext
 IMAGE=$ROOT/tests/golden/kontext/image.png
 edit() {
     try generate --model "$MODEL" --num_inference_steps 2 --prompt "make it red" --max_area 3072 \
@@ -32,11 +33,11 @@ MODEL=$ROOT/models/demo-pixart
 generate --prompt a --max_area 4096 --output "$T/c.png"
 check "max_area is refused elsewhere" [ "$rc" = 2 ]
 check "it names who has it" said '^xdit: max_area is for FLUX; pixart-alpha generates'
-MODEL=$3/flux
+MODEL=$FULL/flux
 generate --prompt a --width 32 --height 32 --image "$IMAGE" --image "$IMAGE" --output "$T/c.png"
 check "noise starts from one image" said '^xdit: 2 images are given, and flux begins with one$'
 
-MODEL=$3/flux2-klein
+MODEL=$FULL/flux2-klein
 A=$ROOT/tests/golden/flux2-images/image.png
 set -- --image "$A" --image "$A" --image "$A"
 generate --prompt "all of them" --width 64 --height 64 --output "$T/d.png" "$@"
@@ -62,6 +63,38 @@ generate --prompt a --output "$T/d.png" "$@" "$@" "$@" "$@"
 check "but not any number" said '^xdit: 12 images are given, and flux2-klein reads at most 10$'
 generate --prompt a --output "$T/d.png" --image "$IMAGE"
 check "a small image is refused" said 'an image to read has 88 x 40 pixels; .* of at least 64 x 64$'
+
+# A part of an image: flux-crop's image and mask have 41 x 90 pixels.
+MODEL=$FULL/flux
+A=$ROOT/tests/golden/flux-crop
+inpaint() { try generate --model "$MODEL" --prompt a --num_inference_steps 1 --output "$T/e.ppm" \
+              --width 32 --height 48 --dtype f32 "$@"; }
+inpaint --image "$A/image.png" --mask_image "$A/mask.png" --strength 1
+sized() { head -c 4096 "$T/e.ppm" | grep -aq "^$1\$"; }
+check "a part is inpainted" sized '32 48'
+check "a mask of the image's size needs no word" sh -c '! grep -q "the mask" "$1"' . "$T/stderr"
+inpaint --image "$A/image.png" --mask_image "$IMAGE" --strength 1
+check "one of another size does" said 'the mask, 88 x 40 pixels, is resized to the .* 41 x 90$'
+inpaint --image "$A/image.png" --mask_image "$A/mask.png" --strength 1 --padding_mask_crop 0
+check "only the part is generated" said 'inpainting [0-9]+ x [0-9]+ of the image.s 41 x 90 pixels'
+check "the result has the image's size" sized '41 90'
+inpaint --mask_image "$A/mask.png"
+check "a mask needs an image" \
+    said '^xdit: mask_image is given without the image to inpaint \(image\)$'
+inpaint --image "$A/image.png" --padding_mask_crop 3
+check "a crop needs a mask" said '^xdit: padding_mask_crop is given without a mask \(mask_image\)$'
+printf 'P6 4 4 255\n%048d' 0 | tr 0 '\000' >"$T/black.ppm"
+inpaint --image "$A/image.png" --mask_image "$T/black.ppm" --padding_mask_crop 3
+check "a black mask shows no part" said '^xdit: the mask is black: it shows no part of the image'
+: >"$T/empty.png"
+inpaint --image "$A/image.png" --mask_image "$T/empty.png"
+check "an empty file is no mask" said "^xdit: $T/empty.png"
+inpaint --image "$A/image.png" --mask_image "$T/none.png"
+check "no such mask" said "^xdit: cannot open $T/none.png: "
+MODEL=$FULL/kontext
+inpaint --image "$A/image.png" --mask_image "$A/mask.png"
+check "not every model inpaints" \
+    said '^xdit: mask_image is for FLUX, .*; flux-kontext inpaints no'
 
 if published black-forest-labs/FLUX.1-Kontext-dev; then
     try plan --model "$HF/black-forest-labs/FLUX.1-Kontext-dev" --world 4 --cluster 8xH100 --json

@@ -1,7 +1,7 @@
 /* test_bytes.c - the bytes that each method sends in a step, as doc/methods.md gives them, against
  * what the count communicator counts.
  *
- *     test_bytes MODEL [IMAGE]
+ *     test_bytes MODEL [IMAGE [MASK]]
  *
  * No MPI: every rank of a plan is walked through on the count device, one exact step and one
  * with stale keys and values. Where text flows, plans with patches are counted with the text in
@@ -426,6 +426,8 @@ int main(int argc, char **argv)
     r.prompts = &prompt;
     r.nprompts = 1;
     r.image = argc > 2 ? argv[2] : NULL;
+    r.mask_image = argc > 3 ? argv[3] : NULL;
+    r.strength = r.mask_image ? 1 : 0;
     r.num_inference_steps = STEPS;
     r.no_resolution_binning = 1;
     r.negative_prompt = "a blue star";

@@ -68,6 +68,8 @@ static const char *const all[] = { "alpha",
                                    "flux",
                                    "flux-true",
                                    "flux-image",
+                                   "flux-mask",
+                                   "flux-crop",
                                    "flux-schnell",
                                    "chroma",
                                    "chroma-image",
@@ -82,6 +84,7 @@ static const char *const all[] = { "alpha",
                                    "kontext-none",
                                    "sd3",
                                    "sd3-image",
+                                   "sd3-mask",
                                    "sd3-no-t5",
                                    "sd35",
                                    "flux-lora",
@@ -110,6 +113,7 @@ static const char *const all[] = { "alpha",
                                    "zimage",
                                    "zimage-cut",
                                    "zimage-image",
+                                   "zimage-mask",
                                    "zimage-lora",
                                    "zimage-five",
                                    "qwen",
@@ -124,6 +128,7 @@ typedef struct run {
                                    image one is kept; 0: an image, of which all are          */
     char     pixels[1024];     /* what the run starts from                                    */
     char     second[1024];      /* the image behind it, of models that read several            */
+    char     mask[1024];        /* what is inpainted of it                                       */
     const char *more[1];
     int      image;             /* which image the loop is at; -1 before the first              */
     double   worst[NSTAGE];
@@ -279,6 +284,9 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->nmore_images = (int64_t)js_maybe(r->js, "more_images");
     q->max_area = (int64_t)js_maybe(r->js, "max_area");
     q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
+    q->mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
+    if (xd_json_get(r->js, "padding_mask_crop"))
+        q->padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");
     q->use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");
     q->seed = (int64_t)js_num(r->js, "seed");
@@ -302,6 +310,7 @@ static void open_run(run *r, const char *dir, const char *name)
     must(xd_st_open(&r->st, path, "golden", &e), &e, path);
     snprintf(r->pixels, sizeof r->pixels, "%s/%s/image.png", dir, name);
     snprintf(r->second, sizeof r->second, "%s/%s/image_2.png", dir, name);
+    snprintf(r->mask, sizeof r->mask, "%s/%s/mask.png", dir, name);
     r->more[0] = r->second;
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;

@@ -135,6 +135,41 @@ static void check_grey(xd_engine *g)
     tap(want && generate(g, &r, &json, &e) == want, "one channel is grey");
 }
 
+/* The mask as pixels, grey too, is the mask as a file. */
+static void check_mask(xd_engine *g, const char *golden, const char *with)
+{
+    char        image[1024], path[1024];
+    const char *json = "";
+    xd_err      e = { 0 };
+    xd_request  r = request();
+    uint8_t    *rgb = NULL;
+    xd_image    mask;
+    xd_image_init(&mask);
+    snprintf(image, sizeof image, "%s/%s/image.png", golden, with);
+    snprintf(path, sizeof path, "%s/%s/mask.png", golden, with);
+    must(xd_image_read(path, &rgb, &mask.width, &mask.height, &e), &e, path);
+    r.image = image, r.strength = 1;
+    uint64_t whole = generate(g, &r, &json, &e);
+    r.mask_image = path;
+    uint64_t want = generate(g, &r, &json, &e);
+    tap(want && want != whole, "%s: the mask makes a difference %s", with, e.msg);
+    tap(strstr(json, "\"mask_image\": \"/") != NULL, "%s: its parameters name it", with);
+    r.mask_pixels = &mask;
+    mask.data = rgb;
+    tap(!generate(g, &r, &json, &e) && strstr(e.msg, "mask_image and mask_pixels are given"),
+        "refused: %s", e.msg);
+    r.mask_image = NULL;
+    tap(generate(g, &r, &json, &e) == want, "%s: as pixels it is the same %s", with, e.msg);
+    r.padding_mask_crop = 2;
+    tap(generate(g, &r, &json, &e) != want && strstr(json, "\"padding_mask_crop\": 2"),
+        "%s: a crop makes a difference %s", with, e.msg);
+    r.padding_mask_crop = -1;
+    mask.channels = 2;
+    tap(!generate(g, &r, &json, &e) && strstr(e.msg, "mask_pixels has 2 channels"), "refused: %s",
+        e.msg);
+    free(rgb);
+}
+
 static void check(const char *golden, const char *full, const char *model, const char *with)
 {
     char         dir[1024], path[1024];
@@ -164,6 +199,8 @@ static void check(const char *golden, const char *full, const char *model, const
     tap(generate(g, &r, &json, &e) != want, "%s: another pixel makes another image", model);
     check_grey(g);
     check_refusals(g, path);
+    if (strstr(model, "i2v") == NULL)
+        check_mask(g, golden, strcmp(model, "flux") == 0 ? "flux-mask" : "sd3-mask");
     free(rgb);
     xd_close(&g);
 }

@@ -8,7 +8,8 @@ extern const xd_dit xd_dit_chroma;
 /* diffusers: ChromaPipeline.__call__, ChromaImg2ImgPipeline. Attention sees one row of padding
  * behind the text, which T5 computes from the text, and no further ones. */
 static const xd_recipe chroma = {
-    .name = "chroma", .pipelines = { "ChromaPipeline", "ChromaImg2ImgPipeline" },
+    .name = "chroma", .pipelines = { "ChromaPipeline", "ChromaImg2ImgPipeline",
+                                      "ChromaInpaintPipeline" },
     .dit = "transformer", .vae = "vae",
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_ONE, .masked = 1 } },

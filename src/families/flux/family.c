@@ -15,9 +15,11 @@ enum { MEGAPIXEL = 1024 * 1024 };
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } }
 
-/* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline. CLIP gives only the pooled embedding. */
+/* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline, FluxInpaintPipeline. CLIP gives only the
+ * pooled embedding. */
 static const xd_recipe flux = {
-    .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline" },
+    .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline",
+                                    "FluxInpaintPipeline" },
     .dit = "transformer", .vae = "vae",
     .text = CLIP_AND_T5, .ntext = 2,
     .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,

@@ -8,7 +8,8 @@ enum { CLIP_IDS = 77 };         /* positions of a CLIP text model               
 
 /* diffusers: StableDiffusion3Pipeline.__call__, StableDiffusion3Img2ImgPipeline. */
 static const xd_recipe sd3 = {
-    .name = "sd3", .pipelines = { "StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline" },
+    .name = "sd3", .pipelines = { "StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline",
+                                   "StableDiffusion3InpaintPipeline" },
     .dit = "transformer", .vae = "vae",
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "clip_l",
                 .rows = XD_ROWS_BELOW, .pad = CLIP_IDS, .penultimate = 1, .pooled = 1 },

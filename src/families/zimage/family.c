@@ -13,7 +13,9 @@ static const int layers[] = { -2 };
 
 /* diffusers: ZImagePipeline.__call__, ZImageImg2ImgPipeline. */
 static const xd_recipe zimage = {
-    .name = "z-image", .pipelines = { "ZImagePipeline", "ZImageImg2ImgPipeline" },
+    .name = "z-image",
+    .pipelines = { "ZImagePipeline", "ZImageImg2ImgPipeline", "ZImageInpaintPipeline" },
+    .mask_strength = 1,
     .dit = "transformer", .vae = "vae",
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .layers = layers, .nlayers = 1,

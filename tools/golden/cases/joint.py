@@ -5,6 +5,7 @@ Layout and names of tensors as in pixart.py; in addition
     ids, ids_2, ids_3               [n] I32 of prompt 0 for each text encoder, padded; negative_ids
     pooled_prompt_embeds            [1,P]; negative_pooled_prompt_embeds
     image.png                       what an image-to-image run starts from
+    mask.png                        what is inpainted of it
 
 Weights are random. A flow needs no trained head: its steps add velocities of about one. A model's
 directory has no weights: "weights" of golden.json is their type, and their numbers follow from the
@@ -13,16 +14,18 @@ names of tensors (fill.py).
 import json
 import shutil
 
+import numpy as np
 import torch
 from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline,
-                       FluxKontextPipeline, FluxPipeline, FluxTransformer2DModel,
-                       SD3Transformer2DModel, StableDiffusion3Img2ImgPipeline,
+                       FluxInpaintPipeline, FluxKontextPipeline, FluxPipeline,
+                       FluxTransformer2DModel, SD3Transformer2DModel,
+                       StableDiffusion3Img2ImgPipeline, StableDiffusion3InpaintPipeline,
                        StableDiffusion3Pipeline)
 from PIL import Image
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer,
                           T5Config, T5EncoderModel, T5Tokenizer)
 
-from ..common import (PLAIN, keep_images, make_each, make_tokenizer, rows_last, save_run,
+from ..common import (PLAIN, keep_images, make_each, make_mask, make_tokenizer, rows_last, save_run,
                       say_images, smooth, tidy)
 from ..fill import configure, fill
 
@@ -73,6 +76,14 @@ RUNS = {
                       seed=8, guidance=2.0, true_cfg=2.5, max_sequence_length=9),
     "flux-image": dict(model="flux", prompts=["a cyan triangle"], width=48, height=40, steps=5,
                        seed=9, guidance=3.0, max_sequence_length=11, strength=0.6),
+    # The mask has another size than the image.
+    "flux-mask": dict(model="flux", prompts=["a red star"], width=56, height=40, steps=5, seed=10,
+                      guidance=3.0, max_sequence_length=9, strength=0.7, image=(61, 50),
+                      mask=(30, 44)),
+    # A part of the image is inpainted, too close to its edges for the ratio that is asked for.
+    "flux-crop": dict(model="flux", prompts=["a red star"], width=48, height=32, steps=3, seed=11,
+                      guidance=3.0, max_sequence_length=9, strength=1.0, image=(41, 90),
+                      mask=(41, 90), crop=3),
     "flux-schnell": dict(prompts=["a purple ring next to a brown square", "a star"], width=32,
                          height=64, steps=3,
                          seed=40, images=2, guidance=0.0, max_sequence_length=10),
@@ -88,6 +99,9 @@ RUNS = {
                 width=56, height=40, steps=4, seed=21, guidance=5.0, max_sequence_length=11),
     "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22,
                       guidance=3.0, max_sequence_length=11, strength=0.75, image=(70, 37)),
+    "sd3-mask": dict(model="sd3", prompts=["a blue square"], width=40, height=56, steps=4, seed=24,
+                     guidance=3.0, max_sequence_length=7, strength=0.8, image=(40, 56),
+                     mask=(40, 56)),
     "sd3-no-t5": dict(model="sd3", prompts=["a white star"], width=40, height=40, steps=3, seed=23,
                       guidance=4.0, max_sequence_length=7, no_t5=True),
     "sd35": dict(prompts=["a white star on a black background"], width=72, height=40, steps=4,
@@ -180,7 +194,24 @@ def make_model(name, out):
     tidy(out, {})
 
 
-def load(model, out, image, no_t5):
+def kind_of_pipeline(spec, image, mask):
+    """The class of a request."""
+    if "edits" in spec:
+        return spec["edits"]
+    return {"flux": (FluxPipeline, FluxImg2ImgPipeline, FluxInpaintPipeline),
+            "sd3": (StableDiffusion3Pipeline, StableDiffusion3Img2ImgPipeline,
+                    StableDiffusion3InpaintPipeline)}[spec["kind"]][image + mask]
+
+
+def mend(pipe):
+    """The pipeline takes 16 channels only, which its transformer need not have, and decodes without
+    the shift."""
+    pipe.transformer.register_to_config(in_channels=16)
+    decode, shift = pipe.vae.decode, pipe.vae.config.shift_factor
+    pipe.vae.decode = lambda z, **kw: decode(z + shift, return_dict=False)
+
+
+def load(model, out, image, no_t5, mask=False):
     spec, d, parts = MODELS[model], out / model, make_parts(model)
     flux = spec["kind"] == "flux"
     for folder in [f for f in parts if f.startswith("text_encoder")]:
@@ -189,10 +220,10 @@ def load(model, out, image, no_t5):
         parts[tokenizer] = (CLIPTokenizer if clip else T5Tokenizer).from_pretrained(d / tokenizer)
         if no_t5 and not clip:
             parts[folder] = parts[tokenizer] = None
-    pipe = (spec["edits"] if "edits" in spec else
-            (FluxImg2ImgPipeline if image else FluxPipeline) if flux else
-            (StableDiffusion3Img2ImgPipeline if image else StableDiffusion3Pipeline))(
-                scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"), **parts)
+    pipe = kind_of_pipeline(spec, image, mask)(
+        scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"), **parts)
+    if mask and not flux:
+        mend(pipe)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -231,11 +262,11 @@ def whole_size(r):
 def run(name, out_dir, change=None, more_json=None):
     """One request; change(pipe) comes before it, and then floats of the image are not kept."""
     r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0,
-             no_t5=False, max_area=0) | RUNS[name]
+             no_t5=False, max_area=0, crop=None) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     flux = MODELS[r["model"]]["kind"] == "flux"
-    pipe = load(r["model"], out_dir, r["strength"] > 0, r["no_t5"])
+    pipe = load(r["model"], out_dir, r["strength"] > 0, r["no_t5"], "mask" in r)
     size = whole_size(r)
     if change:
         change(pipe)
@@ -258,6 +289,11 @@ def run(name, out_dir, change=None, more_json=None):
         image = Image.fromarray(rows_last(u8).numpy())
         image.save(d / "image.png")
         more = dict(image=image) | (dict(strength=r["strength"]) if r["strength"] else {})
+    if "mask" in r:
+        more["mask_image"] = make_mask(r["mask"])
+        more["mask_image"].save(d / "mask.png")
+    if r["crop"] is not None:
+        more["padding_mask_crop"] = r["crop"]
     if r["max_area"]:
         more |= dict(max_area=r["max_area"], _auto_resize=False)
     if r["true_cfg"]:
@@ -267,9 +303,12 @@ def run(name, out_dir, change=None, more_json=None):
     images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
                   guidance_scale=r["guidance"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
-                  generator=gens, output_type="pt", max_sequence_length=r["max_sequence_length"],
+                  generator=gens, output_type="pt" if r["crop"] is None else "pil",
+                  max_sequence_length=r["max_sequence_length"],
                   callback_on_step_end=keep, **more).images
-    keep_images(out, trail, images, r, count, not r["strength"], not change)
+    if r["crop"] is not None:
+        images = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) / 255
+    keep_images(out, trail, images, r, count, not r["strength"], not change and r["crop"] is None)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"],
@@ -279,6 +318,8 @@ def run(name, out_dir, change=None, more_json=None):
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
+        | ({"mask": True} if "mask" in r else {})
+        | ({"padding_mask_crop": r["crop"]} if r["crop"] is not None else {})
         | ({"max_area": r["max_area"], "image": "image" in r} if r["max_area"] else {})
         | (more_json or {}), out)
     say_images(name, r, out, trail, count)

@@ -15,14 +15,15 @@ import shutil
 
 import torch
 from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, ZImageImg2ImgPipeline,
-                       ZImagePipeline, ZImageTransformer2DModel)
+                       ZImageInpaintPipeline, ZImagePipeline, ZImageTransformer2DModel)
 from PIL import Image
 from safetensors.torch import save_file
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers)
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3Model
 
-from ..common import keep_images, make_each, rows_last, save_run, say_images, smooth, tidy
+from ..common import (keep_images, make_each, make_mask, rows_last, save_run, say_images, smooth,
+                      tidy)
 from ..fill import configure, fill
 from .joint import VAE, byte_letters
 
@@ -54,6 +55,8 @@ RUNS = {
                        guidance=4.0, negative_prompt="", normalization=0.9, truncation=0.55),
     "zimage-image": dict(model="zimage", prompts=["a cyan triangle"], width=48, height=40, steps=5,
                          seed=9, guidance=0.7, strength=0.6, image=(70, 37)),
+    "zimage-mask": dict(model="zimage", prompts=["a star"], width=40, height=48, steps=5,
+                        seed=10, guidance=0.7, strength=0.7, image=(70, 37), mask=(40, 48)),
     "zimage-lora": dict(model="zimage", prompts=["a white star"], width=40, height=32, steps=3,
                         seed=71, guidance=0.0, loras=dict(peft=0.7, kohya=-0.4)),
     "zimage-five": dict(prompts=["a purple ring next to a brown square", "a star"], width=64,
@@ -122,9 +125,10 @@ def make_model(name, out):
     tidy(out, {})
 
 
-def load(model, out, image):
+def load(model, out, image, mask):
     d = out / model
-    pipe = (ZImageImg2ImgPipeline if image else ZImagePipeline)(
+    pipe = (ZImageInpaintPipeline if mask else ZImageImg2ImgPipeline if image else
+            ZImagePipeline)(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
         tokenizer=load_tokenizer(d / "tokenizer"), **make_parts(model))
     pipe.set_progress_bar_config(disable=True)
@@ -202,7 +206,7 @@ def run(name, out_dir):
              truncation=1.0, length=512, loras={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
-    pipe = load(r["model"], out_dir, r["strength"] > 0)
+    pipe = load(r["model"], out_dir, r["strength"] > 0, "mask" in r)
     if r["loras"]:
         add_loras(pipe, r, d)
     count = len(r["prompts"]) * r["images"]
@@ -214,6 +218,9 @@ def run(name, out_dir):
         trail.append((float(t), kw["latents"].clone()))
         return {}
     more = dict(image=start_image(r, d), strength=r["strength"]) if r["strength"] else {}
+    if "mask" in r:
+        more["mask_image"] = make_mask(r["mask"])
+        more["mask_image"].save(d / "mask.png")
     images = pipe(list(r["prompts"]), num_inference_steps=r["steps"],
                   guidance_scale=r["guidance"],
                   negative_prompt=[r["negative_prompt"]] * len(r["prompts"]),
@@ -231,6 +238,7 @@ def run(name, out_dir):
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"]}
+        | ({"mask": True} if "mask" in r else {})
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
            if r["loras"] else {}), out)
     say_images(name, r, out, trail, count)
