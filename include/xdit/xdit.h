@@ -279,7 +279,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     double      guidance_scale;         /* negative: the pipeline's default                  */
     double      true_cfg_scale;         /* models whose guidance_scale does not guide: two passes a
                                            step if above 1 and there is a negative prompt; 0: the
-                                           pipeline's default (Qwen-Image 4, others none)  */
+                                           pipeline's default, mostly none                  */
     double      guidance_rescale;       /* weight of the guided prediction rescaled to the
                                            standard deviation of the prompt's, for models that
                                            have it; 0: none */

@@ -71,7 +71,7 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
-/* Where guidance_scale does not combine two passes: what was asked; otherwise the scale that does. */
+/* What was asked where guidance_scale combines no passes; otherwise the scale that does. */
 static double scale_read(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;

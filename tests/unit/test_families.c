@@ -124,12 +124,12 @@ static void sizes(void **state)
 static void words(void **state)
 {
     static const struct { xd_family_word word; const char *says; } row[] = {
-        { XD_WORD_DISTILLED, "FLUX, FLUX.2" },
+        { XD_WORD_DISTILLED, "FLUX, FLUX.2, Qwen-Image" },
         { XD_WORD_RESCALES, "HunyuanDiT" },
         { XD_WORD_FROM_PROMPT, "Z-Image" },
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_MAX_AREA, "FLUX" },
-        { XD_WORD_INPAINTS, "FLUX, Z-Image, Chroma, Stable Diffusion 3" },
+        { XD_WORD_INPAINTS, "FLUX, Z-Image, Chroma, Qwen-Image, Stable Diffusion 3" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
         { XD_WORD_FROM_IMAGE, "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },

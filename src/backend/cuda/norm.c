@@ -20,9 +20,10 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
         .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out),
         .rms = a->rms, .eps = a->eps,
     };
-    b.wide = C % 8 == 0 && !b.like && xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->in, b.s_in) &&
-             xd_cuda_aligned(&a->gain, 0) && xd_cuda_aligned(&a->bias, 0) &&
-             xd_cuda_aligned(&a->scale, b.s_scale) && xd_cuda_aligned(&a->shift, b.s_shift);
+    b.wide = C % 8 == 0 && !b.like && xd_cuda_aligned(&a->out, b.s_out) &&
+             xd_cuda_aligned(&a->in, b.s_in) && xd_cuda_aligned(&a->gain, 0) &&
+             xd_cuda_aligned(&a->bias, 0) && xd_cuda_aligned(&a->scale, b.s_scale) &&
+             xd_cuda_aligned(&a->shift, b.s_shift);
     while (k < 4 && C > most[k] * 256)
         k++;
     return xd_cuda_launch(xd_cuda_of(d), b.wide ? XD_K_norm_5 + k : XD_K_norm_any,

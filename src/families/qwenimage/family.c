@@ -41,6 +41,9 @@ static const xd_xdit_net xdit_nets[] = {
 static const xd_xdit_name xdit_names[] = {
     { "Qwen-Image", "Qwen/Qwen-Image" },
     { "Qwen-Image-2512", "Qwen/Qwen-Image-2512" },
+    { "Qwen-Image-Edit", "Qwen/Qwen-Image-Edit" },
+    { "Qwen-Image-Edit-2509", "Qwen/Qwen-Image-Edit-2509" },
+    { "Qwen-Image-Edit-2511", "Qwen/Qwen-Image-Edit-2511" },
     { .name = NULL },
 };
 

@@ -86,8 +86,8 @@ def load(model, out, image):
 # ---- runs ----------------------------------------------------------------------------------------
 
 def record_text(pipe, r, out):
-    """Ids and what encode_prompt gives for prompt 0 and the negative prompt. Of the ids the pipeline
-    cuts nothing; rows behind max_sequence_length do not change those before."""
+    """Ids and what encode_prompt gives for prompt 0 and the negative prompt. Ids behind those of
+    max_sequence_length rows do not change the rows before."""
     n = r["max_sequence_length"]
     texts = [("", r["prompts"][0])] + ([("negative_", r["negative"])] if "negative" in r else [])
     for prefix, text in texts:
