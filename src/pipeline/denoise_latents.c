@@ -144,7 +144,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
             set_extra(f, sample);
         if (j->ref_tokens)
             set_refs(f);
-        if (j->samp.init_scale != 1)
+        if (j->samp.init_scale != 1 && (!j->moments || f->extra.nd))
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     }
     free(sample);

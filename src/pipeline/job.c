@@ -314,8 +314,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
                        j->r->strength);
     if (starts_from_image(j) && !j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "%s cannot start from an image: its scheduler %s is none of rectified flow",
-                       m->recipe->name, j->sampler->name);
+                       "%s cannot start from an image with the scheduler %s, which adds no noise "
+                       "to one", m->recipe->name, j->sampler->name);
     double *list;
     s = xd_job_lists(j, &a, &list, e);
     if (s == XD_OK)

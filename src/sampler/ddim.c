@@ -57,8 +57,17 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
             d->prev[i] = 1;
         st = xd_signal_check(c, t, d->acp[i], e);
     }
+    if (st == XD_OK) {
+        xd_skip_steps(s, a, d->acp, sizeof *d->acp, 0);
+        memmove(d->prev, d->prev + s->skipped, (size_t)s->steps * sizeof *d->prev);
+    }
     xd_levels_close(&l);
     return st;
+}
+
+static void ddim_shares(const xd_sampling *s, int step, double of[2])
+{
+    xd_acp_shares(step < s->steps ? ((const ddim *)s->priv)->acp[step] : 1, of);
 }
 
 static void ddim_close(xd_sampling *s)
@@ -118,5 +127,5 @@ extern const xd_sampler xd_sampler_ddim;
 const xd_sampler xd_sampler_ddim = {
     .name = "ddim", .webui = "DDIM", .classes = { "DDIMScheduler" }, .fields = fields,
     .history = history_length,
-    .open = ddim_open, .close = ddim_close, .step = ddim_step,
+    .open = ddim_open, .close = ddim_close, .step = ddim_step, .shares = ddim_shares,
 };

@@ -81,8 +81,15 @@ static xd_status ddpm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
             memcpy(s->time, a->times, (size_t)s->steps * sizeof *s->time);
         st = fill_steps(s, &l, a, e);
     }
+    if (st == XD_OK)
+        xd_skip_steps(s, a, s->priv, sizeof(level), 0);
     xd_levels_close(&l);
     return st;
+}
+
+static void ddpm_shares(const xd_sampling *s, int step, double of[2])
+{
+    xd_acp_shares(step < s->steps ? ((const level *)s->priv)[step].acp : 1, of);
 }
 
 static void ddpm_close(xd_sampling *s)
@@ -135,5 +142,6 @@ const xd_sampler xd_sampler_ddpm = {
     .webui = "DDPM",
     .classes = { "DDPMScheduler" },
     .fields = fields, .history = history_length, .open = ddpm_open, .close = ddpm_close,
-    .draws = count_draws, .step = ddpm_step, .takes = XD_TAKES_TIMES,
+    .draws = count_draws, .step = ddpm_step, .shares = ddpm_shares,
+    .takes = XD_TAKES_TIMES,
 };

@@ -150,6 +150,7 @@ xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e)
         for (int i = 0; i < s->steps; i++)
             s->in_scale[i] = 1;
         s->init_scale = 1;
+        xd_skip_steps(s, a, d->sigma, sizeof *d->sigma, 1);
     }
     xd_levels_close(&l);
     return st;
@@ -176,11 +177,17 @@ xd_point xd_dpm_point(const xd_sampling *s, int i)
     return xd_point_of(&s->cfg, ((const dpm *)s->priv)->sigma[i]);
 }
 
+void xd_dpm_shares(const xd_sampling *s, int step, double of[2])
+{
+    xd_point p = xd_dpm_point(s, step);
+    of[0] = step < s->steps ? p.alpha : 1, of[1] = step < s->steps ? p.sigma : 0;
+}
+
 /* Order of this step: lower at the beginning, where predictions are missing, and near the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
-    int few = c->lower_order_final && s->steps < 15;
+    int few = c->lower_order_final && s->steps + s->skipped < 15;
     if (step == s->steps - 1 && (c->euler_at_final || few || !strcmp(c->final_sigmas_type, "zero")))
         return 1;
     int order = step + 1 < c->solver_order ? step + 1 : c->solver_order;
@@ -290,5 +297,5 @@ const xd_sampler xd_sampler_dpm = {
     .webui = "DPM++ 2M",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
     .fields = fields, .history = history_length, .open = dpm_open, .close = xd_dpm_close,
-    .draws = count_draws, .step = dpm_step, .takes = XD_TAKES_TIMES,
+    .draws = count_draws, .step = dpm_step, .shares = xd_dpm_shares, .takes = XD_TAKES_TIMES,
 };

@@ -29,7 +29,8 @@ static xd_status single_open(xd_sampling *s, const xd_sched_cfg *c, const xd_ste
 {
     strcpy(s->cfg.timestep_spacing, "linspace");
     xd_status st = xd_dpm_open(s, a, 1, e);
-    if (st == XD_OK && (s->steps % c->solver_order || !strcmp(c->final_sigmas_type, "zero")))
+    int whole = s->steps + s->skipped;
+    if (st == XD_OK && (whole % c->solver_order || !strcmp(c->final_sigmas_type, "zero")))
         s->cfg.lower_order_final = 1;
     return st;
 }
@@ -37,12 +38,13 @@ static xd_status single_open(xd_sampling *s, const xd_sched_cfg *c, const xd_ste
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
-    int left = s->steps - step, last = left == 1;
+    int whole = s->steps + s->skipped, last = s->steps - step == 1;
+    int order = (step + s->skipped) % c->solver_order + 1;
     if (last && !strcmp(c->final_sigmas_type, "zero"))
         return 1;
-    if (last && c->lower_order_final && c->solver_order > 1 && s->steps % c->solver_order == 0)
+    if (last && c->lower_order_final && c->solver_order > 1 && whole % c->solver_order == 0)
         return 1;
-    return step % c->solver_order + 1;
+    return step + 1 < order ? step + 1 : order;     /* the first group may be cut               */
 }
 
 /* Factors of the latents, of the latest predictions, newest first, and of the noise. */
@@ -141,5 +143,6 @@ const xd_sampler xd_sampler_dpm_single = {
     .webui = "DPM++ 2S",
     .classes = { "DPMSolverSinglestepScheduler" },
     .fields = fields, .history = history_length, .open = single_open, .close = xd_dpm_close,
-    .draws = count_draws, .step = single_step, .takes = XD_TAKES_TIMES,
+    .draws = count_draws, .step = single_step, .shares = xd_dpm_shares,
+    .takes = XD_TAKES_TIMES,
 };

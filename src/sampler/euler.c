@@ -118,9 +118,16 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     if (st == XD_OK) {
         int levels = xd_euler_levels(&l, c, a, s->time, d->sigma, &s->steps);
         finish_schedule(s, a, levels, l.sigma[0], d->sigma);
+        xd_skip_steps(s, a, d->sigma, sizeof *d->sigma, levels + 1 - s->steps);
     }
     xd_levels_close(&l);
     return st;
+}
+
+/* The image is not scaled. */
+static void euler_shares(const xd_sampling *s, int step, double of[2])
+{
+    of[0] = 1, of[1] = step < s->steps ? ((const euler *)s->priv)->sigma[step] : 0;
 }
 
 static void euler_close(xd_sampling *s)
@@ -224,10 +231,11 @@ const xd_sampler xd_sampler_euler_ancestral = {
     .name = "euler-ancestral", .webui = "Euler a",
     .classes = { "EulerAncestralDiscreteScheduler" }, .fields = ancestral_fields,
     .history = history_length, .open = ancestral_open, .close = euler_close,
-    .draws = ancestral_draws, .step = ancestral_step,
+    .draws = ancestral_draws, .step = ancestral_step, .shares = euler_shares,
 };
 const xd_sampler xd_sampler_euler = {
     .name = "euler", .webui = "Euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = euler_open, .close = euler_close, .step = euler_step,
+    .shares = euler_shares,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES, .last_sigma = 1,
 };

@@ -98,7 +98,7 @@ static void shifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sig
 
 xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
-    int       n = a->steps, skip = xd_steps_skipped(a);
+    int       n = a->steps, skip = xd_steps_skipped(a, 1);
     double   *sigma = s->priv = calloc((size_t)n + 1, sizeof *sigma);
     xd_status st = check_config(c, n, e);
     s->time = calloc((size_t)n, sizeof *s->time);

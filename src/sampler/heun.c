@@ -95,10 +95,17 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
     if (st == XD_OK) {
         fill_levels(s, &l, a, sigma);
+        xd_skip_steps(s, a, sigma, sizeof *sigma, 1);
         st = repeat_steps(s, s->steps, e);
     }
     xd_levels_close(&l);
     return st;
+}
+
+/* The image is not scaled. */
+static void discrete_shares(const xd_sampling *s, int step, double of[2])
+{
+    of[0] = 1, of[1] = step < s->steps ? ((const double *)s->priv)[level_of(step)] : 0;
 }
 
 static void discrete_close(xd_sampling *s)
@@ -187,7 +194,7 @@ extern const xd_sampler xd_sampler_heun, xd_sampler_flow_heun;
 const xd_sampler xd_sampler_heun = {
     .name = "heun", .webui = "Heun", .classes = { "HeunDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = discrete_open, .close = discrete_close,
-    .step = discrete_step, .takes = XD_TAKES_TIMES,
+    .step = discrete_step, .shares = discrete_shares, .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow_heun = {
     .name = "flow-heun", .webui = "Heun", .classes = { "FlowMatchHeunDiscreteScheduler" },

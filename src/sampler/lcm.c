@@ -74,6 +74,11 @@ static xd_status open_levels(xd_sampling *s, xd_levels *l, const xd_steps *a, xd
     return st;
 }
 
+static void lcm_shares(const xd_sampling *s, int step, double of[2])
+{
+    xd_acp_shares(step < s->steps ? ((const level *)s->priv)[step].acp : 1, of);
+}
+
 static void lcm_close(xd_sampling *s)
 {
     free(s->priv);
@@ -96,6 +101,8 @@ static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
         v[i].lat = 0.25 / q;
         v[i].clean = t / sqrt(q);
     }
+    if (st == XD_OK)
+        xd_skip_steps(s, a, v, sizeof *v, 0);
     xd_levels_close(&l);
     return st;
 }
@@ -133,6 +140,8 @@ static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
         float next = is_last(s, i) ? 0 : (float)s->time[i + 1];
         v[i].to = l.acp[(int)floorf((float)(1 - c->eta) * next)];
     }
+    if (st == XD_OK)
+        xd_skip_steps(s, a, v, sizeof *v, 0);
     xd_levels_close(&l);
     return st;
 }
@@ -184,10 +193,10 @@ extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;
 const xd_sampler xd_sampler_lcm = {
     .name = "lcm", .webui = "LCM", .classes = { "LCMScheduler" }, .fields = lcm_fields,
     .history = history_length, .open = lcm_open, .close = lcm_close, .draws = lcm_draws,
-    .step = lcm_step, .takes = XD_TAKES_TIMES,
+    .step = lcm_step, .shares = lcm_shares, .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_tcd = {
     .name = "tcd", .webui = "TCD", .classes = { "TCDScheduler" }, .fields = tcd_fields,
     .history = history_length, .open = tcd_open, .close = lcm_close, .draws = tcd_draws,
-    .step = tcd_step, .takes = XD_TAKES_TIMES,
+    .step = tcd_step, .shares = lcm_shares, .takes = XD_TAKES_TIMES,
 };

@@ -98,12 +98,12 @@ int xd_sampling_draws(const xd_sampling *s)
     return n > 0;
 }
 
-int xd_steps_skipped(const xd_steps *a)
+int xd_steps_skipped(const xd_steps *a, int flow)
 {
     double kept = a->steps * a->strength;
     if (a->strength <= 0 || kept >= a->steps)
         return 0;
-    return (int)(a->steps - kept);
+    return flow ? (int)(a->steps - kept) : a->steps - (int)kept;
 }
 
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
@@ -120,11 +120,11 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
     if (steps < 1 || steps > c->num_train_timesteps)
         return xd_fail(e, XD_EINVAL, "num_inference_steps is %d; it must be from 1 to %d", steps,
                        c->num_train_timesteps);
-    if (xd_steps_skipped(a) >= steps)
+    if (xd_steps_skipped(a, d->flow) >= steps)
         return xd_fail(e, XD_EINVAL, "strength %g of %d steps leaves no step", a->strength, steps);
-    if (xd_steps_skipped(a) && !d->shares)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "the scheduler %s cannot start from an image; flow-euler can", d->name);
+    if (xd_steps_skipped(a, d->flow) && !d->shares)
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s cannot start from an image",
+                       d->name);
     if (kept > XD_MAXHIST)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s keeps %d arrays of history, and a "
                        "denoising loop has room for %d (XD_MAXHIST)", d->name, kept, XD_MAXHIST);

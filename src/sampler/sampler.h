@@ -97,8 +97,9 @@ struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
     int     steps;              /* model evaluations; diffusers may add one                      */
+    int     skipped;            /* steps of the schedule before the first (0: rectified flow)  */
     double *time;               /* [steps] model time for the network                            */
-    double  init_scale;         /* init_noise_sigma: factor of the initial noise                 */
+    double  init_scale;         /* init_noise_sigma: factor of noise alone, without an image    */
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
     void   *priv;
 };
@@ -119,8 +120,9 @@ int       xd_sampling_draws(const xd_sampling *s);
 /* Opens and closes the schedule of a request. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);
-/* Steps that are skipped at the start if strength is below 1 (diffusers' get_timesteps). */
-int       xd_steps_skipped(const xd_steps *a);
+/* Steps that are skipped at the start if strength is below 1 (diffusers' get_timesteps, which
+ * rounds the other way in pipelines of rectified flow). */
+int       xd_steps_skipped(const xd_steps *a, int flow);
 void      xd_sampling_close(xd_sampling *s);
 
 #endif

@@ -348,6 +348,26 @@ void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, x
         xd_axpby(x, pred, (float)ra, lat, (float)-rb);
 }
 
+static void drop_first(void *v, size_t size, int n, int drop)
+{
+    memmove(v, (char *)v + (size_t)drop * size, (size_t)(n - drop) * size);
+}
+
+void xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more)
+{
+    int n = s->steps;
+    s->skipped = xd_steps_skipped(a, 0);
+    drop_first(s->time, sizeof *s->time, n, s->skipped);
+    drop_first(s->in_scale, sizeof *s->in_scale, n, s->skipped);
+    drop_first(levels, size, n + more, s->skipped);
+    s->steps -= s->skipped;
+}
+
+void xd_acp_shares(double acp, double of[2])
+{
+    of[0] = sqrt(acp), of[1] = sqrt(1 - acp);
+}
+
 void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise)
 {
     if (!noise.nd && !xd_counting(x))

@@ -95,6 +95,12 @@ void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor l
 /* Clips to [-r, r], on the host, because few configs use it. */
 void      xd_clip_sample(xd_exec *x, xd_tensor t, float r);
 
+/* Drops the steps before the first one of a request that starts from an image: of the times, the
+ * scales and `levels`, elements of `size` bytes, of which there are `more` than steps. */
+void      xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
+/* The shares of image and noise where the cumulative product is acp. */
+void      xd_acp_shares(double acp, double of[2]);
+
 /* Fails the context if a step that draws noise was given none. */
 void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise);
 

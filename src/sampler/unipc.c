@@ -166,6 +166,7 @@ static xd_status unipc_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_st
         s->steps = make_schedule(&l, &s->cfg, a, s->time, sigma);
         for (int i = 0; i < s->steps; i++)
             s->in_scale[i] = 1;
+        xd_skip_steps(s, a, sigma, sizeof *sigma, 1);
     }
     xd_levels_close(&l);
     return st;
@@ -181,6 +182,12 @@ static void unipc_close(xd_sampling *s)
 static xd_point point_at(const xd_sampling *s, int i)
 {
     return xd_point_of(&s->cfg, ((const double *)s->priv)[i]);
+}
+
+static void unipc_shares(const xd_sampling *s, int step, double of[2])
+{
+    xd_point p = point_at(s, step);
+    of[0] = step < s->steps ? p.alpha : 1, of[1] = step < s->steps ? p.sigma : 0;
 }
 
 /* Converts the prediction in place: to clean latents, or without predict_x0 to noise. */
@@ -292,7 +299,7 @@ static int is_corrected(const xd_sampling *s, int step)
 {
     const xd_ints *off = &s->cfg.disable_corrector;
     for (int i = 0; i < off->n; i++)
-        if (off->v[i] == step - 1)
+        if (off->v[i] == step - 1 + s->skipped)
             return 0;
     return step > 0;
 }
@@ -365,5 +372,6 @@ extern const xd_sampler xd_sampler_unipc;
 const xd_sampler xd_sampler_unipc = {
     .name = "unipc", .webui = "UniPC", .classes = { "UniPCMultistepScheduler" }, .fields = fields,
     .history = history_length, .open = unipc_open, .close = unipc_close, .step = unipc_step,
+    .shares = unipc_shares,
     .takes = XD_TAKES_SIGMAS,
 };

@@ -106,4 +106,19 @@ print(min(p["step_s"] for p in json.load(sys.stdin)["plans"]))')
     check "a plan counts the tokens of the image" \
         json 'min(p["step_s"] for p in j["plans"]) > 1.5 * float(__import__("os").environ["plain"])'
 fi
+
+# Schedulers that add noise by alphas start from an image, too.
+MODEL=$ROOT/tests/golden/alpha
+A=$ROOT/tests/golden/alpha-image/image.png
+over() { generate --prompt a --width 48 --height 64 --output "$T/f.png" --image "$A" "$@"; }
+over --num_inference_steps 6 --strength 0.6 --scheduler HeunDiscreteScheduler
+check "PixArt starts from an image" [ "$rc" = 0 ]
+over --num_inference_steps 6 --strength 0.1
+check "a step must be left" said 'strength 0.1 of 6 steps leaves no step$'
+over --scheduler CogVideoXDDIMScheduler
+check "a scheduler that adds no noise to an image says so" \
+    said '^xdit: pixart-alpha cannot start from an image with the scheduler cogvideox-ddim'
+over --mask_image "$A"
+check "PixArt inpaints no part" said 'pixart-alpha inpaints no part of an image$'
+
 done_testing

@@ -25,6 +25,7 @@
 enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, TMP = 1 << 16, SEED = 7, MOST_STEPS = 1000 };
 
 static const float start[NUMBERS] = { 1.5f, -0.7f, 0.2f, -2.1f, 0.9f, 3.0f, -0.05f, 0.6f };
+static const float image[NUMBERS] = { 0.8f, -1.1f, 0.3f, 0.05f, -0.6f, 1.2f, 0.7f, -0.4f };
 
 typedef struct rig {
     xd_dev  *dev;
@@ -96,11 +97,14 @@ static void draw(const xd_sampling *s, int step, latents *l)
 }
 
 /* `path`, where it is not NULL, gets the first and the last of the latents after every step. */
-static void run_along(rig *r, xd_sampling *s, latents *l, int pieces, double *path)
+static void run_along(rig *r, xd_sampling *s, latents *l, int pieces, int from_image, double *path)
 {
+    double of[2] = { 0, s->init_scale };
     memset(l, 0, sizeof *l);
+    if (from_image)
+        s->def->shares(s, 0, of);
     for (int i = 0; i < NUMBERS; i++)
-        l->lat[i] = start[i] * (float)s->init_scale;
+        l->lat[i] = (float)of[0] * image[i] + (float)of[1] * start[i];
     for (int step = 0; step < s->steps; step++) {
         predict(s, step, l);
         draw(s, step, l);
@@ -115,7 +119,7 @@ static void run_along(rig *r, xd_sampling *s, latents *l, int pieces, double *pa
 
 static void run(rig *r, xd_sampling *s, latents *l, int pieces)
 {
-    run_along(r, s, l, pieces, NULL);
+    run_along(r, s, l, pieces, 0, NULL);
 }
 
 static double number(const xd_json *j, const char *key)
@@ -195,6 +199,7 @@ static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how
     static double  path[2 * MOST_STEPS];
     const xd_json *times = xd_json_get(c, "times"), *end = xd_json_get(c, "end");
     double         v, top = number(c, "top"), init = number(c, "init");
+    int            from_image = 0;
     *how = s->steps;
     if (xd_json_size(times) != s->steps)
         return "steps";
@@ -208,7 +213,8 @@ static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how
     if (!(fabs(*how) <= 1e-6))
         return "scale of the noise";
     assert_true(s->steps <= MOST_STEPS);
-    run_along(r, s, &l, 1, path);
+    xd_json_bool(xd_json_get(xd_json_get(c, "config"), "image"), &from_image);
+    run_along(r, s, &l, 1, from_image, path);
     if (!follows(xd_json_get(c, "path"), path, 2 * s->steps, top, tolerance_of(c), how))
         return "the latents of a step";
     for (int i = 0; i < NUMBERS; i++) {

@@ -4,6 +4,7 @@ A model's directory has the diffusers layout and beside it golden.json (the requ
 golden.safetensors (inputs and outputs of every stage, f32). A directory without model_index.json is
 another request for the model its golden.json names.
 """
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import transformers
+from diffusers.image_processor import VaeImageProcessor
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import T5Tokenizer
@@ -108,6 +110,41 @@ def keep_images(out, trail, images, r, count, noise=True, whole=True):
         out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
         if i == 0 and whole:
             out["image.0"] = p
+
+
+def begin_with_image(pipe, r, d, g):
+    """What StableDiffusionImg2ImgPipeline does before the first step, with an image that is written
+    to the folder d: its noisy latents and the times of the steps."""
+    w, h = r["image"]
+    u8 = (smooth(1, 3, h, w, torch.Generator().manual_seed(r["seed"] + 2000)) * 50 + 128).clamp(
+        0, 255).to(torch.uint8)
+    image = Image.fromarray(rows_last(u8).numpy())
+    image.save(d / "image.png")
+    s, vae = pipe.scheduler, pipe.vae
+    x = VaeImageProcessor(vae_scale_factor=pipe.vae_scale_factor).preprocess(
+        image, r["height"], r["width"])
+    s.set_timesteps(r["steps"])
+    first = (r["steps"] - min(int(r["steps"] * r["strength"]), r["steps"])) * s.order
+    if hasattr(s, "set_begin_index"):
+        s.set_begin_index(first)
+    times = s.timesteps[first:]
+    z = vae.encode(x).latent_dist.sample(g) * vae.config.scaling_factor
+    return s.add_noise(z, torch.randn(z.shape, generator=g), times[:1]), times
+
+
+def start_from_image(pipe, predict, r, d):
+    """A request from an image; predict(scaled latents, time) gives what the network predicts
+    without the prompt and with it. The images, and the steps as keep_images takes them."""
+    s, g, vae = pipe.scheduler, torch.Generator("cpu").manual_seed(r["seed"]), pipe.vae
+    (z, times), trail = begin_with_image(pipe, r, d, g), []
+    more = {"generator": g} if "generator" in inspect.signature(s.step).parameters else {}
+    for t in times:
+        none, cond = predict(s.scale_model_input(z, t), t)
+        y = (none + r["guidance"] * (cond - none))[None]
+        z = s.step(y, t, z, **more, return_dict=False)[0]
+        trail.append((float(t), z.clone()))
+    y = vae.decode(z / vae.config.scaling_factor).sample
+    return (y / 2 + 0.5).clamp(0, 1), trail
 
 
 def save_run(d, name, model, notes, out):

@@ -12,7 +12,8 @@ def own(*names):
 
 SUITES = {
     "pixart": own("alpha", "alpha-ddim", "alpha-euler", "alpha-batch", "alpha-tiles", "alpha-free",
-                  "micro", "sigma", "sigma-dpm", "bins", "demo") | {"binning": "binning.json"},
+                  "alpha-image", "micro", "sigma", "sigma-dpm", "sigma-image", "bins",
+                  "demo") | {"binning": "binning.json"},
     "joint": own("flux", "flux-true", "flux-image", "flux-mask", "flux-crop", "flux-schnell",
                  "kontext",
                  "kontext-true", "kontext-none", "sd3", "sd3-image", "sd3-mask",
@@ -21,7 +22,7 @@ SUITES = {
                   "zimage-lora",
                   "zimage-five"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",
-                                                "hunyuan12-rescale"),
+                                                "hunyuan12-rescale", "hunyuan-image"),
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
                  "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
                  "cog15-i2v-tiles"),

@@ -17,7 +17,8 @@ from diffusers.pipelines.hunyuandit import pipeline_hunyuandit as module
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, BertTokenizer, T5Config, T5EncoderModel, T5Tokenizer
 
-from ..common import PLAIN, keep_images, make_tokenizer, quiet, save_run, say_images, tidy
+from ..common import (PLAIN, begin_with_image, keep_images, make_tokenizer, quiet, save_run,
+                      say_images, tidy)
 from ..fill import configure, fill, weights
 
 VAE = dict(block_out_channels=(8, 8, 8, 12), layers_per_block=1, norm_num_groups=4,
@@ -52,6 +53,8 @@ RUNS = {
                           seed=9, guidance=1.0),
     "hunyuan12-rescale": dict(model="hunyuan12", prompts=["a blue ring"], negative_prompt="a star",
                               width=64, height=80, steps=3, seed=12, guidance=3.0, rescale=0.7),
+    "hunyuan-image": dict(model="hunyuan", prompts=["a blue star"], width=64, height=48, steps=6,
+                          seed=61, guidance=3.0, strength=0.58, image=(70, 37)),
 }
 
 
@@ -191,6 +194,18 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = rows
 
 
+def from_image(pipe, r, d, g):
+    """diffusers has no such pipeline of HunyuanDiT: its own one runs the steps that are left."""
+    z, times = begin_with_image(pipe, r, d, g)
+    set_timesteps = pipe.scheduler.set_timesteps
+
+    def set_rest(*args, **kwargs):
+        set_timesteps(*args, **kwargs)
+        pipe.scheduler.timesteps = times
+    pipe.scheduler.set_timesteps = set_rest
+    return {"latents": z}
+
+
 def run(name, out_dir):
     r = dict(model=name, negative_prompt="", images=1, rescale=0.0) | RUNS[name]
     d = out_dir / name
@@ -200,6 +215,7 @@ def run(name, out_dir):
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail = {}, []
     record_text(pipe, r, out)
+    more = from_image(pipe, r, d, gens[0]) if "image" in r else {}
 
     def keep(p, step, t, kw):
         trail.append((float(t), kw["latents"].clone()))
@@ -209,16 +225,17 @@ def run(name, out_dir):
                   guidance_rescale=r["rescale"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
                   generator=gens,
-                  output_type="pt", use_resolution_binning=False, callback_on_step_end=keep).images
-    keep_images(out, trail, images, r, count)
+                  output_type="pt", use_resolution_binning=False, callback_on_step_end=keep,
+                  **more).images
+    keep_images(out, trail, images, r, count, noise=not more)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "model_width": r["width"], "model_height": r["height"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "guidance_rescale": r["rescale"], "seed": r["seed"],
         "num_images_per_prompt": r["images"], "images": count,
-        "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False},
-                    out)
+        "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False}
+        | ({"strength": r["strength"]} if more else {}), out)
     say_images(name, r, out, trail, count)
 
 

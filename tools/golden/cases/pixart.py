@@ -17,6 +17,9 @@ A directory of a model (alpha, micro, sigma, bins) has weights. Tensors:
     vae.tiled.decode.out, vae.tiled.encode.out    instead, in a run with tiles
     image.0, pixels.I               [H,W,3] F32 in [0,1], and U8
 
+image.png is what an image-to-image run starts from; of one, only timesteps, text, latents and
+images are kept.
+
 So that random weights behave like a trained model, the last linear layer is fitted by least squares
 to predict the noise of random latents, and the decoder's last convolution is scaled to fill [-1,1].
 """
@@ -35,7 +38,8 @@ from diffusers.pipelines.pixart_alpha import pipeline_pixart_sigma as sigma_modu
 from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-from ..common import PLAIN, ROOT, keep_images, make_tokenizer, quiet, rows_last, smooth, tidy
+from ..common import (PLAIN, ROOT, keep_images, make_tokenizer, quiet, rows_last, smooth,
+                      start_from_image, tidy)
 
 # Gentler than the published 0.012 and 0.02: an error of an untrained model's first prediction
 # grows by 1/alpha, and these leave alpha at 0.2.
@@ -121,6 +125,11 @@ RUNS = {
                       height=40, steps=7, seed=2**31 + 5, scheduler="dpm++"),
     "bins": dict(prompts=["a yellow circle next to a red star"], width=66, height=58, steps=4,
                  seed=41, binning=True),
+    # From an image of another size, and with a scheduler whose noise is not scaled back.
+    "alpha-image": dict(model="alpha", prompts=["a cyan triangle"], width=48, height=64, steps=6,
+                        seed=61, guidance=2.0, strength=0.58, image=(70, 37)),
+    "sigma-image": dict(model="sigma", prompts=["a white star"], width=40, height=48, steps=4,
+                        seed=62, guidance=2.0, strength=0.8, image=(40, 48)),
     # The trained model, with the published noise schedule.
     "demo": dict(model="demo-pixart", prompts=["a large red circle on a blue background"],
                  width=128, height=112, steps=6, seed=51),
@@ -372,7 +381,38 @@ def bin_of(pipe, width, height):
         height, width, ratios=tables[pipe.transformer.config.sample_size])
 
 
+def run_image(name, out_dir):
+    """diffusers has no such pipeline of PixArt: its text encoder, networks and scheduler in the
+    order of StableDiffusionImg2ImgPipeline."""
+    r = dict(model=name, negative_prompt="", guidance=4.5, scheduler=None, images=1, tiling=False,
+             binning=False, max_sequence_length=0) | RUNS[name]
+    d = out_dir / name
+    d.mkdir(parents=True, exist_ok=True)
+    pipe, out = load(r["model"], out_dir), {}
+    rec = Recorder(pipe)
+    emb, mask, none, none_mask = pipe.encode_prompt(
+        r["prompts"], True, r["negative_prompt"],
+        max_sequence_length=120 if isinstance(pipe, PixArtAlphaPipeline) else 300)
+    record_text(rec, out, True)
+    rec.close()
+    size = {"resolution": torch.tensor([[float(r["height"]), float(r["width"])]] * 2),
+            "aspect_ratio": torch.tensor([[r["height"] / r["width"]]] * 2)}
+    if pipe.transformer.config.sample_size != 128:
+        size = {"resolution": None, "aspect_ratio": None}
+
+    def predict(z, t):
+        y = pipe.transformer(torch.cat([z] * 2), encoder_hidden_states=torch.cat([none, emb]),
+                             encoder_attention_mask=torch.cat([none_mask, mask]),
+                             timestep=t.expand(2), added_cond_kwargs=size).sample
+        return y[:, :z.shape[1]]
+    images, trail = start_from_image(pipe, predict, r, d)
+    keep_images(out, trail, images, r, 1, noise=False)
+    save(name, out_dir, r, out, 1, r["height"], r["width"])
+
+
 def run(name, out_dir, write=True):
+    if "image" in RUNS[name]:
+        return run_image(name, out_dir)
     r = dict(model=name, negative_prompt="", guidance=4.5, scheduler=None, images=1, tiling=False,
              binning=False, max_sequence_length=0) | RUNS[name]
     pipe = load(r["model"], out_dir)
@@ -419,8 +459,9 @@ def save(name, out_dir, r, out, count, high, wide):
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": r["images"],
         "images": count, "max_sequence_length": r["max_sequence_length"],
         "scheduler": r["scheduler"],
-        "tiling": r["tiling"], "resolution_binning": r["binning"]}, indent=2) + "\n")
-    z = [out[f"latents.0.{s}"].abs().max().item() for s in range(r["steps"])]
+        "tiling": r["tiling"], "resolution_binning": r["binning"]}
+        | ({"strength": r["strength"]} if "strength" in r else {}), indent=2) + "\n")
+    z = [out[f"latents.0.{s}"].abs().max().item() for s in range(len(out["timesteps"]))]
     p = out["pixels.0"].float()
     for f in d.rglob("*"):
         f.chmod(0o755 if f.is_dir() else 0o644)

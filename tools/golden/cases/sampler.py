@@ -25,6 +25,7 @@ LCM, TCD = "LCMScheduler", "TCDScheduler"
 FLOWHEUN, FLOWLCM = "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"
 COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
 START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
+IMAGE = [0.8, -1.1, 0.3, 0.05, -0.6, 1.2, 0.7, -0.4]
 COUNTS = [1, 2, 3, 5, 14, 15, 20, 50]
 COG_COUNTS = [1, 2, 3, 7, 50]
 PATH_COUNTS = [1, 2, 4, 7, 20, 50]
@@ -164,6 +165,19 @@ GIVEN = [       # lists of a request: four timesteps, or eight sigmas and a last
     (DDPM, {"given_times": TIMES, "clip_sample": False}),
 ]
 
+# Cases of "image" start from IMAGE and the noise START, 3, 6 and 20 steps.
+IMAGES = [
+    (DPM, {}), (DPM, {"solver_order": 3, **SD}), (DPM, {**SDE, **SD}),
+    (DPM, {"use_karras_sigmas": True, "timestep_spacing": "trailing"}),
+    (DDIM, {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1, **SD}),
+    (DDPM, {"clip_sample": False, "prediction_type": "v_prediction", **SD}),
+    (EULER, {"timestep_spacing": "leading", "steps_offset": 1, **SD}),
+    (EULER, {"interpolation_type": "log_linear"}), (ANCESTRAL, SD), (HEUN, SD),
+    (UNIPC, {}), (UNIPC, {"solver_order": 3, "disable_corrector": [0, 2, 5]}),
+    (SINGLE, {}), (SINGLE, {"solver_order": 3, **SD}), (LCM, {}), (TCD, {}),
+]
+STRENGTHS = {3: 0.9, 6: 0.58, 20: 0.7}
+
 COG_CONFIGS = [
     {}, COG5B, {**COG5B, "snr_shift_scale": 3.0}, {**COG5B, **PIXART, "snr_shift_scale": 2.0},
     {"prediction_type": "sample", "timestep_spacing": "linspace"},
@@ -270,10 +284,35 @@ def run_path(scheduler, config, steps):
             "next": float(torch.randn(x.shape, generator=g).flatten()[0]), "path": path}
 
 
+def run_image(scheduler, config, steps):
+    """What StableDiffusionImg2ImgPipeline does, of any class; as run_path."""
+    scheduler.set_timesteps(steps)
+    first = (steps - min(int(steps * config["strength"]), steps)) * scheduler.order
+    if hasattr(scheduler, "set_begin_index"):
+        scheduler.set_begin_index(first)
+    times = scheduler.timesteps[first:]
+    g, more = torch.Generator("cpu").manual_seed(SEED), {}
+    if "generator" in inspect.signature(scheduler.step).parameters:
+        more["generator"] = g
+    x = scheduler.add_noise(torch.tensor(IMAGE).reshape(1, 2, 1, 4),
+                            torch.tensor(START).reshape(1, 2, 1, 4), times[:1])
+    top, path = float(x.abs().max()), []
+    for t in times:
+        x = scheduler.step(model(scheduler.scale_model_input(x, t), t), t, x, **more).prev_sample
+        top = max(top, float(x.abs().max()))
+        path += [float(x.flatten()[0]), float(x.flatten()[-1])]
+    return {"times": times.tolist(), "init": float(scheduler.init_noise_sigma), "top": top,
+            "end": x.flatten().tolist(), "path": path,
+            "next": float(torch.randn(x.shape, generator=g).flatten()[0])}
+
+
 def run(name, config, steps):
-    own = ("own", "tokens", "strength", "leap", "most", "eta", "given_sigmas", "given_times")
+    own = ("image", "own", "tokens", "strength", "leap", "most", "eta", "given_sigmas",
+           "given_times")
     scheduler = getattr(diffusers, name).from_config(
         {k: v for k, v in config.items() if k not in own})
+    if config.get("image"):
+        return run_image(scheduler, config, steps)
     if (name, config) in PATH_CONFIGS + GIVEN:
         return run_path(scheduler, config, steps)
     if name in (COG, COGDPM):
@@ -360,6 +399,8 @@ def make(names, options):
     todo += [(UNIPC, c, k) for c in UNIPC_CONFIGS for k in PATH_COUNTS]
     todo += [(n, c, k) for n, c in PATH_CONFIGS for k in PATH_COUNTS]
     todo += [(n, c, 8 if "given_sigmas" in c else 4) for n, c in GIVEN]
+    todo += [(n, c | {"image": True, "strength": s}, k) for n, c in IMAGES
+             for k, s in STRENGTHS.items()]
     if options.random:
         todo = [random_config(rng) for _ in range(options.random)]
     cases = []
