@@ -271,6 +271,36 @@ static xd_status open_text(xd_sampling *s, const char *name, const char *config,
     return st;
 }
 
+/* Shares of a later step are those of the first one of a schedule that is cut there, and behind the
+ * last one there is no noise. */
+static void shares_of_steps(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (int i = 0; xd_samplers[i]; i++) {
+        const xd_sampler *d = xd_samplers[i];
+        xd_sampling       whole, cut;
+        xd_sched_cfg      cfg;
+        xd_err            e = { 0 };
+        double            a[2], b[2], end[2];
+        if (!d->shares)
+            continue;
+        assert_int_equal(xd_sched_read(d, &cfg, NULL, "defaults", &e), XD_OK);
+        assert_int_equal(xd_sampling_open(&whole, d, &cfg, &(xd_steps){ .steps = 8 }, &e), XD_OK);
+        assert_int_equal(xd_sampling_open(&cut, d, &cfg, &(xd_steps){ .steps = 8,
+                                          .strength = 0.625 }, &e), XD_OK);
+        d->shares(&whole, whole.steps - cut.steps, a);
+        d->shares(&cut, 0, b);
+        d->shares(&cut, cut.steps, end);
+        assert_true(cut.steps < whole.steps && a[1] > 0 && a[0] == b[0] && a[1] == b[1]);
+        assert_true(end[0] == 1 && end[1] == 0);
+        xd_sampling_close(&whole);
+        xd_sampling_close(&cut);
+        n++;
+    }
+    assert_int_equal(n, 13);
+}
+
 /* Patches and shares step their own rows: same bits as all rows at once. */
 static void ranges(void **state)
 {
@@ -546,7 +576,8 @@ static void no_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trajectories), cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
+        cmocka_unit_test(trajectories), cmocka_unit_test(shares_of_steps),
+        cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
         cmocka_unit_test(names),        cmocka_unit_test(refused),
         cmocka_unit_test(refused_solvers), cmocka_unit_test(no_noise),
         cmocka_unit_test(beta_quantiles), cmocka_unit_test(refused_lists),
