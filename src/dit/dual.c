@@ -116,7 +116,7 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
         xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, text);
     if (nref)
         xd_linear_into(x, xd_rows(s->h, ntxt, nref), in->ref, latents);
-    xd_linear_into(x, xd_rows(s->h, ntxt + nref, nimg), in->lat, latents);
+    xd_linear_into(x, xd_rows(s->h, ntxt + nref, nimg), xd_join_channels(x, in), latents);
     xd_arena_rewind(x->tmp, mark);
 }
 

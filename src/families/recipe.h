@@ -79,6 +79,9 @@ typedef struct xd_recipe {
     const char *lacks;          /* a component of some of its models that is not built; or NULL */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;
+    /* The transformer reads beside the latents those of the image, grey where the mask is bright,
+     * and every pixel of the mask as a channel of its cell. */
+    int         from_mask;
     /* Most reference images that its transformer reads as tokens, for editing; 0: noise starts from
      * an image. */
     int         references;

@@ -94,7 +94,9 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
         return xd_fail(e, XD_EFORMAT, "%s: %s generates images, and its %s is one of videos",
                        m->dir, m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
-    if (d->extra_ch && !m->recipe->from_image)
+    int64_t            mask = (int64_t)m->vae_info.cell[1] * m->vae_info.cell[2];
+    int                reads = m->recipe->from_image || m->recipe->from_mask;
+    if (d->extra_ch && !reads)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer reads %lld channels of an image beside the latents, "
                        "which %s does not give it", m->dir, (long long)d->extra_ch,
@@ -104,7 +106,12 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
                        "%s: the transformer of %s reads %lld channels of an image beside %lld "
                        "of latents; as many are what is built", m->dir, m->recipe->name,
                        (long long)d->extra_ch, (long long)d->lat_ch);
-    if (m->recipe->from_image && !m->vae.vae->encode)
+    if (m->recipe->from_mask && d->extra_ch != d->lat_ch + mask)
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer of %s reads %lld channels beside the latents; those "
+                       "of an image and its mask are %lld", m->dir, m->recipe->name,
+                       (long long)d->extra_ch, (long long)(d->lat_ch + mask));
+    if (reads && !m->vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: the autoencoder cannot encode the image", m->dir);
     return XD_OK;
 }

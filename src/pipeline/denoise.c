@@ -214,6 +214,12 @@ float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what)
     return p;
 }
 
+/* Do latents outside of the mask become the image's after each step? */
+static int keeps_image(const xd_denoise *f)
+{
+    return xd_job_has_mask(f->j->r) && !f->j->ctx->model.recipe->from_mask;
+}
+
 static void open_tensors(xd_denoise *f)
 {
     xd_exec *x = &f->x;
@@ -227,10 +233,10 @@ static void open_tensors(xd_denoise *f)
         f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (xd_sampling_draws(&f->j->samp))
         f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
-    for (int i = 0; i < XD_NKEEP && xd_job_has_mask(f->j->r); i++)
+    for (int i = 0; i < XD_NKEEP && keeps_image(f); i++)
         f->keep[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (f->j->ctx->model.dit_info.extra_ch)
-        f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
+        f->extra = xd_new_f32(x, is_first(f) ? n : 0, xd_denoise_extra(f));
     if (f->lay.len[XD_REF])
         f->ref = xd_new_f32(x, is_first(f) ? stream_rows(f, XD_REF, XD_ALL).n : 0, f->j->features);
     f->h[0] = xd_new_f32(x, all, dim);

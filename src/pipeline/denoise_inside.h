@@ -13,6 +13,8 @@ static inline int xd_denoise_is_last(const xd_denoise *f)
 void   xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
 /* n floats of host memory, malloc'ed; NULL, and a failure on f->x: no memory. */
 float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what);
+/* Features of a token of f->extra. */
+int64_t xd_denoise_extra(const xd_denoise *f);
 /* Last stage: the noise that the sampler draws in this step. */
 void   xd_denoise_draw(xd_denoise *f, int step);
 

@@ -14,61 +14,90 @@
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
 
+int64_t xd_denoise_extra(const xd_denoise *f)
+{
+    const xd_dit_info *d = &f->j->ctx->model.dit_info;
+    return d->extra_ch * (f->j->features / d->lat_ch);
+}
+
+/* Values with F features a token: their channels are F / (pt p p). Host buffers for all rows and
+ * for this rank's. */
+typedef struct packing { int64_t features; float *rows, *mine; } packing;
+
 /* Frame t of the latents [t,C,h,w], and its place in the tokens [T H W, C pt p p]: both as
  * [H, W, C, p, p]. */
-static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
+static void as_cells(const xd_denoise *f, int64_t F, int64_t t, float *lat, float *tokens,
+                     xd_tensor v[2])
 {
     const xd_job *j = f->j;
     const int    *p = j->ctx->model.dit_info.patch;
-    int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1],
-                  W = j->lay.grid[2];
+    int64_t       C = F * j->lat[1] / j->features, h = j->cells[1], w = j->cells[2],
+                  H = j->lay.grid[1], W = j->lay.grid[2];
     int64_t       d[5] = { H, W, C, p[1], p[2] };
     v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
     v[0].s[0] = p[1] * w, v[0].s[1] = p[2], v[0].s[2] = h * w, v[0].s[3] = w;
-    v[1] = xd_view(tokens + t / p[0] * H * W * j->features + t % p[0] * p[1] * p[2], XD_F32, 5, d);
-    v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
+    v[1] = xd_view(tokens + t / p[0] * H * W * F + t % p[0] * p[1] * p[2], XD_F32, 5, d);
+    v[1].s[0] = W * F, v[1].s[1] = F, v[1].s[2] = p[0] * p[1] * p[2];
 }
 
 /* Copies between latents and tokens, both in host memory. */
-static void copy_latents(xd_denoise *f, float *lat, float *tokens, int to_tokens)
+static void copy_latents(xd_denoise *f, int64_t F, float *lat, float *tokens, int to_tokens)
 {
     xd_tensor v[2];
     for (int64_t t = 0; t < f->j->cells[0]; t++) {
-        as_cells(f, t, lat, tokens, v);
+        as_cells(f, F, t, lat, tokens, v);
         xd_comm_copy(v[to_tokens], v[!to_tokens]);
     }
 }
 
 /* Copies the rows of member `sp` between the whole tokens and a contiguous buffer. */
-static void copy_member_rows(const xd_denoise *f, int sp, float *whole, float *rows, int to_rows)
+static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whole, float *rows,
+                             int to_rows)
 {
-    size_t row = (size_t)f->j->features * sizeof(float);
+    size_t row = (size_t)F * sizeof(float);
     for (int p = 0; p < f->lay.npatch; p++) {
         xd_span s = xd_own(&f->lay, XD_IMG, p, sp);
         char   *w = (char *)whole + (size_t)s.start * row;
         memcpy(to_rows ? (char *)rows : w, to_rows ? w : (char *)rows, (size_t)s.n * row);
-        rows += s.n * f->j->features;
+        rows += s.n * F;
     }
 }
 
-/* Copies this rank's rows of whole host latents to `to`; f->rows and f->mine are overwritten. */
-static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
+/* Copies this rank's rows of whole host values to `to`; the buffers of `p` are overwritten. */
+static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p)
 {
-    copy_latents(f, lat, f->rows, 1);
-    copy_member_rows(f, f->x.sp, f->rows, f->mine, 1);
+    copy_latents(f, p->features, lat, p->rows, 1);
+    copy_member_rows(f, p->features, f->x.sp, p->rows, p->mine, 1);
     if (to.d[0])
-        xd_put(&f->x, to, f->mine);
+        xd_put(&f->x, to, p->mine);
 }
 
-/* The image that is model input beside the latents: its latents in the first frame, zeros
- * in the others. */
+/* The same of latents; f->rows and f->mine are overwritten. */
+static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
+{
+    set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
+}
+
+/* The image that is model input beside the latents: its latents in the first frame, zeros in the
+ * others; of an image its mask, too. */
 static void set_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
-    int64_t       n = j->numbers / j->cells[0];
-    memset(f->whole, 0, (size_t)j->numbers * sizeof *f->whole);
-    memcpy(f->whole, sample, (size_t)n * sizeof *sample);
-    set_rows(f, f->extra, f->whole);
+    packing       p = { .features = xd_denoise_extra(f) };
+    int64_t       n = j->numbers / j->cells[0], all = j->tokens * p.features;
+    float        *whole = xd_denoise_buffer(f, all, "an image");
+    p.rows = xd_denoise_buffer(f, all, "an image");
+    p.mine = xd_denoise_buffer(f, all, "an image");
+    if (whole && p.rows && p.mine) {
+        memset(whole, 0, (size_t)all * sizeof *whole);
+        memcpy(whole, sample, (size_t)n * sizeof *sample);
+        if (j->ctx->model.recipe->from_mask)
+            xd_mask_channels(j, whole + n);
+        set_packed(f, f->extra, whole, &p);
+    }
+    free(whole);
+    free(p.rows);
+    free(p.mine);
 }
 
 /* Copies this rank's tokens of the reference images to the device. */
@@ -183,7 +212,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
                             count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
         xd_denoise_wait(f, f->topo->tokens, &r);
         for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * f->j->features)
-            copy_member_rows(f, i, whole, rows + at, 0);
+            copy_member_rows(f, f->j->features, i, whole, rows + at, 0);
     }
     if (pipe->size > 1) {
         r = pipe->ops->bcast(pipe, xd_view(whole, XD_F32, 1, &n), pipe->size - 1);
@@ -202,5 +231,5 @@ void xd_denoise_latents(xd_denoise *f, float *out)
         xd_get(&f->x, f->mine, f->lat);
     gather_rows(f, f->mine, f->rows, f->whole);
     if (xd_ok(&f->x))
-        copy_latents(f, out, f->whole, 0);
+        copy_latents(f, f->j->features, out, f->whole, 0);
 }

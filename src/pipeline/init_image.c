@@ -127,6 +127,8 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
         s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
     if (s == XD_OK)
         s = xd_init_image_floats(&j->image, rgb, (xd_grid){ j->size[0], j->size[1] }, e);
+    if (s == XD_OK && j->ctx->model.recipe->from_mask)
+        xd_mask_grey(j, j->image);
     free(rgb);
     return s;
 }
@@ -183,7 +185,8 @@ void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
     if (j->moments && g->torch)
         xd_rng_normal(g, sample, latent_count(j));
     xd_rng_normal(g, noise, j->numbers);
-    if (j->moments && !g->torch)
+    /* diffusers encodes the whole image first, of which noise alone leaves nothing. */
+    if (j->moments && (!g->torch || j->ctx->model.recipe->from_mask))
         xd_rng_normal(g, sample, latent_count(j));
 }
 

@@ -51,7 +51,7 @@ int64_t xd_job_images(const xd_request *r)
 static int starts_from_image(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    return xd_job_has_image(j->r) && !p->from_image && !p->references;
+    return xd_job_has_image(j->r) && !p->from_image && !p->from_mask && !p->references;
 }
 
 /* Checks one number or text against its row of the option table. */
@@ -139,6 +139,9 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if ((p->from_image || p->references) && r->strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g means nothing to %s, which keeps the image as it is",
+                       r->strength, p->name);
+    if (p->from_mask && r->strength > 0)
+        return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which starts from noise",
                        r->strength, p->name);
     if (r->max_area && !p->max_area)
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the size asked for",

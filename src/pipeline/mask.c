@@ -21,6 +21,12 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
     const xd_request *r = j->r;
     if (!xd_job_has_mask(r) && r->padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop is given without a mask (mask_image)");
+    if (p->from_mask && r->padding_mask_crop >= 0)
+        return xd_fail(e, XD_EINVAL, "padding_mask_crop is given, and %s reads the whole image",
+                       p->name);
+    if (p->from_mask && !j->ctx->bench && (!xd_job_has_mask(r) || !xd_job_has_image(r)))
+        return xd_fail(e, XD_EINVAL, "%s inpaints a part of an image: name the image with --image "
+                       "and its mask with --mask_image", p->name);
     if (!xd_job_has_mask(r))
         return XD_OK;
     if (!xd_recipe_inpaints(p))
@@ -119,6 +125,23 @@ xd_status xd_mask_share(xd_job *j, xd_err *e)
 }
 
 /* ---- using it ----------------------------------------------------------------------------- */
+
+void xd_mask_grey(const xd_job *j, float *image)
+{
+    for (int64_t i = 0; i < j->size[0] * j->size[1] * 3 && j->mask; i++)
+        image[i] = j->mask[i / 3] ? 0 : image[i];
+}
+
+void xd_mask_channels(const xd_job *j, float *out)
+{
+    const int *cell = j->ctx->model.vae_info.cell;
+    int64_t    n = (int64_t)cell[1] * cell[2], h = j->cells[1], w = j->cells[2];
+    for (int64_t i = 0; i < n * h * w; i++) {
+        int64_t c = i / (h * w), y = i / w % h * cell[1] + c / cell[2];
+        int64_t x = i % w * cell[2] + c % cell[2];
+        out[i] = j->mask ? (float)j->mask[y * j->size[1] + x] : 0;
+    }
+}
 
 void xd_mask_latents(const xd_job *j, float *out)
 {

@@ -48,7 +48,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
-        in.extra = in.lat;
+        in.extra = xd_new_f32(&x, j->tokens, d->extra_ch * (j->features / d->lat_ch));
     if (lay.len[XD_REF])
         in.ref = xd_new_f32(&x, lay.len[XD_REF], j->features);
     xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), d->dim), .local = local,

@@ -70,7 +70,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     return s;
 }
 
-/* An initial image is not read; it only reduces the number of steps. */
+/* An initial image and its mask are not read; the image only reduces the number of steps. */
 static void copy_request(chooser *c)
 {
     static const char *const prompt[] = { "" };
@@ -78,7 +78,7 @@ static void copy_request(chooser *c)
     if (c->a->plan_for)
         c->r = *c->a->plan_for;
     const xd_recipe *p = c->ctx->model.recipe;
-    if (xd_job_has_image(&c->r) && !p->from_image && !p->references) {
+    if (xd_job_has_image(&c->r) && !p->from_image && !p->from_mask && !p->references) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
                                                 : p->steps;
@@ -87,7 +87,8 @@ static void copy_request(chooser *c)
     if (p->references)
         xd_references_take_size(c->ctx, &c->r);
     else
-        c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0;
+        c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
+        c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
     c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL;

@@ -91,7 +91,8 @@ static void set_request(xd_plans *p)
     if (p->g->ctx.model.recipe->references)
         xd_references_take_size(&p->g->ctx, &p->r);
     else
-        p->r.image = NULL, p->r.image_pixels = NULL, p->r.nmore_images = 0;
+        p->r.image = NULL, p->r.image_pixels = NULL, p->r.nmore_images = 0,
+        p->r.mask_image = NULL, p->r.mask_pixels = NULL, p->r.padding_mask_crop = -1;
 }
 
 /* The device whose sizes count: the one that is named, or that of the cluster; NULL: the CPU. */

@@ -96,6 +96,52 @@ inpaint --image "$A/image.png" --mask_image "$A/mask.png"
 check "not every model inpaints" \
     said '^xdit: mask_image is for FLUX, .*; flux-kontext inpaints no'
 
+# A model that reads the image and its mask beside the latents.
+MODEL=$FULL/flux-fill
+A=$ROOT/tests/golden/flux-fill
+inpaint --image "$A/image.png" --mask_image "$A/mask.png"
+check "an image and its mask are read" [ "$rc" = 0 ]
+cp "$T/e.ppm" "$T/filled.ppm"
+inpaint --image "$A/image.png" --mask_image "$A/mask.png" --nproc 2
+if ! said 'has no MPI|install the package'; then
+    check "two ranks find a plan with a mask" said '^xdit: plan: '
+    for f in e filled; do tail -c 4608 "$T/$f.ppm" >"$T/$f.px"; done
+    check "and generate the same pixels" cmp "$T/e.px" "$T/filled.px"
+fi
+inpaint --image "$A/image.png" --mask_image "$A/image.png"
+other() { for f in e filled; do tail -c 4608 "$T/$f.ppm" >"$T/$f.px"; done
+          ! cmp -s "$T/e.px" "$T/filled.px"; }
+check "the mask counts" other
+inpaint --image "$A/mask.png" --mask_image "$A/mask.png"
+check "the image counts beside it" other
+both='^xdit: flux-fill inpaints a part of an image: name the image with --image and its mask'
+inpaint --image "$A/image.png"
+check "a mask must be there" said "$both"
+inpaint --mask_image "$A/mask.png"
+check "an image, too" said "$both"
+inpaint --image "$A/image.png" --mask_image "$A/mask.png" --strength 0.5
+check "it has no strength" said '^xdit: strength 0.5 means nothing to flux-fill, which starts from'
+inpaint --image "$A/image.png" --mask_image "$A/mask.png" --padding_mask_crop 3
+check "nor a crop" said '^xdit: padding_mask_crop is given, and flux-fill reads the whole image$'
+cp -R "$MODEL" "$T/other"
+chmod -R u+w "$T/other"
+MODEL=$T/other
+sed 's/FluxFillPipeline/FluxPipeline/' "$FULL/flux-fill/model_index.json" \
+    >"$T/other/model_index.json"
+inpaint
+check "another pipeline gives no such channels" \
+    said 'reads 20 channels of an image beside the latents, which flux does not give it$'
+sed 's/: 96/: 80/' "$FULL/flux-fill/transformer/config.json" >"$T/other/transformer/config.json"
+cp "$FULL/flux-fill/model_index.json" "$T/other/model_index.json"
+inpaint --image "$A/image.png" --mask_image "$A/mask.png"
+check "other channels are refused" \
+    said 'flux-fill reads 16 channels beside the latents; those of an image and its mask are 20$'
+
+if published black-forest-labs/FLUX.1-Fill-dev; then
+    try plan --model "$HF/black-forest-labs/FLUX.1-Fill-dev" --world 4 --cluster 8xH100 --json \
+        --image any.png --mask_image any.png
+    check "a plan needs no file" [ "$rc" = 0 ]
+fi
 if published black-forest-labs/FLUX.1-Kontext-dev; then
     try plan --model "$HF/black-forest-labs/FLUX.1-Kontext-dev" --world 4 --cluster 8xH100 --json
     plain=$(printf '%s' "$out" | python3 -c 'import json,sys

@@ -427,7 +427,7 @@ int main(int argc, char **argv)
     r.nprompts = 1;
     r.image = argc > 2 ? argv[2] : NULL;
     r.mask_image = argc > 3 ? argv[3] : NULL;
-    r.strength = r.mask_image ? 1 : 0;
+    r.strength = r.mask_image && argc < 5 ? 1 : 0;
     r.num_inference_steps = STEPS;
     r.no_resolution_binning = 1;
     r.negative_prompt = "a blue star";

@@ -1,7 +1,8 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [mask=FILE]
- *     [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [scheduler=NAME] [steps=N]
+ *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [scheduler=NAME]
+ *     [steps=N]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
  * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
@@ -41,6 +42,7 @@ enum { IMAGES = 2 };
 static const char *model_dir, *dtype, *kept;
 static const char *scheduler;   /* NULL: the model's                                           */
 static const char *begin;       /* the image that a video begins with; NULL: none            */
+static int         noise;       /* with a mask: the model starts from noise alone              */
 static const char *mask;        /* what is inpainted of it; NULL: there is no mask              */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled, length, cut = 1;
@@ -101,7 +103,7 @@ static void request(xd_request *r, int images)
         r->latents_only = !video;
         r->image = begin;
         r->mask_image = mask;
-        r->strength = mask ? 1 : 0;     /* all steps, so that stale ones tell                  */
+        r->strength = mask && !noise ? 1 : 0;   /* all steps, so that stale ones tell          */
         r->guidance_scale = cfg ? 5 : 1;
     }
     if (size[0])
@@ -359,6 +361,7 @@ static void arguments(int argc, char **argv)
         near |= strcmp(argv[i], "near") == 0;
         cfg |= strcmp(argv[i], "cfg") == 0;
         video |= strcmp(argv[i], "video") == 0;
+        noise |= strcmp(argv[i], "noise") == 0;
         if (strncmp(argv[i], "image=", 6) == 0)
             begin = argv[i] + 6;
         if (strncmp(argv[i], "mask=", 5) == 0)

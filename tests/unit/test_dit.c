@@ -18,7 +18,9 @@ static void published_listings(void **state)
         "PixArt-alpha/PixArt-XL-2-512x512/transformer",
         "PixArt-alpha/PixArt-XL-2-1024-MS/transformer",
         "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS/transformer",
-        "black-forest-labs/FLUX.1-dev/transformer", "black-forest-labs/FLUX.1-schnell/transformer",
+        "black-forest-labs/FLUX.1-dev/transformer",
+        "black-forest-labs/FLUX.1-Fill-dev/transformer",
+        "black-forest-labs/FLUX.1-schnell/transformer",
         "stabilityai/stable-diffusion-3-medium-diffusers/transformer",
         "stabilityai/stable-diffusion-3.5-medium/transformer",
         "stabilityai/stable-diffusion-3.5-large/transformer",
@@ -71,7 +73,7 @@ static void refusals(void **state)
     refuses(pix, "{\"interpolation_scale\":0}", XD_EFORMAT, "interpolation_scale");
     refuses(pix, "{\"num_layers\":\"many\"}", XD_EFORMAT, "num_layers");
     refuses(flux, "{\"patch_size\":2}", XD_EUNSUPPORTED, "patch_size");
-    refuses(flux, "{\"in_channels\":384,\"out_channels\":64}", XD_EUNSUPPORTED, "384");
+    refuses(flux, "{\"in_channels\":64,\"out_channels\":384}", XD_EUNSUPPORTED, "384");
     refuses(flux, "{\"axes_dims_rope\":[16,56,54]}", XD_EFORMAT, "126");
     refuses(flux, "{\"axes_dims_rope\":[15,57,56]}", XD_EFORMAT, "15");
     refuses(flux, "{\"axes_dims_rope\":[64,64]}", XD_EUNSUPPORTED, "2 axes");

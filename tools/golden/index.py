@@ -15,7 +15,7 @@ SUITES = {
                   "alpha-image", "micro", "sigma", "sigma-dpm", "sigma-image", "bins",
                   "demo") | {"binning": "binning.json"},
     "joint": own("flux", "flux-true", "flux-image", "flux-mask", "flux-crop", "flux-schnell",
-                 "kontext",
+                 "flux-fill", "kontext",
                  "kontext-true", "kontext-none", "sd3", "sd3-image", "sd3-mask",
                  "sd3-no-t5", "sd35"),
     "zimage": own("zimage", "zimage-cut", "zimage-image", "zimage-mask",

@@ -63,11 +63,12 @@ static xd_status check_config(void *c_, xd_err *e)
         return XD_EFORMAT;
     c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
     c->dim = c->heads * c->head_dim;
-    if (c->patch != 1 || c->in_ch % (PACK * PACK) || c->out_ch != c->in_ch)
+    if (c->patch != 1 || c->in_ch % (PACK * PACK) || c->out_ch % (PACK * PACK) || c->out_ch < 1 ||
+        c->out_ch > c->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
-                       "out_channels %lld: only patch_size 1 and equal channels that divide by %d "
-                       "are built", (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch,
-                       PACK * PACK);
+                       "out_channels %lld: only patch_size 1 and channels that divide by %d, no "
+                       "fewer in than out, are built", (long long)c->patch, (long long)c->in_ch,
+                       (long long)c->out_ch, PACK * PACK);
     return xd_dual_axes(&c->axes, c->head_dim, e);
 }
 
@@ -76,7 +77,8 @@ static void info(const void *c_, xd_dit_info *out)
     const cfg *c = c_;
     *out = (xd_dit_info){
         .nlayers = c->ndouble + c->nsingle, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->in_ch / (PACK * PACK),
+        .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->out_ch / (PACK * PACK),
+        .extra_ch = (c->in_ch - c->out_ch) / (PACK * PACK),
         .sample = { 1, 128, 128 }, .text_dim = c->joint, .pooled_dim = c->pooled,
         .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1, .local_size = sizeof(local),
     };

@@ -26,6 +26,15 @@ static const xd_recipe flux = {
     .own_sigmas = 1, .max_shift = 1.15,
 };
 
+/* diffusers: FluxFillPipeline.__call__ */
+static const xd_recipe fill = {
+    .name = "flux-fill", .pipelines = { "FluxFillPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = CLIP_AND_T5, .ntext = 2,
+    .steps = 50, .guidance = 30, .max_text = 512, .most_text = 512, .distilled = 1,
+    .own_sigmas = 1, .max_shift = 1.15, .from_mask = 1,
+};
+
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
 
 /* Sizes that it was trained on (diffusers: PREFERRED_KONTEXT_RESOLUTIONS). */
@@ -114,7 +123,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_flux;
 const xd_family xd_family_flux = {
     .title = "FLUX", .dits = XD_LIST(xd_dit, &xd_dit_flux),
-    .recipes = XD_LIST(xd_recipe, &flux, &kontext),
+    .recipes = XD_LIST(xd_recipe, &flux, &fill, &kontext),
     .key_maps = xd_flux_key_maps, .lora_names = xd_flux_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "flux1-dev.safetensors", .hub = "black-forest-labs/FLUX.1-dev",

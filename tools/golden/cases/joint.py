@@ -16,8 +16,8 @@ import shutil
 
 import numpy as np
 import torch
-from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline,
-                       FluxInpaintPipeline, FluxKontextPipeline, FluxPipeline,
+from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxFillPipeline,
+                       FluxImg2ImgPipeline, FluxInpaintPipeline, FluxKontextPipeline, FluxPipeline,
                        FluxTransformer2DModel, SD3Transformer2DModel,
                        StableDiffusion3Img2ImgPipeline, StableDiffusion3InpaintPipeline,
                        StableDiffusion3Pipeline)
@@ -55,6 +55,10 @@ MODELS = {
                          dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1,
                                   num_single_layers=2, **FLUX),
                          scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0), weights="f16"),
+    "flux-fill": dict(seed=66, kind="flux", clip=[CLIP_L], edits=FluxFillPipeline,
+                      dit=dict(guidance_embeds=True, num_attention_heads=5, num_layers=1,
+                               num_single_layers=2, **FLUX | dict(in_channels=96, out_channels=16)),
+                      scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), weights="bf16"),
     "kontext": dict(seed=65, kind="flux", clip=[CLIP_L], edits=FluxKontextPipeline,
                     dit=dict(guidance_embeds=True, num_attention_heads=5, num_layers=1,
                              num_single_layers=2, **FLUX),
@@ -87,6 +91,9 @@ RUNS = {
     "flux-schnell": dict(prompts=["a purple ring next to a brown square", "a star"], width=32,
                          height=64, steps=3,
                          seed=40, images=2, guidance=0.0, max_sequence_length=10),
+    # Its transformer reads the image, the mask's part in grey, and the mask.
+    "flux-fill": dict(prompts=["a red star"], width=40, height=56, steps=3, seed=45, guidance=30.0,
+                      max_sequence_length=9, image=(61, 50), mask=(30, 44)),
     # Width and height give the ratio, max_area the size (48 x 64); the image keeps its own.
     "kontext": dict(prompts=["make the square red"], width=300, height=400, steps=3, seed=50,
                     guidance=2.5, max_sequence_length=9, image=(88, 40), max_area=48 * 64),
@@ -308,7 +315,8 @@ def run(name, out_dir, change=None, more_json=None):
                   callback_on_step_end=keep, **more).images
     if r["crop"] is not None:
         images = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) / 255
-    keep_images(out, trail, images, r, count, not r["strength"], not change and r["crop"] is None)
+    keep_images(out, trail, images, r, count, not r["strength"] and "mask" not in r,
+                not change and r["crop"] is None)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"],
@@ -319,6 +327,7 @@ def run(name, out_dir, change=None, more_json=None):
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
         | ({"mask": True} if "mask" in r else {})
+        | ({"image": True} if "mask" in r and not r["strength"] else {})
         | ({"padding_mask_crop": r["crop"]} if r["crop"] is not None else {})
         | ({"max_area": r["max_area"], "image": "image" in r} if r["max_area"] else {})
         | (more_json or {}), out)
