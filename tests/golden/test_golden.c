@@ -122,7 +122,8 @@ static const char *const all[] = { "alpha",
                                    "zimage-five",
                                    "qwen",
                                    "qwen-five",
-                                   "qwen-image" };
+                                   "qwen-image",
+                                   "qwen-mask" };
 
 typedef struct run {
     xd_st   *st;

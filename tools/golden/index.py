@@ -29,7 +29,7 @@ SUITES = {
     "chroma": own("chroma", "chroma-image", "chroma-one"),
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
     "wan": {"forms": "wan-forms"} | own("wan", "wan-one", "wan-five", "wan-lora"),
-    "qwen": own("qwen", "qwen-five", "qwen-image"),
+    "qwen": own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
     "lora": own("flux-lora", "sd35-lora", "chroma-lora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},

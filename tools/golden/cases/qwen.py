@@ -1,4 +1,4 @@
-"""Qwen-Image, from a prompt with and without guidance, and from an image.
+"""Qwen-Image, from a prompt with and without guidance, from an image, and inpainting one.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 tokenizer is that of flux2.py; the pipeline cuts 34 rows off whatever its template becomes.
@@ -8,11 +8,13 @@ import shutil
 
 import torch
 from diffusers import (AutoencoderKLQwenImage, FlowMatchEulerDiscreteScheduler,
-                       QwenImageImg2ImgPipeline, QwenImagePipeline, QwenImageTransformer2DModel)
+                       QwenImageImg2ImgPipeline, QwenImageInpaintPipeline, QwenImagePipeline,
+                       QwenImageTransformer2DModel)
 from PIL import Image
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from ..common import keep_images, make_each, rows_last, save_run, say_images, smooth, tidy
+from ..common import (keep_images, make_each, make_mask, rows_last, save_run, say_images, smooth,
+                      tidy)
 from ..fill import configure, fill
 from .flux2 import load_tokenizer, make_tokenizer
 
@@ -45,6 +47,9 @@ RUNS = {
     "qwen-image": dict(model="qwen", prompts=["a cyan triangle"], width=48, height=40, steps=5,
                        seed=13, negative="blue", true_cfg=2.5, strength=0.6,
                        max_sequence_length=200),
+    "qwen-mask": dict(model="qwen", prompts=["a cyan triangle"], width=40, height=48, steps=4,
+                      seed=14, negative=" ", true_cfg=3.0, strength=0.75, mask=(30, 44),
+                      max_sequence_length=200),
 }
 
 
@@ -74,9 +79,10 @@ def make_model(name, out):
     tidy(out, {})
 
 
-def load(model, out, image):
+def load(model, out, image, mask):
     d = out / model
-    pipe = (QwenImageImg2ImgPipeline if image else QwenImagePipeline)(
+    pipe = (QwenImageInpaintPipeline if mask else QwenImageImg2ImgPipeline if image else
+            QwenImagePipeline)(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
         tokenizer=load_tokenizer(d / "tokenizer", False), **make_parts(model))
     pipe.set_progress_bar_config(disable=True)
@@ -103,7 +109,7 @@ def run(name, out_dir, change=None, more_json=None):
     r = dict(model=name, images=1, strength=0.0, true_cfg=1.0) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
-    pipe = load(r["model"], out_dir, r["strength"] > 0)
+    pipe = load(r["model"], out_dir, r["strength"] > 0, "mask" in r)
     if change:
         change(pipe)
     count = len(r["prompts"]) * r["images"]
@@ -115,6 +121,9 @@ def run(name, out_dir, change=None, more_json=None):
         u8 = (smooth(1, 3, r["height"], r["width"], g) * 50 + 128).clamp(0, 255).to(torch.uint8)
         more = dict(image=Image.fromarray(rows_last(u8).numpy()), strength=r["strength"])
         more["image"].save(d / "image.png")
+    if "mask" in r:
+        more["mask_image"] = make_mask(r["mask"])
+        more["mask_image"].save(d / "mask.png")
     if "negative" in r:
         more |= dict(negative_prompt=[r["negative"]] * len(r["prompts"]),
                      true_cfg_scale=r["true_cfg"])
@@ -136,6 +145,7 @@ def run(name, out_dir, change=None, more_json=None):
         "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"]}
+        | ({"mask": True} if "mask" in r else {})
         | (more_json or {}), out)
     say_images(name, r, out, trail, count)
 
