@@ -51,6 +51,8 @@ ROWS = {
     "zimage-1024": dict(model="Z-Image-Turbo", part="step", size=(1024, 1024), text=128,
                         layers=(2, 1), tflop=5.4,
                         what="Z-Image, 2 layers and 1 block of each refiner, 1024 x 1024"),
+    "qwen-1024": dict(model="Qwen-Image", part="step", size=(1024, 1024), text=128, layers=(2,),
+                      tflop=2.36, what="Qwen-Image, 2 blocks, 1024 x 1024"),
     "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,),
                          tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
@@ -127,7 +129,7 @@ def open_net(row, home, dtype, torch, device):
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
                     "FLUX.2": "Flux2Transformer2DModel",
                     "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
-                    "Hunyua": "HunyuanDiT2DModel",
+                    "Hunyua": "HunyuanDiT2DModel", "Qwen-I": "QwenImageTransformer2DModel",
                     "Wan2.1": "WanTransformer3DModel"}[row["model"][:6]]
             if row["part"] == "vae":
                 kind = "AutoencoderKLWan" if "frames" in row else "AutoencoderKL"
@@ -153,6 +155,12 @@ def open_net(row, home, dtype, torch, device):
     if "ZImage" in kind:
         return net, dict(x=[rand(16, 1, h, w)], t=(t / 1000).to(dtype),
                          cap_feats=[rand(row["text"], 2560)])
+    if "QwenImage" in kind:
+        # its tables are no buffers: they are left without data above
+        net.pos_embed = type(net.pos_embed)(10000, list(net.config.axes_dims_rope), True)
+        return net, dict(hidden_states=rand(1, h * w // 4, 64), timestep=(t / 1000).to(dtype),
+                         encoder_hidden_states=rand(1, row["text"], 3584),
+                         img_shapes=[[(1, h // 2, w // 2)]])
     if "Flux2" in kind:
         places = lambda *n: torch.cartesian_prod(*(torch.arange(k).float() for k in n))[None]
         return net, dict(hidden_states=rand(1, h * w // 4, 128), timestep=t.to(dtype) / 1000,

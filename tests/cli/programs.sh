@@ -74,8 +74,8 @@ else
 fi
 
 run python3 "$ROOT/bench/torch_step.py" --list
-check "torch_step.py --list: sixteen rows" holds \
-    "len(j) == 16 and {r['part'] for r in j.values()} == {'step', 'text', 'vae'}"
+check "torch_step.py --list: seventeen rows" holds \
+    "len(j) == 17 and {r['part'] for r in j.values()} == {'step', 'text', 'vae'}"
 run python3 "$ROOT/bench/torch_step.py" --help
 check "torch_step.py --help" [ $rc = 0 ]
 run python3 "$ROOT/bench/torch_step.py" pixart-2048
