@@ -94,10 +94,10 @@ static void fill_angles(void *ctx, float *buf)
     fill_stream(t, XD_IMG, base, buf);
 }
 
-xd_tensor xd_dual_angles(xd_exec *x, const xd_ints *axes, double (*fn)(double))
+xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double))
 {
-    return xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG), half_of(axes),
-                         fill_angles, axes, fn);
+    int64_t rows = xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG);
+    return xd_rope_table_of(x, text, rows, half_of(axes), fill_angles, axes, fn);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

@@ -40,8 +40,9 @@ void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in
 /* Checks the widths of the position axes; none are (16, 56, 56). */
 xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e);
 /* RoPE table of my tokens, [n, head_dim/2]: image tokens are at (0, row, column), those of
- * reference image i at (i + 1, row, column), text tokens at 0, where RoPE is the identity. */
-xd_tensor xd_dual_angles(xd_exec *x, const xd_ints *axes, double (*fn)(double));
+ * reference image i at (i + 1, row, column), text tokens at 0, where RoPE is the identity. `text`:
+ * the pass's, where passes have different numbers of text rows; or NULL. */
+xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
 /* Fills s->h: `text` of text rows, `latents` of reference and image rows. */
 void      xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *text,

@@ -52,7 +52,7 @@ static void use_frame(const xd_tok *t)
         MUST(e.msg[0] && !r.ids);
     }
     MUST(!xd_tok_frame_doubt(t, NULL, &f, why, sizeof why) || why[0]);
-    MUST(!xd_tok_chat_doubt(t, "/dev/null", &f, why, sizeof why));
+    MUST(!xd_tok_chat_doubt(t, "/dev/null", &f, why, sizeof why) || why[0]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -228,8 +228,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const cfg *c = n->cfg;
     local     *l = s->local;
     l->mod = approximate(x, n, in->t);
-    l->cos = xd_dual_angles(x, &c->axes, cos);
-    l->sin = xd_dual_angles(x, &c->axes, sin);
+    l->cos = xd_dual_angles(x, in->cond, &c->axes, cos);
+    l->sin = xd_dual_angles(x, in->cond, &c->axes, sin);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

@@ -143,8 +143,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = xd_dual_angles(x, &c->axes, cos);
-    l->sin = xd_dual_angles(x, &c->axes, sin);
+    l->cos = xd_dual_angles(x, NULL, &c->axes, cos);
+    l->sin = xd_dual_angles(x, NULL, &c->axes, sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
