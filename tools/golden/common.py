@@ -85,6 +85,13 @@ def rows_last(t):
     return t[0].permute(1, 2, 0).contiguous()
 
 
+def make_image(size, seed):
+    """A smooth random image of a width and a height."""
+    g = torch.Generator().manual_seed(seed)
+    u8 = (smooth(1, 3, *size[::-1], g) * 50 + 128).clamp(0, 255).to(torch.uint8)
+    return Image.fromarray(rows_last(u8).numpy())
+
+
 def make_mask(size):
     """A bright spot with soft edges on black; what is inpainted of it is no box."""
     w, h = size
@@ -92,6 +99,44 @@ def make_mask(size):
     off = np.hypot((x - 0.55 * w) / w, (y - 0.62 * h) / h) + 0.05 * (x > y)
     grey = np.clip(255 * (0.42 - off) / 0.2, 0, 255).astype(np.uint8)
     return Image.fromarray(np.stack([grey, grey, np.minimum(grey, 200)], -1))
+
+
+# ---- LoRA ----------------------------------------------------------------------------------------
+
+def matrices(modules, dit, rank, g):
+    """lora_A and lora_B of modules that are one matrix in a file."""
+    ws = [dit.get_submodule(m).weight for m in modules]
+    up = torch.randn(sum(len(w) for w in ws), rank, generator=g) / rank ** 0.5
+    down = 0.6 * torch.randn(rank, ws[0].shape[1], generator=g) / ws[0].shape[1] ** 0.5
+    return down, up
+
+
+def add_loras(pipe, r, d, peft, kohya, prefix="transformer", ranks=3):
+    """Writes peft.safetensors and kohya.safetensors into the folder d, and adds them to the weights
+    with diffusers. A module of a file maps to those of diffusers whose rows it holds; ranks of
+    kohya.safetensors are 1 to `ranks`."""
+    g, dit = torch.Generator().manual_seed(r["seed"]), pipe.transformer
+    out = {}
+    for i, (m, targets) in enumerate(peft.items()):
+        out[f"{prefix}.{m}.lora_A.weight"], out[f"{prefix}.{m}.lora_B.weight"] = matrices(
+            targets, dit, 2 + i % 2, g)
+    save_file(out, d / "peft.safetensors")
+    out = {}
+    for i, (m, targets) in enumerate(kohya.items()):
+        down, up = (t.half() for t in matrices(targets, dit, 1 + i % ranks, g))
+        out[f"lora_unet_{m}.lora_down.weight"], out[f"lora_unet_{m}.lora_up.weight"] = down, up
+        out[f"lora_unet_{m}.alpha"] = torch.tensor(1.0 + i % 2).half()
+    save_file(out, d / "kohya.safetensors")
+    before = {m: dit.get_submodule(m).weight.clone()
+              for targets in (*peft.values(), *kohya.values()) for m in targets}
+    for k, scale in r["loras"].items():
+        pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
+        pipe.set_adapters([k], [scale])
+        pipe.fuse_lora(components=["transformer"], adapter_names=[k])
+        pipe.unload_lora_weights()
+    for m, w in before.items():
+        moved = (dit.get_submodule(m).weight - w).abs().max()
+        assert moved > 1e-2, (m, moved)
 
 
 # ---- requests ------------------------------------------------------------------------------------
@@ -115,10 +160,7 @@ def keep_images(out, trail, images, r, count, noise=True, whole=True):
 def begin_with_image(pipe, r, d, g):
     """What StableDiffusionImg2ImgPipeline does before the first step, with an image that is written
     to the folder d: its noisy latents and the times of the steps."""
-    w, h = r["image"]
-    u8 = (smooth(1, 3, h, w, torch.Generator().manual_seed(r["seed"] + 2000)) * 50 + 128).clamp(
-        0, 255).to(torch.uint8)
-    image = Image.fromarray(rows_last(u8).numpy())
+    image = make_image(r["image"], r["seed"] + 2000)
     image.save(d / "image.png")
     s, vae = pipe.scheduler, pipe.vae
     x = VaeImageProcessor(vae_scale_factor=pipe.vae_scale_factor).preprocess(

@@ -13,11 +13,10 @@ import shutil
 import torch
 from diffusers import (AutoencoderKL, ChromaImg2ImgPipeline, ChromaPipeline,
                        ChromaTransformer2DModel, FlowMatchEulerDiscreteScheduler)
-from PIL import Image
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-from ..common import (keep_images, make_each, make_tokenizer, rows_last, save_run, say_images,
-                      smooth, tidy)
+from ..common import (keep_images, make_each, make_image, make_tokenizer, save_run, say_images,
+                      tidy)
 from ..fill import configure, fill
 from .joint import DYNAMIC, T5, VAE
 
@@ -105,11 +104,8 @@ def run(name, out_dir, change=None, more_json=None):
                                                   p.vae_scale_factor).clone()))
         return {}
     if r["strength"]:
-        g = torch.Generator().manual_seed(r["seed"] + 2000)
-        u8 = (smooth(1, 3, r["height"], r["width"], g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-        image = Image.fromarray(rows_last(u8).numpy())
-        image.save(d / "image.png")
-        more = dict(image=image)
+        more = dict(image=make_image((r["width"], r["height"]), r["seed"] + 2000))
+        more["image"].save(d / "image.png")
     images = pipe(prompt=r["prompts"], negative_prompt=[r["negative_prompt"]] * count,
                   num_inference_steps=r["steps"], guidance_scale=r["guidance"],
                   height=r["height"], width=r["width"],

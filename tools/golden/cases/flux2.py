@@ -16,14 +16,13 @@ import torch
 from diffusers import (AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline,
                        Flux2Pipeline, Flux2Transformer2DModel)
 from diffusers.pipelines.flux2.pipeline_flux2 import format_input
-from PIL import Image
-from safetensors.torch import save_file
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
 from transformers import (Mistral3Config, Mistral3ForConditionalGeneration, PreTrainedTokenizerFast,
                           Qwen3Config, Qwen3ForCausalLM)
 
-from ..common import (PLAIN, keep_images, make_each, rows_last, save_run, say_images, smooth, tidy)
+from ..common import (PLAIN, add_loras, keep_images, make_each, make_image, save_run, say_images,
+                      tidy)
 from ..fill import configure, fill
 from .joint import DYNAMIC, byte_letters
 
@@ -84,12 +83,13 @@ RUNS = {
     "flux2": dict(prompts=["a [IMG]cyan triangle"], width=48, height=40, steps=3, seed=9,
                   guidance=2.5, max_sequence_length=203),
 }
-PEFT = ["transformer_blocks.0.attn.to_q", "transformer_blocks.1.attn.add_v_proj",
-        "transformer_blocks.0.ff.linear_in", "transformer_blocks.1.ff_context.linear_out",
-        "single_transformer_blocks.0.attn.to_qkv_mlp_proj", "x_embedder",
-        "single_transformer_blocks.2.attn.to_out", "double_stream_modulation_img.linear",
-        "time_guidance_embed.timestep_embedder.linear_2", "proj_out"]
-# Module of sd-scripts -> those of diffusers whose rows it holds.
+# Module of a LoRA file -> those of diffusers whose rows it holds.
+PEFT = {m: [m] for m in (
+    "transformer_blocks.0.attn.to_q", "transformer_blocks.1.attn.add_v_proj",
+    "transformer_blocks.0.ff.linear_in", "transformer_blocks.1.ff_context.linear_out",
+    "single_transformer_blocks.0.attn.to_qkv_mlp_proj", "x_embedder",
+    "single_transformer_blocks.2.attn.to_out", "double_stream_modulation_img.linear",
+    "time_guidance_embed.timestep_embedder.linear_2", "proj_out")}
 KOHYA = {"double_blocks_0_img_attn_qkv": ["transformer_blocks.0.attn.to_" + k for k in "qkv"],
          "double_blocks_1_txt_attn_qkv": [f"transformer_blocks.1.attn.add_{k}_proj" for k in "qkv"],
          "double_blocks_1_img_attn_proj": ["transformer_blocks.1.attn.to_out.0"],
@@ -219,40 +219,6 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = rows[0]
 
 
-def matrices(modules, dit, rank, g):
-    """lora_A and lora_B of modules that are one matrix in a file."""
-    ws = [dit.get_submodule(m).weight for m in modules]
-    up = torch.randn(sum(len(w) for w in ws), rank, generator=g) / rank ** 0.5
-    down = 0.6 * torch.randn(rank, ws[0].shape[1], generator=g) / ws[0].shape[1] ** 0.5
-    return down, up
-
-
-def add_loras(pipe, r, d):
-    """Writes the files, and adds them to the weights with diffusers."""
-    g = torch.Generator().manual_seed(r["seed"])
-    out, dit = {}, pipe.transformer
-    for i, m in enumerate(PEFT):
-        down, up = matrices([m], dit, 2 + i % 2, g)
-        out[f"transformer.{m}.lora_A.weight"], out[f"transformer.{m}.lora_B.weight"] = down, up
-    save_file(out, d / "peft.safetensors")
-    out = {}
-    for i, (m, targets) in enumerate(KOHYA.items()):
-        down, up = (t.half() for t in matrices(targets, dit, 1 + i % 2, g))
-        out[f"lora_unet_{m}.lora_down.weight"], out[f"lora_unet_{m}.lora_up.weight"] = down, up
-        out[f"lora_unet_{m}.alpha"] = torch.tensor(1.0 + i % 2).half()
-    save_file(out, d / "kohya.safetensors")
-    names = sorted(set(PEFT + [m for t in KOHYA.values() for m in t]))
-    before = {m: dit.get_submodule(m).weight.clone() for m in names}
-    for k, scale in r["loras"].items():
-        pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
-        pipe.set_adapters([k], [scale])
-        pipe.fuse_lora(components=["transformer"], adapter_names=[k])
-        pipe.unload_lora_weights()
-    for m, w in before.items():
-        moved = (dit.get_submodule(m).weight - w).abs().max()
-        assert moved > 1e-2, (m, moved)
-
-
 def run(name, out_dir):
     """One request; with LoRA files floats of the image are not kept."""
     r = dict(model=name, images=1, loras={}) | RUNS[name]
@@ -260,14 +226,12 @@ def run(name, out_dir):
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r["model"], out_dir)
     if r["loras"]:
-        add_loras(pipe, r, d)
+        add_loras(pipe, r, d, PEFT, KOHYA, ranks=2)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
-    for i, (wide, high) in enumerate(r.get("sizes", ())):
-        g = torch.Generator().manual_seed(r["seed"] + 2000 + i)
-        u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-        more.setdefault("image", []).append(Image.fromarray(rows_last(u8).numpy()))
+    for i, size in enumerate(r.get("sizes", ())):
+        more.setdefault("image", []).append(make_image(size, r["seed"] + 2000 + i))
         more["image"][i].save(d / ("image.png" if i == 0 else f"image_{i + 1}.png"))
     record_text(pipe, r, out)
     h, w = (r[side] // (2 * pipe.vae_scale_factor) for side in ("height", "width"))

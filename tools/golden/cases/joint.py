@@ -21,12 +21,11 @@ from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxFillP
                        FluxTransformer2DModel, SD3Transformer2DModel,
                        StableDiffusion3Img2ImgPipeline, StableDiffusion3InpaintPipeline,
                        StableDiffusion3Pipeline)
-from PIL import Image
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer,
                           T5Config, T5EncoderModel, T5Tokenizer)
 
-from ..common import (PLAIN, keep_images, make_each, make_mask, make_tokenizer, rows_last, save_run,
-                      say_images, smooth, tidy)
+from ..common import (PLAIN, keep_images, make_each, make_image, make_mask, make_tokenizer,
+                      save_run, say_images, tidy)
 from ..fill import configure, fill
 
 VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4,
@@ -289,13 +288,11 @@ def run(name, out_dir, change=None, more_json=None):
                                  else z).clone()))
         return {}
     if r["strength"] or "image" in r:
-        g = torch.Generator().manual_seed(r["seed"] + 2000)
         # of another size: it is resized
-        wide, high = r.get("image", (r["width"], r["height"]))
-        u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-        image = Image.fromarray(rows_last(u8).numpy())
-        image.save(d / "image.png")
-        more = dict(image=image) | (dict(strength=r["strength"]) if r["strength"] else {})
+        more = dict(image=make_image(r.get("image", (r["width"], r["height"])), r["seed"] + 2000))
+        more["image"].save(d / "image.png")
+    if r["strength"]:
+        more["strength"] = r["strength"]
     if "mask" in r:
         more["mask_image"] = make_mask(r["mask"])
         more["mask_image"].save(d / "mask.png")

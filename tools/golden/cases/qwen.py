@@ -10,11 +10,9 @@ import torch
 from diffusers import (AutoencoderKLQwenImage, FlowMatchEulerDiscreteScheduler,
                        QwenImageImg2ImgPipeline, QwenImageInpaintPipeline, QwenImagePipeline,
                        QwenImageTransformer2DModel)
-from PIL import Image
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from ..common import (keep_images, make_each, make_mask, rows_last, save_run, say_images, smooth,
-                      tidy)
+from ..common import (keep_images, make_each, make_image, make_mask, save_run, say_images, tidy)
 from ..fill import configure, fill
 from .flux2 import load_tokenizer, make_tokenizer
 
@@ -117,9 +115,8 @@ def run(name, out_dir, change=None, more_json=None):
     out, trail, more = {}, [], {}
     record_text(pipe, r, out)
     if r["strength"]:
-        g = torch.Generator().manual_seed(r["seed"] + 2000)
-        u8 = (smooth(1, 3, r["height"], r["width"], g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-        more = dict(image=Image.fromarray(rows_last(u8).numpy()), strength=r["strength"])
+        more = dict(image=make_image((r["width"], r["height"]), r["seed"] + 2000),
+                    strength=r["strength"])
         more["image"].save(d / "image.png")
     if "mask" in r:
         more["mask_image"] = make_mask(r["mask"])

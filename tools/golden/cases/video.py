@@ -19,10 +19,9 @@ import torch
 from diffusers import (AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXDPMScheduler,
                        CogVideoXImageToVideoPipeline, CogVideoXPipeline,
                        CogVideoXTransformer3DModel)
-from PIL import Image
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-from ..common import make_each, make_tokenizer, rows_last, save_run, smooth, tidy
+from ..common import make_each, make_image, make_tokenizer, save_run, tidy
 from ..fill import configure, fill
 
 STRIDE = 23                             # shares no factor with rows of pixels
@@ -129,13 +128,21 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = e[0]
 
 
-def image_of(r, path):
-    g = torch.Generator().manual_seed(r["seed"] + 2000)
-    wide, high = r["image"]
-    u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-    image = Image.fromarray(rows_last(u8).numpy())
-    image.save(path)
-    return image
+def keep_frames(name, r, out, trail, noise, frames, order=(0, 1, 2, 3)):
+    """Times, noise, latents of every step and frames [T,3,H,W] of every clip; `order` makes latents
+    [T,C,h,w]."""
+    out["timesteps"] = torch.tensor([t for t, _ in trail])
+    for i, clip in enumerate(frames):
+        out[f"noise.{i}"] = noise[i].permute(order)
+        for s, (_, z) in enumerate(trail):
+            out[f"latents.{i}.{s}"] = z[i].permute(order)
+        p = clip.permute(0, 2, 3, 1).contiguous()
+        u8 = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
+        out["frames"] = torch.tensor([*p.shape[:3], STRIDE], dtype=torch.int32)
+        out[f"pixels.{i}"] = u8.flatten()[::STRIDE]
+        if i == 0:
+            out["image.0"] = p.flatten()[::STRIDE]
+            say(name, r, trail, p)
 
 
 def run(name, out_dir):
@@ -164,7 +171,9 @@ def run(name, out_dir):
     def keep(p, step, t, kw):
         trail.append((float(t), kw["latents"].clone()))
         return {}
-    more = dict(image=image_of(r, d / "image.png")) if "image" in r else {}
+    more = dict(image=make_image(r["image"], r["seed"] + 2000)) if "image" in r else {}
+    if more:
+        more["image"].save(d / "image.png")
     frames = pipe(prompt=r["prompts"] if count > 1 else r["prompts"][0],
                   negative_prompt=r["negative_prompt"] if count == 1 else
                   [r["negative_prompt"]] * count, num_inference_steps=r["steps"],
@@ -173,18 +182,7 @@ def run(name, out_dir):
                   width=r["width"], generator=gens if count > 1 else gens[0], output_type="pt",
                   callback_on_step_end=keep,
                   max_sequence_length=r["max_sequence_length"], **more).frames
-    out["timesteps"] = torch.tensor([t for t, _ in trail])
-    for i in range(count):
-        out[f"noise.{i}"] = noise[0][i]
-        for s, (_, z) in enumerate(trail):
-            out[f"latents.{i}.{s}"] = z[i]
-        p = frames[i].permute(0, 2, 3, 1).contiguous()
-        u8 = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
-        out["frames"] = torch.tensor([*p.shape[:3], STRIDE], dtype=torch.int32)
-        out[f"pixels.{i}"] = u8.flatten()[::STRIDE]
-        if i == 0:
-            out["image.0"] = p.flatten()[::STRIDE]
-            say(name, r, trail, p)
+    keep_frames(name, r, out, trail, noise[0], frames)
     save(d, name, r, out, count)
 
 

@@ -20,10 +20,9 @@ from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 from safetensors.torch import save_file
 from transformers import T5Tokenizer, UMT5Config, UMT5EncoderModel
 
-from ..common import make_each, make_tokenizer, quiet, save_run, tidy
+from ..common import add_loras, make_each, make_tokenizer, quiet, save_run, tidy
 from ..fill import configure, fill, weights
-from .video import STRIDE, say
-from .zimage import matrices
+from .video import keep_frames
 
 # heads of 16 and of 10 features, whose thirds are uneven; odd widths
 SMALL = dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=4,
@@ -64,13 +63,13 @@ BLOCK = {"self_attn.q": "attn1.to_q", "self_attn.k": "attn1.to_k", "self_attn.v"
          "self_attn.o": "attn1.to_out.0", "cross_attn.q": "attn2.to_q",
          "cross_attn.k": "attn2.to_k", "cross_attn.v": "attn2.to_v",
          "cross_attn.o": "attn2.to_out.0", "ffn.0": "ffn.net.0.proj", "ffn.2": "ffn.net.2"}
-PEFT = {f"blocks.1.{k}": f"blocks.1.{v}" for k, v in BLOCK.items()} | {
-    "time_projection.1": "condition_embedder.time_proj", "head.head": "proj_out",
-    "text_embedding.0": "condition_embedder.text_embedder.linear_1",
-    "text_embedding.2": "condition_embedder.text_embedder.linear_2",
-    "time_embedding.0": "condition_embedder.time_embedder.linear_1",
-    "time_embedding.2": "condition_embedder.time_embedder.linear_2"}
-KOHYA = {f"blocks_0_{k.replace('.', '_')}": f"blocks.0.{v}" for k, v in BLOCK.items()}
+PEFT = {f"blocks.1.{k}": [f"blocks.1.{v}"] for k, v in BLOCK.items()} | {
+    "time_projection.1": ["condition_embedder.time_proj"], "head.head": ["proj_out"],
+    "text_embedding.0": ["condition_embedder.text_embedder.linear_1"],
+    "text_embedding.2": ["condition_embedder.text_embedder.linear_2"],
+    "time_embedding.0": ["condition_embedder.time_embedder.linear_1"],
+    "time_embedding.2": ["condition_embedder.time_embedder.linear_2"]}
+KOHYA = {f"blocks_0_{k.replace('.', '_')}": [f"blocks.0.{v}"] for k, v in BLOCK.items()}
 
 
 # ---- the transformer alone -----------------------------------------------------------------------
@@ -159,37 +158,6 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"] = e[0]
 
 
-def add_loras(pipe, r, d):
-    """Writes the files, and adds them to the weights with diffusers."""
-    g = torch.Generator().manual_seed(r["seed"])
-    out, dit = {}, pipe.transformer
-    for i, (m, target) in enumerate(PEFT.items()):
-        down, up = matrices([target], dit, 2 + i % 2, g)
-        out[f"diffusion_model.{m}.lora_A.weight"], out[f"diffusion_model.{m}.lora_B.weight"] = (
-            down, up)
-    save_file(out, d / "peft.safetensors")
-    out = {}
-    for i, (m, target) in enumerate(KOHYA.items()):
-        down, up = (t.half() for t in matrices([target], dit, 1 + i % 3, g))
-        out[f"lora_unet_{m}.lora_down.weight"], out[f"lora_unet_{m}.lora_up.weight"] = down, up
-        out[f"lora_unet_{m}.alpha"] = torch.tensor(1.0 + i % 2).half()
-    save_file(out, d / "kohya.safetensors")
-    names = [*PEFT.values(), *KOHYA.values()]
-    before = {m: dit.get_submodule(m).weight.clone() for m in names}
-    for k, scale in r["loras"].items():
-        pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
-        pipe.set_adapters([k], [scale])
-        pipe.fuse_lora(components=["transformer"], adapter_names=[k])
-        pipe.unload_lora_weights()
-    for m, w in before.items():
-        moved = (dit.get_submodule(m).weight - w).abs().max()
-        assert moved > 1e-2, (m, moved)
-
-
-def frames_first(z):
-    return z.permute(1, 0, 2, 3).contiguous()
-
-
 def run(name, out_dir):
     r = dict(model=name, negative_prompt="", guidance=5.0, max_sequence_length=21,
              loras={}) | RUNS[name]
@@ -200,7 +168,7 @@ def run(name, out_dir):
         scheduler=MODELS[r["model"]]["scheduler"], **make_parts(r["model"]))
     pipe.set_progress_bar_config(disable=True)
     if r["loras"]:
-        add_loras(pipe, r, d)
+        add_loras(pipe, r, d, PEFT, KOHYA, prefix="diffusion_model")
     count = len(r["prompts"])
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, noise = {}, [], []
@@ -220,18 +188,7 @@ def run(name, out_dir):
                   num_frames=r["frames"], height=r["height"], width=r["width"], generator=gens,
                   output_type="pt", callback_on_step_end=keep,
                   max_sequence_length=r["max_sequence_length"]).frames
-    out["timesteps"] = torch.tensor([t for t, _ in trail])
-    for i in range(count):
-        out[f"noise.{i}"] = frames_first(noise[0][i])
-        for s, (_, z) in enumerate(trail):
-            out[f"latents.{i}.{s}"] = frames_first(z[i])
-        p = frames[i].permute(0, 2, 3, 1).contiguous()
-        u8 = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
-        out["frames"] = torch.tensor([*p.shape[:3], STRIDE], dtype=torch.int32)
-        out[f"pixels.{i}"] = u8.flatten()[::STRIDE]
-        if i == 0:
-            out["image.0"] = p.flatten()[::STRIDE]
-            say(name, r, trail, p)
+    keep_frames(name, r, out, trail, noise[0], frames, order=(1, 0, 2, 3))
     save(d, name, r, out, count)
 
 

@@ -17,13 +17,12 @@ import torch
 from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, ZImageImg2ImgPipeline,
                        ZImageInpaintPipeline, ZImagePipeline, ZImageTransformer2DModel)
 from PIL import Image
-from safetensors.torch import save_file
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers)
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3Model
 
-from ..common import (keep_images, make_each, make_mask, rows_last, save_run, say_images, smooth,
-                      tidy)
+from ..common import (add_loras, keep_images, make_each, make_image, make_mask, save_run,
+                      say_images, tidy)
 from ..fill import configure, fill
 from .joint import VAE, byte_letters
 
@@ -62,10 +61,11 @@ RUNS = {
     "zimage-five": dict(prompts=["a purple ring next to a brown square", "a star"], width=64,
                         height=64, steps=3, seed=40, images=2, guidance=0.0, length=31),
 }
-PEFT = ["layers.0.attention.to_k", "layers.1.feed_forward.w2", "noise_refiner.0.attention.to_out.0",
-        "context_refiner.1.feed_forward.w3", "layers.2.adaLN_modulation.0", "all_x_embedder.2-1",
-        "cap_embedder.1", "t_embedder.mlp.0", "all_final_layer.2-1.linear"]
-# Module of sd-scripts -> those of diffusers whose rows it holds.
+# Module of a LoRA file -> those of diffusers whose rows it holds.
+PEFT = {m: [m] for m in (
+    "layers.0.attention.to_k", "layers.1.feed_forward.w2", "noise_refiner.0.attention.to_out.0",
+    "context_refiner.1.feed_forward.w3", "layers.2.adaLN_modulation.0", "all_x_embedder.2-1",
+    "cap_embedder.1", "t_embedder.mlp.0", "all_final_layer.2-1.linear")}
 KOHYA = {"layers_0_attention_qkv": ["layers.0.attention.to_" + k for k in "qkv"],
          "context_refiner_0_attention_qkv": ["context_refiner.0.attention.to_" + k for k in "qkv"],
          "layers_1_attention_out": ["layers.1.attention.to_out.0"],
@@ -158,46 +158,9 @@ def record_text(pipe, r, out):
 
 def start_image(r, d):
     """What an image-to-image run starts from, of another size: diffusers gets it resized."""
-    g = torch.Generator().manual_seed(r["seed"] + 2000)
-    wide, high = r["image"]
-    u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-    image = Image.fromarray(rows_last(u8).numpy())
+    image = make_image(r["image"], r["seed"] + 2000)
     image.save(d / "image.png")
     return image.resize((r["width"], r["height"]), Image.Resampling.LANCZOS)
-
-
-def matrices(modules, dit, rank, g):
-    """lora_A and lora_B of modules that are one matrix in a file."""
-    ws = [dit.get_submodule(m).weight for m in modules]
-    up = torch.randn(sum(len(w) for w in ws), rank, generator=g) / rank ** 0.5
-    down = 0.6 * torch.randn(rank, ws[0].shape[1], generator=g) / ws[0].shape[1] ** 0.5
-    return down, up
-
-
-def add_loras(pipe, r, d):
-    """Writes the files, and adds them to the weights with diffusers."""
-    g = torch.Generator().manual_seed(r["seed"])
-    out, dit = {}, pipe.transformer
-    for i, m in enumerate(PEFT):
-        down, up = matrices([m], dit, 2 + i % 2, g)
-        out[f"transformer.{m}.lora_A.weight"], out[f"transformer.{m}.lora_B.weight"] = down, up
-    save_file(out, d / "peft.safetensors")
-    out = {}
-    for i, (m, targets) in enumerate(KOHYA.items()):
-        down, up = (t.half() for t in matrices(targets, dit, 1 + i % 3, g))
-        out[f"lora_unet_{m}.lora_down.weight"], out[f"lora_unet_{m}.lora_up.weight"] = down, up
-        out[f"lora_unet_{m}.alpha"] = torch.tensor(1.0 + i % 2).half()
-    save_file(out, d / "kohya.safetensors")
-    names = sorted(set(PEFT + [m for t in KOHYA.values() for m in t]))
-    before = {m: dit.get_submodule(m).weight.clone() for m in names}
-    for k, scale in r["loras"].items():
-        pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
-        pipe.set_adapters([k], [scale])
-        pipe.fuse_lora(components=["transformer"], adapter_names=[k])
-        pipe.unload_lora_weights()
-    for m, w in before.items():
-        moved = (dit.get_submodule(m).weight - w).abs().max()
-        assert moved > 1e-2, (m, moved)
 
 
 def run(name, out_dir):
@@ -208,7 +171,7 @@ def run(name, out_dir):
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r["model"], out_dir, r["strength"] > 0, "mask" in r)
     if r["loras"]:
-        add_loras(pipe, r, d)
+        add_loras(pipe, r, d, PEFT, KOHYA)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail = {}, []
