@@ -66,13 +66,15 @@ static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* The type in which all parts are stored; F32 if they differ, and for random elements. */
+/* The type in which all parts are stored; F32 if they differ, for sums and random elements. */
 static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n)
 {
     xd_dtype type = XD_F32;
     for (int i = 0; i < n && d->src; i++) {
         char      full[512];
         xd_tensor t;
+        if (xd_sum_is(d, parts[i].name, ".weight"))
+            return XD_F32;
         xd_load_name(d, parts[i].name, ".weight", full);
         if (!d->src->has(d->src->self, full, &t) || t.type == XD_F64 || (i && t.type != type))
             return XD_F32;
@@ -92,11 +94,18 @@ typedef struct gathering {
     int      as_is;             /* 1: e4m3 is used as stored in the file                       */
     int64_t  band;              /* rows of a band that is packed alone; 0: no bands            */
     int      copies;            /* 1: (some) rows are copied before they are packed            */
+    int      sums;              /* 1: a part is a sum                                          */
     xd_dtype type;              /* of the copy                                                 */
     size_t   copy_bytes;        /* bytes of the copy: of all rows, or of a band per thread     */
     char    *all, *at;          /* the copy; next free row                                     */
     float   *scale;             /* of rows with cut inputs, or of e4m3 as stored; or NULL       */
 } gathering;
+
+/* Does w have rows whose scales the device cannot compute? They are packed as a whole. */
+static int needs_scales(const xd_weight *w, const gathering *g)
+{
+    return g->as_is || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
+}
 
 /* Does each band have rows of one part only, as they lie in the file? The last may be smaller. */
 static int bands_are_in_place(const gathering *g)
@@ -110,7 +119,7 @@ static int bands_are_in_place(const gathering *g)
 
 /* Decides how a matrix is gathered. Scaled 8-bit elements are gathered in the compute type, or in
  * f32 if they are to be quantized. F32 elements are also rounded when they are gathered, which
- * needs less memory. */
+ * needs less memory; not so bands to which terms are added. */
 static gathering plan_gathering(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 {
     const xd_mat_part *parts = m->parts;
@@ -118,12 +127,15 @@ static gathering plan_gathering(const xd_decl *d, const xd_weight *w, const xd_m
     int                n = m->n;
     gathering          g = { .parts = parts, .c = c, .n = n };
     g.whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
-    g.band = d->dev->ops->pack_band(d->dev, w);
     g.type = stored_type(d, parts, n);
     g.as_is = w->type == XD_F8E4M3 && g.type == XD_F8E4M3;
+    g.band = needs_scales(w, &g) ? 0 : d->dev->ops->pack_band(d->dev, w);
     int eight = xd_dtype_size(g.type) == 1 && !g.as_is, made = d->visit == XD_VISIT_RANDOM;
-    g.copies = eight || (g.band ? made || !bands_are_in_place(&g) : !g.whole);
-    if (eight || (g.type == XD_F32 && g.copies && !xd_is_quantized(w->type)))
+    for (int i = 0; i < n; i++)
+        g.sums |= xd_sum_is(d, parts[i].name, ".weight");
+    g.copies = eight || (g.band ? g.sums || made || !bands_are_in_place(&g) : !g.whole);
+    if (eight ||
+        (g.type == XD_F32 && g.copies && !xd_is_quantized(w->type) && !(g.sums && g.band)))
         g.type = xd_is_quantized(w->type) ? XD_F32 : d->type;
     int64_t rows = g.band ? g.band * xd_par_threads() : w->out;
     g.copy_bytes = g.copies ? (size_t)(rows * c->total) * xd_dtype_size(g.type) : 0;
@@ -138,17 +150,14 @@ static void *get_copy_buffer(xd_decl *d, const gathering *g)
     return p;
 }
 
-/* Bytes that the source makes for all parts, which may be open at the same time. */
-static size_t made_bytes(const xd_decl *d, const xd_mat_part *parts, int n)
+/* Bytes that the sums of all parts take, which may be open at the same time. */
+static size_t sum_bytes(const xd_decl *d, const gathering *g)
 {
     size_t sum = 0;
-    for (int i = 0; i < n && d->src && d->src->takes; i++) {
-        char full[512];
-        if (xd_mat_repeats(parts, i))
-            continue;
-        xd_load_name(d, parts[i].name, ".weight", full);
-        sum += d->src->takes(d->src->self, full);
-    }
+    for (int i = 0; i < g->n && g->sums; i++)
+        if (!xd_mat_repeats(g->parts, i))
+            sum += xd_sum_bytes(d, g->parts[i].name, ".weight",
+                                g->parts[i].out * g->parts[i].in, !g->band);
     return sum;
 }
 
@@ -160,7 +169,7 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m)
     gathering g = plan_gathering(d, w, m);
     xd_load_count_work(d, 0, g.band ? 0 : d->dev->ops->pack_tmp(d->dev, w, g.type));
     xd_load_count_work(d, 1, g.copy_bytes);
-    xd_load_count_work(d, 2, made_bytes(d, parts, n));
+    xd_load_count_work(d, 2, sum_bytes(d, &g));
     for (int i = 0; i < n; i++)
         xd_load_will(d, parts[i].name, ".weight", parts[i].row0 * parts[i].in,
                      parts[i].rows * parts[i].in);
@@ -192,18 +201,20 @@ static int pieces_of(const gathering *g, int64_t row, int64_t n, piece to[XD_MAX
     return count;
 }
 
-/* A view of rows of a part: in the file, or copied to `to`. */
-static xd_tensor band_rows(banding *b, const piece *p, char *to)
+/* A view of rows of a part: in the file, or copied to `to`, with their terms. */
+static xd_tensor band_rows(banding *b, const piece *p, char *to, int thread)
 {
     const gathering *g = b->g;
     xd_mat_part      part = g->parts[p->k];
     part.row0 += p->row;
     gather           from = { to, g->type, &b->f[p->k], &part, g->c, b->stored[p->k] };
     xd_tensor        t = xd_view2(to, g->type, p->n, g->c->total);
-    if (g->copies)
+    if (g->copies) {
         copy_rows(&from, 0, p->n, 0);
-    else
+        xd_sum_add(b->d, from.f, part.row0, p->n, (float *)(void *)to, thread);
+    } else {
         t = xd_view2((void *)(uintptr_t)row_at(&from, 0), from.f->t.type, p->n, g->c->total);
+    }
     if (b->d->visit == XD_VISIT_LOAD && xd_nonfinite(t))
         __atomic_store_n(&b->bad[p->k], 1, __ATOMIC_RELAXED);
     return t;
@@ -219,7 +230,7 @@ static void release_pages(const banding *b, const piece *p)
                 (size_t)(p->n * g.p->in) * xd_dtype_size(g.f->t.type));
 }
 
-static void one_band(banding *b, int64_t at, char *place)
+static void one_band(banding *b, int64_t at, char *place, int thread)
 {
     const gathering *g = b->g;
     xd_weight        w = *b->w;
@@ -228,7 +239,7 @@ static void one_band(banding *b, int64_t at, char *place)
     int64_t          row = at * g->band, done = 0;
     int n = pieces_of(g, row, w.out - row < g->band ? w.out - row : g->band, p);
     for (int i = 0; i < n; done += p[i++].n)
-        t = band_rows(b, &p[i], place + (size_t)(done * w.in) * xd_dtype_size(g->type));
+        t = band_rows(b, &p[i], place + (size_t)(done * w.in) * xd_dtype_size(g->type), thread);
     if (g->copies)
         t = xd_view2(place, g->type, done, w.in);
     xd_status s = b->d->dev->ops->pack_rows(b->d->dev, &w, t, row);
@@ -243,7 +254,7 @@ static void band_range(void *ctx, int64_t begin, int64_t end, int thread)
     banding *b = ctx;
     size_t   each = b->g->copy_bytes / (size_t)xd_par_threads();
     for (int64_t i = begin; i < end; i++)
-        one_band(b, i, b->g->copies ? b->g->all + (size_t)thread * each : NULL);
+        one_band(b, i, b->g->copies ? b->g->all + (size_t)thread * each : NULL, thread);
 }
 
 /* Finds the tensor of part i. */
@@ -260,7 +271,10 @@ static int open_part(banding *b, xd_fetched *f, int i, float gain)
                                          .shape = shape, .gain = gain }, &f[i]))
         return 0;
     b->stored[i] = xd_load_scale(b->d, f[i].name, f[i].t.type);
-    return 1;
+    if (xd_sum_open(b->d, &f[i], b->g->c->span, b->g->c->n))
+        return 1;
+    xd_load_release(b->d, &f[i]);
+    return 0;
 }
 
 /* The parts are used. */
@@ -367,12 +381,6 @@ static void add_part(xd_decl *d, xd_weight *w, gathering *g, const xd_mat_part *
     from.scale = g->as_is ? 1.0f : from.scale;
     xd_par_for(p->rows, copy_rows, &from);
     g->at += (size_t)(p->rows * g->c->total) * xd_dtype_size(g->type);
-}
-
-/* Does w have rows whose scales the device cannot compute? */
-static int needs_scales(const xd_weight *w, const gathering *g)
-{
-    return g->as_is || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
 }
 
 static void load_whole(xd_decl *d, xd_weight *w, gathering *g, const xd_matrix *m, float gain)

@@ -16,7 +16,8 @@ typedef struct xd_fetched {     /* one tensor of the checkpoint, or random eleme
     char      name[512];
     xd_tensor t;
     xd_made   made;             /* for XD_VISIT_RANDOM                                         */
-    void     *hold;             /* memory of random elements, or NULL                          */
+    void     *hold;             /* memory of random elements and of sums, or NULL              */
+    void     *sum;              /* terms to add to rows (xd_sum_open), or NULL                 */
 } xd_fetched;
 
 typedef struct xd_fetch {       /* which tensor                                               */
@@ -47,6 +48,20 @@ void  xd_load_count(xd_decl *d, size_t bytes);          /* adds a weight        
 /* COUNT: reports to the source (if d->announces) which elements of a tensor a load will read. */
 void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
 void  xd_load_count_work(xd_decl *d, int slot, size_t bytes); /* COUNT: working memory of a slot */
+
+/* ---- sums (sums.c) ------------------------------------------------------------------------- */
+
+/* Does the source add terms to this tensor (names as in xd_load_name)? */
+int    xd_sum_is(const xd_decl *d, const char *names, const char *suffix);
+/* Bytes that its sum takes, 0 if it is none; whole: with all n elements in f32. */
+size_t xd_sum_bytes(const xd_decl *d, const char *names, const char *suffix, int64_t n, int whole);
+/* Prepares the terms of a tensor that has some. 0: failed. */
+int    xd_sum_open(xd_decl *d, xd_fetched *f, const xd_span *span, int n);
+void   xd_sum_add(const xd_decl *d, const xd_fetched *f, int64_t row, int64_t n, float *to,
+                  int thread);
+void   xd_sum_close(const xd_decl *d, xd_fetched *f);
+/* Replaces a tensor that has terms by its sum. 0: failed. */
+int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
 

@@ -157,7 +157,7 @@ void xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to)
 
 int xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f)
 {
-    f->hold = NULL;
+    f->hold = f->sum = NULL;
     f->t = xd_view(NULL, XD_F32, what->nd, what->shape);
     if (d->err->code != XD_OK)
         return 0;
@@ -175,8 +175,12 @@ int xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f)
 {
     if (!xd_load_find(d, what, f))
         return 0;
-    if (d->visit == XD_VISIT_LOAD)
-        return 1;
+    if (d->visit == XD_VISIT_LOAD) {
+        int fine = xd_sum_whole(d, f);
+        if (!fine)
+            xd_load_release(d, f);
+        return fine;
+    }
     if (!(f->t.p = f->hold = malloc(xd_bytes(f->t) + 1))) {
         xd_fail(d->err, XD_ENOMEM, "no memory for random weights of %s", f->name);
         return 0;
@@ -187,6 +191,7 @@ int xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f)
 
 void xd_load_release(xd_decl *d, xd_fetched *f)
 {
+    xd_sum_close(d, f);
     free(f->hold);
     if (d->visit == XD_VISIT_LOAD && d->src->done)
         d->src->done(d->src->self, f->name);
@@ -330,7 +335,7 @@ static int is_used_in_place(const xd_decl *d, const char *name)
 {
     char      full[512];
     xd_tensor t = { 0 };
-    if (!d->src || !d->src->in_place)
+    if (!d->src || !d->src->in_place || xd_sum_is(d, name, ""))
         return 0;
     xd_load_name(d, name, "", full);
     return d->src->has(d->src->self, full, &t) &&
@@ -357,6 +362,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     if (d->visit == XD_VISIT_COUNT) {
         if (whole) {            /* otherwise single rows are read when they are looked up       */
             xd_load_count(d, xd_bytes(*v));
+            xd_load_count_work(d, 2, xd_sum_bytes(d, name, "", xd_count(*v), 1));
             xd_load_will(d, name, "", 0, xd_count(*v));
         }
         return;

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/arena.h"
+#include "exec/tokens.h"
 
 /* How tensor parallelism cuts a linear layer: not at all, by outputs, or by inputs. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
@@ -102,6 +103,21 @@ void xd_w_leave(xd_decl *d);
 
 /* ---- for the engine ----------------------------------------------------------------------- */
 
+/* Terms that a source adds to some of its tensors, in f32. `get` gives such a tensor as it is
+ * stored; who reads rows of it adds their terms. Rows are those of its first extent. */
+typedef struct xd_source_sums {
+    int       (*has)(void *self, const char *name);     /* 1: there are terms                  */
+    /* Bytes that a sum takes from `open` to `close` (at most, whatever columns). */
+    size_t    (*takes)(void *self, const char *name);
+    /* Prepares the terms of columns span[0 .. n), side by side, on all threads. */
+    xd_status (*open)(void *self, const char *name, const xd_span *span, int n, void **sum,
+                      xd_err *e);
+    /* Adds the terms of rows [row, row + n) to rows of f32 at `to`. From any thread; thread: its
+     * number, below xd_par_threads() at `open`. */
+    void      (*add)(const void *sum, int64_t row, int64_t n, float *to, int thread);
+    void      (*close)(void *sum);
+} xd_source_sums;
+
 /* Where tensors come from. `get` returns a view of a tensor (host memory, contiguous, perhaps
  * unaligned; valid until `done`). `has` returns 0 if there is no tensor of this name. */
 typedef struct xd_source {
@@ -115,10 +131,10 @@ typedef struct xd_source {
     /* These bytes of a tensor in use will not be read again soon, so their pages may be unmapped.
      * From any thread; NULL: no use for it. */
     void (*past)(void *self, const char *name, const void *p, size_t bytes);
-    /* Bytes of memory of a tensor from `get` to `done`, if made, not mapped; NULL: none. */
-    size_t (*takes)(void *self, const char *name);
     /* Elements [first, first + n) of a tensor will be read soon; NULL: no use for it. */
     void (*will)(void *self, const char *name, int64_t first, int64_t n);
+    const xd_source_sums *sums;         /* NULL: no terms                                      */
+    void                 *sums_self;
 } xd_source;
 
 /* Finds the first of several names, separated by "|", that the source has; 0: none of them. */

@@ -389,8 +389,7 @@ static xd_status list_needed(xd_component *p, xd_declared **list, int *n, xd_err
 static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
     p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale,
-                                   src_past, NULL,
-                                  xd_component_will_read };
+                                   src_past, xd_component_will_read, NULL, NULL };
     if (!p->file)
         return XD_OK;
     xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot,

@@ -4,9 +4,9 @@
  * rank) * up * down (Hu et al. 2021, https://arxiv.org/abs/2106.09685), or with another product:
  * of two such matrices element by element (LoHa, https://arxiv.org/abs/2108.06098), or the
  * Kronecker product of two (LoKr, https://arxiv.org/abs/2309.14859). Files are opened and
- * checked with the model. A source in front of the component's own source computes the sum in f32
- * when a tensor of the checkpoint is read. Fusing, cutting and packing come later and need no
- * change for any plan.
+ * checked with the model. The component's source then has terms (xd_source_sums), which are added
+ * in f32 to rows while they are packed, before they are rounded or quantized, and for the columns
+ * that a rank has. No plan needs anything else.
  *
  * Terms belong to the model and are looked up when weights are read. Therefore a change at run
  * time needs no other interface: drop a component, give it other terms, load it again. */
@@ -19,7 +19,7 @@
 
 typedef struct xd_loras xd_loras;
 
-/* Opens the files and puts sources in front of those of the components of `m`, whose weight files
+/* Opens the files and gives their terms to the sources of the components of `m`, whose weight files
  * are open. Refused: not a safetensors file, shapes that differ from the model's, half of a pair,
  * rank 0, NaN or infinities, unsupported kinds of difference (DoRA, Tucker factors), a file of
  * which a tensor fits nothing. A warning counts those of text encoders that are left out. *l
@@ -115,8 +115,8 @@ typedef struct xd_lora_term {   /* gain * up[row0 .., :] * down is added to one 
     int     order;              /* the order in which terms were given and are added           */
 } xd_lora_term;
 
-/* Puts a source with the terms of one component in front of the component's own; the terms, sorted
- * by item, are borrowed. Does nothing if n is 0. */
+/* Gives the terms of one component to its source; the terms, sorted by item, are borrowed. Does
+ * nothing if n is 0. */
 typedef struct xd_lora_src xd_lora_src;
 xd_status xd_lora_src_open(xd_lora_src **s, xd_component *p, const xd_lora_term *terms, int n,
                            xd_err *e);

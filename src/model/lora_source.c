@@ -1,28 +1,53 @@
 /* lora_source.c - the source of a component with LoRA terms
  *
- * A read returns the checkpoint's tensor plus the terms, in f32. A tensor without terms
- * passes unchanged. */
+ * A tensor with terms is read as it is stored; who packs its rows has the terms added to them, in
+ * f32 (xd_source_sums). Low-rank products are GEMMs of the host (backend/product.h). */
 #include "model/lora.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/product.h"
+#include "base/minmax.h"
 #include "base/par.h"
 #include "model/component.h"
+
+/* Rows whose products are made at a time: of the terms of LoRA, and of those of LoHa. */
+enum { ROWS = 64, FEW = 8 };
 
 typedef struct hit {            /* a tensor with terms, under one of its names                 */
     char   name[512];
     const xd_lora_term *terms;
     int    n;
-    float *sum;                 /* the sum while the tensor is being read; otherwise NULL      */
 } hit;
 
 struct xd_lora_src {
-    xd_source inner;
-    hit      *hits;             /* sorted by name                                              */
-    int       n;
+    hit *hits;                  /* sorted by name                                              */
+    int  n;
 };
+
+typedef struct factor {         /* of a term, ready to be added                                */
+    xd_product *product;        /* or NULL                                                     */
+    void       *up;             /* what the product borrows                                    */
+    float      *whole;          /* of LoKr: [rows, cols]                                       */
+} factor;
+
+typedef struct ready {
+    const xd_lora_term *t;
+    factor    f[2];
+    xd_tensor whole;            /* a whole difference, in its file; or absent                  */
+} ready;
+
+typedef struct sum {            /* of one tensor, while it is packed                           */
+    ready   *terms;
+    int      n;
+    xd_span *span;              /* its columns                                                 */
+    int      nspan;
+    int64_t  cols;              /* how many they are                                           */
+    char    *tmp;               /* `each` bytes for a thread                                   */
+    size_t   each;
+} sum;
 
 static int by_name(const void *a, const void *b)
 {
@@ -39,260 +64,396 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
     return bsearch(name, s->hits, (size_t)s->n, sizeof *s->hits, of_name);
 }
 
-/* ---- one term ----------------------------------------------------------------------------- */
+/* ---- factors ------------------------------------------------------------------------------ */
 
-typedef struct adder {
-    const xd_lora_term *t;
-    const float        *up, *down;      /* [rows, rank] and [rank, cols]; or [rows, cols] alone */
-    float              *to;     /* [rows, cols]                                                */
-} adder;
+typedef struct columns {        /* copies columns of a matrix, as rows or as they are         */
+    xd_tensor      from;        /* in a file: perhaps unaligned                                */
+    const xd_span *span;
+    int            n, turned;   /* turned: column c of the result is row c of it               */
+    char          *to;
+    xd_dtype       type;
+} columns;
 
-/* to += a[0] x[0] + .. + a[3] x[3]; the rows of x are n apart. */
-static void add_four(float *restrict to, const float a[4], const float *restrict x, int64_t n)
+static const char *element_at(const xd_tensor *t, int64_t row, int64_t col)
 {
-    for (int64_t i = 0; i < n; i++)
-        to[i] += a[0] * x[i] + a[1] * x[n + i] + a[2] * x[2 * n + i] + a[3] * x[3 * n + i];
+    return (const char *)t->p + (size_t)(row * t->d[1] + col) * xd_dtype_size(t->type);
 }
 
-static void add_one(float *restrict to, float a, const float *restrict x, int64_t n)
+/* Turns columns [at, at + n) of a span, which are rows `row` and on of the result. */
+static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
 {
-    for (int64_t i = 0; i < n; i++)
-        to[i] += a * x[i];
-}
-
-static void add_rows(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const adder        *w = ctx;
-    const xd_lora_term *t = w->t;
-    float               gain = (float)t->gain, a[4];
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        int64_t from = t->swap ? (r + t->rows / 2) % t->rows : r, k = 0;
-        float  *to = w->to + r * t->cols;
-        if (!w->down) {
-            add_one(to, gain, w->up + from * t->cols, t->cols);
-            continue;
+    enum { FEW_COLUMNS = 32 };
+    const int64_t rows = c->from.d[0];
+    float         x[FEW_COLUMNS];
+    uint16_t      h[FEW_COLUMNS];
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = xd_min(n - i, FEW_COLUMNS);
+        for (int64_t r = 0; r < rows; r++) {
+            void *one = c->type == XD_F32 ? (void *)x : (void *)h;
+            xd_convert(one, c->type, element_at(&c->from, r, at + i), c->from.type, m);
+            for (int64_t k = 0; k < m; k++) {
+                int64_t to = (row + i + k) * rows + r;
+                if (c->type == XD_F32)
+                    ((float *)(void *)c->to)[to] = x[k];
+                else
+                    ((uint16_t *)(void *)c->to)[to] = h[k];
+            }
         }
-        const float *u = w->up + from * t->rank;
-        for (; k + 4 <= t->rank; k += 4) {
-            for (int i = 0; i < 4; i++)
-                a[i] = gain * u[k + i];
-            add_four(to, a, w->down + k * t->cols, t->cols);
-        }
-        for (; k < t->rank; k++)
-            add_one(to, gain * u[k], w->down + k * t->cols, t->cols);
     }
 }
 
-/* Elements [first, first + n) of a tensor as f32; malloc'ed. */
-static xd_status read_elements(xd_st *file, int64_t i, int64_t first, int64_t n, float **out,
-                               xd_err *e)
+/* Columns [begin, end) of the result. */
+static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const columns *c = ctx;
+    int64_t        at = 0;
+    (void)thread;
+    for (int k = 0; k < c->n; at += c->span[k++].n) {
+        int64_t from = xd_max(begin, at), to = xd_min(end, at + c->span[k].n);
+        if (from < to)
+            turn_columns(c, c->span[k].start + from - at, to - from, from);
+    }
+}
+
+/* Rows [begin, end) of the result. */
+static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const columns *c = ctx;
+    int64_t        cols = 0, size = (int64_t)xd_dtype_size(c->type);
+    (void)thread;
+    for (int k = 0; k < c->n; k++)
+        cols += c->span[k].n;
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t k = 0, at = 0; k < c->n; at += c->span[k++].n)
+            xd_convert(c->to + (r * cols + at) * size, c->type,
+                       element_at(&c->from, r, c->span[k].start), c->from.type, c->span[k].n);
+}
+
+/* Rows [row0, row0 + rows) of tensor i of a file, a matrix of `wide` columns; the columns of some
+ * spans of it, turned or not. malloc'ed. */
+static xd_status read_columns(xd_st *file, int64_t i, int64_t row0, int64_t rows, int64_t wide,
+                              columns c, void **out, xd_err *e)
 {
     xd_tensor t;
+    int64_t   cols = 0;
     xd_status s = xd_st_get(file, i, &t, e);
     if (s != XD_OK)
         return s;
-    if ((*out = malloc((size_t)n * sizeof **out + 1)))
-        xd_convert(*out, XD_F32, (const char *)t.p + (size_t)first * xd_dtype_size(t.type), t.type,
-                   n);
+    for (int k = 0; k < c.n; k++)
+        cols += c.span[k].n;
+    c.from = xd_view2((char *)t.p + (size_t)(row0 * wide) * xd_dtype_size(t.type), t.type, rows,
+                      wide);
+    if ((c.to = *out = malloc((size_t)(rows * cols) * xd_dtype_size(c.type) + 1)))
+        xd_par_for(c.turned ? cols : rows, c.turned ? turn_range : copy_range, &c);
     else
         s = xd_fail(e, XD_ENOMEM, "no memory for LoRA tensor %s", xd_st_name(file, i));
     xd_st_done(file, i);
     return s;
 }
 
-/* Rows [row0, row0 + rows) of a factor as f32; malloc'ed. */
-static xd_status read_factor(xd_st *file, const xd_lora_factor *f, int64_t row0, int64_t rows,
-                             float **out, xd_err *e)
+static size_t aligned_size(size_t bytes)
 {
-    float    *a = NULL, *b = NULL;
-    int64_t   wide = f->b < 0 ? f->cols : f->rank;
-    xd_status s = read_elements(file, f->a, row0 * wide, rows * wide, &a, e);
-    if (s != XD_OK || f->b < 0) {
-        *out = a;
-        return s;
-    }
-    s = read_elements(file, f->b, 0, f->rank * f->cols, &b, e);
-    if (s == XD_OK && !(*out = calloc((size_t)(rows * f->cols) + 1, sizeof **out)))
-        s = xd_fail(e, XD_ENOMEM, "no memory for LoRA tensor %s", xd_st_name(file, f->a));
-    if (s == XD_OK) {
-        xd_lora_term t = { .rows = rows, .cols = f->cols, .rank = f->rank, .gain = 1 };
-        adder        w = { &t, a, b, *out };
-        xd_par_for(rows, add_rows, &w);
-    }
-    free(a);
-    free(b);
+    return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
+}
+
+static void close_factor(factor *f)
+{
+    xd_product_close(&f->product);
+    free(f->up);
+    free(f->whole);
+    *f = (factor){ 0 };
+}
+
+/* Which part of a factor is wanted: rows, and columns of some spans. */
+typedef struct share { int64_t row0, rows; const xd_span *span; int n; } share;
+
+/* The product of tensors a [.., rank] and b [rank, cols]. */
+static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share *part, float gain,
+                              factor *f, xd_err *e)
+{
+    xd_dtype  type = xd_product_type(xd_st_shape(file, w->a).type, xd_st_shape(file, w->b).type);
+    xd_span   all = { 0, w->rank };
+    int64_t   cols = 0;
+    void     *across = NULL;
+    columns   up = { .span = &all, .n = 1, .type = type };
+    columns   down = { .span = part->span, .n = part->n, .turned = 1, .type = type };
+    xd_status s = read_columns(file, w->a, part->row0, part->rows, w->rank, up, &f->up, e);
+    for (int k = 0; k < part->n; k++)
+        cols += part->span[k].n;
+    if (s == XD_OK)
+        s = read_columns(file, w->b, 0, w->rank, w->cols, down, &across, e);
+    if (s == XD_OK)
+        s = xd_product_open(&f->product, xd_view2(f->up, type, part->rows, w->rank),
+                            xd_view2(across, type, cols, w->rank), gain, e);
+    free(across);
     return s;
 }
 
-/* The factors of w->t are w->up and w->down: of LoHa the rows of the term, of LoKr all rows. */
-static void add_both_rows(void *ctx, int64_t begin, int64_t end, int thread)
+/* Replaces a product by all its elements. */
+static xd_status expand_factor(factor *f, int64_t rows, int64_t cols, xd_err *e)
 {
-    const adder        *w = ctx;
-    const xd_lora_term *t = w->t;
-    float               gain = (float)t->gain;
-    int64_t             wide = t->w[0].cols, part = t->w[1].cols;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        int64_t from = t->swap ? (r + t->rows / 2) % t->rows : r, at = t->row0 + from;
-        float  *to = w->to + r * t->cols;
-        if (t->kind == XD_LORA_HADAMARD) {
-            for (int64_t c = 0; c < t->cols; c++)
-                to[c] += gain * w->up[from * t->cols + c] * w->down[from * t->cols + c];
-            continue;
-        }
-        const float *u = w->up + at / t->w[1].rows * wide;
-        for (int64_t c = 0; c < wide; c++)
-            add_one(to + c * part, gain * u[c], w->down + at % t->w[1].rows * part, part);
+    size_t bytes = xd_product_scratch(f->product, rows);
+    void  *tmp = aligned_alloc(XD_ALIGN, aligned_size(bytes + 1));
+    if (!(f->whole = calloc((size_t)(rows * cols) + 1, sizeof *f->whole)) || !tmp) {
+        free(tmp);
+        return xd_fail(e, XD_ENOMEM, "no memory for a factor of a LoRA of %lld x %lld",
+                       (long long)rows, (long long)cols);
     }
+    xd_product_add(f->product, 0, rows, f->whole, tmp);
+    xd_product_close(&f->product);
+    free(tmp);
+    return XD_OK;
 }
 
-/* The rows of a factor that a term reads. */
-static int64_t factor_rows(const xd_lora_term *t, int k)
+static xd_status open_factor(xd_st *file, const xd_lora_factor *w, const share *part, float gain,
+                             factor *f, xd_err *e)
 {
-    return t->kind == XD_LORA_HADAMARD ? t->rows : t->w[k].rows;
-}
-
-static xd_status add_both(const xd_lora_term *t, float *to, xd_err *e)
-{
-    float    *f[2] = { NULL, NULL };
-    int64_t   row0 = t->kind == XD_LORA_HADAMARD ? t->row0 : 0;
-    xd_status s = XD_OK;
-    for (int k = 0; k < 2 && s == XD_OK; k++)
-        s = read_factor(t->file, &t->w[k], row0, factor_rows(t, k), &f[k], e);
-    if (s == XD_OK) {
-        adder w = { t, f[0], f[1], to };
-        xd_par_for(t->rows, add_both_rows, &w);
-    }
-    free(f[0]);
-    free(f[1]);
+    columns c = { .span = part->span, .n = part->n, .type = XD_F32 };
+    void   *all = NULL;
+    if (w->b >= 0)
+        return open_product(file, w, part, gain, f, e);
+    xd_status s = read_columns(file, w->a, part->row0, part->rows, w->cols, c, &all, e);
+    f->whole = all;
     return s;
 }
 
-static xd_status add_term(const xd_lora_term *t, float *to, xd_err *e)
+/* ---- terms -------------------------------------------------------------------------------- */
+
+/* The factor of LoRA, or factor k of another product. */
+static xd_lora_factor factor_of(const xd_lora_term *t, int k)
 {
     if (t->kind != XD_LORA_PRODUCT)
-        return add_both(t, to, e);
-    float    *up = NULL, *down = NULL;
-    int64_t   wide = t->down < 0 ? t->cols : t->rank;
-    xd_status s = read_elements(t->file, t->up, t->row0 * wide, t->rows * wide, &up, e);
-    if (s == XD_OK && t->down >= 0)
-        s = read_elements(t->file, t->down, 0, t->rank * t->cols, &down, e);
-    if (s == XD_OK) {
-        adder w = { t, up, down, to };
-        xd_par_for(t->rows, add_rows, &w);
+        return t->w[k];
+    return (xd_lora_factor){ .a = t->up, .b = t->down, .rows = t->row0 + t->rows, .cols = t->cols,
+                             .rank = t->rank };
+}
+
+static int factors(const xd_lora_term *t)
+{
+    return t->kind == XD_LORA_PRODUCT ? 1 : 2;
+}
+
+/* The rows of the factor that are needed: LoKr needs all of both, with all columns. */
+static int64_t factor_rows(const xd_lora_term *t, const xd_lora_factor *w)
+{
+    return t->kind == XD_LORA_KRONECKER ? w->rows : t->rows;
+}
+
+static int is_whole(const xd_lora_term *t)
+{
+    return t->kind == XD_LORA_PRODUCT && t->down < 0;
+}
+
+static xd_status open_term(ready *r, const sum *s, xd_err *e)
+{
+    const xd_lora_term *t = r->t;
+    xd_status           st = XD_OK;
+    if (is_whole(t))
+        return xd_st_get(t->file, t->up, &r->whole, e);
+    for (int k = 0; k < factors(t) && st == XD_OK; k++) {
+        int                  kron = t->kind == XD_LORA_KRONECKER;
+        const xd_lora_factor w = factor_of(t, k);
+        const xd_span        all = { 0, w.cols };
+        const share part = { kron ? 0 : t->row0, factor_rows(t, &w), kron ? &all : s->span,
+                             kron ? 1 : s->nspan };
+        float gain = t->kind == XD_LORA_PRODUCT ? (float)t->gain : 1;
+        st = open_factor(t->file, &w, &part, gain, &r->f[k], e);
+        if (st == XD_OK && kron && r->f[k].product)
+            st = expand_factor(&r->f[k], w.rows, w.cols, e);
     }
-    free(up);
-    free(down);
-    return s;
-}
-
-/* ---- the source --------------------------------------------------------------------------- */
-
-static int src_has(void *self, const char *name, xd_tensor *shape)
-{
-    const xd_lora_src *s = self;
-    int                has = s->inner.has(s->inner.self, name, shape);
-    if (has && find_hit(s, name))
-        shape->type = XD_F32;
-    return has;
-}
-
-/* The elements of a tensor as f32; those of 8-bit types are multiplied by their scale. */
-static xd_status scaled_elements(const xd_source *src, const char *name, xd_tensor t, float *to,
-                                 xd_err *e)
-{
-    float     scale = 1;
-    int       eight = src->scale && xd_dtype_size(t.type) == 1;
-    xd_status s = eight ? src->scale(src->self, name, &scale, e) : XD_OK;
-    xd_convert(to, XD_F32, t.p, t.type, xd_count(t));
-    for (int64_t i = 0; i < xd_count(t) && scale != 1.0f; i++)
-        to[i] *= scale;
-    return s;
-}
-
-static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
-{
-    xd_lora_src *s = self;
-    hit         *h = find_hit(s, name);
-    xd_status    st = s->inner.get(s->inner.self, name, t, e);
-    if (st != XD_OK || !h)
-        return st;
-    if (!h->sum && !(h->sum = malloc((size_t)xd_count(*t) * sizeof *h->sum + 1)))
-        st = xd_fail(e, XD_ENOMEM, "no memory to add LoRA terms to tensor %s", name);
-    if (st == XD_OK)
-        st = scaled_elements(&s->inner, name, *t, h->sum, e);
-    if (s->inner.done)
-        s->inner.done(s->inner.self, name);
-    for (int i = 0; st == XD_OK && i < h->n; i++)
-        st = add_term(&h->terms[i], h->sum, e);
-    *t = xd_view(h->sum, XD_F32, t->nd, t->d);
     return st;
 }
 
-static void src_done(void *self, const char *name)
+static void add_scaled(float *restrict to, float a, const float *restrict x, int64_t n)
 {
-    xd_lora_src *s = self;
-    hit         *h = find_hit(s, name);
-    if (h) {
-        free(h->sum);
-        h->sum = NULL;
-    } else if (s->inner.done) {
-        s->inner.done(s->inner.self, name);
+    for (int64_t i = 0; i < n; i++)
+        to[i] += a * x[i];
+}
+
+/* Of FEW rows of both products. */
+static size_t pair_bytes(int64_t cols)
+{
+    return (size_t)(2 * FEW * cols) * sizeof(float);
+}
+
+/* Rows [from, from + n) of the term, at most FEW. */
+static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, float *to,
+                         char *tmp)
+{
+    const int64_t count = n * s->cols;
+    float        *x = (float *)(void *)tmp, *y = x + FEW * s->cols;
+    const float   gain = (float)r->t->gain;
+    void         *rest = tmp + aligned_size(pair_bytes(s->cols));
+    memset(x, 0, (size_t)count * sizeof *x);
+    memset(y, 0, (size_t)count * sizeof *y);
+    xd_product_add(r->f[0].product, from, n, x, rest);
+    xd_product_add(r->f[1].product, from, n, y, rest);
+    for (int64_t i = 0; i < count; i++)
+        to[i] += gain * x[i] * y[i];
+}
+
+/* A row: the elements of a row of the first factor, each times a row of the second. */
+static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
+{
+    const xd_lora_factor *w = r->t->w;
+    const int64_t         at = r->t->row0 + row, part = w[1].cols;
+    const float          *u = r->f[0].whole + at / w[1].rows * w[0].cols;
+    const float          *v = r->f[1].whole + at % w[1].rows * part;
+    for (int k = 0; k < s->nspan; k++)
+        for (int64_t c = s->span[k].start, end = c + s->span[k].n, n; c < end; c += n, to += n) {
+            n = xd_min(part - c % part, end - c);
+            add_scaled(to, (float)r->t->gain * u[c / part], v + c % part, n);
+        }
+}
+
+/* A row of a whole difference. */
+static void add_difference(const sum *s, const ready *r, int64_t row, float *to)
+{
+    enum { CHUNK = 512 };
+    const xd_lora_term *t = r->t;
+    const size_t        size = xd_dtype_size(r->whole.type);
+    const char *from = (const char *)r->whole.p + (size_t)((t->row0 + row) * t->cols) * size;
+    float               x[CHUNK];
+    for (int k = 0; k < s->nspan; k++)
+        for (int64_t c = s->span[k].start, end = c + s->span[k].n, n; c < end; c += n, to += n) {
+            n = xd_min(CHUNK, end - c);
+            xd_convert(x, XD_F32, from + (size_t)c * size, r->whole.type, n);
+            add_scaled(to, (float)t->gain, x, n);
+        }
+}
+
+/* Rows [from, from + n) of the term, at most ROWS. */
+static void add_run(const sum *s, const ready *r, int64_t from, int64_t n, float *to, char *tmp)
+{
+    const xd_lora_kind kind = r->t->kind;
+    if (kind == XD_LORA_PRODUCT && r->f[0].product)
+        xd_product_add(r->f[0].product, from, n, to, tmp);
+    for (int64_t i = 0; i < n && is_whole(r->t); i++)
+        add_difference(s, r, from + i, to + i * s->cols);
+    for (int64_t i = 0; i < n && kind == XD_LORA_HADAMARD; i += FEW)
+        add_hadamard(s, r, from + i, xd_min(n - i, FEW), to + i * s->cols, tmp);
+    for (int64_t i = 0; i < n && kind == XD_LORA_KRONECKER; i++)
+        add_kronecker(s, r, from + i, to + i * s->cols);
+}
+
+/* Rows [row, row + n) of the tensor: other rows of the term where its halves are exchanged. */
+static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float *to, char *tmp)
+{
+    const int64_t half = r->t->swap ? r->t->rows / 2 : 0;
+    for (int64_t i = 0, m; i < n; i += m) {
+        int64_t at = row + i, end = half && at < half ? half : r->t->rows;
+        m = xd_min(xd_min(n - i, end - at), ROWS);
+        add_run(s, r, half ? (at + half) % r->t->rows : at, m, to + i * s->cols, tmp);
     }
 }
 
-static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e)
+/* ---- sums --------------------------------------------------------------------------------- */
+
+/* Bytes of scratch of a thread. */
+static size_t scratch_of(const sum *s)
 {
-    const xd_lora_src *s = self;
-    *scale = 1;
-    return find_hit(s, name) || !s->inner.scale ? XD_OK
-                                                : s->inner.scale(s->inner.self, name, scale, e);
+    size_t most = 0;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < 2; k++) {
+            int    hada = s->terms[i].t->kind == XD_LORA_HADAMARD;
+            size_t bytes = hada ? aligned_size(pair_bytes(s->cols)) : 0;
+            if (s->terms[i].f[k].product)
+                bytes += xd_product_scratch(s->terms[i].f[k].product, hada ? FEW : ROWS);
+            most = bytes > most ? bytes : most;
+        }
+    return aligned_size(most);
 }
 
-static void src_past(void *self, const char *name, const void *p, size_t bytes)
+static void sum_close(void *self)
 {
-    const xd_lora_src *s = self;
-    if (s->inner.past && !find_hit(s, name))
-        s->inner.past(s->inner.self, name, p, bytes);
-}
-
-/* Elements that adding a term holds beside the sum. */
-static int64_t term_takes(const xd_lora_term *t)
-{
-    int64_t n = 0, most = 0;
-    if (t->kind == XD_LORA_PRODUCT)
-        return t->down < 0 ? t->rows * t->cols : (t->rows + t->cols) * t->rank;
-    for (int k = 0; k < 2; k++) {
-        int64_t rows = factor_rows(t, k), pair = (rows + t->w[k].cols) * t->w[k].rank;
-        n += rows * t->w[k].cols;
-        most = pair > most ? pair : most;
+    sum *s = self;
+    for (int i = 0; s->terms && i < s->n; i++) {
+        if (s->terms[i].whole.p)
+            xd_st_done(s->terms[i].t->file, s->terms[i].t->up);
+        for (int k = 0; k < 2; k++)
+            close_factor(&s->terms[i].f[k]);
     }
-    return n + most;
+    free(s->terms);
+    free(s->span);
+    free(s->tmp);
+    free(s);
 }
 
-/* Bytes of the sum and of the matrices of one term. */
-static size_t src_takes(void *self, const char *name)
+static xd_status sum_open(void *self, const char *name, const xd_span *span, int n, void **out,
+                          xd_err *e)
 {
+    const hit *h = find_hit(self, name);
+    sum       *s = calloc(1, sizeof *s);
+    xd_status  st = XD_OK;
+    if (s) {
+        *s = (sum){ .n = h->n, .nspan = n };
+        s->terms = calloc((size_t)h->n, sizeof *s->terms);
+        s->span = malloc((size_t)n * sizeof *s->span + 1);
+    }
+    if (!s || !s->terms || !s->span) {
+        st = xd_fail(e, XD_ENOMEM, "no memory to add LoRA terms to tensor %s", name);
+    } else {
+        memcpy(s->span, span, (size_t)n * sizeof *span);
+        for (int k = 0; k < n; k++)
+            s->cols += span[k].n;
+    }
+    for (int i = 0; st == XD_OK && i < h->n; i++) {
+        s->terms[i].t = &h->terms[i];
+        st = open_term(&s->terms[i], s, e);
+    }
+    if (st == XD_OK && (s->each = scratch_of(s)) &&
+        !(s->tmp = aligned_alloc(XD_ALIGN, s->each * (size_t)xd_par_threads())))
+        st = xd_fail(e, XD_ENOMEM, "no memory to add LoRA terms to tensor %s", name);
+    *out = s;
+    if (st != XD_OK && s) {
+        sum_close(s);
+        *out = NULL;
+    }
+    return st;
+}
+
+static void sum_add(const void *self, int64_t row, int64_t n, float *to, int thread)
+{
+    const sum *s = self;
+    for (int i = 0; i < s->n; i++)
+        add_term(s, &s->terms[i], row, n, to, s->tmp ? s->tmp + (size_t)thread * s->each : NULL);
+}
+
+static int sums_has(void *self, const char *name)
+{
+    return find_hit(self, name) != NULL;
+}
+
+/* Elements of a factor, and of what it is made from. */
+static int64_t factor_takes(const xd_lora_term *t, int k)
+{
+    const xd_lora_factor w = factor_of(t, k);
+    int64_t              rows = factor_rows(t, &w);
+    if (w.b < 0)
+        return is_whole(t) ? 0 : rows * w.cols;
+    return (rows + w.cols) * w.rank + (int64_t)(xd_product_bytes(w.rank, w.cols) / sizeof(float)) +
+           (t->kind == XD_LORA_KRONECKER ? rows * w.cols : 0);
+}
+
+/* Scratch is bounded by what GEMMs of ROWS rows take. */
+static size_t sums_takes(void *self, const char *name)
+{
+    enum { SCRATCH = 1 << 20 };
     const xd_lora_src *s = self;
     const hit         *h = find_hit(s, name);
-    xd_tensor          t;
-    int64_t            most = 0;
-    if (!h || !s->inner.has(s->inner.self, name, &t))
-        return 0;
-    for (int i = 0; i < h->n; i++) {
-        int64_t n = term_takes(&h->terms[i]);
-        most = n > most ? n : most;
+    int64_t            n = 0;
+    for (int i = 0; h && i < h->n; i++) {
+        for (int k = 0; k < factors(&h->terms[i]); k++)
+            n += factor_takes(&h->terms[i], k);
+        if (h->terms[i].kind == XD_LORA_HADAMARD)
+            n += 2 * FEW * h->terms[i].cols * xd_par_threads();
     }
-    return (size_t)(xd_count(t) + most) * sizeof(float);
+    return (size_t)n * sizeof(float) + (h ? SCRATCH * (size_t)xd_par_threads() : 0);
 }
 
-static void src_will(void *self, const char *name, int64_t first, int64_t n)
-{
-    const xd_lora_src *s = self;
-    if (s->inner.will)
-        s->inner.will(s->inner.self, name, first, n);
-}
+static const xd_source_sums sums = { sums_has, sums_takes, sum_open, sum_add, sum_close };
+
+/* ---- the source --------------------------------------------------------------------------- */
 
 xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_term *terms, int n,
                            xd_err *e)
@@ -302,13 +463,12 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_ter
     xd_lora_src *s = *out = calloc(1, sizeof *s);
     if (!s || !(s->hits = calloc((size_t)n, sizeof *s->hits)))
         return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA terms", n);
-    s->inner = p->src;
     for (int i = 0; i < n; i++) {
         int same = i > 0 && terms[i].item == terms[i - 1].item;
         hit *h = &s->hits[s->n - same];
         if (!same) {
             h->terms = &terms[i];
-            if (!xd_source_name(&s->inner, p->list[terms[i].item].name, h->name, sizeof h->name))
+            if (!xd_source_name(&p->src, p->list[terms[i].item].name, h->name, sizeof h->name))
                 return xd_fail(e, XD_EFORMAT, "%s has no tensor %s", p->dir,
                                p->list[terms[i].item].name);
             s->n++;
@@ -316,8 +476,8 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_ter
         h->n++;
     }
     qsort(s->hits, (size_t)s->n, sizeof *s->hits, by_name);
-    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past,
-                          src_takes, src_will };
+    p->src.sums = &sums;
+    p->src.sums_self = s;
     return XD_OK;
 }
 
@@ -325,8 +485,6 @@ void xd_lora_src_close(xd_lora_src **s)
 {
     if (!s || !*s)
         return;
-    for (int i = 0; i < (*s)->n; i++)
-        free((*s)->hits[i].sum);
     free((*s)->hits);
     free(*s);
     *s = NULL;

@@ -233,7 +233,7 @@ static void src_will(void *self, const char *name, int64_t first, int64_t n)
 xd_source xd_single_file_source(xd_single_file *s)
 {
     return (xd_source){ src_has,  src_get, src_done, s->of.raw->in_place, s, scale_of,
-                        src_past, NULL,    src_will };
+                        src_past, src_will, NULL, NULL };
 }
 
 /* ---- which layout ------------------------------------------------------------------------- */

@@ -34,7 +34,8 @@ static xd_dev_ops memory;
 static const xd_dev_ops *real_memory;
 static size_t    held, peak;
 static char     *data[NT];
-static xd_dtype  stored;
+static xd_dtype  stored, blocks;        /* blocks: of matrices that are cut; XD_F32: as computed */
+static int       sums;   /* 1: the source adds terms to k and even                             */
 static int64_t   passed[NT];  /* bytes that were said to be past */
 static int64_t   told[NT];  /* numbers that were said to be read soon */
 static char      heard[512];
@@ -113,6 +114,68 @@ static void will(void *self, const char *name, int64_t first, int64_t n)
     told[i] += n;
 }
 
+/* ---- terms ---------------------------------------------------------------------------------- */
+
+static float term_at(int64_t row, int64_t col)
+{
+    return 0.01f * xd_random_weight(77, (uint64_t)(row * IN + col));
+}
+
+static int sums_has(void *self, const char *name)
+{
+    (void)self;
+    return index_of(name) == 1 || index_of(name) == 4;
+}
+
+static size_t sums_takes(void *self, const char *name)
+{
+    (void)self;
+    (void)name;
+    return 0;
+}
+
+typedef struct columns { xd_span span[MOST]; int n; } columns;
+
+static xd_status sums_open(void *self, const char *name, const xd_span *span, int n, void **sum,
+                           xd_err *e)
+{
+    columns *c = calloc(1, sizeof *c);
+    (void)self, (void)e;
+    assert_true(sums_has(self, name) && n <= MOST);
+    memcpy(c->span, span, (size_t)n * sizeof *span);
+    c->n = n;
+    *sum = c;
+    return XD_OK;
+}
+
+static void sums_add(const void *sum, int64_t row, int64_t n, float *to, int thread)
+{
+    const columns *c = sum;
+    assert_in_range(thread, 0, xd_par_threads() - 1);
+    for (int64_t r = row; r < row + n; r++)
+        for (int k = 0; k < c->n; k++)
+            for (int64_t i = 0; i < c->span[k].n; i++)
+                *to++ += term_at(r, c->span[k].start + i);
+}
+
+static const xd_source_sums terms = { sums_has, sums_takes, sums_open, sums_add, free };
+
+/* The checkpoint with the terms in it, in f32. */
+static void add_terms(void)
+{
+    for (int i = 0; i < NT; i++) {
+        int64_t n = tensors[i].rows * IN;
+        float  *f = malloc((size_t)n * sizeof *f);
+        assert_non_null(f);
+        xd_convert(f, XD_F32, data[i], stored, n);
+        for (int64_t k = 0; k < n && sums_has(NULL, tensors[i].name); k++)
+            f[k] += term_at(k / IN, k % IN);
+        free(data[i]);
+        data[i] = (char *)f;
+    }
+    stored = XD_F32;
+}
+
 static void make_tensors(xd_dtype type)
 {
     stored = type;
@@ -160,10 +223,13 @@ static const xd_source source = { .has = has, .get = get, .past = past, .will = 
 static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_t *work)
 {
     xd_err    e = { 0 };
+    xd_source from = source;
+    from.sums = sums ? &terms : NULL;
     xd_decl d = { .visit = how,
                   .dev = dev,
                   .type = type,
-                  .src = how == XD_VISIT_LOAD ? &source : NULL,
+                  .blocks = blocks,
+                  .src = how == XD_VISIT_LOAD ? &from : NULL,
                   .tp = tp,
                   .tp_at = at,
                   .err = &e };
@@ -183,14 +249,17 @@ static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_
 
 static size_t counted(xd_dtype type, int tp, int at, int announces)
 {
-    xd_err  e = { 0 };
-    set     s;
-    xd_dev *count;
+    xd_err    e = { 0 };
+    set       s;
+    xd_source from = source;
+    xd_dev   *count;
+    from.sums = sums ? &terms : NULL;
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
     xd_decl d = { .visit = XD_VISIT_COUNT,
                   .dev = count,
                   .type = type,
-                  .src = &source,
+                  .blocks = blocks,
+                  .src = &from,
                   .tp = tp,
                   .tp_at = at,
                   .announces = announces,
@@ -222,7 +291,7 @@ static void both_ways(xd_visit how, int tp, int at)
     size_t    bands, whole, say[2];
     xd_store *x = load(how, compute_type(), tp, at, &a, &bands);
     say[0] = counted(compute_type(), tp, at, 0);
-    for (int i = 0; i < NT && how == XD_VISIT_LOAD && tp == 1 && own_bands; i++)
+    for (int i = 0; i < NT && how == XD_VISIT_LOAD && tp == 1 && own_bands && !sums; i++)
         assert_int_equal(passed[i],
                          uses[i] * tensors[i].rows * IN * (int64_t)xd_dtype_size(stored));
     table.pack_band = no_band;
@@ -236,7 +305,7 @@ static void both_ways(xd_visit how, int tp, int at)
         return;
     assert_true(bands <= say[0]);
     assert_true(whole <= say[1]);
-    if (own_bands)              /* no matrix as a whole, however many rows it has              */
+    if (own_bands && !xd_is_quantized(blocks))  /* no matrix as a whole, however long          */
         assert_true(say[0] <= (size_t)(own_bands * xd_par_threads() * IN) * sizeof(float));
 }
 
@@ -254,6 +323,56 @@ static void bands_are_parts_of_the_whole(void **state)
     }
     both_ways(XD_VISIT_RANDOM, 1, 0);
     both_ways(XD_VISIT_RANDOM, 3, 2);
+}
+
+/* Of matrices in eight bits, too; those whose inputs are cut are packed as a whole. */
+static void quantized_bands_are_parts_of_the_whole(void **state)
+{
+    static const xd_dtype types[] = { XD_I8, XD_F8E4M3 };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        blocks = types[i];
+        make_tensors(XD_BF16);
+        both_ways(XD_VISIT_LOAD, 1, 0);
+        for (int at = 0; at < 3; at++)
+            both_ways(XD_VISIT_LOAD, 3, at);
+        both_ways(XD_VISIT_RANDOM, 1, 0);
+    }
+    blocks = XD_F32;
+}
+
+/* Terms are added in f32, before anything is rounded or quantized: the same bytes as from a
+ * checkpoint that has them. */
+static void terms_are_added(int tp, int at)
+{
+    set       a, b;
+    size_t    work;
+    make_tensors(XD_BF16);
+    sums = 1;
+    both_ways(XD_VISIT_LOAD, tp, at);
+    xd_store *x = load(XD_VISIT_LOAD, compute_type(), tp, at, &a, &work);
+    sums = 0;
+    xd_store *z = load(XD_VISIT_LOAD, compute_type(), tp, at, &b, &work);
+    assert_memory_not_equal(a.lin[3].w.p, b.lin[3].w.p, a.lin[3].w.bytes);
+    xd_store_close(&z);
+    add_terms();
+    xd_store *y = load(XD_VISIT_LOAD, compute_type(), tp, at, &b, &work);
+    same(&a, &b);
+    xd_store_close(&x);
+    xd_store_close(&y);
+}
+
+static void terms_are_added_before_rounding(void **state)
+{
+    static const xd_dtype types[] = { XD_F32, XD_I8, XD_F8E4M3 };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        blocks = types[i];
+        terms_are_added(1, 0);
+        for (int at = 0; at < 3; at++)
+            terms_are_added(3, at);
+    }
+    blocks = XD_F32;
 }
 
 /* What each of three ranks reads is what was said before, and nothing is said unasked. */
@@ -368,6 +487,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bands_are_parts_of_the_whole),
+        cmocka_unit_test(quantized_bands_are_parts_of_the_whole),
+        cmocka_unit_test(terms_are_added_before_rounding),
         cmocka_unit_test(odd_numbers_are_found),
         cmocka_unit_test(what_is_read_is_told),
         cmocka_unit_test(eight_bits_are_scaled_before_they_are_added),

@@ -172,8 +172,7 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
 
 static int64_t pack_band(xd_dev *d, const xd_weight *w)
 {
-    xd_cpu_dev *c = cpu_of(d);
-    return xd_cpu_gemm_takes(c->isa, w) ? xd_cpu_gemm_pack_band(c->isa, w) : 0;
+    return xd_cpu_gemm_pack_band(cpu_of(d)->isa, w);
 }
 
 static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)

@@ -53,4 +53,4 @@ static xd_amx_job job_of(const xd_gemm *a, int threads)
 
 XD_OWN_CALLS(xd_amx_job, of.tmp, tiled_run(&p))
 
-const xd_gemm_kernels xd_cpu_gemm_amx_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };
+const xd_gemm_kernels xd_cpu_gemm_amx_bf16 = { pack_size, scratch, gemm, pack_rows, NULL };

@@ -39,17 +39,17 @@ static void pack_strips(void *ctx, int64_t begin, int64_t end, int thread)
     const pack_ctx  *c = ctx;
     const xd_weight *w = c->s.w;
     (void)thread;
-    for (int64_t s = begin; s < end; s++) {
+    for (int64_t s = c->s.row0 / XD_SIDE + begin; s < c->s.row0 / XD_SIDE + end; s++) {
         for (int64_t o = s * XD_SIDE; o < (s + 1) * XD_SIDE; o++)
             c->scale[o] = o < w->out ? source_scale(&c->s, o) : 0.0f;
         pack_strip((char *)w->p + scale_bytes(w), w, w->in, s, step_at, c);
     }
 }
 
-static xd_status pack(const xd_weight *w, xd_tensor src)
+static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 {
-    pack_ctx c = { { w, src }, w->p };
-    xd_par_for(strips_of(w), pack_strips, &c);
+    pack_ctx c = { { w, src, row0 }, w->p };
+    xd_par_for((src.d[0] + XD_SIDE - 1) / XD_SIDE, pack_strips, &c);
     return XD_OK;
 }
 
@@ -110,4 +110,4 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     return XD_OK;
 }
 
-const xd_gemm_kernels xd_cpu_gemm_amx_int8 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_amx_int8 = { pack_size, scratch, gemm, pack_rows, NULL };

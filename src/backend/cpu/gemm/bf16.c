@@ -69,5 +69,8 @@ static xd_gemm_job job_of(const xd_gemm *a, int threads)
 }
 
 XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, multiply_panel))
+XD_OWN_CALL_ALONE(multiply_panel)
 
-const xd_gemm_kernels xd_cpu_gemm_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };
+const xd_gemm_kernels xd_cpu_gemm_bf16 = {
+    pack_size, scratch, gemm, pack_rows, gemm_alone,
+};

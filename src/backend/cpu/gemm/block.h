@@ -56,6 +56,7 @@ static inline int64_t xd_panels(const xd_weight *w)
  * XD_TILE rows. `expands` reserves space for an expanded chunk of weights in tmp. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
+void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);      /* in this thread */
 
 /* Rows of the next tile when `left` rows remain. Never a single row after a full tile: it would
  * have too few independent sums to hide the latency of a multiply-add. */
@@ -72,16 +73,15 @@ static inline int64_t xd_tile_rows(int64_t left)
 #define ROWS_5(X) ROWS_4(X) X(4)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
-/* What a kernel file exports; it has either pack or pack_rows. M > 0; scratch reads no data
- * pointer. */
+/* What a kernel file exports. M > 0; scratch reads no data pointer. */
 typedef struct xd_gemm_kernels {
     size_t    (*pack_size)(const xd_weight *w);
-    xd_status (*pack)(const xd_weight *w, xd_tensor src);
     size_t    (*scratch)(const xd_gemm *a, int threads);
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
-    /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. NULL: only
-     * whole weights can be packed. */
+    /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
+    /* The GEMM in the calling thread alone, with the scratch of one thread; NULL: there is none. */
+    void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 
 /* Defines scratch and gemm of a kernel file whose job_of(a, threads) fills in the job except
@@ -100,11 +100,25 @@ typedef struct xd_gemm_kernels {
         return XD_OK;                                                                              \
     }
 
+/* Defines gemm_alone of a kernel file with XD_OWN_CALLS, for panels that `fn` multiplies. */
+#define XD_OWN_CALL_ALONE(fn)                                                                      \
+    static void gemm_alone(const xd_gemm *a, void *tmp)                                            \
+    {                                                                                              \
+        xd_gemm_job p = job_of(a, 1);                                                              \
+        p.tmp = tmp;                                                                               \
+        xd_gemm_job_run_alone(&p, fn);                                                             \
+    }
+
+/* Kernels with gemm_alone for F32 or BF16 operands; NULL: the set has none. */
+const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
+
 extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16: AVX512_BF16                     */
 extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8: AVX-512 and VNNI                  */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3;        /* F8E4M3 with BF16 inputs: AVX512_BF16  */
 /* F8E4M3 with F32 inputs, packed alike: AVX-512 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
 extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* F32: AVX2                             */
+/* F32: AVX-512, for products (product.c); other GEMMs are oneDNN's there. */
+extern const xd_gemm_kernels xd_cpu_gemm_f32_wide;
 
 #endif

@@ -130,17 +130,17 @@ static void pack_panels(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const source *s = ctx;
     (void)thread;
-    for (int64_t p = begin; p < end; p++)
+    for (int64_t p = s->row0 / XD_PANEL + begin; p < s->row0 / XD_PANEL + end; p++)
         for (int64_t j = 0; j < XD_PANEL; j += 16)
             pack_columns(s, p * XD_PANEL + j,
                          panels_of(s->w) + p * quads_of(s->w) * XD_UNIT_BYTES + j * 4,
                          scales_of(s->w) + p * XD_PANEL + j);
 }
 
-static xd_status pack(const xd_weight *w, xd_tensor src)
+static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 {
-    source s = { w, src };
-    xd_par_for(xd_panels(w), pack_panels, &s);
+    source s = { w, src, row0 };
+    xd_par_for(source_panels(&s), pack_panels, &s);
     return XD_OK;
 }
 
@@ -171,7 +171,7 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
 }
 
 #ifdef XD_E4M3_F32
-const xd_gemm_kernels xd_cpu_gemm_e4m3_f32 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_e4m3_f32 = { pack_size, scratch, gemm, pack_rows, NULL };
 #else
-const xd_gemm_kernels xd_cpu_gemm_e4m3 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_e4m3 = { pack_size, scratch, gemm, pack_rows, NULL };
 #endif

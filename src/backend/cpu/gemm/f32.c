@@ -1,4 +1,4 @@
-/* f32.c - GEMMs of f32 weights in AVX2.
+/* f32.c - GEMMs of f32 weights in AVX2 and, compiled a second time, in AVX-512.
  *
  * A panel is stored as parts of WIDTH outputs, two vectors: [part][input][WIDTH]. A thread takes a
  * block of rows and some panels side by side and goes through them in chunks of inputs that are so
@@ -74,6 +74,18 @@ static int64_t rows_of(int64_t left)
 }
 
 /* ---- blocks ------------------------------------------------------------------------------- */
+
+#ifdef __AVX512F__
+static inline void transpose_floats(vf v[LANES])
+{
+    __m512i bits[LANES];
+    for (int i = 0; i < LANES; i++)
+        bits[i] = _mm512_castps_si512(v[i]);
+    transpose_bits(bits);
+    for (int i = 0; i < LANES; i++)
+        v[i] = _mm512_castsi512_ps(bits[i]);
+}
+#endif
 
 /* Copies inputs [k, k + kn) of n rows from r0 on to [tile][kn][ROWS]. A store reaches beyond ROWS;
  * the next one overwrites the excess. */
@@ -190,14 +202,14 @@ static void pack_panels(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const source *s = ctx;
     (void)thread;
-    for (int64_t o = begin * XD_PANEL; o < end * XD_PANEL; o += LANES)
+    for (int64_t o = s->row0 + begin * XD_PANEL; o < s->row0 + end * XD_PANEL; o += LANES)
         pack_columns(s, o, (float *)s->w->p + o / WIDTH * WIDTH * s->w->in + o % WIDTH);
 }
 
-static xd_status pack(const xd_weight *w, xd_tensor src)
+static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 {
-    source s = { w, src };
-    xd_par_for(xd_panels(w), pack_panels, &s);
+    source s = { w, src, row0 };
+    xd_par_for(source_panels(&s), pack_panels, &s);
     return XD_OK;
 }
 
@@ -216,5 +228,11 @@ static xd_gemm_job job_of(const xd_gemm *a, int threads)
 }
 
 XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, multiply_panels))
+XD_OWN_CALL_ALONE(multiply_panels)
 
-const xd_gemm_kernels xd_cpu_gemm_f32 = { pack_size, pack, scratch, gemm, NULL };
+#ifdef __AVX512F__
+const xd_gemm_kernels xd_cpu_gemm_f32_wide =
+#else
+const xd_gemm_kernels xd_cpu_gemm_f32 =
+#endif
+    { pack_size, scratch, gemm, pack_rows, gemm_alone };

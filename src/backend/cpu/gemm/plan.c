@@ -115,12 +115,21 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn)
+static int64_t pieces_of(const xd_gemm_job *p)
 {
-    run_ctx c = { p, fn };
     int64_t groups = xd_ceil_div(p->panels, p->group), last = p->panels - (groups - 1) * p->group;
     int64_t pieces = (groups - 1) * xd_ceil_div(p->group, p->per) + xd_ceil_div(last, p->per);
-    xd_par_dynamic(pieces * p->blocks, run_piece, &c);
+    return pieces * p->blocks;
+}
+
+void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn)
+{
+    xd_par_dynamic(pieces_of(p), run_piece, &(run_ctx){ p, fn });
+}
+
+void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn)
+{
+    run_piece(&(run_ctx){ p, fn }, 0, pieces_of(p), 0);
 }
 
 /* ---- which kernels ------------------------------------------------------------------------ */
@@ -165,7 +174,23 @@ static const xd_gemm_kernels *multiplying_kernels(xd_isa isa, const xd_gemm *a)
 #endif
     return packing_kernels(isa, a->w);
 }
+
+const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type)
+{
+    if (type == XD_BF16)
+        return isa >= XD_ISA_AVX512BF16 ? &xd_cpu_gemm_bf16 : NULL;
+    return isa >= XD_ISA_AVX512  ? &xd_cpu_gemm_f32_wide
+           : isa >= XD_ISA_AVX2 ? &xd_cpu_gemm_f32
+                                : NULL;
+}
 #else
+const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type)
+{
+    (void)isa;
+    (void)type;
+    return NULL;
+}
+
 static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
 {
     (void)isa;
@@ -200,13 +225,12 @@ size_t xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w)
 
 xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
 {
-    const xd_gemm_kernels *o = packing_kernels(isa, w);
-    return o->pack_rows ? o->pack_rows(w, src, 0) : o->pack(w, src);
+    return packing_kernels(isa, w)->pack_rows(w, src, 0);
 }
 
 int64_t xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w)
 {
-    return packing_kernels(isa, w)->pack_rows ? XD_PANEL : 0;
+    return packing_kernels(isa, w) ? XD_PANEL : 0;
 }
 
 xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0)

@@ -29,11 +29,18 @@ static inline vf source_at(const char *p, xd_dtype type, int64_t n)
     return v_load(some);
 }
 
-typedef struct source { const xd_weight *w; xd_tensor src; } source;
+/* Rows [row0, row0 + src.d[0]) of a weight, which are being packed; row0 begins a panel. */
+typedef struct source { const xd_weight *w; xd_tensor src; int64_t row0; } source;
 
 static inline const char *source_row(const source *s, int64_t o)
 {
-    return (const char *)s->src.p + o * s->w->in * (int64_t)xd_dtype_size(s->src.type);
+    return (const char *)s->src.p +
+           (o - s->row0) * s->w->in * (int64_t)xd_dtype_size(s->src.type);
+}
+
+static inline int64_t source_panels(const source *s)
+{
+    return (s->src.d[0] + XD_PANEL - 1) / XD_PANEL;
 }
 
 #endif
