@@ -9,7 +9,8 @@
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", NULL },
     { "tensors", XD_OPT_TEXT, AT(tensors), 0, 0, NULL, "COMPONENT",
-      "print one line a tensor, name and shape, of this component; needs only its config" },
+      "print one line a tensor, name and shape, that files of this component hold, read or not; "
+      "needs only its config" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
 };
 

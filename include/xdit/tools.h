@@ -217,8 +217,8 @@ XD_API void xd_output_sweep(void);
 typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
     size_t      size;
     const char *model;          /* model directory (configs are enough) or a safetensors file */
-    const char *tensors;        /* NULL: a summary; component: "name shape" lines; of a file, all
-                                   tensors */
+    const char *tensors;        /* NULL: a summary; component: "name shape" lines of what files of
+                                   it hold, read or not; of a file, all tensors */
     int         json;
     void      (*line)(void *cookie, const char *line);
     void       *cookie;

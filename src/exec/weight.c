@@ -322,6 +322,16 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
     xd_load_release(d, &f);
 }
 
+void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape)
+{
+    int n = d->nlist;
+    if (d->visit != XD_VISIT_LIST || !d->whole)
+        return;
+    list_tensor(d, name, "", nd, shape);
+    if (d->nlist > n)
+        d->list[n].unread = 1;
+}
+
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n)
 {
     xd_w_enter(d, "%s", name);

@@ -97,6 +97,9 @@ void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_
 /* xd_w_table of a tensor of another shape, whose last extent is the columns: [1, rows, cols]. */
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 
+/* A tensor that files hold and nothing reads: for lists of all that a file holds (`whole`). */
+void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
+
 /* Enters the scope "prefix." below the current one until the matching leave. */
 void xd_w_enter(xd_decl *d, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_w_leave(xd_decl *d);
@@ -144,6 +147,7 @@ typedef struct xd_declared {    /* one tensor as declared                       
     char    name[512];          /* full name with aliases: "a.query|a.to_q"                    */
     int     nd;
     int64_t d[XD_MAXDIM];
+    int     unread;             /* files hold it and nothing reads it                          */
 } xd_declared;
 
 typedef struct xd_store xd_store;       /* memory of loaded weights                            */
@@ -165,6 +169,7 @@ struct xd_decl {
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
     int        cut;             /* the last blocks are not visited: nor is what only they need */
+    int        whole;           /* LIST: of unread tensors, too                                */
     int        announces;       /* COUNT: report to the source what a load will read           */
     xd_store  *store;           /* owns the loaded weights (LOAD, RANDOM)                      */
     xd_declared *list;          /* LIST: the result, grows                                     */

@@ -42,7 +42,7 @@ static xd_kind kind_of(const char *component)
 }
 
 void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
-                       int first)
+                       int unread, int first)
 {
     char        shape[96];
     xd_text_buf b = { 0 };
@@ -55,15 +55,31 @@ void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const
     xd_buf_add(&b, ", \"shape\": [");
     for (int i = 0; i < nd; i++)
         xd_buf_add(&b, "%s%lld", i ? ", " : "", (long long)d[i]);
-    xd_buf_add(&b, "]}");
+    xd_buf_add(&b, "]%s}", unread ? ", \"read\": false" : "");
     if (!b.failed)
         xd_inspect_line(a, "%s", b.p);
     xd_buf_free(&b);
 }
 
+static void print_list(const xd_inspect_args *a, xd_decl *d)
+{
+    for (int i = 0; i < d->nlist; i++)
+        d->list[i].name[strcspn(d->list[i].name, "|")] = 0;
+    qsort(d->list, (size_t)d->nlist, sizeof *d->list, by_first_name);
+    if (a->json)
+        xd_inspect_line(a, "{\"tensors\": [");
+    for (int i = 0; i < d->nlist; i++)
+        xd_inspect_tensor(a, d->list[i].name, d->list[i].nd, d->list[i].d, d->list[i].unread,
+                          i == 0);
+    if (a->json)
+        xd_inspect_line(a, "]}");
+}
+
 static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_err *e)
 {
     xd_component   p;
+    xd_err    lack = { 0 };
+    xd_decl   d = { .visit = XD_VISIT_LIST, .whole = 1, .tp = 1, .err = &lack };
     char     *path = xd_path_join(dir, "model_index.json");
     xd_json  *index = NULL;
     xd_status s = XD_OK;
@@ -74,16 +90,11 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
         return s;
     s = xd_component_open(&p, dir, a->tensors, kind_of(a->tensors),
                           xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
-    for (int i = 0; s == XD_OK && i < p.nlist; i++)
-        p.list[i].name[strcspn(p.list[i].name, "|")] = 0;
+    if (s == XD_OK && xd_net_visit(&p.net, &d) != XD_OK)
+        s = xd_fail(e, lack.code, "%s", lack.msg);
     if (s == XD_OK)
-        qsort(p.list, (size_t)p.nlist, sizeof *p.list, by_first_name);
-    if (s == XD_OK && a->json)
-        xd_inspect_line(a, "{\"tensors\": [");
-    for (int i = 0; s == XD_OK && i < p.nlist; i++)
-        xd_inspect_tensor(a, p.list[i].name, p.list[i].nd, p.list[i].d, i == 0);
-    if (s == XD_OK && a->json)
-        xd_inspect_line(a, "]}");
+        print_list(a, &d);
+    xd_decl_free(&d);
     xd_component_close(&p);
     xd_json_free(&index);
     return s;

@@ -119,7 +119,7 @@ static void write_tensors(const xd_inspect_args *a, const xd_st *st)
 {
     for (int64_t i = 0; i < xd_st_count(st); i++) {
         xd_tensor t = xd_st_shape(st, i);
-        xd_inspect_tensor(a, xd_st_name(st, i), t.nd, t.d, i == 0);
+        xd_inspect_tensor(a, xd_st_name(st, i), t.nd, t.d, 0, i == 0);
     }
 }
 

@@ -129,8 +129,7 @@ void *xd_at(xd_tensor t, int64_t i, int64_t j)
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size)
 {
     size_t at = 0;
-    if (size)
-        buf[0] = 0;
+    snprintf(buf, size, "%s", nd ? "" : "scalar");
     for (int i = 0; i < nd && at < size; i++) {
         int k = snprintf(buf + at, size - at, "%s%lld", i ? "x" : "", (long long)d[i]);
         at += k > 0 ? (size_t)k : 0;

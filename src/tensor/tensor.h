@@ -40,7 +40,7 @@ size_t    xd_bytes(xd_tensor t);                                /* of the elemen
 int       xd_contiguous(xd_tensor t);
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);             /* address of element [i,j]   */
 
-/* The shape as in tensors.txt: "4x3x2", "7" (one dimension), "" (none). Returns buf. */
+/* The shape as in tensors.txt: "4x3x2", "7" (one dimension), "scalar". Returns buf. */
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
 
 /* Element conversions, rounding to nearest even; f16 and bf16 values are passed as uint16_t. */

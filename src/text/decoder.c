@@ -108,6 +108,20 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_leave(d);
 }
 
+/* The same with what files hold beside it. */
+#define WITH(name, ...)                                                                            \
+    static void name(xd_decl *d, const void *c, void *g)                                           \
+    {                                                                                              \
+        weights(d, c, g);                                                                          \
+        __VA_ARGS__;                                                                               \
+    }
+WITH(with_head, xd_decoder_head(d, c, "lm_head.weight"))
+WITH(with_visual, xd_qwen25vl_tower(d, c))
+WITH(with_visual_and_head, xd_qwen25vl_tower(d, c); xd_decoder_head(d, c, "lm_head.weight"))
+WITH(with_pixtral, xd_mistral3_tower(d, c))
+WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
+     xd_decoder_head(d, c, "language_model.lm_head.weight"))
+
 /* ---- positions ---------------------------------------------------------------------------- */
 
 /* Frequency of pair i, in f32 as transformers has it. "llama3" divides low frequencies by `factor`
@@ -326,14 +340,14 @@ static const xd_block *block(const void *c, int layer)
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 
-#define NET(kind, title, first, ...)                                                              \
+#define NET(kind, title, first, all, ...)                                                         \
     { .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                      \
                .prefixes = prefixes, .lead = first,                                                \
                .unread = { "lm_head.weight", "language_model.lm_head.weight", "visual.*",          \
                            "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq" }, \
                .fields = xd_##kind##_fields, .cfg_size = sizeof(xd_decoder),                       \
                .glob_size = sizeof(glob), .check = xd_##kind##_check, .nlayers = nlayers,          \
-               .block = block, .weights = weights },                                               \
+               .block = block, .weights = all },                                                   \
       .width = width, .encode = encode, .hidden = encode_states }
 
 #define INSIDE "language_model."
@@ -341,23 +355,24 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
 
 extern const xd_text xd_text_decoders[];
 const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
-    NET(qwen3, "qwen3", "model.", "Qwen3ForCausalLM"),
-    NET(qwen3, "qwen3", "", "Qwen3Model"),
-    NET(qwen2, "qwen2", "model.", "Qwen2ForCausalLM"),
-    NET(qwen2, "qwen2", "", "Qwen2Model"),
-    NET(qwen25vl, "qwen2.5-vl", "model.", "Qwen2_5_VLForConditionalGeneration"),
-    NET(qwen25vl, "qwen2.5-vl", INSIDE, "Qwen2_5_VLModel"),
-    NET(qwen25vl, "qwen2.5-vl", "", "Qwen2_5_VLTextModel"),
-    NET(mistral, "mistral", OUTSIDE, "Mistral3ForConditionalGeneration"),
-    NET(mistral, "mistral", INSIDE, "Mistral3Model"),
-    NET(mistral, "mistral", "model.", "MistralForCausalLM"),
-    NET(mistral, "mistral", "", "MistralModel"),
-    NET(llama, "llama", "model.", "LlamaForCausalLM"),
-    NET(llama, "llama", "", "LlamaModel"),
-    NET(gemma2, "gemma2", "model.", "Gemma2ForCausalLM"),
-    NET(gemma2, "gemma2", "", "Gemma2Model"),
-    NET(gemma3, "gemma3", OUTSIDE, "Gemma3ForConditionalGeneration"),
-    NET(gemma3, "gemma3", INSIDE, "Gemma3Model"),
-    NET(gemma3, "gemma3", "model.", "Gemma3ForCausalLM"),
-    NET(gemma3, "gemma3", "", "Gemma3TextModel"),
+    NET(qwen3, "qwen3", "model.", with_head, "Qwen3ForCausalLM"),
+    NET(qwen3, "qwen3", "", weights, "Qwen3Model"),
+    NET(qwen2, "qwen2", "model.", with_head, "Qwen2ForCausalLM"),
+    NET(qwen2, "qwen2", "", weights, "Qwen2Model"),
+    NET(qwen25vl, "qwen2.5-vl", "model.", with_visual_and_head,
+        "Qwen2_5_VLForConditionalGeneration"),
+    NET(qwen25vl, "qwen2.5-vl", INSIDE, with_visual, "Qwen2_5_VLModel"),
+    NET(qwen25vl, "qwen2.5-vl", "", weights, "Qwen2_5_VLTextModel"),
+    NET(mistral, "mistral", OUTSIDE, with_pixtral_and_head, "Mistral3ForConditionalGeneration"),
+    NET(mistral, "mistral", INSIDE, with_pixtral, "Mistral3Model"),
+    NET(mistral, "mistral", "model.", with_head, "MistralForCausalLM"),
+    NET(mistral, "mistral", "", weights, "MistralModel"),
+    NET(llama, "llama", "model.", with_head, "LlamaForCausalLM"),
+    NET(llama, "llama", "", weights, "LlamaModel"),
+    NET(gemma2, "gemma2", "model.", with_head, "Gemma2ForCausalLM"),
+    NET(gemma2, "gemma2", "", weights, "Gemma2Model"),
+    NET(gemma3, "gemma3", OUTSIDE, weights, "Gemma3ForConditionalGeneration"),
+    NET(gemma3, "gemma3", INSIDE, weights, "Gemma3Model"),
+    NET(gemma3, "gemma3", "model.", with_head, "Gemma3ForCausalLM"),
+    NET(gemma3, "gemma3", "", weights, "Gemma3TextModel"),
 };

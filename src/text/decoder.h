@@ -27,19 +27,33 @@ typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding    
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
+/* What sees images beside the language model: only lists of tensors read it. */
+typedef struct xd_decoder_tower {
+    int64_t dim, ff, channels, patch, frames, merge, out;
+    int     nlayers, bias;
+} xd_decoder_tower;
+
 typedef struct xd_decoder {
     int64_t  vocab, dim, ff, D, window;
     int      nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
+    int      tied;              /* files have no matrix of the next word: it is the embeddings' */
     float    eps, softcap, scalar, partial;
     xd_decoder_rope rope, local;        /* of layers that see everything, of those with a window */
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
     xd_act   act;
+    xd_decoder_tower tower;
     const xd_decoder_kind *kind;
 } xd_decoder;
 
 /* 1: queries of this layer see the last c->window positions only. */
 int xd_decoder_slides(const xd_decoder *c, int layer);
+
+/* Declares what files hold and nothing reads: the matrix of the next word under its full name; the
+ * tower of Qwen2.5-VL; that of Mistral 3 and what follows it. */
+void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
+void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
+void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
 extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[],
     xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[], xd_gemma3_fields[];

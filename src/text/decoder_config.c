@@ -10,6 +10,8 @@
 
 #define AT(m) offsetof(xd_decoder, m)
 
+enum { MOST_TOWER = 1 << 16 };  /* largest number of a tower                                   */
+
 /* Sizes: vocabulary, width, MLP, layers, heads, key heads (0: as many as heads), width of a head
  * (0: width / heads). */
 #define SIZES(V, E, F, L, H, KV, W)                                                                \
@@ -19,9 +21,18 @@
         { "num_attention_heads", AT(heads), 'i', H, NULL },                                        \
         { "num_key_value_heads", AT(kv), 'i', KV, NULL }, { "head_dim", AT(D), 'l', W, NULL }
 
-#define KIND(type, eps_)                                                                           \
+#define KIND(type, eps_, tied_)                                                                    \
     { "text_config.model_type", AT(model_type), 's', 0, type },                                    \
-        { "model_type", AT(model_type), 's', 0, type }, { "rms_norm_eps", AT(eps), 'f', eps_, NULL }
+        { "model_type", AT(model_type), 's', 0, type },                                            \
+        { "rms_norm_eps", AT(eps), 'f', eps_, NULL },                                              \
+        { "tie_word_embeddings", AT(tied), 'b', tied_, NULL }
+
+/* Numbers of a tower that sees images: the keys of its layers and of the channels of an image;
+ * layers, width, MLP. */
+#define SEES(key, m, def) { "vision_config." key, AT(tower.m), 'l', def, NULL }
+#define TOWER(layers, colours, L, E, F)                                                            \
+    { "vision_config." layers, AT(tower.nlayers), 'i', L, NULL }, SEES(colours, channels, 3),      \
+        SEES("hidden_size", dim, E), SEES("intermediate_size", ff, F), SEES("patch_size", patch, 14)
 
 /* A key of the rotary embedding in the places where files have it, the newest first. */
 #define ROPE(key, at, kind, def, text)                                                             \
@@ -55,9 +66,9 @@
         KNOWN("final_logit_softcapping"), KNOWN("image_token_id"), KNOWN("image_token_index"),     \
         KNOWN("initializer_range"), KNOWN("max_position_embeddings"),                              \
         KNOWN("multimodal_projector_bias"), KNOWN("pad_token_id"), KNOWN("pretraining_tp"),        \
-        KNOWN("projector_hidden_act"), KNOWN("spatial_merge_size"), KNOWN("tie_word_embeddings"),  \
-        KNOWN("torch_dtype"), KNOWN("use_cache"), KNOWN("video_token_id"),                         \
-        KNOWN("vision_config"), KNOWN("vision_end_token_id"), KNOWN("vision_feature_layer"),       \
+        KNOWN("projector_hidden_act"), KNOWN("spatial_merge_size"), KNOWN("torch_dtype"),          \
+        KNOWN("use_cache"), KNOWN("video_token_id"), KNOWN("vision_config"),                       \
+        KNOWN("vision_end_token_id"), KNOWN("vision_feature_layer"),                               \
         KNOWN("vision_start_token_id"), KNOWN("vision_token_id"), { NULL, 0, 0, 0, NULL }
 
 #define SILU { "hidden_act", AT(act_fn), 's', 0, "silu" }
@@ -68,26 +79,32 @@
         { "use_bidirectional_attention", AT(bidirectional), 'b', 0, NULL }
 
 const xd_field xd_qwen3_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 128),
-                                     KIND("qwen3", 1e-6), ROPES(10000), WINDOW(4096, 28), SILU,
+                                     KIND("qwen3", 1e-6, 0), ROPES(10000), WINDOW(4096, 28), SILU,
                                      BIAS, OTHERS };
 const xd_field xd_qwen2_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 0),
-                                     KIND("qwen2", 1e-6), ROPES(10000), WINDOW(4096, 28), SILU,
+                                     KIND("qwen2", 1e-6, 0), ROPES(10000), WINDOW(4096, 28), SILU,
                                      OTHERS };
-const xd_field xd_qwen25vl_fields[] = { SIZES(152064, 8192, 29568, 80, 64, 8, 0),
-                                        KIND("qwen2_5_vl", 1e-5), ROPES(1000000),
-                                        WINDOW(4096, 80), SILU, OTHERS };
-const xd_field xd_mistral_fields[] = { SIZES(32000, 4096, 14336, 32, 32, 8, 0),
-                                       KIND("mistral", 1e-6), ROPES(10000), WINDOW(0, 0), SILU,
-                                       OTHERS };
-const xd_field xd_llama_fields[] = { SIZES(32000, 4096, 11008, 32, 32, 0, 0), KIND("llama", 1e-6),
-                                     ROPES(10000), SILU, BIAS,
+const xd_field xd_qwen25vl_fields[] = {
+    SIZES(152064, 8192, 29568, 80, 64, 8, 0), KIND("qwen2_5_vl", 1e-5, 0), ROPES(1000000),
+    WINDOW(4096, 80), SILU, TOWER("depth", "in_channels", 32, 3584, 3420),
+    SEES("temporal_patch_size", frames, 2), SEES("spatial_merge_size", merge, 2),
+    SEES("out_hidden_size", out, 3584), OTHERS
+};
+const xd_field xd_mistral_fields[] = {
+    SIZES(32000, 4096, 14336, 32, 32, 8, 0), KIND("mistral", 1e-6, 0), ROPES(10000), WINDOW(0, 0),
+    SILU, TOWER("num_hidden_layers", "num_channels", 24, 1024, 4096),
+    { "spatial_merge_size", AT(tower.merge), 'l', 2, NULL },
+    { "multimodal_projector_bias", AT(tower.bias), 'b', 0, NULL }, OTHERS
+};
+const xd_field xd_llama_fields[] = { SIZES(32000, 4096, 11008, 32, 32, 0, 0),
+                                     KIND("llama", 1e-6, 0), ROPES(10000), SILU, BIAS,
                                      { "mlp_bias", AT(mlp_bias), 'b', 0, NULL }, OTHERS };
 const xd_field xd_gemma2_fields[] = { SIZES(256000, 2304, 9216, 26, 8, 4, 256),
-                                      KIND("gemma2", 1e-6), ROPES(10000), WINDOW(4096, 0), GEMMA,
+                                      KIND("gemma2", 1e-6, 1), ROPES(10000), WINDOW(4096, 0), GEMMA,
                                       { "attn_logit_softcapping", AT(softcap), 'f', 50, NULL },
                                       OTHERS };
 const xd_field xd_gemma3_fields[] = {
-    SIZES(262208, 2304, 9216, 26, 8, 4, 256), KIND("gemma3_text", 1e-6), ROPES(1000000),
+    SIZES(262208, 2304, 9216, 26, 8, 4, 256), KIND("gemma3_text", 1e-6, 1), ROPES(1000000),
     WINDOW(4096, 0), GEMMA, KNOWN("attn_logit_softcapping"), KNOWN("mm_tokens_per_image"),
     KNOWN("boi_token_index"), KNOWN("eoi_token_index"),
     { "sliding_window_pattern", AT(pattern), 'i', 6, NULL },
@@ -143,6 +160,19 @@ static xd_status check_sizes(const xd_decoder *c, xd_err *e)
     if (c->layer_types.n && c->layer_types.n < c->nlayers)
         return xd_fail(e, XD_EFORMAT, "%s: layer_types has %d entries for %d layers", what,
                        c->layer_types.n, c->nlayers);
+    return XD_OK;
+}
+
+static xd_status check_tower(const xd_decoder *c, xd_err *e)
+{
+    const xd_decoder_tower *t = &c->tower;
+    const int64_t           n[] = { t->dim, t->ff, t->channels, t->patch, t->frames, t->merge,
+                                    t->out, t->nlayers };
+    for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
+        if (n[i] < 0 || n[i] > MOST_TOWER)
+            return xd_fail(e, XD_EFORMAT, "%s: %lld, a number of vision_config or "
+                           "spatial_merge_size, is outside 0 to %d", c->kind->title,
+                           (long long)n[i], MOST_TOWER);
     return XD_OK;
 }
 
@@ -214,6 +244,8 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
         s = check_sizes(c, e);
     if (s == XD_OK)
         s = check_layer_types(c, e);
+    if (s == XD_OK)
+        s = check_tower(c, e);
     if (s == XD_OK)
         s = check_rope(c, &c->rope, e);
     return s == XD_OK ? check_rope(c, &c->local, e) : s;

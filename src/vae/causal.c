@@ -200,9 +200,13 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
 /* The kernel over frames of images has no frames to work on. */
 static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, int64_t in)
 {
-    if (!c->images)
+    if (!c->images) {
         xd_w_conv(d, w, "time_conv", &(xd_conv_spec){ .out = out, .in = in, .nk = 3,
                                                       .kernel = { 3, 1, 1 }, .bias = 1 });
+        return;
+    }
+    xd_w_unread(d, "time_conv.weight", 5, (int64_t[]){ out, in, 3, 1, 1 });
+    xd_w_unread(d, "time_conv.bias", 1, &out);
 }
 
 static void w_resample(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, int dec, int l)

@@ -82,6 +82,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_kl_weights(d, &c->kl, &g->kl);
     xd_w_vec(d, &g->mean, "bn.running_mean", 1, &n);
     xd_w_vec(d, &g->var, "bn.running_var", 1, &n);
+    xd_w_unread(d, "bn.num_batches_tracked", 0, NULL);
 }
 
 /* ---- packing and normalizing -------------------------------------------------------------- */

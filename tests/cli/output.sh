@@ -121,6 +121,20 @@ for what in "$MODEL" "$MODEL/vae/diffusion_pytorch_model.safetensors"; do
     check "inspect --tensors --json of $(basename "$what")" \
         json 'len(j["tensors"]) > 8 and all(len(x["shape"]) for x in j["tensors"])'
 done
+# What published files hold, read or not. A network that is not built has no list.
+for listing in "$HF"/*/*/*/tensors.txt; do
+    part=${listing%/tensors.txt}
+    if ! [ -f "$listing" ]; then
+        echo "# skipped: needs tensors.txt of the published configs (XDIT_TEST_HF)"
+        break
+    fi
+    try inspect "${part%/*}" --tensors "${part##*/}"
+    said "which this version does not know" && continue
+    check "the tensors of ${part#"$HF/"}" [ "$rc" = 0 -a "$out" = "$(cat "$listing")" ]
+done
+try inspect "$ROOT/tests/golden/flux2-klein" --tensors vae --json
+check "JSON says which tensors are not read" \
+    json '[x["name"] for x in j["tensors"] if not x.get("read", 1)] == ["bn.num_batches_tracked"]'
 refused "inspect of an unknown component" "[12]" "nothing" inspect "$MODEL" --tensors nothing
 "$XDIT" inspect "$MODEL" >/dev/full 2>"$T/stderr"
 check "a full disk is an error" [ $? = 1 ]

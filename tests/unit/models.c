@@ -245,37 +245,25 @@ static int split_lines(char *text, char **line, int max)
     return n;
 }
 
-/* Drops the lines of tensors that the network leaves alone; gives how many lines remain. */
-static int drop_unread(const xd_net_def *def, char **line, int n)
+/* Lists what files of a network hold under their first names; what nothing reads is what a warning
+ * of unknown tensors leaves out. */
+static void list_whole(xd_net *n, xd_decl *d)
 {
-    int left = 0;
-    for (int i = 0; i < n; i++) {
-        char name[256];
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(line[i], " "), line[i]);
-        if (!xd_net_unread(def, name))
-            line[left++] = line[i];
+    xd_err e = { 0 };
+    *d = (xd_decl){ .visit = XD_VISIT_LIST, .whole = 1, .tp = 1, .err = &e };
+    ok(xd_net_visit(n, d), &e);
+    for (int i = 0; i < d->nlist; i++) {
+        d->list[i].name[strcspn(d->list[i].name, "|")] = 0;
+        assert_int_equal(d->list[i].unread, xd_net_unread(n->def, d->list[i].name));
     }
-    return left;
-}
-
-/* Of a tensor's names the one that the listing has; else the first. */
-static const char *listed(const char *names, const char *shape, char *const *line, int n)
-{
-    char buf[256];
-    for (const char *name = names; name; name = strchr(name, '|') ? strchr(name, '|') + 1 : NULL) {
-        snprintf(buf, sizeof buf, "%.*s %s", (int)strcspn(name, "|"), name, shape);
-        for (int i = 0; i < n; i++)
-            if (strcmp(line[i], buf) == 0)
-                return name;
-    }
-    return names;
+    d->err = NULL;
 }
 
 static void check_listing(const char *dir)
 {
     enum { MAXLINES = 8192 };
     static char  *want[MAXLINES], *got[MAXLINES];
-    static char   buf[MAXLINES][256];
+    static char   buf[MAXLINES][640];
     char          path[1100], shape[96], *text;
     part          p;
     xd_decl       d;
@@ -286,13 +274,10 @@ static void check_listing(const char *dir)
     ok(xd_file_read(path, MAXFILE, &text, &len, &e), &e);
     int n = split_lines(text, want, MAXLINES);
     open_config(&p, dir);
-    n = drop_unread(p.net.def, want, n);
-    visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
-    for (int i = 0; i < d.nlist && i < MAXLINES; i++) {
-        xd_shape_text(d.list[i].nd, d.list[i].d, shape, sizeof shape);
-        const char *name = listed(d.list[i].name, shape, want, n);
-        snprintf(got[i] = buf[i], sizeof buf[i], "%.*s %s", (int)strcspn(name, "|"), name, shape);
-    }
+    list_whole(&p.net, &d);
+    for (int i = 0; i < d.nlist && i < MAXLINES; i++)
+        snprintf(got[i] = buf[i], sizeof buf[i], "%s %s", d.list[i].name,
+                 xd_shape_text(d.list[i].nd, d.list[i].d, shape, sizeof shape));
     qsort(want, (size_t)n, sizeof *want, by_text);
     qsort(got, (size_t)d.nlist, sizeof *got, by_text);
     for (int i = 0; i < n && i < d.nlist; i++)

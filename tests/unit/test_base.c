@@ -606,7 +606,7 @@ static void shapes_as_text(void **state)
 {
     (void)state;
     char buf[8];
-    assert_string_equal(xd_shape_text(0, NULL, buf, sizeof buf), "");
+    assert_string_equal(xd_shape_text(0, NULL, buf, sizeof buf), "scalar");
     assert_string_equal(xd_shape_text(1, (int64_t[]){ 7 }, buf, sizeof buf), "7");
     assert_string_equal(xd_shape_text(3, (int64_t[]){ 4, 3, 2 }, buf, sizeof buf), "4x3x2");
     assert_string_equal(xd_shape_text(2, (int64_t[]){ 12345, 678 }, buf, sizeof buf), "12345x6");

@@ -1,0 +1,73 @@
+/* decoder_unread.c - what files of language models hold beside the network that encodes text: the
+ * matrix of the next word, and towers that see images */
+#include "text/decoder.h"
+
+typedef struct layer {          /* "NAME.weight" [out,in], or [out] if `in` is 0; "NAME.bias"  */
+    const char *name;
+    int64_t     out, in;
+    int         bias;
+} layer;
+
+static void declare_layers(xd_decl *d, const layer *l, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        xd_w_enter(d, "%s", l[i].name);
+        xd_w_unread(d, "weight", l[i].in ? 2 : 1, (int64_t[]){ l[i].out, l[i].in });
+        if (l[i].bias)
+            xd_w_unread(d, "bias", 1, &l[i].out);
+        xd_w_leave(d);
+    }
+}
+
+#define DECLARE(d, ...)                                                                            \
+    declare_layers(d, (const layer[]){ __VA_ARGS__ }, sizeof((const layer[]){ __VA_ARGS__ }) /     \
+                                                          sizeof(layer))
+
+void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name)
+{
+    if (!c->tied)
+        xd_w_unread(d, name, 2, (int64_t[]){ c->vocab, c->dim });
+}
+
+void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c)
+{
+    const xd_decoder_tower *t = &c->tower;
+    int64_t E = t->dim, F = t->ff, M = E * t->merge * t->merge;
+    xd_w_enter(d, "visual");
+    xd_w_unread(d, "patch_embed.proj.weight", 5,
+                (int64_t[]){ E, t->channels, t->frames, t->patch, t->patch });
+    for (int i = 0; i < t->nlayers; i++) {
+        xd_w_enter(d, "blocks.%d", i);
+        DECLARE(d, { "norm1", E, 0, 0 }, { "attn.qkv", 3 * E, E, 1 }, { "attn.proj", E, E, 1 },
+                { "norm2", E, 0, 0 }, { "mlp.gate_proj", F, E, 1 }, { "mlp.up_proj", F, E, 1 },
+                { "mlp.down_proj", E, F, 1 });
+        xd_w_leave(d);
+    }
+    DECLARE(d, { "merger.ln_q", E, 0, 0 }, { "merger.mlp.0", M, M, 1 },
+            { "merger.mlp.2", t->out, M, 1 });
+    xd_w_leave(d);
+}
+
+void xd_mistral3_tower(xd_decl *d, const xd_decoder *c)
+{
+    const xd_decoder_tower *t = &c->tower;
+    int64_t E = t->dim, F = t->ff;
+    xd_w_enter(d, "vision_tower");
+    xd_w_unread(d, "patch_conv.weight", 4, (int64_t[]){ E, t->channels, t->patch, t->patch });
+    DECLARE(d, { "ln_pre", E, 0, 0 });
+    for (int i = 0; i < t->nlayers; i++) {
+        xd_w_enter(d, "transformer.layers.%d", i);
+        DECLARE(d, { "attention_norm", E, 0, 0 }, { "attention.q_proj", E, E, 0 },
+                { "attention.k_proj", E, E, 0 }, { "attention.v_proj", E, E, 0 },
+                { "attention.o_proj", E, E, 0 }, { "ffn_norm", E, 0, 0 },
+                { "feed_forward.gate_proj", F, E, 0 }, { "feed_forward.up_proj", F, E, 0 },
+                { "feed_forward.down_proj", E, F, 0 });
+        xd_w_leave(d);
+    }
+    xd_w_leave(d);
+    xd_w_enter(d, "multi_modal_projector");
+    DECLARE(d, { "norm", E, 0, 0 },
+            { "patch_merger.merging_layer", E, E * t->merge * t->merge, 0 },
+            { "linear_1", c->dim, E, t->bias }, { "linear_2", c->dim, c->dim, t->bias });
+    xd_w_leave(d);
+}
