@@ -78,6 +78,7 @@ xd_status xd_net_visit(xd_net *n, xd_decl *d)
     d->prefix = n->def->prefix;
     d->prefixes = n->def->prefixes;
     d->lead = n->def->lead;
+    d->beside = n->def->beside;
     d->cut = n->last < n->nlayers;
     if (n->def->weights)
         n->def->weights(d, n->cfg, n->glob);

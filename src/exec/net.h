@@ -34,6 +34,9 @@ typedef struct xd_net_def {
     const char     *prefix;     /* "text_model.": of declared names, optional in files; or NULL */
     const char *const *prefixes;        /* what files may have in its place; ends with NULL     */
     const char     *lead;       /* the one of these, or "", that lists show; NULL: `prefix`       */
+    /* Declared names that begin so ("visual.") have no prefix in files, or `prefix` before them;
+     * NULL: none do. */
+    const char     *beside;
     /* Tensors in files that are not read, with or without a prefix. A star at the beginning or at
      * the end stands for any text: "visual.*". */
     const char     *unread[6];

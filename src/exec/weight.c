@@ -74,6 +74,8 @@ static void add_name(const xd_decl *d, name_list *l, const char *name, int n, co
     snprintf(last, sizeof last, "%.*s%s", n, name, suffix);
     if (!len || strncmp(d->scope, d->prefix, len) != 0) {
         append_name(&(xd_decl){ 0 }, l, "", d->scope, last);
+        if (d->beside && strncmp(d->scope, d->beside, strlen(d->beside)) == 0)
+            append_name(&(xd_decl){ 0 }, l, d->prefix, d->scope, last);
         return;
     }
     if (d->lead)

@@ -185,6 +185,8 @@ struct xd_decl {
     const char *prefix;         /* optional prefix of full names in files; NULL: none          */
     const char *const *prefixes;        /* others that files may have in its place; or NULL     */
     const char *lead;           /* the one of these, or "", that is tried first; NULL: prefix   */
+    const char *beside;         /* names that begin so stand beside those with `prefix`, or     */
+                                /* behind it; NULL: none                                       */
     char       scope[192];
     int        depth;           /* number of nested scopes                                     */
     size_t     outer[16];       /* length of the scope before each was entered                 */

@@ -38,6 +38,14 @@ const xd_recipe *xd_recipe_at(int i)
     return NULL;
 }
 
+int xd_recipe_sees(const xd_recipe *p, const char *folder)
+{
+    for (int i = 0; p && i < p->ntext; i++)
+        if (p->text[i].image_text && strcmp(p->text[i].folder, folder) == 0)
+            return 1;
+    return 0;
+}
+
 int xd_recipe_inpaints(const xd_recipe *p)
 {
     return p->fps <= 0 && !p->from_image && !p->references && p->max_shift > 0;

@@ -37,7 +37,17 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
      * the encoder runs no further. 0: its last one. */
     int         nlayers;
     const int  *layers;
+    /* The encoder sees the reference images: this text for each of them stands before the prompt,
+     * with the image's number in place of "{}" and its tokens in place of the one of its kind.
+     * NULL: it reads text alone. */
+    const char *image_text;
+    /* It sees an image that reference_size has brought to so many pixels; 0: the one that the
+     * transformer reads. */
+    int64_t     image_area;
+    const char *processor;      /* folder that says how images are shown to it             */
 } xd_text_use;
+
+typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
 typedef struct xd_recipe {
     const char *name;           /* "pixart-sigma"                                              */
@@ -85,19 +95,25 @@ typedef struct xd_recipe {
     /* Most reference images that its transformer reads as tokens, for editing; 0: noise starts from
      * an image. */
     int         references;
+    int         needs_reference;        /* it generates nothing without one                    */
+    /* Pixels of a reference image, for which a request may name another number (max_area); 0: those
+     * of reference_size. */
+    int64_t     reference_area;
     /* Of a reference image of this size in pixels: the size to resize it to. What is above whole
-     * multiples of `unit` is then cut off at all sides. area: max_area of the request, or 0.
-     * XD_EINVAL: the model takes no such image. */
+     * multiples of `unit` is then cut off at all sides. area: max_area of the request, or
+     * reference_area, or 0. XD_EINVAL: the model takes no such image. */
     xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e);
-    /* A side that is not asked for is that of the first reference image, resized and cut; 0: the
-     * model's. */
-    int         sized_by_reference;
+    /* A side that is not asked for is that of the first or of the last reference image, resized and
+     * cut. */
+    xd_sized_by sized_by;
     double      mask_strength;  /* strength of a request with a mask that gives none; 0: 0.6   */
     int64_t     max_area;       /* pixels; a size asked for gives only the ratio. 0: sizes count */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */
 } xd_recipe;
 
+/* Does the encoder in this folder see images? p may be NULL. */
+int              xd_recipe_sees(const xd_recipe *p, const char *folder);
 const xd_recipe *xd_recipe_at(int i);   /* of all families, in order; NULL at the end          */
 /* Can it inpaint a part of an image? Those that start from an image can. */
 int       xd_recipe_inpaints(const xd_recipe *p);

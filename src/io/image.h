@@ -29,6 +29,10 @@ xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e);
 /* Resizes w x h pixels with Pillow's Lanczos filter; *rgb is replaced. */
 xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                           xd_err *e);
+/* The same with another filter of Pillow. */
+typedef enum xd_filter { XD_LANCZOS, XD_BICUBIC, XD_BILINEAR } xd_filter;
+xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
+                             int64_t to_h, xd_err *e);
 
 /* Reports the libraries and their versions. */
 void      xd_image_about(xd_fact *fact, void *cookie);

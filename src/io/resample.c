@@ -1,4 +1,4 @@
-/* resample.c - resizes an image as Pillow's Lanczos filter does.
+/* resample.c - resizes an image as Pillow's filters do.
  *
  * Two passes of weighted sums over a window that is wider when the image shrinks. Weights are
  * integers, and every pass rounds to 8 bits, so that the result is bitwise equal to Pillow's.
@@ -9,26 +9,46 @@
 
 #include "io/image.h"
 
-enum { LOBES = 3, BITS = 22 };
+enum { BITS = 22 };
 
 typedef struct window {         /* window of one output position                               */
     int64_t  at, n;             /* first input position, number of positions                   */
     int32_t *w;                 /* weights, scaled by 2^BITS                                   */
 } window;
 
+/* The filters, of x below `reach` in either direction. */
 static double lanczos(double x)
 {
     const double pi = 3.14159265358979323846;
-    if (x <= -LOBES || x >= LOBES)
-        return 0;
-    return x == 0 ? 1 : sin(pi * x) / (pi * x) * sin(pi * x / LOBES) / (pi * x / LOBES);
+    return x == 0 ? 1 : sin(pi * x) / (pi * x) * sin(pi * x / 3) / (pi * x / 3);
+}
+
+static double bicubic(double x)
+{
+    const double a = -0.5, v = fabs(x);
+    return v < 1 ? ((a + 2) * v - (a + 3)) * v * v + 1 : (((v - 5) * v + 8) * v - 4) * a;
+}
+
+static double bilinear(double x)
+{
+    return 1 - fabs(x);
+}
+
+static const struct { double reach; double (*at)(double x); } filters[] = {
+    [XD_LANCZOS] = { 3, lanczos }, [XD_BICUBIC] = { 2, bicubic }, [XD_BILINEAR] = { 1, bilinear },
+};
+
+static double weight_at(xd_filter f, double x)
+{
+    return fabs(x) < filters[f].reach ? filters[f].at(x) : 0;
 }
 
 /* Windows of all positions of an axis, from `in` to `out` pixels, in one allocation with their
  * weights. NULL: out of memory. */
-static window *make_windows(int64_t in, int64_t out)
+static window *make_windows(xd_filter f, int64_t in, int64_t out)
 {
-    double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1, reach = LOBES * wide;
+    double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1,
+            reach = filters[f].reach * wide;
     int64_t most = (int64_t)ceil(reach) * 2 + 1;
     window *all = malloc((size_t)out * (sizeof *all + (size_t)most * sizeof(int32_t)));
     double *k = malloc((size_t)most * sizeof *k);
@@ -40,7 +60,7 @@ static window *make_windows(int64_t in, int64_t out)
         w->n = (b > in ? in : b) - w->at;
         w->w = (int32_t *)(void *)(all + out) + i * most;
         for (int64_t x = 0; x < w->n; x++)
-            sum += k[x] = lanczos(((double)(x + w->at) - centre + 0.5) / wide);
+            sum += k[x] = weight_at(f, ((double)(x + w->at) - centre + 0.5) / wide);
         for (int64_t x = 0; x < w->n; x++) {
             double v = sum != 0 ? k[x] / sum * (1 << BITS) : 0;
             w->w[x] = (int32_t)(v < 0 ? v - 0.5 : v + 0.5);
@@ -64,9 +84,9 @@ static uint8_t weighted_sum(const window *w, const uint8_t *in, int64_t step)
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-static uint8_t *resample_rows(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+static uint8_t *resample_rows(xd_filter f, const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
 {
-    window  *win = make_windows(w, to);
+    window  *win = make_windows(f, w, to);
     uint8_t *out = win ? malloc((size_t)(to * h) * 3) : NULL;
     for (int64_t y = 0; out && y < h; y++)
         for (int64_t i = 0; i < to * 3; i++)
@@ -75,9 +95,9 @@ static uint8_t *resample_rows(const uint8_t *rgb, int64_t w, int64_t h, int64_t 
     return out;
 }
 
-static uint8_t *resample_columns(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+static uint8_t *resample_columns(xd_filter f, const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
 {
-    window  *win = make_windows(h, to);
+    window  *win = make_windows(f, h, to);
     uint8_t *out = win ? malloc((size_t)(w * to) * 3) : NULL;
     for (int64_t y = 0; out && y < to; y++)
         for (int64_t i = 0; i < w * 3; i++)
@@ -89,13 +109,19 @@ static uint8_t *resample_columns(const uint8_t *rgb, int64_t w, int64_t h, int64
 xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                           xd_err *e)
 {
+    return xd_image_resize_by(rgb, XD_LANCZOS, w, h, to_w, to_h, e);
+}
+
+xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
+                             int64_t to_h, xd_err *e)
+{
     int down_first = h - to_h > 2 * (w > to_w ? w - to_w : 0);
     for (int pass = 0; pass < 2; pass++) {
         int is_down = (pass == 0) == down_first;
         if (is_down ? h == to_h : w == to_w)
             continue;
         uint8_t *next =
-            is_down ? resample_columns(*rgb, w, h, to_h) : resample_rows(*rgb, w, h, to_w);
+            is_down ? resample_columns(f, *rgb, w, h, to_h) : resample_rows(f, *rgb, w, h, to_w);
         if (!next)
             return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to_w,
                            (long long)to_h);

@@ -182,6 +182,27 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
     return s;
 }
 
+xd_status xd_component_see(xd_component *p, xd_err *e)
+{
+    const xd_text *t = p->text ? p->text->seeing : NULL;
+    if (!t)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the pipeline shows its text encoder images, and a "
+                       "%s sees none", p->dir, p->class_name);
+    char *path = xd_path_join(p->dir, "config.json");
+    free(p->list);
+    p->list = NULL;
+    p->nlist = 0;
+    xd_net_close(&p->net);
+    p->text = t;
+    p->def = &t->net;
+    xd_status s = path ? xd_net_open(&p->net, p->def, p->config, path, e)
+                       : xd_fail(e, XD_ENOMEM, "no memory for component %s", p->name);
+    if (s == XD_OK)
+        s = list_tensors(p, e);
+    free(path);
+    return s;
+}
+
 void xd_component_close(xd_component *p)
 {
     if (!p)

@@ -65,6 +65,8 @@ xd_status xd_component_open(xd_component *p, const char *model, const char *name
  * NULL: all do. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
+/* From now on a text encoder has its vision tower. Refuses one that has none. */
+xd_status xd_component_see(xd_component *p, xd_err *e);
 void      xd_component_close(xd_component *p);
 
 /* From now on the component's weights are those of `file` (the name is copied): one file such as

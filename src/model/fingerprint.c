@@ -57,6 +57,16 @@ static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
     return h;
 }
 
+/* Hashes what says how images are shown to an encoder. */
+static uint64_t mix_processor(uint64_t h, const char *model, const char *folder, xd_err *e)
+{
+    char *dir = xd_path_join(model, folder);
+    for (int i = 0; xd_image_processor_files[i]; i++)
+        h = mix_file(h, dir, xd_image_processor_files[i], e);
+    free(dir);
+    return h;
+}
+
 static uint64_t mix_part(uint64_t h, const xd_component *p, xd_err *e)
 {
     h = mix_file(h, p->dir, "config.json", e);
@@ -75,6 +85,8 @@ xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
             continue;
         h = mix_part(h, &m->text[i], &mine);
         h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer, &mine);
+        if (m->recipe->text[i].image_text)
+            h = mix_processor(h, m->dir, m->recipe->text[i].processor, &mine);
     }
     h = mix_part(h, &m->dit, &mine);
     *hash = xd_loras_hash(m->loras, mix_part(h, &m->vae, &mine));

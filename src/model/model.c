@@ -254,8 +254,32 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
 {
     xd_status s = xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder),
                                          m->layers, e);
+    if (s == XD_OK && xd_recipe_sees(m->recipe, folder))
+        s = xd_component_see(p, e);
     return s == XD_OK && given_file(m, slot) ? xd_component_take(p, given_file(m, slot), slot, e)
                                              : s;
+}
+
+/* Reads how images are shown to an encoder that sees them, which must be as its tower reads
+ * them. */
+static xd_status open_processor(xd_model *m, int k, xd_err *e)
+{
+    const xd_text_use  *u = &m->recipe->text[k];
+    xd_image_processor *p = &m->processor;
+    xd_text_sight       tower;
+    if (!u->image_text)
+        return XD_OK;
+    xd_status s = xd_image_processor_read(p, m->dir, u->processor, e);
+    if (s != XD_OK)
+        return s;
+    m->text[k].text->sight(m->text[k].net.cfg, &tower);
+    return p->patch == tower.patch && p->merge == tower.merge
+               ? XD_OK
+               : xd_fail(e, XD_EFORMAT, "%s: the %s makes patches of %lld and tokens of %lld x "
+                         "%lld of them, the %s reads those of %lld and %lld x %lld", m->dir,
+                         u->processor, (long long)p->patch, (long long)p->merge,
+                         (long long)p->merge, u->folder, (long long)tower.patch,
+                         (long long)tower.merge, (long long)tower.merge);
 }
 
 /* An optional encoder may be missing, from the directories or from the index ([null, null]). */
@@ -296,8 +320,9 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
         if (m->has_text[i] &&
             (s = open_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
-                           m->recipe->text[i].slot, e)) == XD_OK)
-            s = xd_model_choose_blocks(m, i, e);
+                           m->recipe->text[i].slot, e)) == XD_OK &&
+            (s = xd_model_choose_blocks(m, i, e)) == XD_OK)
+            s = open_processor(m, i, e);
     if (s == XD_OK)
         s = open_part(m, &m->dit, m->recipe->dit, XD_KIND_DIT, "transformer", e);
     if (s == XD_OK)
@@ -355,11 +380,13 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
 static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *e)
 {
     const xd_text_use *u = &m->recipe->text[i];
-    xd_tok_frame       f = { .text = u->frame, .drop = u->drop, .bare = 1 };
+    xd_tok_frame       f = { .text = u->frame, .drop = u->drop, .bare = 1 },
+                       image = { .text = u->image_text, .bare = 1 };
     char               why[512];
     if (!u->frame)
         return XD_OK;
-    if (xd_tok_frame_doubt(m->tok[i], dir, &f, why, sizeof why))
+    if (xd_tok_frame_doubt(m->tok[i], dir, &f, why, sizeof why) ||
+        (u->image_text && xd_tok_frame_doubt(m->tok[i], dir, &image, why, sizeof why)))
         return xd_fail(e, XD_EFORMAT, "%s", why);
     return XD_OK;
 }

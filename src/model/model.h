@@ -3,6 +3,7 @@
 #define XD_MODEL_MODEL_H
 
 #include "model/component.h"
+#include "model/image_processor.h"
 #include "families/recipe.h"
 #include "sampler/sampler.h"
 #include "tok/tok.h"
@@ -27,6 +28,7 @@ typedef struct xd_model {
     int              told_chat; /* 1: xd_model_warn_chat was called                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
+    xd_image_processor processor;       /* of an encoder that sees images                      */
     struct xd_loras *loras;     /* differences added to the weights (lora.h); NULL: none       */
 } xd_model;
 

@@ -131,6 +131,8 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (p->from_image && !xd_job_has_image(r) && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL, "%s begins its video with an image: name one with --image",
                        p->name);
+    if (p->needs_reference && !xd_job_has_image(r) && !j->ctx->bench)
+        return xd_fail(e, XD_EINVAL, "%s edits images: name one with --image", p->name);
     if (p->fps > 0 && !p->from_image && xd_job_has_image(r))
         return xd_fail(e, XD_EINVAL,
                        "%s makes a video of text alone, it cannot begin with the image %s "
@@ -143,7 +145,7 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (p->from_mask && r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which starts from noise",
                        r->strength, p->name);
-    if (r->max_area && !p->max_area)
+    if (r->max_area && !p->max_area && !p->reference_area)
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the size asked for",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
     return XD_OK;

@@ -47,6 +47,8 @@ typedef struct xd_job {
     int         nrefs;          /* reference images (references.h)                             */
     xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];         /* their pixels; their tokens   */
     float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] on rank 0, until they are encoded            */
+    xd_grid     seen_size[XD_MAXREFS];  /* pixels of what an encoder sees (prompt_images.h)     */
+    uint8_t    *seen[XD_MAXREFS];       /* [H,W,3] of it on ranks that encode text; NULL: none  */
     float      *ref_tokens;     /* [tokens of all, F] on the host of every rank; NULL: none    */
 } xd_job;
 

@@ -130,7 +130,7 @@ static void name_families(void)
           "prompt's (", XD_WORD_FROM_PROMPT, "; default: 0, any length)" },
         { AT(cfg_truncation), "share of the way from noise to image that is guided (",
           XD_WORD_FROM_PROMPT, "; default: 1)" },
-        { AT(max_area), "pixels of an image whose width and height give the ratio only (",
+        { AT(max_area), "pixels of an image of which the ratio alone is given (",
           XD_WORD_MAX_AREA, "; default: the model's)" },
         { AT(use_dynamic_cfg), "let the guidance grow from 1 with the steps, as ",
           XD_WORD_DYNAMIC_CFG, " was shown with" },

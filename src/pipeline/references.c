@@ -12,11 +12,18 @@
 #include "io/image.h"
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
+#include "pipeline/prompt_images.h"
 #include "ranks/world.h"
+
+int64_t xd_references_count(const xd_job *j)
+{
+    int64_t n = xd_job_images(j->r);
+    return n || !j->ctx->bench || !j->ctx->model.recipe->needs_reference ? n : 1;
+}
 
 int xd_references_given(const xd_job *j)
 {
-    return j->ctx->model.recipe->references && xd_job_images(j->r) > 0;
+    return j->ctx->model.recipe->references && xd_references_count(j) > 0;
 }
 
 static int64_t unit_in(const xd_context *ctx)
@@ -56,30 +63,37 @@ static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
     return (xd_grid){ resized.rows / unit * unit, resized.cols / unit * unit };
 }
 
-/* Sets the size of image i; *size is its own, and becomes the one to resize it to. */
+static int64_t area_of(const xd_recipe *p, const xd_request *r)
+{
+    return r->max_area ? r->max_area : p->reference_area;
+}
+
+/* Sets the sizes of image i; *size is its own, and becomes the one to resize it to. */
 static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    xd_status s = p->reference_size(unit_of(j), j->r->max_area, &size->rows, &size->cols, e);
+    xd_grid          own = *size;
+    xd_status s = p->reference_size(unit_of(j), area_of(p, j->r), &size->rows, &size->cols, e);
     if (s != XD_OK)
         return s;
     j->ref_size[i] = whole_tokens(j, *size);
     return j->ref_size[i].rows && j->ref_size[i].cols
-               ? XD_OK
+               ? xd_prompt_image_set_size(j, i, own, e)
                : xd_fail(e, XD_EINVAL, "image %d has no whole token of %lld x %lld pixels", i + 1,
                          (long long)unit_of(j), (long long)unit_of(j));
 }
 
-/* The size of the first image of a request. */
-static xd_status first_size(const xd_request *r, xd_grid *size)
+/* The size of the k-th image of a request. */
+static xd_status size_of(const xd_request *r, int k, xd_grid *size)
 {
-    if (r->image)
-        return xd_image_size(r->image, &size->cols, &size->rows, NULL);
-    xd_image i;
+    xd_pixel_source of = xd_init_image_source(r, k);
+    xd_image        i;
+    if (of.file || !of.pixels)
+        return of.file ? xd_image_size(of.file, &size->cols, &size->rows, NULL) : XD_EINVAL;
     xd_image_init(&i);
-    xd_status s = xd_record_take(&i, sizeof i, r->image_pixels, "xd_image", NULL);
+    xd_status s = xd_record_take(&i, sizeof i, of.pixels, "xd_image", NULL);
     *size = (xd_grid){ i.height, i.width };
-    return s;
+    return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
 }
 
 void xd_references_take_size(const xd_context *ctx, xd_request *r)
@@ -87,9 +101,10 @@ void xd_references_take_size(const xd_context *ctx, xd_request *r)
     const xd_recipe *p = ctx->model.recipe;
     int64_t          unit = unit_in(ctx);
     xd_grid          size;
-    if (!p->sized_by_reference || !xd_job_has_image(r) || (r->height && r->width) ||
-        first_size(r, &size) != XD_OK ||
-        p->reference_size(unit, r->max_area, &size.rows, &size.cols, NULL) != XD_OK)
+    int              by = p->sized_by == XD_SIZED_BY_LAST ? (int)xd_job_images(r) - 1 : 0;
+    if (!p->sized_by || !xd_job_has_image(r) || (r->height && r->width) ||
+        size_of(r, by, &size) != XD_OK ||
+        p->reference_size(unit, area_of(p, r), &size.rows, &size.cols, NULL) != XD_OK)
         return;
     r->height = r->height ? r->height : size.rows / unit * unit;
     r->width = r->width ? r->width : size.cols / unit * unit;
@@ -114,7 +129,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     if (s != XD_OK)
         return s;
     resized = (xd_grid){ h, w };
-    if ((s = set_size(j, i, &resized, e)) != XD_OK) {
+    if ((s = set_size(j, i, &resized, e)) != XD_OK ||
+        (s = xd_prompt_image_read(j, i, rgb, (xd_grid){ h, w }, 0, e)) != XD_OK) {
         free(rgb);
         return s;
     }
@@ -125,6 +141,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     if (s == XD_OK)
         crop(rgb, resized, *to);
     if (s == XD_OK)
+        s = xd_prompt_image_read(j, i, rgb, *to, 1, e);
+    if (s == XD_OK)
         s = xd_init_image_floats(&j->ref_pixels[i], rgb, *to, e);
     free(rgb);
     return s;
@@ -133,7 +151,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
 xd_status xd_references_read(xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    int64_t          n = xd_job_images(j->r);
+    int64_t          n = xd_references_count(j);
+    int              counted = j->ctx->unread || !xd_job_images(j->r);
     if (!xd_references_given(j))
         return XD_OK;
     if (n > p->references)
@@ -144,12 +163,12 @@ xd_status xd_references_read(xd_job *j, xd_err *e)
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     j->nrefs = (int)n;
-    for (int i = 0; i < j->nrefs && j->ctx->unread; i++) {
+    for (int i = 0; i < j->nrefs && counted; i++) {
         xd_grid size = { j->size[0], j->size[1] };
         if (set_size(j, i, &size, NULL) != XD_OK)
             j->ref_size[i] = whole_tokens(j, (xd_grid){ j->size[0], j->size[1] });
     }
-    for (int i = 0; i < j->nrefs && !j->ctx->unread && j->ctx->world.used->rank == 0; i++) {
+    for (int i = 0; i < j->nrefs && !counted && j->ctx->world.used->rank == 0; i++) {
         xd_status s = read_one(j, i, e);
         if (s != XD_OK)
             return s;
@@ -162,8 +181,12 @@ xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
 {
     if (j->ctx->world.used->size == 1 || !j->told_images || !j->ctx->model.recipe->references)
         return s;
-    xd_status sent = xd_world_broadcast(&j->ctx->world, j->ref_size, sizeof j->ref_size,
-                                        s == XD_OK ? e : NULL);
+    xd_grid   all[2 * XD_MAXREFS];
+    memcpy(all, j->ref_size, sizeof j->ref_size);
+    memcpy(all + XD_MAXREFS, j->seen_size, sizeof j->seen_size);
+    xd_status sent = xd_world_broadcast(&j->ctx->world, all, sizeof all, s == XD_OK ? e : NULL);
+    memcpy(j->ref_size, all, sizeof j->ref_size);
+    memcpy(j->seen_size, all + XD_MAXREFS, sizeof j->seen_size);
     if (s == XD_OK)
         set_tokens(j);
     return s == XD_OK ? sent : s;
@@ -218,6 +241,7 @@ void xd_references_close(xd_job *j)
         free(j->ref_pixels[i]);
         j->ref_pixels[i] = NULL;
     }
+    xd_prompt_images_close(j);
     free(j->ref_tokens);
     j->ref_tokens = NULL;
 }

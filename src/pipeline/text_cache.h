@@ -1,7 +1,8 @@
 /* text_cache.h - embeddings of earlier prompts, kept by an engine that serves many requests
  *
- * The key of an embedding is the ids of its prompt for every encoder of the pipeline; all else that
- * decides on it is the same for all requests of an engine. Only rank 0 of the used ranks keeps
+ * The key of an embedding is the ids of its prompt for every encoder of the pipeline, and two
+ * hashes of the images that encoders see; all else that decides on it is the same for all requests
+ * of an engine. Only rank 0 of the used ranks keeps
  * embeddings, in host memory; it broadcasts them like new ones. */
 #ifndef XD_PIPELINE_TEXT_CACHE_H
 #define XD_PIPELINE_TEXT_CACHE_H

@@ -19,6 +19,7 @@
 #include "pipeline/callbacks.h"
 #include "pipeline/context.h"
 #include "pipeline/job.h"
+#include "pipeline/prompt_images.h"
 #include "ranks/world.h"
 
 static const xd_recipe *recipe_of(const xd_job *j)
@@ -37,7 +38,7 @@ static int64_t width_of(const xd_job *j, int k)
 static int64_t max_ids(const xd_job *j, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
-    return pad > 0 ? pad : j->max_text;
+    return (pad > 0 ? pad : j->max_text) + xd_prompt_images_more_ids(j, k);
 }
 
 int64_t xd_prompts_most_ids(const xd_job *j, int k)
@@ -85,17 +86,21 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     const xd_model *m = &j->ctx->model;
     const char     *frame = m->recipe->text[k].frame;
     char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
-    char           *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
     int             at = i * w->ntext + k;
+    plain = xd_prompt_images_text(j, k, plain);
+    char           *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
     if (frame) {
         free(plain);
         plain = whole;
     }
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    int64_t   most = xd_prompts_most_ids(j, k);
+    int64_t   more = xd_prompt_images_more_ids(j, k), most = xd_prompts_most_ids(j, k) - more;
     xd_status s = xd_tok_cut_bare(m->tok[k], plain, strlen(plain), most, frame != NULL,
                                   &w->ids[at], &w->len[at], &w->whole[at], e);
+    if (s == XD_OK)
+        s = xd_prompt_images_expand(j, k, &w->ids[at], &w->len[at], e);
+    w->whole[at] += more;
     int64_t real = w->len[at];
     if (s == XD_OK && padded(j, k, real) > real)
         s = pad_ids(&w->ids[at], &w->len[at], padded(j, k, real), xd_tok_pad(m->tok[k]), e);
@@ -148,6 +153,7 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond || !w->known)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
+    xd_prompt_images_hash(j, w->seen);
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
@@ -237,7 +243,10 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
     x.lay = &lay;
     open_method_stack(&x, j->ctx, &stack);
     xd_text_read r = xd_model_reads(&j->ctx->model, k);
+    xd_text_image images[XD_MAXREFS];
     r.n = r.real = n;
+    r.images = images;
+    r.nimages = xd_prompt_images_among(j, k, NULL, n, images);
     xd_text_encode(p->text, &x, &p->shadow, &r, &c);
     xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
@@ -390,6 +399,9 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
     r.n = n;
     r.real = w->real[i * w->ntext + k];
     r.first = u->left ? n - r.real : 0;
+    xd_text_image images[XD_MAXREFS];
+    r.images = images;
+    r.nimages = xd_prompt_images_among(j, k, r.ids, n, images);
     xd_text_encode(p->text, x, &p->net, &r, &c);
     place_of(w, j, i, k, at);
     if (u->rows != XD_ROWS_NONE) {
@@ -531,8 +543,7 @@ xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_status  s = load_meanwhile(j, xd_prompts_recall(w, j, open_conds(w, j, e), e), e);
-    if (!has_new(w, j))
-        s = xd_world_agree(&ctx->world, s, e);
+    s = has_new(w, j) ? xd_prompt_images_share(j, s, e) : xd_world_agree(&ctx->world, s, e);
     for (int k = 0, begun = !has_new(w, j); (s == XD_OK || !begun) && k < w->ntext; k++)
         if (ctx->model.has_text[k] && has_new(w, j) && (begun = 1))
             s = xd_world_agree(&ctx->world, load_and_encode(w, j, k, bytes, s, e), e);

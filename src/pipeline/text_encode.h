@@ -13,6 +13,7 @@ typedef struct xd_prompts {     /* the prompts of a request, the negative one la
     int64_t  *rows;             /* [n]: rows of the embedding of a prompt                      */
     xd_cond  *cond;             /* [n]                                                         */
     int      *known;            /* [n]: 1: its embedding is kept from an earlier request       */
+    int64_t   seen[2];          /* hashes of the images that encoders see, on rank 0           */
 } xd_prompts;
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* token ids */
@@ -24,15 +25,15 @@ void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
 /* The ids of prompt i that encoder k computes. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
-/* Counts the arena bytes for encoding n tokens with encoder k. */
+/* Counts the arena bytes for encoding n tokens with encoder k, those of its images among them. */
 xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e);
 /* Bytes of the device's own memory that the embeddings of all used prompts take; 0: they lie in
  * the host's. */
 size_t    xd_prompts_bytes(const xd_prompts *w, const xd_job *j);
 /* The most rows that the embedding of a prompt can have. */
 int64_t   xd_prompts_most_rows(const xd_job *j);
-/* The most ids that encoder k reads of a prompt: of its text, and of a frame whose rows are
- * dropped. */
+/* The most ids that encoder k reads of a prompt: of its text, of its images, and of a frame whose
+ * rows are dropped. */
 int64_t   xd_prompts_most_ids(const xd_job *j, int k);
 /* 1: its length does not depend on max_sequence_length. */
 int       xd_prompts_fixed(const xd_job *j);

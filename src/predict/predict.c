@@ -15,6 +15,7 @@
 #include "pipeline/memory_plan.h"
 #include "pipeline/offload.h"
 #include "pipeline/stages.h"
+#include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/vae_codec.h"
 #include "pipeline/weight_groups.h"
@@ -380,7 +381,7 @@ static int64_t ids_of(const predictor *s, int i, int k)
     if (w->n)
         return xd_prompts_computed(w, &s->job, is_negative(s, i) ? w->n - 1 : i, k);
     if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && is_negative(s, i) && !(none && *none))
-        return 1 + (u->pad == XD_PAD_ONE) + u->drop;
+        return 1 + (u->pad == XD_PAD_ONE) + u->drop + xd_prompt_images_more_ids(&s->job, k);
     return xd_prompts_most_ids(&s->job, k);
 }
 

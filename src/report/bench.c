@@ -28,6 +28,7 @@
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
 #include "pipeline/job.h"
+#include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/vae_codec.h"
 #include "plan/plan_table.h"
@@ -425,6 +426,7 @@ typedef struct text_run {
     int32_t      *ids;
     int64_t       n;
     xd_text_read  read;
+    xd_text_image images[XD_MAXREFS];
 } text_run;
 
 static void run_text(void *ctx)
@@ -460,6 +462,8 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         t.read = xd_model_reads(&b->g->ctx.model, k);
         t.read.ids = t.ids;
         t.read.n = t.read.real = t.n;
+        t.read.images = t.images;
+        t.read.nimages = xd_prompt_images_among(&b->job, k, NULL, t.n, t.images);
         snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n,
                  p->net.last - p->net.first);
         report_stage(b, what, 0);

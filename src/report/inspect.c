@@ -75,6 +75,11 @@ static void print_list(const xd_inspect_args *a, xd_decl *d)
         xd_inspect_line(a, "]}");
 }
 
+static const xd_recipe *recipe_in(const xd_json *index)
+{
+    return xd_recipe_find(xd_json_text(xd_json_get(index, "_class_name")), index);
+}
+
 static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_err *e)
 {
     xd_component   p;
@@ -90,6 +95,8 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
         return s;
     s = xd_component_open(&p, dir, a->tensors, kind_of(a->tensors),
                           xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
+    if (s == XD_OK && xd_recipe_sees(recipe_in(index), a->tensors))
+        s = xd_component_see(&p, e);
     if (s == XD_OK && xd_net_visit(&p.net, &d) != XD_OK)
         s = xd_fail(e, lack.code, "%s", lack.msg);
     if (s == XD_OK)
@@ -178,6 +185,8 @@ static void check_component(view *v, xd_component *p, const char *name, int whol
         xd_component_close(p);
         s = xd_component_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name),
                               &r->lack);
+        if (s == XD_OK && xd_recipe_sees(v->m.recipe, name))
+            s = xd_component_see(p, &r->lack);
     }
     for (int i = 0; s == XD_OK && i < p->nlist; i++) {
         double n = 1;

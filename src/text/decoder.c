@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "exec/op.h"
 #include "text/decoder.h"
 
@@ -21,6 +22,7 @@ typedef struct blk {
 typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
     xd_tensor norm;             /* [E]: of the last hidden state                              */
+    xd_qwen_vision_glob vision;
 } glob;
 
 typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32                        */
@@ -34,9 +36,10 @@ typedef struct local {
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
+/* Blocks of the vision tower, where there is one, come first. */
 static int nlayers(const void *c)
 {
-    return ((const xd_decoder *)c)->nlayers;
+    return ((const xd_decoder *)c)->vision.depth + ((const xd_decoder *)c)->nlayers;
 }
 
 static int64_t width(const void *c)
@@ -106,6 +109,17 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (!d->cut)                /* files that end with the last block that is read lack it     */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
+    if (!c->vision.depth)
+        return;
+    xd_w_enter(d, "visual");
+    xd_qwen_vision_weights(d, &c->vision, &g->vision);
+    xd_w_leave(d);
+}
+
+static void vision_weights(xd_decl *d, const void *c, int layer, void *w)
+{
+    (void)layer;
+    xd_qwen_vision_block_weights(d, &((const xd_decoder *)c)->vision, w);
 }
 
 /* The same with what files hold beside it. */
@@ -140,29 +154,60 @@ static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
     return (float)((1 - smooth) * (double)f / r->factor + smooth * (double)f);
 }
 
+/* Which of the three positions of m-rope turns pair i. */
+static int axis_of(const xd_ints *sections, int64_t i)
+{
+    int s = 0;
+    for (int64_t end = 0; s < sections->n && i >= (end += sections->v[s]); )
+        s++;
+    return s % 3;
+}
+
+/* The position of row i: of text the same on all axes, of a token of an image that of the image's
+ * beginning, plus its row, plus its column. The text behind an image goes on after its longer
+ * side. */
+static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
+{
+    int64_t unit = c->vision.patch * c->vision.merge, gone = 0;
+    for (int k = 0; k < r->nimages; k++) {
+        const xd_text_image *m = &r->images[k];
+        int64_t              rows = m->height / unit, cols = m->width / unit, at = i - m->at;
+        if (at < 0)
+            break;
+        if (at < m->n)
+            return m->at - gone + (axis == 1 ? at / cols : axis == 2 ? at % cols : 0);
+        gone += m->n - xd_max(rows, cols);
+    }
+    return i - gone;
+}
+
 typedef struct turn {           /* what fills a table of angles                               */
+    const xd_decoder      *c;
     const xd_decoder_rope *rope;
-    int64_t        n, D;
-    int            sine;
+    const xd_text_read    *r;
+    int                    sine;
 } turn;
 
 static void fill_angles(void *ctx, float *to)
 {
     const turn *t = ctx;
-    for (int64_t k = 0; k < t->D / 2; k++) {
-        float f = frequency(t->rope, t->D, k);
-        for (int64_t i = 0; i < t->n; i++) {
-            float a = (float)i * f;
-            to[i * (t->D / 2) + k] = t->sine ? sinf(a) : cosf(a);
+    int64_t     half = t->c->D / 2;
+    for (int64_t k = 0; k < half; k++) {
+        float f = frequency(t->rope, t->c->D, k);
+        int   axis = axis_of(&t->c->mrope, k);
+        for (int64_t i = 0; i < t->r->n; i++) {
+            float a = (float)position_of(t->c, t->r, i, axis) * f;
+            to[i * half + k] = t->sine ? sinf(a) : cosf(a);
         }
     }
 }
 
-static angles rope_angles(xd_exec *x, const xd_decoder_rope *r, int64_t n, int64_t D)
+static angles rope_angles(xd_exec *x, const xd_decoder *c, const xd_decoder_rope *rope,
+                          const xd_text_read *r)
 {
-    angles a = { xd_new_f32(x, n, D / 2), xd_new_f32(x, n, D / 2) };
-    xd_fill(x, a.cos, fill_angles, &(turn){ r, n, D, 0 });
-    xd_fill(x, a.sin, fill_angles, &(turn){ r, n, D, 1 });
+    angles a = { xd_new_f32(x, r->n, c->D / 2), xd_new_f32(x, r->n, c->D / 2) };
+    xd_fill(x, a.cos, fill_angles, &(turn){ c, rope, r, 0 });
+    xd_fill(x, a.sin, fill_angles, &(turn){ c, rope, r, 1 });
     return a;
 }
 
@@ -239,7 +284,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const blk        *w = w_;
     const xd_decoder *c = n->cfg;
     const local      *l = s->local;
-    int               slides = xd_decoder_slides(c, x->layer);
+    int               slides = xd_decoder_slides(c, x->layer - c->vision.depth);
     const angles     *a = slides ? &l->window : &l->all;
 
     xd_tensor y = xd_linear(x, rms_norm(x, c, s->h, w->norm1), &w->qkv), qkv[3];
@@ -269,9 +314,9 @@ static local open_local(xd_exec *x, const xd_decoder *c, const xd_text_read *r)
 {
     int64_t Q = c->heads * c->D;
     local   l = { .first = r->first, .real = r->real };
-    l.all = l.window = rope_angles(x, &c->rope, r->n, c->D);
+    l.all = l.window = rope_angles(x, c, &c->rope, r);
     if (memcmp(&c->rope, &c->local, sizeof c->rope) != 0)
-        l.window = rope_angles(x, &c->local, r->n, c->D);
+        l.window = rope_angles(x, c, &c->local, r);
     if (c->kind->gemma && c->kind->qk_norm)
         xd_fill(x, l.ones = xd_new_f32(x, 1, c->D), fill_ones, &(int64_t){ c->D });
     xd_fill(x, l.zeros = xd_new(x, 1, Q), fill_zeros, &Q);
@@ -308,7 +353,9 @@ static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     xd_state s = { .h = xd_lookup_rows(x, g->embed, r->ids, r->n, XD_F32), .local = &l };
     if (c->kind->gemma)
         xd_axpby(x, s.h, 0, (xd_tensor){ 0 }, sqrtf((float)c->dim));
-    for (int i = n->first; i <= n->last; i++) {
+    if (c->vision.depth)
+        xd_qwen_vision_run(x, n, &c->vision, &g->vision, r, s.h);
+    for (int i = n->first + c->vision.depth; i <= n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
         hand_out(x, n, r, i, s.h, out->tok);
         if (i < n->last)
@@ -326,12 +373,24 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
                                          .layers = &last }, out);
 }
 
+static void vision_forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    xd_qwen_vision_forward(x, &((const xd_decoder *)n->cfg)->vision, w, s);
+}
+
 static const xd_block kind_of_block = { "model.layers.%d", sizeof(blk), blk_weights, forward };
+static const xd_block vision_block = { "visual.blocks.%d", sizeof(xd_qwen_vision_block),
+                                       vision_weights, vision_forward };
 
 static const xd_block *block(const void *c, int layer)
 {
-    (void)c, (void)layer;
-    return &kind_of_block;
+    return layer < ((const xd_decoder *)c)->vision.depth ? &vision_block : &kind_of_block;
+}
+
+static void sight(const void *c, xd_text_sight *out)
+{
+    const xd_qwen_vision *v = &((const xd_decoder *)c)->vision;
+    *out = (xd_text_sight){ v->patch, v->merge, (int32_t)v->token };
 }
 
 /* ---- the registry's entries --------------------------------------------------------------- */
@@ -340,18 +399,28 @@ static const xd_block *block(const void *c, int layer)
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 
-#define NET(kind, title, first, all, ...)                                                         \
-    { .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                      \
-               .prefixes = prefixes, .lead = first,                                                \
-               .unread = { "lm_head.weight", "language_model.lm_head.weight", "visual.*",          \
-                           "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq" }, \
-               .fields = xd_##kind##_fields, .cfg_size = sizeof(xd_decoder),                       \
-               .glob_size = sizeof(glob), .check = xd_##kind##_check, .nlayers = nlayers,          \
-               .block = block, .weights = all },                                                   \
-      .width = width, .encode = encode, .hidden = encode_states }
+#define NET_OF(kind, title, first, all, skip, ...)                                                \
+    .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                        \
+             .prefixes = prefixes, .lead = first, .beside = "visual.",                             \
+             .unread = { "lm_head.weight", "language_model.lm_head.weight",                        \
+                         "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq",     \
+                         skip },                                                                   \
+             .fields = xd_##kind##_fields, .cfg_size = sizeof(xd_decoder),                         \
+             .glob_size = sizeof(glob), .check = xd_##kind##_check, .nlayers = nlayers,            \
+             .block = block, .weights = all },                                                     \
+    .width = width, .encode = encode, .hidden = encode_states
+#define NET(kind, title, first, all, ...)                                                          \
+    { NET_OF(kind, title, first, all, "visual.*", __VA_ARGS__) }
+#define BLIND(first, all, name, i)                                                                 \
+    { NET_OF(qwen25vl, "qwen2.5-vl", first, all, "visual.*", name), .seeing = &seeing[i] }
+#define SEEING(first, all, name)                                                                   \
+    { NET_OF(qwen25vl_seeing, "qwen2.5-vl", first, all, NULL, name), .sight = sight }
 
 #define INSIDE "language_model."
 #define OUTSIDE "language_model.model."
+
+static const xd_text seeing[] = { SEEING("model.", with_head, "Qwen2_5_VLForConditionalGeneration"),
+                                  SEEING(INSIDE, weights, "Qwen2_5_VLModel") };
 
 extern const xd_text xd_text_decoders[];
 const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
@@ -359,9 +428,8 @@ const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(qwen3, "qwen3", "", weights, "Qwen3Model"),
     NET(qwen2, "qwen2", "model.", with_head, "Qwen2ForCausalLM"),
     NET(qwen2, "qwen2", "", weights, "Qwen2Model"),
-    NET(qwen25vl, "qwen2.5-vl", "model.", with_visual_and_head,
-        "Qwen2_5_VLForConditionalGeneration"),
-    NET(qwen25vl, "qwen2.5-vl", INSIDE, with_visual, "Qwen2_5_VLModel"),
+    BLIND("model.", with_visual_and_head, "Qwen2_5_VLForConditionalGeneration", 0),
+    BLIND(INSIDE, with_visual, "Qwen2_5_VLModel", 1),
     NET(qwen25vl, "qwen2.5-vl", "", weights, "Qwen2_5_VLTextModel"),
     NET(mistral, "mistral", OUTSIDE, with_pixtral_and_head, "Mistral3ForConditionalGeneration"),
     NET(mistral, "mistral", INSIDE, with_pixtral, "Mistral3Model"),

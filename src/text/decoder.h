@@ -2,7 +2,7 @@
 #ifndef XD_TEXT_DECODER_H
 #define XD_TEXT_DECODER_H
 
-#include "text/text.h"
+#include "text/qwen_vision.h"
 
 enum { XD_TEXT_DECODERS = 19 }; /* entries of the registry: one a class                        */
 
@@ -41,6 +41,8 @@ typedef struct xd_decoder {
     xd_decoder_rope rope, local;        /* of layers that see everything, of those with a window */
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
+    xd_ints  mrope;             /* pairs of a head turned by each of three positions in turn   */
+    xd_qwen_vision vision;      /* depth is 0: there is none                                   */
     xd_act   act;
     xd_decoder_tower tower;
     const xd_decoder_kind *kind;
@@ -56,12 +58,14 @@ void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
 extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[],
-    xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[], xd_gemma3_fields[];
+    xd_qwen25vl_seeing_fields[], xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[],
+    xd_gemma3_fields[];
 
 /* `check` of the networks (xd_net_def). */
 xd_status xd_qwen3_check(void *c, xd_err *e);
 xd_status xd_qwen2_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_check(void *c, xd_err *e);
+xd_status xd_qwen25vl_seeing_check(void *c, xd_err *e);
 xd_status xd_mistral_check(void *c, xd_err *e);
 xd_status xd_llama_check(void *c, xd_err *e);
 xd_status xd_gemma2_check(void *c, xd_err *e);

@@ -84,11 +84,17 @@ const xd_field xd_qwen3_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 128)
 const xd_field xd_qwen2_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 0),
                                      KIND("qwen2", 1e-6, 0), ROPES(10000), WINDOW(4096, 28), SILU,
                                      OTHERS };
+#define QWEN25VL                                                                                   \
+    SIZES(152064, 8192, 29568, 80, 64, 8, 0), KIND("qwen2_5_vl", 1e-5, 0), ROPES(1000000),         \
+        WINDOW(4096, 80), SILU
 const xd_field xd_qwen25vl_fields[] = {
-    SIZES(152064, 8192, 29568, 80, 64, 8, 0), KIND("qwen2_5_vl", 1e-5, 0), ROPES(1000000),
-    WINDOW(4096, 80), SILU, TOWER("depth", "in_channels", 32, 3584, 3420),
+    QWEN25VL, TOWER("depth", "in_channels", 32, 3584, 3420),
     SEES("temporal_patch_size", frames, 2), SEES("spatial_merge_size", merge, 2),
     SEES("out_hidden_size", out, 3584), OTHERS
+};
+const xd_field xd_qwen25vl_seeing_fields[] = {
+    QWEN25VL, XD_QWEN_VISION_FIELDS(xd_decoder, vision),
+    ROPE("mrope_section", AT(mrope), 'L', 0, NULL), OTHERS
 };
 const xd_field xd_mistral_fields[] = {
     SIZES(32000, 4096, 14336, 32, 32, 8, 0), KIND("mistral", 1e-6, 0), ROPES(10000), WINDOW(0, 0),
@@ -249,6 +255,29 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
     if (s == XD_OK)
         s = check_rope(c, &c->rope, e);
     return s == XD_OK ? check_rope(c, &c->local, e) : s;
+}
+
+/* Sections of m-rope; transformers' own are 16, 24 and 24 pairs. */
+static xd_status check_sections(xd_decoder *c, xd_err *e)
+{
+    int64_t sum = 0;
+    if (!c->mrope.n)
+        c->mrope = (xd_ints){ 3, { 16, 24, 24 } };
+    for (int i = 0; i < c->mrope.n; i++)
+        sum += c->mrope.v[i] > 0 ? c->mrope.v[i] : c->D;
+    if (sum != c->D / 2)
+        return xd_fail(e, XD_EFORMAT, "%s: the sections of mrope_section do not add up to the %lld "
+                       "pairs of a head", c->kind->title, (long long)(c->D / 2));
+    return XD_OK;
+}
+
+xd_status xd_qwen25vl_seeing_check(void *c_, xd_err *e)
+{
+    xd_decoder *c = c_;
+    xd_status   s = xd_qwen25vl_check(c, e);
+    if (s == XD_OK)
+        s = check_sections(c, e);
+    return s == XD_OK ? xd_qwen_vision_check(&c->vision, c->dim, e) : s;
 }
 
 #define CHECK(name)                                                                                \

@@ -4,6 +4,14 @@
 
 #include "exec/net.h"
 
+/* An image that an encoder reads among the ids, of whole cells of its vision tower. */
+typedef struct xd_text_image {
+    const uint8_t *rgb;         /* [height,width,3] on the host; NULL: black, to count or measure */
+    int64_t        height, width;
+    int64_t        at, n;       /* its tokens are the ids [at, at + n)                         */
+    float          mean[3], std[3];     /* of colours in 0..1, which become (v - mean) / std */
+} xd_text_image;
+
 /* Which ids are text, and which hidden states are handed out. */
 typedef struct xd_text_read {
     const int32_t *ids;         /* [n] on the host                                             */
@@ -11,9 +19,18 @@ typedef struct xd_text_read {
     int64_t        first, real; /* ids [first, first + real) are text; the rest is padding      */
     int            nlayers;     /* number of hidden states                                     */
     const int     *layers;      /* their numbers, as of xd_text_layer                          */
+    int            nimages;     /* of an encoder with a vision tower, in the order of their ids */
+    const xd_text_image *images;
 } xd_text_read;
 
-typedef struct xd_text {
+/* What a vision tower makes of an image. */
+typedef struct xd_text_sight {
+    int64_t patch, merge;       /* sides: pixels of a patch, patches of a token                */
+    int32_t token;              /* the id in whose places an image's tokens stand              */
+} xd_text_sight;
+
+typedef struct xd_text xd_text;
+struct xd_text {
     xd_net_def net;
     int64_t (*width)(const void *cfg);          /* E: width of a token embedding                */
     int64_t (*pooled)(const void *cfg);         /* P: width of the pooled embedding; NULL: none */
@@ -27,7 +44,11 @@ typedef struct xd_text {
     /* Hidden states side by side: out->tok [n,L E]. It is as `encode` in all else, whose result is
      * hidden state -1 of text that starts at row 0. NULL: the encoder has no numbered states. */
     void (*hidden)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out);
-} xd_text;
+    /* The same encoder with its vision tower, whose blocks run before its own; NULL: it has none.
+     * Hidden states of it are numbered from the last one: -1, -2. */
+    const xd_text *seeing;
+    void (*sight)(const void *cfg, xd_text_sight *out); /* of an encoder with a vision tower   */
+};
 
 /* The index of a hidden state as in transformers' hidden_states: 0 is what the first block reads, k
  * what block k reads, nlayers the last one after the final norm; -1 is nlayers, -2 what the last

@@ -32,7 +32,7 @@ check "no such file" said "^xdit: cannot open $T/none.png: "
 MODEL=$ROOT/models/demo-pixart
 generate --prompt a --max_area 4096 --output "$T/c.png"
 check "max_area is refused elsewhere" [ "$rc" = 2 ]
-check "it names who has it" said '^xdit: max_area is for FLUX; pixart-alpha generates'
+check "it names who has it" said '^xdit: max_area is for FLUX, Qwen-Image; pixart-alpha generates'
 MODEL=$FULL/flux
 generate --prompt a --width 32 --height 32 --image "$IMAGE" --image "$IMAGE" --output "$T/c.png"
 check "noise starts from one image" said '^xdit: 2 images are given, and flux begins with one$'
@@ -63,6 +63,44 @@ generate --prompt a --output "$T/d.png" "$@" "$@" "$@" "$@"
 check "but not any number" said '^xdit: 12 images are given, and flux2-klein reads at most 10$'
 generate --prompt a --output "$T/d.png" --image "$IMAGE"
 check "a small image is refused" said 'an image to read has 88 x 40 pixels; .* of at least 64 x 64$'
+
+# Images that the text encoder sees, too.
+MODEL=$FULL/qwen-edit-plus
+A=$ROOT/tests/golden/qwen-edit-plus
+set -- --prompt "side by side" --num_inference_steps 2 --max_area 6144 --json --output "$T/e.png"
+try generate --model "$MODEL" "$@"
+check "an image to edit is needed" \
+    said '^xdit: qwen-image-edit-plus edits images: name one with --image$'
+try generate --model "$MODEL" "$@" --image "$A/image.png" --image "$A/image_2.png"
+check "the last image gives the size" json 'j["parameters"]["width"] == 64 and
+    j["parameters"]["height"] == 128'
+try generate --model "$MODEL" "$@" --image "$A/image_2.png" --image "$A/image.png"
+check "whichever that is" json 'j["parameters"]["width"] == 96 and j["parameters"]["height"] == 64'
+try generate --model "$MODEL" --num_inference_steps 2 --max_area 6144 --output "$T/e.png" \
+    --prompt "a <|image_pad|>" --image "$A/image.png"
+check "a prompt has no token of an image" \
+    said '^xdit: a prompt has the token of an image \(id 272\) 2 times, and 1 images are given'
+try generate --model "$MODEL" "$@" --image "$A/image.png" --max_sequence_length 9
+check "nor is it cut off" said 'token of an image \(id 272\) 0 times.* be longer$'
+printf 'P6 1000 1 255\n%03000d' 0 >"$T/line.ppm"
+try generate --model "$MODEL" "$@" --image "$T/line.ppm"
+check "a line is no image" said '^xdit: an image to edit has 1000 x 1 pixels; with its ratio an'
+try inspect "$MODEL" --tensors text_encoder
+check "the vision tower is listed" \
+    sh -c 'printf %s "$1" | grep -q "^visual.merger.mlp.0.weight 144x144$"' . "$out"
+cp -R "$MODEL" "$T/unseen"
+chmod -R u+w "$T/unseen"
+MODEL=$T/unseen
+refused() { printf '{%s}' "$2" >"$MODEL/processor/preprocessor_config.json"
+            try generate --model "$MODEL" --prompt a --image "$A/image.png" --output "$T/e.png"
+            check "$1" said "$3"; }
+refused "other patches are refused" '"patch_size": 14' 'makes patches of 14 and tokens of 2 x 2 of'
+refused "so are other filters" '"patch_size": 4, "resample": 2' 'resample 3, bicubic'
+refused "and no limits" '"patch_size": 4, "max_pixels": 10' 'max_pixels 10 allow no image'
+refused "and two colours" '"patch_size": 4, "image_std": [1, 2]' 'not those of three colours$'
+rm "$MODEL/processor/preprocessor_config.json"
+try generate --model "$MODEL" --prompt a --image "$A/image.png" --output "$T/e.png"
+check "a processor is needed" said "/unseen/processor has no preprocessor_config.json, which says"
 
 # A part of an image: flux-crop's image and mask have 41 x 90 pixels.
 MODEL=$FULL/flux

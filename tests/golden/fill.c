@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "families/recipe.h"
 #include "golden.h"
 #include "model/component.h"
 
@@ -136,14 +137,18 @@ static int copy_folder(const char *from, const char *to, int deep)
 }
 
 static void fill_part(const char *model, const char *to, const char *name, xd_kind kind,
-                      const char *hint, xd_dtype type)
+                      const xd_json *index, xd_dtype type)
 {
+    const char *hint = xd_json_text(xd_json_at(xd_json_get(index, name), 1));
+    const char *pipeline = xd_json_text(xd_json_get(index, "_class_name"));
     xd_component p;
     xd_err  e = { 0 };
     char   *folder = join(to, name);
     char   *path = join(folder, kind == XD_KIND_TEXT ? "model.safetensors"
                                                      : "diffusion_pytorch_model.safetensors");
     must(xd_component_open(&p, model, name, kind, hint, &e), &e, model);
+    if (xd_recipe_sees(xd_recipe_find(pipeline, index), name))
+        must(xd_component_see(&p, &e), &e, model);
     xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
     if (!item)
         broken("make", path);
@@ -170,8 +175,7 @@ void fill_model(const char *from, const char *to, xd_dtype type)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char *a = join(from, parts[i].name), *b = join(to, parts[i].name);
         if (xd_file_is_dir(a) && !copy_folder(a, b, 0))
-            fill_part(from, to, parts[i].name, parts[i].kind,
-                      xd_json_text(xd_json_at(xd_json_get(index, parts[i].name), 1)), type);
+            fill_part(from, to, parts[i].name, parts[i].kind, index, type);
         free(a);
         free(b);
     }

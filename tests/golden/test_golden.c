@@ -44,14 +44,15 @@ static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
                                          "hunyuan12-one",  "zimage-lora", "wan",
-                                         "chroma-one", "qwen" };
+                                         "chroma-one", "qwen", "qwen-edit" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
 static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "cog5b", "hunyuan",
                                       "chroma-one", "qwen-five" };
-/* A text encoder of so many blocks as published ones, of a width that only tests have: what short
- * types lose adds up, and devices round in different places. */
-static const char *const deep[] = { "flux2" };
+/* Text encoders of so many blocks as published ones, or with a vision tower before their own, of a
+ * width that only tests have: what short types lose adds up, and devices round in different
+ * places. */
+static const char *const deep[] = { "flux2", "qwen-edit" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
 static const char *const all[] = { "alpha",
@@ -123,7 +124,10 @@ static const char *const all[] = { "alpha",
                                    "qwen",
                                    "qwen-five",
                                    "qwen-image",
-                                   "qwen-mask" };
+                                   "qwen-mask",
+                                   "qwen-edit",
+                                   "qwen-edit-plus",
+                                   "qwen-edit-last" };
 
 typedef struct run {
     xd_st   *st;
@@ -348,7 +352,8 @@ static int is_listed(const char *name, const char *const *list, size_t n)
 static double most_of(const char *name, int stage, int dtype)
 {
     int eight = strcmp(dtypes[dtype], "int8") == 0 || strcmp(dtypes[dtype], "fp8") == 0;
-    int adds_up = stage == EMBEDS && is_listed(name, deep, sizeof deep / sizeof *deep);
+    int adds_up = (stage == EMBEDS || stage == NEGATIVE) &&
+                  is_listed(name, deep, sizeof deep / sizeof *deep);
     int half = strcmp(dtypes[dtype], "bf16") == 0;
     return stages[stage].most[dtype] * (!adds_up ? 1 : eight ? 2.5 : half ? 1.5 : 1);
 }

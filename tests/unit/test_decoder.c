@@ -271,7 +271,8 @@ static void counts_as_it_runs(void **state)
             for (int counts = 0; counts < 2; counts++) {
                 tiny         t;
                 xd_cond      c;
-                xd_text_read r = { counts ? NULL : ids, 40, first, 40 - first, 2, layers };
+                xd_text_read r = { .ids = counts ? NULL : ids, .n = 40, .first = first,
+                                   .real = 40 - first, .nlayers = 2, .layers = layers };
                 open_tiny(&t, kinds[i].name, XD_F32, XD_F32, 0, counts);
                 t.p.text->hidden(&t.x, &t.p.net, &r, &c);
                 ok(t.x.err.code, &t.x.err);
@@ -293,7 +294,8 @@ static void wrong_texts(void **state)
         xd_cond c;
         open_tiny(&t, "qwen3", XD_F32, XD_F32, 0, 0);
         t.p.text->hidden(&t.x, &t.p.net,
-                         &(xd_text_read){ ids, 4, bad[i][0], bad[i][1], 1, &last }, &c);
+                         &(xd_text_read){ .ids = ids, .n = 4, .first = bad[i][0],
+                                          .real = bad[i][1], .nlayers = 1, .layers = &last }, &c);
         assert_int_equal(t.x.err.code, XD_EINVAL);
         assert_non_null(strstr(t.x.err.msg, "of 4 tokens"));
         close_tiny(&t);

@@ -58,6 +58,7 @@ def fill(module, dtype):
             name = name.replace("model.language_model.", "language_model.model.")
         if type(module).__name__ == "Qwen2_5_VLForConditionalGeneration":   # as Qwen stores it
             name = name.replace("model.language_model.", "model.")
+            name = name.replace("model.visual.", "visual.")
         p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
     return module.eval()
 

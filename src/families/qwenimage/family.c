@@ -1,4 +1,6 @@
-/* family.c - Qwen-Image: its pipeline */
+/* family.c - Qwen-Image: its pipelines */
+#include <math.h>
+
 #include "families/family.h"
 #include "families/qwenimage/keys.h"
 
@@ -23,11 +25,66 @@ static const xd_recipe qwen_image = {
     .max_text = 512, .most_text = 1024, .own_sigmas = 1, .max_shift = 1.15,
 };
 
+/* ---- editing ------------------------------------------------------------------------------- */
+
+/* The template of the editing pipelines; texts of the images stand before the prompt. */
+static const char edit_frame[] =
+    "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, "
+    "texture, objects, background), then explain how the user's text instruction should alter or "
+    "modify the image. Generate a new image that meets the user's requirements while maintaining "
+    "consistency with the original input where appropriate.<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
+enum { EDIT_ROWS = 64, SIDES = 32, MEGAPIXEL = 1024 * 1024, SEEN = 384 * 384 };
+
+/* An area with the ratio of the image, in sides of whole 32 pixels (calculate_dimensions). */
+static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
+                                xd_err *e)
+{
+    double ratio = (double)*width / (double)*height, w = sqrt((double)area * ratio), h = w / ratio;
+    (void)unit;
+    w = nearbyint(w / SIDES), h = nearbyint(h / SIDES);     /* halves to even, as in Python     */
+    if (w < 1 || h < 1)
+        return xd_fail(e, XD_EINVAL, "an image to edit has %lld x %lld pixels; with its ratio an "
+                       "area of %lld pixels has no side of %d", (long long)*width,
+                       (long long)*height, (long long)area, SIDES);
+    *height = (int64_t)h * SIDES;
+    *width = (int64_t)w * SIDES;
+    return XD_OK;
+}
+
+#define EDITS(text_, area_)                                                                       \
+    .dit = "transformer", .vae = "vae",                                                            \
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",                 \
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .frame = edit_frame,                    \
+                .drop = EDIT_ROWS, .image_text = text_, .image_area = area_,                      \
+                .processor = "processor" } },                                                      \
+    .ntext = 1,                                                                                    \
+    .steps = 50, .guidance = 1, .distilled = 1, .true_cfg = 4, .keeps_length = 1,                  \
+    .max_text = 1024, .most_text = 1024, .own_sigmas = 1, .max_shift = 1.15,                       \
+    .needs_reference = 1, .reference_area = MEGAPIXEL, .reference_size = reference_size
+
+/* diffusers: QwenImageEditPipeline.__call__. The encoder sees the image that is encoded. */
+static const xd_recipe edit = {
+    .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline" },
+    EDITS("<|vision_start|><|image_pad|><|vision_end|>", 0),
+    .references = 1, .sized_by = XD_SIZED_BY_FIRST,
+};
+
+/* diffusers: QwenImageEditPlusPipeline.__call__, of Qwen-Image-Edit-2509 and -2511. */
+static const xd_recipe edit_plus = {
+    .name = "qwen-image-edit-plus", .pipelines = { "QwenImageEditPlusPipeline" },
+    EDITS("Pict" "ure {}: <|vision_start|><|image_pad|><|vision_end|>", SEEN),
+    .references = 16, .sized_by = XD_SIZED_BY_LAST,
+};
+
 /* ---- in xDiT -------------------------------------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
+    { .title = "Qwen-Image-Edit-2509, -2511", .names = "Qwen-Image-Edit-25",
+      .pipeline = "QwenImageEditPlus", .own = "qwen-image-edit-plus", .cell = 8, .patch = 2,
+      .can = XD_CAN_USP | XD_CAN_FSDP },
     { .title = "Qwen-Image-Edit", .names = "Qwen-Image-Edit", .pipeline = "QwenImageEdit",
-      .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_CAN_FSDP },
+      .own = "qwen-image-edit", .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_CAN_FSDP },
     { .title = "Qwen-Image", .names = "Qwen-Image", .pipeline = "QwenImage", .own = "qwen-image",
       .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_CAN_FSDP },
     { .title = NULL },
@@ -53,7 +110,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_qwenimage;
 const xd_family xd_family_qwenimage = {
     .title = "Qwen-Image", .dits = XD_LIST(xd_dit, &xd_dit_qwenimage),
-    .recipes = XD_LIST(xd_recipe, &qwen_image),
+    .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus),
     .key_maps = xd_qwenimage_key_maps,
     .xdit = &xdit_rows,
     .examples = { .layers = "60", .file = "qwen_image_bf16.safetensors",

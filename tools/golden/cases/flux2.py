@@ -102,7 +102,7 @@ KOHYA = {"double_blocks_0_img_attn_qkv": ["transformer_blocks.0.attn.to_" + k fo
 
 # ---- models --------------------------------------------------------------------------------------
 
-def make_tokenizer(out):
+def make_tokenizer(out, special=SPECIAL):
     """Byte-level BPE with Qwen's words and a few merges."""
     out.mkdir(parents=True)
     letters = byte_letters()
@@ -114,7 +114,7 @@ def make_tokenizer(out):
         pre_tokenizers.Split(Regex(WORDS), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     t.decoder = decoders.ByteLevel()
-    t.add_special_tokens([AddedToken(w, normalized=False, special=True) for w in SPECIAL])
+    t.add_special_tokens([AddedToken(w, normalized=False, special=True) for w in special])
     t.add_tokens([AddedToken(w, normalized=False, special=False) for w in PLAIN_ADDED])
     t.save(str(out / "tokenizer.json"))
     (out / "tokenizer_config.json").write_text(json.dumps(dict(

@@ -8,12 +8,16 @@ norm). Weights are rounded to bf16, as they are stored, before anything is compu
 torch's, in which rows that see no key get zeros; Gemma 2, whose scores have a soft cap, is computed
 by transformers' own attention, where such rows hold an average of all rows: of its padding the
 golden file has zeros, and no test reads them.
+
+qwen25vl-images has a vision tower and one text with two images, "image.K" [height,width,3], whose
+ids begin at "at" [2].
 """
 import json
 
 import torch
 import transformers as T
 from safetensors.torch import save_file
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 VOCAB = 37
 SIZES = dict(vocab_size=VOCAB, hidden_size=20, intermediate_size=27, num_hidden_layers=3,
@@ -46,6 +50,14 @@ CASES = {
                                        mrope_section=[1, 1, 2])),
         vision=dict(depth=1, hidden_size=8, intermediate_size=12, num_heads=2, out_hidden_size=32,
                     patch_size=4, fullatt_block_indexes=[0], window_size=16)),
+    "qwen25vl-images": dict(
+        cls=T.Qwen2_5_VLForConditionalGeneration, config=T.Qwen2_5_VLConfig, whole=True,
+        prefix=("model.language_model.", "model.language_model."), keys=dict(image_token_id=31),
+        text=dict(SIZES, hidden_size=40, num_attention_heads=4, rms_norm_eps=1e-6,
+                  rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                       mrope_section=[2, 1, 2])),
+        vision=dict(depth=3, hidden_size=36, intermediate_size=21, num_heads=3, out_hidden_size=40,
+                    patch_size=2, fullatt_block_indexes=[1], window_size=8)),
     "mistral": dict(
         cls=T.Mistral3ForConditionalGeneration, config=T.Mistral3Config,
         prefix=("model.language_model.", "language_model.model."),
@@ -113,7 +125,8 @@ def build(c):
     if "text" not in c:
         config = c["config"](**c["keys"])
     else:
-        config = c["config"](text_config=dict(c["text"]), vision_config=dict(c["vision"]))
+        config = c["config"](text_config=dict(c["text"]), vision_config=dict(c["vision"]),
+                             **c.get("keys", {}))
     config._attn_implementation = c.get("attention", "sdpa")
     return randomize(c["cls"](config))
 
@@ -138,7 +151,7 @@ def stored(model, c):
     keep, seen = {}, set()
     for name in sorted(out):
         part = name.split(".")[0]
-        if part in ("visual", "vision_tower"):
+        if part in ("visual", "vision_tower") and not c.get("whole"):
             if part in seen:
                 continue
             seen.add(part)
@@ -162,6 +175,37 @@ def golden(model, c):
             if c.get("attention") == "eager":
                 h[:first] = h[first + real:] = 0
             out[f"{k}.hidden.{j}"] = h.contiguous()
+    return out
+
+
+# Sides of images in pixels, of whole 4; windows of 8 do not divide them.
+IMAGES = ((12, 20), (28, 4))
+MEAN, STD = (0.5, 0.25, 0.75), (0.25, 0.5, 0.4)
+
+
+@torch.no_grad()
+def golden_images(model):
+    gen, image, out, ids, at = torch.Generator().manual_seed(5), 31, {}, [7, 2], []
+    shown, grids = [], []
+    prepare = Qwen2VLImageProcessorPil(patch_size=2, merge_size=2, min_pixels=16, max_pixels=4096,
+                                       image_mean=MEAN, image_std=STD)
+    for k, (high, wide) in enumerate(IMAGES):
+        u8 = torch.randint(0, 256, (high, wide, 3), generator=gen, dtype=torch.uint8)
+        one = prepare(images=u8.numpy(), return_tensors="pt")
+        shown.append(one["pixel_values"])
+        grids.append(one["image_grid_thw"])
+        assert grids[k].tolist() == [[1, high // 2, wide // 2]]
+        at.append(len(ids))
+        ids += [image] * (high * wide // 16) + [3 + k] * (k + 1)
+        out[f"image.{k}"] = u8.float()
+    types = (torch.tensor([ids]) == image).int()
+    y = model(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)).long(),
+              pixel_values=torch.cat(shown), image_grid_thw=torch.cat(grids),
+              mm_token_type_ids=types, output_hidden_states=True, use_cache=False)
+    out["0.ids"] = torch.tensor(ids, dtype=torch.int32)
+    out["at"] = torch.tensor(at, dtype=torch.int32)
+    for j, h in enumerate(y.hidden_states):
+        out[f"0.hidden.{j}"] = h[0].contiguous()
     return out
 
 
@@ -195,7 +239,8 @@ def make(names, options):
         folder = options.out / "lm" / name
         folder.mkdir(parents=True, exist_ok=True)
         save_file(stored(model, c), folder / "model.safetensors")
-        save_file(golden(model, c), folder / "golden.safetensors")
+        save_file(golden_images(model) if c.get("whole") else golden(model, c),
+                  folder / "golden.safetensors")
         (folder / "config.json").write_text(json.dumps(config_of(model, name, c), indent=2) + "\n")
         for p in folder.iterdir():
             p.chmod(0o644)

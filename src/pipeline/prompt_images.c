@@ -1,0 +1,211 @@
+/* prompt_images.c - see prompt_images.h */
+#include "pipeline/prompt_images.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "io/image.h"
+#include "model/model.h"
+#include "pipeline/context.h"
+#include "ranks/world.h"
+
+/* The encoder that sees images; NULL: none does. */
+static const xd_text_use *seer_of(const xd_job *j)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    for (int k = 0; k < p->ntext; k++)
+        if (p->text[k].image_text)
+            return &p->text[k];
+    return NULL;
+}
+
+static int sees(const xd_job *j, int k)
+{
+    return j->ctx->model.recipe->text[k].image_text != NULL;
+}
+
+/* ---- pixels ------------------------------------------------------------------------------- */
+
+/* The size from which an image is brought to the one that is seen. */
+static xd_status first_size(const xd_job *j, int i, xd_grid *size, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    int64_t         area = seer_of(j)->image_area;
+    if (area)
+        return m->recipe->reference_size(1, area, &size->rows, &size->cols, e);
+    *size = j->ref_size[i];
+    return XD_OK;
+}
+
+xd_status xd_prompt_image_set_size(xd_job *j, int i, xd_grid own, xd_err *e)
+{
+    if (!seer_of(j))
+        return XD_OK;
+    xd_status s = first_size(j, i, &own, e);
+    if (s == XD_OK)
+        s = xd_image_processor_size(&j->ctx->model.processor, &own.rows, &own.cols, e);
+    if (s == XD_OK)
+        j->seen_size[i] = own;
+    return s;
+}
+
+xd_status xd_prompt_image_read(xd_job *j, int i, const uint8_t *rgb, xd_grid size, int cut,
+                               xd_err *e)
+{
+    const xd_text_use *u = seer_of(j);
+    xd_grid            first = size, *to = &j->seen_size[i];
+    size_t             bytes = (size_t)(size.rows * size.cols) * 3;
+    if (!u || cut != !u->image_area)
+        return XD_OK;
+    uint8_t  *p = malloc(bytes);
+    xd_status s = p ? first_size(j, i, &first, e)
+                    : xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
+    if (p)
+        memcpy(p, rgb, bytes);
+    if (s == XD_OK)
+        s = xd_image_resize(&p, size.cols, size.rows, first.cols, first.rows, e);
+    if (s == XD_OK)
+        s = xd_image_resize_by(&p, XD_BICUBIC, first.cols, first.rows, to->cols, to->rows, e);
+    if (s == XD_OK)
+        j->seen[i] = p;
+    else
+        free(p);
+    return s;
+}
+
+static int64_t bytes_of(const xd_job *j, int i)
+{
+    return j->seen_size[i].rows * j->seen_size[i].cols * 3;
+}
+
+xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e)
+{
+    const xd_context *ctx = j->ctx;
+    if (!seer_of(j) || !j->nrefs || ctx->plan.text_tp == 1)
+        return s;
+    for (int i = 0; i < j->nrefs && s == XD_OK; i++)
+        if (!j->seen[i] && !(j->seen[i] = malloc((size_t)bytes_of(j, i))))
+            s = xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
+    s = xd_world_agree(&ctx->world, s, e);
+    for (int i = 0; i < j->nrefs && s == XD_OK; i++)
+        s = xd_world_broadcast(&ctx->world, j->seen[i], bytes_of(j, i), e);
+    return s;
+}
+
+void xd_prompt_images_close(xd_job *j)
+{
+    for (int i = 0; i < XD_MAXREFS; i++) {
+        free(j->seen[i]);
+        j->seen[i] = NULL;
+    }
+}
+
+/* FNV-1a, and a mix of the bytes and the first hash. */
+void xd_prompt_images_hash(const xd_job *j, int64_t hash[2])
+{
+    uint64_t a = 0xcbf29ce484222325u, b = (uint64_t)j->nrefs;
+    for (int i = 0; i < j->nrefs && j->seen[i]; i++) {
+        b = xd_hash_mix(xd_hash_mix(b, (uint64_t)j->seen_size[i].rows),
+                        (uint64_t)j->seen_size[i].cols);
+        for (int64_t k = 0; k < bytes_of(j, i); k++) {
+            a = (a ^ j->seen[i][k]) * 0x100000001b3u;
+            if (k % 8 == 7)
+                b = xd_hash_mix(b, a);
+        }
+        b = xd_hash_mix(b, a);
+    }
+    hash[0] = (int64_t)a;
+    hash[1] = (int64_t)b;
+}
+
+/* ---- ids ---------------------------------------------------------------------------------- */
+
+static int64_t tokens_of(const xd_job *j, int i)
+{
+    const xd_image_processor *p = &j->ctx->model.processor;
+    int64_t                   unit = p->patch * p->merge;
+    return j->seen_size[i].rows / unit * (j->seen_size[i].cols / unit);
+}
+
+static int32_t mark_of(const xd_job *j, int k)
+{
+    const xd_component *p = &j->ctx->model.text[k];
+    xd_text_sight       s;
+    p->text->sight(p->net.cfg, &s);
+    return s.token;
+}
+
+int64_t xd_prompt_images_more_ids(const xd_job *j, int k)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < j->nrefs && sees(j, k); i++)
+        sum += tokens_of(j, i) - 1;
+    return sum;
+}
+
+char *xd_prompt_images_text(const xd_job *j, int k, char *prompt)
+{
+    const char *text = j->ctx->model.recipe->text[k].image_text, *at;
+    xd_text_buf b = { 0 };
+    if (!text || !prompt)
+        return prompt;
+    at = strstr(text, "{}");
+    for (int i = 0; i < j->nrefs; i++)
+        if (at)
+            xd_buf_add(&b, "%.*s%d%s", (int)(at - text), text, i + 1, at + 2);
+        else
+            xd_buf_add(&b, "%s", text);
+    xd_buf_add(&b, "%s", prompt);
+    free(prompt);
+    if (b.failed)
+        xd_buf_free(&b);
+    return b.p;
+}
+
+xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t *n, xd_err *e)
+{
+    int64_t more = xd_prompt_images_more_ids(j, k), at = 0;
+    int     seen = 0;
+    if (!sees(j, k))
+        return XD_OK;
+    int32_t mark = mark_of(j, k);
+    for (int64_t i = 0; i < *n; i++)
+        seen += (*ids)[i] == mark;
+    if (seen != j->nrefs)
+        return xd_fail(e, XD_EINVAL, "a prompt has the token of an image (id %d) %d times, and %d "
+                       "images are given: leave it to them%s", mark, seen, j->nrefs,
+                       seen < j->nrefs ? ", and let max_sequence_length be longer" : "");
+    int32_t *out = malloc((size_t)(*n + more) * sizeof *out + 1);
+    if (!out)
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)(*n + more));
+    seen = 0;
+    for (int64_t i = 0; i < *n; i++)
+        for (int64_t left = (*ids)[i] == mark ? tokens_of(j, seen++) : 1; left > 0; left--)
+            out[at++] = (*ids)[i];
+    free(*ids);
+    *ids = out;
+    *n = at;
+    return XD_OK;
+}
+
+int xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n,
+                      xd_text_image out[XD_MAXREFS])
+{
+    const xd_image_processor *p = &j->ctx->model.processor;
+    int64_t                   at = 0;
+    if (!sees(j, k))
+        return 0;
+    for (int i = 0; i < j->nrefs; i++) {
+        for (int32_t mark = mark_of(j, k); ids && at < n && ids[at] != mark;)
+            at++;
+        out[i] = (xd_text_image){ .rgb = j->seen[i], .height = j->seen_size[i].rows,
+                                  .width = j->seen_size[i].cols, .at = at, .n = tokens_of(j, i) };
+        for (int c = 0; c < 3; c++) {
+            out[i].mean[c] = (float)p->mean.v[c];
+            out[i].std[c] = (float)p->std.v[c];
+        }
+        at += out[i].n;
+    }
+    return j->nrefs;
+}

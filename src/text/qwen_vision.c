@@ -1,0 +1,299 @@
+/* qwen_vision.c - the vision tower of Qwen2.5-VL, as transformers'
+ * Qwen2_5_VisionTransformerPretrainedModel.
+ *
+ * Patches of all images are rows, ordered by window, within a window by token, within a token by
+ * patch: attention within windows, and the patches of a token, are consecutive rows. A patch is
+ * read as a clip of equal frames. */
+#include "text/qwen_vision.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/minmax.h"
+#include "exec/op.h"
+#include "text/encoder_layers.h"
+
+static const float eps = 1e-6f;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e)
+{
+    static const char what[] = "vision_config";
+    const int64_t     sizes[] = { c->dim, c->ff, c->patch, c->frames, c->merge };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (!xd_text_fits(sizes[i]) || (i > 1 && sizes[i] > 256))
+            return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld, intermediate_size %lld, "
+                           "patch_size %lld, temporal_patch_size %lld and spatial_merge_size %lld "
+                           "do not make a network", what, (long long)c->dim, (long long)c->ff,
+                           (long long)c->patch, (long long)c->frames, (long long)c->merge);
+    if (c->depth < 1 || c->depth > 10000)
+        return xd_fail(e, XD_EFORMAT, "%s: depth %d is outside 1 to 10000", what, c->depth);
+    if (c->channels != 3)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: in_channels is %lld: only colours, 3, are built",
+                       what, (long long)c->channels);
+    if (c->window < c->merge * c->patch)
+        return xd_fail(e, XD_EFORMAT, "%s: window_size %lld is less than a token of "
+                       "spatial_merge_size %lld x patch_size %lld", what, (long long)c->window,
+                       (long long)c->merge, (long long)c->patch);
+    if (c->out != width)
+        return xd_fail(e, XD_EFORMAT, "%s: out_hidden_size %lld is not the hidden_size %lld of the "
+                       "language model", what, (long long)c->out, (long long)width);
+    if (c->token < 0 || c->token > INT32_MAX || !(c->theta > 0))
+        return xd_fail(e, XD_EFORMAT, "%s: image_token_id %lld or rope_theta %g cannot be", what,
+                       (long long)c->token, c->theta);
+    if (!xd_text_act(c->act_fn, &c->act))
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the activation '%s' (hidden_act) is not one of "
+                       XD_TEXT_ACTS, what, c->act_fn);
+    xd_status s = xd_text_heads(what, c->dim, c->heads, e);
+    if (s == XD_OK && c->dim / c->heads % 4)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: heads of %lld are no multiple of 4: one half is "
+                       "turned by the row, the other by the column", what,
+                       (long long)(c->dim / c->heads));
+    return s;
+}
+
+static int sees_all(const xd_qwen_vision *c, int layer)
+{
+    for (int i = 0; i < c->full.n; i++)
+        if (c->full.v[i] == layer)
+            return 1;
+    return 0;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+void xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_block *w)
+{
+    static const char *const gate_up[] = { "gate_proj", "up_proj" };
+    int64_t D = c->dim, head = D / c->heads, qkv[] = { D, D, D };
+    xd_w_vec(d, &w->norm1, "norm1.weight", 1, &D);
+    xd_w_vec(d, &w->norm2, "norm2.weight", 1, &D);
+    xd_w_linear(d, &w->qkv, "attn.qkv", &(xd_linear_spec){ .in = D, .nouts = 3, .outs = qkv,
+                                                           .split = XD_COL, .unit = head,
+                                                           .bias = 1 });
+    xd_w_linear(d, &w->proj, "attn.proj", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                             .unit = head, .bias = 1 });
+    xd_w_enter(d, "mlp");
+    xd_w_fused(d, &w->gate_up, &(xd_fused_spec){ .n = 2, .names = gate_up, .in = D,
+                                                 .out = { c->ff, c->ff }, .split = XD_COL,
+                                                 .bias = 1 });
+    xd_w_linear(d, &w->down, "down_proj", &(xd_linear_spec){ .in = c->ff, .out = D,
+                                                             .split = XD_ROW, .bias = 1 });
+    xd_w_leave(d);
+}
+
+void xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g)
+{
+    int64_t wide = c->dim * c->merge * c->merge;
+    xd_w_linear_as(d, &g->patches, "patch_embed.proj", 5,
+                   (int64_t[]){ c->dim, c->channels, c->frames, c->patch, c->patch }, 0);
+    xd_w_enter(d, "merger");
+    xd_w_vec(d, &g->norm, "ln_q.weight", 1, &c->dim);
+    xd_w_linear(d, &g->up, "mlp.0", &(xd_linear_spec){ .in = wide, .out = wide, .split = XD_COL,
+                                                       .bias = 1 });
+    xd_w_linear(d, &g->down, "mlp.2", &(xd_linear_spec){ .in = wide, .out = c->out,
+                                                         .split = XD_ROW, .bias = 1 });
+    xd_w_leave(d);
+}
+
+/* ---- places ------------------------------------------------------------------------------- */
+
+/* An image in tokens, and the side of a window. */
+typedef struct sight { int64_t rows, cols, side; } sight;
+
+static sight sight_of(const xd_qwen_vision *c, const xd_text_image *i)
+{
+    int64_t unit = c->patch * c->merge;
+    return (sight){ i->height / unit, i->width / unit, c->window / unit };
+}
+
+/* Where token i, in the order of windows, is in the image; *run: how many tokens from it on are
+ * its right neighbours. */
+static void place_of(const sight *s, int64_t i, int64_t *y, int64_t *x, int64_t *run)
+{
+    int64_t band = i / (s->side * s->cols), top = band * s->side,
+            high = xd_min(s->side, s->rows - top);
+    i -= top * s->cols;
+    int64_t left = i / (high * s->side) * s->side, wide = xd_min(s->side, s->cols - left);
+    i -= left * high;
+    *y = top + i / wide;
+    *x = left + i % wide;
+    *run = wide - i % wide;
+}
+
+typedef struct table {          /* what fills a table of patches                                */
+    const xd_qwen_vision *c;
+    const xd_text_read   *r;
+    int                   sine;
+} table;
+
+/* Calls fn for every patch of the images in order; y and x count patches. Returns the address
+ * behind the last row. */
+static void each_patch(const table *t, float *(*fn)(const table *t, const xd_text_image *i,
+                                                    int64_t y, int64_t x, float *row), float *to)
+{
+    int64_t m = t->c->merge;
+    for (int k = 0; k < t->r->nimages; k++) {
+        const xd_text_image *image = &t->r->images[k];
+        sight                s = sight_of(t->c, image);
+        for (int64_t i = 0; i < s.rows * s.cols; i++) {
+            int64_t y, x, run;
+            place_of(&s, i, &y, &x, &run);
+            for (int64_t p = 0; p < m * m; p++)
+                to = fn(t, image, y * m + p / m, x * m + p % m, to);
+        }
+    }
+}
+
+/* Colours of a patch: channel, frame, row, column. */
+static float *patch_colours(const table *t, const xd_text_image *i, int64_t y, int64_t x,
+                            float *row)
+{
+    int64_t P = t->c->patch;
+    for (int64_t c = 0; c < t->c->channels; c++)
+        for (int64_t f = 0; f < t->c->frames; f++)
+            for (int64_t p = 0; p < P * P; p++) {
+                int64_t at = ((y * P + p / P) * i->width + x * P + p % P) * 3 + c;
+                *row++ = ((float)(i->rgb ? i->rgb[at] : 0) / 255 - i->mean[c]) / i->std[c];
+            }
+    return row;
+}
+
+static void fill_colours(void *ctx, float *to)
+{
+    each_patch(ctx, patch_colours, to);
+}
+
+/* Of a half of the pairs of a head by the row, then of a half by the column. */
+static float *patch_angles(const table *t, const xd_text_image *i, int64_t y, int64_t x, float *row)
+{
+    int64_t half = t->c->dim / t->c->heads / 2;
+    (void)i;
+    for (int axis = 0; axis < 2; axis++)
+        for (int64_t k = 0; k < half; k += 2) {
+            float f = 1 / (float)pow(t->c->theta, (double)k / (double)half);
+            float a = (float)(axis ? x : y) * f;
+            *row++ = t->sine ? sinf(a) : cosf(a);
+        }
+    return row;
+}
+
+static void fill_angles(void *ctx, float *to)
+{
+    each_patch(ctx, patch_angles, to);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+typedef struct local {
+    const xd_text_read *r;
+    xd_tensor           cos, sin;       /* [patches, D/2] F32                                  */
+} local;
+
+/* Attention among n rows from *at on. */
+static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64_t *at, int64_t n)
+{
+    xd_attn_over_into(x, xd_rows(out, *at, n), xd_rows(qkv[0], *at, n), xd_rows(qkv[1], *at, n),
+                      xd_rows(qkv[2], *at, n), &(xd_attn_how){ 0 });
+    *at += n;
+}
+
+/* Attention among the patches of each image, or of each window. */
+static xd_tensor attend(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
+                        const xd_tensor qkv[3])
+{
+    xd_tensor out = xd_new_as(x, x->act, 3, qkv[0].d);
+    int64_t   at = 0, unit = c->merge * c->merge;
+    for (int k = 0; k < r->nimages; k++) {
+        sight   s = sight_of(c, &r->images[k]);
+        int64_t side = sees_all(c, x->layer) ? xd_max(s.rows, s.cols) : s.side;
+        for (int64_t y = 0; y < s.rows; y += side)
+            for (int64_t z = 0; z < s.cols; z += side)
+                attend_rows(x, out, qkv, &at,
+                            xd_min(side, s.rows - y) * xd_min(side, s.cols - z) * unit);
+    }
+    return out;
+}
+
+void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_block *w,
+                            xd_state *s)
+{
+    const local *l = s->local;
+    xd_tensor    none = { 0 }, qkv[3];
+    xd_tensor    y = xd_linear(x, xd_rms_norm(x, s->h, w->norm1, eps), &w->qkv);
+    for (int i = 0; i < 3; i++)
+        qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->dim / c->heads);
+    for (int i = 0; i < 2; i++)
+        xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[i], .in = qkv[i], .cos = l->cos, .sin = l->sin,
+                                         .halves = 1, .eps = eps });
+    xd_linear_add(x, s->h, none, xd_flat(attend(x, c, l->r, qkv)), &w->proj);
+
+    y = xd_linear(x, xd_rms_norm(x, s->h, w->norm2, eps), &w->gate_up);
+    y = xd_gated(x, xd_seg(y, &w->gate_up, 0), xd_seg(y, &w->gate_up, 1), c->act);
+    xd_linear_add(x, s->h, none, y, &w->down);
+}
+
+/* The patches of a token side by side become one row, which goes to its place in h. */
+static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_glob *g,
+                          const xd_text_read *r, xd_tensor patches, xd_tensor h)
+{
+    int64_t   unit = c->merge * c->merge, n = patches.d[0] / unit, from = 0;
+    xd_tensor y = xd_reshape(xd_rms_norm(x, patches, g->norm, eps), 2,
+                             (int64_t[]){ n, c->dim * unit });
+    y = xd_linear_f32(x, xd_linear_act(x, y, &g->up, XD_GELU_ERF), &g->down);
+    for (int k = 0; k < r->nimages; k++) {
+        sight s = sight_of(c, &r->images[k]);
+        for (int64_t i = 0, run; i < s.rows * s.cols; i += run) {
+            int64_t row, col;
+            place_of(&s, i, &row, &col, &run);
+            xd_copy_to(x, xd_rows(h, r->images[k].at + row * s.cols + col, run),
+                       xd_rows(y, from + i, run));
+        }
+        from += s.rows * s.cols;
+    }
+}
+
+/* Rows of the patches of all images. Refuses images that are not of whole tokens in order. */
+static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r)
+{
+    int64_t sum = 0, unit = c->patch * c->merge, last = 0;
+    for (int k = 0; k < r->nimages; k++) {
+        const xd_text_image *i = &r->images[k];
+        sight                s = sight_of(c, i);
+        if (!xd_check(x, s.rows * unit == i->height && s.cols * unit == i->width &&
+                      s.rows * s.cols == i->n && i->n && i->at >= last && i->at + i->n <= r->n,
+                      "image %d of %lld x %lld pixels has %lld tokens from %lld on, of %lld", k + 1,
+                      (long long)i->width, (long long)i->height, (long long)i->n, (long long)i->at,
+                      (long long)r->n))
+            return 0;
+        last = i->at + i->n;
+        sum += i->n * c->merge * c->merge;
+    }
+    return sum;
+}
+
+void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
+                        const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor h)
+{
+    int64_t   rows = count_patches(x, c, r), half = c->dim / c->heads / 2;
+    size_t    mark = xd_arena_mark(x->tmp);
+    local     l = { .r = r };
+    xd_state  s = { .local = &l };
+    if (!rows)
+        return;
+    xd_tensor patches = xd_new_f32(x, rows, c->channels * c->frames * c->patch * c->patch);
+    xd_fill(x, patches, fill_colours, &(table){ .c = c, .r = r });
+    s.h = xd_linear_f32(x, patches, &g->patches);
+    xd_fill(x, l.cos = xd_new_f32(x, rows, half), fill_angles, &(table){ .c = c, .r = r });
+    xd_fill(x, l.sin = xd_new_f32(x, rows, half), fill_angles,
+            &(table){ .c = c, .r = r, .sine = 1 });
+    for (int i = 0; i < c->depth; i++) {
+        size_t block = xd_arena_mark(x->tmp);
+        xd_net_block(x, n, i, &s);
+        xd_arena_rewind(x->tmp, block);
+    }
+    merge_patches(x, c, g, r, s.h, h);
+    xd_arena_rewind(x->tmp, mark);
+}

@@ -1,0 +1,59 @@
+/* qwen_vision.h - the vision tower of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923): images become
+ * rows that a language model reads among its embeddings */
+#ifndef XD_TEXT_QWEN_VISION_H
+#define XD_TEXT_QWEN_VISION_H
+
+#include "text/text.h"
+
+typedef struct xd_qwen_vision {
+    int64_t dim, ff, channels, patch, frames, merge, window, out, token;
+    int     depth, heads;
+    xd_ints full;               /* blocks that see the whole image                             */
+    char    act_fn[XD_FIELD_TEXT];
+    double  theta;
+    xd_act  act;
+} xd_qwen_vision;
+
+typedef struct xd_qwen_vision_glob {
+    xd_lin    patches, up, down;
+    xd_tensor norm;             /* [dim]                                                       */
+} xd_qwen_vision_glob;
+
+typedef struct xd_qwen_vision_block {
+    xd_tensor norm1, norm2;     /* [dim]                                                       */
+    xd_lin    qkv, proj, gate_up, down;
+} xd_qwen_vision_block;
+
+/* Fields of a config with vision_config. V: a struct, m: its xd_qwen_vision. */
+#define XD_QWEN_VISION_FIELDS(V, m)                                                                \
+    { "vision_config.depth", offsetof(V, m.depth), 'i', 32, NULL },                                \
+        { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 3584, NULL },                      \
+        { "vision_config.intermediate_size", offsetof(V, m.ff), 'l', 3420, NULL },                 \
+        { "vision_config.num_heads", offsetof(V, m.heads), 'i', 16, NULL },                        \
+        { "vision_config.in_channels", offsetof(V, m.channels), 'l', 3, NULL },                    \
+        { "vision_config.patch_size", offsetof(V, m.patch), 'l', 14, NULL },                       \
+        { "vision_config.temporal_patch_size", offsetof(V, m.frames), 'l', 2, NULL },              \
+        { "vision_config.spatial_merge_size", offsetof(V, m.merge), 'l', 2, NULL },                \
+        { "vision_config.window_size", offsetof(V, m.window), 'l', 112, NULL },                    \
+        { "vision_config.out_hidden_size", offsetof(V, m.out), 'l', 3584, NULL },                  \
+        { "vision_config.fullatt_block_indexes", offsetof(V, m.full), 'L', 0, NULL },              \
+        { "vision_config.hidden_act", offsetof(V, m.act_fn), 's', 0, "silu" },                     \
+        { "vision_config.rope_parameters.rope_theta", offsetof(V, m.theta), 'd', 10000, NULL },    \
+        { "image_token_id", offsetof(V, m.token), 'l', 151655, NULL }
+
+/* Completes and checks what was read; `width`: that of the language model's rows. */
+xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
+/* Declares the weights outside of the blocks and those of a block, in the scopes of the tower and
+ * of the block. */
+void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
+void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
+                                       xd_qwen_vision_block *w);
+/* A block, with s->local of xd_qwen_vision_run. */
+void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
+                                 const xd_qwen_vision_block *w, xd_state *s);
+/* Runs the blocks [0, depth) of the net over the images and puts their rows where their tokens are
+ * in h [n,E] F32. */
+void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
+                             const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor h);
+
+#endif
