@@ -84,19 +84,42 @@ int xd_need_apart(const xd_job *j, int ranks)
            !j->r->latents_only;
 }
 
+/* Was an earlier one of these numbers the same? */
+static int is_repeated(const int64_t *v, int i)
+{
+    int k = 0;
+    while (k < i && v[k] != v[i])
+        k++;
+    return k < i;
+}
+
+/* Encoder k on every prompt: kernels of a library may want more room for fewer rows. */
+static xd_status count_encoder(xd_job *j, const xd_prompts *w, int k, size_t *bytes, xd_err *e)
+{
+    int64_t  *ids = malloc((size_t)w->n * sizeof *ids);
+    xd_status s = ids ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for %d prompts", w->n);
+    for (int i = 0; i < w->n && s == XD_OK; i++) {
+        size_t tmp;
+        ids[i] = xd_prompts_computed(w, j, i, k);
+        if (is_repeated(ids, i))
+            continue;
+        s = xd_prompts_count(j, k, ids[i], &tmp, e);
+        *bytes = s == XD_OK ? xd_max_size(*bytes, tmp) : *bytes;
+    }
+    free(ids);
+    return s;
+}
+
 /* The text encoders: all of them if they stay loaded, otherwise the largest, as only one is
  * loaded at a time. */
 static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_status s = XD_OK;
     for (int k = 0; s == XD_OK && k < w->ntext; k++) {
-        int64_t longest = 0;
-        size_t  tmp = 0, packed;
+        size_t tmp = 0, packed;
         if (!j->ctx->model.has_text[k])
             continue;
-        for (int i = 0; i < w->n; i++)
-            longest = xd_max(longest, xd_prompts_computed(w, j, i, k));
-        s = xd_prompts_count(j, k, longest, &tmp, e);
+        s = count_encoder(j, w, k, &tmp, e);
         packed = j->ctx->model.text[k].packed;
         need->text = j->ctx->keep ? need->text + packed : xd_max_size(need->text, packed);
         need->text_tmp = xd_max_size(need->text_tmp, tmp);
@@ -111,22 +134,44 @@ static int needs_vae(const xd_job *j)
     return (!j->r->latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
 }
 
+/* The denoising loop with so many rows of text in its passes. */
+static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need *need, xd_err *e)
+{
+    int64_t   len[XD_MAXPASS] = { prompt, negative };
+    size_t    tmp, method;
+    xd_status s = xd_denoise_count(j, len, &tmp, &method, e);
+    if (s == XD_OK) {
+        need->dit_tmp = xd_max_size(need->dit_tmp, tmp);
+        need->method_bytes = xd_max_size(need->method_bytes, method);
+    }
+    return s;
+}
+
+/* The loop with the most rows, and with those of every prompt, as in count_encoder. */
+static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
+{
+    int64_t most = 0, none = w->rows[w->n - 1];
+    for (int i = 0; i < w->n; i++)
+        most = xd_max(most, w->rows[i]);
+    xd_status s = count_rows(j, most, most, need, e);
+    for (int i = 0; i < w->n - 1 && s == XD_OK; i++)
+        if (!is_repeated(w->rows, i) && (w->rows[i] < most || (j->npass > 1 && none < most)))
+            s = count_rows(j, w->rows[i], none, need, e);
+    return s;
+}
+
 /* Counts this rank's bytes by part. */
 static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    int64_t    rows = 0;
     int        text = ctx->world.used->rank < ctx->plan.text_tp;
     int        vae = needs_vae(j);
     xd_status  s = XD_OK;
-    for (int i = 0; i < w->n; i++)
-        rows = w->rows[i] > rows ? w->rows[i] : rows;
-    int64_t len[XD_MAXPASS] = { rows, rows };
     *need = (xd_need){ .conds = xd_prompts_bytes(w, j) };
     if (text)
         s = count_text(j, w, need, e);
     if (s == XD_OK)
-        s = xd_denoise_count(j, len, &need->dit_tmp, &need->method_bytes, e);
+        s = count_loop(j, w, need, e);
     if (s == XD_OK && vae)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && xd_job_has_image(j->r)) {

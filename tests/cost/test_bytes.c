@@ -402,6 +402,8 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
         return;
     if (g->ctx.model.recipe->max_area)
         r->max_area = r->height * r->width;
+    if (g->ctx.model.recipe->reference_area)
+        r->max_area = 4096;     /* of the image that is read, whatever is generated            */
     for (int v = 0; v < 3 * ways; v++) {
         g->ctx.type = v % 3 == 2 ? XD_BF16 : XD_F32;
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;

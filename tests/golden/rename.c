@@ -550,7 +550,10 @@ static void box_text(box *b, const char *folder, const char *prefix, const char 
         must(xd_st_get(st, i, &t, &e), &e, folder);
         if (strncmp(name, drop, strlen(drop)) == 0)
             name += strlen(drop);
-        snprintf(full, sizeof full, "%s%s", strncmp(name, "text_projection", 15) ? add : "", name);
+        const char *front = strncmp(name, "text_projection", 15) ? add : "";
+        if (strncmp(name, "visual.", 7) == 0)   /* a tower stands beside the language model      */
+            front = strcmp(add, "model.language_model.") == 0 ? "model." : "";
+        snprintf(full, sizeof full, "%s%s", front, name);
         put(b, prefix, full, copy(t));
         xd_st_done(st, i);
     }

@@ -181,6 +181,8 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
 static void (*listen_to)(void *, const char *, int, int, const int64_t *, const float *);
 static void *listener;
 
+static const char *edited;      /* the image of models that need one                           */
+
 static sums generate(const xd_open_args *a, const char *what)
 {
     static const char *const prompts[] = { "a red circle" };
@@ -195,6 +197,8 @@ static sums generate(const xd_open_args *a, const char *what)
     q.width = q.height = 64;
     q.num_frames = strstr(a->model, "/wan/") ? 5 : 0;
     q.num_inference_steps = 2;
+    q.image = edited;
+    q.max_area = edited ? 64 * 64 : 0;
     q.seed = 3;
     q.on_tensor = listen_to ? listen_to : listen;
     q.cookie = listen_to ? listener : &s;
@@ -723,6 +727,10 @@ int main(int argc, char **argv)
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
     check_wan(dtype, tap_only_bf16() ? "diffusion_model." : "");
     check_same_names("qwen", dtype, "model.language_model.");
+    edited = folder_of("qwen-edit", "image.png");
+    check_same_names("qwen-edit-plus", dtype, "model.language_model.");
+    check_same_names("qwen-edit-plus", dtype, "model.");
+    edited = NULL;
     check_lora("flux", "flux-lora", dtype);
     check_lora("sd35", "sd35-lora", dtype);
     check_fp8(dtype, XD_F8E4M3);

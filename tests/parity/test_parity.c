@@ -128,7 +128,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     r.nprompts = 1;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
         r.true_cfg_scale = 3;
-    if (ok && begin && g->ctx.model.recipe->max_area)
+    if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
         r.max_area = r.width * r.height;
     if (ok && begin && g->ctx.model.recipe->references > 1)     /* twice the same            */
         r.more_images = &begin, r.nmore_images = 1;

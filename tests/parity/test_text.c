@@ -14,6 +14,8 @@
 #include "engine/engine.h"
 #include "model/component.h"
 #include "pipeline/job.h"
+#include "pipeline/prompt_images.h"
+#include "pipeline/references.h"
 #include "pipeline/text_encode.h"
 
 enum { PROMPTS = 2, SINGLE = 8192 };    /* SINGLE: all-reduces up to this are one trip          */
@@ -46,23 +48,61 @@ static int64_t part(int64_t n, int i, int k)
     return n * (i + 1) / k - n * i / k;
 }
 
-/* Encoder k on m tokens: sums of two layers a block over [m,E] in f32. */
-static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
+/* A sum of s numbers in f32. */
+static int64_t of_sum(const xd_engine *g, int64_t s)
 {
-    const xd_component *p = &g->ctx.model.text[k];
     int     T = g->ctx.plan.text_tp;
-    int64_t s = m * p->text->width(p->net.cfg), mine = part(s, rank, T);
-    int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
-    return rank < T ? 2 * p->net.nlayers * one : 0;
+    int64_t mine = part(s, rank, T);
+    return rank >= T ? 0 : 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
 }
 
-/* The broadcast of an embedding along a binomial tree. */
-static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
+static int64_t number_of(const xd_json *config, const char *key)
+{
+    double v = 0;
+    xd_json_number(xd_json_get(xd_json_get(config, "vision_config"), key), &v);
+    return (int64_t)v;
+}
+
+/* Encoder k on m tokens: sums of two layers a block over [m,E]; of a vision tower those over the
+ * patches of the images, and one over their tokens. */
+static int64_t of_encoder(const xd_engine *g, const xd_job *j, int k, int64_t m)
+{
+    const xd_component *p = &g->ctx.model.text[k];
+    xd_text_image       image[XD_MAXREFS];
+    xd_text_sight       sight = { 0 };
+    int64_t             E = p->text->width(p->net.cfg), tokens = 0, depth = 0, wide = 0;
+    for (int i = xd_prompt_images_among(j, k, NULL, m, image); i > 0; i--)
+        tokens += image[i - 1].n;
+    if (tokens) {
+        p->text->sight(p->net.cfg, &sight);
+        depth = number_of(p->config, "depth");
+        wide = number_of(p->config, "hidden_size");
+    }
+    return 2 * (p->net.nlayers - depth) * of_sum(g, m * E) + (tokens ? of_sum(g, tokens * E) : 0) +
+           2 * depth * of_sum(g, tokens * sight.merge * sight.merge * wide);
+}
+
+/* How many ranks this one sends to in a broadcast along a binomial tree. */
+static int children_of(const xd_engine *g)
 {
     int S = g->ctx.world.used->size, children = 0;
     for (int step = 1; step < S && rank % (2 * step) == 0; step *= 2)
         children += rank + step < S;
-    return 4 * children * (xd_count(c->tok) + (c->pooled.nd ? xd_count(c->pooled) : 0));
+    return children;
+}
+
+static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
+{
+    return 4 * children_of(g) * (xd_count(c->tok) + (c->pooled.nd ? xd_count(c->pooled) : 0));
+}
+
+/* Agreeing that there is room for images, and their bytes. */
+static int64_t of_images(const xd_engine *g, const xd_job *j)
+{
+    int64_t sum = j->nrefs ? 4 * (int64_t)(g->ctx.world.used->size - 1) : 0;
+    for (int i = 0; i < j->nrefs; i++)
+        sum += children_of(g) * 3 * j->seen_size[i].rows * j->seen_size[i].cols;
+    return g->ctx.plan.text_tp > 1 ? sum : 0;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -75,8 +115,9 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
         want += (T > 1 ? 8 : 4) * (int64_t)(g->ctx.world.used->size - 1);
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
         for (int i = 0; i < w->n; i++)
-            want += of_encoder(g, k, xd_prompts_computed(w, j, i, k));
+            want += of_encoder(g, j, k, xd_prompts_computed(w, j, i, k));
     }
+    want += of_images(g, j);
     for (int i = 0; i < w->n; i++)
         want += of_sharing(g, &w->cond[i]);
     if (g->ctx.world.used->size > 1 && sent != want)
@@ -91,7 +132,7 @@ static size_t check_count(const xd_engine *g, const xd_job *j, int k, int64_t m,
     int64_t before = g->ctx.count_world->traffic->bytes;
     must(xd_prompts_count(j, k, m, &bytes, &e), &e);
     before = g->ctx.count_world->traffic->bytes - before;
-    if (before != of_encoder(g, k, m))
+    if (before != of_encoder(g, j, k, m))
         fail(g, "bytes counted are not those of the formula", (double)before);
     return bytes > most ? bytes : most;
 }
@@ -125,6 +166,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     xd_prompts   w;
     xd_err     e = { 0 };
     size_t     bytes = 0;
+    char       image[1024];
     *n = 0;
     if (g->ctx.world.idle)
         return NULL;
@@ -132,7 +174,14 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
     r.true_cfg_scale = g->ctx.model.recipe->distilled ? 2 : 0;  /* so that it reads the negative */
                                                                 /* prompt, too */
+    if (g->ctx.model.recipe->needs_reference) {
+        snprintf(image, sizeof image, "%s/image.png", g->ctx.model.dir);
+        r.image = image;
+        r.max_area = 6144;
+    }
     must(xd_job_open(&j, &g->ctx, &r, &e), &e);
+    j.told_images = xd_job_images(&r);
+    must(xd_references_share(&j, XD_OK, &e), &e);
     must(xd_prompts_tokenize(&w, &j, &e), &e);
     *packed = 0;
     for (int k = 0; k < w.ntext && rank < g->ctx.plan.text_tp; k++) {

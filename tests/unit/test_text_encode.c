@@ -21,7 +21,8 @@
 
 enum { E = 24, PAD = 33, L = 3 };       /* width and layers of tests/parity/text-lm          */
 
-static const char *prompt[] = { "a small cyan square" };
+static const char     *prompt[] = { "a small cyan square" };
+static const xd_image *shown;   /* what the encoder sees beside the prompt; NULL: nothing       */
 
 static void ok(xd_status s, const xd_err *e)
 {
@@ -50,6 +51,7 @@ static encoded encode(xd_engine *g)
     size_t     bytes;
     xd_request_init(&r);
     r.prompts = prompt, r.nprompts = 1;
+    r.image_pixels = shown, r.max_area = shown ? 4096 : 0;
     g->ctx.model.dit_info.text_dim = xd_model_text_width(&g->ctx.model, 0);
     ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
     ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
@@ -251,6 +253,39 @@ static void repeated_prompts(void **state)
     xd_close(&g);
 }
 
+/* Of one prompt with two images each has its own rows. */
+static void repeated_images(void **state)
+{
+    static uint8_t pixels[2][48 * 40 * 3];
+    xd_engine *g;
+    xd_recipe  mine;
+    encoded    got[4];
+    xd_image   image[2];
+    (void)state;
+    open_model(&g, &mine, "tests/golden/qwen-edit");
+    memset(pixels[0], 90, sizeof pixels[0]);
+    memset(pixels[1], 90, sizeof pixels[1]);
+    pixels[1][777] = 200;
+    for (int i = 0; i < 4; i++) {
+        xd_image_init(&image[i % 2]);
+        image[i % 2].data = pixels[i % 2];
+        image[i % 2].width = 48, image[i % 2].height = 40;
+        shown = &image[i % 2];
+        got[i] = encode(g);
+        assert_int_equal(g->ctx.model.text[0].store != NULL, i < 2);
+        xd_component_drop(&g->ctx.model.text[0]);
+    }
+    shown = NULL;
+    size_t bytes = (size_t)(got[0].rows * got[0].cols) * sizeof(float);
+    assert_int_equal(got[0].rows, got[1].rows);
+    assert_memory_not_equal(got[0].v, got[1].v, bytes);
+    for (int i = 0; i < 2; i++)
+        assert_memory_equal(got[i].v, got[2 + i].v, bytes);
+    for (int i = 0; i < 4; i++)
+        free(got[i].v);
+    xd_close(&g);
+}
+
 /* Adds the key { a, b } with `bytes` bytes of a; what is found must hold them. */
 static void keep_bytes(xd_text_cache *c, int64_t a, int64_t b, size_t bytes)
 {
@@ -301,6 +336,7 @@ int main(void)
         cmocka_unit_test(wrong_front),
         cmocka_unit_test(wrong_numbers),
         cmocka_unit_test(repeated_prompts),
+        cmocka_unit_test(repeated_images),
         cmocka_unit_test(bounded_cache),
     };
     xd_par_set(1);
