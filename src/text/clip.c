@@ -6,29 +6,29 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "text/clip_layer.h"
 #include "text/encoder_layers.h"
 #include "text/text.h"
 
 typedef struct cfg {
-    int64_t vocab, dim, ff, proj, positions, eos;
-    int     nlayers, heads;
-    float   eps;
+    xd_clip_dims of;            /* the blocks                                                  */
+    int64_t vocab, proj, positions, eos;
+    int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
-    xd_act  act;
 } cfg;
 
 /* Defaults are those of transformers' CLIPTextConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "vocab_size", AT(vocab), 'l', 49408, NULL },
-    { "hidden_size", AT(dim), 'l', 512, NULL },
-    { "intermediate_size", AT(ff), 'l', 2048, NULL },
+    { "hidden_size", AT(of.dim), 'l', 512, NULL },
+    { "intermediate_size", AT(of.ff), 'l', 2048, NULL },
     { "projection_dim", AT(proj), 'l', 512, NULL },
     { "num_hidden_layers", AT(nlayers), 'i', 12, NULL },
-    { "num_attention_heads", AT(heads), 'i', 8, NULL },
+    { "num_attention_heads", AT(of.heads), 'i', 8, NULL },
     { "max_position_embeddings", AT(positions), 'l', 77, NULL },
     { "hidden_act", AT(act_fn), 's', 0, "quick_gelu" },
-    { "layer_norm_eps", AT(eps), 'f', 1e-5, NULL },
+    { "layer_norm_eps", AT(of.eps), 'f', 1e-5, NULL },
     { "eos_token_id", AT(eos), 'l', 49407, NULL },
     { "model_type", AT(model_type), 's', 0, "clip_text_model" },
     { "_name_or_path", 0, '-', 0, NULL },
@@ -45,11 +45,6 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct blk {
-    xd_tensor gain1, bias1, gain2, bias2;       /* norms [E]                                  */
-    xd_lin    qkv, out, fc1, fc2;
-} blk;
-
 typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
     xd_tensor position;         /* [positions,E] F32                                          */
@@ -65,20 +60,20 @@ static xd_status check_config(void *c_, xd_err *e)
     if (strcmp(c->model_type, "clip_text_model") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not clip_text_model: "
                        "its config or its blocks differ", c->model_type);
-    if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
+    if (!xd_text_fits(c->vocab) || !xd_text_fits(c->of.dim) || !xd_text_fits(c->of.ff) ||
         !xd_text_fits(c->proj) || !xd_text_fits(c->positions))
         return xd_fail(e, XD_EFORMAT, "CLIP: vocab_size %lld, hidden_size %lld, intermediate_size "
                        "%lld, projection_dim %lld and max_position_embeddings %lld must be 1 to "
-                       "%d", (long long)c->vocab, (long long)c->dim, (long long)c->ff,
+                       "%d", (long long)c->vocab, (long long)c->of.dim, (long long)c->of.ff,
                        (long long)c->proj, (long long)c->positions, (int)XD_TEXT_MOST);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "CLIP: num_hidden_layers %d is outside 1 to 10000",
                        c->nlayers);
-    if (!xd_text_act(c->act_fn, &c->act))
+    if (!xd_text_act(c->act_fn, &c->of.act))
         return xd_fail(e, XD_EUNSUPPORTED,
                        "CLIP: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS,
                        c->act_fn);
-    return xd_text_heads("CLIP", c->dim, c->heads, e);
+    return xd_text_heads("CLIP", c->of.dim, c->of.heads, e);
 }
 
 static int nlayers(const void *c)
@@ -88,7 +83,7 @@ static int nlayers(const void *c)
 
 static int64_t width(const void *c)
 {
-    return ((const cfg *)c)->dim;
+    return ((const cfg *)c)->of.dim;
 }
 
 static int64_t projection_width(const void *c)
@@ -100,29 +95,10 @@ static int64_t projection_width(const void *c)
 
 #define L1(a) 1, (int64_t[]){ a }
 
-static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+static void blk_weights(xd_decl *d, const void *c, int layer, void *w)
 {
-    static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
-    const cfg *c = c_;
-    blk       *w = w_;
-    int64_t    E = c->dim, D = E / c->heads;
     (void)layer;
-
-    xd_w_affine(d, "layer_norm1", &w->gain1, &w->bias1, E);
-    xd_w_enter(d, "self_attn");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = E, .out = { E, E, E },
-                                             .split = XD_COL, .unit = D, .bias = 1 });
-    xd_w_linear(d, &w->out, "out_proj", &(xd_linear_spec){ .in = E, .out = E, .split = XD_ROW,
-                                                           .unit = D, .bias = 1 });
-    xd_w_leave(d);
-
-    xd_w_affine(d, "layer_norm2", &w->gain2, &w->bias2, E);
-    xd_w_enter(d, "mlp");
-    xd_w_linear(d, &w->fc1, "fc1", &(xd_linear_spec){ .in = E, .out = c->ff, .split = XD_COL,
-                                                      .bias = 1 });
-    xd_w_linear(d, &w->fc2, "fc2", &(xd_linear_spec){ .in = c->ff, .out = E, .split = XD_ROW,
-                                                      .bias = 1 });
-    xd_w_leave(d);
+    xd_clip_layer_weights(d, &((const cfg *)c)->of, w);
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
@@ -130,10 +106,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     xd_w_enter(d, "text_model");
-    xd_w_table(d, &g->embed, "embeddings.token_embedding.weight", c->vocab, c->dim);
+    xd_w_table(d, &g->embed, "embeddings.token_embedding.weight", c->vocab, c->of.dim);
     xd_w_vec(d, &g->position, "embeddings.position_embedding.weight", 2,
-             (int64_t[]){ c->positions, c->dim });
-    xd_w_affine(d, "final_layer_norm", &g->gain, &g->bias, c->dim);
+             (int64_t[]){ c->positions, c->of.dim });
+    xd_w_affine(d, "final_layer_norm", &g->gain, &g->bias, c->of.dim);
     xd_w_leave(d);
 }
 
@@ -142,26 +118,15 @@ static void projection_weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     weights(d, c, g);
-    xd_w_linear(d, &g->proj, "text_projection", &(xd_linear_spec){ .in = c->dim, .out = c->proj });
+    xd_w_linear(d, &g->proj, "text_projection",
+                &(xd_linear_spec){ .in = c->of.dim, .out = c->proj });
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
 {
-    const blk *w = w_;
-    const cfg *c = n->cfg;
-    int64_t    D = c->dim / c->heads;
-    xd_tensor  h = s->h, none = { 0 };
-
-    xd_tensor y = xd_linear(x, xd_layer_norm(x, h, w->gain1, w->bias1, c->eps), &w->qkv);
-    xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), D);
-    xd_tensor k = xd_heads(xd_seg(y, &w->qkv, 1), D);
-    xd_tensor v = xd_heads(xd_seg(y, &w->qkv, 2), D);
-    xd_linear_add(x, h, none, xd_flat(xd_attn_causal(x, q, k, v, 0)), &w->out);
-
-    xd_tensor a = xd_layer_norm(x, h, w->gain2, w->bias2, c->eps);
-    xd_linear_add(x, h, none, xd_linear_act(x, a, &w->fc1, c->act), &w->fc2);
+    xd_clip_layer_run(x, &((const cfg *)n->cfg)->of, w, s->h, 0);
 }
 
 /* Row of the end mark. In configs with eos_token_id 2, which are older than the key's present
@@ -186,7 +151,7 @@ static void pool_row(xd_exec *x, const xd_net *n, xd_tensor row, xd_tensor out)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
-    xd_tensor   y = xd_layer_norm(x, row, g->gain, g->bias, c->eps);
+    xd_tensor   y = xd_layer_norm(x, row, g->gain, g->bias, c->of.eps);
     if (g->proj.nseg)
         xd_linear_into(x, out, y, &g->proj);
     else
@@ -198,7 +163,7 @@ static void final_norm(xd_exec *x, const xd_net *n, xd_tensor h, xd_tensor out)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     size_t      mark = xd_arena_mark(x->tmp);
-    xd_copy_to(x, out, xd_layer_norm(x, h, g->gain, g->bias, c->eps));
+    xd_copy_to(x, out, xd_layer_norm(x, h, g->gain, g->bias, c->of.eps));
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -230,7 +195,8 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
     xd_arena_rewind(x->tmp, mark);
 }
 
-static const xd_block kind = { "text_model.encoder.layers.%d", sizeof(blk), blk_weights, forward };
+static const xd_block kind = { "text_model.encoder.layers.%d", sizeof(xd_clip_layer), blk_weights,
+                               forward };
 
 static const xd_block *block(const void *c, int layer)
 {

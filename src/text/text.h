@@ -1,4 +1,5 @@
-/* text.h - text encoders: token ids become embeddings */
+/* text.h - text encoders: token ids become embeddings. An encoder of images is one, too: it reads
+ * pixels in place of ids. */
 #ifndef XD_TEXT_TEXT_H
 #define XD_TEXT_TEXT_H
 
@@ -15,6 +16,8 @@ typedef struct xd_text_image {
 /* Which ids are text, and which hidden states are handed out. */
 typedef struct xd_text_read {
     const int32_t *ids;         /* [n] on the host                                             */
+    const float   *pixels;      /* of an encoder of images: [images,3,S,S] on the host, and n is the
+                                 * rows of all of them                                         */
     int64_t        n;
     int64_t        first, real; /* ids [first, first + real) are text; the rest is padding      */
     int            nlayers;     /* number of hidden states                                     */
@@ -29,9 +32,14 @@ typedef struct xd_text_sight {
     int32_t token;              /* the id in whose places an image's tokens stand              */
 } xd_text_sight;
 
+typedef struct xd_text_vision { /* what an image is to an encoder of images                    */
+    int64_t side, rows;         /* pixels of its sides; rows that it becomes                   */
+} xd_text_vision;
+
 typedef struct xd_text xd_text;
 struct xd_text {
     xd_net_def net;
+    void (*vision)(const void *cfg, xd_text_vision *out);       /* NULL: it encodes text        */
     int64_t (*width)(const void *cfg);          /* E: width of a token embedding                */
     int64_t (*pooled)(const void *cfg);         /* P: width of the pooled embedding; NULL: none */
     /* ids [n] on the host -> out->tok [n,E] (and the pooled embedding), in the arena. The first

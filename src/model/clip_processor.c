@@ -1,0 +1,214 @@
+/* clip_processor.c - resizes, crops and normalizes an image for its encoder, as transformers'
+ * CLIPImageProcessor does */
+#include "model/clip_processor.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+enum { MOST_SIDE = 1 << 16 };
+
+typedef struct cfg {
+    int      resizes, crops, rescales, normalizes, resample;
+    double   factor;
+    xd_reals mean, std;
+    char     type[XD_FIELD_TEXT];
+} cfg;
+
+/* Defaults are those of transformers' CLIPImageProcessor. */
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "do_resize", AT(resizes), 'b', 1, NULL },
+    { "do_center_crop", AT(crops), 'b', 1, NULL },
+    { "do_rescale", AT(rescales), 'b', 1, NULL },
+    { "do_normalize", AT(normalizes), 'b', 1, NULL },
+    { "resample", AT(resample), 'i', 3, NULL },
+    { "rescale_factor", AT(factor), 'd', 1.0 / 255, NULL },
+    { "image_mean", AT(mean), 'D', 0, NULL },
+    { "image_std", AT(std), 'D', 0, NULL },
+    { "image_processor_type", AT(type), 's', 0, "CLIPImageProcessor" },
+    { "feature_extractor_type", 0, '-', 0, NULL },
+    { "processor_class", 0, '-', 0, NULL },
+    { "do_convert_rgb", 0, '-', 0, NULL },
+    { "size", 0, '-', 0, NULL },        /* these two by read_size                              */
+    { "crop_size", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* A side in pixels, if the object has one. */
+static int read_side(const xd_json *j, const char *key, int64_t *v)
+{
+    double n;
+    if (!xd_json_number(xd_json_get(j, key), &n) || !(n >= 1 && n <= MOST_SIDE))
+        return 0;
+    *v = (int64_t)n;
+    return 1;
+}
+
+/* "size" and "crop_size": {"height": h, "width": w}, {"shortest_edge": n}, or a number, which is a
+ * shortest edge or a square. edge NULL: no shortest edge. */
+static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int64_t size[2],
+                           xd_err *e)
+{
+    int64_t        n = 224;
+    const xd_json *v = xd_json_get(j, key);
+    int            whole = xd_json_null(v) || read_side(j, key, &n);
+    if (edge && (whole || read_side(v, "shortest_edge", &n))) {
+        *edge = n;
+        return XD_OK;
+    }
+    if (whole) {
+        size[0] = size[1] = n;
+        return XD_OK;
+    }
+    if (read_side(v, "height", &size[0]) && read_side(v, "width", &size[1]))
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "%s is not a number of pixels from 1 to %d, nor an object of "
+                   "height and width%s", key, (int)MOST_SIDE, edge ? ", nor of shortest_edge" : "");
+}
+
+/* Three numbers, or `usual` where the config has none. */
+static xd_status read_three(const xd_reals *v, const char *key, const double usual[3],
+                            double out[3], xd_err *e)
+{
+    if (v->n != 0 && v->n != 3)
+        return xd_fail(e, XD_EFORMAT, "%s has %d numbers, not 3", key, v->n);
+    memcpy(out, v->n ? v->v : usual, 3 * sizeof *out);
+    return XD_OK;
+}
+
+/* Numbers of Pillow's filters. */
+static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
+{
+    static const struct { int number; xd_filter f; } known[] = {
+        { 1, XD_LANCZOS }, { 2, XD_BILINEAR }, { 3, XD_BICUBIC },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].number == resample) {
+            *f = known[i].f;
+            return XD_OK;
+        }
+    return xd_fail(e, XD_EUNSUPPORTED, "resample %d is not 1 (Lanczos), 2 (bilinear) or 3 "
+                   "(bicubic)", resample);
+}
+
+/* OpenAI's numbers for CLIP. */
+static const double usual_mean[3] = { 0.48145466, 0.4578275, 0.40821073 };
+static const double usual_std[3] = { 0.26862954, 0.26130258, 0.27577711 };
+
+static xd_status check_numbers(xd_clip_processor *p, const cfg *c, xd_err *e)
+{
+    if (strncmp(c->type, "CLIPImageProcessor", 18) != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "image_processor_type %s is not CLIPImageProcessor",
+                       c->type);
+    xd_status s = find_filter(c->resample, &p->filter, e);
+    if (s == XD_OK)
+        s = read_three(&c->mean, "image_mean", usual_mean, p->mean, e);
+    if (s == XD_OK)
+        s = read_three(&c->std, "image_std", usual_std, p->std, e);
+    for (int i = 0; i < 3 && s == XD_OK; i++)
+        if (!(p->std[i] > 0))
+            s = xd_fail(e, XD_EFORMAT, "image_std holds %g, which is not above 0", p->std[i]);
+    return s == XD_OK && !(c->factor > 0)
+               ? xd_fail(e, XD_EFORMAT, "rescale_factor %g is not above 0", c->factor) : s;
+}
+
+/* The encoder reads squares of one size, whatever the image's. */
+static xd_status check_square(const xd_clip_processor *p, int64_t side, xd_err *e)
+{
+    const int64_t *to = p->crops ? p->crop : p->size;
+    if (!p->crops && (!p->resizes || p->edge))
+        return xd_fail(e, XD_EUNSUPPORTED, "images keep their ratio (do_center_crop is false), and "
+                       "the encoder reads squares");
+    if (to[0] != side || to[1] != side)
+        return xd_fail(e, XD_EFORMAT, "images become %lld x %lld pixels, and the encoder reads "
+                       "%lld x %lld (image_size)", (long long)to[1], (long long)to[0],
+                       (long long)side, (long long)side);
+    return XD_OK;
+}
+
+xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t side, xd_err *e)
+{
+    char     *path = xd_path_join(dir, "preprocessor_config.json");
+    xd_json  *j = NULL;
+    cfg       c;
+    xd_status s = path ? xd_json_read(&j, path, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    *p = (xd_clip_processor){ 0 };
+    if (s == XD_OK)
+        s = xd_fields_read(fields, &c, j, path, e);
+    if (s == XD_OK) {
+        p->resizes = c.resizes, p->crops = c.crops;
+        p->rescales = c.rescales, p->normalizes = c.normalizes, p->factor = c.factor;
+        s = check_numbers(p, &c, e);
+    }
+    if (s == XD_OK)
+        s = read_size(j, "size", &p->edge, p->size, e);
+    if (s == XD_OK)
+        s = read_size(j, "crop_size", NULL, p->crop, e);
+    if (s == XD_OK)
+        s = check_square(p, side, e);
+    xd_json_free(&j);
+    if (s != XD_OK)
+        xd_fail_at(e, s, path);
+    free(path);
+    return s;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, int64_t *h,
+                        xd_err *e)
+{
+    int64_t to[2] = { p->size[0], p->size[1] };
+    if (p->edge) {              /* the other side is cut to whole pixels                       */
+        to[0] = *h <= *w ? p->edge : (int64_t)((double)(p->edge * *h) / (double)*w);
+        to[1] = *w <= *h ? p->edge : (int64_t)((double)(p->edge * *w) / (double)*h);
+    }
+    if (to[0] > MOST_SIDE || to[1] > MOST_SIDE)
+        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is too long for the image "
+                       "encoder, which reads its middle", (long long)*w, (long long)*h);
+    xd_status s = xd_image_resize_by(rgb, p->filter, *w, *h, to[1], to[0], e);
+    *h = to[0], *w = to[1];
+    return s;
+}
+
+/* The first pixel of the middle; negative: zeros stand around the image. */
+static int64_t middle(int64_t of, int64_t n)
+{
+    return of >= n ? (of - n) / 2 : -((n - of + 1) / 2);
+}
+
+static float value(const xd_clip_processor *p, uint8_t v, int c)
+{
+    double f = p->rescales ? p->factor : 1;
+    if (!p->normalizes)
+        return (float)v * (float)f;
+    return ((float)v - (float)(p->mean[c] / f)) / (float)(p->std[c] / f);
+}
+
+xd_status xd_clip_processor_run(const xd_clip_processor *p, const uint8_t *rgb, int64_t w,
+                                 int64_t h, float *out, xd_err *e)
+{
+    uint8_t  *own = malloc((size_t)(w * h) * 3);
+    xd_status s = own ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld",
+                                        (long long)w, (long long)h);
+    if (own)
+        memcpy(own, rgb, (size_t)(w * h) * 3);
+    if (s == XD_OK && p->resizes)
+        s = resize(p, &own, &w, &h, e);
+    int64_t to[2] = { p->crops ? p->crop[0] : h, p->crops ? p->crop[1] : w };
+    int64_t top = middle(h, to[0]), left = middle(w, to[1]);
+    for (int c = 0; c < 3 && s == XD_OK; c++)
+        for (int64_t i = 0; i < to[0] * to[1]; i++) {
+            int64_t y = i / to[1] + top, x = i % to[1] + left;
+            int     in = y >= 0 && y < h && x >= 0 && x < w;
+            *out++ = value(p, in ? own[(y * w + x) * 3 + c] : 0, c);
+        }
+    free(own);
+    return s;
+}

@@ -1,0 +1,25 @@
+/* clip_layer.h - a block of CLIP's text model and of its vision model */
+#ifndef XD_TEXT_CLIP_LAYER_H
+#define XD_TEXT_CLIP_LAYER_H
+
+#include "exec/op.h"
+
+typedef struct xd_clip_dims {   /* what a block has of the configuration                       */
+    int64_t dim, ff;
+    int     heads;
+    float   eps;
+    xd_act  act;
+} xd_clip_dims;
+
+typedef struct xd_clip_layer {
+    xd_tensor gain1, bias1, gain2, bias2;       /* norms [E]                                  */
+    xd_lin    qkv, out, fc1, fc2;
+} xd_clip_layer;
+
+void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w);
+/* Runs the block on h [n,E], in place. rows: so many consecutive rows see each other, and no
+ * others; 0: each row sees those up to its own. */
+void xd_clip_layer_run(xd_exec *x, const xd_clip_dims *c, const xd_clip_layer *w, xd_tensor h,
+                       int64_t rows);
+
+#endif

@@ -1,0 +1,228 @@
+/* clip_vision.c - CLIP's vision model (Radford et al. 2021), as transformers' CLIPVisionModel.
+ *
+ * An image becomes rows: one of its class, then one of each patch, row by row. What pipelines read
+ * are hidden states of these rows; the pooled embedding is not computed, and the norm and the
+ * projection that lead to it are not read. */
+#include <stddef.h>
+#include <string.h>
+
+#include "text/clip_layer.h"
+#include "text/encoder_layers.h"
+#include "text/text.h"
+
+typedef struct cfg {
+    xd_clip_dims of;            /* the blocks                                                  */
+    int64_t channels, side, patch;      /* of an image; pixels of its side and of a patch's    */
+    int     nlayers;
+    char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
+} cfg;
+
+/* Defaults are those of transformers' CLIPVisionConfig. */
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "hidden_size", AT(of.dim), 'l', 768, NULL },
+    { "intermediate_size", AT(of.ff), 'l', 3072, NULL },
+    { "num_hidden_layers", AT(nlayers), 'i', 12, NULL },
+    { "num_attention_heads", AT(of.heads), 'i', 12, NULL },
+    { "num_channels", AT(channels), 'l', 3, NULL },
+    { "image_size", AT(side), 'l', 224, NULL },
+    { "patch_size", AT(patch), 'l', 32, NULL },
+    { "hidden_act", AT(act_fn), 's', 0, "quick_gelu" },
+    { "layer_norm_eps", AT(of.eps), 'f', 1e-5, NULL },
+    { "model_type", AT(model_type), 's', 0, "clip_vision_model" },
+    { "_name_or_path", 0, '-', 0, NULL },
+    { "architectures", 0, '-', 0, NULL },
+    { "attention_dropout", 0, '-', 0, NULL },
+    { "dropout", 0, '-', 0, NULL },
+    { "dtype", 0, '-', 0, NULL },
+    { "initializer_factor", 0, '-', 0, NULL },
+    { "initializer_range", 0, '-', 0, NULL },
+    { "projection_dim", 0, '-', 0, NULL },
+    { "torch_dtype", 0, '-', 0, NULL },
+    { "transformers_version", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct glob {
+    xd_tensor class;            /* [E] F32                                                     */
+    xd_lin    patch;            /* [E, C p p]                                                  */
+    xd_tensor position;         /* [rows,E] F32                                                */
+    xd_tensor gain, bias;       /* [E]: the norm before the blocks                             */
+} glob;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static int64_t grid(const cfg *c)       /* patches of a side                                   */
+{
+    return c->side / c->patch;
+}
+
+static int64_t row_count(const cfg *c)
+{
+    return 1 + grid(c) * grid(c);
+}
+
+static xd_status check_sizes(const cfg *c, xd_err *e)
+{
+    if (c->channels != 3)
+        return xd_fail(e, XD_EUNSUPPORTED, "CLIP vision: num_channels %lld is not 3 (RGB)",
+                       (long long)c->channels);
+    if (c->side < 1 || c->side > 8192 || c->patch < 1 || c->patch > c->side)
+        return xd_fail(e, XD_EFORMAT, "CLIP vision: image_size %lld and patch_size %lld must be 1 "
+                       "to 8192, and a patch no larger than the image", (long long)c->side,
+                       (long long)c->patch);
+    return XD_OK;
+}
+
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    if (strcmp(c->model_type, "clip_vision_model") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "image encoder: model_type '%s' is not "
+                       "clip_vision_model: its config or its blocks differ", c->model_type);
+    if (!xd_text_fits(c->of.dim) || !xd_text_fits(c->of.ff))
+        return xd_fail(e, XD_EFORMAT, "CLIP vision: hidden_size %lld and intermediate_size %lld "
+                       "must be 1 to %d", (long long)c->of.dim, (long long)c->of.ff,
+                       (int)XD_TEXT_MOST);
+    if (c->nlayers < 1 || c->nlayers > 10000)
+        return xd_fail(e, XD_EFORMAT, "CLIP vision: num_hidden_layers %d is outside 1 to 10000",
+                       c->nlayers);
+    if (!xd_text_act(c->act_fn, &c->of.act))
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "CLIP vision: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS,
+                       c->act_fn);
+    if (check_sizes(c, e) != XD_OK)
+        return e ? e->code : XD_EFORMAT;
+    return xd_text_heads("CLIP vision", c->of.dim, c->of.heads, e);
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+static int64_t width(const void *c)
+{
+    return ((const cfg *)c)->of.dim;
+}
+
+static void vision(const void *c_, xd_text_vision *out)
+{
+    const cfg *c = c_;
+    *out = (xd_text_vision){ .side = c->side, .rows = row_count(c) };
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static void blk_weights(xd_decl *d, const void *c, int layer, void *w)
+{
+    (void)layer;
+    xd_clip_layer_weights(d, &((const cfg *)c)->of, w);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    E = c->of.dim;
+    xd_w_enter(d, "vision_model");
+    xd_w_enter(d, "embeddings");
+    xd_w_vec(d, &g->class, "class_embedding", 1, &E);
+    xd_w_linear_as(d, &g->patch, "patch_embedding", 4,
+                   (int64_t[]){ E, c->channels, c->patch, c->patch }, 0);
+    xd_w_vec(d, &g->position, "position_embedding.weight", 2, (int64_t[]){ row_count(c), E });
+    xd_w_leave(d);
+    xd_w_affine(d, "pre_layrnorm", &g->gain, &g->bias, E);
+    xd_w_leave(d);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const cfg *c = n->cfg;
+    xd_clip_layer_run(x, &c->of, w, s->h, row_count(c));
+}
+
+/* The patches of an image [C,S,S] as rows [G G, C p p]. Pixels beyond the last whole patch of a row
+ * or column are left out. */
+static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
+{
+    int64_t   G = grid(c), p = c->patch, S = c->side;
+    xd_tensor out = xd_new_f32(x, G * G, c->channels * p * p);
+    xd_tensor from = xd_view(pixels.p, XD_F32, 5, (int64_t[]){ G, G, c->channels, p, p });
+    from.s[0] = p * S, from.s[1] = p, from.s[2] = S * S, from.s[3] = S;
+    xd_copy_to(x, xd_reshape(out, 5, from.d), from);
+    return out;
+}
+
+/* The rows of an image, before the first block: h [rows,E]. */
+static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_tensor h)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_tensor   pixels = xd_new_f32(x, c->channels, c->side * c->side);
+    xd_put(x, pixels, image_pixels);
+    xd_copy_to(x, xd_rows(h, 0, 1), xd_reshape(g->class, 2, (int64_t[]){ 1, h.d[1] }));
+    xd_linear_into(x, xd_rows(h, 1, h.d[0] - 1), cut_patches(x, c, pixels), &g->patch);
+    xd_add(x, h, g->position);
+    xd_norm_into(x, &(xd_norm){ .out = h, .in = h, .gain = g->gain, .bias = g->bias,
+                                .eps = c->of.eps });
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Copies what block `index` reads to its places in `out`; index nlayers: what the last one gives,
+ * which no norm follows. */
+static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
+                     xd_tensor out)
+{
+    for (int k = 0; k < r->nlayers; k++)
+        if (xd_text_layer(n, r->layers[k]) == index)
+            xd_copy_to(x, xd_cols(out, k * h.d[1], h.d[1]), h);
+}
+
+static void encode_images(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out)
+{
+    const cfg *c = n->cfg;
+    int64_t    E = c->of.dim, rows = row_count(c);
+    *out = (xd_cond){ .tok = xd_new_f32(x, r->n, r->nlayers * E) };
+    if (!xd_check(x, r->n >= rows && r->n % rows == 0, "%lld rows of images, which have %lld each",
+                  (long long)r->n, (long long)rows) ||
+        !xd_check(x, r->pixels || xd_counting(x), "an image encoder without an image"))
+        return;
+    size_t   mark = xd_arena_mark(x->tmp);
+    xd_state s = { .h = xd_new_f32(x, r->n, E) };
+    for (int64_t i = 0; i < r->n / rows; i++)
+        embed(x, n, r->pixels ? r->pixels + i * c->channels * c->side * c->side : NULL,
+              xd_rows(s.h, i * rows, rows));
+    for (int i = n->first; i <= n->last; i++) {
+        size_t block = xd_arena_mark(x->tmp);
+        hand_out(x, n, r, i, s.h, out->tok);
+        if (i < n->last)
+            xd_net_block(x, n, i, &s);
+        xd_arena_rewind(x->tmp, block);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static const xd_block kind = { "vision_model.encoder.layers.%d", sizeof(xd_clip_layer), blk_weights,
+                               forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+extern const xd_text xd_text_clip_vision;
+const xd_text xd_text_clip_vision = {
+    .net = { .name = "clip-vision",
+             .classes = { "CLIPVisionModel", "CLIPVisionModelWithProjection" },
+             .prefix = "vision_model.", .fields = fields, .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block,
+             .weights = weights,
+             .unread = { "post_layernorm.*", "visual_projection.weight",
+                         "embeddings.position_ids" } },
+    .width = width, .vision = vision, .hidden = encode_images,
+};
