@@ -25,9 +25,9 @@
 #include "families/help.h"
 
 /* Components whose weights may be in a file of their own, as flags and the library name them. */
-enum { TRANSFORMER, VAE, CLIP_L, CLIP_G, T5XXL, LLM, SLOTS };
+enum { TRANSFORMER, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION, SLOTS };
 static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl",
-                                          "llm" };
+                                          "llm", "clip_vision" };
 
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
@@ -55,6 +55,8 @@ static xd_option own_rows[] = {
       "the same of the T5 text encoder: t5xxl_fp16.safetensors" },
     { "llm", XD_OPT_TEXT, AT(files[LLM]), 0, 0, NULL, "FILE",
       "the same of a language model that is the text encoder: qwen_3_4b.safetensors" },
+    { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
+      "the same of the CLIP encoder of images: clip_vision_h.safetensors" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to generate, in quotes; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
@@ -692,7 +694,7 @@ static void print_help(FILE *f)
     const xd_opt_group groups[] = {
         { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
                               "seed" },
-        { "Model and output", "model transformer vae clip_l clip_g t5xxl llm lora "
+        { "Model and output", "model transformer vae clip_l clip_g t5xxl llm clip_vision lora "
                               "output skip_existing" },
         { "How to generate", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                              "no_resolution_binning" },

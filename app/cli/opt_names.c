@@ -21,6 +21,8 @@ static const synonym flags[] = {
     { "init_img init_image input_image img start_image ref_image image_path source_image "
       "first_frame r",
       "image", NULL },
+    { "end_image end_img last_frame last_img tail_image flf_image", "last_image", NULL },
+    { "clip_vision_h clip_vision_model", "clip_vision", NULL },
     { "mask mask_img mask_path mask_file inpaint inpaint_mask", "mask_image", NULL },
     { "mask_padding mask_crop padding_crop inpaint_padding", "padding_mask_crop", NULL },
     { "denoise denoising denoising_strength img_strength image_strength", "strength", NULL },

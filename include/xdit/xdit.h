@@ -310,8 +310,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
     /* Intermediate tensors for golden tests: f32, contiguous, valid during the call. Names:
      * "ids", "prompt_embeds", "negative_prompt_embeds", "noise", "latents" (after each step,
-     * layout [C,H,W], of a video [T,C,H,W]), "image" ([H,W,3], of a video [T,H,W,3], in [0,1]).
-     * `step` is the step for "latents", the number of the text for text tensors, and 0
+     * layout [C,H,W], of a video [T,C,H,W]), "condition" (what the transformer reads beside the
+     * latents of a video that begins with an image), "image" ([H,W,3], of a video [T,H,W,3], in
+     * [0,1]). `step` is the step for "latents", the number of the text for text tensors, and 0
      * otherwise. */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
@@ -346,6 +347,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * size asked for, and lays the image over it as far as the mask is dark: the result has the
      * image's own size. Negative: the whole image is generated. */
     int64_t         padding_mask_crop;
+    /* The image that a video ends with, for models that have it, as `image` and image_pixels. */
+    const char     *last_image;
+    const xd_image *last_pixels;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

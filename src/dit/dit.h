@@ -29,6 +29,8 @@ typedef struct xd_dit_info {
     int64_t text_dim;           /* width E of the text embedding                               */
     int64_t text_rows;          /* required number of text rows; 0: any                          */
     int64_t text_cols[3];       /* width per encoder, where they differ; 0: text_dim            */
+    int64_t image_dim;          /* width of rows of images, behind those of text; 0: it has none */
+    int64_t image_rows;         /* their number, where each has a place; 0: those of one image   */
     int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used              */
     int     guided;             /* takes a distilled guidance scale                            */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */

@@ -22,6 +22,7 @@ typedef struct xd_examples {
     const char *hub;            /* "black-forest-labs/FLUX.1-dev"                              */
     const char *layers;         /* of a network with several kinds of blocks: "2,4"            */
     const char *from_image;     /* models that begin a video with an image: "A and B"          */
+    const char *last_image;     /* those that end it with one, too                             */
 } xd_examples;
 
 typedef struct xd_family {

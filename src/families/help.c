@@ -11,7 +11,7 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
 {
     int optional = 0;
     for (int i = 0; i < r->ntext; i++)
-        optional |= r->text[i].optional;
+        optional |= r->text[i].optional && r->text[i].tokenizer;
     return w == XD_WORD_DISTILLED ? r->distilled : w == XD_WORD_RESCALES ? r->rescales :
            w == XD_WORD_FROM_PROMPT ? r->guides_from_prompt :
            w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg :
@@ -45,6 +45,8 @@ static void add_examples(const xd_family *f)
         add_words(XD_WORD_HUB, e->hub);
     if (e->from_image)
         add_words(XD_WORD_FROM_IMAGE, e->from_image);
+    if (e->last_image)
+        add_words(XD_WORD_LAST_IMAGE, e->last_image);
 }
 
 static void collect_words(void)

@@ -16,6 +16,7 @@ typedef enum xd_family_word {
     XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */
     /* Names of what is published: */
     XD_WORD_FROM_IMAGE,         /* models whose video begins with an image                     */
+    XD_WORD_LAST_IMAGE,         /* those whose video ends with one, too                        */
     XD_WORD_FILE,               /* a file with a transformer's weights                         */
     XD_WORD_HUB,                /* a model of the hub                                          */
     XD_WORDS

@@ -15,6 +15,7 @@ typedef enum xd_rows_of { XD_ROWS_NONE, XD_ROWS_BELOW, XD_ROWS_BESIDE } xd_rows_
 enum { XD_PAD_NONE = 0, XD_PAD_MOST = -1, XD_PAD_ONE = -2 };
 
 typedef struct xd_text_use {    /* one text encoder of a pipeline                              */
+    /* Without a tokenizer: an encoder of the images of a request, behind those of text. */
     const char *folder, *tokenizer;
     xd_rows_of  rows;
     /* Ids are padded to this many, to the most a prompt may have (XD_PAD_MOST), by one where there
@@ -89,6 +90,9 @@ typedef struct xd_recipe {
     const char *lacks;          /* a component of some of its models that is not built; or NULL */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;
+    /* What it reads (with from_image) are the latents of a video that is grey but for its first
+     * frame and, if the request has one, its last, behind a mask of these frames. */
+    int         from_frames;
     /* The transformer reads beside the latents those of the image, grey where the mask is bright,
      * and every pixel of the mask as a channel of its cell. */
     int         from_mask;
@@ -104,8 +108,7 @@ typedef struct xd_recipe {
      * reference_area, or 0. XD_EINVAL: the model takes no such image. */
     xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e);
-    /* A side that is not asked for is that of the first or of the last reference image, resized and
-     * cut. */
+    /* A side that is not asked for is that of the first or of the last image, resized and cut. */
     xd_sized_by sized_by;
     double      mask_strength;  /* strength of a request with a mask that gives none; 0: 0.6   */
     int64_t     max_area;       /* pixels; a size asked for gives only the ratio. 0: sizes count */

@@ -84,8 +84,9 @@ xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
         if (!m->has_text[i])
             continue;
         h = mix_part(h, &m->text[i], &mine);
-        h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer, &mine);
-        if (m->recipe->text[i].image_text)
+        if (m->recipe->text[i].tokenizer)
+            h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer, &mine);
+        if (m->recipe->text[i].processor)
             h = mix_processor(h, m->dir, m->recipe->text[i].processor, &mine);
     }
     h = mix_part(h, &m->dit, &mine);

@@ -82,6 +82,30 @@ static const xd_stem causal_top[] = {
     { half ".mid_block.attentions.0.", half ".middle.1.", NULL },                         \
     { half ".mid_block.resnets.1.", half ".middle.2.", causal_part }
 
+/* ---- the encoder of images ----------------------------------------------------------------- */
+
+/* Queries, keys and values are one matrix; its bias has the same rows. */
+#define CLIP_QKV(have)                                                                    \
+    XD_STEM_ROWS("self_attn.q_proj.weight", have "weight", 0, 1, 3),                      \
+    XD_STEM_ROWS("self_attn.k_proj.weight", have "weight", 1, 1, 3),                      \
+    XD_STEM_ROWS("self_attn.v_proj.weight", have "weight", 2, 1, 3),                      \
+    XD_STEM_ROWS("self_attn.q_proj.bias", have "bias", 0, 1, 3),                          \
+    XD_STEM_ROWS("self_attn.k_proj.bias", have "bias", 1, 1, 3),                          \
+    XD_STEM_ROWS("self_attn.v_proj.bias", have "bias", 2, 1, 3)
+
+/* OpenCLIP's (open_clip_pytorch_model.safetensors). */
+static const xd_stem clip_block[] = {
+    XD_STEM("layer_norm1", "ln_1"), XD_STEM("layer_norm2", "ln_2"), CLIP_QKV("attn.in_proj_"),
+    XD_STEM("self_attn.out_proj", "attn.out_proj"), XD_STEM("mlp.fc1", "mlp.c_fc"),
+    XD_STEM("mlp.fc2", "mlp.c_proj"), XD_STEMS_END,
+};
+static const xd_stem clip_top[] = {
+    XD_STEM("vision_model.embeddings.class_embedding", "class_embedding"),
+    XD_STEM("vision_model.embeddings.patch_embedding", "conv1"),
+    XD_STEM("vision_model.embeddings.position_embedding.weight", "positional_embedding"),
+    XD_STEM("vision_model.pre_layrnorm", "ln_pre"), XD_STEMS_END,
+};
+
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
@@ -150,6 +174,14 @@ static const xd_key_map shared[] = {
       { "embeddings.token_embedding.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },
       { { "encoder.layers.#.", "encoder.layers.#.", NULL }, { "", "", NULL } } },
+    { { "clip-vision" }, "a CLIP encoder of images",
+      { "vision_model.embeddings.class_embedding", NULL }, { "", "@." },
+      { { "vision_model.encoder.layers.#.", "vision_model.encoder.layers.#.", NULL },
+        { "", "", NULL } } },
+    { { "clip-vision" }, "a CLIP encoder of images in its original layout",
+      { "visual.class_embedding", NULL }, { "", "@." },
+      { { "vision_model.encoder.layers.#.", "visual.transformer.resblocks.#.", clip_block },
+        { "", "visual.", clip_top } } },
     { { "t5" }, "a T5 text encoder",
       { "encoder.block.0.layer.0.SelfAttention.q.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },

@@ -179,6 +179,8 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, xd_err *e)
     int    ok;
     *s = (xd_lora_keys){ .part = { &m->dit }, .ntext = m->recipe->ntext, .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
+    while (s->ntext && !s->text[s->ntext - 1].tokenizer)
+        s->ntext--;             /* encoders of images stand behind those of text               */
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)

@@ -95,17 +95,19 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "%s: %s generates images, and its %s is one of videos",
                        m->dir, m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
     int64_t            mask = (int64_t)m->vae_info.cell[1] * m->vae_info.cell[2];
+    int                frames = m->recipe->from_frames ? m->vae_info.cell[0] : 0;
     int                reads = m->recipe->from_image || m->recipe->from_mask;
     if (d->extra_ch && !reads)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer reads %lld channels of an image beside the latents, "
                        "which %s does not give it", m->dir, (long long)d->extra_ch,
                        m->recipe->name);
-    if (m->recipe->from_image && d->extra_ch != d->lat_ch)
+    if (m->recipe->from_image && d->extra_ch != d->lat_ch + frames)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer of %s reads %lld channels of an image beside %lld "
-                       "of latents; as many are what is built", m->dir, m->recipe->name,
-                       (long long)d->extra_ch, (long long)d->lat_ch);
+                       "of latents; %lld are what is built", m->dir, m->recipe->name,
+                       (long long)d->extra_ch, (long long)d->lat_ch,
+                       (long long)(d->lat_ch + frames));
     if (m->recipe->from_mask && d->extra_ch != d->lat_ch + mask)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer of %s reads %lld channels beside the latents; those "
@@ -116,6 +118,33 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     return XD_OK;
 }
 
+/* Rows of images: their width, and as many as have places. */
+static xd_status check_images(const xd_model *m, int k, xd_err *e)
+{
+    const xd_dit_info *d = &m->dit_info;
+    const char        *folder = m->recipe->text[k].folder;
+    if (!m->has_text[k] && d->image_dim)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads rows of an image, and there is no "
+                       "%s, which makes them", m->dir, folder);
+    if (!m->has_text[k])
+        return XD_OK;
+    int64_t width = xd_model_text_width(m, k), one = xd_model_image_rows(m, k);
+    int     n = xd_model_images(m, k);
+    if (width != d->image_dim)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads rows of images of width %lld, %s "
+                       "makes %lld", m->dir, (long long)d->image_dim, folder, (long long)width);
+    if (d->image_rows && (n < 1 || n > 2 || d->image_rows != one))
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer has places for %lld rows of images, and "
+                       "%s makes %lld of each of one image or two", m->dir,
+                       (long long)d->image_rows, folder, (long long)(n ? one / n : one));
+    return XD_OK;
+}
+
+static int is_last_of_text(const xd_model *m, int k)
+{
+    return k == m->recipe->ntext - 1 || !m->recipe->text[k + 1].tokenizer;
+}
+
 /* The output of each component must match the input of the next one. */
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
@@ -123,7 +152,9 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
     int64_t            pooled = 0, beside = 0, rows = 0;
     for (int k = 0; k < m->recipe->ntext; k++) {
         const xd_text_use *u = &m->recipe->text[k];
-        if (!m->has_text[k])
+        if (!u->tokenizer && check_images(m, k, e) != XD_OK)
+            return XD_EFORMAT;
+        if (!m->has_text[k] || !u->tokenizer)
             continue;
         if (u->pooled && !xd_model_pooled(m, k))
             return xd_fail(e, XD_EFORMAT, "%s: %s gives no pooled embedding", m->dir, u->folder);
@@ -138,7 +169,7 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
                            "%s: the transformer reads text of width %lld from %s, which makes %lld",
                            m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
         /* embeddings of several encoders are padded with zeros; a single one must fit */
-        if (beside > d->text_dim || (m->recipe->ntext - 1 == k && !d->text_cols[k] &&
+        if (beside > d->text_dim || (is_last_of_text(m, k) && !d->text_cols[k] &&
                                      beside != d->text_dim))
             return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
                            "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)beside);
@@ -169,6 +200,26 @@ int64_t xd_model_text_width(const xd_model *m, int k)
 {
     const xd_component *p = &m->text[k];
     return m->has_text[k] ? p->text->width(p->net.cfg) * xd_model_reads(m, k).nlayers : 0;
+}
+
+static int64_t rows_of_image(const xd_model *m, int k)
+{
+    const xd_component *p = &m->text[k];
+    xd_text_vision      i = { 0 };
+    if (m->has_text[k] && p->text && p->text->vision)
+        p->text->vision(p->net.cfg, &i);
+    return i.rows;
+}
+
+int xd_model_images(const xd_model *m, int k)
+{
+    int64_t one = rows_of_image(m, k);
+    return !one ? 0 : m->dit_info.image_rows ? (int)(m->dit_info.image_rows / one) : 1;
+}
+
+int64_t xd_model_image_rows(const xd_model *m, int k)
+{
+    return xd_model_images(m, k) * rows_of_image(m, k);
 }
 
 xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
@@ -260,6 +311,18 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
                                              : s;
 }
 
+/* Reads how an image becomes what an encoder of images reads. */
+static xd_status open_clip_processor(xd_model *m, int k, xd_err *e)
+{
+    xd_text_vision v;
+    char          *dir = xd_path_join(m->dir, m->recipe->text[k].processor);
+    m->text[k].text->vision(m->text[k].net.cfg, &v);
+    xd_status s = dir ? xd_clip_processor_read(&m->clip_processor, dir, v.side, e)
+                      : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    free(dir);
+    return s;
+}
+
 /* Reads how images are shown to an encoder that sees them, which must be as its tower reads
  * them. */
 static xd_status open_processor(xd_model *m, int k, xd_err *e)
@@ -267,6 +330,11 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     const xd_text_use  *u = &m->recipe->text[k];
     xd_image_processor *p = &m->processor;
     xd_text_sight       tower;
+    if (!u->tokenizer != !!m->text[k].text->vision)
+        return xd_fail(e, XD_EFORMAT, "%s: a %s encodes %s", m->text[k].dir, m->text[k].class_name,
+                       u->tokenizer ? "images, not text" : "no images");
+    if (!u->tokenizer)
+        return open_clip_processor(m, k, e);
     if (!u->image_text)
         return XD_OK;
     xd_status s = xd_image_processor_read(p, m->dir, u->processor, e);
@@ -294,6 +362,16 @@ static int is_there(const xd_model *m, const xd_text_use *u)
                                             (xd_json_null(entry) || class_in_index(m, u->folder)));
     free(dir);
     return there;
+}
+
+/* An encoder of images whose rows the transformer does not read is not used, as in diffusers. */
+static void leave_images_out(xd_model *m)
+{
+    for (int k = 0; k < m->recipe->ntext && !m->dit_info.image_dim; k++)
+        if (!m->recipe->text[k].tokenizer && m->has_text[k]) {
+            xd_component_close(&m->text[k]);
+            m->has_text[k] = 0;
+        }
 }
 
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e)
@@ -333,6 +411,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
         return xd_fail_at(e, s, m->dir);
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
     m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
+    leave_images_out(m);
     s = check_fit(m, e);
     return s == XD_OK ? s : xd_fail_at(e, s, m->dir);
 }
@@ -393,7 +472,7 @@ static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *
 
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
 {
-    if (m->tok[i])
+    if (m->tok[i] || !m->recipe->text[i].tokenizer)
         return XD_OK;
     char     *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
     xd_status s =

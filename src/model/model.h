@@ -3,6 +3,7 @@
 #define XD_MODEL_MODEL_H
 
 #include "model/component.h"
+#include "model/clip_processor.h"
 #include "model/image_processor.h"
 #include "families/recipe.h"
 #include "sampler/sampler.h"
@@ -25,6 +26,7 @@ typedef struct xd_model {
     xd_weight_files  given;     /* only while the model is opened                              */
     const char      *layers;    /* only while the model is opened (xd_component_open_some)     */
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
+    xd_clip_processor clip_processor;   /* of an encoder of images                             */
     int              told_chat; /* 1: xd_model_warn_chat was called                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
@@ -48,6 +50,10 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
 /* What encoder k is to hand out, without ids; the width of a row of it (0: it is absent). */
 xd_text_read xd_model_reads(const xd_model *m, int k);
 int64_t   xd_model_text_width(const xd_model *m, int k);
+/* Of encoder k, which reads images: their number, always as many, and the rows of all of them. 0:
+ * it is absent, or reads text. */
+int       xd_model_images(const xd_model *m, int k);
+int64_t   xd_model_image_rows(const xd_model *m, int k);
 /* From now on encoder k has only the blocks that its hidden states need (xd_model_open has called
  * it). Refuses numbers that it does not have, unless the number of layers is not the config's. */
 xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e);

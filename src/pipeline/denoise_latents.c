@@ -8,6 +8,7 @@
 #include "exec/op.h"
 #include "model/model.h"
 #include "pipeline/callbacks.h"
+#include "pipeline/condition.h"
 #include "pipeline/denoise.h"
 #include "pipeline/denoise_inside.h"
 #include "pipeline/init_image.h"
@@ -78,8 +79,15 @@ static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
 }
 
+static void set_condition(const xd_job *j, float *whole)
+{
+    int64_t d[4] = { j->lat[0], j->ctx->model.dit_info.extra_ch, j->lat[2], j->lat[3] };
+    xd_condition_channels(j, whole);
+    xd_callback_tensor(j, "condition", 0, 4, d, whole);
+}
+
 /* The image that is model input beside the latents: its latents in the first frame, zeros in the
- * others; of an image its mask, too. */
+ * others; of an image its mask, too. Or those of a video of its frames. */
 static void set_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -90,7 +98,10 @@ static void set_extra(xd_denoise *f, const float *sample)
     p.mine = xd_denoise_buffer(f, all, "an image");
     if (whole && p.rows && p.mine) {
         memset(whole, 0, (size_t)all * sizeof *whole);
-        memcpy(whole, sample, (size_t)n * sizeof *sample);
+        if (j->ctx->model.recipe->from_frames)
+            set_condition(j, whole);
+        else
+            memcpy(whole, sample, (size_t)n * sizeof *sample);
         if (j->ctx->model.recipe->from_mask)
             xd_mask_channels(j, whole + n);
         set_packed(f, f->extra, whole, &p);

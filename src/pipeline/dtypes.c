@@ -65,10 +65,12 @@ int xd_types_stores_fp8(const xd_component *p)
     return 0;
 }
 
-/* CLIP and BERT are too small for quantization to pay off; language models are not. */
+/* CLIP (of text and of images) and BERT are too small for quantization to pay off; language models
+ * are not. */
 int xd_types_quantizes(const xd_component *text)
 {
-    return text->def && (is_word(text->def->name, "t5") || text->text->hidden);
+    return text->def && (is_word(text->def->name, "t5") ||
+                         (text->text->hidden && !text->text->vision));
 }
 
 /* F32: the compute type. */

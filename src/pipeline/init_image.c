@@ -12,7 +12,9 @@
 #include "base/rng.h"
 #include "exec/op.h"
 #include "io/image.h"
+#include "pipeline/condition.h"
 #include "pipeline/context.h"
+#include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
 #include "pipeline/vae_codec.h"
@@ -101,10 +103,27 @@ xd_status xd_init_image_floats(float **out, const uint8_t *rgb, xd_grid size, xd
     return XD_OK;
 }
 
-xd_status xd_init_image_read(xd_job *j, xd_err *e)
+xd_status xd_init_image_take(xd_job *j, const xd_pixel_source *of, int i, float **out, xd_err *e)
 {
     uint8_t *rgb = NULL;
     int64_t  w, h;
+    if (j->ctx->world.used->rank != 0 || j->ctx->unread)
+        return XD_OK;
+    xd_status s = xd_init_image_pixels(of, &rgb, &w, &h, e);
+    if (s == XD_OK)
+        s = xd_encoder_images_prepare(j, i, rgb, w, h, e);
+    if (s == XD_OK && i == 0)
+        s = xd_mask_read(j, &rgb, &w, &h, e);
+    if (s == XD_OK)
+        s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
+    if (s == XD_OK)
+        s = xd_init_image_floats(out, rgb, (xd_grid){ j->size[0], j->size[1] }, e);
+    free(rgb);
+    return s;
+}
+
+xd_status xd_init_image_read(xd_job *j, xd_err *e)
+{
     if (j->r->image && j->r->image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
     if (j->r->mask_image && j->r->mask_pixels)
@@ -117,66 +136,100 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
                        (long long)xd_job_images(j->r), j->ctx->model.recipe->name);
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
-    if (j->ctx->world.used->rank != 0 || j->ctx->unread)
-        return XD_OK;
     xd_pixel_source of = xd_init_image_source(j->r, 0);
-    xd_status       s = xd_init_image_pixels(&of, &rgb, &w, &h, e);
-    if (s == XD_OK)
-        s = xd_mask_read(j, &rgb, &w, &h, e);
-    if (s == XD_OK)
-        s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
-    if (s == XD_OK)
-        s = xd_init_image_floats(&j->image, rgb, (xd_grid){ j->size[0], j->size[1] }, e);
-    if (s == XD_OK && j->ctx->model.recipe->from_mask)
+    xd_status       s = xd_init_image_take(j, &of, 0, &j->image, e);
+    if (s == XD_OK && j->image && j->ctx->model.recipe->from_mask)
         xd_mask_grey(j, j->image);
-    free(rgb);
     return s;
 }
 
+/* Memory for the pixels of rank 0 on this one. */
+static int allocate_pixels(float **pixels[2], int64_t n)
+{
+    for (int i = 0; i < 2; i++)
+        if (pixels[i] && !*pixels[i] && !(*pixels[i] = malloc((size_t)n * sizeof(float))))
+            return 0;
+    return 1;
+}
+
+/* The frames of a clip of several, malloc'ed; its pixels are then freed. NULL: no memory. */
+static float *fill_clip(const xd_vae_clip *clip, float **pixels[2])
+{
+    int64_t n = clip->pixels.rows * clip->pixels.cols * 3;
+    float  *all = calloc((size_t)(clip->frames * n), sizeof *all);
+    for (int i = 0; i < 2; i++) {
+        if (!pixels[i])
+            continue;
+        if (all)
+            memcpy(all + (i ? clip->frames - 1 : 0) * n, *pixels[i], (size_t)n * sizeof *all);
+        free(*pixels[i]);
+        *pixels[i] = NULL;
+    }
+    return all;
+}
+
+static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
+                             float *moments, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_exec     x;
+    if (clip->frames > 1 && !(*pixels[0] = fill_clip(clip, pixels)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld frames to encode",
+                       (long long)clip->frames);
+    xd_arena_rewind(a, 0);
+    xd_exec_init(&x, ctx->dev, a, ctx->type);
+    x.cancel = ctx->cancel;
+    xd_world_watch(&ctx->world, &x);
+    xd_vae_encode_frames(&x, j, &ctx->model.vae.net, clip, *pixels[0], moments);
+    if (xd_ok(&x))
+        return XD_OK;
+    xd_fail(e, x.err.code, "%s", x.err.msg);
+    e->rank = x.err.rank;
+    return x.err.code;
+}
+
 /* With a parallel VAE every replica encodes, otherwise only rank 0. */
-xd_status xd_init_image_moments(xd_job *j, xd_arena *a, xd_grid size, float **pixels,
+xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                                 float **moments, xd_err *e)
 {
     xd_context        *ctx = j->ctx;
     const xd_vae_info *v = &ctx->model.vae_info;
     int                all = ctx->plan.vae_rows;
-    int64_t            n = 2 * v->channels * (size.rows / v->cell[1]) * (size.cols / v->cell[2]);
+    xd_grid            size = clip->pixels;
+    int64_t            n = 2 * v->channels * (size.rows / v->cell[1]) * (size.cols / v->cell[2]) *
+                           xd_vae_latents(v, clip->frames);
     int64_t            in = size.rows * size.cols * 3;
-    xd_exec            x;
     xd_status          s = XD_OK;
-    if (!*pixels && all)
-        *pixels = malloc((size_t)in * sizeof **pixels);
     *moments = malloc((size_t)n * sizeof **moments);
-    if (!*moments || (all && !*pixels))
+    if (!*moments || (all && !allocate_pixels(pixels, in)))
         s = xd_fail(e, XD_ENOMEM, "no memory for an image to encode");
     s = xd_world_agree(&ctx->world, s, e);
-    if (s == XD_OK && all)
-        s = xd_world_broadcast(&ctx->world, *pixels, in * (int64_t)sizeof **pixels, e);
-    if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
-        xd_arena_rewind(a, 0);
-        xd_exec_init(&x, ctx->dev, a, ctx->type);
-        x.cancel = ctx->cancel;
-        xd_world_watch(&ctx->world, &x);
-        xd_vae_encode_size(&x, j, &ctx->model.vae.net, size, *pixels, *moments);
-        s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
-        if (s != XD_OK)
-            e->rank = x.err.rank;
-    }
+    for (int i = 0; i < 2 && all; i++)
+        if (s == XD_OK && pixels[i])
+            s = xd_world_broadcast(&ctx->world, *pixels[i], in * (int64_t)sizeof(float), e);
+    if (s == XD_OK && (all || ctx->world.used->rank == 0))
+        s = encode_clip(j, a, clip, pixels, *moments, e);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
         s = xd_world_broadcast(&ctx->world, *moments, n * (int64_t)sizeof **moments, e);
-    free(*pixels);
-    *pixels = NULL;
+    for (int i = 0; i < 2; i++)
+        if (pixels[i]) {
+            free(*pixels[i]);
+            *pixels[i] = NULL;
+        }
     return s;
 }
 
 xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_grid size = { j->size[0], j->size[1] };
+    xd_vae_clip clip = { 1, { j->size[0], j->size[1] } };
+    float     **pixels[2] = { &j->image, NULL };
     if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
         return XD_OK;
+    if (j->ctx->model.recipe->from_frames)
+        return xd_condition_encode(j, a, e);
     xd_status s = xd_mask_share(j, e);
-    return s == XD_OK ? xd_init_image_moments(j, a, size, &j->image, &j->moments, e) : s;
+    return s == XD_OK ? xd_init_image_moments(j, a, &clip, pixels, &j->moments, e) : s;
 }
 
 /* With philox the noise does not depend on whether there is an image. */

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "pipeline/job.h"
+#include "pipeline/vae_codec.h"
 
 /* An image of a request, a file or pixels, and the names of the two fields. */
 typedef struct xd_pixel_source {
@@ -17,9 +18,13 @@ xd_status xd_init_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t
                                xd_err *e);
 /* Pixels of 3 bytes as F32 in [-1,1], malloc'ed. */
 xd_status xd_init_image_floats(float **out, const uint8_t *rgb, xd_grid size, xd_err *e);
-/* Encodes pixels of that size, given on rank 0, to the moments [h,w,2C] of their Gaussian,
- * malloc'ed on every rank. Frees *pixels. Collective. */
-xd_status xd_init_image_moments(xd_job *j, xd_arena *a, xd_grid size, float **pixels,
+/* Reads the image on rank 0 for the encoder of images, as its image number i, and resized to the
+ * request's size as F32, malloc'ed. */
+xd_status xd_init_image_take(xd_job *j, const xd_pixel_source *of, int i, float **out, xd_err *e);
+/* Encodes a clip, whose first and last frame (or NULL) are given on rank 0 and whose other frames
+ * are grey, to the moments [t,h,w,2C] of its Gaussian, malloc'ed on every rank. Frees the pixels.
+ * Collective. */
+xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                                 float **moments, xd_err *e);
 xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image, on rank 0             */
 /* Encodes the image to its Gaussian (j->moments) on every rank; the VAE is loaded on the ranks

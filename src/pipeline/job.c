@@ -11,7 +11,9 @@
 #include "model/model.h"
 #include "families/help.h"
 #include "families/recipe.h"
+#include "pipeline/condition.h"
 #include "pipeline/context.h"
+#include "pipeline/encoder_images.h"
 #include "pipeline/init_image.h"
 #include "pipeline/mask.h"
 #include "pipeline/references.h"
@@ -35,6 +37,11 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
 int xd_job_has_image(const xd_request *r)
 {
     return r->image || r->image_pixels;
+}
+
+int xd_job_has_last(const xd_request *r)
+{
+    return r->last_image || r->last_pixels;
 }
 
 int xd_job_has_mask(const xd_request *r)
@@ -145,7 +152,7 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (p->from_mask && r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which starts from noise",
                        r->strength, p->name);
-    if (r->max_area && !p->max_area && !p->reference_area)
+    if (r->max_area && !p->max_area && !p->reference_area && !p->from_frames)
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the size asked for",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
     return XD_OK;
@@ -347,6 +354,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = set_size(j, e);
     if (s == XD_OK)
+        s = xd_condition_check(j, e);
+    if (s == XD_OK)
         s = set_tokens(j, e);
     if (s == XD_OK)
         s = set_sampler(j, e);
@@ -376,7 +385,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
-    if ((s = xd_init_image_read(j, e)) != XD_OK || (s = xd_references_read(j, e)) != XD_OK)
+    if ((s = xd_init_image_read(j, e)) != XD_OK || (s = xd_condition_read(j, e)) != XD_OK ||
+        (s = xd_references_read(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, and "
@@ -390,6 +400,8 @@ void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
     xd_init_image_close(j);
+    xd_condition_close(j);
+    xd_encoder_images_close(j);
     xd_mask_close(j);
     xd_references_close(j);
     free(j->todo);

@@ -45,6 +45,11 @@ typedef struct xd_job {
     xd_job_paste paste;         /* rgb is NULL: the whole image is generated                   */
     int64_t     told_images;    /* images of rank 0's request                                  */
     int         nrefs;          /* reference images (references.h)                             */
+    float      *last_image;     /* [H,W,3] of the last frame, as `image`                        */
+    float      *condition;      /* [t,h,w,2C] of the video that the first and the last frame make,
+                                   on the host of every rank; NULL: none                       */
+    float      *encoder_pixels; /* [images,3,S,S] for the encoder of images, on rank 0 and on those
+                                   that share it with it; NULL: none                           */
     xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];         /* their pixels; their tokens   */
     float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] on rank 0, until they are encoded            */
     xd_grid     seen_size[XD_MAXREFS];  /* pixels of what an encoder sees (prompt_images.h)     */
@@ -55,6 +60,7 @@ typedef struct xd_job {
 /* Takes a program's request, of any version, into one of this version. */
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
 int       xd_job_has_image(const xd_request *r);        /* an image to start from, or to read   */
+int       xd_job_has_last(const xd_request *r);         /* an image that a video ends with      */
 int       xd_job_has_mask(const xd_request *r);
 int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);

@@ -38,6 +38,8 @@ static xd_option options[] = {
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
       "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for; of a model that "
       "edits images, the one it reads" },
+    { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE",
+      NULL },
     { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE",
       "what to inpaint of the image: where the mask is bright it is generated, else kept" },
     { "padding_mask_crop", XD_OPT_INT64, AT(padding_mask_crop), 0, 1e7, NULL, "PIXELS",
@@ -132,6 +134,7 @@ static void name_families(void)
           XD_WORD_FROM_PROMPT, "; default: 1)" },
         { AT(max_area), "pixels of an image of which the ratio alone is given (",
           XD_WORD_MAX_AREA, "; default: the model's)" },
+        { AT(last_image), "image that the video ends with (", XD_WORD_LAST_IMAGE, ")" },
         { AT(use_dynamic_cfg), "let the guidance grow from 1 with the steps, as ",
           XD_WORD_DYNAMIC_CFG, " was shown with" },
     };

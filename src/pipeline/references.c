@@ -212,7 +212,9 @@ static void fill_tokens(const xd_job *j, int i, const float *moments, float *out
 static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err *e)
 {
     float    *moments = NULL;
-    xd_status s = xd_init_image_moments(j, a, j->ref_size[i], &j->ref_pixels[i], &moments, e);
+    float   **pixels[2] = { &j->ref_pixels[i], NULL };
+    xd_status s = xd_init_image_moments(j, a, &(xd_vae_clip){ 1, j->ref_size[i] }, pixels, &moments,
+                                        e);
     if (s == XD_OK)
         fill_tokens(j, i, moments, tokens);
     free(moments);

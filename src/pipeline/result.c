@@ -111,6 +111,10 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_json_string(b, r->image ? r->image : "(pixels)");
         add_more_images(b, r);
     }
+    if (xd_job_has_last(r)) {
+        xd_buf_add(b, ", \"last_image\": ");
+        xd_buf_json_string(b, r->last_image ? r->last_image : "(pixels)");
+    }
     if (xd_job_has_mask(r)) {
         xd_buf_add(b, ", \"mask_image\": ");
         xd_buf_json_string(b, r->mask_image ? r->mask_image : "(pixels)");

@@ -113,19 +113,19 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
 
 /* ---- the prompts of a request ------------------------------------------------------------- */
 
-/* The key of prompt i: of every encoder the number of ids, of those that are text, and the ids;
- * the hashes of the images. malloc'ed; v is NULL without memory. */
+/* The key of prompt i: of every encoder the number of ids, of those that are text, and the ids, if
+ * it has any; the hashes of the images. malloc'ed; v is NULL without memory. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
     for (int k = 0; k < w->ntext; k++)
-        n += 2 + w->len[i * w->ntext + k];
+        n += 2 + (w->ids[i * w->ntext + k] ? w->len[i * w->ntext + k] : 0);
     int64_t *v = malloc((size_t)n * sizeof *v + 1);
     for (int k = 0; k < w->ntext && v; k++) {
         int64_t len = w->len[i * w->ntext + k];
         v[at++] = len;
         v[at++] = w->real[i * w->ntext + k];
-        for (int64_t m = 0; m < len; m++)
+        for (int64_t m = 0; m < len && w->ids[i * w->ntext + k]; m++)
             v[at++] = w->ids[i * w->ntext + k][m];
     }
     for (int k = 0; k < 2 && v; k++)

@@ -18,6 +18,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/context.h"
+#include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
 #include "pipeline/prompt_images.h"
 #include "ranks/world.h"
@@ -38,6 +39,8 @@ static int64_t width_of(const xd_job *j, int k)
 static int64_t max_ids(const xd_job *j, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
+    if (!recipe_of(j)->text[k].tokenizer)
+        return xd_model_image_rows(&j->ctx->model, k);
     return (pad > 0 ? pad : j->max_text) + xd_prompt_images_more_ids(j, k);
 }
 
@@ -133,6 +136,15 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
     return kept(j, k, w->len[i * w->ntext + k]);
 }
 
+/* Encoder k reads images: rows of it in place of ids. */
+static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
+{
+    int at = i * w->ntext + k;
+    w->len[at] = w->real[at] = w->whole[at] = max_ids(j, k);
+    if (j->encoder_pixels && !w->seen[0])
+        w->seen[0] = xd_encoder_images_hash(j);
+}
+
 static const char *text_of(const xd_prompts *w, const xd_job *j, int i)
 {
     return i < w->n - 1 ? j->r->prompts[i] : j->r->negative_prompt ? j->r->negative_prompt : "";
@@ -157,7 +169,9 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
-            if (j->ctx->model.has_text[k] &&
+            if (!recipe_of(j)->text[k].tokenizer)
+                count_image_rows(w, j, i, k);
+            else if (j->ctx->model.has_text[k] &&
                 (s = tokenize_prompt(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
                 log_ids(w, j, i, k);
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
@@ -181,7 +195,7 @@ int xd_prompts_fixed(const xd_job *j)
 {
     int fixed = 1;
     for (int k = 0; k < recipe_of(j)->ntext; k++)
-        fixed &= recipe_of(j)->text[k].pad > 0;
+        fixed &= recipe_of(j)->text[k].pad > 0 || !recipe_of(j)->text[k].tokenizer;
     return fixed;
 }
 
@@ -291,6 +305,11 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
            most, recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
+static int reads_prompts(const xd_job *j, int k)
+{
+    return j->ctx->model.has_text[k] && recipe_of(j)->text[k].tokenizer;
+}
+
 /* If one encoder reads a prompt to its end, truncation by others is logged as information;
  * otherwise all messages are warnings. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
@@ -298,13 +317,13 @@ void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
     int64_t most = 0;
     int     level = XD_LOG_INFO;
     for (int k = 0; k < w->ntext; k++)
-        if (j->ctx->model.has_text[k] && max_ids(j, k) > most)
+        if (reads_prompts(j, k) && max_ids(j, k) > most)
             most = max_ids(j, k);
     for (int k = 0; k < w->ntext; k++)
-        if (j->ctx->model.has_text[k] && max_ids(j, k) == most && truncates(w, j, k))
+        if (reads_prompts(j, k) && max_ids(j, k) == most && truncates(w, j, k))
             level = XD_LOG_WARN;
     for (int k = 0; k < w->ntext; k++)
-        if (j->ctx->model.has_text[k])
+        if (reads_prompts(j, k))
             log_truncation(w, j, k, level);
 }
 
@@ -384,6 +403,27 @@ int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
     return (recipe_of(j)->text[k].blank ? w->real : w->len)[i * w->ntext + k];
 }
 
+/* The place of the rows of encoder k in the embedding of prompt i. */
+static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_grid size)
+{
+    int64_t at[3];
+    place_of(w, j, i, k, at);
+    return xd_cols(xd_rows(w->cond[i].tok, at[0], size.rows), at[1], size.cols);
+}
+
+/* All prompts have the rows of the same images, which encoder k makes for the first one. */
+static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
+{
+    xd_grid size = { max_ids(j, k), width_of(j, k) };
+    int     first = 0;
+    while (!is_used(w, j, first))
+        first++;
+    if (recipe_of(j)->text[k].tokenizer || first == i)
+        return 0;
+    xd_copy_to(x, rows_at(w, j, i, k, size), rows_at(w, j, first, k, size));
+    return 1;
+}
+
 /* Encodes prompt i with encoder k into its place. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
@@ -393,9 +433,12 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
     xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
     size_t             mark = xd_arena_mark(x->tmp);
     xd_cond            c = { 0 };
+    if (copy_image_rows(w, j, i, k, x))
+        return;
     x->lay = &lay;
     xd_text_read r = xd_model_reads(&j->ctx->model, k);
     r.ids = w->ids[i * w->ntext + k];
+    r.pixels = j->encoder_pixels;
     r.n = n;
     r.real = w->real[i * w->ntext + k];
     r.first = u->left ? n - r.real : 0;
@@ -403,12 +446,11 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
     r.images = images;
     r.nimages = xd_prompt_images_among(j, k, r.ids, n, images);
     xd_text_encode(p->text, x, &p->net, &r, &c);
-    place_of(w, j, i, k, at);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
-        xd_copy_to(x, xd_cols(xd_rows(w->cond[i].tok, at[0], rows), at[1], t.d[1]),
-                   xd_rows(t, n - rows, rows));
+        xd_copy_to(x, rows_at(w, j, i, k, (xd_grid){ rows, t.d[1] }), xd_rows(t, n - rows, rows));
     }
+    place_of(w, j, i, k, at);
     if (u->pooled)
         xd_copy_to(x, xd_cols(w->cond[i].pooled, at[2], c.pooled.d[1]), c.pooled);
     xd_arena_rewind(x->tmp, mark);
@@ -465,15 +507,20 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    xd_arena   a = { 0 };
-    int        mine = ctx->world.used->rank < ctx->plan.text_tp;
+    xd_context        *ctx = j->ctx;
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    xd_arena           a = { 0 };
+    int                mine = ctx->world.used->rank < ctx->plan.text_tp;
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
         s = xd_device_arena_open(&a, ctx->dev, bytes, e);
+    if (s == XD_OK && mine && !u->tokenizer)
+        s = xd_encoder_images_open(j, e);
     if (ctx->plan.text_tp > 1)
         s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK && mine && !u->tokenizer)
+        s = xd_encoder_images_share(j, e);
     if (s == XD_OK && mine)
         s = encode_all(w, j, k, &a, e);
     xd_device_arena_close(&a, ctx->dev);

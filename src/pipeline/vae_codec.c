@@ -85,18 +85,6 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     xd_arena_rewind(x->tmp, mark);
 }
 
-void xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
-                   float *moments)
-{
-    xd_vae_encode_size(x, j, net, (xd_grid){ j->size[0], j->size[1] }, rgb, moments);
-}
-
-void xd_vae_encode_size(xd_exec *x, const xd_job *j, const xd_net *net, xd_grid pixels,
-                        const float *rgb, float *moments)
-{
-    xd_vae_encode_frames(x, j, net, &(xd_vae_clip){ 1, pixels }, rgb, moments);
-}
-
 void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
                           const float *rgb, float *moments)
 {
@@ -167,7 +155,8 @@ xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t 
 
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    xd_vae_clip clip = { 1, { j->size[0], j->size[1] } };
+    xd_vae_clip clip = { j->ctx->model.recipe->from_frames ? j->frames : 1,
+                         { j->size[0], j->size[1] } };
     size_t      one;
     xd_status   s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++) {

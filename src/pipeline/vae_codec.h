@@ -12,15 +12,9 @@ void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const fl
 /* Does this rank take part in the VAE work of its replica? */
 int       xd_vae_on_this_rank(const xd_job *j);
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* rgb [H,W,3] F32 on the host, in [-1,1] -> moments [h,w,2C] F32 on the host: mean and log
- * variance of the VAE's latents, not scaled. With a parallel VAE all ranks of the replica call it
- * with equal images, and all get the moments. */
-void      xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
-                        float *moments);
-/* The same of an image of another size than the request's. */
-void      xd_vae_encode_size(xd_exec *x, const xd_job *j, const xd_net *net, xd_grid pixels,
-                             const float *rgb, float *moments);
-/* The same of a video: rgb [frames,H,W,3] -> moments [t,h,w,2C]. */
+/* A video, or an image of one frame, of any size: rgb [frames,H,W,3] F32 on the host, in [-1,1] ->
+ * moments [t,h,w,2C] F32 on the host: mean and log variance of the VAE's latents, not scaled. With
+ * a parallel VAE all ranks of the replica call it with equal images, and all get the moments. */
 typedef struct xd_vae_clip { int64_t frames; xd_grid pixels; } xd_vae_clip;
 void      xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net,
                                const xd_vae_clip *clip, const float *rgb, float *moments);

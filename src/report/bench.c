@@ -27,6 +27,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
+#include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
 #include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
@@ -452,6 +453,8 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         s = xd_prompts_count(&b->job, k, t.n, &bytes, e);
     if (s == XD_OK)
         s = load_component(b, p, share, bytes, e);
+    if (s == XD_OK && p->text->vision)
+        s = xd_encoder_images_open(&b->job, e);
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
     if (s == XD_OK)
@@ -461,6 +464,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         t.x.lay = &lay;
         t.read = xd_model_reads(&b->g->ctx.model, k);
         t.read.ids = t.ids;
+        t.read.pixels = b->job.encoder_pixels;
         t.read.n = t.read.real = t.n;
         t.read.images = t.images;
         t.read.nimages = xd_prompt_images_among(&b->job, k, NULL, t.n, t.images);

@@ -247,9 +247,18 @@ static void check_all(view *v, const char *dir)
 
 /* ---- the summary -------------------------------------------------------------------------- */
 
+/* The folder with what comes before encoder i: its tokenizer, or its image processor. */
+static const char *folder_before(const xd_model *m, int i)
+{
+    const xd_text_use *u = &m->recipe->text[i];
+    return u->tokenizer ? u->tokenizer : u->processor;
+}
+
 static const char *tokenizer_of(const xd_model *m, int i)
 {
-    const char *folder = m->recipe->text[i].tokenizer;
+    const char *folder = folder_before(m, i);
+    if (!m->recipe->text[i].tokenizer)
+        return has_file(m, folder, "preprocessor_config.json") ? "preprocessor_config.json" : NULL;
     if (has_file(m, folder, "spiece.model"))
         return "spiece.model";
     if (has_file(m, folder, "vocab.json") && has_file(m, folder, "merges.txt"))
@@ -294,7 +303,7 @@ static void write_summary(const view *v)
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (m->has_text[i])
-            xd_inspect_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
+            xd_inspect_line(a, "%-15s %-26s", folder_before(m, i), tok ? tok : "missing");
     }
     if (v->all.code == XD_OK)
         xd_inspect_line(a,
@@ -363,7 +372,7 @@ static void json_summary(const view *v)
         if (!m->has_text[i])
             continue;
         xd_buf_add(&b, ",\n  {\"component\": \"%s\", \"file\": \"%s\", \"missing\": ",
-                   m->recipe->text[i].tokenizer, tok ? tok : "");
+                   folder_before(m, i), tok ? tok : "");
         xd_buf_json_string(&b, v->tok[i].msg);
         xd_buf_add(&b, "}");
     }

@@ -133,6 +133,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_vec(d, &g->position, "position_embedding.weight", 2, (int64_t[]){ row_count(c), E });
     xd_w_leave(d);
     xd_w_affine(d, "pre_layrnorm", &g->gain, &g->bias, E);
+    xd_w_unread(d, "post_layernorm.weight", 1, &E);
+    xd_w_unread(d, "post_layernorm.bias", 1, &E);
     xd_w_leave(d);
 }
 

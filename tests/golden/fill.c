@@ -167,7 +167,8 @@ void fill_model(const char *from, const char *to, xd_dtype type)
 {
     static const struct { const char *name; xd_kind kind; } parts[] = {
         { "text_encoder", XD_KIND_TEXT }, { "text_encoder_2", XD_KIND_TEXT },
-        { "text_encoder_3", XD_KIND_TEXT }, { "transformer", XD_KIND_DIT }, { "vae", XD_KIND_VAE },
+        { "text_encoder_3", XD_KIND_TEXT }, { "image_encoder", XD_KIND_TEXT },
+        { "transformer", XD_KIND_DIT }, { "vae", XD_KIND_VAE },
     };
     char    *path = join(from, "model_index.json");
     xd_json *index = js_open(path);

@@ -20,8 +20,8 @@
 #include "families/recipe.h"
 
 enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 5 };
-enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, LATENTS, IMAGE,
-             NSTAGE };
+enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, CONDITION,
+             LATENTS, IMAGE, NSTAGE };
 
 static const struct {
     const char *name;           /* of xd_request.on_tensor                                     */
@@ -35,6 +35,7 @@ static const struct {
     [NEGATIVE_POOLED] = { "negative_pooled_prompt_embeds", { 2e-4, 3e-2, 2e-4, 2e-4, 5e-3 } },
     [NEGATIVE] = { "negative_prompt_embeds", { 2e-4, 3e-2, 3e-2, 1e-1, 5e-3 } },
     [NOISE] = { "noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
+    [CONDITION] = { "condition", { 2e-4, 3e-2, 2e-4, 2e-4, 5e-3 } },
     [LATENTS] = { "latents", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
@@ -43,7 +44,7 @@ static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
-                                         "hunyuan12-one",  "zimage-lora", "wan",
+                                         "hunyuan12-one",  "zimage-lora", "wan", "wan-i2v",
                                          "chroma-one", "qwen", "qwen-edit" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -108,6 +109,11 @@ static const char *const all[] = { "alpha",
                                    "wan-one",
                                    "wan-five",
                                    "wan-lora",
+                                   "wan-i2v",
+                                   "wan-i2v-two",
+                                   "wan-i2v-lora",
+                                   "wan-flf",
+                                   "wan-i2v-blind",
                                    "cog5b-tiles",
                                    "cog15-i2v-tiles",
                                    "hunyuan",
@@ -137,6 +143,7 @@ typedef struct run {
                                    image one is kept; 0: an image, of which all are          */
     char     pixels[1024];     /* what the run starts from                                    */
     char     second[1024];      /* the image behind it, of models that read several            */
+    char     last[1024];        /* what a video ends with                                       */
     char     mask[1024];        /* what is inpainted of it                                       */
     const char *more[1];
     int      image;             /* which image the loop is at; -1 before the first              */
@@ -185,6 +192,8 @@ static ref reference(const run *r, int stage, int step)
         return ref_get(r->st, "%s", name);
     case NOISE:                 /* of a run that starts from an image there is none            */
         return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
+    case CONDITION:
+        return r->image == 0 ? ref_get(r->st, "%s", name) : none;
     case LATENTS:
         return ref_get(r->st, "latents.%d.%d", r->image, step);
     default:
@@ -293,6 +302,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->nmore_images = (int64_t)js_maybe(r->js, "more_images");
     q->max_area = (int64_t)js_maybe(r->js, "max_area");
     q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
+    q->last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
     if (xd_json_get(r->js, "padding_mask_crop"))
         q->padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
@@ -319,6 +329,7 @@ static void open_run(run *r, const char *dir, const char *name)
     must(xd_st_open(&r->st, path, "golden", &e), &e, path);
     snprintf(r->pixels, sizeof r->pixels, "%s/%s/image.png", dir, name);
     snprintf(r->second, sizeof r->second, "%s/%s/image_2.png", dir, name);
+    snprintf(r->last, sizeof r->last, "%s/%s/last.png", dir, name);
     snprintf(r->mask, sizeof r->mask, "%s/%s/mask.png", dir, name);
     r->more[0] = r->second;
     while (has(r, "latents.0.%d", r->steps))

@@ -66,7 +66,7 @@ static void run_form(const char *name, xd_dtype want, double tol)
                      .t = (double)t[0], .guidance = (double)NAN };
     if (in.extra.p) {           /* rows of an image before those of the text                   */
         float *real = reference(st, "real", NULL);
-        c.real[0] = (int64_t)real[0];
+        c.real[1] = (int64_t)real[0];
         free(real);
     }
     void     *kept = calloc(1, info.kept_size);

@@ -96,7 +96,8 @@ static void encoders(void **state)
         assert_true(r->steps > 0 && r->max_text > 0 && r->dit && r->vae);
         for (int k = 0; k < r->ntext; k++) {
             const xd_text_use *u = &r->text[k];
-            assert_true(u->folder && u->tokenizer && u->slot);
+            assert_true(u->folder && (u->tokenizer || u->processor) && u->slot);
+            assert_true(!k || !u->tokenizer || r->text[k - 1].tokenizer);
             assert_true(u->rows != XD_ROWS_BESIDE || (k && r->text[k - 1].rows != XD_ROWS_NONE));
             assert_true(u->rows != XD_ROWS_NONE || u->pooled);
         }
@@ -132,7 +133,8 @@ static void words(void **state)
         { XD_WORD_INPAINTS, "FLUX, Z-Image, Chroma, Qwen-Image, Stable Diffusion 3" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
-        { XD_WORD_FROM_IMAGE, "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
+        { XD_WORD_FROM_IMAGE, "Wan2.1-I2V-14B, CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
+        { XD_WORD_LAST_IMAGE, "Wan2.1-FLF2V-14B" },
         { XD_WORD_FILE, "flux1-dev.safetensors" },
         { XD_WORD_HUB, "black-forest-labs/FLUX.1-dev" },
     };

@@ -50,7 +50,8 @@ def fill(module, dtype):
     """All that a file of the module has, rounded to the type in which it is stored ("bf16")."""
     stored = module.state_dict()
     # what files have before names, and transformers leaves out
-    prefix = {"CLIPTextModel": "text_model.", "BertModel": "bert."}.get(type(module).__name__, "")
+    prefix = {"CLIPTextModel": "text_model.", "CLIPVisionModel": "vision_model.",
+              "BertModel": "bert."}.get(type(module).__name__, "")
     for name, p in list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers()
                                                       if n in stored]:
         name = name if name.startswith(prefix) else prefix + name

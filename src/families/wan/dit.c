@@ -1,7 +1,7 @@
 /* dit.c - Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314), as diffusers' WanTransformer3DModel.
  *
  * Video tokens attend to each other and, by cross-attention, to the text and to an image that the
- * video begins with, whose rows stand before those of the text. Time enters through one
+ * video begins with, whose rows stand behind those of the text. Time enters through one
  * modulation [6,D] for all blocks, to which each block adds its own table. Queries and keys are
  * RMS-normed over all heads together, which tensor parallelism cuts. */
 #include <math.h>
@@ -154,6 +154,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { 21, 480 / cell, 832 / cell }, .text_dim = c->text,
+        .image_dim = c->image, .image_rows = c->image ? c->places : 0,
         .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
     };
     for (int i = 0; i < 3; i++) {
@@ -351,10 +352,10 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
 
-/* Rows of the image, which stand before those of the text. */
+/* Rows of the image, which stand behind those of the text: of its encoder, the second one. */
 static int64_t image_rows(const cfg *c, const xd_cond *text)
 {
-    return c->image ? text->real[0] : 0;
+    return c->image ? text->real[1] : 0;
 }
 
 static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
@@ -400,10 +401,11 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     size_t      mark = xd_arena_mark(x->tmp);
     int64_t     image = image_rows(c, in->cond);
     xd_tensor   tok = in->cond->tok, seen = { 0 };
-    xd_tensor   t = xd_mlp_run(x, xd_rows(tok, image, tok.d[0] - image), &g->text, XD_GELU_TANH);
+    int64_t     rows = tok.d[0] - image;
+    xd_tensor   t = xd_mlp_run(x, xd_rows(tok, 0, rows), &g->text, XD_GELU_TANH);
     t = xd_as(x, t, x->act);
     if (image)
-        seen = see_image(x, n, xd_cols(xd_rows(tok, 0, image), 0, c->image));
+        seen = see_image(x, n, xd_cols(xd_rows(tok, rows, image), 0, c->image));
     for (int i = n->first; i < n->last; i++) {
         const blk *w = xd_net_layer(x, n, i);
         fill_kv(x, n, xd_text_kv(k->kv, i - n->first), t, &w->kv, w->cross_k);

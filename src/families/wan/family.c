@@ -1,4 +1,6 @@
-/* family.c - Wan: its pipeline */
+/* family.c - Wan: its pipelines */
+#include <math.h>
+
 #include "families/family.h"
 
 #include "families/wan/keys.h"
@@ -6,16 +8,44 @@
 
 extern const xd_dit xd_dit_wan;
 
+#define UMT5                                                                                      \
+    { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl", .rows = XD_ROWS_BELOW, \
+      .pad = XD_PAD_MOST, .masked = 1, .blank = 1 }
+
 /* diffusers: WanPipeline.__call__; examples of export_to_video write 16 frames per second. */
 static const xd_recipe from_text = {
     .name = "wan", .pipelines = { "WanPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1,
-                .blank = 1 } },
-    .ntext = 1,
+    .text = { UMT5 }, .ntext = 1,
     .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
     .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
+    .lacks = "transformer_2",
+};
+
+/* The size of the image's ratio with the pixels of 832 x 480, as diffusers' example has it. */
+static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
+{
+    double ratio = (double)*height / (double)*width, pixels = area ? (double)area : 480 * 832;
+    double side[2] = { nearbyint(sqrt(pixels * ratio)), nearbyint(sqrt(pixels / ratio)) };
+    if (!(side[0] >= (double)unit && side[1] >= (double)unit))
+        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is too long for a video: name "
+                       "its height and width", (long long)*width, (long long)*height);
+    *height = (int64_t)side[0], *width = (int64_t)side[1];
+    return XD_OK;
+}
+
+/* diffusers: WanImageToVideoPipeline.__call__ */
+static const int penultimate = -2;
+static const xd_recipe from_image = {
+    .name = "wan-i2v", .pipelines = { "WanImageToVideoPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = { UMT5, { .folder = "image_encoder", .processor = "image_processor",
+                      .slot = "clip_vision", .rows = XD_ROWS_BELOW, .optional = 1,
+                      .nlayers = 1, .layers = &penultimate } },
+    .ntext = 2,
+    .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
+    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
+    .from_image = 1, .from_frames = 1, .sized_by = XD_SIZED_BY_FIRST, .reference_size = frame_size,
     .lacks = "transformer_2",
 };
 
@@ -27,10 +57,13 @@ static const xd_xdit_model xdit_models[] = {
       .pipeline = "WanPipeline", .own = "wan", .cell = 8, .patch = 2,
       .can = XD_CAN_USP | XD_HAS_VIDEO | XD_HAS_GUIDANCE },
     { .title = "Wan from an image", .scripts = "wan_i2v_example", .pipeline = "WanPipeline",
-      .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_HAS_VIDEO | XD_HAS_GUIDANCE },
+      .own = "wan-i2v", .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_HAS_VIDEO | XD_HAS_GUIDANCE },
     { .title = "CausalWan", .names = "CausalWan", .pipeline = "CausalWan", .cell = 8, .patch = 2,
       .can = XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan from an image", .names = "Wan2.1-I2V Wan2.2-I2V TI2V", .pipeline = "WanI2V",
+    { .title = "Wan from an image", .names = "Wan2.1-I2V", .pipeline = "WanI2V", .own = "wan-i2v",
+      .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
+    { .title = "Wan 2.2 from an image", .names = "Wan2.2-I2V TI2V", .pipeline = "WanI2V",
       .cell = 8, .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
     { .title = "Wan of two transformers, or with references", .names = "Wan2.2 VACE",
@@ -65,9 +98,10 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_wan;
 const xd_family xd_family_wan = {
     .title = "Wan", .dits = XD_LIST(xd_dit, &xd_dit_wan),
-    .recipes = XD_LIST(xd_recipe, &from_text),
+    .recipes = XD_LIST(xd_recipe, &from_text, &from_image),
     .key_maps = xd_wan_key_maps, .lora_names = xd_wan_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "wan2.1_t2v_1.3B_bf16.safetensors",
-                  .hub = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers" },
+                  .hub = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
+                  .from_image = "Wan2.1-I2V-14B", .last_image = "Wan2.1-FLF2V-14B" },
 };

@@ -1,0 +1,77 @@
+/* condition.c - the video that a video is conditioned on
+ *
+ * Its latents are the means of the VAE's Gaussians, so that nothing is drawn. The first frame is a
+ * latent frame of its own, whose masks are all equal. */
+#include "pipeline/condition.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/help.h"
+#include "io/image.h"
+#include "pipeline/context.h"
+#include "pipeline/encoder_images.h"
+#include "pipeline/init_image.h"
+#include "ranks/world.h"
+
+xd_status xd_condition_check(const xd_job *j, xd_err *e)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    int              last = xd_job_has_last(j->r), n = xd_encoder_images_read(j);
+    if (last && !p->from_frames)
+        return xd_fail(e, XD_EINVAL, "last_image is for models whose video ends with an image "
+                       "(%s); %s is not one", xd_family_says(XD_WORD_LAST_IMAGE), p->name);
+    if (!last && n > 1 && !j->ctx->bench)
+        return xd_fail(e, XD_EINVAL, "this model of %s reads the first and the last frame of its "
+                       "video: name the last one with --last_image", p->name);
+    if (last && n == 1)
+        return xd_fail(e, XD_EINVAL, "last_image is given, and this model of %s reads the first "
+                       "frame of its video only", p->name);
+    if (last && !xd_job_has_image(j->r))
+        return xd_fail(e, XD_EINVAL, "last_image is given without the first image (image)");
+    if (last && j->frames < 2)
+        return xd_fail(e, XD_EINVAL, "last_image is given, and the video has one frame "
+                       "(num_frames)");
+    return XD_OK;
+}
+
+xd_status xd_condition_read(xd_job *j, xd_err *e)
+{
+    xd_pixel_source of = { "last_image", "last_pixels", j->r->last_image, j->r->last_pixels };
+    if (!xd_job_has_last(j->r))
+        return XD_OK;
+    return xd_init_image_take(j, &of, 1, &j->last_image, e);
+}
+
+xd_status xd_condition_encode(xd_job *j, xd_arena *a, xd_err *e)
+{
+    xd_vae_clip clip = { j->frames, { j->size[0], j->size[1] } };
+    float     **pixels[2] = { &j->image, xd_job_has_last(j->r) ? &j->last_image : NULL };
+    return xd_init_image_moments(j, a, &clip, pixels, &j->condition, e);
+}
+
+/* Of the frames of latent frame t, is number `at` an image? */
+static int is_image(const xd_job *j, int64_t t, int64_t at)
+{
+    int64_t frame = t ? t * j->ctx->model.vae_info.cell[0] + at - j->ctx->model.vae_info.cell[0] + 1
+                      : 0;
+    return frame == 0 || (xd_job_has_last(j->r) && frame == j->frames - 1);
+}
+
+void xd_condition_channels(const xd_job *j, float *out)
+{
+    int64_t n = j->ctx->model.vae_info.cell[0], C = j->lat[1], hw = j->cells[1] * j->cells[2];
+    for (int64_t t = -j->spare; t < j->cells[0] - j->spare; t++) {
+        for (int64_t i = 0; i < n * hw; i++)
+            *out++ = t >= 0 && is_image(j, t, i / hw);
+        for (int64_t i = 0; i < C * hw; i++)
+            *out++ = t < 0 || !j->condition ? 0 : j->condition[(t * hw + i % hw) * 2 * C + i / hw];
+    }
+}
+
+void xd_condition_close(xd_job *j)
+{
+    free(j->last_image);
+    free(j->condition);
+    j->last_image = j->condition = NULL;
+}

@@ -1,0 +1,86 @@
+/* encoder_images.c - the images of a request as its encoder of images reads them
+ *
+ * The encoder reads the images as they are given, not as they are resized for the video (as
+ * diffusers' pipelines do). */
+#include "pipeline/encoder_images.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "pipeline/context.h"
+#include "ranks/world.h"
+
+/* The encoder of images; -1: there is none. */
+static int encoder_of(const xd_job *j)
+{
+    const xd_model *m = &j->ctx->model;
+    for (int k = 0; k < m->recipe->ntext; k++)
+        if (!m->recipe->text[k].tokenizer && m->has_text[k])
+            return k;
+    return -1;
+}
+
+int xd_encoder_images_read(const xd_job *j)
+{
+    int k = encoder_of(j);
+    return k < 0 ? 0 : xd_model_images(&j->ctx->model, k);
+}
+
+/* Elements of one image. */
+static int64_t image_size(const xd_job *j)
+{
+    const xd_component *p = &j->ctx->model.text[encoder_of(j)];
+    xd_text_vision      i;
+    p->text->vision(p->net.cfg, &i);
+    return 3 * i.side * i.side;
+}
+
+static size_t bytes_of(const xd_job *j)
+{
+    return (size_t)(xd_encoder_images_read(j) * image_size(j)) * sizeof(float);
+}
+
+xd_status xd_encoder_images_open(xd_job *j, xd_err *e)
+{
+    if (!j->encoder_pixels && !(j->encoder_pixels = calloc(1, bytes_of(j))))
+        return xd_fail(e, XD_ENOMEM, "no memory for the pixels of %d images",
+                       xd_encoder_images_read(j));
+    return XD_OK;
+}
+
+xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
+                                    xd_err *e)
+{
+    if (i >= xd_encoder_images_read(j))
+        return XD_OK;
+    xd_status s = xd_encoder_images_open(j, e);
+    return s == XD_OK ? xd_clip_processor_run(&j->ctx->model.clip_processor, rgb, w, h,
+                                              j->encoder_pixels + i * image_size(j), e) : s;
+}
+
+int64_t xd_encoder_images_hash(const xd_job *j)
+{
+    uint64_t h = 1;
+    for (size_t i = 0; i < bytes_of(j) / sizeof(float); i++) {
+        uint32_t bits;
+        memcpy(&bits, &j->encoder_pixels[i], sizeof bits);
+        h = xd_hash_mix(h, bits);
+    }
+    return (int64_t)h;
+}
+
+xd_status xd_encoder_images_share(xd_job *j, xd_err *e)
+{
+    xd_comm *c = j->ctx->text;
+    int64_t  n = (int64_t)(bytes_of(j) / sizeof(float));
+    if (!c || c->size == 1)
+        return XD_OK;
+    return xd_world_wait(c, c->ops->bcast(c, xd_view(j->encoder_pixels, XD_F32, 1, &n), 0), e);
+}
+
+void xd_encoder_images_close(xd_job *j)
+{
+    free(j->encoder_pixels);
+    j->encoder_pixels = NULL;
+}
