@@ -187,6 +187,8 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
  *            Sums are exact in int32, so every device gives the same bits:
  *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_MAX_INPUTS.
+ *            With `floats` the input is multiplied by q as it is, in f32, and the sum by sw[o]: for
+ *            few rows, where reading the weight takes all the time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM multiplies by q, which is exact in every type, in the type of its
  *            input; the f32 sum is multiplied by sw[o].
@@ -203,6 +205,7 @@ typedef struct xd_weight {
     int      kernel[3];         /* t,h,w; 1 when unused                                       */
     int      stride[3];         /* of a convolution: packing may depend on it                  */
     int      groups;            /* 1 unless a grouped convolution                             */
+    int      floats;            /* of I8: the input of the GEMM is not quantized              */
     void    *p;
     size_t   bytes;
     /* Read by `pack` for a quantized weight: sw[out] where it is known (rows of a larger matrix),

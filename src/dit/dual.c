@@ -24,7 +24,7 @@ void xd_solo_weights(xd_decl *d, const xd_dual_form *f, xd_solo *w)
     int64_t D = f->dim, hd = f->head_dim;
     if (f->modulated)
         xd_w_linear(d, &w->mod, "norm.linear",
-                    &(xd_linear_spec){ .in = D, .out = 3 * D, .bias = 1 });
+                    &(xd_linear_spec){ .in = D, .out = 3 * D, .bias = 1, .few = 1 });
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
                                              .split = XD_COL, .unit = hd, .bias = 1 });
     xd_w_linear(d, &w->up, "proj_mlp", &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL,

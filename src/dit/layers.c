@@ -182,7 +182,7 @@ void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln 
     int64_t               D = f->dim, hd = f->head_dim;
     if (f->nmod)
         xd_w_linear(d, &w->mod, n->mod,
-                    &(xd_linear_spec){ .in = D, .out = f->nmod * D, .bias = 1 });
+                    &(xd_linear_spec){ .in = D, .out = f->nmod * D, .bias = 1, .few = 1 });
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
                                              .split = XD_COL, .unit = hd, .bias = 1 });
     if (f->qk_norm) {

@@ -434,17 +434,34 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
     }
 }
 
-/* Quantizes the matrices that tensor parallelism cuts: they matter for memory and time. The type
- * must not depend on how they are cut. */
-static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part *parts, int n)
+typedef struct lin_kind { xd_split split; int bias, few; } lin_kind;
+
+static int is_stored_as(const xd_decl *d, const char *name, xd_dtype type)
+{
+    char      full[512];
+    xd_tensor t;
+    if (!d->src)
+        return 0;
+    xd_load_name(d, name, ".weight", full);
+    return d->src->has(d->src->self, full, &t) && t.type == type;
+}
+
+/* Quantizes the matrices that tensor parallelism cuts, which matter for memory and time, and those
+ * that few rows read, which matter for memory: integers are nearer to their numbers than e4m3. The
+ * type must not depend on how they are cut. */
+static void set_matrix_type(const xd_decl *d, const lin_kind *kind, const xd_mat_part *parts,
+                            int n, xd_weight *w)
 {
     int64_t out = 0, in = parts[0].in;
+    int     keeps = d->blocks == XD_F8E4M3 && is_stored_as(d, parts[0].name, XD_F8E4M3);
     for (int i = 0; i < n; i++)
         out += xd_mat_repeats(parts, i) ? 0 : parts[i].out;
-    if (!xd_is_quantized(d->blocks) || split == XD_REPLICATED || out < XD_QUANT_MIN ||
-        in < XD_QUANT_MIN || (d->blocks == XD_I8 && in > XD_INT8_MAX_INPUTS))
-        return d->type;
-    return d->blocks;
+    w->type = d->type;
+    if (!xd_is_quantized(d->blocks) || (kind->split == XD_REPLICATED && !kind->few) ||
+        out < XD_QUANT_MIN || in < XD_QUANT_MIN || (d->blocks == XD_I8 && in > XD_INT8_MAX_INPUTS))
+        return;
+    w->floats = kind->few && !keeps;
+    w->type = w->floats ? XD_I8 : d->blocks;
 }
 
 /* Lists the tensors of a layer. */
@@ -462,10 +479,10 @@ static void list_matrix(xd_decl *d, const xd_matrix *m, int bias)
 }
 
 /* Every linear layer ends here. */
-static void visit_matrix(xd_decl *d, xd_lin *w, xd_split split, const xd_matrix *m, int bias)
+static void visit_matrix(xd_decl *d, xd_lin *w, lin_kind kind, const xd_matrix *m)
 {
     if (d->visit == XD_VISIT_LIST) {
-        list_matrix(d, m, bias);
+        list_matrix(d, m, kind.bias);
         return;
     }
     xd_matrix flat = *m;        /* the device packs it as two-dimensional                     */
@@ -473,10 +490,10 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_split split, const xd_matrix 
     flat.shape = NULL;
     for (int i = 0; i < m->n; i++)
         out += m->parts[i].rows;
-    w->split = split;
-    w->w = (xd_weight){ .type = matrix_type(d, split, m->parts, m->n), .out = out,
-                        .in = m->cols.total, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
-                        .groups = 1 };
+    w->split = kind.split;
+    w->w = (xd_weight){ .out = out, .in = m->cols.total, .kernel = { 1, 1, 1 },
+                        .stride = { 1, 1, 1 }, .groups = 1 };
+    set_matrix_type(d, &kind, m->parts, m->n, &w->w);
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
         w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
@@ -485,7 +502,7 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_split split, const xd_matrix 
     } else if (out && m->cols.total) {
         xd_mat_load(d, &w->w, &flat);
     }
-    if (bias)
+    if (kind.bias)
         load_bias(d, &w->b, m->parts, m->n, out);
 }
 
@@ -530,7 +547,7 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
     }
     m.parts = p;
     m.n = rows_of_linear(d, w, name, s, in, p);
-    visit_matrix(d, w, s->split, &m, s->bias);
+    visit_matrix(d, w, (lin_kind){ s->split, s->bias, s->few }, &m);
 }
 
 void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s)
@@ -549,8 +566,8 @@ void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s)
         p[i] = (xd_mat_part){ s->names[i], s->out[i], s->in, rows.n, rows.start };
         w->seg[i] = rows.n;
     }
-    visit_matrix(d, w, s->split, &(xd_matrix){ .parts = p, .n = s->n,
-                                               .cols = { 1, { cols }, cols.n } }, s->bias);
+    visit_matrix(d, w, (lin_kind){ s->split, s->bias, 0 },
+                 &(xd_matrix){ .parts = p, .n = s->n, .cols = { 1, { cols }, cols.n } });
 }
 
 void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape,
@@ -563,9 +580,9 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
     memset(w, 0, sizeof *w);
     w->nseg = 1;
     w->seg[0] = shape[0];
-    visit_matrix(d, w, XD_REPLICATED,
+    visit_matrix(d, w, (lin_kind){ XD_REPLICATED, bias, 0 },
                  &(xd_matrix){ .parts = &p, .n = 1, .cols = { 1, { { 0, in } }, in }, .nd = nd,
-                               .shape = shape }, bias);
+                               .shape = shape });
 }
 
 /* ---- convolutions --------------------------------------------------------------------------- */

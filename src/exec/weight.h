@@ -43,6 +43,7 @@ typedef struct xd_linear_spec {
     xd_split       split;
     int64_t        unit;        /* features that a cut keeps together (those of a head); 0: 1  */
     int            bias;
+    int            few;         /* few rows read it, as a modulation: quantized though uncut    */
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
 

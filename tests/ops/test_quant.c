@@ -68,6 +68,12 @@ static float *floats(const xd_tensor *t)
     return f;
 }
 
+/* Are the inputs of a GEMM quantized? */
+static int by_integers(const xd_weight *w)
+{
+    return w->type == XD_I8 && !w->floats;
+}
+
 /* want[M,N] = the product in f64 of what is quantized; with `exact` by the formula of integers,
  * each step of which is one rounding in f32. */
 static void product(double *want, const xd_gemm *a, const xd_tensor *ws, int exact)
@@ -76,7 +82,7 @@ static void product(double *want, const xd_gemm *a, const xd_tensor *ws, int exa
     float  *x = floats(&a->in), *w = floats(ws), *sx = malloc((size_t)(M + 1) * sizeof *sx);
     assert_non_null(sx);
     for (int64_t i = 0; i < M; i++)
-        sx[i] = a->w->type == XD_I8 ? quantize(x + i * K, x + i * K, K, XD_I8, 1) : 1.0f;
+        sx[i] = by_integers(a->w) ? quantize(x + i * K, x + i * K, K, XD_I8, 1) : 1.0f;
     for (int64_t o = 0; o < N; o++) {
         float sw = quantize(w + o * K, w + o * K, K, a->w->type, 0);
         for (int64_t i = 0; i < M; i++) {
@@ -138,10 +144,15 @@ void test_quant_types(void **unused)
     assert_int_equal(xd_f32_f8e4m3(NAN) & 127, 127);
 }
 
-static void quant_case(xd_dtype type, int64_t M, int64_t N, int64_t K)
+static const struct kind { const char *name; xd_dtype type; int floats; } kinds[] = {
+    { "int8", XD_I8, 0 }, { "int8 by floats", XD_I8, 1 }, { "e4m3", XD_F8E4M3, 0 },
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static void quant_case(const struct kind *kind, int64_t M, int64_t N, int64_t K)
 {
     static const xd_dtype sources[] = { XD_F32, XD_F16, XD_BF16, XD_F64 };
-    xd_weight w = { .type = type, .out = N, .in = K, .groups = 1 };
+    xd_weight w = { .type = kind->type, .out = N, .in = K, .groups = 1, .floats = kind->floats };
     xd_gemm   a = { .w = &w, .act = (xd_act)upto(XD_NACTS) };
     double   *want = numbers(M * N);
     fresh();
@@ -160,7 +171,7 @@ static void quant_case(xd_dtype type, int64_t M, int64_t N, int64_t K)
     }
     remember();
     RUN(gemm, XD_OP_GEMM, &a);
-    check(type == XD_I8 ? "int8" : "e4m3", &a.out, want);
+    check(kind->name, &a.out, want);
     unpack(&w);
     free(want);
 }
@@ -189,8 +200,8 @@ static void exact_case(int64_t M, int64_t N, int64_t K)
 void test_quant_gemm(void **unused)
 {
     (void)unused;
-    for (int t = 0; t < 2; t++) {
-        xd_dtype type = t ? XD_F8E4M3 : XD_I8;
+    for (int t = 0; t < KINDS; t++) {
+        const struct kind *type = &kinds[t];
         quant_case(type, 0, 5, 7);
         quant_case(type, 1, 1, 1);
         quant_case(type, 3, 130, 4608);
@@ -211,10 +222,10 @@ void test_quant_gemm(void **unused)
 
 /* A rounded integer is off by half of its scale, a rounded e4m3 by 2^-4 of itself or 2^-10 of its
  * scale: no sum of products may be further from the true one than these add up to. */
-static void error_case(xd_dtype type)
+static void error_case(const struct kind *kind)
 {
     enum { M = 9, N = 40, K = 500 };
-    xd_weight w = { .type = type, .out = N, .in = K, .groups = 1 };
+    xd_weight w = { .type = kind->type, .out = N, .in = K, .groups = 1, .floats = kind->floats };
     double    most = 0;
     fresh();
     xd_tensor ws = matrix(XD_F32, N, K, 0);
@@ -224,19 +235,19 @@ static void error_case(xd_dtype type)
     RUN(gemm, XD_OP_GEMM, &a);
     for (int64_t i = 0; i < M; i++)
         for (int64_t o = 0; o < N; o++) {
-            double sx = (double)magnitude(x + i * K, K) / 127,
+            double sx = by_integers(&w) ? (double)magnitude(x + i * K, K) / 127 : 0,
                    sw = (double)magnitude(v + o * K, K) / 127;
             double want = 0, limit = 1e-4;
             for (int64_t k = 0; k < K; k++) {
                 double p = (double)x[i * K + k], q = (double)v[o * K + k];
                 want += p * q;
-                limit += type == XD_I8 ? fabs(p) * sw / 2 + fabs(q) * sx / 2 + sx * sw / 4
+                limit += kind->type == XD_I8 ? fabs(p) * sw / 2 + fabs(q) * sx / 2 + sx * sw / 4
                                        : fabs(p) * (fabs(q) / 16 + sw * 127 / 448 / 1024);
             }
             double e = fabs(at(&a.out, i * N + o) - want);
             most = e > most ? e : most;
             if (!(e <= limit))
-                fail_msg("type %d is off by %g of at most %g", type, e, limit);
+                fail_msg("%s is off by %g of at most %g", kind->name, e, limit);
         }
     assert_true(most > 1e-4);           /* something was quantized                              */
     unpack(&w);
@@ -247,8 +258,8 @@ static void error_case(xd_dtype type)
 void test_quant_error(void **unused)
 {
     (void)unused;
-    error_case(XD_I8);
-    error_case(XD_F8E4M3);
+    for (int t = 0; t < KINDS; t++)
+        error_case(&kinds[t]);
 }
 
 /* A row's bits depend neither on the rows beside it nor on the number of threads. */
@@ -257,11 +268,13 @@ void test_quant_rows(void **unused)
     enum { M = 77, N = 90, K = 333 };
     int cores = xd_par_threads();
     (void)unused;
-    for (int t = 0; t < 4; t++) {
-        xd_weight w = { .type = t % 2 ? XD_F8E4M3 : XD_I8, .out = N, .in = K, .groups = 1 };
+    for (int t = 0; t < 2 * KINDS; t++) {
+        const struct kind *kind = &kinds[t % KINDS];
+        xd_weight w = { .type = kind->type, .out = N, .in = K, .groups = 1,
+                        .floats = kind->floats };
         fresh();
         pack(&w, matrix(XD_F32, N, K, 0));
-        xd_gemm a = { .w = &w, .in = matrix(t < 2 ? XD_F32 : XD_BF16, M, K, 0),
+        xd_gemm a = { .w = &w, .in = matrix(t < KINDS ? XD_F32 : XD_BF16, M, K, 0),
                       .out = matrix(XD_F32, M, N, 0), .act = XD_GELU_TANH };
         xd_gemm b = a;
         b.out = matrix(XD_F32, M, N, 0);
@@ -287,8 +300,9 @@ void test_quant_odd(void **unused)
 {
     enum { M = 5, N = 20, K = 100 };
     (void)unused;
-    for (int t = 0; t < 2; t++) {
-        xd_weight w = { .type = t ? XD_F8E4M3 : XD_I8, .out = N, .in = K, .groups = 1 };
+    for (int t = 0; t < KINDS; t++) {
+        xd_weight w = { .type = kinds[t].type, .out = N, .in = K, .groups = 1,
+                        .floats = kinds[t].floats };
         int64_t   n = N;
         fresh();
         xd_tensor ws = matrix(XD_F32, N, K, 0);
@@ -311,11 +325,12 @@ void test_quant_odd(void **unused)
         for (int64_t i = 0; i < M; i++)
             for (int64_t o = 0; o < N; o++) {
                 double v = at(&a.out, i * N + o);
-                int odd = o == 2 || o == 3 || i == 3 || (i == 2 && t == 0), zero = i < 2 || o < 2;
-                if (i == 2 && t == 1)
+                int odd = o == 2 || o == 3 || i == 3 || (i == 2 && by_integers(&w));
+                int zero = i < 2 || o < 2;
+                if (i == 2 && !by_integers(&w))
                     continue;           /* an infinity among numbers: what it makes of them      */
                 if (odd ? !isnan(v) : zero ? fabs(v - at(&a.bias, o)) > 1e-30 : !isfinite(v))
-                    fail_msg("type %d, [%d,%d] is %g", t, (int)i, (int)o, v);
+                    fail_msg("%s, [%d,%d] is %g", kinds[t].name, (int)i, (int)o, v);
             }
         unpack(&w);
     }

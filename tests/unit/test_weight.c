@@ -375,6 +375,36 @@ static void terms_are_added_before_rounding(void **state)
     blocks = XD_F32;
 }
 
+/* The type of a layer that is not cut, of 200 outputs or 10. */
+static xd_weight type_of_uncut(xd_dtype of_blocks, int few, int64_t out)
+{
+    xd_err  e = { 0 };
+    xd_lin  w;
+    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = dev, .type = compute_type(), .src = &source,
+                  .blocks = of_blocks, .tp = 1, .err = &e };
+    xd_w_linear(&d, &w, "one", &(xd_linear_spec){ .in = IN, .out = out, .few = few });
+    assert_int_equal(e.code, 0);
+    assert_true(w.w.type != XD_I8 || d.packed < (size_t)(out * (IN + 64) + 1024));
+    return w.w;
+}
+
+/* Layers that few rows read are integers, whose input is not quantized; e4m3 stays what it is. */
+static void uncut_layers_of_few_rows_are_small(void **state)
+{
+    (void)state;
+    make_tensors(XD_BF16);
+    assert_int_equal(type_of_uncut(XD_I8, 0, 200).type, compute_type());
+    assert_int_equal(type_of_uncut(compute_type(), 1, 200).type, compute_type());
+    assert_int_equal(type_of_uncut(XD_I8, 1, 10).type, compute_type());
+    for (int i = 0; i < 2; i++) {
+        xd_weight w = type_of_uncut(i ? XD_F8E4M3 : XD_I8, 1, 200);
+        assert_true(w.type == XD_I8 && w.floats);
+    }
+    stored = XD_F8E4M3;
+    assert_int_equal(type_of_uncut(XD_F8E4M3, 1, 200).type, XD_F8E4M3);
+    assert_true(type_of_uncut(XD_I8, 1, 200).floats);
+}
+
 /* What each of three ranks reads is what was said before, and nothing is said unasked. */
 static void what_is_read_is_told(void **state)
 {
@@ -489,6 +519,7 @@ int main(void)
         cmocka_unit_test(bands_are_parts_of_the_whole),
         cmocka_unit_test(quantized_bands_are_parts_of_the_whole),
         cmocka_unit_test(terms_are_added_before_rounding),
+        cmocka_unit_test(uncut_layers_of_few_rows_are_small),
         cmocka_unit_test(odd_numbers_are_found),
         cmocka_unit_test(what_is_read_is_told),
         cmocka_unit_test(eight_bits_are_scaled_before_they_are_added),

@@ -166,18 +166,23 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
     if (xd_cpu_gemm_takes(c->isa, w))
         return xd_cpu_gemm_pack(c->isa, w, src);
     if (xd_is_quantized(w->type))
-        return xd_quant_pack(c->k, w, src);
+        return xd_quant_pack_rows(c->k, w, src, 0);
     return c->dnn ? xd_dnn_pack(c->dnn, w, src, tmp) : xd_plain_pack(w, src);
 }
 
 static int64_t pack_band(xd_dev *d, const xd_weight *w)
 {
-    return xd_cpu_gemm_pack_band(cpu_of(d)->isa, w);
+    xd_cpu_dev *c = cpu_of(d);
+    if (!xd_cpu_gemm_takes(c->isa, w))
+        return xd_is_quantized(w->type) ? XD_QUANT_BAND : 0;
+    return xd_cpu_gemm_pack_band(c->isa, w);
 }
 
 static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 {
-    return xd_cpu_gemm_pack_rows(cpu_of(d)->isa, w, src, row0);
+    xd_cpu_dev *c = cpu_of(d);
+    return xd_cpu_gemm_takes(c->isa, w) ? xd_cpu_gemm_pack_rows(c->isa, w, src, row0)
+                                        : xd_quant_pack_rows(c->k, w, src, row0);
 }
 
 /* ---- ops ---------------------------------------------------------------------------------- */

@@ -45,11 +45,14 @@ typedef struct xd_kernels {
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* quantdot.c. most: the largest magnitude of a row of n F32 or BF16 elements (NaN: some are
      * non-finite). integers: the row times `by`, rounded and clamped. int_dot: dot products of one
-     * such row with m rows that are `ldw` bytes apart; n is a multiple of 64. One thread. */
+     * such row with m rows that are `ldw` bytes apart; n is a multiple of 64. float_dot: those of a
+     * row of floats. One thread. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
                     int64_t n);
+    void (*float_dot)(float *sum, const float *x, const int8_t *w, int64_t ldw, int64_t m,
+                      int64_t n);
     /* GFLOP/s of one thread, measured for about 0.2 ms with operands in registers. */
     double (*burst)(void);
 } xd_kernels;
@@ -60,12 +63,14 @@ void   xd_qknorm_c(const xd_qknorm *a);
 void   xd_qknorm_avx2(const xd_qknorm *a);
 void   xd_qknorm_avx512(const xd_qknorm *a);
 void   xd_qknorm_avx512bf16(const xd_qknorm *a);
-/* Implementations of `most`, `integers` and `int_dot` (quantdot.c). */
+/* Implementations of `most`, `integers`, `int_dot` and `float_dot` (quantdot.c). */
 #define XD_QUANT_SLOTS(isa)                                                                        \
     float xd_max_magnitude_##isa(const void *x, xd_dtype t, int64_t n);                            \
     void xd_integers_##isa(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);             \
     void xd_int_dot_##isa(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,  \
-                          int64_t n);
+                          int64_t n);                                                              \
+    void xd_float_dot_##isa(float *sum, const float *x, const int8_t *w, int64_t ldw, int64_t m,   \
+                            int64_t n);
 XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
@@ -110,7 +115,9 @@ void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
 /* ---- quant.c: GEMMs with quantized weights on any machine --------------------------------- */
 
 size_t    xd_quant_pack_size(xd_weight *w);
-xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src);
+/* Packs rows [row0, row0 + src.d[0]); row0 is a multiple of XD_QUANT_BAND. */
+enum { XD_QUANT_BAND = 64 };
+xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor src, int64_t row0);
 size_t    xd_quant_gemm_scratch(const xd_gemm *a);
 xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 

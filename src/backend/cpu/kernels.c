@@ -1126,4 +1126,5 @@ const xd_kernels GLUE(xd_kernels_, ISA) = {
     .copy = copy,         .epilogue = epilogue, .tile = tile,   .burst = run_burst,
     .qknorm = GLUE(xd_qknorm_, ISA), .widen = widen, .most = GLUE(xd_max_magnitude_, ISA),
     .integers = GLUE(xd_integers_, ISA), .int_dot = GLUE(xd_int_dot_, ISA),
+    .float_dot = GLUE(xd_float_dot_, ISA),
 };

@@ -2,7 +2,8 @@
  *
  * The packed form is the scales, sw[out] F32 (rounded up to 64 bytes), then for I8 rows of integers
  * whose length is a multiple of 64, for e4m3 panels of 16 outputs as in plain.c. An I8 GEMM
- * quantizes its input into scratch; an e4m3 GEMM expands a part of a panel at a time to f32. */
+ * quantizes its input into scratch, or has it there in f32; an e4m3 GEMM expands a part of a panel
+ * at a time to f32. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -41,12 +42,14 @@ size_t xd_quant_pack_size(xd_weight *w)
 typedef struct pack_ctx {
     const xd_kernels *k;
     const xd_weight  *w;
-    xd_tensor         src;
+    xd_tensor         src;      /* rows from row0 on                                           */
+    int64_t           row0;
 } pack_ctx;
 
 static const char *source_at(const pack_ctx *c, int64_t o, int64_t i)
 {
-    return (const char *)c->src.p + (o * c->w->in + i) * (int64_t)xd_dtype_size(c->src.type);
+    return (const char *)c->src.p +
+           ((o - c->row0) * c->w->in + i) * (int64_t)xd_dtype_size(c->src.type);
 }
 
 static int64_t chunk_of(int64_t n)
@@ -107,11 +110,11 @@ static void quantize_e4m3(const pack_ctx *c, int64_t o, float s)
     }
 }
 
-static void pack_rows(void *ctx, int64_t begin, int64_t end, int thread)
+static void pack_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const pack_ctx *c = ctx;
     (void)thread;
-    for (int64_t o = begin; o < end; o++) {
+    for (int64_t o = c->row0 + begin; o < c->row0 + end; o++) {
         float s = scale_of(c, o);
         ((float *)c->w->p)[o] = s;
         if (c->w->type == XD_I8)
@@ -121,17 +124,21 @@ static void pack_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src)
+xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor src, int64_t row0)
 {
-    pack_ctx c = { k, w, src };
+    pack_ctx c = { k, w, src, row0 };
     size_t   used = (size_t)w->out * sizeof(float);
+    int      last = row0 + src.d[0] == w->out;
     if (w->nk || (w->type == XD_I8 && w->in > XD_INT8_MAX_INPUTS))
         return XD_EUNSUPPORTED;
-    memset((char *)w->p + used, 0, scale_bytes(w) - used);
-    if (w->type == XD_F8E4M3 && w->out % PANEL)
-        memset((char *)w->p + scale_bytes(w) + w->out / PANEL * PANEL * w->in, 0,
-               (size_t)(PANEL * w->in));
-    xd_par_for(w->out, pack_rows, &c);
+    if (last)
+        memset((char *)w->p + used, 0, scale_bytes(w) - used);
+    if (last && w->type == XD_F8E4M3 && w->out % PANEL)
+        for (int64_t i = 0; i < w->in; i++)
+            memset((char *)w->p + scale_bytes(w) +
+                       (w->out / PANEL * w->in + i) * PANEL + w->out % PANEL,
+                   0, (size_t)(PANEL - w->out % PANEL));
+    xd_par_for(src.d[0], pack_range, &c);
     return XD_OK;
 }
 
@@ -142,6 +149,7 @@ typedef struct gemm_ctx {
     const xd_gemm    *a;
     float            *sx;       /* scales of the input's rows; the rows as integers            */
     int8_t           *q;
+    float            *x;        /* or the rows as floats                                       */
 } gemm_ctx;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -175,6 +183,31 @@ static void int_item(const void *ctx, float *acc, int64_t r0, int64_t n, int64_t
     }
 }
 
+static void float_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gemm_ctx *c = ctx;
+    int64_t         in = c->a->w->in, ld = row_bytes(c->a->w);
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        c->k->widen(c->x + r * ld, xd_at(c->a->in, r, 0), c->a->in.type, in);
+        memset(c->x + r * ld + in, 0, (size_t)(ld - in) * sizeof *c->x);
+    }
+}
+
+static void float_item(const void *ctx, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
+{
+    const gemm_ctx  *c = ctx;
+    const xd_weight *w = c->a->w;
+    const float     *sw = (const float *)w->p + c0;
+    int64_t          ld = row_bytes(w);
+    const int8_t    *q = (const int8_t *)w->p + scale_bytes(w) + (size_t)(c0 * ld);
+    for (int64_t i = 0; i < n; i++) {
+        c->k->float_dot(acc + i * COLS, c->x + (r0 + i) * ld, q, ld, m, ld);
+        for (int64_t j = 0; j < m; j++)
+            acc[i * COLS + j] *= sw[j];
+    }
+}
+
 static void e4m3_item(const void *ctx, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
 {
     const gemm_ctx  *c = ctx;
@@ -204,19 +237,28 @@ static size_t integer_bytes(const xd_gemm *a)
 
 size_t xd_quant_gemm_scratch(const xd_gemm *a)
 {
-    return a->w->type == XD_I8 ? integer_bytes(a) + (size_t)a->in.d[0] * sizeof(float) : 0;
+    if (a->w->type != XD_I8)
+        return 0;
+    return a->w->floats ? integer_bytes(a) * sizeof(float)
+                        : integer_bytes(a) + (size_t)a->in.d[0] * sizeof(float);
 }
 
 xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp)
 {
     gemm_ctx c = { .k = k, .a = a };
+    int      integers = a->w->type == XD_I8 && !a->w->floats;
     if (a->w->nk)
         return XD_EUNSUPPORTED;
-    if (a->w->type == XD_I8 && a->in.d[0] > 0) {
+    if (integers) {
         c.q = tmp;
         c.sx = (float *)(void *)((char *)tmp + integer_bytes(a));
-        xd_par_for(a->in.d[0], input_rows, &c);
+    } else {
+        c.x = tmp;
     }
-    xd_plain_tiles(k, a, a->w->type == XD_I8 ? int_item : e4m3_item, &c);
+    if (a->w->type == XD_I8 && a->in.d[0] > 0)
+        xd_par_for(a->in.d[0], integers ? input_rows : float_rows, &c);
+    xd_plain_tiles(k, a, integers         ? int_item
+                         : a->w->floats ? float_item
+                                          : e4m3_item, &c);
     return XD_OK;
 }

@@ -1,7 +1,7 @@
 /* quantdot.c - quantized rows and their dot products, compiled once per instruction set.
  *
- * The loops are vectorized by compilers, except the dot products; no result depends on the
- * order. */
+ * The loops are vectorized by compilers, except the dot products of integers. No result depends on
+ * the order, but for those of floats, whose order depends on the length alone. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/element.h"
@@ -105,6 +105,27 @@ void GLUE(xd_int_dot_, ISA)(int32_t *sum, const int8_t *x, const int8_t *w, int6
         for (int64_t i = 0; i < 4; i++)
             row[i] = w + (j + i < m ? j + i : j) * ldw;
         dot4(s, x, row, n);
+        for (int64_t i = 0; i < 4 && j + i < m; i++)
+            sum[j + i] = s[i];
+    }
+}
+
+/* Four rows read each vector of floats once. */
+void GLUE(xd_float_dot_, ISA)(float *sum, const float *x, const int8_t *w, int64_t ldw, int64_t m,
+                              int64_t n)
+{
+    for (int64_t j = 0; j < m; j += 4) {
+        const int8_t *a = w + j * ldw, *b = j + 1 < m ? a + ldw : a, *c = j + 2 < m ? b + ldw : a,
+                     *d = j + 3 < m ? c + ldw : a;
+        float s[4] = { 0 }, s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+        for (int64_t i = 0; i < n; i++) {
+            s0 += x[i] * (float)a[i];
+            s1 += x[i] * (float)b[i];
+            s2 += x[i] * (float)c[i];
+            s3 += x[i] * (float)d[i];
+        }
+        s[0] = s0, s[1] = s1, s[2] = s2, s[3] = s3;
         for (int64_t i = 0; i < 4 && j + i < m; i++)
             sum[j + i] = s[i];
     }

@@ -22,10 +22,16 @@ static size_t after(size_t at, int64_t elements, size_t size)
     return at + ((size_t)elements * size + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* 1: the weight's elements are multiplied in the type of the input. */
+static int is_widened(const xd_weight *w)
+{
+    return w->type == XD_F8E4M3 || (w->type == XD_I8 && w->floats);
+}
+
 /* The type of operands in which w is multiplied. */
 static xd_dtype product_type(const xd_gemm *a)
 {
-    return a->w->type == XD_F8E4M3 ? a->in.type : a->w->type;
+    return is_widened(a->w) ? a->in.type : a->w->type;
 }
 
 static places places_of(const xd_gemm *a)
@@ -83,7 +89,7 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
                                 const void **w)
 {
     widen_args b = { .out = tmp + p->w, .in = a->w->p, .n = a->w->out * p->wide,
-                     .out_type = xd_cuda_type(&a->in) };
+                     .out_type = xd_cuda_type(&a->in), .integers = a->w->type == XD_I8 };
     *w = b.out;
     return xd_cuda_launch_each(c, XD_K_widen, b.n / 16, &b);
 }
@@ -138,7 +144,7 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
 
 static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp)
 {
-    int         scaled = a->w->type == XD_F8E4M3;
+    int         scaled = is_widened(a->w);
     int         whole = !a->gate.p && !a->residual.p && !scaled;
     const void *w = a->w->p;
     xd_tensor   in;
@@ -184,6 +190,6 @@ xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
     if (st != XD_OK || !a->out.d[0] || !a->w->out)
         return st;
     places p = places_of(a);
-    return a->w->type == XD_I8 ? integer_gemm(xd_cuda_of(d), a, &p, tmp)
-                               : float_gemm(xd_cuda_of(d), a, &p, tmp);
+    return a->w->type == XD_I8 && !a->w->floats ? integer_gemm(xd_cuda_of(d), a, &p, tmp)
+                                                : float_gemm(xd_cuda_of(d), a, &p, tmp);
 }

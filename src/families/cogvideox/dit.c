@@ -170,7 +170,7 @@ static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)
 {
     xd_w_enter(d, "%s", name);
     xd_w_linear(d, &w->mod, "linear", &(xd_linear_spec){ .in = c->temb, .out = 6 * c->dim,
-                                                         .bias = 1 });
+                                                         .bias = 1, .few = 1 });
     declare_norm(d, c, "norm", &w->gain, &w->bias);
     xd_w_leave(d);
 }

@@ -196,6 +196,11 @@ static void plain(xd_decl *d, xd_lin *w, const char *name, int64_t in, int64_t o
     xd_w_linear(d, w, name, &(xd_linear_spec){ .in = in, .out = out });
 }
 
+static void modulation(xd_decl *d, xd_lin *w, const char *name, int64_t in, int64_t out)
+{
+    xd_w_linear(d, w, name, &(xd_linear_spec){ .in = in, .out = out, .few = 1 });
+}
+
 static void scalar_weights(xd_decl *d, const cfg *c, const char *name, xd_mlp *m)
 {
     xd_w_enter(d, "time_guidance_embed.%s", name);
@@ -214,9 +219,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     scalar_weights(d, c, "timestep_embedder", &g->time);
     if (c->guided)
         scalar_weights(d, c, "guidance_embedder", &g->guidance);
-    plain(d, &g->mod_img, "double_stream_modulation_img.linear", D, 6 * D);
-    plain(d, &g->mod_txt, "double_stream_modulation_txt.linear", D, 6 * D);
-    plain(d, &g->mod_solo, "single_stream_modulation.linear", D, 3 * D);
+    modulation(d, &g->mod_img, "double_stream_modulation_img.linear", D, 6 * D);
+    modulation(d, &g->mod_txt, "double_stream_modulation_txt.linear", D, 6 * D);
+    modulation(d, &g->mod_solo, "single_stream_modulation.linear", D, 3 * D);
     plain(d, &g->mod, "norm_out.linear", D, 2 * D);
     plain(d, &g->out, "proj_out", D, c->out_ch);
 }

@@ -184,7 +184,8 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     if (skip_from(c, layer) >= 0)
         skip_weights(d, c, w);
     xd_w_affine(d, "norm1.norm", &w->norm1.gain, &w->norm1.bias, D);
-    xd_w_linear(d, &w->shift, "norm1.linear", &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+    xd_w_linear(d, &w->shift, "norm1.linear",
+                &(xd_linear_spec){ .in = D, .out = D, .bias = 1, .few = 1 });
     xd_w_enter(d, "attn1");
     xd_w_affine(d, "norm_q", &w->norm_q.gain, &w->norm_q.bias, hd);
     xd_w_affine(d, "norm_k", &w->norm_k.gain, &w->norm_k.bias, hd);

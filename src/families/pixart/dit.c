@@ -216,7 +216,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
                        D / 3);
     }
     xd_w_linear(d, &g->adaln, "adaln_single.linear",
-                &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1 });
+                &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1, .few = 1 });
     if (c->caption)
         xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D, D);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });

@@ -248,7 +248,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
                    (int64_t[]){ D, c->in_ch, p[0], p[1], p[2] }, 1);
     xd_w_enter(d, "condition_embedder");
     xd_mlp_weights(d, "time_embedder", &g->time, c->waves, D, D);
-    xd_w_linear(d, &g->mod, "time_proj", &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1 });
+    xd_w_linear(d, &g->mod, "time_proj",
+                &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1, .few = 1 });
     xd_mlp_weights(d, "text_embedder", &g->text, c->text, D, D);
     if (c->image)
         look_weights(d, c, &g->image);

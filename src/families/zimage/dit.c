@@ -207,7 +207,7 @@ static void timed_weights(xd_decl *d, const void *c_, int layer, void *w_)
     blk       *w = w_;
     plain_weights(d, c, layer, w);
     xd_w_linear(d, &w->mod, "adaLN_modulation.0",
-                &(xd_linear_spec){ .in = embed_width(c), .out = 4 * c->dim, .bias = 1 });
+                &(xd_linear_spec){ .in = embed_width(c), .out = 4 * c->dim, .bias = 1, .few = 1 });
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)

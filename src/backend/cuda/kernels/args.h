@@ -157,12 +157,13 @@ typedef struct integer_product_args {
     int64_t       n, O, wide;
 } integer_product_args;
 
-/* n e4m3 elements to F32, F16 or BF16, which hold them exactly. n is a multiple of 16. */
+/* n e4m3 elements or integers to F32, F16 or BF16, which hold them exactly. n is a multiple of
+ * 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;
     int64_t        n;
-    int            out_type;
+    int            out_type, integers;
 } widen_args;
 
 #endif

@@ -1,4 +1,5 @@
-/* quantize.cu - rows of activations to int8, e4m3 weights to the type in which they are multiplied
+/* quantize.cu - rows of activations to int8, weights in eight bits to the type in which they are
+ * multiplied
  *
  * The formulas of backend.h, to the bit: single divisions and multiplications in F32. */
 #include <float.h>
@@ -56,8 +57,10 @@ KERNEL(widen, widen_args, 256, 2)
     const uint32_t w[4] = { u.x, u.y, u.z, u.w };
     float v[16];
     UNROLL
-    for (int i = 0; i < 16; i++)
-        v[i] = from_eight_bits(w[i / 4] >> (i % 4 * 8) & 255, 1);
+    for (int i = 0; i < 16; i++) {
+        const uint32_t bits = w[i / 4] >> (i % 4 * 8) & 255;
+        v[i] = a.integers ? (float)(int8_t)bits : from_eight_bits(bits, 1);
+    }
     store_eight(a.out, at, a.out_type, v);
     store_eight(a.out, at + 8, a.out_type, v + 8);
 }
