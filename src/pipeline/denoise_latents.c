@@ -111,7 +111,8 @@ static void set_extra(xd_denoise *f, const float *sample)
     free(p.mine);
 }
 
-/* Copies this rank's tokens of the reference images to the device. */
+/* Copies this rank's tokens of the reference images to the device; in a benchmark, which has none,
+ * zeros. */
 static void set_refs(xd_denoise *f)
 {
     const xd_job *j = f->j;
@@ -121,7 +122,10 @@ static void set_refs(xd_denoise *f)
     char         *to = (char *)rows;
     for (int p = 0; p < f->lay.npatch && rows; p++) {
         xd_span s = xd_own(&f->lay, XD_REF, p, f->x.sp);
-        memcpy(to, (const char *)j->ref_tokens + (size_t)s.start * row, (size_t)s.n * row);
+        if (j->ref_tokens)
+            memcpy(to, (const char *)j->ref_tokens + (size_t)s.start * row, (size_t)s.n * row);
+        else
+            memset(to, 0, (size_t)s.n * row);
         to += (size_t)s.n * row;
     }
     if (rows)
@@ -182,7 +186,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
         set_rows(f, f->lat, noise);
         if (f->extra.nd)
             set_extra(f, sample);
-        if (j->ref_tokens)
+        if (j->nrefs)
             set_refs(f);
         if (j->samp.init_scale != 1 && (!j->moments || f->extra.nd))
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);

@@ -509,7 +509,7 @@ static void bench_blocks(bench *b, step_run *r)
     xd_exec      *x = &r->f.x;
     size_t        mark = xd_arena_mark(x->tmp);
     xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
-                         .guidance = b->job.distilled, .extra = r->f.extra,
+                         .guidance = b->job.distilled, .extra = r->f.extra, .ref = r->f.ref,
                          .size = { (double)b->job.size[0], (double)b->job.size[1] } };
     if (b->g->ctx.model.dit_info.txt_flows)
         in.txt = r->f.cond[0].tok;
@@ -549,7 +549,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     xd_arena   a;
     size_t     bytes = 0, links = 0;
     int        share;
-    char       what[64];
+    char       what[112];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_status  s = count_component(b, p, &share, e);
     if (s == XD_OK)
@@ -564,8 +564,12 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
         xd_denoise_noise(&r.f, 0);
-        snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
-                 (long long)n);
+        char refs[40] = "";
+        if (b->job.nrefs)
+            snprintf(refs, sizeof refs, ", %lld of an image",
+                     (long long)b->job.lay.len[XD_REF]);
+        snprintf(what, sizeof what, "%lld tokens, %lld of text%s, 1 pass",
+                 (long long)b->job.tokens, (long long)n, refs);
         report_stage(b, what, 0);
         if (xd_bench_wants(b->a, "step"))
             report_row(b, "step", what, measure_median(b, run_pass, &r));

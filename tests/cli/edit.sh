@@ -88,6 +88,13 @@ check "a line is no image" said '^xdit: an image to edit has 1000 x 1 pixels; wi
 try inspect "$MODEL" --tensors text_encoder
 check "the vision tower is listed" \
     sh -c 'printf %s "$1" | grep -q "^visual.merger.mlp.0.weight 144x144$"' . "$out"
+try bench --model "$FULL/qwen-edit" --random_weights --width 32 --height 32 --parts text \
+    --repeats 1 --max_sequence_length 5
+check "a bench shows the encoder an image" \
+    sh -c 'printf %s "$1" | grep -q "text_encoder, [0-9]* tokens, 5 blocks"' . "$out"
+try bench --model "$FULL/qwen" --random_weights --width 32 --height 32 --parts step --repeats 1 \
+    --nproc 2 --ulysses_degree 2
+said 'has no MPI|install the package' || check "a schedule without a single step" [ "$rc" = 0 ]
 cp -R "$MODEL" "$T/unseen"
 chmod -R u+w "$T/unseen"
 MODEL=$T/unseen
