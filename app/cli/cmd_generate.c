@@ -25,15 +25,15 @@
 #include "families/help.h"
 
 /* Components whose weights may be in a file of their own, as flags and the library name them. */
-enum { TRANSFORMER, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION, SLOTS };
-static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl",
-                                          "llm", "clip_vision" };
+enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION, SLOTS };
+static const char *const slots[SLOTS] = { "transformer", "transformer_2", "vae", "clip_l", "clip_g",
+                                          "t5xxl", "llm", "clip_vision" };
 
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
     const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind, *offload;
     const char  *files[SLOTS];  /* weights of components, as `slots`                           */
-    xd_opt_texts prompts, loras, images;
+    xd_opt_texts prompts, loras, loras_2, images;
     int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip, slicing,
         by_model, by_layer;     /* xDiT's words for offload                                    */
 } own;
@@ -45,6 +45,8 @@ static xd_option own_rows[] = {
       "directory with model_index.json, or org/name from the local Hugging Face cache" },
     { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
       NULL },                   /* explain                                                     */
+    { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
+      "the same of the second of two transformers, that of little noise" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
       "the same of the VAE: ae.safetensors" },
     { "clip_l", XD_OPT_TEXT, AT(files[CLIP_L]), 0, 0, NULL, "FILE",
@@ -67,6 +69,8 @@ static xd_option own_rows[] = {
       "edits images, one that it reads: may be repeated where it reads several" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
+    { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
+      "the same, added to the second of two transformers; --lora is for the first then" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
       "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or an "
@@ -134,6 +138,8 @@ static const xd_opt_alias aliases[] = {
     { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
     { "no_use_resolution_binning", "no_resolution_binning" }, /* xDiT's names                  */
     { "img_file_path", "image" },            { "input_images", "image" },
+    { "distilled_transformer_path", "transformer" },
+    { "distilled_transformer_2_path", "transformer_2" },
     { "ray_world_size", "nproc" },           { "world_size", "nproc" },
     /* of its service */
     { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },
@@ -146,7 +152,7 @@ typedef struct task {           /* one run of the command                       
     xd_request   request;
     char        *text;          /* of the file of prompts                                      */
     int          given;         /* prompts that are not of that file, but stand before          */
-    xd_loras_read loras;
+    xd_loras_read loras, loras_2;
     xd_component_file files[SLOTS];
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
@@ -426,7 +432,9 @@ static xd_status check_task(task *t, int *ranks)
                        "model_index.json, or org/name");
     xd_status st = read_prompts(t);
     if (st == XD_OK)
-        st = xd_loras_parse(&t->loras, &o->loras, &t->err);
+        st = xd_loras_parse(&t->loras, &o->loras, "lora", &t->err);
+    if (st == XD_OK)
+        st = xd_loras_parse(&t->loras_2, &o->loras_2, "lora_2", &t->err);
     if (st == XD_OK)
         st = read_plan(t);
     if (st == XD_OK)
@@ -532,6 +540,8 @@ static xd_open_args open_args(task *t)
                        .files = t->files,
                        .loras = t->loras.v,
                        .nloras = t->loras.n,
+                       .loras_2 = t->loras_2.v,
+                       .nloras_2 = t->loras_2.n,
                        .plan = o->plan ? o->plan : "auto",
                        .plan_for = &t->request,
                        .cluster = o->cluster,
@@ -677,7 +687,9 @@ static int run_command(int argc, char **argv)
     xd_opt_texts_free(&t.own.prompts);
     xd_opt_texts_free(&t.own.images);
     xd_opt_texts_free(&t.own.loras);
+    xd_opt_texts_free(&t.own.loras_2);
     xd_loras_read_free(&t.loras);
+    xd_loras_read_free(&t.loras_2);
     free(t.skipped);
     free(t.text);
     if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
@@ -694,8 +706,8 @@ static void print_help(FILE *f)
     const xd_opt_group groups[] = {
         { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
                               "seed" },
-        { "Model and output", "model transformer vae clip_l clip_g t5xxl llm clip_vision lora "
-                              "output skip_existing" },
+        { "Model and output", "model transformer transformer_2 vae clip_l clip_g t5xxl llm "
+                              "clip_vision lora lora_2 output skip_existing" },
         { "How to generate", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                              "no_resolution_binning" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "

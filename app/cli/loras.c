@@ -1,5 +1,5 @@
-/* loras.c - the values of --lora. What is behind the last colon is a scale, unless a file has the
- * whole text for its name. */
+/* loras.c - the values of --lora and --lora_2. What is behind the last colon is a scale, unless a
+ * file has the whole text for its name. */
 #include "cli/loras.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 
-static xd_status parse_lora(const char *value, char *path, xd_lora *l, xd_err *e)
+static xd_status parse_lora(const char *value, const char *flag, char *path, xd_lora *l, xd_err *e)
 {
     char *end = NULL, *colon;
     strcpy(path, value);
@@ -20,16 +20,16 @@ static xd_status parse_lora(const char *value, char *path, xd_lora *l, xd_err *e
     l->scale = strtod(colon + 1, &end);
     if (end == colon + 1 || *end || errno || !isfinite(l->scale))
         return xd_fail(e, XD_EINVAL,
-                       "--lora takes FILE or FILE:SCALE, and '%.40s' of '%.80s' is no "
+                       "--%s takes FILE or FILE:SCALE, and '%.40s' of '%.80s' is no "
                        "number",
-                       colon + 1, value);
+                       flag, colon + 1, value);
     *colon = 0;
     if (!*path)
-        return xd_fail(e, XD_EINVAL, "--lora takes FILE or FILE:SCALE, not '%.80s'", value);
+        return xd_fail(e, XD_EINVAL, "--%s takes FILE or FILE:SCALE, not '%.80s'", flag, value);
     return XD_OK;
 }
 
-xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, xd_err *e)
+xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, const char *flag, xd_err *e)
 {
     *l = (xd_loras_read){ .n = 0 };
     if (!values->n)
@@ -39,9 +39,10 @@ xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, xd_err *e
     xd_status s = l->v && l->text ? XD_OK : XD_ENOMEM;
     for (; s == XD_OK && l->n < values->n; l->n++) {
         l->text[l->n] = malloc(strlen(values->v[l->n]) + 1);
-        s = l->text[l->n] ? parse_lora(values->v[l->n], l->text[l->n], &l->v[l->n], e) : XD_ENOMEM;
+        s = l->text[l->n] ? parse_lora(values->v[l->n], flag, l->text[l->n], &l->v[l->n], e)
+                          : XD_ENOMEM;
     }
-    return s == XD_ENOMEM ? xd_fail(e, s, "no memory for %d values of --lora", values->n) : s;
+    return s == XD_ENOMEM ? xd_fail(e, s, "no memory for %d values of --%s", values->n, flag) : s;
 }
 
 void xd_loras_read_free(xd_loras_read *l)

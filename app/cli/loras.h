@@ -1,4 +1,4 @@
-/* loras.h - the values of --lora: FILE or FILE:SCALE */
+/* loras.h - the values of --lora and --lora_2: FILE or FILE:SCALE */
 #ifndef XD_CLI_LORAS_H
 #define XD_CLI_LORAS_H
 
@@ -10,8 +10,8 @@ typedef struct xd_loras_read {
     char   **text;              /* [n]: their paths                                            */
 } xd_loras_read;
 
-/* Freed with xd_loras_read_free, also after a failure. */
-xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, xd_err *e);
+/* flag: the name of the flag in messages. Freed with xd_loras_read_free, also after a failure. */
+xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, const char *flag, xd_err *e);
 void      xd_loras_read_free(xd_loras_read *l);
 
 #endif

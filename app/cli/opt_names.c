@@ -40,7 +40,8 @@ static const synonym flags[] = {
     { "model_id model_name repo repo_id checkpoint ckpt ckpt_path pretrained_model_name_or_path "
       "pretrained_model model_dir sd_model weights",
       "model", NULL },
-    { "diffusion_model unet dit", "transformer", NULL },
+    { "diffusion_model unet dit high_noise_diffusion_model high_noise_model", "transformer", NULL },
+    { "low_noise_model low_noise_diffusion_model", "transformer_2", NULL },
     { "clip clip_path", "clip_l", NULL },
     { "t5 t5_xxl", "t5xxl", NULL },
     { "llm_path qwen2vl", "llm", NULL },

@@ -23,7 +23,6 @@
 #define SHARED        "ranks of a host hold one copy of the weights that they have in common"
 #define NO_FP4        "GEMMs in four bits are not built; --weights_dtype int8 has those in eight"
 #define NO_SPARSE     "it belongs to a sparse attention; here all keys are seen"
-#define NO_TWO        "models of two transformers are not built"
 #define BELONGS(flag) "belongs to --" flag
 
 const xd_xdit_flag xd_xdit_flags[] = {
@@ -76,9 +75,11 @@ const xd_xdit_flag xd_xdit_flags[] = {
          "images are generated one by one, or by --data_parallel_degree groups of ranks"),
     REFUSED("dataset_path", 's', 'r', "a CSV file with a column prompt",
             "write the prompts into a file, one a line, and give it to --prompts"),
-    REFUSED("guidance_scale_2", 'r', 'r', "guidance of the second transformer (Wan 2.2)", NO_TWO),
-    REFUSED("distilled_transformer_path", 's', 'r', "weights of a distilled Wan 2.2", NO_TWO),
-    REFUSED("distilled_transformer_2_path", 's', 'r', "weights of its second transformer", NO_TWO),
+    SAME("guidance_scale_2", 'r', 'r', "guidance of the second transformer (Wan 2.2)", "the same"),
+    OTHER("distilled_transformer_path", 's', 'r', "transformer", "weights of a distilled Wan 2.2",
+          "the same; its steps are --timesteps or --num_inference_steps"),
+    OTHER("distilled_transformer_2_path", 's', 'r', "transformer_2",
+          "weights of its second transformer", "the same"),
     /* ranks */
     SAME("ulysses_degree", 'i', 'b', "ranks that swap heads; must divide the heads",
          "the same; heads need not be divisible"),

@@ -139,8 +139,9 @@ typedef struct xd_lora {        /* a low-rank difference that is added to the we
  * folder of the model, which may then hold the config alone. Tensors in the layouts of diffusers,
  * of the original publications and of ComfyUI are renamed while they are read. */
 typedef struct xd_component_file {
-    const char *component;      /* "transformer", "vae", or the short name of a text encoder, as in
-                                   `xdit inspect` of a model */
+    const char *component;      /* "transformer", "transformer_2" of a model with two, "vae", or
+                                   the short name of a text encoder, as in `xdit inspect` of a
+                                   model */
     const char *path;
 } xd_component_file;
 
@@ -214,6 +215,10 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * blocks before them compute. "none": the request is refused. "stream": all blocks wait there,
      * which takes the least of the GPU's memory. Results are the same. No difference on the CPU. */
     const char *offload;
+    /* [nloras_2], added to the second transformer of a model with two: that of the last steps, with
+     * little noise. `loras` are added to the first one, and to text encoders. */
+    const xd_lora *loras_2;
+    int64_t     nloras_2;
 } xd_open_args;
 
 /* All defaults are 0 or NULL, except `size`. */
@@ -350,6 +355,10 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* The image that a video ends with, for models that have it, as `image` and image_pixels. */
     const char     *last_image;
     const xd_image *last_pixels;
+    /* Of a model with two transformers: the guidance scale of the steps of the second one
+     * (negative: guidance_scale), and the share of the training times below which it is used
+     * (negative: the model's). */
+    double          guidance_scale_2, boundary_ratio;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -36,6 +36,7 @@
 #include "pipeline/stages.h"
 #include "pipeline/text_cache.h"
 #include "pipeline/trace_json.h"
+#include "pipeline/transformers.h"
 #include "pipeline/vae_codec.h"
 #include "plan/plan.h"
 #include "predict/auto_plan.h"
@@ -140,6 +141,8 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
         s = xd_types_weights(&g->ctx, a, e);
     if (s == XD_OK && files)
         s = xd_loras_open(&g->ctx.model.loras, a->loras, a->nloras, &g->ctx.model, e);
+    if (s == XD_OK && files)
+        s = xd_loras_open_2(&g->ctx.model.loras_2, a->loras_2, (int)a->nloras_2, &g->ctx.model, e);
     if (s == XD_OK)
         s = xd_model_hash(&g->ctx.model, &g->ctx.hash, e);
     return s;
@@ -285,49 +288,96 @@ static void report_step(const loop *l, int nth, int step, double t0)
         j->r->on_step(j->r->cookie, &p);
 }
 
+/* Does the transformer of `step` have to be looked for? Of the first image's first step it is
+ * loaded with the request. */
+static int may_change(const loop *l, int nth, int step)
+{
+    return xd_job_changes(l->j) && (step > 0 || nth >= l->j->ctx->plan.deg.n[XD_DATA]);
+}
+
+/* A replica without an image takes part in what is loaded for the others. */
+static xd_status change_for_others(loop *l, int nth, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int step = 0; s == XD_OK && step < l->j->samp.steps; step = xd_job_dit_end(l->j, step))
+        if (may_change(l, nth, step))
+            s = xd_transformer_change(l->j, l->need->vae > 0, step, s, e);
+    return s;
+}
+
+static xd_status status_of(const xd_denoise *f, xd_err *e)
+{
+    if (xd_ok(&f->x))
+        return XD_OK;
+    xd_fail(e, f->x.err.code, "%s", f->x.err.msg);
+    e->rank = f->x.err.rank;
+    return f->x.err.code;
+}
+
+/* Runs the steps of one transformer, from `step` on. lat: memory for latents. */
+static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat, xd_err *e)
+{
+    xd_job     *j = l->j;
+    xd_context *ctx = j->ctx;
+    int         decodes = !j->r->latents_only && xd_vae_on_this_rank(j);
+    int         ready = xd_denoise_ready(f), going = ready, end = xd_job_dit_end(j, step);
+    for (; step < end && going; step++) {
+        double t0 = xd_now_s();
+        if (l->first_s == 0)
+            xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
+        if (step == j->samp.steps - 1 && decodes)
+            xd_prefetch_component(ctx, &ctx->model.vae);
+        else if (step == end - 1 && end < j->samp.steps)
+            xd_prefetch_component(ctx, xd_transformer_of(j, end));
+        int64_t begin = xd_trace_now(ctx->trace);
+        going = xd_denoise_step(f, step);
+        xd_trace_collect(ctx->trace);
+        xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
+        if (j->r->on_tensor && going) {
+            xd_denoise_latents(f, lat);
+            xd_callback_latents(j, "latents", step, lat);
+        }
+        if (xd_ok(&f->x) && going)
+            report_step(l, nth, step, t0);
+    }
+    if (ready)
+        xd_denoise_finish(f);
+    return status_of(f, e);
+}
+
 /* Denoises one image: latents [t,C,h,w], malloc'ed, on every rank of the replica. */
 static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
     int        image = xd_job_image(j, nth);
-    int        decodes = !j->r->latents_only && xd_vae_on_this_rank(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt],
                                     w->cond[w->n - 1] };
     xd_denoise    f;
+    xd_status     s = XD_OK;
     xd_arena_rewind(&l->a, 0);
-    xd_denoise_open(&f, j, ctx->dev, &ctx->topo, &l->a, &ctx->model.dit.net, cond);
+    if (may_change(l, nth, 0) && xd_transformer_change(j, l->need->vae > 0, 0, s, e) != XD_OK) {
+        free(lat);
+        return NULL;
+    }
+    xd_denoise_open(&f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, 0)->net, cond);
     if (!lat)
         xd_exec_fail(&f.x, XD_ENOMEM, "no memory for latents");
     xd_denoise_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image));
-    int ready = xd_denoise_ready(&f), going = ready;
-    for (int step = 0; step < j->samp.steps && going; step++) {
-        double t0 = xd_now_s();
-        if (l->first_s == 0)
-            xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
-        if (step == j->samp.steps - 1 && decodes)
-            xd_prefetch_component(ctx, &ctx->model.vae);
-        int64_t begin = xd_trace_now(ctx->trace);
-        going = xd_denoise_step(&f, step);
-        xd_trace_collect(ctx->trace);
-        xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
-        if (j->r->on_tensor && going) {
-            xd_denoise_latents(&f, lat);
-            xd_callback_latents(j, "latents", step, lat);
-        }
-        if (xd_ok(&f.x) && going)
-            report_step(l, nth, step, t0);
+    for (int step = 0; step < j->samp.steps; step = f.end) {
+        if (step > 0 &&
+            (s = xd_transformer_change(j, l->need->vae > 0, step, s, e)) != XD_OK)
+            break;
+        if (step > 0)
+            xd_denoise_change(&f, &xd_transformer_of(j, step)->net, step);
+        s = run_steps(l, &f, nth, step, lat, e);
     }
-    if (ready)
-        xd_denoise_finish(&f);
-    if (xd_ok(&f.x))
+    if (s == XD_OK)
         xd_denoise_latents(&f, lat);
-    if (xd_ok(&f.x) && !all_finite(lat, j->numbers))
+    if (s == XD_OK && (s = status_of(&f, e)) == XD_OK && !all_finite(lat, j->numbers))
         xd_log(XD_LOG_WARN, "image %d holds NaN or infinite latents", image + 1);
-    if (!xd_ok(&f.x)) {
-        xd_fail(e, f.x.err.code, "%s", f.x.err.msg);
-        e->rank = f.x.err.rank;
+    if (s != XD_OK) {
         free(lat);
         lat = NULL;
     }
@@ -343,6 +393,7 @@ static xd_status change_over(loop *l, xd_err *e)
     if (l->apart) {
         xd_device_arena_close(&l->a, ctx->dev);
         xd_component_drop(&ctx->model.dit);
+        xd_component_drop(&ctx->model.dit2);
     }
     xd_status s = xd_component_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
     return s == XD_OK && l->apart ? xd_device_arena_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
@@ -484,8 +535,7 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     for (int i = 0; s == XD_OK && i < j->ntodo; i += D) {
         float *v[2] = { NULL, NULL };
         int    busy = i + at < j->ntodo;
-        if (busy)
-            s = one_latent(l, i + at, w, &v[0], &v[1], e);
+        s = busy ? one_latent(l, i + at, w, &v[0], &v[1], e) : change_for_others(l, i + at, e);
         s = xd_world_agree(&j->ctx->world, s, e);
         if (s == XD_OK && !j->r->latents_only) {
             s = busy ? one_image(l, i + at, v[0], &v[1], e) : XD_OK;
@@ -506,6 +556,7 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
     if (s == XD_ECOMM)
         return;
     xd_component_drop(&ctx->model.dit);
+    xd_component_drop(&ctx->model.dit2);
     xd_component_drop(&ctx->model.vae);
 }
 
@@ -515,11 +566,13 @@ static xd_status load_together(const loop *l, const xd_need *need, xd_err *e)
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
     int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(j->r);
+    xd_component *p = xd_transformer_of(j, 0);
+    xd_transformer_alone(j, 0);
+    j->loads[xd_job_dit(j, 0)]++;
     xd_status  s = xd_world_agree(&ctx->world,
-                                  xd_component_load(&ctx->model.dit, ctx->dev, ctx->type, 0, e),
-                                  e);
+                                  xd_component_load(p, ctx->dev, ctx->type, 0, e), e);
     if (s == XD_OK && l->fresh)
-        xd_weight_groups_nonfinite(ctx, &ctx->model.dit);
+        xd_weight_groups_nonfinite(ctx, p);
     if (s == XD_OK && early && need->vae) {
         xd_prefetch_component(ctx, &ctx->model.vae);
         s = xd_component_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
@@ -537,8 +590,8 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
     xd_context *ctx = j->ctx;
     double     t0 = xd_now_s();
     xd_callback_stage(j, "load");
-    xd_status s = load_together(l, need, e);
     l->need = need;
+    xd_status s = load_together(l, need, e);
     l->apart = xd_need_apart(j, ctx->world.used->size);
     int longer = need->vae_tmp > need->dit_tmp && !l->apart;
     s = xd_request_arena_open(ctx, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
@@ -606,6 +659,9 @@ static void log_unused(const xd_job *j)
     if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
         xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
                "sizes: every size is the one asked for", j->ctx->model.recipe->name);
+    if (j->npass == 1 && j->r->guidance_scale_2 > xd_job_no_guidance(j))
+        xd_log(XD_LOG_WARN, "guidance_scale_2 makes no difference without guidance (%s above %g)",
+               xd_job_guide(j), xd_job_no_guidance(j));
     if (j->npass == 1 && j->r->use_dynamic_cfg)
         xd_log(XD_LOG_WARN, "use_dynamic_cfg makes no difference without guidance (%s above 1)",
                xd_job_guide(j));
@@ -642,7 +698,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
         xd_prompts_warn_cut(w, j);
     }
     xd_callback_stage(j, "text");
-    l->fresh = !ctx->model.dit.store;
+    l->fresh = !xd_transformer_of(j, 0)->store;
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
     xd_result_time(l->r, "text", xd_now_s() - t0);
@@ -699,6 +755,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     if (started)
         s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
     xd_component_prefetch_end(&g->ctx.model.dit);
+    xd_component_prefetch_end(&g->ctx.model.dit2);
     xd_component_prefetch_end(&g->ctx.model.vae);
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);

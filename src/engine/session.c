@@ -285,8 +285,10 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
                g->ctx.plan.deg.n[XD_PIPE], d->nlayers);
     if (g->ctx.world.all->rank == 0)
         log_unused(g, a, &take);
-    g->ctx.model.dit.tp = T;
-    g->ctx.model.dit.tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
+    for (int i = 0; i < xd_model_dits(&g->ctx.model); i++) {
+        xd_model_dit(&g->ctx.model, i)->tp = T;
+        xd_model_dit(&g->ctx.model, i)->tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
+    }
     if (!g->balanced || n == 1)
         return XD_OK;
     return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank,

@@ -16,6 +16,7 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
            w == XD_WORD_FROM_PROMPT ? r->guides_from_prompt :
            w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg :
            w == XD_WORD_INPAINTS ? xd_recipe_inpaints(r) :
+           w == XD_WORD_TWO_DITS ? r->dit2 != NULL :
            w == XD_WORD_MAX_AREA ? r->max_area > 0 || r->reference_area > 0 : optional;
 }
 

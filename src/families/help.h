@@ -12,6 +12,7 @@ typedef enum xd_family_word {
     XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance                 */
     XD_WORD_MAX_AREA,           /* width and height give the ratio, max_area the size          */
     XD_WORD_INPAINTS,           /* a part of an image can be inpainted (xd_recipe_inpaints)      */
+    XD_WORD_TWO_DITS,           /* a model may have two transformers                           */
     XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent                                */
     XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */
     /* Names of what is published: */

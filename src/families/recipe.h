@@ -57,6 +57,9 @@ typedef struct xd_recipe {
      * stands before one without it. NULL: all models. */
     const char *when;
     const char *dit, *vae;      /* component folders                                           */
+    /* Folder of a second transformer: that of the steps whose time is below boundary_ratio of
+     * model_index.json. A model may lack either. NULL: there is one transformer. */
+    const char *dit2;
     xd_text_use text[XD_MAXTEXT];
     int         ntext;
     int         steps, max_text;        /* defaults of the pipeline's __call__                 */
@@ -87,7 +90,6 @@ typedef struct xd_recipe {
     int         frames_up;      /* 4 n frames become 4 n + 1, not 4 n - 3 (at 4 a latent frame) */
     int         channels_first; /* its noise is drawn as [C,t,h,w], not as [t,C,h,w]           */
     double      pairs_fps;      /* of a transformer with patches of several frames; 0: fps     */
-    const char *lacks;          /* a component of some of its models that is not built; or NULL */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;
     /* What it reads (with from_image) are the latents of a video that is grey but for its first

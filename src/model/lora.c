@@ -593,12 +593,10 @@ static xd_status put_sources(xd_loras *l, const xd_lora_keys *names, xd_err *e)
     return s;
 }
 
-xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m, xd_err *e)
+static xd_status open_all(xd_loras **out, const xd_lora *asked, int n, xd_model *m, int second,
+                          xd_err *e)
 {
     xd_lora_keys names = { .n = 0 };
-    *out = NULL;
-    if (n < 1)
-        return XD_OK;
     xd_loras *l = *out = calloc(1, sizeof *l);
     if (l) {
         l->path = calloc((size_t)n, sizeof *l->path);
@@ -607,13 +605,35 @@ xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m
     }
     if (!l || !l->path || !l->scale || !l->file)
         return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
-    xd_status s = xd_lora_keys_open(&names, m, e);
+    xd_status s = xd_lora_keys_open(&names, m, second, e);
     for (l->n = 0; l->n < n && s == XD_OK; l->n++)
         s = open_file(l, l->n, &asked[l->n], &names, e);
     if (s == XD_OK)
         s = put_sources(l, &names, e);
     xd_lora_keys_close(&names);
     return s;
+}
+
+xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m, xd_err *e)
+{
+    *out = NULL;
+    if (n < 1)
+        return XD_OK;
+    if (m->only_low)
+        return xd_fail(e, XD_EINVAL, "LoRA %s is for the transformer above the boundary, which %s "
+                       "does not have: --lora_2 is for the other one", asked[0].path, m->dir);
+    return open_all(out, asked, n, m, 0, e);
+}
+
+xd_status xd_loras_open_2(xd_loras **out, const xd_lora *asked, int n, xd_model *m, xd_err *e)
+{
+    *out = NULL;
+    if (n < 1)
+        return XD_OK;
+    if (!m->only_low && !m->dit2.dit)
+        return xd_fail(e, XD_EINVAL, "LoRA %s is for a second transformer, and %s has one: --lora "
+                       "is for that", asked[0].path, m->dir);
+    return open_all(out, asked, n, m, 1, e);
 }
 
 void xd_loras_close(xd_loras **l)
@@ -668,10 +688,13 @@ uint64_t xd_loras_hash(const xd_loras *l, uint64_t h)
     return h;
 }
 
-void xd_loras_json(const xd_loras *l, xd_text_buf *b)
+void xd_loras_json(const xd_loras *l, const char *member, xd_text_buf *b)
 {
     for (int i = 0; l && i < l->n; i++) {
-        xd_buf_add(b, i ? ", {\"path\": " : ", \"loras\": [{\"path\": ");
+        if (i)
+            xd_buf_add(b, ", {\"path\": ");
+        else
+            xd_buf_add(b, ", \"%s\": [{\"path\": ", member);
         xd_buf_json_string(b, l->path[i]);
         xd_buf_add(b, ", \"scale\": %.10g}", l->scale[i]);
     }

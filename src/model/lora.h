@@ -25,6 +25,8 @@ typedef struct xd_loras xd_loras;
  * which a tensor fits nothing. A warning counts those of text encoders that are left out. *l
  * belongs to the model and is closed after its components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
+/* The same of the second of two transformers, without text encoders (m->loras_2). */
+xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 void      xd_loras_close(xd_loras **l);
 
 /* Adds the bytes of the terms of each kind of component that the page cache lacks now; nothing if l
@@ -32,9 +34,9 @@ void      xd_loras_close(xd_loras **l);
 void      xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
 /* Hash of the files (xd_st_hash) and scales, continued from h; h itself if l is NULL. */
 uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
-/* Appends `, "loras": [{"path": ..., "scale": ...}]` and `, LoRA: "name:scale"`; nothing if
- * there are none. */
-void      xd_loras_json(const xd_loras *l, xd_text_buf *b);
+/* Appends `, "loras": [{"path": ..., "scale": ...}]`, `member` for "loras", and `, LoRA:
+ * "name:scale"`; nothing if there are none. */
+void      xd_loras_json(const xd_loras *l, const char *member, xd_text_buf *b);
 void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* ---- inside: names (lora_keys.c) ---------------------------------------------------------- */
@@ -79,7 +81,8 @@ typedef struct xd_lora_target { /* the tensors that the rows of one module are a
     int halves;                 /* the two halves of the rows may be in the other order        */
 } xd_lora_target;
 
-xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, xd_err *e);
+/* Of the transformer and of all text encoders; second: of the second of two transformers alone. */
+xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e);
 void      xd_lora_keys_close(xd_lora_keys *s);
 
 /* "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn"; the module's

@@ -71,6 +71,7 @@ static const struct {
     int         part;
 } starts[] = {
     { "base_model.model.", DIT },       { "model.diffusion_model.", DIT },
+    { "transformer.", DIT },
     { "diffusion_model.", DIT },        { "lora_unet_", DIT },
     { "lora_transformer_", DIT },       { "unet.", DIT },
     { "lycoris_", DIT },
@@ -173,16 +174,17 @@ static int add_part(xd_lora_keys *s, int part)
     return 1;
 }
 
-xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, xd_err *e)
+xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
 {
     size_t n = 1;
     int    ok;
-    *s = (xd_lora_keys){ .part = { &m->dit }, .ntext = m->recipe->ntext, .text = m->recipe->text,
+    *s = (xd_lora_keys){ .part = { second && m->dit2.dit ? &m->dit2 : &m->dit },
+                         .ntext = m->recipe->ntext, .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
     while (s->ntext && !s->text[s->ntext - 1].tokenizer)
         s->ntext--;             /* encoders of images stand behind those of text               */
     for (int k = 0; k < s->ntext; k++)
-        s->part[1 + k] = m->has_text[k] ? &m->text[k] : NULL;
+        s->part[1 + k] = m->has_text[k] && !second ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)
         n += s->part[k] ? (size_t)count_names(s->part[k]) : 0;
     ok = (s->place = malloc(n * sizeof *s->place)) != NULL;

@@ -41,15 +41,16 @@ static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
     return s;
 }
 
-/* Refuses a model with a component that its recipe does not use. */
-static xd_status check_lacks(const xd_model *m, const char *path, xd_err *e)
+/* The share of the training times below which the second of two transformers is used. */
+static xd_status read_boundary(xd_model *m, const char *path, xd_err *e)
 {
-    const char    *name = m->recipe->lacks;
-    const xd_json *c = name ? xd_json_get(m->index, name) : NULL;
-    if (!xd_json_text(xd_json_at(c, 1)))
+    const xd_json *v = xd_json_get(m->index, "boundary_ratio");
+    m->boundary = -1;
+    if (!m->recipe->dit2 || !v || xd_json_null(v))
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "%s names a %s, which is not built for %s", path, name,
-                   m->recipe->name);
+    if (xd_json_number(v, &m->boundary) && m->boundary >= 0 && m->boundary <= 1)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "%s: boundary_ratio is not a number from 0 to 1", path);
 }
 
 static xd_status read_index(xd_model *m, xd_err *e)
@@ -66,7 +67,7 @@ static xd_status read_index(xd_model *m, xd_err *e)
         if (!m->recipe)
             s = unknown_pipeline(path, name, e);
         else
-            s = check_lacks(m, path, e);
+            s = read_boundary(m, path, e);
     }
     free(path);
     return s;
@@ -273,9 +274,14 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
         return xd_fail(e, XD_EINVAL, "a file of weights has no component or no path");
     if (strcmp(f->component, "transformer") == 0 || strcmp(f->component, "vae") == 0)
         return XD_OK;
+    if (strcmp(f->component, "transformer_2") == 0 && m->recipe->dit2)
+        return XD_OK;
     for (int k = 0; k < m->recipe->ntext; k++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", k ? ", " : "",
                  m->recipe->text[k].slot);
+    if (strcmp(f->component, "transformer_2") == 0)
+        return xd_fail(e, XD_EINVAL, "%s is given as transformer_2, and %s has one transformer",
+                       f->path, m->recipe->name);
     if (encoder_of(m, f->component) < 0)
         return xd_fail(e, XD_EINVAL,
                        "%s is given as %s, and %s has no such text encoder (it has %s)", f->path,
@@ -374,6 +380,61 @@ static void leave_images_out(xd_model *m)
         }
 }
 
+/* Does the model have the component of a folder? Its file may be given; [null, null] of the index
+ * says no. */
+static int has_part(const xd_model *m, const char *folder)
+{
+    const xd_json *entry = xd_json_get(m->index, folder);
+    return given_file(m, folder) || (entry && class_in_index(m, folder));
+}
+
+/* Stages, shares and memory of ranks are planned once for both transformers. */
+static xd_status check_pair(const xd_model *m, xd_err *e)
+{
+    xd_dit_info        other;
+    const xd_dit_info *d = &m->dit_info;
+    if (!m->dit2.dit)
+        return XD_OK;
+    m->dit2.dit->info(m->dit2.net.cfg, &other);
+    if (m->dit2.dit == m->dit.dit && other.nlayers == d->nlayers && other.heads == d->heads &&
+        other.head_dim == d->head_dim && other.dim == d->dim && other.lat_ch == d->lat_ch &&
+        other.extra_ch == d->extra_ch && other.text_dim == d->text_dim &&
+        other.image_dim == d->image_dim &&
+        memcmp(other.patch, d->patch, sizeof d->patch) == 0)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "%s: %s (%d blocks, %d heads of %d) and %s (%d blocks, %d heads of %d) differ "
+                   "in their configuration; two transformers of one are built", m->dir, m->dit.name,
+                   d->nlayers, d->heads, d->head_dim, m->dit2.name, other.nlayers, other.heads,
+                   other.head_dim);
+}
+
+static void find_dits(xd_model *m)
+{
+    int low = m->recipe->dit2 && has_part(m, m->recipe->dit2),
+        high = has_part(m, m->recipe->dit);
+    m->only_low = low && !high;
+    m->has_two = low && high;
+}
+
+/* The transformer, or both of two. */
+static xd_status open_dits(xd_model *m, xd_err *e)
+{
+    const char *low = m->recipe->dit2, *first = m->only_low ? low : m->recipe->dit;
+    xd_status   s = open_part(m, &m->dit, first, XD_KIND_DIT, m->only_low ? low : "transformer", e);
+    return s == XD_OK && m->has_two ? open_part(m, &m->dit2, low, XD_KIND_DIT, low, e) : s;
+}
+
+xd_component *xd_model_dit(xd_model *m, int i)
+{
+    return i ? &m->dit2 : &m->dit;
+}
+
+int xd_model_dits(const xd_model *m)
+{
+    return 1 + m->has_two;
+}
+
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e)
 {
     return xd_model_open_with(m, model, NULL, &(xd_weight_files){ 0 }, NULL, e);
@@ -392,6 +453,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
         m->has_text[i] = is_there(m, &m->recipe->text[i]);
     if (s == XD_OK)
+        find_dits(m);
+    if (s == XD_OK)
         s = read_scheduler(m, e);
     if (s == XD_OK)
         s = check_asked(m, e);
@@ -402,7 +465,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
             (s = xd_model_choose_blocks(m, i, e)) == XD_OK)
             s = open_processor(m, i, e);
     if (s == XD_OK)
-        s = open_part(m, &m->dit, m->recipe->dit, XD_KIND_DIT, "transformer", e);
+        s = open_dits(m, e);
     if (s == XD_OK)
         s = open_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
     m->given = (xd_weight_files){ 0 };
@@ -412,7 +475,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
     m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
     leave_images_out(m);
-    s = check_fit(m, e);
+    if ((s = check_pair(m, e)) == XD_OK)
+        s = check_fit(m, e);
     return s == XD_OK ? s : xd_fail_at(e, s, m->dir);
 }
 
@@ -423,8 +487,10 @@ void xd_model_close(xd_model *m)
         xd_tok_close(&m->tok[i]);
     }
     xd_component_close(&m->dit);
+    xd_component_close(&m->dit2);
     xd_component_close(&m->vae);
     xd_loras_close(&m->loras);
+    xd_loras_close(&m->loras_2);
     xd_json_free(&m->index);
     xd_json_free(&m->sched);
     free(m->dir);
@@ -437,8 +503,8 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
         if (m->has_text[i])
             s = xd_component_files(&m->text[i], e);
-    if (s == XD_OK)
-        s = xd_component_files(&m->dit, e);
+    for (int i = 0; s == XD_OK && i < xd_model_dits(m); i++)
+        s = xd_component_files(xd_model_dit(m, i), e);
     if (s == XD_OK)
         s = xd_component_files(&m->vae, e);
     return s;
@@ -450,9 +516,12 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])
             cold[XD_KIND_TEXT] += (double)xd_component_cold_bytes(&m->text[i], count, type);
-    cold[XD_KIND_DIT] = (double)xd_component_cold_bytes(&m->dit, count, type);
+    cold[XD_KIND_DIT] = 0;
+    for (int i = 0; i < xd_model_dits(m); i++)
+        cold[XD_KIND_DIT] += (double)xd_component_cold_bytes(xd_model_dit(m, i), count, type);
     cold[XD_KIND_VAE] = (double)xd_component_cold_bytes(&m->vae, count, type);
     xd_loras_cold_bytes(m->loras, cold);
+    xd_loras_cold_bytes(m->loras_2, cold);
 }
 
 /* Refuses a tokenizer that does not know what the pipeline puts around a prompt. */

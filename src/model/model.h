@@ -21,6 +21,12 @@ typedef struct xd_model {
     xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
     const xd_recipe *recipe;
     xd_component     text[XD_MAXTEXT], dit, vae;
+    /* The transformer of steps below the boundary, if there is another one for those above it;
+     * without a network where there is not. */
+    xd_component     dit2;
+    int              only_low;  /* `dit` is the second of two, and the first is absent         */
+    int              has_two;   /* `dit2` is there                                             */
+    double           boundary;  /* boundary_ratio of model_index.json; negative: none          */
     int              has_text[XD_MAXTEXT];      /* 0: optional and absent                      */
     const char      *without;   /* an encoder that is not wanted, only while the model is opened */
     xd_weight_files  given;     /* only while the model is opened                              */
@@ -32,6 +38,7 @@ typedef struct xd_model {
     xd_vae_info      vae_info;
     xd_image_processor processor;       /* of an encoder that sees images                      */
     struct xd_loras *loras;     /* differences added to the weights (lora.h); NULL: none       */
+    struct xd_loras *loras_2;   /* the same, added to `dit2`                                   */
 } xd_model;
 
 /* Finds a model's directory: the given directory, the newest snapshot of "org/name" in the local
@@ -66,6 +73,9 @@ xd_status xd_model_tokenizers(xd_model *m, xd_err *e);  /* tokenizers */
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */
 /* Warns once of chat templates that lack special tokens of the pipeline's own text. */
 void      xd_model_warn_chat(xd_model *m);
+/* Transformer i of xd_model_dits: 0 `dit`, 1 `dit2`. */
+xd_component *xd_model_dit(xd_model *m, int i);
+int       xd_model_dits(const xd_model *m);
 /* What its scheduler_config.json says to this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails unless scheduler_config.json exists and names a class. */

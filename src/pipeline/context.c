@@ -34,6 +34,7 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
     fork->balance = NULL;
     fork->bench = fork->unread = 1;
     fork_component(&fork->model.dit);
+    fork_component(&fork->model.dit2);
     fork_component(&fork->model.vae);
     fork->embeddings = NULL;
     for (int k = 0; k < XD_MAXTEXT; k++) {
@@ -52,6 +53,7 @@ static void close_component(xd_component *p)
 void xd_context_fork_close(xd_context *fork, const xd_context *base)
 {
     close_component(&fork->model.dit);
+    close_component(&fork->model.dit2);
     close_component(&fork->model.vae);
     for (int k = 0; k < XD_MAXTEXT; k++) {
         close_component(&fork->model.text[k]);

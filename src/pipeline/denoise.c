@@ -50,9 +50,15 @@ static int passes_of_mine(const xd_denoise *f)
 
 /* ---- units and rows ----------------------------------------------------------------------- */
 
+/* The first steps of each transformer are exact. */
+static int is_exact(const xd_denoise *f, int step)
+{
+    return step - xd_job_dit_begin(f->j, step) < xd_plan_exact(f->plan);
+}
+
 static int unit_count(const xd_denoise *f, int step)
 {
-    return step < xd_plan_exact(f->plan) ? 1 : f->lay.npatch;
+    return is_exact(f, step) ? 1 : f->lay.npatch;
 }
 
 static int unit_at(const xd_denoise *f, int step, int i)
@@ -145,7 +151,7 @@ static void send_hidden(xd_denoise *f, piece w)
                                                   skip_rows(f, f->piece_index, w, f->skips[1]), to);
 }
 
-/* This rank's next piece after `p`; 0 if there is none. */
+/* This rank's next piece of this transformer after `p`; 0 if there is none. */
 static int next_piece(const xd_denoise *f, piece *p)
 {
     int i = p->unit == XD_ALL ? 0 : p->unit;
@@ -155,7 +161,7 @@ static int next_piece(const xd_denoise *f, piece *p)
         p->pass = 0;
         if (++i >= unit_count(f, p->step)) {
             i = 0;
-            if (++p->step >= f->j->samp.steps)
+            if (++p->step >= f->end)
                 return 0;
         }
     } while (!is_mine(f, p->pass));
@@ -175,26 +181,41 @@ static void receive_hidden(xd_denoise *f, piece now)
     xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
-/* First stage: posts receives for the latents of `unit`, divided as the next step needs them. */
+/* The latents of `unit` go back in parts: in those of the next step, or whole where the next one
+ * computes all tokens at once. The i-th of them; 0: it is of another unit. */
+static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part)
+{
+    int to = unit_at(f, step + 1, i);
+    *part = to == XD_ALL ? unit : to;
+    return unit == XD_ALL || to == XD_ALL || to == unit;
+}
+
+/* First stage: posts receives for the latents of `unit`. */
 static void post_latents(xd_denoise *f, int step, int unit)
 {
-    for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++) {
-        int to = unit_at(f, step + 1, i);
-        if (unit == XD_ALL || to == unit)
-            f->lat_in[slot_of(f, to)] =
-                pipe_group(f)->ops->recv(pipe_group(f), part_of(f, f->lat, to), stage_count(f) - 1);
-    }
+    int part;
+    for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++)
+        if (latent_part(f, step, unit, i, &part))
+            f->lat_in[slot_of(f, part)] = pipe_group(f)->ops->recv(
+                pipe_group(f), part_of(f, f->lat, part), stage_count(f) - 1);
 }
 
 /* Last stage: sends these latents. */
 static void send_latents(xd_denoise *f, int step, int unit)
 {
-    for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++) {
-        int to = unit_at(f, step + 1, i);
-        if (unit == XD_ALL || to == unit)
-            f->lat_out[slot_of(f, to)] =
-                pipe_group(f)->ops->send(pipe_group(f), part_of(f, f->lat, to), 0);
-    }
+    int part;
+    for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++)
+        if (latent_part(f, step, unit, i, &part))
+            f->lat_out[slot_of(f, part)] =
+                pipe_group(f)->ops->send(pipe_group(f), part_of(f, f->lat, part), 0);
+}
+
+/* First stage: waits for the latents of `unit`. */
+static void wait_for_latents(xd_denoise *f, int unit)
+{
+    for (int p = 0; p <= f->lay.npatch; p++)
+        if (unit == XD_ALL || p == slot_of(f, unit))
+            xd_denoise_wait(f, pipe_group(f), &f->lat_in[p]);
 }
 
 static void latents_sent(xd_denoise *f, int unit)
@@ -223,8 +244,7 @@ static int keeps_image(const xd_denoise *f)
 static void open_tensors(xd_denoise *f)
 {
     xd_exec *x = &f->x;
-    int64_t  n = rows_of(f, XD_ALL).n, all = xd_own_rows(&f->lay, XD_ALL, x->sp);
-    int64_t  dim = f->j->ctx->model.dit_info.dim;
+    int64_t  n = rows_of(f, XD_ALL).n;
     int      nhist = f->j->sampler->history(&f->j->samp.cfg);
     f->lat = xd_new_f32(x, is_first(f) || xd_denoise_is_last(f) ? n : 0, f->j->features);
     for (int p = 0; p < f->j->npass; p++)
@@ -239,6 +259,12 @@ static void open_tensors(xd_denoise *f)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, xd_denoise_extra(f));
     if (f->lay.len[XD_REF])
         f->ref = xd_new_f32(x, is_first(f) ? stream_rows(f, XD_REF, XD_ALL).n : 0, f->j->features);
+}
+
+static void open_hidden(xd_denoise *f)
+{
+    xd_exec *x = &f->x;
+    int64_t  all = xd_own_rows(&f->lay, XD_ALL, x->sp), dim = f->j->ctx->model.dit_info.dim;
     f->h[0] = xd_new_f32(x, all, dim);
     for (int i = 1; i < XD_NHID; i++)
         f->h[i] = stage_count(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
@@ -288,14 +314,55 @@ static void open_method_stack(xd_denoise *f)
 
 /* Passes are recorded where no rank sends messages in them, weights do not wait in host memory, and
  * no trace shows ops. */
-static void open_replay(xd_denoise *f, xd_dev *dev)
+static void open_replay(xd_denoise *f)
 {
+    xd_dev *dev = f->x.dev;
     if (f->topo->replica->size == 1 && f->x.hooks == &xd_hooks_local && !f->trace &&
         !f->net->stream)
         xd_replay_open(&f->replay, dev, &f->j->step_ops);
     if (f->replay.dev)
         xd_log(XD_LOG_DEBUG, "%s records the transformer's passes: %lld of %lld ops are small",
                dev->name, (long long)f->j->step_ops.small, (long long)f->j->step_ops.calls);
+}
+
+/* What belongs to a transformer and its steps, which begin with `step`. */
+static void open_net(xd_denoise *f, const xd_net *net, int step)
+{
+    f->net = net;
+    f->begin = step;
+    f->end = xd_job_dit_end(f->j, step);
+    f->piece_index = 0;
+    memset(f->read, 0, sizeof f->read);
+    if (!f->x.dev->host_memory) {
+        xd_tables_open(&f->tables, f->x.tmp);
+        f->x.tables = &f->tables;
+    }
+    open_hidden(f);
+    open_skips(f);
+    open_kept(f);
+    open_method_stack(f);
+    if (!f->x.dev->counts)
+        open_replay(f);
+}
+
+static void close_net(xd_denoise *f)
+{
+    xd_replay_close(&f->replay);
+    xd_method_stack_close(&f->stack);
+    xd_tables_close(&f->tables);
+    for (int p = 0; p < XD_MAXPASS; p++) {
+        free(f->kept[p]);
+        f->kept[p] = NULL;
+    }
+}
+
+void xd_denoise_change(xd_denoise *f, const xd_net *net, int step)
+{
+    size_t bytes = f->stack.bytes;
+    close_net(f);
+    xd_arena_rewind(f->x.tmp, f->mark);
+    open_net(f, net, step);
+    f->stack.bytes = bytes > f->stack.bytes ? bytes : f->stack.bytes;
 }
 
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
@@ -305,7 +372,6 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->j = j;
     f->plan = &j->ctx->plan;
     f->topo = topo;
-    f->net = net;
     f->trace = dev->counts ? NULL : j->ctx->trace;
     f->lay = j->lay;
     f->lay.npatch = f->plan->npatch;
@@ -318,10 +384,6 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     }
     xd_exec_init(&f->x, dev, tmp, j->ctx->type);
     f->x.lay = &f->lay;
-    if (!dev->host_memory) {
-        xd_tables_open(&f->tables, tmp);
-        f->x.tables = &f->tables;
-    }
     f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
     f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
     f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
@@ -332,12 +394,10 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches",
                      f->lay.npatch);
     open_tensors(f);
-    open_skips(f);
-    open_kept(f);
-    open_method_stack(f);
+    f->mark = xd_arena_mark(tmp);
+    open_net(f, net, 0);
     if (dev->counts)
         return;
-    open_replay(f, dev);
     int64_t n = j->numbers;
     f->mine = xd_denoise_buffer(f, n, "latents");
     f->rows = xd_denoise_buffer(f, n, "latents");
@@ -353,14 +413,8 @@ int xd_denoise_ready(xd_denoise *f)
 
 void xd_denoise_close(xd_denoise *f)
 {
-    xd_replay_close(&f->replay);
-    xd_method_stack_close(&f->stack);
-    xd_tables_close(&f->tables);
+    close_net(f);
     free(f->local);
-    for (int p = 0; p < XD_MAXPASS; p++) {
-        free(f->kept[p]);
-        f->kept[p] = NULL;
-    }
     free(f->lat_in);
     free(f->lat_out);
     free(f->sums);
@@ -442,7 +496,7 @@ static void run_piece(xd_denoise *f, piece w)
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
     x->lay = &lay;
     x->step = w.step, x->pass = w.pass, x->patch = w.unit;
-    x->exact = w.step < xd_plan_exact(f->plan);
+    x->exact = is_exact(f, w.step);
     if (!is_first(f))
         receive_hidden(f, w);
     if (is_first(f) && stage_count(f) > 1) {
@@ -625,7 +679,7 @@ int xd_denoise_step(xd_denoise *f, int step)
     for (int i = 0; i < unit_count(f, step); i++) {
         int unit = unit_at(f, step, i);
         if (stage_count(f) > 1 && is_first(f) && step > 0 && mine)
-            xd_denoise_wait(f, pipe_group(f), &f->lat_in[slot_of(f, unit)]);
+            wait_for_latents(f, unit);
         for (int p = 0; p < xd_job_passes(f->j, step); p++)
             if (is_mine(f, p))
                 run_piece(f, (piece){ step, unit, p });

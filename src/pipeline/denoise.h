@@ -26,6 +26,8 @@ typedef struct xd_denoise {
     const xd_net   *net;
     xd_trace       *trace;      /* NULL: nothing is recorded                                   */
     xd_layout       lay;
+    int             begin, end; /* the steps that `net` computes                               */
+    size_t          mark;       /* of the arena: what begins here belongs to these steps       */
     xd_method_stack stack;
     xd_replay       replay;     /* passes that the device has recorded                         */
     xd_tables       tables;     /* of positions, where the host cannot reach the device's memory */
@@ -67,10 +69,14 @@ void xd_denoise_close(xd_denoise *f);
  * fails later still takes part in all messages. Collective; the failure is on f->x. */
 int  xd_denoise_ready(xd_denoise *f);
 void xd_denoise_noise(xd_denoise *f, int64_t seed);
+/* From now on `net` computes, from `step` to the end of that transformer's steps: what is kept of
+ * the text, and keys and values of earlier steps, begin anew. Messages have ended
+ * (xd_denoise_finish), and xd_denoise_ready follows. Collective over the replica. */
+void xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
 /* Runs one step; returns 0 if the ranks have agreed that one of them failed in an earlier step. */
 int  xd_denoise_step(xd_denoise *f, int step);
-/* Ends the loop: waits for pending messages, agrees on the errors of the last step, and gives
- * every rank of the replica the first cause. */
+/* Ends the loop, or the steps of a transformer: waits for pending messages, agrees on the errors of
+ * the last step, and gives every rank of the replica the first cause. */
 void xd_denoise_finish(xd_denoise *f);
 /* The whole latents as [t,C,h,w], F32 on the host of every rank of the replica. */
 void xd_denoise_latents(xd_denoise *f, float *out);

@@ -6,16 +6,26 @@
 #include "pipeline/text_encode.h"
 #include "plan/plan.h"
 
-/* Counts the model once in an exact and once in a stale step. All steps of the sampler count,
- * because they read different histories. */
+/* Weights of all transformers that the request uses. */
+static xd_status count_weights(struct xd_job *j, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_status   s = XD_OK;
+    for (int i = 0; s == XD_OK && i < xd_model_dits(&ctx->model); i++)
+        s = xd_component_count(xd_model_dit(&ctx->model, i), ctx->count, ctx->type, e);
+    return s;
+}
+
+/* Counts each transformer once in an exact and once in a stale step. All steps of the sampler
+ * count, because they read different histories. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e)
 {
-    xd_component  *p = &j->ctx->model.dit;
+    xd_model     *m = &j->ctx->model;
     xd_denoise   f;
     xd_arena  a;
     xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
+    xd_status s = count_weights(j, e);
     if (s == XD_OK)
         s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
@@ -27,13 +37,16 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a, &p->shadow, cond);
+    xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a,
+                    &xd_model_dit(m, xd_job_dit(j, 0))->shadow, cond);
     int       stale = xd_plan_exact(f.plan);
     xd_counts was, now;
     xd_dev_counts(j->ctx->count, &was, 0);
     for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
+        if (i == f.end)
+            xd_denoise_change(&f, &xd_model_dit(m, xd_job_dit(j, i))->shadow, i);
         size_t mark = xd_arena_mark(&a);
-        if (i == 0 || i == stale)
+        if (i == f.begin || i == f.begin + stale)
             xd_denoise_step(&f, i);
         else if (f.topo->at[XD_PIPE] == f.topo->deg.n[XD_PIPE] - 1)
             j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist, f.noise);

@@ -108,8 +108,10 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
     xd_status          s = check_same("weights_dtype", a.weights_dtype, wanted_type(&a), e);
     if (s == XD_OK)
         s = check_same("text_weights_dtype", text, wanted_type(&a), e);
-    if (s == XD_OK)
-        s = read_type("weights_dtype", a.weights_dtype, &ctx->model.dit, &ctx->model.dit.blocks, e);
+    for (int i = 0; i < xd_model_dits(&ctx->model) && s == XD_OK; i++) {
+        xd_component *p = xd_model_dit(&ctx->model, i);
+        s = read_type("weights_dtype", a.weights_dtype, p, &p->blocks, e);
+    }
     for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {
         xd_component *p = &ctx->model.text[k];
         xd_dtype type;

@@ -23,7 +23,8 @@
 void xd_request_init_size(xd_request *r, size_t size)
 {
     xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .eta = -1,
-                       .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1 };
+                       .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1,
+                       .guidance_scale_2 = -1, .boundary_ratio = -1 };
     xd_record_init(r, size);
     xd_record_give(r, &own, sizeof own, "xd_request", NULL);
 }
@@ -367,6 +368,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         j->guidance = !r->negative_prompt ? 0 :
                       r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.recipe->true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
+    if ((s = xd_job_boundary(j, e)) != XD_OK)
+        return s;
     if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
                        "max_sequence_length is %d, and the text encoders of %s read %lld tokens, "
@@ -465,18 +468,19 @@ static int cut_off(const xd_job *j, int step)
 
 int xd_job_passes(const xd_job *j, int step)
 {
-    return cut_off(j, step) ? 1 : j->npass;
+    int alone = j->boundary >= 0 && xd_job_scale(j, step) == xd_job_no_guidance(j);
+    return alone || cut_off(j, step) ? 1 : j->npass;
 }
 
 /* use_dynamic_cfg of diffusers, which compares the model's timestep with the number of steps. */
 double xd_job_guidance(const xd_job *j, int step)
 {
-    double n = j->samp.steps;
+    double n = j->samp.steps, scale = xd_job_scale(j, step);
     if (cut_off(j, step))
         return 1;
     if (!j->r->use_dynamic_cfg)
-        return j->guidance + 1 - xd_job_no_guidance(j);
-    return 1 + j->guidance * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
+        return scale + 1 - xd_job_no_guidance(j);
+    return 1 + scale * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
 }
 
 const char *xd_job_guide(const xd_job *j)

@@ -30,6 +30,10 @@ typedef struct xd_job {
     int         npass;          /* most model evaluations per step: 1, or 2 with guidance      */
     double      guidance;       /* scale that combines the two passes (xd_job_guidance)        */
     double      distilled;      /* guidance scale that the transformer reads, or NaN           */
+    double      boundary;       /* share of the training times; negative: none                 */
+    double      guidance_2;     /* `guidance` of the steps below the boundary                  */
+    int         both;           /* two transformers stay loaded (xd_memory_plan)               */
+    int         loads[2];       /* how often the request has come to each                      */
     double      strength;       /* of the initial image; 0: there is none                      */
     int         max_text, images;
     int         picks;          /* the request leaves out some images (xd_job_pick)            */
@@ -82,6 +86,22 @@ int       xd_job_uses_prompt(const xd_job *j, int prompt);
 double    xd_job_guidance(const xd_job *j, int step);
 /* Model evaluations of a step: npass, or 1 from cfg_truncation on. */
 int       xd_job_passes(const xd_job *j, int step);
+/* The guidance scale of a step: guidance, or guidance_2. */
+double    xd_job_scale(const xd_job *j, int step);
+/* Reads the boundary and the guidance below it. Refuses steps whose transformer is absent. */
+xd_status xd_job_boundary(xd_job *j, xd_err *e);
+/* The transformer of a step (xd_model_dit). */
+int       xd_job_dit(const xd_job *j, int step);
+/* The first of the steps around `step` that one transformer computes, and the one behind the last
+ * of them. */
+int       xd_job_dit_begin(const xd_job *j, int step);
+int       xd_job_dit_end(const xd_job *j, int step);
+/* Does a step of the request need transformer i? */
+int       xd_job_uses_dit(const xd_job *j, int i);
+/* How often the next step is one of the other transformer; of a later image the first step
+ * counts, too. */
+int       xd_job_changes(const xd_job *j);
+int       xd_job_changes_again(const xd_job *j);
 /* The guidance scale up to which there is no guidance: 1, or 0. */
 double    xd_job_no_guidance(const xd_job *j);
 /* So many rows of text or of the image with the padding that the transformer reads as tokens. */

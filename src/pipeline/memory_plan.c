@@ -15,6 +15,7 @@
 #include "pipeline/job.h"
 #include "pipeline/offload.h"
 #include "pipeline/text_encode.h"
+#include "pipeline/transformers.h"
 #include "pipeline/vae_codec.h"
 #include "pipeline/weight_groups.h"
 #include "plan/plan.h"
@@ -48,11 +49,12 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 size_t xd_need_peak(const xd_need *n, int keep, int apart)
 {
     size_t text = xd_max_size(n->text_tmp, n->text_work),
-           dit = xd_max_size(n->dit_tmp + n->method_bytes, n->dit_work);
-    size_t loop = xd_max_size(n->dit + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
+           dit = xd_max_size(n->dit_tmp + n->method_bytes + n->dit2_work, n->dit_work),
+           weights = n->dit + n->dit2;
+    size_t loop = xd_max_size(weights + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
     if (!apart)                 /* the VAE is loaded while the loop still has its memory       */
-        loop = xd_max_size(n->dit + dit, n->dit + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
-                                             n->method_bytes + n->vae_work);
+        loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
+                                              n->method_bytes + n->vae_work);
     loop += n->images;
     return n->conds + n->messages +
            (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
@@ -110,6 +112,12 @@ static xd_status count_encoder(xd_job *j, const xd_prompts *w, int k, size_t *by
     return s;
 }
 
+int xd_need_both(const xd_job *j)
+{
+    int D = j->ctx->plan.deg.n[XD_DATA], rounds = (j->ntodo + D - 1) / D;
+    return xd_job_changes(j) && (rounds > 1 || !j->ctx->once);
+}
+
 /* The text encoders: all of them if they stay loaded, otherwise the largest, as only one is
  * loaded at a time. */
 static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
@@ -127,6 +135,22 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
         need->host_work = xd_max_size(need->host_work, j->ctx->model.text[k].host_work);
     }
     return s;
+}
+
+void xd_need_dits(xd_need *n, const xd_job *j)
+{
+    xd_model *m = &j->ctx->model;
+    for (int i = 0; i < xd_model_dits(m); i++) {
+        const xd_component *p = xd_model_dit(m, i);
+        if (!xd_job_uses_dit(j, i))
+            continue;
+        n->dit = xd_max_size(n->dit, p->packed);
+        n->dit_work = xd_max_size(n->dit_work, p->work);
+        n->host_work = xd_max_size(n->host_work, p->host_work);
+    }
+    int changes = xd_job_changes(j);
+    n->dit2 = changes ? m->dit.packed + m->dit2.packed - n->dit : 0;
+    n->dit2_work = changes ? n->dit_work : 0;
 }
 
 static int needs_vae(const xd_job *j)
@@ -179,11 +203,9 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
         s = xd_vae_encode_count(j, &tmp, e);
         need->vae_tmp = xd_max_size(need->vae_tmp, tmp);
     }
-    need->dit = ctx->model.dit.packed;
+    xd_need_dits(need, j);
     need->vae = vae ? ctx->model.vae.packed : 0;
-    need->dit_work = ctx->model.dit.work;
     need->vae_work = vae ? ctx->model.vae.work : 0;
-    need->host_work = xd_max_size(need->host_work, ctx->model.dit.host_work);
     need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.host_work : 0);
     need->messages = (size_t)ctx->count_world->traffic->device_bytes;
     xd_need_sum(need, j, ctx->world.used->size);
@@ -202,12 +224,12 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
 /* Bytes of loaded weights of this rank; *once counts shared weights once per group. */
 static double loaded_bytes(xd_context *ctx, double *once)
 {
-    const xd_component *p[2 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.vae };
+    const xd_component *p[3 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.dit2, &ctx->model.vae };
     double         sum = 0;
     *once = 0;
     for (int k = 0; k < XD_MAXTEXT; k++)
-        p[2 + k] = &ctx->model.text[k];
-    for (int i = 0; i < 2 + XD_MAXTEXT; i++) {
+        p[3 + k] = &ctx->model.text[k];
+    for (int i = 0; i < 3 + XD_MAXTEXT; i++) {
         double bytes = (double)xd_store_bytes(p[i]->store);
         sum += bytes;
         *once += p[i]->shared ? bytes / p[i]->group.c->size : bytes;
@@ -228,7 +250,7 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
                    "the request needs %s of %s and %s are available: text encoder %s + %s, "
                    "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
                    xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s,
-                   size_of(n->text_tmp).s, size_of(n->dit).s,
+                   size_of(n->text_tmp).s, size_of(n->dit + n->dit2).s,
                    size_of(n->dit_tmp + n->method_bytes).s, size_of(n->vae).s,
                    size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
@@ -254,10 +276,18 @@ static void log_memory(const xd_context *ctx, const xd_need *need, const double 
     xd_log(XD_LOG_DEBUG,
            "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
            "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB",
-           to_gib(need->text), to_gib(need->text_tmp), to_gib(need->dit),
+           to_gib(need->text), to_gib(need->text_tmp), to_gib(need->dit + need->dit2),
            to_gib(need->dit_tmp + need->method_bytes), to_gib(need->vae), to_gib(need->vae_tmp),
            to_gib(need->peak), kernels / 1073741824.0, host[0] / 1073741824.0,
            host[1] / 1073741824.0);
+}
+
+/* xd_shared_weights_saved of the transformers that are loaded at a time. */
+static double dits_saved(const xd_job *j)
+{
+    double one = xd_shared_weights_saved(&j->ctx->model.dit),
+           two = xd_shared_weights_saved(&j->ctx->model.dit2);
+    return j->both ? one + two : xd_job_uses_dit(j, 0) ? one : two;
 }
 
 /* Two limits: what this process may map, and what all ranks of the host may use together, with
@@ -269,12 +299,13 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     double     once, mine = held_by_host(ctx, &once);
     char       ranks[80] = "memory";
     xd_host_memory(&have, &space);
-    int    reads = !ctx->model.dit.group.c || ctx->model.dit.group.c->rank == 0;
+    const xd_weight_group *group = &xd_transformer_of(j, 0)->group;
+    int    reads = !group->c || group->c->rank == 0;
     int    apart = xd_dev_identity(ctx->dev) != 0;
     double peak = (double)(apart ? need->host : need->peak);
     double kernels = apart ? 0 : (double)xd_dev_kernel_bytes(ctx->dev),
            host[XD_HOST_SUMS] = { peak + kernels, once, reads };
-    host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
+    host[0] -= dits_saved(j) + xd_shared_weights_saved(&ctx->model.vae);
     xd_memory_sum(ctx->world.host, host);
     host[1] += (double)have;
     limits->machine = host[1];
@@ -289,30 +320,48 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
 }
 
+/* The larger one of the transformers that the request uses, as it is loaded, or would be whole. One
+ * that is not loaded is not streamed then. */
+static size_t as_loaded(const xd_job *j)
+{
+    xd_model *m = &j->ctx->model;
+    size_t    most = 0;
+    for (int i = 0; i < xd_model_dits(m); i++) {
+        xd_component *p = xd_model_dit(m, i);
+        if (!xd_job_uses_dit(j, i))
+            continue;
+        if (!p->store)
+            p->stream = (xd_stream_plan){ 0 };
+        most = xd_max_size(most, p->store ? xd_store_bytes(p->store) : p->packed);
+    }
+    return most;
+}
+
 /* Does the need of a rank fit into its share of the device? Else blocks are streamed. Weights that
  * are loaded stay as they are, or are dropped if they are too much. */
 static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room)
 {
     xd_context      *ctx = j->ctx;
-    xd_component    *dit = &ctx->model.dit;
     xd_offload_parts p;
     int              ranks = ctx->world.used->size;
     int              text = ctx->world.used->rank < ctx->plan.text_tp;
     double           share = (double)need->peak / (room->need - room->kernels);
     double           have = (room->have - room->kernels) * share;
     xd_offload_sizes(ctx, text, &p);
-    if (dit->store) {
+    if (ctx->model.dit.store || ctx->model.dit2.store) {
         xd_need as_it_is = *need;
-        as_it_is.dit = xd_store_bytes(dit->store);
+        as_it_is.dit = as_loaded(j);
         xd_need_sum(&as_it_is, j, ranks);
         if ((double)as_it_is.peak <= have) {
             *need = as_it_is;
             return;
         }
-        xd_component_drop(dit);
+        xd_component_drop(&ctx->model.dit);
+        xd_component_drop(&ctx->model.dit2);
     }
     xd_offload_fit(&p, need, j, ranks, have);
-    dit->stream = p.plan_dit;
+    ctx->model.dit.stream = p.plan_dit;
+    ctx->model.dit2.stream = p.plan_dit2;
     for (int k = 0; k < XD_MAXTEXT; k++)
         if (!ctx->model.text[k].store)
             ctx->model.text[k].stream = p.plan_text[k];
@@ -322,7 +371,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room)
 static void log_streaming(const xd_job *j, const xd_need *need)
 {
     const xd_context   *ctx = j->ctx;
-    const xd_component *p = &ctx->model.dit;
+    const xd_component *p = xd_transformer_of(j, 0);
     double              bytes = (double)need->streamed * xd_offload_runs(j, 0), rate = 0;
     if (!need->streamed || ctx->world.all->rank)
         return;
@@ -375,6 +424,29 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     return refuse_memory(ctx->dev, need, room.need, room.have, who, e);
 }
 
+/* Does memory hold both transformers? All ranks decide alike. */
+static xd_status keep_both(xd_job *j, xd_need *need, const xd_memory_limits *limits, xd_err *e)
+{
+    xd_context      *ctx = j->ctx;
+    xd_memory_limits any = *limits;
+    xd_device_room   room;
+    xd_err           why = { .rank = -1 };
+    xd_need_sum(need, j, ctx->world.used->size);
+    j->both = 1;
+    xd_status s = compare_limits(j, need, &any, &why);
+    if (s == XD_OK && ctx->offload == XD_OFFLOAD_STREAM)
+        s = XD_ENOMEM;
+    if (xd_dev_identity(ctx->dev)) {
+        xd_status found = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room,
+                                              &why);
+        s = s == XD_OK && found == XD_OK && room.need > room.have ? XD_ENOMEM : s == XD_OK ? found
+                                                                                           : s;
+    }
+    s = xd_world_agree(&ctx->world, s, &why);
+    j->both = s == XD_OK;
+    return s == XD_ENOMEM ? XD_OK : s == XD_OK ? s : xd_fail(e, s, "%s", why.msg);
+}
+
 /* ---- the plan ----------------------------------------------------------------------------- */
 
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
@@ -395,6 +467,12 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
         s = xd_weight_groups_find(ctx, needs_vae(j), e);
+    if (s == XD_OK && xd_need_both(j))
+        s = keep_both(j, need, limits, e);
+    if (!j->both)
+        need->dit2 = 0;
+    if (s == XD_OK)
+        xd_need_sum(need, j, ctx->world.used->size);
     if (s == XD_OK && xd_dev_identity(ctx->dev))
         s = xd_world_agree(&ctx->world, compare_device(j, need, limits, e), e);
     if (s == XD_OK) {

@@ -7,6 +7,8 @@
 typedef struct xd_need {        /* bytes a request needs, by part                              */
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
     size_t text_work, dit_work, vae_work;       /* extra while weights are loaded              */
+    size_t dit2;                /* of the other transformer, where both stay loaded; else 0     */
+    size_t dit2_work;           /* extra while a transformer is loaded between two steps        */
     size_t method_bytes;        /* of the loop: stale keys and values, buffers of messages     */
     /* On a device with a memory of its own all of the above is bytes of that memory, and so are the
      * embeddings of the texts; `images` is 0. Else these are 0. */
@@ -33,6 +35,12 @@ void      xd_need_sum(xd_need *n, const xd_job *j, int ranks);
 /* Is `apart` true for a request on this many ranks? Yes for the only image of an engine's
  * only request. */
 int       xd_need_apart(const xd_job *j, int ranks);
+/* Adds the weights of the transformer, as counted; of two that the request uses the larger one is
+ * `dit`, and `dit2` is to be 0 where the other one takes its place between two steps. */
+void      xd_need_dits(xd_need *n, const xd_job *j);
+/* Would a request load a transformer that it has dropped, or the next request of its engine? Two
+ * transformers then stay loaded where memory holds both (xd_job.both). */
+int       xd_need_both(const xd_job *j);
 /* Counts, finds the ranks that share weights, and refuses with XD_ENOMEM if the peak exceeds the
  * available memory. Collective over the ranks in use, which agree. */
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,

@@ -12,7 +12,8 @@
 
 void xd_offload_sizes(const xd_context *ctx, int text, xd_offload_parts *p)
 {
-    *p = (xd_offload_parts){ .dit = xd_component_blocks(&ctx->model.dit) };
+    *p = (xd_offload_parts){ .dit = xd_component_blocks(&ctx->model.dit),
+                             .dit2 = xd_component_blocks(&ctx->model.dit2) };
     for (int k = 0; k < ctx->model.recipe->ntext && text; k++)
         if (ctx->model.has_text[k])
             p->text[k] = xd_component_blocks(&ctx->model.text[k]);
@@ -52,9 +53,12 @@ void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks,
     xd_need      loop = *n;
     loop.dit = much;
     xd_need_sum(&loop, j, ranks);
-    xd_stream_plan_make(&p->plan_dit, &p->dit, have - (double)(loop.peak - much), wants_all(j));
-    n->dit = xd_stream_plan_bytes(&p->plan_dit, &p->dit);
-    host = p->plan_dit.host;
+    double room = have - (double)(loop.peak - much);
+    xd_stream_plan_make(&p->plan_dit, &p->dit, room, wants_all(j));
+    xd_stream_plan_make(&p->plan_dit2, &p->dit2, room, wants_all(j));
+    n->dit = xd_max_size(xd_stream_plan_bytes(&p->plan_dit, &p->dit),
+                         xd_stream_plan_bytes(&p->plan_dit2, &p->dit2));
+    host = xd_max_size(p->plan_dit.host, p->plan_dit2.host);
     n->pinned = j->ctx->keep ? n->pinned + host : xd_max_size(n->pinned, host);
     n->streamed = host;
     xd_need_sum(n, j, ranks);

@@ -5,8 +5,8 @@
 #include "pipeline/memory_plan.h"
 
 typedef struct xd_offload_parts {       /* the networks that have blocks                          */
-    xd_block_sizes dit, text[XD_MAXTEXT];       /* all 0: absent, or not on this rank           */
-    xd_stream_plan plan_dit, plan_text[XD_MAXTEXT];     /* the result                             */
+    xd_block_sizes dit, dit2, text[XD_MAXTEXT]; /* all 0: absent, or not on this rank           */
+    xd_stream_plan plan_dit, plan_dit2, plan_text[XD_MAXTEXT];  /* the result                    */
 } xd_offload_parts;
 
 /* The sizes of this rank's networks, as counted. */

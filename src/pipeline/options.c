@@ -25,6 +25,10 @@ static xd_option options[] = {
       "denoising steps (default: the pipeline's)" },
     { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
       NULL },                   /* of the families                                             */
+    { "guidance_scale_2", XD_OPT_REAL, AT(guidance_scale_2), 0, 1000, NULL, "G",
+      NULL },
+    { "boundary_ratio", XD_OPT_REAL, AT(boundary_ratio), 0, 1, NULL, "SHARE",
+      NULL },
     { "true_cfg_scale", XD_OPT_REAL, AT(true_cfg_scale), 0, 1000, NULL, "G",
       NULL },                   /* of the families                                             */
     { "guidance_rescale", XD_OPT_REAL, AT(guidance_rescale), 0, 1, NULL, "SHARE",
@@ -122,6 +126,10 @@ static void name_families(void)
     } row[] = {
         { AT(guidance_scale), "classifier-free guidance; none at 1 or less (", XD_WORD_FROM_PROMPT,
           ": at 0)" },
+        { AT(guidance_scale_2), "guidance_scale of the steps of the second transformer (",
+          XD_WORD_TWO_DITS, "; default: as guidance_scale)" },
+        { AT(boundary_ratio), "share of the times, from image to noise, that the second "
+          "transformer is for (", XD_WORD_TWO_DITS, "; default: the model's)" },
         { AT(true_cfg_scale),
           "guidance by the negative prompt where guidance_scale does not guide (",
           XD_WORD_DISTILLED, "); 1: none (default: the pipeline's)" },

@@ -95,6 +95,9 @@ static void add_options(xd_text_buf *b, const xd_job *j)
     const xd_request *r = j->r;
     if (j->ctx->model.recipe->distilled)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", j->guidance);
+    if (j->boundary >= 0)
+        xd_buf_add(b, ", \"boundary_ratio\": %.10g, \"guidance_scale_2\": %.10g", j->boundary,
+                   j->guidance_2);
     if (r->guidance_rescale > 0)
         xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
     if (r->cfg_normalization > 0)
@@ -150,7 +153,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": "
                "\"%s\", \"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
                xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
-    xd_loras_json(j->ctx->model.loras, &b);
+    xd_loras_json(j->ctx->model.loras, "loras", &b);
+    xd_loras_json(j->ctx->model.loras_2, "loras_2", &b);
     xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text,
                xd_version());
     if (b.failed)
@@ -190,6 +194,7 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->ctx->hash,
                j->ctx->model.recipe->name, r->rng);
     xd_loras_text(j->ctx->model.loras, &b);
+    xd_loras_text(j->ctx->model.loras_2, &b);
     xd_buf_add(&b, ", Version: xdit %s", xd_version());
     if (b.failed)
         xd_buf_free(&b);

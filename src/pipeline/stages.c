@@ -108,12 +108,13 @@ xd_status xd_stages_open(xd_job *j, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     int        cut[XD_MAXSTAGE + 1], me = ctx->topo.at[XD_PIPE];
-    if (ctx->plan.deg.n[XD_PIPE] == 1 || ctx->model.dit.store)
+    if (ctx->plan.deg.n[XD_PIPE] == 1 || ctx->model.dit.store || ctx->model.dit2.store)
         return XD_OK;
     xd_status s = xd_stages_cut(j, cut, e);
     if (s != XD_OK)
         return s;
-    xd_component_stage(&ctx->model.dit, cut[me], cut[me + 1]);
+    for (int i = 0; i < xd_model_dits(&ctx->model); i++)
+        xd_component_stage(xd_model_dit(&ctx->model, i), cut[me], cut[me + 1]);
     xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
            ctx->model.dit.net.nlayers);
     return XD_OK;

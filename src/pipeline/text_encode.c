@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/text_cache.h"
+#include "pipeline/transformers.h"
 #include "base/log.h"
 #include "base/minmax.h"
 #include "exec/host.h"
@@ -498,7 +499,7 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
     xd_prefetch_component(ctx, &ctx->model.text[k]);
     xd_status s = xd_component_load(&ctx->model.text[k], ctx->dev, ctx->type, 0, e);
     if (s == XD_OK && is_last_encoder(j, k))
-        xd_prefetch_component(ctx, &ctx->model.dit);
+        xd_prefetch_component(ctx, xd_transformer_of(j, 0));
     return s;
 }
 
@@ -567,9 +568,10 @@ static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_component   *p = &ctx->model.dit;
+    xd_component   *p = xd_transformer_of(j, 0);
     if (ctx->world.lowest < ctx->plan.text_tp || p->store)
         return s;
+    xd_transformer_alone(j, 0);
     if (s == XD_OK)
         xd_prefetch_component(ctx, p);
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);

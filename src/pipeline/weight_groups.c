@@ -13,7 +13,7 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-enum { NPART = 2 };
+enum { NPART = XD_SHARED_PARTS };
 
 typedef struct group_request {  /* what a rank reports to its host                             */
     int64_t  color[NPART];      /* equal for the same stage and share; -1: it has no part      */
@@ -24,7 +24,7 @@ typedef struct group_request {  /* what a rank reports to its host              
 
 static xd_component *part_of(xd_context *ctx, int i)
 {
-    return i ? &ctx->model.vae : &ctx->model.dit;
+    return i == XD_SHARED_VAE ? &ctx->model.vae : xd_model_dit(&ctx->model, i);
 }
 
 /* Hash of the properties on which packed layouts depend. */
@@ -45,7 +45,7 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
     c->rank = rank;
     for (int i = 0; i < NPART; i++) {
         const xd_component *p = part_of(ctx, i);
-        c->color[i] = !want[i] ? -1 : i ? 0
+        c->color[i] = !want[i] ? -1 : i == XD_SHARED_VAE ? 0
                         : ctx->topo.at[XD_TENSOR] +
                           (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
         c->form[i] = hash_layout(ctx, p);
@@ -137,12 +137,12 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
 
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e)
 {
-    return find_among(ctx, ctx, (int[NPART]){ 1, vae }, e);
+    return find_among(ctx, ctx, (int[NPART]){ 1, xd_model_dits(&ctx->model) > 1, vae }, e);
 }
 
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e)
 {
-    return find_among(ctx, among, (int[NPART]){ !vae, vae }, e);
+    return find_among(ctx, among, (int[NPART]){ !vae, 0, vae }, e);
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
     return xd_world_agree_in(c, 0, XD_OK, e);
 }
 
-xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e)
+xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
     group_request any;          /* its address is not dereferenced                             */

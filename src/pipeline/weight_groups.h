@@ -8,6 +8,9 @@
 
 #include "pipeline/context.h"
 
+/* Both transformers, the second of which a model may lack, and the VAE. */
+enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
+
 /* Finds the group of this rank for components that are not loaded yet. The components are
  * counted and cut into stages. `vae`: this rank decodes. Collective over the ranks in use, which
  * agree on the outcome. */
@@ -17,10 +20,9 @@ xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
  * use of `among`, each of which calls with its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
-/* Counts the messages of the functions above and of loading in groups. `group` ranks of this
- * host share component i (0 the transformer, 1 the VAE). For a context that stands for a
- * rank and counts. */
-xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e);
+/* Counts the messages of the functions above and of loading in groups. group[i] ranks of this
+ * host share part i. For a context that stands for a rank and counts. */
+xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e);
 
 /* Logs on rank 0 which weights hold NaN or infinities if only other ranks have seen them.
  * Collective over the ranks in use. */

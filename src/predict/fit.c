@@ -115,7 +115,7 @@ static void set_types(finder *w, const set *s)
         xd_dev_forget(ctx->dev);
     ctx->type = s->bf16 ? XD_BF16 : w->type;
     ctx->offload = s->offload ? XD_OFFLOAD_AUTO : w->offload;
-    ctx->model.dit.blocks = s->dit ? s->dit : w->dit;
+    ctx->model.dit.blocks = ctx->model.dit2.blocks = s->dit ? s->dit : w->dit;
     for (int k = 0; k < ctx->model.recipe->ntext; k++)
         ctx->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
 }

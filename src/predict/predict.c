@@ -21,9 +21,8 @@
 #include "pipeline/weight_groups.h"
 #include "plan/plan.h"
 #include "plan/plan_table.h"
+#include "predict/predict_memory.h"
 #include "ranks/world.h"
-
-static const double USUAL_UPLOAD = 20e9;        /* bytes/s to a device, where it is not known */
 
 enum { STEPS = 5 };             /* that are simulated: an exact one, and some that repeat      */
 
@@ -42,6 +41,7 @@ typedef struct predictor {
     xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed                          */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
+    int                 warm;   /* exact steps of each transformer                             */
     int                 alone;  /* other ranks are idle                                        */
     xd_predicted_event *told;
     void               *cookie;
@@ -94,7 +94,6 @@ static void add_messages(predictor *s, int me)
 static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
-    xd_component   *p = &ctx->model.dit;
     int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
     int        here, first = host_of(s, me, &here);
     leave_rank(s);
@@ -115,10 +114,13 @@ static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
     ctx->topo = ctx->count_topo;
     ctx->world.used = ctx->count_world;
     int at = ctx->topo.at[XD_PIPE], tp_at = ctx->topo.at[XD_TENSOR];
-    if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] ||
-        p->net.last != s->cut[at + 1]) {
-        p->tp = tp, p->tp_at = tp_at;
-        xd_component_stage(p, s->cut[at], s->cut[at + 1]);
+    for (int i = 0; i < xd_model_dits(&ctx->model); i++) {
+        xd_component *p = xd_model_dit(&ctx->model, i);
+        if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] ||
+            p->net.last != s->cut[at + 1]) {
+            p->tp = tp, p->tp_at = tp_at;
+            xd_component_stage(p, s->cut[at], s->cut[at + 1]);
+        }
     }
     for (int k = 0; k < ctx->model.recipe->ntext && T > 1; k++) {
         ctx->model.text[k].tp = T;
@@ -181,19 +183,33 @@ static double step_bytes(const predictor *s, xd_denoise *f, int step)
     return (double)(sent_bytes(s) - before);
 }
 
+/* Of the first step's bytes those of reading the text, which each transformer does once: a step
+ * that runs again lacks them. */
+static double reading_bytes(const predictor *s, xd_denoise *f, double first)
+{
+    f->piece_index = 0;
+    return s->f->plan.deg.n[XD_TENSOR] > 1 && s->ctx->model.dit.dit->read
+               ? first - step_bytes(s, f, 0) : 0;
+}
+
 /* Records the first steps, with a mark before each and one after the last; the first step is
  * exact for any warm-up. Then runs the last step of the request, for its bytes: it sends no
- * latents back. */
+ * latents back. All steps are those of one transformer, which stands for both of two. */
 static void denoise_steps(predictor *s, xd_denoise *f, int me)
 {
     xd_prediction      *c = s->f;
     xd_prediction_rank *k = &c->rank[me];
     int               n = steps_played(s), all = c->steps;
-    int               exact = c->exact < all - 1 ? c->exact : all - 1;
+    int               ends_exact = all - xd_job_dit_begin(&s->job, all - 1) <= s->warm;
+    int               exact = c->exact - ends_exact;
+    int               changes = xd_job_changes(&s->job);
+    double            boundary = s->job.boundary;
     double            first = 0, last = 0;
     int64_t           before = sent_bytes(s);
+    s->job.boundary = -1;
+    f->end = all;
     xd_denoise_ready(f);
-    k->sent_all = (double)(sent_bytes(s) - before);
+    k->sent_all = (double)(sent_bytes(s) - before) * (1 + changes);
     record_lap(s);
     for (int i = 0; i < n && xd_ok(&f->x); i++) {
         xd_simulation_mark(s->simulation, i);
@@ -202,12 +218,15 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me)
         k->sent = i == 0 || i < all - 1 ? last : k->sent;
     }
     xd_simulation_mark(s->simulation, n);
-    if (c->exact >= all)
+    if (ends_exact)
         s->ctx->plan.warmup = all;
     if (n > 1 && xd_ok(&f->x))
         last = step_bytes(s, f, all - 1);
     s->ctx->plan.warmup = 1;
-    k->sent_all += exact * first + (all - 1 - exact) * k->sent + last;
+    double read = reading_bytes(s, f, first);
+    s->job.boundary = boundary;
+    k->sent_all += exact * (first - read) + (all - 1 - exact) * k->sent + last +
+                   (n > 1 ? 1 + changes : changes) * read;
     before = sent_bytes(s);
     xd_denoise_latents(f, NULL);
     k->sent_all = (k->sent_all + (double)(sent_bytes(s) - before)) * image_count(s);
@@ -229,6 +248,7 @@ static void free_sizes(predictor *s)
 {
     for (int r = 0; s->parts && r < s->f->ranks; r++) {
         free((void *)(uintptr_t)s->parts[r].dit.block);
+        free((void *)(uintptr_t)s->parts[r].dit2.block);
         for (int k = 0; k < XD_MAXTEXT; k++)
             free((void *)(uintptr_t)s->parts[r].text[k].block);
     }
@@ -252,10 +272,27 @@ static size_t embedding_bytes(const predictor *s)
            (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
 }
 
+/* Weights of all transformers, counted on the plain device. */
+static xd_status count_dits(predictor *s, int me, xd_err *e)
+{
+    xd_context     *ctx = s->ctx;
+    xd_block_sizes *sizes[2] = { &s->parts[me].dit, &s->parts[me].dit2 };
+    for (int i = 0; i < xd_model_dits(&ctx->model); i++) {
+        xd_component *p = xd_model_dit(&ctx->model, i);
+        xd_status     st = xd_component_count(p, s->base->count, ctx->type, e);
+        if (st != XD_OK)
+            return st;
+        if (!sizes[i]->block)
+            *sizes[i] = copy_sizes(p);
+    }
+    xd_need_dits(&s->f->rank[me].need, &s->job);
+    return XD_OK;
+}
+
 static xd_status denoise_rank(predictor *s, int me, xd_err *e)
 {
     xd_context         *ctx = s->ctx;
-    xd_component           *p = &ctx->model.dit;
+    xd_component           *p = xd_model_dit(&ctx->model, xd_job_dit(&s->job, 0));
     const xd_dit_info *d = &ctx->model.dit_info;
     xd_denoise            f;
     xd_arena           a;
@@ -278,13 +315,9 @@ static xd_status denoise_rank(predictor *s, int me, xd_err *e)
     denoise_steps(s, &f, me);
     s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
     s->f->rank[me].need.method_bytes = f.stack.bytes;
-    s->f->rank[me].need.dit = p->packed;
-    s->f->rank[me].need.dit_work = p->work;
-    raise_host(&s->f->rank[me].need, p);
-    if (!s->parts[me].dit.block)
-        s->parts[me].dit = copy_sizes(p);
+    st = count_dits(s, me, e);
     s->f->rank[me].need.conds = embedding_bytes(s);
-    st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : st;
     xd_denoise_close(&f);
     xd_device_arena_close(&a, ctx->count);
     return st;
@@ -489,20 +522,23 @@ static xd_status predict_decode(predictor *s, xd_err *e)
 /* ---- other messages ----------------------------------------------------------------------- */
 
 /* Numbers of ranks of rank r's host with the same transformer weights and the same VAE weights. */
-static void group_of(const predictor *s, int r, int group[2])
+static void group_of(const predictor *s, int r, int group[XD_SHARED_PARTS])
 {
     const int *d = s->f->plan.deg.n;
     int        here, first = host_of(s, r, &here),
                below = d[XD_TENSOR] * d[XD_ULYSSES] * d[XD_RING];
     int        replica = below * d[XD_PIPE] * d[XD_CFG];
-    group[0] = group[1] = 0;
+    int        dit = 0, vae = 0;
     for (int o = first; o < first + here; o++) {
-        group[0] += o % d[XD_TENSOR] == r % d[XD_TENSOR] &&
+        dit += o % d[XD_TENSOR] == r % d[XD_TENSOR] &&
             o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
-        group[1] += s->f->plan.vae_rows || o % replica == 0;
+        vae += s->f->plan.vae_rows || o % replica == 0;
     }
     if (s->r->latents_only || (!s->f->plan.vae_rows && r % replica))
-        group[1] = 0;
+        vae = 0;
+    group[XD_SHARED_DIT] = xd_job_uses_dit(&s->job, 0) ? dit : 0;
+    group[XD_SHARED_DIT2] = xd_job_uses_dit(&s->job, 1) ? dit : 0;
+    group[XD_SHARED_VAE] = vae;
 }
 
 static void record_agreement(predictor *s, int times, xd_err *e)
@@ -517,15 +553,16 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
 {
     xd_comm  *h = s->ctx->world.host;
     double    v[XD_HOST_SUMS];
-    int       group[2];
+    int       group[XD_SHARED_PARTS], two = xd_need_both(&s->job);
     xd_status st = XD_OK;
     group_of(s, me, group);
     /* Accepted, counted, shared, compared: the host's memory, and a device's own.              */
-    record_agreement(s, xd_dev_identity(s->ctx->count) ? 5 : 4, e);
+    record_agreement(s, (xd_dev_identity(s->ctx->count) ? 5 : 4) + two, e);
     if (h->size == 1)
         return XD_OK;
     st = xd_weight_groups_count(s->ctx, group, e);
-    xd_memory_sum(h, v);
+    for (int i = 0; i <= two; i++)
+        xd_memory_sum(h, v);
     return st;
 }
 
@@ -562,6 +599,7 @@ static void send_images(predictor *s, int me, xd_err *e)
     record_agreement(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);
     for (int i = 0; i < s->job.images; i += D) {
         record_agreement(s, 2 + one, e);
+        record_agreement(s, i ? xd_job_changes_again(&s->job) : 3 * xd_job_changes(&s->job), e);
         for (int d = 1; d < D && i + d < s->job.images; d++) {
             record_agreement(s, 1, e);
             if (t->replica->rank == 0 && t->at[XD_DATA] == d)
@@ -575,7 +613,7 @@ static xd_status longest_text_bytes(predictor *s, xd_need *n, xd_err *e)
 {
     int64_t rows[XD_MAXPASS];
     text_rows(s, rows);
-    if (s->job.npass == 1 || rows[0] == rows[1])
+    if ((s->job.npass == 1 || rows[0] == rows[1]) && !xd_job_changes(&s->job))
         return XD_OK;
     rows[0] = rows[1] = rows[0] > rows[1] ? rows[0] : rows[1];
     return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->method_bytes, e);
@@ -601,79 +639,7 @@ static xd_status predict_request(predictor *s, xd_err *e)
     return st;
 }
 
-/* ---- memory ------------------------------------------------------------------------------- */
-
-/* Streams blocks of a rank whose device does not hold all weights. */
-static void stream_blocks(predictor *s, int r)
-{
-    xd_prediction_rank *k = &s->f->rank[r];
-    xd_offload_parts   *p = &s->parts[r];
-    if (!s->m->shares && s->ctx->offload != XD_OFFLOAD_NONE &&
-        ((double)k->need.peak > s->m->memory || s->ctx->offload == XD_OFFLOAD_STREAM))
-        xd_offload_fit(p, &k->need, &s->job, s->f->ranks, s->m->memory);
-    k->dit_blocks = p->dit.n;
-    k->dit_streamed = p->plan_dit.streamed;
-    for (int i = 0; i < XD_MAXTEXT; i++)
-        if (p->text[i].n && p->plan_text[i].streamed >= k->text_streamed) {
-            k->text_blocks = p->text[i].n;
-            k->text_streamed = p->plan_text[i].streamed;
-        }
-}
-
-/* A step takes at least the time of the copies of its streamed blocks, which run beside it. */
-static void add_streaming(predictor *s)
-{
-    xd_prediction *f = s->f;
-    size_t         most = 0;
-    for (int r = 0; r < f->ranks; r++)
-        most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
-    f->upload = s->m->upload > 0 ? s->m->upload : USUAL_UPLOAD;
-    double pass_s = (double)most / f->upload;
-    f->streamed = (double)most * xd_offload_runs(&s->job, 0);
-    f->exact_s = fmax(f->exact_s, pass_s * xd_offload_runs(&s->job, 1));
-    f->step_s = fmax(f->step_s, pass_s * xd_offload_runs(&s->job, !f->stale));
-}
-
-/* On CPUs the ranks of a host share its memory and one copy of equal weights; a device has
- * its own memory. */
-static void set_memory(predictor *s)
-{
-    xd_prediction      *f = s->f;
-    const xd_machine *m = s->m;
-    f->peak = 0;
-    for (int h = 0; h * m->ranks < f->ranks; h++) {
-        double sum = 0;
-        for (int r = h * m->ranks; r < f->ranks && r < (h + 1) * m->ranks; r++) {
-            xd_need *n = &f->rank[r].need;
-            int      twin = 0;
-            xd_need_sum(n, &s->job, f->ranks);
-            stream_blocks(s, r);
-            if (m->shares && n->host) {         /* devices have memories of their own           */
-                sum += (double)n->host;
-                continue;
-            }
-            for (int o = h * m->ranks; o < r && m->shares; o++)
-                twin |= f->rank[o].need.dit == n->dit &&
-                        o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];
-            sum += (double)n->peak - (twin ? (double)n->dit : 0) -
-                   (m->shares && r > h * m->ranks ? (double)n->vae : 0);
-            if (!m->shares)
-                f->peak = fmax(f->peak, (double)n->peak);
-        }
-        if (m->shares)
-            f->peak = fmax(f->peak, sum);
-    }
-    f->fits = f->peak <= m->memory;
-    f->apart = xd_need_apart(&s->job, f->ranks);
-}
-
 /* ---- reading -------------------------------------------------------------------------------- */
-
-double xd_reading_wait_s(double cold, double speed, double room, double beside_s)
-{
-    double ahead = cold < XD_PREFETCH_LEAST || room < XD_PREFETCH_LEAST ? 0 : fmin(cold, room);
-    return cold / speed - fmin(ahead / speed, beside_s);
-}
 
 /* Ranks of a host read each byte once, whatever the plan: the page cache is theirs together. The
  * transformer is read while the last text encoder computes, the VAE in the last step. */
@@ -722,8 +688,9 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
         xd_prompts_close(&s->words, ctx);
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
-    f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
-    f->exact = f->exact < f->steps ? f->exact : f->steps;
+    s->warm = f->stale ? xd_plan_exact(&f->plan) : f->steps;
+    for (int i = 0; i < f->steps; i++)
+        f->exact += i - xd_job_dit_begin(&s->job, i) < s->warm;
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
         return xd_fail(e, XD_EINVAL,
                        "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) "
@@ -751,8 +718,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     if (st == XD_OK)
         st = predict_request(&s, e);
     if (st == XD_OK) {
-        set_memory(&s);
-        add_streaming(&s);
+        xd_predict_memory(f, &s.job, s.parts, m);
         f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s +
                                                 (f->steps - f->exact) * f->step_s +
                                                 f->decode_s);
@@ -773,24 +739,6 @@ xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request 
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e)
 {
     return xd_predict_events(f, base, r, a, ranks, m, NULL, NULL, e);
-}
-
-double xd_predicted_reading(const xd_prediction *f)
-{
-    double s = 0;
-    for (int k = 0; k < XD_KINDS; k++)
-        s += f->read_s[k];
-    return s;
-}
-
-double xd_predicted_reading_to_decode(const xd_prediction *f)
-{
-    return f->early ? 0 : f->read_s[XD_KIND_VAE];
-}
-
-double xd_predicted_reading_to_load(const xd_prediction *f)
-{
-    return f->read_s[XD_KIND_DIT] + (f->early ? f->read_s[XD_KIND_VAE] : 0);
 }
 
 void xd_prediction_free(xd_prediction *f)

@@ -676,6 +676,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
         return s;
     xd_bench_request(r, a, b->g);
     s = xd_job_open(&b->job, &b->g->ctx, r, e);
+    b->job.boundary = -1;       /* one of two transformers stands for both                     */
     if (s == XD_OK)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)

@@ -130,7 +130,9 @@ static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err 
     s->r.num_inference_steps = steps < 2 ? 2 : steps;   /* some schedules have no single step     */
     s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
     xd_job_close(&s->job);
-    return xd_job_open(&s->job, &s->g->ctx, &s->r, e);
+    xd_status st = xd_job_open(&s->job, &s->g->ctx, &s->r, e);
+    s->job.boundary = -1;       /* one of two transformers stands for both                     */
+    return st;
 }
 
 /* Flops since the last call, of a side that counted something. */

@@ -109,7 +109,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
 
 /* ---- what is missing or wrong ------------------------------------------------------------- */
 
-enum { MOST = 2 * XD_MAXTEXT + 4 }; /* encoders and tokenizers, transformer, vae, scheduler, all */
+enum { MOST = 2 * XD_MAXTEXT + 5 }; /* encoders and tokenizers, transformers, vae, scheduler, all */
 
 typedef struct row {            /* one component                                               */
     xd_component *p;
@@ -122,7 +122,7 @@ typedef struct row {            /* one component                                
 typedef struct view {
     const xd_inspect_args *a;
     xd_model m;
-    row      rows[XD_MAXTEXT + 2];
+    row      rows[XD_MAXTEXT + 3];
     int      n;
     xd_err   tok[XD_MAXTEXT], sched;    /* errors of their files                               */
     xd_err   all;               /* error that keeps the components from working together       */
@@ -237,7 +237,9 @@ static void check_all(view *v, const char *dir)
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])
             check_component(v, &m->text[i], m->recipe->text[i].folder, whole);
-    check_component(v, &m->dit, m->recipe->dit, whole);
+    check_component(v, &m->dit, m->only_low ? m->recipe->dit2 : m->recipe->dit, whole);
+    if (m->has_two)
+        check_component(v, &m->dit2, m->recipe->dit2, whole);
     check_component(v, &m->vae, m->recipe->vae, whole);
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])

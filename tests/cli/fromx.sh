@@ -333,8 +333,8 @@ check "quietly, but for what is not built" \
     [ "$err" = "$want; int8 is what CPUs multiply faster" ]
 try generate --model "$MODEL" -p a --num_inference_steps 1 --use_torch_compile -o "$T/n.png"
 check "a line for what is not needed" said '^xdit: --use_torch_compile is not needed: '
-refused "a flag that would change the image" 1 \
-    '--distilled_transformer_path of xDiT' generate --distilled_transformer_path x
+refused "a flag that cannot be taken" 1 \
+    '--dataset_path of xDiT' generate --dataset_path x
 refused "a flag without its value" 2 '--attention_backend needs a value' generate \
     --attention_backend
 

@@ -1,7 +1,7 @@
 /* test_predict.c - what is predicted of a plan against what ranks do: bytes sent and memory,
  * exactly.
  *
- *     test_predict MODEL... [int8 MODEL...]
+ *     test_predict MODEL... [int8 MODEL...] [WxH MODEL...]
  *
  * On as many ranks as this was started with: every factorization over the six axes of random
  * weights, with patches, displaced patches, VAE rows, shared text encoders, warm-ups and several
@@ -21,7 +21,7 @@
 
 static const char *model_dir, *kept;     /* kept: weights_dtype                                */
 static xd_comm    *world;
-static int         rank, ranks, plans, failures;
+static int         rank, ranks, plans, failures, size[2] = { 56, 40 };
 
 static void fail(const char *plan, const char *why)
 {
@@ -38,7 +38,7 @@ static void request(xd_request *r, int variant)
     r->prompts = prompts;
     r->nprompts = variant % 2 ? 3 : 1;
     r->negative_prompt = variant % 3 == 1 ? "red" : NULL;
-    r->width = 56, r->height = 40;
+    r->width = size[0], r->height = size[1];
     r->no_resolution_binning = 1;
     r->latents_only = variant % 5 == 3;
     r->enable_tiling = variant % 4 == 2;
@@ -199,6 +199,8 @@ int main(int argc, char **argv)
             kept = argv[i];
             continue;
         }
+        if (sscanf(argv[i], "%dx%d", &size[0], &size[1]) == 2)
+            continue;
         model_dir = argv[i];
         factor((xd_parallel){ 0 }, 0, ranks);
     }

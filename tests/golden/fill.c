@@ -77,14 +77,17 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain *= 0.5f;
 }
 
-static xd_st_item made(xd_declared *t, xd_dtype type)
+/* salt: before the name, of a second network with the same names. */
+static xd_st_item made(xd_declared *t, xd_dtype type, const char *salt)
 {
     float gain, mean;
+    char  salted[512];
     t->name[strcspn(t->name, "|")] = 0;
     scale_of(t, &gain, &mean);
     xd_tensor v = xd_view(NULL, type, t->nd, t->d);
     int64_t   n = xd_count(v);
-    uint64_t  hash = xd_hash_text(t->name);
+    snprintf(salted, sizeof salted, "%s%s", salt, t->name);
+    uint64_t  hash = xd_hash_text(salted);
     float    *f = malloc((size_t)n * sizeof *f + 1);
     if (!f || !(v.p = malloc(xd_bytes(v) + 1)))
         broken("make", t->name);
@@ -153,7 +156,7 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
     if (!item)
         broken("make", path);
     for (int i = 0; i < p.nlist; i++)
-        item[i] = made(&p.list[i], type);
+        item[i] = made(&p.list[i], type, strcmp(name, "transformer_2") == 0 ? "second." : "");
     must(xd_st_write(path, item, p.nlist, 1, NULL, &e), &e, path);
     for (int i = 0; i < p.nlist; i++)
         free(item[i].t.p);
@@ -168,7 +171,7 @@ void fill_model(const char *from, const char *to, xd_dtype type)
     static const struct { const char *name; xd_kind kind; } parts[] = {
         { "text_encoder", XD_KIND_TEXT }, { "text_encoder_2", XD_KIND_TEXT },
         { "text_encoder_3", XD_KIND_TEXT }, { "image_encoder", XD_KIND_TEXT },
-        { "transformer", XD_KIND_DIT }, { "vae", XD_KIND_VAE },
+        { "transformer", XD_KIND_DIT }, { "transformer_2", XD_KIND_DIT }, { "vae", XD_KIND_VAE },
     };
     char    *path = join(from, "model_index.json");
     xd_json *index = js_open(path);

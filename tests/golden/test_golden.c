@@ -44,7 +44,7 @@ static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
-                                         "hunyuan12-one",  "zimage-lora", "wan", "wan-i2v",
+                                         "hunyuan12-one",  "zimage-lora", "wan", "wan22", "wan-i2v",
                                          "chroma-one", "qwen", "qwen-edit" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -114,6 +114,11 @@ static const char *const all[] = { "alpha",
                                    "wan-i2v-lora",
                                    "wan-flf",
                                    "wan-i2v-blind",
+                                   "wan22",
+                                   "wan22-two",
+                                   "wan22-low",
+                                   "wan22-lora",
+                                   "wan22-i2v",
                                    "cog5b-tiles",
                                    "cog15-i2v-tiles",
                                    "hunyuan",
@@ -265,6 +270,8 @@ static void check_told(const run *r, const xd_result *out, const char *name)
                                            { "max_sequence_length", "max_sequence_length" },
                                            { "true_cfg_scale", "true_cfg_scale" },
                                            { "strength", "strength" },
+                                           { "guidance_scale_2", "guidance_scale_2" },
+                                           { "boundary_ratio", "boundary_ratio" },
                                            { "guidance_rescale", "guidance_rescale" },
                                            { "cfg_normalization", "cfg_normalization" } };
     xd_json    *j = NULL;
@@ -292,6 +299,10 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");
     q->guidance_scale = js_num(r->js, "guidance_scale");
+    if (xd_json_get(r->js, "guidance_scale_2"))
+        q->guidance_scale_2 = js_num(r->js, "guidance_scale_2");
+    if (xd_json_get(r->js, "boundary_ratio"))
+        q->boundary_ratio = js_num(r->js, "boundary_ratio");
     q->guidance_rescale = js_maybe(r->js, "guidance_rescale");
     q->cfg_normalization = js_maybe(r->js, "cfg_normalization");
     if (xd_json_get(r->js, "cfg_truncation"))
@@ -412,10 +423,10 @@ static void check_images(const run *r, const xd_result *out, const char *name, i
 }
 
 /* The LoRA files of a case, which lie in its folder; how many there are. */
-static int take_loras(const run *r, const char *dir, const char *name, xd_lora *l,
+static int take_loras(const run *r, const char *key, const char *dir, const char *name, xd_lora *l,
                       char (*path)[2048])
 {
-    const xd_json *list = xd_json_get(r->js, "loras");
+    const xd_json *list = xd_json_get(r->js, key);
     int            n = 0;
     for (; n < xd_json_size(list) && n < MAXLORA; n++) {
         const xd_json *v = xd_json_at(list, n);
@@ -427,8 +438,8 @@ static int take_loras(const run *r, const char *dir, const char *name, xd_lora *
 
 static void check(const char *dir, const char *full, const char *name, int dtype)
 {
-    xd_lora      loras[MAXLORA];
-    char         paths[MAXLORA][2048];
+    xd_lora      loras[MAXLORA], loras_2[MAXLORA];
+    char         paths[MAXLORA][2048], paths_2[MAXLORA][2048];
     run          r;
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
@@ -444,8 +455,9 @@ static void check(const char *dir, const char *full, const char *name, int dtype
                        .model = model, .dtype = dtypes[kept ? 0 : dtype], .weights_dtype = kept,
                        .text_weights_dtype = kept, .device = "cpu", .threads = 2,
                        .without = js_maybe(r.js, "no_t5") > 0 ? "t5xxl" : NULL,
-                       .loras = loras };
-    a.nloras = take_loras(&r, dir, name, loras, paths);
+                       .loras = loras, .loras_2 = loras_2 };
+    a.nloras = take_loras(&r, "loras", dir, name, loras, paths);
+    a.nloras_2 = take_loras(&r, "loras_2", dir, name, loras_2, paths_2);
     xd_status s = xd_open(&g, &a, &e);
     if (s == XD_OK) {
         ask(&r, &q, prompts);

@@ -131,6 +131,7 @@ static void words(void **state)
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_MAX_AREA, "FLUX, Qwen-Image" },
         { XD_WORD_INPAINTS, "FLUX, Z-Image, Chroma, Qwen-Image, Stable Diffusion 3" },
+        { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
         { XD_WORD_FROM_IMAGE, "Wan2.1-I2V-14B, CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },

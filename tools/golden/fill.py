@@ -46,8 +46,9 @@ def scale_of(name, shape):
     return gain, 0.0
 
 
-def fill(module, dtype):
-    """All that a file of the module has, rounded to the type in which it is stored ("bf16")."""
+def fill(module, dtype, salt=""):
+    """All that a file of the module has, rounded to the type in which it is stored ("bf16"). salt:
+    before the names, for a second module of the same ones."""
     stored = module.state_dict()
     # what files have before names, and transformers leaves out
     prefix = {"CLIPTextModel": "text_model.", "CLIPVisionModel": "vision_model.",
@@ -60,7 +61,7 @@ def fill(module, dtype):
         if type(module).__name__ == "Qwen2_5_VLForConditionalGeneration":   # as Qwen stores it
             name = name.replace("model.language_model.", "model.")
             name = name.replace("model.visual.", "visual.")
-        p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
+        p.data.copy_(weights(salt + name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
     return module.eval()
 
 

@@ -30,6 +30,7 @@ SUITES = {
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
     "wan": {"forms": "wan-forms"} | own("wan", "wan-one", "wan-five", "wan-lora", "wan-i2v",
                                         "wan-i2v-two", "wan-i2v-lora", "wan-flf", "wan-i2v-blind"),
+    "wan22": own("wan22", "wan22-two", "wan22-low", "wan22-lora", "wan22-i2v"),
     "qwen": own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
     "qwen_edit": own("qwen-edit", "qwen-edit-plus", "qwen-edit-last"),
     "lora": own("flux-lora", "sd35-lora", "chroma-lora"),

@@ -15,11 +15,10 @@ extern const xd_dit xd_dit_wan;
 /* diffusers: WanPipeline.__call__; examples of export_to_video write 16 frames per second. */
 static const xd_recipe from_text = {
     .name = "wan", .pipelines = { "WanPipeline" },
-    .dit = "transformer", .vae = "vae",
+    .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
     .text = { UMT5 }, .ntext = 1,
     .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
     .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
-    .lacks = "transformer_2",
 };
 
 /* The size of the image's ratio with the pixels of 832 x 480, as diffusers' example has it. */
@@ -38,7 +37,7 @@ static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t
 static const int penultimate = -2;
 static const xd_recipe from_image = {
     .name = "wan-i2v", .pipelines = { "WanImageToVideoPipeline" },
-    .dit = "transformer", .vae = "vae",
+    .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
     .text = { UMT5, { .folder = "image_encoder", .processor = "image_processor",
                       .slot = "clip_vision", .rows = XD_ROWS_BELOW, .optional = 1,
                       .nlayers = 1, .layers = &penultimate } },
@@ -46,7 +45,6 @@ static const xd_recipe from_image = {
     .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
     .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
     .from_image = 1, .from_frames = 1, .sized_by = XD_SIZED_BY_FIRST, .reference_size = frame_size,
-    .lacks = "transformer_2",
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */
@@ -60,14 +58,13 @@ static const xd_xdit_model xdit_models[] = {
       .own = "wan-i2v", .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_HAS_VIDEO | XD_HAS_GUIDANCE },
     { .title = "CausalWan", .names = "CausalWan", .pipeline = "CausalWan", .cell = 8, .patch = 2,
       .can = XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan from an image", .names = "Wan2.1-I2V", .pipeline = "WanI2V", .own = "wan-i2v",
+    { .title = "Wan from an image", .names = "Wan2.1-I2V Wan2.2-I2V", .pipeline = "WanI2V",
+      .own = "wan-i2v", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
+    { .title = "Wan 2.2 from an image", .names = "TI2V", .pipeline = "WanI2V",
       .cell = 8, .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan 2.2 from an image", .names = "Wan2.2-I2V TI2V", .pipeline = "WanI2V",
-      .cell = 8, .patch = 2,
-      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan of two transformers, or with references", .names = "Wan2.2 VACE",
-      .pipeline = "Wan", .cell = 8, .patch = 2,
+    { .title = "Wan with references", .names = "VACE", .pipeline = "Wan", .cell = 8, .patch = 2,
       .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
     { .title = "Wan", .names = "Wan2", .pipeline = "Wan", .own = "wan", .cell = 8, .patch = 2,
       .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO, .steps = "40",

@@ -169,7 +169,11 @@ def make_parts(name):
                       tie_word_embeddings=False, **UMT5 | spec.get("text", {}))
     parts = dict(text_encoder=fill(UMT5EncoderModel(text), dtype),
                  transformer=fill(WanTransformer3DModel(**spec["dit"]), dtype),
-                 vae=fill(AutoencoderKLWan(**VAE), dtype))
+                 vae=fill(AutoencoderKLWan(**spec.get("vae", VAE)), dtype))
+    if "boundary" in spec:              # wan22.py
+        parts["transformer_2"] = fill(WanTransformer3DModel(**spec["dit"]), dtype, "second.")
+    if spec.get("only_low"):
+        parts["transformer"] = None
     if spec.get("clip"):
         parts["image_encoder"] = fill(CLIPVisionModel(CLIPVisionConfig(**spec["clip"])), dtype)
     return parts
@@ -183,7 +187,10 @@ def make_model(name, out):
     index = {"_class_name": kind_of(spec).__name__}
     if "clip" in spec:
         index |= dict.fromkeys(("image_encoder", "image_processor"), [None, None])
+    index |= spec.get("index", {})
     for folder, m in make_parts(name).items():
+        if m is None:
+            continue
         configure(m, out / folder)
         index[folder] = ["transformers" if folder.endswith("_encoder") else "diffusers",
                          type(m).__name__]
@@ -192,7 +199,10 @@ def make_model(name, out):
         index["image_processor"] = ["transformers", "CLIPImageProcessor"]
     make_tokenizer("identity", out / "tokenizer")
     index["tokenizer"] = ["transformers", "T5TokenizerFast"]
-    index["transformer_2"] = [None, None]
+    for part in ("transformer", "transformer_2"):
+        index.setdefault(part, [None, None])
+    if "boundary" in spec:
+        index["boundary_ratio"] = spec["boundary"]
     spec["scheduler"].save_pretrained(out / "scheduler")
     index["scheduler"] = ["diffusers", type(spec["scheduler"]).__name__]
     (out / "model_index.json").write_text(json.dumps(index))
@@ -235,11 +245,14 @@ def run(name, out_dir):
     d.mkdir(parents=True, exist_ok=True)
     spec = MODELS[r["model"]]
     more = dict(image_processor=CLIPImageProcessorPil(**PIXELS)) if spec.get("clip") else {}
+    more |= dict(boundary_ratio=r.get("boundary_ratio", spec.get("boundary")))
     pipe = kind_of(spec)(
         tokenizer=T5Tokenizer.from_pretrained(out_dir / r["model"] / "tokenizer"),
         scheduler=spec["scheduler"], **more, **make_parts(r["model"]))
     pipe.set_progress_bar_config(disable=True)
-    if r["loras"]:
+    if "add_loras" in spec:
+        spec["add_loras"](pipe, r, d)
+    elif r["loras"]:
         add_loras(pipe, r, d, PEFT_IMAGE if sees else PEFT, KOHYA_IMAGE if sees else KOHYA,
                   prefix="diffusion_model")
     count = len(r["prompts"])
@@ -264,6 +277,7 @@ def run(name, out_dir):
                   num_frames=r["frames"], height=r["height"], width=r["width"], generator=gens,
                   output_type="pt", callback_on_step_end=keep,
                   max_sequence_length=r["max_sequence_length"],
+                  guidance_scale_2=r.get("guidance_scale_2"),
                   **dict(zip(("image", "last_image"), images))).frames
     keep_frames(name, r, out, trail, noise[0], frames, order=FRAMES_FIRST)
     save(d, name, r, out, count)
@@ -278,8 +292,9 @@ def save(d, name, r, out, count):
         "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
         "tiling": False, "resolution_binning": False}
         | {key: 1 for key, k in (("image", "image"), ("last_image", "last")) if k in r}
-        | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
-           if r["loras"] else {}), out)
+        | {key: r[key] for key in ("guidance_scale_2", "boundary_ratio") if key in r}
+        | {key: [{"path": f"{k}.safetensors", "scale": v} for k, v in r[key].items()]
+           for key in ("loras", "loras_2") if r.get(key)}, out)
 
 
 def make(names, options):

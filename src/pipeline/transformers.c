@@ -1,0 +1,35 @@
+/* transformers.c - which of two transformers is loaded
+ *
+ * Where memory does not hold both, the weights of one are freed before the other one's are read. */
+#include "pipeline/transformers.h"
+#include "model/model.h"
+#include "pipeline/weight_groups.h"
+#include "ranks/world.h"
+
+xd_component *xd_transformer_of(const xd_job *j, int step)
+{
+    return xd_model_dit(&j->ctx->model, xd_job_dit(j, step));
+}
+
+void xd_transformer_alone(const xd_job *j, int step)
+{
+    if (!j->both)
+        xd_component_drop(xd_model_dit(&j->ctx->model, !xd_job_dit(j, step)));
+}
+
+xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e)
+{
+    xd_context   *ctx = j->ctx;
+    xd_component *p = xd_transformer_of(j, step);
+    int           again = j->loads[xd_job_dit(j, step)]++;
+    if ((s = xd_world_agree(&ctx->world, s, e)) != XD_OK || p->store)
+        return s;
+    xd_transformer_alone(j, step);
+    if (again)                  /* the group that shared its weights has ended with them       */
+        s = xd_weight_groups_find(ctx, vae, e);
+    if (s == XD_OK)
+        s = xd_world_agree(&ctx->world, xd_component_load(p, ctx->dev, ctx->type, 0, e), e);
+    if (s == XD_OK)
+        xd_weight_groups_nonfinite(ctx, p);
+    return s;
+}

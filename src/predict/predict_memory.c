@@ -1,0 +1,95 @@
+/* predict_memory.c - what a predicted request takes of memory */
+#include "predict/predict_memory.h"
+
+#include <math.h>
+
+#include "model/component.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+#include "plan/plan.h"
+
+static const double USUAL_UPLOAD = 20e9;        /* bytes/s to a device, where it is not known */
+
+/* Streams blocks of a rank whose device does not hold all weights. */
+static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_parts *p, int ranks,
+                          const xd_machine *m)
+{
+    xd_offload how = j->ctx->offload;
+    if (!m->shares && how != XD_OFFLOAD_NONE &&
+        ((double)k->need.peak > m->memory || how == XD_OFFLOAD_STREAM))
+        xd_offload_fit(p, &k->need, j, ranks, m->memory);
+    k->dit_blocks = p->dit.n;
+    k->dit_streamed = p->plan_dit.streamed;
+    for (int i = 0; i < XD_MAXTEXT; i++)
+        if (p->text[i].n && p->plan_text[i].streamed >= k->text_streamed) {
+            k->text_blocks = p->text[i].n;
+            k->text_streamed = p->plan_text[i].streamed;
+        }
+}
+
+/* A step takes at least the time of the copies of its streamed blocks, which run beside it. */
+static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m)
+{
+    size_t most = 0;
+    for (int r = 0; r < f->ranks; r++)
+        most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
+    f->upload = m->upload > 0 ? m->upload : USUAL_UPLOAD;
+    double pass_s = (double)most / f->upload;
+    f->streamed = (double)most * xd_offload_runs(j, 0);
+    f->exact_s = fmax(f->exact_s, pass_s * xd_offload_runs(j, 1));
+    f->step_s = fmax(f->step_s, pass_s * xd_offload_runs(j, !f->stale));
+}
+
+/* What rank r of a host, whose first rank is `first`, adds to its memory. On CPUs the ranks of a
+ * host share its memory and one copy of equal weights; a device has its own memory. */
+static double share_of(const xd_prediction *f, int r, int first, const xd_machine *m)
+{
+    const xd_need *n = &f->rank[r].need;
+    int            twin = 0;
+    if (m->shares && n->host)           /* devices have memories of their own                   */
+        return (double)n->host;
+    for (int o = first; o < r && m->shares; o++)
+        twin |= f->rank[o].need.dit == n->dit &&
+                o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];
+    return (double)n->peak - (twin ? (double)(n->dit + n->dit2) : 0) -
+           (m->shares && r > first ? (double)n->vae : 0);
+}
+
+static double peak_of(const xd_prediction *f, const xd_machine *m)
+{
+    double peak = 0;
+    for (int first = 0; first < f->ranks; first += m->ranks) {
+        double sum = 0;
+        for (int r = first; r < f->ranks && r < first + m->ranks; r++) {
+            sum += share_of(f, r, first, m);
+            if (!m->shares)
+                peak = fmax(peak, (double)f->rank[r].need.peak);
+        }
+        if (m->shares)
+            peak = fmax(peak, sum);
+    }
+    return peak;
+}
+
+static void sum_needs(xd_prediction *f, const xd_job *j, int both)
+{
+    for (int r = 0; r < f->ranks; r++) {
+        xd_need *n = &f->rank[r].need;
+        n->dit2 = both ? n->dit2 : 0;
+        xd_need_sum(n, j, f->ranks);
+    }
+}
+
+void xd_predict_memory(xd_prediction *f, xd_job *j, xd_offload_parts *parts, const xd_machine *m)
+{
+    int both = xd_need_both(j) && j->ctx->offload != XD_OFFLOAD_STREAM;
+    sum_needs(f, j, both);
+    if (both && peak_of(f, m) > m->memory)
+        sum_needs(f, j, 0);
+    for (int r = 0; r < f->ranks; r++)
+        stream_blocks(&f->rank[r], j, &parts[r], f->ranks, m);
+    f->peak = peak_of(f, m);
+    f->fits = f->peak <= m->memory;
+    f->apart = xd_need_apart(j, f->ranks);
+    add_streaming(f, j, m);
+}
