@@ -138,7 +138,8 @@ static const char *const all[] = { "alpha",
                                    "qwen-mask",
                                    "qwen-edit",
                                    "qwen-edit-plus",
-                                   "qwen-edit-last" };
+                                   "qwen-edit-last",
+                                   "qwen-edit-lora" };
 
 typedef struct run {
     xd_st   *st;

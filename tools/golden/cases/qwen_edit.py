@@ -1,4 +1,5 @@
-"""Qwen-Image-Edit: of one image and of several, with and without a modulation of its own for them.
+"""Qwen-Image-Edit: of one image and of several, with and without a modulation of its own for them,
+with two LoRA files at once, as in flux2.py.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. Two
 things differ from the pipelines: the area of the images is max_area's, as a tiny model has no use
@@ -17,7 +18,8 @@ from diffusers import (AutoencoderKLQwenImage, FlowMatchEulerDiscreteScheduler,
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from ..common import keep_images, make_each, make_image, save_run, say_images, tidy
+from ..common import (add_loras, keep_images, make_each, make_image, save_run, say_images,
+                      tidy)
 from ..fill import configure, fill
 from .flux2 import SPECIAL, load_tokenizer, make_tokenizer
 from .qwen import DIT, SCHEDULER, TEXT, VAE
@@ -46,7 +48,17 @@ RUNS = {
     "qwen-edit-last": dict(model="qwen-edit-plus", prompt="a cyan triangle",
                            sizes=[(33, 33), (80, 47)], width=0, height=0, area=64 * 64, steps=2,
                            seed=23),
+    "qwen-edit-lora": dict(model="qwen-edit-plus", prompt="a cyan triangle", sizes=[(80, 47)],
+                           width=40, height=48, area=64 * 64, steps=2, seed=24,
+                           loras=dict(peft=0.7, kohya=-0.4)),
 }
+PEFT = {m: [m] for m in (
+    "transformer_blocks.0.attn.to_q", "transformer_blocks.1.attn.add_v_proj",
+    "transformer_blocks.0.img_mlp.net.0.proj", "transformer_blocks.1.txt_mlp.net.2",
+    "transformer_blocks.1.img_mod.1", "img_in", "time_text_embed.timestep_embedder.linear_2")}
+KOHYA = {m.replace(".", "_"): [m] for m in (
+    "transformer_blocks.1.attn.to_out.0", "transformer_blocks.0.attn.add_k_proj",
+    "transformer_blocks.0.txt_mod.1", "transformer_blocks.1.img_mlp.net.2")}
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -145,11 +157,13 @@ def set_area(module, area):
 
 
 def run(name, out_dir):
-    r = dict(model=name, images=1, true_cfg=1.0) | RUNS[name]
+    r = dict(model=name, images=1, true_cfg=1.0, loras={}) | RUNS[name]
     d, module = out_dir / name, MODELS[r["model"]]["module"]
     d.mkdir(parents=True, exist_ok=True)
     pipe, out, trail, more, given = load(r["model"], out_dir), {}, [], {}, []
     record_text(pipe, out)
+    if r["loras"]:
+        add_loras(pipe, r, d, PEFT, KOHYA, ranks=2)
     for i, wide_high in enumerate(r["sizes"]):
         given.append(make_image(wide_high, r["seed"] + 2000 + i))
         given[i].save(d / ("image.png" if i == 0 else f"image_{i + 1}.png"))
@@ -170,7 +184,7 @@ def run(name, out_dir):
                   width=r["width"] or None, output_type="pt", callback_on_step_end=keep,
                   generator=[torch.Generator("cpu").manual_seed(r["seed"])], **more).images
     module.calculate_dimensions = plain
-    keep_images(out, trail, images, r, 1)
+    keep_images(out, trail, images, r, 1, True, not r["loras"])
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": [r["prompt"]],
         "negative_prompt": r.get("negative"), "width": r["width"], "height": r["height"],
@@ -179,7 +193,9 @@ def run(name, out_dir):
         "seed": r["seed"],
         "num_images_per_prompt": 1, "images": 1, "max_sequence_length": 1024, "scheduler": None,
         "tiling": False, "resolution_binning": False, "strength": 0.0, "image": True,
-        "more_images": len(given) - 1, "max_area": r["area"]}, out)
+        "more_images": len(given) - 1, "max_area": r["area"]}
+        | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
+           if r["loras"] else {}), out)
     say_images(name, r | dict(width=size[1], height=size[0]), out, trail, 1)
 
 
