@@ -39,7 +39,7 @@ typedef struct local {
 /* Blocks of the vision tower, where there is one, come first. */
 static int nlayers(const void *c)
 {
-    return ((const xd_decoder *)c)->vision.depth + ((const xd_decoder *)c)->nlayers;
+    return ((const xd_decoder *)c)->seeing + ((const xd_decoder *)c)->nlayers;
 }
 
 static int64_t width(const void *c)
@@ -109,7 +109,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (!d->cut)                /* files that end with the last block that is read lack it     */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
-    if (!c->vision.depth)
+    if (!c->seeing)
         return;
     xd_w_enter(d, "visual");
     xd_qwen_vision_weights(d, &c->vision, &g->vision);
@@ -284,7 +284,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const blk        *w = w_;
     const xd_decoder *c = n->cfg;
     const local      *l = s->local;
-    int               slides = xd_decoder_slides(c, x->layer - c->vision.depth);
+    int               slides = xd_decoder_slides(c, x->layer - c->seeing);
     const angles     *a = slides ? &l->window : &l->all;
 
     xd_tensor y = xd_linear(x, rms_norm(x, c, s->h, w->norm1), &w->qkv), qkv[3];
@@ -353,9 +353,9 @@ static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     xd_state s = { .h = xd_lookup_rows(x, g->embed, r->ids, r->n, XD_F32), .local = &l };
     if (c->kind->gemma)
         xd_axpby(x, s.h, 0, (xd_tensor){ 0 }, sqrtf((float)c->dim));
-    if (c->vision.depth)
+    if (c->seeing)
         xd_qwen_vision_run(x, n, &c->vision, &g->vision, r, s.h);
-    for (int i = n->first + c->vision.depth; i <= n->last; i++) {
+    for (int i = n->first + c->seeing; i <= n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
         hand_out(x, n, r, i, s.h, out->tok);
         if (i < n->last)
@@ -384,7 +384,7 @@ static const xd_block vision_block = { "visual.blocks.%d", sizeof(xd_qwen_vision
 
 static const xd_block *block(const void *c, int layer)
 {
-    return layer < ((const xd_decoder *)c)->vision.depth ? &vision_block : &kind_of_block;
+    return layer < ((const xd_decoder *)c)->seeing ? &vision_block : &kind_of_block;
 }
 
 static void sight(const void *c, xd_text_sight *out)
@@ -399,22 +399,22 @@ static void sight(const void *c, xd_text_sight *out)
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 
-#define NET_OF(kind, title, first, all, skip, ...)                                                \
+#define NET_OF(kind, how, title, first, all, skip, ...)                                           \
     .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                        \
              .prefixes = prefixes, .lead = first, .beside = "visual.",                             \
              .unread = { "lm_head.weight", "language_model.lm_head.weight",                        \
                          "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq",     \
                          skip },                                                                   \
              .fields = xd_##kind##_fields, .cfg_size = sizeof(xd_decoder),                         \
-             .glob_size = sizeof(glob), .check = xd_##kind##_check, .nlayers = nlayers,            \
+             .glob_size = sizeof(glob), .check = xd_##kind##how##_check, .nlayers = nlayers,       \
              .block = block, .weights = all },                                                     \
     .width = width, .encode = encode, .hidden = encode_states
 #define NET(kind, title, first, all, ...)                                                          \
-    { NET_OF(kind, title, first, all, "visual.*", __VA_ARGS__) }
+    { NET_OF(kind, , title, first, all, "visual.*", __VA_ARGS__) }
 #define BLIND(first, all, name, i)                                                                 \
-    { NET_OF(qwen25vl, "qwen2.5-vl", first, all, "visual.*", name), .seeing = &seeing[i] }
+    { NET_OF(qwen25vl, , "qwen2.5-vl", first, all, "visual.*", name), .seeing = &seeing[i] }
 #define SEEING(first, all, name)                                                                   \
-    { NET_OF(qwen25vl_seeing, "qwen2.5-vl", first, all, NULL, name), .sight = sight }
+    { NET_OF(qwen25vl, _seeing, "qwen2.5-vl", first, all, NULL, name), .sight = sight }
 
 #define INSIDE "language_model."
 #define OUTSIDE "language_model.model."

@@ -27,9 +27,9 @@ typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding    
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* What sees images beside the language model: only lists of tensors read it. */
+/* What sees images beside Mistral 3: only lists of tensors read it. */
 typedef struct xd_decoder_tower {
-    int64_t dim, ff, channels, patch, frames, merge, out;
+    int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;
 } xd_decoder_tower;
 
@@ -42,7 +42,8 @@ typedef struct xd_decoder {
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
     xd_ints  mrope;             /* pairs of a head turned by each of three positions in turn   */
-    xd_qwen_vision vision;      /* depth is 0: there is none                                   */
+    xd_qwen_vision vision;      /* of Qwen2.5-VL                                               */
+    int      seeing;            /* blocks of it, which stand before the others; 0: it is not read */
     xd_act   act;
     xd_decoder_tower tower;
     const xd_decoder_kind *kind;
@@ -58,7 +59,7 @@ void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
 extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[],
-    xd_qwen25vl_seeing_fields[], xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[],
+    xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[],
     xd_gemma3_fields[];
 
 /* `check` of the networks (xd_net_def). */

@@ -84,16 +84,9 @@ const xd_field xd_qwen3_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 128)
 const xd_field xd_qwen2_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 0),
                                      KIND("qwen2", 1e-6, 0), ROPES(10000), WINDOW(4096, 28), SILU,
                                      OTHERS };
-#define QWEN25VL                                                                                   \
-    SIZES(152064, 8192, 29568, 80, 64, 8, 0), KIND("qwen2_5_vl", 1e-5, 0), ROPES(1000000),         \
-        WINDOW(4096, 80), SILU
 const xd_field xd_qwen25vl_fields[] = {
-    QWEN25VL, TOWER("depth", "in_channels", 32, 3584, 3420),
-    SEES("temporal_patch_size", frames, 2), SEES("spatial_merge_size", merge, 2),
-    SEES("out_hidden_size", out, 3584), OTHERS
-};
-const xd_field xd_qwen25vl_seeing_fields[] = {
-    QWEN25VL, XD_QWEN_VISION_FIELDS(xd_decoder, vision),
+    SIZES(152064, 8192, 29568, 80, 64, 8, 0), KIND("qwen2_5_vl", 1e-5, 0), ROPES(1000000),
+    WINDOW(4096, 80), SILU, XD_QWEN_VISION_FIELDS(xd_decoder, vision),
     ROPE("mrope_section", AT(mrope), 'L', 0, NULL), OTHERS
 };
 const xd_field xd_mistral_fields[] = {
@@ -172,8 +165,10 @@ static xd_status check_sizes(const xd_decoder *c, xd_err *e)
 static xd_status check_tower(const xd_decoder *c, xd_err *e)
 {
     const xd_decoder_tower *t = &c->tower;
-    const int64_t           n[] = { t->dim, t->ff, t->channels, t->patch, t->frames, t->merge,
-                                    t->out, t->nlayers };
+    const xd_qwen_vision   *v = &c->vision;
+    const int64_t           n[] = { t->dim, t->ff, t->channels, t->patch, t->merge, t->nlayers,
+                                    v->dim, v->ff, v->channels, v->patch, v->frames, v->merge,
+                                    v->out, v->heads, v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
         if (n[i] < 0 || n[i] > MOST_TOWER)
             return xd_fail(e, XD_EFORMAT, "%s: %lld, a number of vision_config or "
@@ -277,7 +272,10 @@ xd_status xd_qwen25vl_seeing_check(void *c_, xd_err *e)
     xd_status   s = xd_qwen25vl_check(c, e);
     if (s == XD_OK)
         s = check_sections(c, e);
-    return s == XD_OK ? xd_qwen_vision_check(&c->vision, c->dim, e) : s;
+    if (s == XD_OK)
+        s = xd_qwen_vision_check(&c->vision, c->dim, e);
+    c->seeing = c->vision.depth;
+    return s;
 }
 
 #define CHECK(name)                                                                                \

@@ -31,21 +31,21 @@ void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name)
 
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c)
 {
-    const xd_decoder_tower *t = &c->tower;
-    int64_t E = t->dim, F = t->ff, M = E * t->merge * t->merge;
+    xd_qwen_vision_glob  g;
+    xd_qwen_vision_block w;
+    int                  at = d->nlist;
+    if (d->visit != XD_VISIT_LIST || !d->whole || c->seeing)
+        return;
     xd_w_enter(d, "visual");
-    xd_w_unread(d, "patch_embed.proj.weight", 5,
-                (int64_t[]){ E, t->channels, t->frames, t->patch, t->patch });
-    for (int i = 0; i < t->nlayers; i++) {
+    xd_qwen_vision_weights(d, &c->vision, &g);
+    for (int i = 0; i < c->vision.depth; i++) {
         xd_w_enter(d, "blocks.%d", i);
-        DECLARE(d, { "norm1", E, 0, 0 }, { "attn.qkv", 3 * E, E, 1 }, { "attn.proj", E, E, 1 },
-                { "norm2", E, 0, 0 }, { "mlp.gate_proj", F, E, 1 }, { "mlp.up_proj", F, E, 1 },
-                { "mlp.down_proj", E, F, 1 });
+        xd_qwen_vision_block_weights(d, &c->vision, &w);
         xd_w_leave(d);
     }
-    DECLARE(d, { "merger.ln_q", E, 0, 0 }, { "merger.mlp.0", M, M, 1 },
-            { "merger.mlp.2", t->out, M, 1 });
     xd_w_leave(d);
+    for (; at < d->nlist; at++)
+        d->list[at].unread = 1;
 }
 
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c)

@@ -67,7 +67,7 @@ static int sees_all(const xd_qwen_vision *c, int layer)
 void xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_block *w)
 {
     static const char *const gate_up[] = { "gate_proj", "up_proj" };
-    int64_t D = c->dim, head = D / c->heads, qkv[] = { D, D, D };
+    int64_t D = c->dim, head = c->heads ? D / c->heads : D, qkv[] = { D, D, D };
     xd_w_vec(d, &w->norm1, "norm1.weight", 1, &D);
     xd_w_vec(d, &w->norm2, "norm2.weight", 1, &D);
     xd_w_linear(d, &w->qkv, "attn.qkv", &(xd_linear_spec){ .in = D, .nouts = 3, .outs = qkv,
