@@ -43,6 +43,21 @@ typedef struct xd_pinged {      /* call xd_pinged_init before xd_ping           
 XD_API void      xd_pinged_init_size(xd_pinged *p, size_t size);
 XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
 
+/* ---- the ranks of a program that serves ------------------------------------------------------ */
+
+/* The processes that an MPI launcher has started, or this one alone. A program that serves opens
+ * its group before the first engine and closes it behind the last one: MPI, which cannot start
+ * twice, then runs as long as the program, and engines open and close in between. All calls are
+ * collective. */
+typedef struct xd_rank_group xd_rank_group;
+XD_API xd_status xd_rank_group_open(xd_rank_group **g, xd_err *e);
+XD_API void      xd_rank_group_close(xd_rank_group **g);
+XD_API int       xd_rank_group_rank(const xd_rank_group *g);
+XD_API int       xd_rank_group_size(const xd_rank_group *g);
+/* Gives what rank 0 has, *bytes bytes at *data, to all ranks. The others get a malloc'ed copy,
+ * with a NUL behind it. A rank that waits sleeps, for 2 ms at a time at most. */
+XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
+
 /* ---- options as data ----------------------------------------------------------------------- */
 
 /* One row per option of a request; command lines and servers validate values with this table. A
@@ -211,6 +226,16 @@ XD_API int64_t   xd_output_files(const char *path, int64_t frames);
 /* Removes incomplete output files. For a signal handler that ends the process.
  * Async-signal-safe. */
 XD_API void xd_output_sweep(void);
+
+/* ---- image files ----------------------------------------------------------------------------- */
+
+/* The size of a PNG, JPEG, WebP or PPM file, from its header alone. */
+XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
+/* Reads such a file into malloc'ed RGB, *data, which the image points to. */
+XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);
+/* Writes one frame of RGB without gaps between rows; the extension selects the format, as in
+ * xd_result_save. */
+XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);
 
 /* ---- inspecting models and machines -------------------------------------------------------- */
 

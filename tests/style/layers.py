@@ -27,7 +27,7 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "cache": "base tensor exec",
     "parallel": "base tensor exec comm",
     "observe": "base tensor backend comm exec parallel",
-    "ranks": "base tensor comm exec",
+    "ranks": "xdit base tensor comm exec",
     "plan": "xdit base tensor backend exec dit parallel ranks",
     "model": "xdit base tensor backend comm exec io tok text dit families vae sampler ranks",
     "pipeline": "xdit base tensor backend comm exec io tok text dit families vae sampler parallel "
