@@ -16,26 +16,17 @@
 #include "cli/cli.h"
 #include "cli/foreign.h"
 #include "cli/launch.h"
-#include "cli/loras.h"
+#include "cli/open_flags.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
-#include "families/help.h"
-
-/* Components whose weights may be in a file of their own, as flags and the library name them. */
-enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION, SLOTS };
-static const char *const slots[SLOTS] = { "transformer", "transformer_2", "vae", "clip_l", "clip_g",
-                                          "t5xxl", "llm", "clip_vision" };
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
-    const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind, *offload;
-    const char  *files[SLOTS];  /* weights of components, as `slots`                           */
-    xd_opt_texts prompts, loras, loras_2, images;
-    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip, slicing,
-        by_model, by_layer;     /* xDiT's words for offload                                    */
+    const char  *model, *output, *prompt_file, *trace;
+    xd_opt_texts prompts, images;
+    int          quiet, verbose, json, skip, slicing;
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -43,22 +34,6 @@ typedef struct own {            /* options of the program, not of the request   
 static xd_option own_rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
       "directory with model_index.json, or org/name from the local Hugging Face cache" },
-    { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
-      NULL },                   /* explain                                                     */
-    { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
-      "the same of the second of two transformers, that of little noise" },
-    { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
-      "the same of the VAE: ae.safetensors" },
-    { "clip_l", XD_OPT_TEXT, AT(files[CLIP_L]), 0, 0, NULL, "FILE",
-      "the same of the CLIP-L text encoder" },
-    { "clip_g", XD_OPT_TEXT, AT(files[CLIP_G]), 0, 0, NULL, "FILE",
-      "the same of the CLIP-G text encoder" },
-    { "t5xxl", XD_OPT_TEXT, AT(files[T5XXL]), 0, 0, NULL, "FILE",
-      "the same of the T5 text encoder: t5xxl_fp16.safetensors" },
-    { "llm", XD_OPT_TEXT, AT(files[LLM]), 0, 0, NULL, "FILE",
-      "the same of a language model that is the text encoder: qwen_3_4b.safetensors" },
-    { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
-      "the same of the CLIP encoder of images: clip_vision_h.safetensors" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to generate, in quotes; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
@@ -67,10 +42,6 @@ static xd_option own_rows[] = {
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE",
       "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for; of a model that "
       "edits images, one that it reads: may be repeated where it reads several" },
-    { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
-      "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
-    { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
-      "the same, added to the second of two transformers; --lora is for the first then" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
       "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or an "
@@ -79,49 +50,8 @@ static xd_option own_rows[] = {
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "leave out images whose files are there, as after an interrupted run; their names count, not "
       "what is in them" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",
-      "of weights and GEMMs; f16 on a GPU alone (default: the machine's best)" },
-    { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
-      "for an image "
-      "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
-      "TYPE", "the same of the T5 text encoder" },
-    { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "of each rank; default: one for each core this process may use, shared by the ranks" },
-    { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
-      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, "
-      "unless a launcher or "
-      "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
-    { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
-      "ranks to start (default: as many as the degrees need)" },
-    XD_LAUNCH_TIMEOUT(AT(start_timeout)),
-    { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
-      "auto: the degrees that are not given are those predicted to be fastest on the ranks there "
-      "are, in "
-      "memory that is there and with the image of one rank; auto-stale: PipeFusion as well; or "
-      "degrees "
-      "that are kept, as u2r2pp2cfg2 (default: auto)" },
-    { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "machine to plan for: a file of `xdit probe` or a name, as 8xH100 (see xdit plan --help; "
-      "default: what was measured here, or a quick guess)" },
-    { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
-      "shares of the ranks: even, or by their speed in a short test (default: even)" },
-    { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
-      NULL },
     { "enable_slicing", XD_OPT_FLAG, AT(slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always so)" },
-    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
-      "auto (default): a GPU a rank where there is one that holds the request, else the CPU; cpu, "
-      "cuda, cuda:1 ..." },
-    { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "weights that a GPU's memory does not hold: auto, as many blocks as have to be wait in the "
-      "host's memory and are copied while others compute; none, the request is refused; stream, "
-      "all blocks wait there, for the least memory (default: auto)" },
-    { "enable_model_cpu_offload", XD_OPT_FLAG, AT(by_model), 0, 1, NULL, NULL,
-      "as --offload auto (xDiT's name)" },
-    { "enable_sequential_cpu_offload", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
-      "as --offload stream (xDiT's name)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
@@ -148,12 +78,10 @@ static const xd_opt_alias aliases[] = {
 
 typedef struct task {           /* one run of the command                                      */
     own          own;
-    xd_parallel  plan;
+    xd_open_flags open;
     xd_request   request;
     char        *text;          /* of the file of prompts                                      */
     int          given;         /* prompts that are not of that file, but stand before          */
-    xd_loras_read loras, loras_2;
-    xd_component_file files[SLOTS];
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
@@ -161,7 +89,7 @@ typedef struct task {           /* one run of the command                       
     int          nskipped, next;        /* and the first whose name is not printed yet           */
     int64_t      frames;        /* of a video; 1: an image                                    */
     double       first_s;       /* when the first step began; 0: none has                      */
-    xd_opt_table tables[3];
+    xd_opt_table tables[4];
     xd_opt_spec  spec;
     xd_bar       bar;
     xd_err       err;
@@ -169,32 +97,21 @@ typedef struct task {           /* one run of the command                       
 
 enum { OWN_ROWS = sizeof own_rows / sizeof *own_rows };
 
-/* These help texts name models. */
-static void set_help_texts(void)
-{
-    static char file[192], no_t5[128];
-    snprintf(file, sizeof file, "its weights from this file, not from DIR: %s or the like, as "
-             "published, of ComfyUI or of diffusers", xd_family_says(XD_WORD_FILE));
-    snprintf(no_t5, sizeof no_t5, "do without the T5 text encoder where the model can (%s)",
-             xd_family_says(XD_WORD_OPTIONAL_TEXT));
-    xd_opt_explain(own_rows, OWN_ROWS, "transformer", file);
-    xd_opt_explain(own_rows, OWN_ROWS, "no_t5", no_t5);
-}
-
 static void task_init(task *t)
 {
-    int              n, nplan;
-    const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
-    set_help_texts();
-    *t = (task){ .own.start_timeout = -1 };
+    int              n, nplan, nopen;
+    const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan),
+                    *open = xd_open_flags_rows(&nopen);
+    *t = (task){ .frames = 1 };
+    xd_open_flags_init(&t->open);
     t->launched = xd_launched(&t->rank);
-    t->frames = 1;
     xd_request_init(&t->request);
     t->tables[0] = (xd_opt_table){ own_rows, OWN_ROWS, &t->own };
     t->tables[1] = (xd_opt_table){ rows, n, &t->request };
-    t->tables[2] = (xd_opt_table){ plan, nplan, &t->plan };
+    t->tables[2] = (xd_opt_table){ plan, nplan, &t->open.parallel };
+    t->tables[3] = (xd_opt_table){ open, nopen, &t->open };
     t->spec = (xd_opt_spec) { .tables = t->tables,
-                              .ntables = 3,
+                              .ntables = 4,
                               .aliases = aliases,
                               .once = "prompts negative_prompt",
                               .foreign = xd_foreign_take,
@@ -414,15 +331,6 @@ static xd_status check_files(task *t)
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
 }
 
-static xd_status read_plan(task *t)
-{
-    const char *plan = t->own.plan;
-    if (!plan || strcmp(plan, "auto") == 0 || strcmp(plan, "auto-stale") == 0)
-        return XD_OK;
-    t->own.plan = NULL;
-    return xd_parallel_read(&t->plan, plan, &t->err);
-}
-
 static xd_status check_task(task *t, int *ranks)
 {
     own        *o = &t->own;
@@ -432,13 +340,9 @@ static xd_status check_task(task *t, int *ranks)
                        "model_index.json, or org/name");
     xd_status st = read_prompts(t);
     if (st == XD_OK)
-        st = xd_loras_parse(&t->loras, &o->loras, "lora", &t->err);
+        st = xd_open_flags_read(&t->open, &t->err);
     if (st == XD_OK)
-        st = xd_loras_parse(&t->loras_2, &o->loras_2, "lora_2", &t->err);
-    if (st == XD_OK)
-        st = read_plan(t);
-    if (st == XD_OK)
-        st = xd_launch_ranks(&t->plan, o->nproc, ranks, &t->err);
+        st = xd_launch_ranks(&t->open.parallel, t->open.nproc, ranks, &t->err);
     if (st != XD_OK)
         return st;
     long long images = (long long)o->prompts.n * r->num_images_per_prompt;
@@ -524,33 +428,12 @@ static void print_times(const task *t, const xd_engine *g, const xd_result *res)
 static xd_open_args open_args(task *t)
 {
     const own   *o = &t->own;
-    xd_open_args a = { .size = sizeof a,
-                       .model = o->model,
-                       .dtype = o->dtype,
-                       .device = o->device ? o->device : "auto",
-                       .weights_dtype = o->weights_dtype,
-                       .text_weights_dtype = o->text_weights_dtype,
-                       .threads = o->threads,
-                       .parallel = t->plan,
-                       .log = on_log,
-                       .cookie = t,
-                       .trace = o->trace,
-                       .without = o->no_t5 ? slots[T5XXL] : NULL,
-                       .once = 1,
-                       .files = t->files,
-                       .loras = t->loras.v,
-                       .nloras = t->loras.n,
-                       .loras_2 = t->loras_2.v,
-                       .nloras_2 = t->loras_2.n,
-                       .plan = o->plan ? o->plan : "auto",
-                       .plan_for = &t->request,
-                       .cluster = o->cluster,
-                       .balance = o->balance,
-                       .offload = o->offload ? o->offload : o->by_layer ? "stream" : NULL,
-                       .bind = o->bind ? o->bind : "auto" };
-    for (int i = 0; i < SLOTS; i++)
-        if (o->files[i])
-            t->files[a.nfiles++] = (xd_component_file){ slots[i], o->files[i] };
+    xd_open_args a = xd_open_flags_args(&t->open, o->model);
+    a.log = on_log;
+    a.cookie = t;
+    a.trace = o->trace;
+    a.once = 1;
+    a.plan_for = &t->request;
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -643,7 +526,7 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
     xd_engine   *g = NULL;
     xd_open_args a = open_args(t);
     xd_launch    l = { .ranks = ranks, .argc = argc, .argv = argv, .command = "generate",
-                         .start_timeout = t->own.start_timeout };
+                         .start_timeout = t->open.start_timeout };
     a.log = NULL;
     a.trace = NULL;
     a.bind = NULL;              /* the ranks would inherit it                                  */
@@ -671,7 +554,7 @@ static int run_command(int argc, char **argv)
     task_init(&t);
     xd_status st = xd_opt_parse(&t.spec, argc, argv, NULL, &t.err);
     if (t.launched)
-        xd_stop_arm_rank(), xd_launch_await(t.own.start_timeout, t.rank);
+        xd_stop_arm_rank(), xd_launch_await(t.open.start_timeout, t.rank);
     else
         xd_stop_arm();
     signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */
@@ -686,10 +569,7 @@ static int run_command(int argc, char **argv)
         code = xd_cli_flush();
     xd_opt_texts_free(&t.own.prompts);
     xd_opt_texts_free(&t.own.images);
-    xd_opt_texts_free(&t.own.loras);
-    xd_opt_texts_free(&t.own.loras_2);
-    xd_loras_read_free(&t.loras);
-    xd_loras_read_free(&t.loras_2);
+    xd_open_flags_free(&t.open);
     free(t.skipped);
     free(t.text);
     if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
