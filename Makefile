@@ -3,6 +3,7 @@
 #
 #   make demo [PROMPT="..."]   install what is missing, build, generate demo.png
 #   make demo-parallel         the same image by several ranks, in demo-parallel.png
+#   make demo-server           serve the demo model over HTTP (doc/server.md)
 #   make check                 install what is missing, build, run every test
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
 #   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
@@ -14,7 +15,7 @@
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
            libjpeg-dev libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev \
            libpcre2-dev libcmocka-dev libavformat-dev libavcodec-dev libswscale-dev \
-           libavutil-dev libopenmpi-dev openmpi-bin iproute2 mount universal-ctags
+           libavutil-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin iproute2 mount universal-ctags
 CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 
 BUILD = build
@@ -33,7 +34,8 @@ PREFIX =
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: all build configured program demo demo-parallel check clang sanitize sanitize-cuda tsan \
+.PHONY: all build configured program demo demo-parallel demo-server check clang sanitize \
+        sanitize-cuda tsan \
         leaks fuzz soak cuda-kernels cuda-mistakes cuda-seeds bench install uninstall clean \
         packages clang-packages
 
@@ -83,6 +85,11 @@ demo-parallel: program
 	@ninja -C $(BUILD) bench/montage >/dev/null
 	@bench/demo_parallel.sh $(BUILD)/app/xdit $(BUILD)/bench/montage $(MODEL) demo-parallel.png
 	@echo "The images, row by row, are in $(abspath demo-parallel.png)"
+
+# The server with the demo model, until Ctrl-C; it prints its address.
+demo-server: program
+	@ninja -C $(BUILD) app/xdit-server >/dev/null
+	@exec $(BUILD)/app/xdit serve --model $(MODEL)
 
 check: build
 	@tests/run.sh $(BUILD)

@@ -243,7 +243,8 @@ double xd_cli_started_s(void)
 
 static int may_be_rank(const xd_command *c)
 {
-    return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe;
+    return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe ||
+           c == &xd_cmd_worker;
 }
 
 /* Dashes and quotes of blogs are set right, and said on rank 0; from-xdit does that by itself. */

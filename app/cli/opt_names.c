@@ -78,7 +78,7 @@ static const synonym flags[] = {
       "all components compute on --device, one after the other" },
     { "preview preview_path preview_interval taesd", NULL, "previews are not built" },
     { "clip_skip", NULL, "layers of a text encoder are not skipped" },
-    { "port host listen server api", NULL, "there is no HTTP service" },
+    { "port host listen server api", NULL, "xdit serve speaks HTTP" },
     { "fa flash_attn flash_attention diffusion_fa xformers opt_sdp_attention use_flash_attn", NULL,
       "there is one attention, with masks and exact sums" },
     { "compile torch_compile", NULL, "it is a compiled program" },
@@ -96,8 +96,7 @@ static const synonym commands[] = {
     { "convert quantize", NULL,
       "nothing has to be converted: generate reads safetensors as they are, and "
       "--weights_dtype packs them while they are loaded" },
-    { "serve server api", NULL,
-      "there is no HTTP service; generate --prompts FILE generates many prompts" },
+    { "server api daemon http", "serve", NULL },
     { "models list ls", NULL,
       "models are directories, or org/name of the local Hugging Face cache; "
       "xdit inspect looks at one" },

@@ -240,7 +240,7 @@ means size 'the size is --width and --height'
 means upscale 'upscaling is not built'
 means caption_upsample_temperature 'prompts are not rewritten by .*'
 means vae-on-cpu "all components compute on --device, .*"
-means port 'there is no HTTP service'
+means port 'xdit serve speaks HTTP'
 for far in xyzzy clip_vision hypertile color_match; do
     refused "far from all: --$far" 2 "unknown flag --$far\$" generate --model m -p a --$far 1
 done
@@ -248,7 +248,7 @@ refused "a part of a name" 2 "unknown flag --karras; .*--use_karras_sigmas" gene
     -p a --karras
 refused "a command of another program" 2 "unknown command 'txt2img'; here it is 'generate'" txt2img
 refused "converting" 2 "unknown command 'convert'; nothing has to be converted" convert
-refused "serving" 2 "unknown command 'serve'; there is no HTTP service" serve
+refused "serving" 2 "unknown command 'server'; here it is 'serve'" server
 refused "models" 2 "unknown command 'models'; models are directories" models
 refused "a far command" 2 "unknown command 'foo'; xdit --help lists them" foo
 refused "a switch with a value" 2 "'2'; --use_cfg_parallel takes no value" generate -m m -p a \

@@ -1,0 +1,88 @@
+/* answer.c - what interfaces answer: waiting for tasks, their failures, their files */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/base64.h"
+#include "serve/server.h"
+
+static const double look_s = 0.25;      /* between two looks for a client that has gone          */
+
+void xd_cancel_task(xd_server *s, xd_task *task)
+{
+    if (xd_tasks_cancel(s->tasks, task))
+        xd_worker_cancel(s->worker, task);
+}
+
+void xd_answer_wait(xd_http_call *c, xd_task *task)
+{
+    xd_server *s = c->server;
+    unsigned   seen = 0;
+    int        over = 0;
+    while (!over) {
+        seen = xd_tasks_wait(s->tasks, task, seen, look_s);
+        xd_tasks_lock(s->tasks);
+        over = xd_task_over(task);
+        xd_tasks_unlock(s->tasks);
+        if (!over && xd_http_gone(c))
+            xd_cancel_task(s, task);
+    }
+}
+
+unsigned xd_answer_status(xd_status s)
+{
+    switch (s) {
+    case XD_EINVAL:
+    case XD_EUNSUPPORTED:
+        return 400;
+    case XD_ECANCELLED:
+        return 409;
+    case XD_ENOMEM:
+        return 503;
+    default:
+        return 500;
+    }
+}
+
+void xd_answer_failure(xd_http_call *c, const xd_task *task)
+{
+    xd_reply_error(c, xd_answer_status(task->code), NULL,
+                   task->code == XD_ECANCELLED ? "cancelled" : NULL, "%s",
+                   task->error ? task->error : "it failed without a word");
+}
+
+int xd_answer_base64(xd_text_buf *b, const char *path)
+{
+    unsigned char buf[3 * 4096];
+    size_t        n;
+    FILE         *f = fopen(path, "rb");
+    if (!f)
+        return 0;
+    while ((n = fread(buf, 1, sizeof buf, f)) > 0)
+        xd_base64_add(b, buf, n);
+    fclose(f);
+    return 1;
+}
+
+const char *xd_answer_type(const char *path)
+{
+    static const char *const types[][2] = {
+        { ".png", "image/png" },   { ".jpg", "image/jpeg" },  { ".jpeg", "image/jpeg" },
+        { ".webp", "image/webp" }, { ".gif", "image/gif" },   { ".mp4", "video/mp4" },
+        { ".mov", "video/quicktime" }, { ".mkv", "video/x-matroska" }, { ".webm", "video/webm" },
+    };
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof types / sizeof *types; i++)
+        if (strcmp(dot, types[i][0]) == 0)
+            return types[i][1];
+    return "application/octet-stream";
+}
+
+void xd_answer_origin(const xd_http_call *c, char *text, size_t size)
+{
+    const xd_server *s = c->server;
+    const char      *host = xd_http_header(c, "Host");
+    char             own[32];
+    snprintf(own, sizeof own, "127.0.0.1:%d", xd_http_port(s->http));
+    snprintf(text, size, "%s://%s", s->tls ? "https" : "http", host ? host : own);
+}

@@ -1,0 +1,107 @@
+/* api_status.c - how the server is: /health, /metrics, /v1/models */
+#include <string.h>
+
+#include "serve/server.h"
+#include "xdit/xdit.h"
+
+void xd_api_health(xd_http_call *c)
+{
+    xd_server      *s = c->server;
+    xd_worker_state w;
+    xd_text_buf     b = { 0 };
+    xd_tasks_counts  n = xd_tasks_count(s->tasks);
+    xd_worker_look(s->worker, &w);
+    xd_buf_add(&b, "{\"status\":\"%s\",\"version\":\"%s\",\"ranks\":%d,\"queued\":%lld,"
+               "\"running\":%lld}\n", w.ready ? "ok" : "starting", xd_version(), w.ranks,
+               (long long)n.queued, (long long)n.running);
+    xd_reply_json(c, w.ready ? 200 : 503, &b);
+}
+
+static void add_metric(xd_text_buf *b, const char *name, const char *kind, const char *help)
+{
+    xd_buf_add(b, "# HELP xdit_%s %s\n# TYPE xdit_%s %s\n", name, help, name, kind);
+}
+
+static void add_tasks(xd_text_buf *b, const xd_tasks_counts *n)
+{
+    add_metric(b, "queue_length", "gauge", "Requests that wait.");
+    xd_buf_add(b, "xdit_queue_length %lld\n", (long long)n->queued);
+    add_metric(b, "running", "gauge", "Requests that run.");
+    xd_buf_add(b, "xdit_running %lld\n", (long long)n->running);
+    add_metric(b, "jobs_total", "counter", "Requests that have ended, or were refused.");
+    xd_buf_add(b, "xdit_jobs_total{state=\"done\"} %lld\nxdit_jobs_total{state=\"failed\"} %lld\n"
+               "xdit_jobs_total{state=\"cancelled\"} %lld\n"
+               "xdit_jobs_total{state=\"refused\"} %lld\n", (long long)n->done,
+               (long long)n->failed, (long long)n->cancelled, (long long)n->refused);
+}
+
+static void add_worker(xd_text_buf *b, const xd_worker_state *w)
+{
+    static const char *const parts[] = { "text", "load", "denoise", "decode" };
+    add_metric(b, "seconds_total", "counter", "Seconds of finished requests, by part.");
+    for (int i = 0; i < 4; i++)
+        xd_buf_add(b, "xdit_seconds_total{part=\"%s\"} %.6f\n", parts[i], w->parts[i]);
+    add_metric(b, "resident_bytes", "gauge", "Resident memory of the worker's first rank.");
+    xd_buf_add(b, "xdit_resident_bytes %.0f\n", w->resident);
+    add_metric(b, "ranks", "gauge", "Ranks of the worker.");
+    xd_buf_add(b, "xdit_ranks %d\n", w->ready ? w->ranks : 0);
+    add_metric(b, "models_open", "gauge", "Models that are open.");
+    xd_buf_add(b, "xdit_models_open %d\n", w->models);
+    add_metric(b, "worker_restarts_total", "counter", "Workers that were started for a dead one.");
+    xd_buf_add(b, "xdit_worker_restarts_total %d\n", w->restarts);
+}
+
+void xd_api_metrics(xd_http_call *c)
+{
+    xd_server      *s = c->server;
+    xd_worker_state w;
+    xd_text_buf     b = { 0 };
+    xd_tasks_counts  n = xd_tasks_count(s->tasks);
+    xd_worker_look(s->worker, &w);
+    add_tasks(&b, &n);
+    add_worker(&b, &w);
+    add_metric(&b, "http_requests_total", "counter", "Requests that were answered, by status.");
+    for (int i = 2; i < 6; i++)
+        xd_buf_add(&b, "xdit_http_requests_total{status=\"%dxx\"} %lld\n", i,
+                   (long long)xd_http_count(s->http, i));
+    if (b.failed)
+        xd_reply_error(c, 503, NULL, NULL, "no memory for metrics");
+    else
+        xd_reply_text(c, 200, "text/plain; version=0.0.4; charset=utf-8", b.p, b.len);
+    xd_buf_free(&b);
+}
+
+static void add_model(xd_text_buf *b, const xd_server *s, const xd_served_model *m)
+{
+    xd_buf_add(b, "{\"id\":");
+    xd_buf_json_string(b, m->name);
+    xd_buf_add(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"xdit\"}",
+               (long long)s->started);
+}
+
+void xd_api_models(xd_http_call *c)
+{
+    const xd_server *s = c->server;
+    xd_text_buf      b = { 0 };
+    xd_buf_add(&b, "{\"object\":\"list\",\"data\":[");
+    for (int i = 0; i < s->nmodels; i++) {
+        xd_buf_add(&b, "%s", i ? "," : "");
+        add_model(&b, s, &s->models[i]);
+    }
+    xd_buf_add(&b, "]}\n");
+    xd_reply_json(c, 200, &b);
+}
+
+void xd_api_model(xd_http_call *c)
+{
+    const xd_server *s = c->server;
+    xd_text_buf      b = { 0 };
+    for (int i = 0; i < s->nmodels && !b.len; i++)
+        if (strcmp(s->models[i].name, c->arg) == 0)
+            add_model(&b, s, &s->models[i]);
+    if (b.len)
+        xd_reply_json(c, 200, &b);
+    else
+        xd_reply_error(c, 404, "model", "model_not_found", "there is no model '%.64s' here",
+                       c->arg);
+}

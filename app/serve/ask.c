@@ -1,0 +1,361 @@
+/* ask.c - a request of a client becomes the arguments of a task */
+#define _XOPEN_SOURCE 700        /* realpath */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "serve/base64.h"
+#include "serve/task_flags.h"
+#include "serve/server.h"
+
+enum { MOST_PIXELS = 64 << 20 };        /* of an image that a client sends                      */
+
+static xd_server *server_of(const xd_ask *a)
+{
+    return a->call->server;
+}
+
+void xd_ask_refuse(xd_ask *a, unsigned status, const char *param, const char *fmt, ...)
+{
+    char    text[4608];
+    va_list ap;
+    if (a->failed)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    a->failed = 1;
+    xd_reply_error(a->call, status, param, NULL, "%s", text);
+}
+
+static void add_arg(xd_ask *a, const char *name, const char *value)
+{
+    xd_err e = { 0 };
+    if (!a->failed && xd_task_arg(a->task, name, value, &e) != XD_OK)
+        xd_ask_refuse(a, 503, NULL, "%s", e.msg);
+}
+
+void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind)
+{
+    *a = (xd_ask){ .call = call, .kind = kind, .task = xd_task_new() };
+    snprintf(a->extension, sizeof a->extension, "%s", strcmp(kind, "video") == 0 ? "mp4" : "png");
+    if (!a->task) {
+        xd_ask_refuse(a, 503, NULL, "no memory for another task");
+        return;
+    }
+    xd_task_name(a->task->id, kind);
+    a->task->video = strcmp(kind, "video") == 0;
+    a->task->owner = strdup(call->owner);
+    add_arg(a, "id", a->task->id);
+}
+
+/* ---- models and LoRA files ------------------------------------------------------------------- */
+
+/* Clients that were written for OpenAI ask for its models whatever the server has. */
+static int is_openai(const char *name)
+{
+    static const char *const known[] = { "gpt-image", "dall-e", "sora", "chatgpt-image" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncasecmp(name, known[i], strlen(known[i])) == 0)
+            return 1;
+    return 0;
+}
+
+void xd_ask_model(xd_ask *a, const char *name)
+{
+    const xd_server *s = server_of(a);
+    if (a->failed)
+        return;
+    a->model = NULL;
+    for (int i = 0; i < s->nmodels && name; i++)
+        if (strcmp(s->models[i].name, name) == 0 || strcmp(s->models[i].path, name) == 0)
+            a->model = &s->models[i];
+    if (!a->model && (!name || !*name || is_openai(name)))
+        a->model = &s->models[0];
+    if (!a->model)
+        xd_ask_refuse(a, 404, "model", "there is no model '%.80s' here; /v1/models lists those "
+                      "that there are, such as '%s'", name ? name : "", s->models[0].name);
+}
+
+/* A name inside the folder: nothing that leads out of it. */
+static int is_plain(const char *name)
+{
+    return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 200;
+}
+
+void xd_ask_lora(xd_ask *a, const char *value)
+{
+    const char *dir = server_of(a)->loras, *colon = strrchr(value, ':');
+    char        name[256], path[4096];
+    snprintf(name, sizeof name, "%.*s", colon ? (int)(colon - value) : (int)strlen(value), value);
+    if (a->failed)
+        return;
+    if (!dir)
+        xd_ask_refuse(a, 400, "lora", "this server has no folder of LoRA files (--loras DIR)");
+    else if (!is_plain(name))
+        xd_ask_refuse(a, 400, "lora", "'%.80s' is no name of a LoRA file: a name has no '/' and "
+                      "does not begin with a dot", name);
+    else {
+        char real[4096], *folder = realpath(dir, NULL);
+        int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
+        if (!xd_file_exists(path) && (size_t)n < sizeof path)
+            snprintf(path + n, sizeof path - (size_t)n, ".safetensors");
+        char *file = realpath(path, NULL);
+        if (!file || !folder || strncmp(file, folder, strlen(folder)) != 0 ||
+            file[strlen(folder)] != '/')
+            xd_ask_refuse(a, 404, "lora", "there is no LoRA file '%.80s' here", name);
+        else {
+            snprintf(real, sizeof real, "%s:%s", file, colon ? colon + 1 : "1");
+            add_arg(a, "lora", real);
+        }
+        free(folder);
+        free(file);
+    }
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+void xd_ask_option(xd_ask *a, const char *name, const char *value)
+{
+    add_arg(a, name, value);
+}
+
+void xd_ask_prompt(xd_ask *a, const char *prompt)
+{
+    add_arg(a, "prompt", prompt);
+    if (!a->failed && !a->task->prompt)
+        a->task->prompt = strdup(prompt);
+}
+
+void xd_ask_size(xd_ask *a, const char *size)
+{
+    char   *end, width[24];
+    int64_t w = strtoll(size, &end, 10);
+    if (a->failed || strcmp(size, "auto") == 0)
+        return;
+    if (w <= 0 || (*end != 'x' && *end != 'X') || !isdigit((unsigned char)end[1]) ||
+        end[1 + strspn(end + 1, "0123456789")]) {
+        xd_ask_refuse(a, 400, "size", "size is WIDTHxHEIGHT in pixels, or auto, not '%.40s'", size);
+        return;
+    }
+    snprintf(width, sizeof width, "%lld", (long long)w);
+    add_arg(a, "width", width);
+    add_arg(a, "height", end + 1);
+    if (!a->failed && !a->task->size)
+        a->task->size = strdup(size);
+}
+
+void xd_ask_format(xd_ask *a, const char *param, const char *format)
+{
+    static const char *const images[] = { "png", "jpeg", "jpg", "webp", NULL };
+    static const char *const videos[] = { "mp4", "webm", "gif", "mkv", "mov", NULL };
+    const char *const *known = strcmp(a->kind, "video") == 0 ? videos : images;
+    while (*known && strcmp(*known, format) != 0)
+        known++;
+    if (!*known)
+        xd_ask_refuse(a, 400, param, "%s is %s, not '%.40s'", param,
+                      strcmp(a->kind, "video") == 0 ? "mp4, webm, gif, mkv or mov"
+                                                    : "png, jpeg or webp", format);
+    else
+        snprintf(a->extension, sizeof a->extension, "%s", format);
+}
+
+/* ---- files of clients ------------------------------------------------------------------------ */
+
+/* Refused by its head: one of 50,000 x 50,000 pixels is not decoded. */
+static void check_image(xd_ask *a, const char *option, const char *path)
+{
+    int64_t w, h;
+    xd_err  e = { 0 };
+    if (xd_image_file_size(path, &w, &h, &e) != XD_OK)
+        xd_ask_refuse(a, 400, option, "%s%s", option,
+                      strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)
+                                                              : " cannot be read");
+    else if (w > MOST_PIXELS / h)
+        xd_ask_refuse(a, 400, option, "%s has %lld x %lld pixels, more than the %d million that "
+                      "are taken", option, (long long)w, (long long)h, MOST_PIXELS >> 20);
+}
+
+void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes)
+{
+    char   path[4096];
+    xd_err e = { 0 };
+    xd_out out;
+    int    mask = strcmp(option, "mask_image") == 0;
+    if (a->failed)
+        return;
+    snprintf(path, sizeof path, "%s/%s.in%d", server_of(a)->dir, a->task->id,
+             mask ? 0 : ++a->images);
+    if (!bytes) {
+        xd_ask_refuse(a, 400, option, "%s has no bytes", option);
+        return;
+    }
+    xd_status s = xd_out_open(&out, path, &e);
+    if (s == XD_OK && fwrite(data, 1, bytes, out.f) != bytes)
+        s = xd_fail(&e, XD_EIO, "cannot write %s", path);
+    s = s == XD_OK ? xd_out_commit(&out, &e) : s;
+    if (s != XD_OK)
+        xd_ask_refuse(a, 500, NULL, "%s", e.msg);
+    else
+        check_image(a, mask ? "mask" : option, path);
+    add_arg(a, option, path);
+}
+
+void xd_ask_data_url(xd_ask *a, const char *option, const char *url)
+{
+    const char *base = strncmp(url, "data:", 5) == 0 ? strstr(url, ";base64,") : NULL;
+    size_t      bytes;
+    if (a->failed)
+        return;
+    if (!base && (strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0)) {
+        xd_ask_refuse(a, 400, option, "images of other servers are not fetched: send the image "
+                      "itself, as a data URL");
+        return;
+    }
+    const char *text = base ? base + 8 : url;   /* A1111's clients send base64 alone            */
+    char       *data = xd_base64_read(text, strlen(text), &bytes);
+    if (!data)
+        xd_ask_refuse(a, 400, option, "%s is neither base64 nor a data URL in base64", option);
+    else
+        xd_ask_file(a, option, data, bytes);
+    free(data);
+}
+
+/* ---- options by their name ------------------------------------------------------------------- */
+
+static const struct { const char *from, *to; } aliases[] = {
+    { "n", "num_images_per_prompt" }, { "steps", "num_inference_steps" },
+    { "cfg_scale", "guidance_scale" }, { "sampler_name", "scheduler" },
+    { "num_images", "num_images_per_prompt" },
+};
+
+/* An option of a request that is a value: images come in other ways, paths never. */
+static const char *option_of(const char *name)
+{
+    int              n;
+    const xd_option *o = xd_request_options(&n);
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].from, name) == 0)
+            name = aliases[i].to;
+    for (int i = 0; i < n; i++)
+        if (strcmp(o[i].name, name) == 0)
+            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 ? NULL : o[i].name;
+    return NULL;
+}
+
+int xd_ask_named_text(xd_ask *a, const char *name, const char *value)
+{
+    const char *option = option_of(name);
+    if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0)
+        xd_ask_lora(a, value);
+    else if (option)
+        xd_ask_option(a, option, value);
+    else
+        return 0;
+    return 1;
+}
+
+/* {"name": "file", "scale": 0.8} or "file:0.8" */
+static void ask_lora_json(xd_ask *a, const xd_json *v)
+{
+    char        text[256];
+    double      scale = 1;
+    const char *name = xd_json_text(xd_json_get(v, "name"));
+    name = name ? name : xd_json_text(xd_json_get(v, "path"));
+    xd_json_number(xd_json_get(v, "scale"), &scale);
+    if (!name && !xd_json_text(v)) {
+        xd_ask_refuse(a, 400, "lora", "a LoRA file is \"name:0.8\" or {\"name\": \"name\", "
+                      "\"scale\": 0.8}");
+        return;
+    }
+    snprintf(text, sizeof text, "%.200s:%.17g", name ? name : "", scale);
+    xd_ask_lora(a, name ? text : xd_json_text(v));
+}
+
+int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
+{
+    char        text[40];
+    double      number;
+    int         on;
+    const char *given = xd_json_text(value);
+    if (xd_json_null(value))
+        return option_of(name) != NULL || strcmp(name, "lora") == 0;
+    if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0) {
+        const xd_json *v = xd_json_is_list(value) ? xd_json_first(value) : value;
+        for (; v; v = v == value ? NULL : xd_json_next(v))
+            ask_lora_json(a, v);
+        return 1;
+    }
+    if (xd_json_number(value, &number))
+        snprintf(text, sizeof text, "%.17g", number), given = text;
+    else if (xd_json_bool(value, &on))
+        given = on ? "true" : "false";
+    if (!option_of(name))
+        return 0;
+    if (!given)
+        xd_ask_refuse(a, 400, name, "%s is a text, a number, true or false", name);
+    else
+        xd_ask_named_text(a, name, given);
+    return 1;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* The sentence of a command line is that of a request without its dashes. */
+static void check_args(xd_ask *a)
+{
+    xd_task_flags f;
+    xd_err       e = { 0 };
+    if (a->failed)
+        return;
+    if (xd_task_flags_read(&f, a->task->nargs, a->task->args, &e) != XD_OK) {
+        const char *text = strncmp(e.msg, "--", 2) == 0 ? e.msg + 2 : e.msg;
+        char        param[64];
+        snprintf(param, sizeof param, "%.*s", (int)strcspn(text, " "), text);
+        xd_ask_refuse(a, 400, text == e.msg ? NULL : param, "%s", text);
+    }
+    xd_task_flags_free(&f);
+}
+
+static void remove_files(const xd_ask *a)
+{
+    char path[4096];
+    for (int i = 0; a->task && i <= a->images; i++) {
+        snprintf(path, sizeof path, "%s/%s.in%d", server_of(a)->dir, a->task->id, i);
+        unlink(path);
+    }
+}
+
+xd_task *xd_ask_submit(xd_ask *a)
+{
+    char      path[4096];
+    xd_err    e = { 0 };
+    xd_task   *task = a->task;
+    xd_server *s = server_of(a);
+    if (!a->failed && !a->model)
+        xd_ask_model(a, NULL);
+    if (!a->failed && !task->prompt)
+        xd_ask_refuse(a, 400, "prompt", "prompt is missing: say what to generate");
+    if (!a->failed) {
+        task->model = a->model->name;
+        snprintf(path, sizeof path, "%s/%s.%s", s->dir, task->id, a->extension);
+        add_arg(a, "model", a->model->path);
+        add_arg(a, "output", path);
+    }
+    check_args(a);
+    if (!a->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
+        xd_ask_refuse(a, 429, NULL, "%s", e.msg);
+        xd_reply_header(a->call, "Retry-After", "5");
+    }
+    if (!a->failed)
+        return task;
+    remove_files(a);
+    xd_task_free(task);
+    a->task = NULL;
+    return NULL;
+}

@@ -1,0 +1,466 @@
+/* http.c - connections, the table of routes, and who may ask */
+#include "serve/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <microhttpd.h>
+
+#include "base/clock.h"
+#include "serve/http_body.h"
+
+enum { IDLE_S = 30, STACK = 512 << 10, KEPT_OF_KEY = 8 };
+
+typedef struct client {         /* a connection                                                */
+    int            fd;
+    double         since;       /* when its request began to come; 0: it has come              */
+    struct client *next;
+} client;
+
+struct xd_http {
+    xd_http_args       args;
+    struct MHD_Daemon *daemon;
+    char               self[64];        /* "127.0.0.1:8080"                                    */
+    int                port, reaping;
+    pthread_t          reaper;
+    pthread_mutex_t    lock;    /* of the list of clients                                      */
+    client            *clients;
+    atomic_int         stop;
+    atomic_llong       answered[6];
+};
+
+/* ---- connections that take too long ---------------------------------------------------------- */
+
+static client *client_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return i ? i->socket_context : NULL;
+}
+
+static void set_since(xd_http *h, client *k, double since)
+{
+    pthread_mutex_lock(&h->lock);
+    if (k)
+        k->since = since;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *c, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    xd_http *h = cls;
+    pthread_mutex_lock(&h->lock);
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *i =
+            MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+        client *k = calloc(1, sizeof *k);
+        if (k) {
+            *k = (client){ i->connect_fd, xd_now_s(), h->clients };
+            h->clients = k;
+        }
+        *context = k;
+    } else if (*context) {
+        client **at = &h->clients;
+        while (*at && *at != *context)
+            at = &(*at)->next;
+        if (*at)
+            *at = (*at)->next;
+        free(*context);
+        *context = NULL;
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* A client that sends a byte now and then is never idle: its socket is shut all the same. */
+static void *reap(void *arg)
+{
+    xd_http *h = arg;
+    while (!atomic_load(&h->stop)) {
+        double now = xd_now_s();
+        pthread_mutex_lock(&h->lock);
+        for (client *k = h->clients; k; k = k->next)
+            if (k->since > 0 && now - k->since > h->args.patience)
+                shutdown(k->fd, SHUT_RDWR);
+        pthread_mutex_unlock(&h->lock);
+        nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+    }
+    return NULL;
+}
+
+/* ---- who may ask ----------------------------------------------------------------------------- */
+
+/* Takes the same time for every key that is given. */
+static int same_secret(const char *given, const char *key)
+{
+    size_t        n = strlen(given), k = strlen(key);
+    unsigned char differs = n != k;
+    for (size_t i = 0; i < n; i++)
+        differs |= (unsigned char)(given[i] ^ key[k ? i % k : 0]);
+    return !differs;
+}
+
+/* The key of "Bearer KEY", of X-API-Key, or the password of basic authentication. */
+static int has_key(xd_http_call *c, const xd_http_args *a, char owner[KEPT_OF_KEY + 1])
+{
+    const char *header = xd_http_header(c, "Authorization"), *given = NULL;
+    char       *password = NULL, *user = NULL;
+    int         found = 0;
+    if (header && strncasecmp(header, "Bearer ", 7) == 0)
+        given = header + 7 + strspn(header + 7, " ");
+    else if (header)
+        user = MHD_basic_auth_get_username_password(c->connection, &password), given = password;
+    if (!given)
+        given = xd_http_header(c, "X-API-Key");
+    for (int i = 0; given && a->keys[i]; i++)
+        if (same_secret(given, a->keys[i]) && !found) {
+            found = 1;
+            snprintf(owner, KEPT_OF_KEY + 1, "%.*s", KEPT_OF_KEY, a->keys[i]);
+        }
+    MHD_free(user);
+    MHD_free(password);
+    return found;
+}
+
+static int is_listed(const char *word, const char *const *list)
+{
+    for (; list && *list; list++)
+        if (strcmp(*list, word) == 0 || strcmp(*list, "*") == 0)
+            return 1;
+    return 0;
+}
+
+/* A page of another site must not use a server of this host through its visitor's browser. */
+static int is_foreign(const xd_http_call *c, const xd_http *h)
+{
+    const char *origin = xd_http_header(c, "Origin"), *host = xd_http_header(c, "Host");
+    const char *at = origin ? strstr(origin, "://") : NULL;
+    if (!origin || is_listed(origin, h->args.origins))
+        return 0;
+    return !at || !host || strcmp(at + 3, host) != 0;
+}
+
+/* Without keys only this host is served, by a name that no other site can take. */
+static int is_strange_host(const xd_http_call *c, const xd_http *h)
+{
+    const char *host = xd_http_header(c, "Host");
+    char        name[256];
+    if (h->args.keys || !host)
+        return 0;
+    snprintf(name, sizeof name, "%s", host);
+    char *colon = strrchr(name, ':');
+    if (colon && !strchr(colon, ']'))
+        *colon = 0;
+    struct in6_addr to;
+    size_t          n = strlen(name);
+    if (name[0] == '[' && name[n - 1] == ']') {
+        name[n - 1] = 0;
+        return inet_pton(AF_INET6, name + 1, &to) != 1;
+    }
+    return strcmp(name, "localhost") != 0 && inet_pton(AF_INET, name, &to) != 1;
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+static int matches(const char *pattern, const char *path, char arg[64])
+{
+    const char *star = strchr(pattern, '*');
+    arg[0] = 0;
+    if (!star)
+        return strcmp(pattern, path) == 0;
+    size_t before = (size_t)(star - pattern);
+    if (strncmp(pattern, path, before) != 0)
+        return 0;
+    size_t n = star[1] ? strcspn(path + before, "/") : strlen(path + before);
+    if (!n || n >= 64 || strcmp(star + 1, path + before + n) != 0)
+        return 0;
+    snprintf(arg, 64, "%.*s", (int)n, path + before);
+    return 1;
+}
+
+/* The route of a call; NULL, and the methods that the path has. */
+static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *methods, size_t size)
+{
+    int head = strcmp(c->method, "HEAD") == 0;
+    methods[0] = 0;
+    for (; r->method; r++) {
+        if (!matches(r->path, c->path, c->arg))
+            continue;
+        if (strcmp(r->method, c->method) == 0 || (head && strcmp(r->method, "GET") == 0))
+            return r;
+        size_t n = strlen(methods);
+        snprintf(methods + n, size - n, "%s%s", n ? ", " : "", r->method);
+    }
+    return NULL;
+}
+
+static void allow_origin(xd_http_call *c, const xd_http *h)
+{
+    const char *origin = xd_http_header(c, "Origin");
+    if (!origin || !is_listed(origin, h->args.origins))
+        return;
+    xd_reply_header(c, "Access-Control-Allow-Origin", origin);
+    xd_reply_header(c, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-API-Key");
+    xd_reply_header(c, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+    xd_reply_header(c, "Vary", "Origin");
+}
+
+static void refuse_key(xd_http_call *c)
+{
+    xd_reply_error(c, 401, NULL, "invalid_api_key",
+                   "this server asks for a key: send it as \"Authorization: Bearer KEY\"");
+    xd_reply_header(c, "WWW-Authenticate", "Basic realm=\"xdit\"");
+}
+
+/* What can be refused by the head of a request alone; 1: it is refused. */
+static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, const char *methods)
+{
+    const char *length = xd_http_header(c, "Content-Length");
+    if (is_foreign(c, h) || is_strange_host(c, h))
+        xd_reply_error(c, 403, NULL, "forbidden", "pages of other sites are not served; "
+                       "--cors names those that are");
+    else if (length && xd_http_header(c, "Transfer-Encoding"))
+        xd_reply_error(c, 400, NULL, NULL, "a request has a Content-Length or a "
+                       "Transfer-Encoding, not both");
+    else if (!r && strcmp(c->method, "OPTIONS") == 0 && methods[0])
+        xd_reply_text(c, 204, "text/plain", "", 0);
+    else if (!r && methods[0])
+        xd_reply_error(c, 405, NULL, NULL, "%.80s takes %s, not %.20s", c->path, methods,
+                       c->method);
+    else if (!r)
+        xd_reply_error(c, 404, NULL, NULL, "there is nothing at %.200s", c->path);
+    else if (length && strtoull(length, NULL, 10) > h->args.most_body)
+        xd_reply_error(c, 413, NULL, NULL, "the body has %.20s bytes, more than the %zu that are "
+                       "taken (--max_body)", length, h->args.most_body);
+    return c->reply != NULL;
+}
+
+/* ---- a request ------------------------------------------------------------------------------- */
+
+static enum MHD_Result send_reply(xd_http *h, xd_http_call *c)
+{
+    if (!c->reply)
+        xd_reply_error(c, 500, NULL, NULL, "there is no answer to this");
+    if (!c->reply)              /* no memory                                                   */
+        return MHD_NO;
+    xd_reply_header(c, "X-Content-Type-Options", "nosniff");
+    if (c->status == 405 || c->status == 204)
+        xd_reply_header(c, "Allow", "GET, POST, DELETE");
+    allow_origin(c, h);
+    atomic_fetch_add(&h->answered[c->status / 100 % 6], 1);
+    enum MHD_Result r = MHD_queue_response(c->connection, c->status, c->reply);
+    MHD_destroy_response(c->reply);
+    c->reply = NULL;
+    return r;
+}
+
+typedef struct session {        /* a request while it comes                                    */
+    xd_http_call         call;
+    xd_body         body;
+    const xd_route *route;
+    char            methods[64], owner[KEPT_OF_KEY + 1];
+} session;
+
+static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *url,
+                              const char *method)
+{
+    session *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->call = (xd_http_call){ .connection = c, .server = h->args.server, .method = method,
+                         .path = url, .owner = s->owner };
+    s->route = find_route(&s->call, h->args.routes, s->methods, sizeof s->methods);
+    return s;
+}
+
+static void handle(session *s)
+{
+    xd_http_call *c = &s->call;
+    MHD_set_connection_option(c->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    if (xd_body_end(&s->body, c))
+        s->route->handle(c);
+    if (!c->streams)
+        MHD_set_connection_option(c->connection, MHD_CONNECTION_OPTION_TIMEOUT,
+                                  (unsigned)IDLE_S);
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *size, void **context)
+{
+    xd_http *h = cls;
+    session *s = *context;
+    (void)version;
+    if (!s) {                   /* the head has come                                           */
+        s = *context = begin_request(h, connection, url, method);
+        if (!s)
+            return MHD_NO;
+        if (refuse_head(&s->call, h, s->route, s->methods))
+            return send_reply(h, &s->call);
+        if (!s->route->open && h->args.keys && !has_key(&s->call, &h->args, s->owner)) {
+            refuse_key(&s->call);
+            return send_reply(h, &s->call);
+        }
+        xd_body_begin(&s->body, &s->call, h->args.most_body);
+        return MHD_YES;
+    }
+    if (*size) {
+        xd_body_add(&s->body, data, *size);
+        *size = 0;
+        return MHD_YES;
+    }
+    set_since(h, client_of(connection), 0);
+    handle(s);
+    return send_reply(h, &s->call);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *c, void **context,
+                         enum MHD_RequestTerminationCode why)
+{
+    session *s = *context;
+    (void)why;
+    set_since(cls, client_of(c), 0);
+    if (!s)
+        return;
+    xd_body_free(&s->body, &s->call);
+    free(s);
+    *context = NULL;
+}
+
+/* The first bytes of a request on a connection that is kept. */
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *c)
+{
+    client *k = client_of(c);
+    (void)uri;
+    if (k && k->since <= 0)
+        set_since(cls, k, xd_now_s());
+    return NULL;
+}
+
+/* ---- starting and stopping ------------------------------------------------------------------- */
+
+static xd_status make_address(const xd_http_args *a, struct sockaddr_storage *at, int *v6,
+                              xd_err *e)
+{
+    struct sockaddr_in  *in = (struct sockaddr_in *)at;
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)at;
+    memset(at, 0, sizeof *at);
+    *v6 = inet_pton(AF_INET6, a->host, &in6->sin6_addr) == 1;
+    if (*v6) {
+        in6->sin6_family = AF_INET6;
+        in6->sin6_port = htons((uint16_t)a->port);
+        return XD_OK;
+    }
+    if (inet_pton(AF_INET, a->host, &in->sin_addr) != 1)
+        return xd_fail(e, XD_EINVAL, "--host takes an address as 127.0.0.1, 0.0.0.0 or ::1, not "
+                       "'%.80s'", a->host);
+    in->sin_family = AF_INET;
+    in->sin_port = htons((uint16_t)a->port);
+    return XD_OK;
+}
+
+static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, int v6)
+{
+    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+                     MHD_USE_POLL | (v6 ? MHD_USE_IPv6 : 0) | (h->args.tls_cert ? MHD_USE_TLS : 0);
+    struct MHD_OptionItem tls[] = {
+        { MHD_OPTION_HTTPS_MEM_CERT, 0, h->args.tls_cert },
+        { MHD_OPTION_HTTPS_MEM_KEY, 0, h->args.tls_key },
+        { MHD_OPTION_END, 0, NULL },
+    };
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)at,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->args.connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h,
+        MHD_OPTION_ARRAY, h->args.tls_cert ? tls : tls + 2, MHD_OPTION_END);
+}
+
+/* libmicrohttpd says no more than that it did not start: whether the address can be taken is tried
+ * before. */
+static xd_status try_address(const xd_http_args *a, const struct sockaddr_storage *at, xd_err *e)
+{
+    int one = 1, fd = socket(at->ss_family, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    int bad = fd < 0 || bind(fd, (const struct sockaddr *)at, at->ss_family == AF_INET6
+                                 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)) != 0 ||
+              listen(fd, 1) != 0;
+    int why = errno;
+    if (fd >= 0)
+        close(fd);
+    if (!bad)
+        return XD_OK;
+    return xd_fail(e, XD_EIO, "cannot listen at %s port %d: %s%s", a->host, a->port,
+                   strerror(why), why == EADDRINUSE ? "; choose another one with --port" : "");
+}
+
+xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
+{
+    struct sockaddr_storage at;
+    int                     v6;
+    xd_status               s = make_address(a, &at, &v6, e);
+    if (s == XD_OK && a->port)
+        s = try_address(a, &at, e);
+    xd_http *h = *out = s == XD_OK ? calloc(1, sizeof *h) : NULL;
+    if (s != XD_OK)
+        return s;
+    if (!h)
+        return xd_fail(e, XD_ENOMEM, "no memory for a server");
+    h->args = *a;
+    pthread_mutex_init(&h->lock, NULL);
+    h->daemon = start_daemon(h, &at, v6);
+    if (!h->daemon) {
+        xd_http_stop(out, 0);
+        return xd_fail(e, XD_EIO, a->tls_cert ? "cannot serve HTTPS: are --tls_cert and --tls_key "
+                       "a certificate in PEM and its key?" : "cannot listen at %s port %d",
+                       a->host, a->port);
+    }
+    h->port = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+    h->reaping = pthread_create(&h->reaper, NULL, reap, h) == 0;
+    return XD_OK;
+}
+
+int xd_http_port(const xd_http *h)
+{
+    return h->port;
+}
+
+int64_t xd_http_count(const xd_http *h, int digit)
+{
+    return atomic_load(&h->answered[digit]);
+}
+
+void xd_http_stop(xd_http **out, double seconds)
+{
+    xd_http *h = *out;
+    double   until = xd_now_s() + seconds;
+    if (!h)
+        return;
+    if (h->daemon) {
+        MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+        while (xd_now_s() < until && MHD_get_daemon_info(
+                   h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections > 0)
+            nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        MHD_stop_daemon(h->daemon);
+        if (fd != MHD_INVALID_SOCKET)
+            close(fd);
+    }
+    atomic_store(&h->stop, 1);
+    if (h->reaping)
+        pthread_join(h->reaper, NULL);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+    *out = NULL;
+}

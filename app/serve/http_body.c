@@ -1,0 +1,148 @@
+/* http_body.c - the body of a request */
+#include "serve/http_body.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <microhttpd.h>
+
+enum { FORM_BUFFER = 64 << 10, MOST_PARTS = 64 };
+
+static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
+{
+    if (*bytes + n + 1 > *cap) {
+        size_t cap_now = *cap ? *cap : 4096;
+        while (cap_now < *bytes + n + 1)
+            cap_now *= 2;
+        char *more = realloc(*p, cap_now);
+        if (!more)
+            return 0;
+        *p = more;
+        *cap = cap_now;
+    }
+    memcpy(*p + *bytes, data, n);
+    *bytes += n;
+    (*p)[*bytes] = 0;
+    return 1;
+}
+
+static xd_part *add_part(xd_body *b, const char *name, const char *file, const char *type)
+{
+    xd_http_call *c = b->call;
+    xd_part *parts = c->nparts < MOST_PARTS
+                         ? realloc(c->parts, ((size_t)c->nparts + 1) * sizeof *parts) : NULL;
+    if (!parts) {
+        b->status = 400;
+        return NULL;
+    }
+    c->parts = parts;
+    xd_part *p = &parts[c->nparts++];
+    *p = (xd_part){ .name = strdup(name), .file = file ? strdup(file) : NULL,
+                    .type = type ? strdup(type) : NULL, .data = calloc(1, 1) };
+    if (!p->name || !p->data)
+        b->status = 503;
+    return p;
+}
+
+/* Does a piece go on with the last part? The first one of a part may be empty. */
+static int goes_on(const xd_http_call *c, const char *name, uint64_t at)
+{
+    const xd_part *last = c->nparts ? &c->parts[c->nparts - 1] : NULL;
+    return last && (at || (!last->bytes && strcmp(last->name, name ? name : "") == 0));
+}
+
+/* Pieces of one part come one after the other; `at` is where in it. */
+static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *name,
+                                const char *file, const char *type, const char *encoding,
+                                const char *data, uint64_t at, size_t size)
+{
+    xd_body *b = cls;
+    xd_http_call *c = b->call;
+    (void)kind;
+    (void)encoding;
+    xd_part *p = goes_on(c, name, at) ? &c->parts[c->nparts - 1]
+                                      : add_part(b, name ? name : "", file, type);
+    size_t cap = p ? p->bytes + 1 : 0;
+    if (b->status || !p || !append(&p->data, &p->bytes, &cap, data, size))
+        b->status = b->status ? b->status : 503;
+    return b->status ? MHD_NO : MHD_YES;
+}
+
+void xd_body_begin(xd_body *b, xd_http_call *c, size_t most)
+{
+    const char *type = xd_http_header(c, "Content-Type");
+    *b = (xd_body){ .call = c, .most = most };
+    if (type && (strncasecmp(type, "multipart/form-data", 19) == 0 ||
+                 strncasecmp(type, "application/x-www-form-urlencoded", 33) == 0)) {
+        b->form = MHD_create_post_processor(c->connection, FORM_BUFFER, on_piece, b);
+        if (!b->form)
+            b->status = 400;
+    }
+}
+
+void xd_body_add(xd_body *b, const char *data, size_t bytes)
+{
+    b->total += bytes;
+    if (b->total > b->most)
+        b->status = 413;
+    if (b->status)        /* the rest is read and dropped: the reply then reaches the client */
+        return;
+    if (b->form && MHD_post_process(b->form, data, bytes) != MHD_YES)
+        b->status = b->status ? b->status : 400;
+    else if (!b->form && !append(&b->data, &b->bytes, &b->cap, data, bytes))
+        b->status = 503;
+}
+
+static void refuse(const xd_body *b, xd_http_call *c)
+{
+    if (b->status == 413)
+        xd_reply_error(c, 413, NULL, NULL, "the body has more than the %zu bytes that are taken "
+                       "(--max_body)", b->most);
+    else if (b->status == 503)
+        xd_reply_error(c, 503, NULL, NULL, "no memory for the body of a request");
+    else
+        xd_reply_error(c, 400, NULL, NULL, "the body is no multipart/form-data of at most %d "
+                       "parts", MOST_PARTS);
+}
+
+/* JSON by its type, and, for the many clients that give none, by how it begins. */
+static int is_json(const xd_body *b, xd_http_call *c)
+{
+    const char *type = xd_http_header(c, "Content-Type");
+    if (type && strncasecmp(type, "application/json", 16) == 0)
+        return 1;
+    return !type && b->data && (b->data[0] == '{' || b->data[0] == '[');
+}
+
+int xd_body_end(xd_body *b, xd_http_call *c)
+{
+    xd_err e = { 0 };
+    if (b->form && MHD_destroy_post_processor(b->form) != MHD_YES && !b->status)
+        b->status = 400;
+    b->form = NULL;
+    if (b->status) {
+        refuse(b, c);
+        return 0;
+    }
+    c->body = b->data;
+    c->bytes = b->bytes;
+    if (!b->bytes || !is_json(b, c))
+        return 1;
+    if (xd_json_parse(&c->json, b->data, b->bytes, "the body", &e) == XD_OK)
+        return 1;
+    xd_reply_error(c, 400, NULL, NULL, "%s", e.msg);
+    return 0;
+}
+
+void xd_body_free(xd_body *b, xd_http_call *c)
+{
+    if (b->form)
+        MHD_destroy_post_processor(b->form);
+    free(b->data);
+    xd_json_free(&c->json);
+    for (int i = 0; i < c->nparts; i++)
+        free(c->parts[i].name), free(c->parts[i].file), free(c->parts[i].type),
+            free(c->parts[i].data);
+    free(c->parts);
+}

@@ -1,0 +1,261 @@
+/* server.c - xdit-server: HTTP in front of a worker that generates (xdit serve starts it) */
+#include "serve/server.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "serve/serve_flags.h"
+#include "xdit/tools.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, TO_END_S = 60 };
+
+const xd_route xd_server_routes[] = {
+    { "POST", "/v1/images/generations", xd_api_images_generate, 0 },
+    { "POST", "/v1/images/edits", xd_api_images_edit, 0 },
+    { "GET", "/v1/images/*/content", xd_api_images_content, 1 },
+    { "GET", "/v1/models", xd_api_models, 0 },
+    { "GET", "/v1/models/*", xd_api_model, 0 },
+    { "GET", "/health", xd_api_health, 1 },
+    { "GET", "/metrics", xd_api_metrics, 0 },
+    { .method = NULL },
+};
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* "org/name" stays; of a directory its last part. */
+static void name_model(xd_served_model *m, const char *path)
+{
+    size_t n = strlen(path), from = 0;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (size_t i = 0; i < n && xd_file_is_dir(path); i++)
+        from = path[i] == '/' ? i + 1 : from;
+    m->path = path;
+    snprintf(m->name, sizeof m->name, "%.*s", (int)(n - from < 120 ? n - from : 120), path + from);
+}
+
+static void ignore_line(void *cookie, const char *line)
+{
+    (void)cookie, (void)line;
+}
+
+/* A model that cannot be opened is refused before anything listens. */
+static xd_status check_model(const char *path, xd_err *e)
+{
+    xd_inspect_args a;
+    xd_inspect_args_init(&a);
+    a.model = path;
+    a.line = ignore_line;
+    return xd_inspect(&a, e);
+}
+
+static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
+{
+    xd_status st = XD_OK;
+    s->models = calloc((size_t)f->models.n, sizeof *s->models);
+    if (!s->models)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d models", f->models.n);
+    for (; st == XD_OK && s->nmodels < f->models.n; s->nmodels++) {
+        xd_served_model *m = &s->models[s->nmodels];
+        name_model(m, f->models.v[s->nmodels]);
+        for (int i = 0; i < s->nmodels; i++)
+            if (strcmp(s->models[i].name, m->name) == 0)
+                return xd_fail(e, XD_EINVAL, "two models are called %s: requests could not tell "
+                               "them apart", m->name);
+        if (!f->open.files[0])  /* else the directory may have no weights                      */
+            st = check_model(m->path, e);
+    }
+    return st;
+}
+
+/* ---- the directory of a run ------------------------------------------------------------------ */
+
+/* In memory where the system has room for files there. */
+static xd_status make_dir(char *path, size_t size, xd_err *e)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(path, size, "%s/xdit-server-XXXXXX", tmp && *tmp ? tmp
+             : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    if (mkdtemp(path))
+        return XD_OK;
+    return xd_fail(e, XD_EIO, "cannot make a directory for results, %s: %s; name one with "
+                   "--results", path, strerror(errno));
+}
+
+static void remove_dir(const char *path)
+{
+    char           file[4096];
+    DIR           *d = opendir(path);
+    struct dirent *f;
+    while (d && (f = readdir(d)))
+        if (f->d_name[0] != '.' &&
+            (size_t)snprintf(file, sizeof file, "%s/%s", path, f->d_name) < sizeof file)
+            unlink(file);
+    if (d)
+        closedir(d);
+    rmdir(path);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t came;
+
+static void on_signal(int sig)
+{
+    came = sig;
+}
+
+static xd_status read_tls(const xd_serve_flags *f, xd_http_args *a, xd_err *e)
+{
+    size_t    n;
+    xd_status s = XD_OK;
+    if (f->tls_cert)
+        s = xd_file_read(f->tls_cert, 1 << 20, &a->tls_cert, &n, e);
+    if (s == XD_OK && f->tls_key)
+        s = xd_file_read(f->tls_key, 1 << 20, &a->tls_key, &n, e);
+    return s;
+}
+
+/* The keys of the command line and of the variable, NULL behind them; NULL: none. */
+static const char **list_keys(const xd_serve_flags *f)
+{
+    const char *own = getenv("XDIT_API_KEY"), **keys;
+    int         n = 0;
+    if (!f->keys.n && !(own && *own))
+        return NULL;
+    keys = calloc((size_t)f->keys.n + 2, sizeof *keys);
+    for (int i = 0; keys && i < f->keys.n; i++)
+        keys[n++] = f->keys.v[i];
+    if (keys && own && *own)
+        keys[n] = own;
+    return keys;
+}
+
+static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **keys, xd_err *e)
+{
+    const char **origins = calloc((size_t)f->origins.n + 1, sizeof *origins);
+    xd_http_args a = { .host = f->host, .port = f->port, .routes = xd_server_routes, .server = s,
+                       .keys = keys, .origins = origins, .most_body = (size_t)f->max_body,
+                       .connections = f->connections, .patience = f->request_timeout };
+    xd_status    st = read_tls(f, &a, e);
+    for (int i = 0; origins && i < f->origins.n; i++)
+        origins[i] = f->origins.v[i];
+    s->tls = f->tls_cert != NULL;
+    return st == XD_OK ? xd_http_start(&s->http, &a, e) : st;
+}
+
+/* The arguments of the worker: those of the server that say how models are opened. */
+static char **worker_args(const xd_serve_flags *f, int argc, char **argv, int *n)
+{
+    char **v = calloc((size_t)argc + 1, sizeof *v);
+    *n = 0;
+    for (int i = 0; v && i < argc; i++) {
+        char             name[64];
+        void            *field = NULL;
+        size_t           dashes = strspn(argv[i], "-"), len = strcspn(argv[i] + dashes, "=");
+        snprintf(name, sizeof name, "%.*s", (int)(len < 63 ? len : 63), argv[i] + dashes);
+        for (char *p = name; *p; p++)
+            *p = *p == '-' ? '_' : *p;
+        const xd_option *o = xd_opt_find(&f->spec, name, &field);
+        int  own = !o || ((char *)field >= (char *)f && (char *)field < (char *)&f->open);
+        int  pair = o && o->kind != XD_OPT_FLAG && !argv[i][dashes + len];
+        if (!own || (o && strcmp(o->name, "verbose") == 0))
+            v[(*n)++] = argv[i];
+        if (pair && !own)
+            v[(*n)++] = argv[i + 1];
+        i += pair;
+    }
+    return v;
+}
+
+static void wait_for_end(xd_server *s)
+{
+    while (!came) {
+        xd_tasks_expire(s->tasks);
+        nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+    }
+}
+
+static void catch_signals(void)
+{
+    struct sigaction act = { .sa_handler = on_signal };
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGHUP, &act, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **args, xd_err *e)
+{
+    const char **keys = list_keys(f);
+    xd_status    st = xd_tasks_open(&s->tasks, f->queue, f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
+    if (st == XD_OK)
+        st = start_http(s, f, keys, e);
+    if (st == XD_OK)
+        st = xd_worker_start(&s->worker, s->tasks, getenv("XDIT_PROGRAM"), s->dir, nargs, args, e);
+    if (st == XD_OK)
+        st = xd_worker_await(s->worker, e);
+    if (st == XD_OK) {
+        char at[64];
+        snprintf(at, sizeof at, strchr(f->host, ':') ? "[%s]" : "%s", f->host);
+        printf("%s://%s:%d\n", s->tls ? "https" : "http", at, xd_http_port(s->http));
+        fflush(stdout);
+        wait_for_end(s);
+    }
+    if (came && !f->quiet)
+        fprintf(stderr, "xdit: ending\n");
+    if (s->tasks)
+        xd_tasks_end(s->tasks);
+    xd_worker_stop(&s->worker, st == XD_OK ? TO_END_S : 0);
+    xd_http_stop(&s->http, 1);
+    xd_tasks_close(&s->tasks);
+    free(keys);
+    return st;
+}
+
+static int report(xd_status s, const xd_err *e)
+{
+    if (s == XD_OK)
+        return EXIT_OK;
+    fprintf(stderr, "xdit: %s\n", e->msg);
+    return s == XD_EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    xd_serve_flags f;
+    xd_server      s = { .started = (double)time(NULL) };
+    char           dir[4096] = "", **args = NULL;
+    int            nargs = 0;
+    xd_err         e = { 0 };
+    catch_signals();
+    xd_status st = xd_serve_flags_read(&f, argc - 1, argv + 1, &e);
+    if (st == XD_OK && !getenv("XDIT_PROGRAM"))
+        st = xd_fail(&e, XD_EINVAL, "start the server by xdit serve");
+    if (st == XD_OK)
+        st = name_models(&s, &f, &e);
+    if (st == XD_OK && !f.results)
+        st = make_dir(dir, sizeof dir, &e);
+    if (st == XD_OK) {
+        s.dir = f.results ? f.results : dir;
+        s.loras = f.loras;
+        args = worker_args(&f, argc - 1, argv + 1, &nargs);
+        st = args ? serve(&s, &f, nargs, args, &e) : xd_fail(&e, XD_ENOMEM, "no memory");
+    }
+    if (dir[0])
+        remove_dir(dir);
+    free(args);
+    free(s.models);
+    xd_serve_flags_free(&f);
+    return report(st, &e);
+}

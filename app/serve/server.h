@@ -1,0 +1,89 @@
+/* server.h - what the interfaces of the server share: models, tasks, the worker, requests */
+#ifndef XD_SERVE_SERVER_H
+#define XD_SERVE_SERVER_H
+
+#include "serve/http.h"
+#include "serve/task.h"
+#include "serve/worker_process.h"
+
+typedef struct xd_served_model {
+    const char *path;           /* as --model was given                                        */
+    char        name[128];      /* "org/name", or the last part of the path                    */
+} xd_served_model;
+
+typedef struct xd_server {
+    xd_served_model   *models;  /* [nmodels]; the first one is taken where none is named        */
+    int                nmodels;
+    const char        *loras;   /* folder of LoRA files that requests name; NULL: none          */
+    const char        *dir;     /* of files of tasks                                            */
+    double             started; /* seconds of the Unix clock                                   */
+    int                tls;     /* it speaks HTTPS                                             */
+    xd_tasks           *tasks;
+    xd_worker_process *worker;
+    xd_http           *http;
+} xd_server;
+
+/* ---- a request that becomes a task (ask.c) --------------------------------------------------- */
+
+/* Begins as {0} with `call` and `kind` ("image", "video"). After a failure the reply is made, and
+ * all further calls do nothing. */
+typedef struct xd_ask {
+    xd_http_call    *call;
+    const char *kind;
+    xd_task     *task;
+    const xd_served_model *model;
+    int         images;         /* start images so far                                         */
+    char        extension[8];   /* of the results: "png"                                       */
+    int         failed;
+} xd_ask;
+
+void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind);
+/* The model of that name, or the first one where it is NULL, "" or a name of OpenAI's. */
+void xd_ask_model(xd_ask *a, const char *name);
+void xd_ask_option(xd_ask *a, const char *name, const char *value);     /* of xd_request        */
+void xd_ask_prompt(xd_ask *a, const char *prompt);
+void xd_ask_size(xd_ask *a, const char *size);  /* "512x768", "auto"                            */
+/* LoRA files by their name in the folder of the server: "name" or "name:0.8". */
+void xd_ask_lora(xd_ask *a, const char *value);
+/* Start images and the mask, as the bytes of a file or as a data URL. `option`: "image",
+ * "mask_image". */
+void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes);
+void xd_ask_data_url(xd_ask *a, const char *option, const char *url);
+void xd_ask_format(xd_ask *a, const char *param, const char *format);   /* "png", "mp4" ...     */
+/* An option of this name, one of LoRA files, or the like, whatever the interface. 0: none. */
+int  xd_ask_named(xd_ask *a, const char *name, const xd_json *value);
+int  xd_ask_named_text(xd_ask *a, const char *name, const char *value);
+void xd_ask_refuse(xd_ask *a, unsigned status, const char *param, const char *fmt, ...)
+    XD_PRINTF(4, 5);
+/* Checks what can be checked here and puts the task into the queue. NULL: refused, with a reply.
+ * The caller releases it. Also ends an `a` that failed. */
+xd_task *xd_ask_submit(xd_ask *a);
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* Waits until the task has ended. A client that goes cancels it. */
+void xd_answer_wait(xd_http_call *c, xd_task *task);
+/* The reply to a task that did not end well. */
+void xd_answer_failure(xd_http_call *c, const xd_task *task);
+/* The reply of a status for a library's failure. */
+unsigned xd_answer_status(xd_status s);
+/* Appends a file in base64; 0: it is gone. */
+int  xd_answer_base64(xd_text_buf *b, const char *path);
+const char *xd_answer_type(const char *path);   /* "image/png"                                  */
+/* "http://host:port" under which the client has found this server. */
+void xd_answer_origin(const xd_http_call *c, char *text, size_t size);
+void xd_cancel_task(xd_server *s, xd_task *task);
+
+/* ---- interfaces ------------------------------------------------------------------------------ */
+
+void xd_api_images_generate(xd_http_call *c);
+void xd_api_images_edit(xd_http_call *c);
+void xd_api_images_content(xd_http_call *c);
+void xd_api_health(xd_http_call *c);
+void xd_api_metrics(xd_http_call *c);
+void xd_api_models(xd_http_call *c);
+void xd_api_model(xd_http_call *c);
+
+extern const xd_route xd_server_routes[];
+
+#endif

@@ -1,0 +1,107 @@
+/* task.h - the tasks of a server: a queue, what became of them, and who waits for that.
+ *
+ * Every function takes the lock of the tasks by itself. A task that was found or added is held, and
+ * stays where it is until xd_task_release; its fields are read between xd_tasks_lock and
+ * xd_tasks_unlock, except the constant ones. */
+#ifndef XD_SERVE_TASK_H
+#define XD_SERVE_TASK_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+
+typedef enum xd_task_state {
+    XD_TASK_QUEUED, XD_TASK_RUNNING, XD_TASK_DONE, XD_TASK_FAILED, XD_TASK_CANCELLED
+} xd_task_state;
+
+typedef struct xd_task_image {   /* an image, or a video, that is finished                      */
+    char   *file;               /* its path                                                    */
+    char   *seed, *json, *parameters;   /* as xd_result_json and xd_result_parameters            */
+    int64_t width, height, frames;
+    double  fps;                /* 0: a single image                                           */
+} xd_task_image;
+
+typedef struct xd_task {
+    /* Constant once it is added. */
+    char    id[40];
+    int     video;              /* its results are videos                                      */
+    int     nargs;
+    char  **args;               /* [nargs], of task_flags.h; the first is the id                */
+    const char *model;          /* what clients call the model                                 */
+    char   *prompt, *size;      /* as the client gave them; size NULL: not given               */
+    char   *owner;              /* of the API key that asked for it; "": no keys are asked for   */
+    double  created;            /* seconds of the Unix clock, as all times here                  */
+    /* Under the lock. */
+    xd_task_state state;
+    unsigned changes;           /* counts what happened to it                                  */
+    char    stage[16];          /* of a running one: "open", "text", "denoise", "decode"         */
+    int     step, steps, image, images;
+    double  started, ended;     /* 0: not yet                                                  */
+    int     previews;           /* that were written so far                                    */
+    char   *preview;            /* file of the last one; NULL: none                            */
+    xd_task_image *done;         /* [ndone]                                                     */
+    int     ndone;
+    xd_status code;             /* of a failure, and its sentence                              */
+    char   *error;
+    int     cancel;             /* somebody has asked for it                                    */
+    char   *seconds;            /* {"text":0.1,...} of a finished one                           */
+    /* Of tasks.c. */
+    int     held, dropped;
+    struct xd_task *next;        /* added after this one                                        */
+} xd_task;
+
+typedef struct xd_tasks xd_tasks;
+
+typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelled, refused; }
+    xd_tasks_counts;
+
+/* At most `queue` tasks wait; of what has ended at most `bytes` of files
+ * are kept, for at most `seconds`. */
+xd_status xd_tasks_open(xd_tasks **j, int queue, double seconds, int64_t bytes, xd_err *e);
+void      xd_tasks_close(xd_tasks **j);
+/* No task is added or taken any more, and those that wait fail. */
+void      xd_tasks_end(xd_tasks *j);
+void      xd_tasks_lock(xd_tasks *j);
+void      xd_tasks_unlock(xd_tasks *j);
+xd_tasks_counts xd_tasks_count(xd_tasks *j);
+
+/* A new id for a task, with `kind` before it: "image_5f0c..." */
+void      xd_task_name(char id[40], const char *kind);
+xd_task   *xd_task_new(void);     /* zeros; NULL: no memory                                      */
+xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err *e);
+void      xd_task_free(xd_task *task);     /* of one that was not added                           */
+/* Puts a task behind the queue, which owns it then, and holds it for the caller. XD_ENOMEM: the
+ * queue is full, and the caller owns it still. */
+xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
+xd_task   *xd_tasks_find(xd_tasks *j, const char *id);        /* held; NULL: there is none */
+void      xd_task_release(xd_tasks *j, xd_task *task);
+/* Waits until the task has changed `since` this number, or for `seconds`. The number now. */
+unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
+int       xd_task_over(const xd_task *task);        /* it has ended, however; under the lock */
+/* Tasks that wait before this one, the running one included; under the lock. */
+int       xd_task_position(xd_tasks *j, const xd_task *task);
+/* A queued task is cancelled at once, a running one soon. 1: it was one of them. */
+int       xd_tasks_cancel(xd_tasks *j, xd_task *task);
+/* Forgets a task that has ended, and removes its files. 0: it has not ended. */
+int       xd_tasks_drop(xd_tasks *j, xd_task *task);
+/* Calls `visit` for every task, oldest first, under the lock. */
+void      xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task),
+                        void *cookie);
+void      xd_tasks_expire(xd_tasks *j);      /* forgets what is kept for too long, or is too much */
+
+/* ---- who runs them -------------------------------------------------------------------------- */
+
+/* Waits for a queued task and makes it the running one; held. NULL: `seconds` have passed, or the
+ * tasks were closed. */
+xd_task *xd_tasks_take(xd_tasks *j, double seconds);
+xd_task *xd_tasks_running(xd_tasks *j);    /* held; NULL: none                                    */
+void    xd_task_stage(xd_tasks *j, xd_task *task, const char *stage);
+void    xd_task_step(xd_tasks *j, xd_task *task, int step, int steps, int image, int images);
+void    xd_task_preview(xd_tasks *j, xd_task *task, const char *file);
+void    xd_task_image_done(xd_tasks *j, xd_task *task, const xd_task_image *image);
+/* It has ended: well, with `seconds` as JSON, or with a failure. */
+void    xd_task_done(xd_tasks *j, xd_task *task, const char *seconds);
+void    xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *error);
+
+#endif

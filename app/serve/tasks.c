@@ -1,0 +1,464 @@
+/* tasks.c - the queue of a server, and what became of its tasks.
+ *
+ * One lock, one condition that every change signals. Tasks stand in one list in the order in which
+ * they came; few enough are kept that it is searched from its head. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "serve/task.h"
+
+struct xd_tasks {
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    xd_task         *first, **end;
+    int             queue, closed;
+    double          seconds;
+    int64_t         bytes;
+    xd_tasks_counts  counts;
+};
+
+static double unix_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct timespec in_seconds(double s)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double at = (double)t.tv_nsec + s * 1e9;
+    t.tv_sec += (time_t)(at / 1e9);
+    t.tv_nsec = (long)(at - 1e9 * (double)(time_t)(at / 1e9));
+    return t;
+}
+
+static void note_change(xd_tasks *j, xd_task *task)
+{
+    task->changes++;
+    pthread_cond_broadcast(&j->changed);
+}
+
+/* ---- one task -------------------------------------------------------------------------------- */
+
+void xd_task_name(char id[40], const char *kind)
+{
+    unsigned char b[12] = { 0 };
+    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+        memcpy(b, &(struct timespec){ time(NULL), 0 }, sizeof b);
+    int n = snprintf(id, 40, "%.12s_", kind);
+    for (size_t i = 0; i < sizeof b; i++)
+        n += snprintf(id + n, 40 - (size_t)n, "%02x", b[i]);
+}
+
+xd_task *xd_task_new(void)
+{
+    return calloc(1, sizeof(xd_task));
+}
+
+xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err *e)
+{
+    size_t n = strlen(name) + strlen(value) + 4;
+    char  *text = malloc(n), **args = realloc(task->args, ((size_t)task->nargs + 1) * sizeof *args);
+    if (args)
+        task->args = args;
+    if (!text || !args) {
+        free(text);
+        return xd_fail(e, XD_ENOMEM, "no memory for the arguments of a task");
+    }
+    snprintf(text, n, "--%s=%s", name, value);
+    args[task->nargs++] = text;
+    return XD_OK;
+}
+
+static void free_image(xd_task_image *i)
+{
+    free(i->file), free(i->seed), free(i->json), free(i->parameters);
+}
+
+void xd_task_free(xd_task *task)
+{
+    if (!task)
+        return;
+    for (int i = 0; i < task->nargs; i++)
+        free(task->args[i]);
+    for (int i = 0; i < task->ndone; i++)
+        free_image(&task->done[i]);
+    free(task->args), free(task->done), free(task->prompt), free(task->size), free(task->owner);
+    free(task->preview), free(task->error), free(task->seconds);
+    free(task);
+}
+
+int xd_task_over(const xd_task *task)
+{
+    return task->state >= XD_TASK_DONE;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+xd_status xd_tasks_open(xd_tasks **out, int queue, double seconds, int64_t bytes, xd_err *e)
+{
+    pthread_condattr_t attr;
+    xd_tasks           *j = *out = calloc(1, sizeof *j);
+    if (!j)
+        return xd_fail(e, XD_ENOMEM, "no memory for a queue");
+    j->queue = queue;
+    j->seconds = seconds;
+    j->bytes = bytes;
+    j->end = &j->first;
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&j->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    return XD_OK;
+}
+
+void xd_tasks_close(xd_tasks **out)
+{
+    xd_tasks *j = *out;
+    if (!j)
+        return;
+    while (j->first) {
+        xd_task *task = j->first;
+        j->first = task->next;
+        xd_task_free(task);
+    }
+    pthread_cond_destroy(&j->changed);
+    pthread_mutex_destroy(&j->lock);
+    free(j);
+    *out = NULL;
+}
+
+void xd_tasks_lock(xd_tasks *j)
+{
+    pthread_mutex_lock(&j->lock);
+}
+
+void xd_tasks_unlock(xd_tasks *j)
+{
+    pthread_mutex_unlock(&j->lock);
+}
+
+static int count_queued(const xd_tasks *j)
+{
+    int n = 0;
+    for (const xd_task *task = j->first; task; task = task->next)
+        n += task->state == XD_TASK_QUEUED;
+    return n;
+}
+
+xd_tasks_counts xd_tasks_count(xd_tasks *j)
+{
+    xd_tasks_lock(j);
+    xd_tasks_counts c = j->counts;
+    c.queued = count_queued(j);
+    c.running = 0;
+    for (const xd_task *task = j->first; task; task = task->next)
+        c.running += task->state == XD_TASK_RUNNING;
+    xd_tasks_unlock(j);
+    return c;
+}
+
+xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
+{
+    xd_status s = XD_OK;
+    xd_tasks_lock(j);
+    int waiting = count_queued(j);
+    if (waiting >= j->queue || j->closed) {
+        j->counts.refused++;
+        s = j->closed ? xd_fail(e, XD_ENOMEM, "the server ends")
+                      : xd_fail(e, XD_ENOMEM, "%d requests wait already, as many as the queue "
+                                "takes; come back later", waiting);
+    } else {
+        task->created = unix_now();
+        task->held = 1;
+        *j->end = task;
+        j->end = &task->next;
+        note_change(j, task);
+    }
+    xd_tasks_unlock(j);
+    return s;
+}
+
+xd_task *xd_tasks_find(xd_tasks *j, const char *id)
+{
+    xd_tasks_lock(j);
+    xd_task *task = j->first;
+    while (task && (task->dropped || strcmp(task->id, id) != 0))
+        task = task->next;
+    if (task)
+        task->held++;
+    xd_tasks_unlock(j);
+    return task;
+}
+
+/* Takes a task that nobody holds, and that was dropped, out of the list. */
+static void unlink_task(xd_tasks *j, xd_task *task)
+{
+    xd_task **at = &j->first;
+    if (task->held || !task->dropped)
+        return;
+    while (*at != task)
+        at = &(*at)->next;
+    *at = task->next;
+    if (j->end == &task->next)
+        j->end = at;
+    xd_task_free(task);
+}
+
+void xd_task_release(xd_tasks *j, xd_task *task)
+{
+    if (!task)
+        return;
+    xd_tasks_lock(j);
+    task->held--;
+    unlink_task(j, task);
+    xd_tasks_unlock(j);
+}
+
+unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds)
+{
+    struct timespec until = in_seconds(seconds);
+    int             late = 0;
+    xd_tasks_lock(j);
+    while (task->changes == since && !late)
+        late = pthread_cond_timedwait(&j->changed, &j->lock, &until);
+    unsigned now = task->changes;
+    xd_tasks_unlock(j);
+    return now;
+}
+
+int xd_task_position(xd_tasks *j, const xd_task *task)
+{
+    int n = 0;
+    for (const xd_task *k = j->first; k && k != task; k = k->next)
+        n += !xd_task_over(k);
+    return n;
+}
+
+static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
+{
+    task->state = state;
+    task->ended = unix_now();
+    task->stage[0] = 0;
+    if (state == XD_TASK_DONE)
+        j->counts.done++;
+    else if (state == XD_TASK_CANCELLED)
+        j->counts.cancelled++;
+    else
+        j->counts.failed++;
+    note_change(j, task);
+}
+
+static void set_text(char **to, const char *text)
+{
+    free(*to);
+    *to = strdup(text);
+}
+
+int xd_tasks_cancel(xd_tasks *j, xd_task *task)
+{
+    xd_tasks_lock(j);
+    int mine = !xd_task_over(task);
+    if (mine)
+        task->cancel = 1;
+    if (task->state == XD_TASK_QUEUED) {
+        task->code = XD_ECANCELLED;
+        set_text(&task->error, "cancelled");
+        end_task(j, task, XD_TASK_CANCELLED);
+    } else if (mine) {
+        note_change(j, task);
+    }
+    xd_tasks_unlock(j);
+    return mine;
+}
+
+void xd_tasks_end(xd_tasks *j)
+{
+    xd_tasks_lock(j);
+    j->closed = 1;
+    for (xd_task *task = j->first; task; task = task->next)
+        if (task->state == XD_TASK_QUEUED) {
+            task->code = XD_ENOMEM;
+            set_text(&task->error, "the server ends: send the request again when it is back");
+            end_task(j, task, XD_TASK_FAILED);
+        }
+    pthread_cond_broadcast(&j->changed);
+    xd_tasks_unlock(j);
+}
+
+/* ---- files of tasks -------------------------------------------------------------------------- */
+
+static int64_t bytes_of(const char *file)
+{
+    struct stat st;
+    return file && stat(file, &st) == 0 ? (int64_t)st.st_size : 0;
+}
+
+static int64_t task_bytes(const xd_task *task)
+{
+    int64_t n = bytes_of(task->preview);
+    for (int i = 0; i < task->ndone; i++)
+        n += bytes_of(task->done[i].file);
+    return n;
+}
+
+static void drop_task(xd_tasks *j, xd_task *task)
+{
+    for (int i = 0; i < task->ndone; i++)
+        unlink(task->done[i].file);
+    if (task->preview)
+        unlink(task->preview);
+    task->dropped = 1;
+    unlink_task(j, task);
+}
+
+int xd_tasks_drop(xd_tasks *j, xd_task *task)
+{
+    xd_tasks_lock(j);
+    int over = xd_task_over(task);
+    if (over && !task->dropped)
+        drop_task(j, task);
+    xd_tasks_unlock(j);
+    return over;
+}
+
+void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie)
+{
+    xd_tasks_lock(j);
+    for (const xd_task *task = j->first; task; task = task->next)
+        if (!task->dropped)
+            visit(cookie, task);
+    xd_tasks_unlock(j);
+}
+
+/* The oldest go first. */
+void xd_tasks_expire(xd_tasks *j)
+{
+    double  now = unix_now();
+    int64_t bytes = 0;
+    xd_tasks_lock(j);
+    for (const xd_task *task = j->first; task; task = task->next)
+        bytes += xd_task_over(task) && !task->dropped ? task_bytes(task) : 0;
+    for (xd_task *task = j->first, *next; task; task = next) {
+        next = task->next;
+        if (!xd_task_over(task) || task->dropped || task->held)
+            continue;
+        if (now - task->ended < j->seconds && bytes <= j->bytes)
+            continue;
+        bytes -= task_bytes(task);
+        drop_task(j, task);
+    }
+    xd_tasks_unlock(j);
+}
+
+/* ---- who runs them --------------------------------------------------------------------------- */
+
+static xd_task *first_in(xd_tasks *j, xd_task_state state)
+{
+    xd_task *task = j->first;
+    while (task && task->state != state)
+        task = task->next;
+    return task;
+}
+
+xd_task *xd_tasks_take(xd_tasks *j, double seconds)
+{
+    struct timespec until = in_seconds(seconds);
+    xd_task         *task;
+    int             late = 0;
+    xd_tasks_lock(j);
+    while (!(task = first_in(j, XD_TASK_QUEUED)) && !late && !j->closed)
+        late = pthread_cond_timedwait(&j->changed, &j->lock, &until);
+    if (task && !j->closed) {
+        task->state = XD_TASK_RUNNING;
+        task->started = unix_now();
+        task->held++;
+        note_change(j, task);
+    } else {
+        task = NULL;
+    }
+    xd_tasks_unlock(j);
+    return task;
+}
+
+xd_task *xd_tasks_running(xd_tasks *j)
+{
+    xd_tasks_lock(j);
+    xd_task *task = first_in(j, XD_TASK_RUNNING);
+    if (task)
+        task->held++;
+    xd_tasks_unlock(j);
+    return task;
+}
+
+void xd_task_stage(xd_tasks *j, xd_task *task, const char *stage)
+{
+    xd_tasks_lock(j);
+    snprintf(task->stage, sizeof task->stage, "%s", stage);
+    note_change(j, task);
+    xd_tasks_unlock(j);
+}
+
+void xd_task_step(xd_tasks *j, xd_task *task, int step, int steps, int image, int images)
+{
+    xd_tasks_lock(j);
+    task->step = step;
+    task->steps = steps;
+    task->image = image;
+    task->images = images;
+    note_change(j, task);
+    xd_tasks_unlock(j);
+}
+
+void xd_task_preview(xd_tasks *j, xd_task *task, const char *file)
+{
+    xd_tasks_lock(j);
+    set_text(&task->preview, file);
+    task->previews++;
+    note_change(j, task);
+    xd_tasks_unlock(j);
+}
+
+void xd_task_image_done(xd_tasks *j, xd_task *task, const xd_task_image *image)
+{
+    xd_tasks_lock(j);
+    xd_task_image *done = realloc(task->done, ((size_t)task->ndone + 1) * sizeof *done);
+    if (done) {
+        task->done = done;
+        done[task->ndone] = *image;
+        done[task->ndone].file = strdup(image->file);
+        done[task->ndone].seed = strdup(image->seed);
+        done[task->ndone].json = strdup(image->json);
+        done[task->ndone].parameters = strdup(image->parameters);
+        task->ndone++;
+        note_change(j, task);
+    }
+    xd_tasks_unlock(j);
+}
+
+void xd_task_done(xd_tasks *j, xd_task *task, const char *seconds)
+{
+    xd_tasks_lock(j);
+    set_text(&task->seconds, seconds);
+    end_task(j, task, XD_TASK_DONE);
+    xd_tasks_unlock(j);
+}
+
+void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *error)
+{
+    xd_tasks_lock(j);
+    task->code = code;
+    set_text(&task->error, error);
+    end_task(j, task, code == XD_ECANCELLED ? XD_TASK_CANCELLED : XD_TASK_FAILED);
+    xd_tasks_unlock(j);
+}

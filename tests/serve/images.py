@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""images.py XDIT ROOT - images over HTTP: those of the command line, byte for byte, by every way of
+asking for them; every wrong field with its status and a sentence. Speaks TAP."""
+
+import base64
+import json
+import struct
+import sys
+import zlib
+
+from harness import DEMO, PROMPT, T, Server, end, generate, image_of, report
+
+GEN, EDIT = "/v1/images/generations", "/v1/images/edits"
+FAST = {"prompt": PROMPT, "num_inference_steps": 2}
+
+
+def same_as_command_line(s):
+    mine = generate("--prompt", PROMPT, "--num_inference_steps", "3", "--seed", "7")
+    asked = {"prompt": PROMPT, "num_inference_steps": 3, "seed": 7}
+    r = s.post(GEN, asked)
+    report(r.status == 200 and image_of(r) == mine, "the image of the command line", r)
+    report(r.json["data"][0]["seed"] == 7 and r.json["size"] == "128x128" and
+           r.json["output_format"] == "png", "and what it is", r)
+    r = s.form(GEN, list(asked.items()))
+    report(r.status == 200 and image_of(r) == mine, "the same by a form", r)
+    r = s.post(GEN, {**asked, "steps": None, "model": "gpt-image-1", "quality": "high",
+                     "moderation": "low", "background": "auto", "user": "u", "n": 1,
+                     "size": "auto", "style": "vivid"})
+    report(r.status == 200 and image_of(r) == mine, "the same with all fields of OpenAI's", r)
+    wide = generate("--prompt", PROMPT, "--num_inference_steps", "2", "--width", "96", "--height",
+                    "160", "--negative_prompt", "a circle", "--guidance_scale", "3")
+    r = s.post(GEN, {**FAST, "size": "96x160", "negative_prompt": "a circle", "cfg_scale": 3})
+    report(r.status == 200 and image_of(r) == wide, "size, negative prompt, guidance", r)
+    return mine
+
+
+def several(s):
+    r = s.post(GEN, {**FAST, "n": 3, "seed": 5})
+    seeds = [d["seed"] for d in r.json["data"]]
+    report(seeds == [5, 6, 7] and len({d["b64_json"] for d in r.json["data"]}) == 3,
+           "three images of three seeds", seeds)
+    r2 = s.post(GEN, {**FAST, "seed": 6})
+    report(image_of(r, 1) == image_of(r2), "the second one is that of its seed")
+    r = s.post(GEN, {**FAST, "response_format": "url", "n": 2})
+    urls = [d["url"] for d in r.json["data"]]
+    got = [s.get(u[u.index("/v1"):]) for u in urls]
+    report(all(g.status == 200 and g.body[:4] == b"\x89PNG" and
+               g.headers["Content-Type"] == "image/png" for g in got), "by URL", urls)
+    report(s.get("/v1/images/image_0/content").status == 404, "an unknown image is 404")
+    report(s.get(urls[0][urls[0].index("/v1"):].replace("index=0", "index=9")).status == 404,
+           "and so is one too many")
+
+
+def formats(s):
+    for name, head in (("jpeg", b"\xff\xd8"), ("webp", b"RIFF"), ("png", b"\x89PNG")):
+        r = s.post(GEN, {**FAST, "output_format": name})
+        report(r.status == 200 and image_of(r).startswith(head) and
+               r.json["output_format"] == name, name, r)
+
+
+def edits(s, start):
+    path = T / "start.png"
+    path.write_bytes(start)
+    mine = data_of(generate("--prompt", PROMPT, "--num_inference_steps", "4", "--image", str(path),
+                            "--strength", "0.5"))
+    asked = {"prompt": PROMPT, "num_inference_steps": 4, "strength": 0.5}
+    url = "data:image/png;base64," + base64.b64encode(start).decode()
+    for what, r in (
+            ("a form", s.form(EDIT, [*asked.items(), ("image", "a.png", start)])),
+            ("a form of a list", s.form(EDIT, [*asked.items(), ("image[]", "a.png", start)])),
+            ("JSON", s.post(EDIT, {**asked, "images": [{"image_url": url}]})),
+            ("a data URL", s.post(EDIT, {**asked, "image": url}))):
+        report(r.status == 200 and data_of(image_of(r)) == mine and
+               str(T)[:4] not in str(r.json["data"][0]["parameters"]), f"an edit by {what}", r)
+    refused(s, EDIT, asked, 400, "image", "image is missing: the one to edit")
+    refused(s, EDIT, {**asked, "image": "https://example.org/a.png"}, 400, "image",
+            "not fetched")
+    refused(s, EDIT, {**asked, "image": "data:image/png;base64,@@"}, 400, "image", "base64")
+    refused(s, EDIT, {**asked, "image": "data:image/png;base64,aGVsbG8="}, 400, "image",
+            "PNG, JPEG")
+    huge = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(
+        ">IIBBBBB", 50000, 50000, 8, 2, 0, 0, 0)) + png_chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+    r = s.form(EDIT, [*asked.items(), ("image", "a.png", huge)])
+    report(r.status == 400 and "50000x50000" in r.error, "a huge PNG is refused by its head", r)
+
+
+def data_of(png):
+    """The chunks of the pixels, without the texts."""
+    at, data = 8, b""
+    while at < len(png):
+        (n,) = struct.unpack(">I", png[at:at + 4])
+        data += png[at + 8:at + 8 + n] if png[at + 4:at + 8] == b"IDAT" else b""
+        at += n + 12
+    return data
+
+
+def png_chunk(kind, data):
+    body = kind + data
+    return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def refused(s, path, fields, status, param, text):
+    r = s.post(path, fields)
+    e = r.json.get("error", {})
+    report(r.status == status and e.get("param") == param and text in e.get("message", "") and
+           r.json.get("detail") == e["message"], f"{status}: {str(fields)[:60]}", r)
+
+
+def mistakes(s):
+    for fields, status, param, text in (
+            ({}, 400, "prompt", "prompt is missing"),
+            ({**FAST, "model": "nope"}, 404, "model", "demo-pixart"),
+            ({**FAST, "size": "12"}, 400, "size", "WIDTHxHEIGHT"),
+            ({**FAST, "size": "12xx5"}, 400, "size", "WIDTHxHEIGHT"),
+            ({**FAST, "size": "100x100"}, 400, None, "multiple of 16"),
+            ({**FAST, "width": "wide"}, 400, "width", "takes a whole number"),
+            ({**FAST, "n": 0}, 400, "num_images_per_prompt", "from 1"),
+            ({**FAST, "num_inference_steps": 1e9}, 400, "num_inference_steps", "from 1 to 1000"),
+            ({**FAST, "scheduler": "nope"}, 400, None, "scheduler"),
+            ({**FAST, "output_format": "bmp"}, 400, "output_format", "png, jpeg or webp"),
+            ({**FAST, "response_format": "x"}, 400, "response_format", "b64_json or url"),
+            ({**FAST, "partial_images": 9}, 400, "partial_images", "from 0 to 3"),
+            ({**FAST, "background": "transparent"}, 400, "background", "transparent"),
+            ({**FAST, "nosuch": 1}, 400, "nosuch", "no field"),
+            ({**FAST, "output": "/etc/x.png"}, 400, "output", "no field"),
+            ({**FAST, "mask_image": "/etc/passwd"}, 400, "mask_image", "no field"),
+            ({**FAST, "guidance_scale": {"a": 1}}, 400, "guidance_scale", "a text, a number"),
+            ({**FAST, "lora": "a"}, 400, "lora", "--loras DIR")):
+        refused(s, GEN, fields, status, param, text)
+    for body in (b"", b"{", b"[1]", b'"a"', b"\0\0", b"[" * 100000):
+        r = s.request("POST", GEN, body, {"Content-Type": "application/json"})
+        report(r.status == 400 and r.error, f"400: the body {body[:10]!r}", r)
+    r = s.get(GEN)
+    report(r.status == 405 and "POST" in r.error, "405 names the method", r)
+    report(s.get("/nothing").status == 404, "404")
+    r = s.request("POST", GEN, b"x", {"Content-Length": str(1 << 40)})
+    report(r.status == 413, "413 by the length alone", r)
+
+
+def loras(s):
+    for name in ("../a", "a/b", "/etc/passwd", ".hidden", "", "link"):
+        r = s.post(GEN, {**FAST, "lora": name})
+        report(r.status in (400, 404) and r.json["error"]["param"] == "lora",
+               f"no LoRA file '{name}'", r)
+
+
+def stream(s):
+    r = s.post(GEN, {**FAST, "stream": True, "n": 2})
+    events = [e.split("\n") for e in r.body.decode().strip().split("\n\n")]
+    data = [json.loads(e[1][len("data: "):]) for e in events]
+    report(r.headers["Content-Type"].startswith("text/event-stream") and
+           [d["type"] for d in data] == ["image_generation.completed"] * 2 and
+           all(e[0] == f"event: {d['type']}" for e, d in zip(events, data)), "a stream", r)
+    plain = s.post(GEN, {**FAST, "n": 2})
+    report([d["b64_json"] for d in data] == [d["b64_json"] for d in plain.json["data"]],
+           "has the images of the reply")
+
+
+def status(s):
+    r = s.get("/health")
+    report(r.status == 200 and r.json["status"] == "ok" and r.json["ranks"] == 1, "health", r)
+    r = s.get("/v1/models")
+    report([m["id"] for m in r.json["data"]] == ["demo-pixart"], "models", r)
+    report(s.get("/v1/models/demo-pixart").json["object"] == "model" and
+           s.get("/v1/models/nope").status == 404, "one model")
+    report(s.metric('jobs_total{state="done"}') > 5 and s.metric("queue_length") == 0 and
+           s.metric('seconds_total{part="denoise"}') > 0, "metrics")
+    r = s.get("/metrics")
+    names = [x.split("{")[0].split()[0] for x in r.body.decode().splitlines() if x[0] != "#"]
+    typed = [x.split()[2] for x in r.body.decode().splitlines() if x.startswith("# TYPE")]
+    report(set(names) == set(typed), "every metric has a type", names, typed)
+
+
+def main():
+    folder = T / "loras"
+    folder.mkdir()
+    (folder / "link.safetensors").symlink_to(DEMO + "/transformer/config.json")
+    with Server() as s:
+        start = same_as_command_line(s)
+        several(s)
+        formats(s)
+        edits(s, start)
+        mistakes(s)
+        stream(s)
+        status(s)
+        report(s.stop() == 0, "SIGTERM ends it well", s.said())
+    with Server("--loras", str(folder)) as s:
+        loras(s)
+    end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

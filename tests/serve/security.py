@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""security.py XDIT ROOT - who is served and who is not: addresses, keys, foreign pages, limits,
+TLS, connections that are slow, cut or speak something else. Speaks TAP."""
+
+import base64
+import http.client
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+
+from harness import DEMO, PROMPT, T, XDIT, Server, end, report, wait_for
+
+GEN = "/v1/images/generations"
+FAST = {"prompt": PROMPT, "num_inference_steps": 1}
+
+
+def refused_lines():
+    for args, code, text in (
+            (["--host", "0.0.0.0"], 2, "--api_key"),
+            (["--host", "::"], 2, "--api_key"),
+            (["--host", "nowhere"], 2, "--api_key"),
+            (["--host", "nowhere", "--no_auth"], 2, "takes an address"),
+            (["--api_key", ""], 2, "empty"),
+            (["--port", "70000"], 2, "65535"),
+            (["--tls_cert", "a"], 2, "--tls_key is missing"),
+            (["--loras", "/nowhere"], 1, "no directory"),
+            (["--results", "/nowhere"], 1, "no directory"),
+            (["--tls_cert", "/nowhere", "--tls_key", "/nowhere"], 1, "/nowhere"),
+            (["--model", DEMO + "/"], 2, "two models are called demo-pixart"),
+            (["--ulysses_degree", "4", "--nproc", "2"], 2, "ranks"),
+            (["--nosuch"], 2, "unknown flag")):
+        s = Server("--port", "0", *args, start=False)
+        rc = s.process.wait(60)
+        said = s.said()
+        report(rc == code and text in said and said.count("xdit: ") >= 1, f"refused: {args}", rc,
+               said)
+    s = Server(model="/nowhere", start=False)
+    report(s.process.wait(60) != 0 and "/nowhere" in s.said(), "a model that is not there",
+           s.said())
+    report(not list(T.glob("xdit-server-*")), "nothing is left")
+
+
+def taken_port():
+    with socket.socket() as k:
+        k.bind(("127.0.0.1", 0))
+        k.listen()
+        s = Server("--port", str(k.getsockname()[1]), start=False)
+        report(s.process.wait(60) == 1 and "--port" in s.said(), "a port that is taken", s.said())
+
+
+def keys():
+    with Server("--api_key", "secret", env={"XDIT_API_KEY": "other"}) as s:
+        basic = base64.b64encode(b"user:secret").decode()
+        for what, headers, status in (
+                ("no key", {}, 401), ("a wrong key", {"Authorization": "Bearer nope"}, 401),
+                ("half a key", {"Authorization": "Bearer secre"}, 401),
+                ("a longer key", {"Authorization": "Bearer secretsecret"}, 401),
+                ("no bearer", {"Authorization": "Bearer "}, 401),
+                ("the key", {"Authorization": "Bearer secret"}, 200),
+                ("that of the variable", {"Authorization": "bearer other"}, 200),
+                ("a header of its own", {"X-API-Key": "secret"}, 200),
+                ("a password", {"Authorization": f"Basic {basic}"}, 200),
+                ("a wrong password", {"Authorization": "Basic dTpw"}, 401),
+                ("nonsense", {"Authorization": "Basic %%%"}, 401)):
+            r = s.request("GET", "/v1/models", headers=headers)
+            report(r.status == status, f"{what}: {status}", r)
+        report(s.get("/health").status == 200, "health needs none")
+        r = s.post(GEN, FAST)
+        report(r.status == 401 and r.json["error"]["code"] == "invalid_api_key", "nor are images",
+               r)
+
+
+def pages():
+    with Server("--cors", "https://good.example") as s:
+        port = s.address[1]
+        for what, headers, status in (
+                ("another site", {"Origin": "https://bad.example"}, 403),
+                ("no site", {"Origin": "null"}, 403),
+                ("our own page", {"Origin": f"http://127.0.0.1:{port}"}, 200),
+                ("a site that is named", {"Origin": "https://good.example"}, 200),
+                ("a name that leads here", {"Host": f"bad.example:{port}"}, 403),
+                ("this host by name", {"Host": f"localhost:{port}"}, 200)):
+            r = s.request("GET", "/v1/models", headers=headers)
+            report(r.status == status, f"{what}: {status}", r)
+        r = s.request("OPTIONS", GEN, headers={"Origin": "https://good.example"})
+        report(r.status == 204 and r.headers.get("Access-Control-Allow-Origin") ==
+               "https://good.example" and "Authorization" in
+               r.headers["Access-Control-Allow-Headers"], "it may ask first", r)
+        r = s.request("OPTIONS", GEN, headers={"Origin": "https://bad.example"})
+        report("Access-Control-Allow-Origin" not in r.headers, "another one may not", r)
+
+
+def raw(s, data, seconds=5, close=False):
+    """What comes back to these bytes, until the end or the time is over; None: not yet ended."""
+    with socket.create_connection(s.address, timeout=seconds) as k:
+        try:
+            k.sendall(data)
+            if close:
+                k.shutdown(socket.SHUT_WR)
+            got = b""
+            while True:
+                b = k.recv(65536)
+                if not b:
+                    return got
+                got += b
+        except (ConnectionError, BrokenPipeError):
+            return got
+        except TimeoutError:
+            return None if not got else got
+
+
+def garbage(s):
+    for what, data in (
+            ("random bytes", os.urandom(4000)), ("a TLS hello", b"\x16\x03\x01\x02\x00\x01" * 50),
+            ("no version", b"GET /health\r\n\r\n"), ("zeros", b"\0" * 3000),
+            ("an endless line", b"GET /" + b"a" * 200000),
+            ("endless headers", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50000),
+            ("a folded header", b"GET /health HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"),
+            ("two lengths", b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+             b"Content-Length: 5\r\nContent-Length: 50\r\n\r\n{}{}{}"),
+            ("a negative length", b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+             b"Content-Length: -5\r\n\r\n{}"),
+            ("length and chunks", b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+             b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /metrics "
+             b"HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
+            ("bad chunks", b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+             b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")):
+        got = raw(s, data, 3, close=True)
+        report(got is not None and b" 200 " not in got, f"{what}: refused or cut",
+               got and got[:300])
+    report(s.get("/health").status == 200, "and others are served")
+
+
+def slow():
+    """A request that does not come is cut, whatever trickles."""
+    with Server("--request_timeout", "2", "--connections", "8") as s:
+        began = time.monotonic()
+        held = [socket.create_connection(s.address) for _ in range(8)]
+        for k in held:
+            k.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        cut = 0
+        while cut < 8 and time.monotonic() - began < 20:
+            time.sleep(0.2)
+            cut = 0
+            for k in held:
+                try:
+                    k.sendall(b"a: b\r\n")
+                    k.setblocking(False)
+                    cut += k.recv(1) == b""
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    cut += 1
+                finally:
+                    k.setblocking(True)
+        took = time.monotonic() - began
+        report(cut == 8 and took < 10, "eight slow ones are cut", cut, took)
+        report(wait_for(lambda: s.get("/health").status == 200), "and make way")
+        c = http.client.HTTPConnection(*s.address, timeout=20)
+        for _ in range(3):
+            time.sleep(1.2)
+            c.request("GET", "/health")
+            ok = c.getresponse().read()
+        report(b"ok" in ok, "a connection that is kept lives longer than one request may take")
+        c.close()
+
+
+def half_closed(s):
+    got = raw(s, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 5, True)
+    report(got == b"" or b" 200 " in got, "a half-closed one is answered or cut", got)
+
+
+def limits():
+    with Server("--max_body", "2000") as s:
+        r = s.post(GEN, {"prompt": "a" * 3000})
+        report(r.status == 413 and "2000" in r.error, "413", r)
+        got = raw(s, b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+                  b"application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" +
+                  b"800\r\n" + b"a" * 2048 + b"\r\n" + b"800\r\n" + b"a" * 2048 + b"\r\n0\r\n\r\n")
+        report(got and b" 413 " in got, "413 of chunks without a length", got and got[:200])
+
+
+def tls():
+    if not shutil.which("openssl"):
+        print("ok - TLS # SKIP no openssl to make a certificate")
+        return
+    cert, key = str(T / "cert.pem"), str(T / "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key,
+                    "-out", cert, "-days", "2", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    with Server("--tls_cert", cert, "--tls_key", key) as s:
+        c = http.client.HTTPSConnection(*s.address, timeout=60,
+                                        context=ssl.create_default_context(cafile=cert))
+        c.request("GET", "/v1/models")
+        r = c.getresponse()
+        report(r.status == 200 and b"demo-pixart" in r.read(), "HTTPS")
+        got = raw(s, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        report(not got or b" 200 " not in got, "and no plain HTTP there", got)
+    s = Server("--tls_cert", key, "--tls_key", cert, start=False)
+    report(s.process.wait(60) == 1 and "PEM" in s.said(), "a certificate that is none", s.said())
+
+
+def main():
+    os.environ["TMPDIR"] = str(T)
+    refused_lines()
+    taken_port()
+    keys()
+    pages()
+    with Server() as s:
+        garbage(s)
+        half_closed(s)
+    slow()
+    limits()
+    tls()
+    help_text = subprocess.run([XDIT, "serve", "--help"], capture_output=True, text=True,
+                               check=True).stdout
+    report("--api_key" in help_text and "curl" in help_text, "help")
+    end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
