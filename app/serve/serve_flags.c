@@ -122,7 +122,8 @@ void xd_serve_flags_help(FILE *out)
         { "Server", "model host port loras results keep keep_mb queue" },
         { "Who may ask", "api_key no_auth cors tls_cert tls_key connections max_body "
                          "request_timeout" },
-        { "Models", "transformer vae clip_l clip_g t5xxl llm lora no_t5" },
+        { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
+                    "lora lora_2 no_t5" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device offload" },
         { "Several ranks", ranks },
         { "Log", "quiet verbose" },

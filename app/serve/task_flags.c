@@ -29,7 +29,7 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
     const xd_opt_spec  spec = { .tables = tables, .ntables = 2 };
     xd_status          s = xd_opt_parse(&spec, argc, argv, NULL, e);
     if (s == XD_OK)
-        s = xd_loras_parse(&f->lora, &f->loras, e);
+        s = xd_loras_parse(&f->lora, &f->loras, "lora", e);
     if (s == XD_OK && (!f->id || !f->model || !f->output || !f->prompts.n))
         s = xd_fail(e, XD_EINVAL, "a task has an id, a model, an output and a prompt");
     f->request.prompts = f->prompts.v;
