@@ -14,6 +14,7 @@ typedef struct xd_input {
     xd_tensor      txt;         /* [n mine, E] text rows to embed, if text flows; padding is 0 */
     xd_tensor      ref;         /* [n mine, F] F32 tokens of reference images, or absent        */
     double         t;           /* model time in the units of the scheduler (0..1000)           */
+    int64_t        held;        /* so many image tokens, the first of all, have the time 0      */
     double         guidance;    /* distilled guidance scale, or NaN                            */
     double         size[2];     /* pixels: height, width (micro-conditions)                    */
 } xd_input;

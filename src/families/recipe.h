@@ -95,6 +95,9 @@ typedef struct xd_recipe {
     /* What it reads (with from_image) are the latents of a video that is grey but for its first
      * frame and, if the request has one, its last, behind a mask of these frames. */
     int         from_frames;
+    /* An image of the request is the first frame of the latents in all steps, whose tokens have the
+     * time 0. Without one all frames are generated. */
+    int         holds_image;
     /* The transformer reads beside the latents those of the image, grey where the mask is bright,
      * and every pixel of the mask as a channel of its cell. */
     int         from_mask;

@@ -95,6 +95,9 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
         return xd_fail(e, XD_EFORMAT, "%s: %s generates images, and its %s is one of videos",
                        m->dir, m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
+    if (m->recipe->holds_image && d->patch[0] != 1)
+        return xd_fail(e, XD_EFORMAT, "%s: %s gives each frame of the latents a time, and a token "
+                       "of the transformer has %d frames", m->dir, m->recipe->name, d->patch[0]);
     int64_t            mask = (int64_t)m->vae_info.cell[1] * m->vae_info.cell[2];
     int                frames = m->recipe->from_frames ? m->vae_info.cell[0] : 0;
     int                reads = m->recipe->from_image || m->recipe->from_mask;

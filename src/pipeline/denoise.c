@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/rng.h"
 #include "comm/kinds.h"
 #include "exec/op.h"
@@ -101,6 +102,19 @@ static xd_tensor part_of(const xd_denoise *f, xd_tensor t, int unit)
 {
     xd_span s = rows_of(f, unit);
     return xd_rows(t, s.start, s.n);
+}
+
+/* The rows of part_of that the sampler moves: those behind a frame that an image holds. */
+static xd_tensor free_part(const xd_denoise *f, xd_tensor t, int unit)
+{
+    int64_t held = 0;
+    for (int p = 0; p < f->lay.npatch && f->j->held; p++) {
+        xd_span s = xd_own(&f->lay, XD_IMG, p, f->x.sp);
+        if (unit == XD_ALL || p == unit)
+            held += xd_max(0, xd_min(s.n, f->j->held - s.start));
+    }
+    t = part_of(f, t, unit);
+    return xd_rows(t, held, t.d[0] - held);
 }
 
 static int slot_of(const xd_denoise *f, int unit)
@@ -489,7 +503,8 @@ static void run_piece(xd_denoise *f, piece w)
                          .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
                          .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
-                         .t = j->samp.time[w.step], .guidance = j->distilled };
+                         .t = j->samp.time[w.step], .held = j->held,
+                         .guidance = j->distilled };
     xd_span       refs = stream_rows(f, XD_REF, w.unit);
     if (is_first(f) && refs.n)
         in.ref = xd_rows(f->ref, refs.start, refs.n);
@@ -626,7 +641,7 @@ static void run_sampler(xd_denoise *f, int step, int unit)
         }
     }
     for (int i = 0; i < XD_MAXHIST; i++)
-        hist[i] = f->hist[i].nd ? part_of(f, f->hist[i], unit) : f->hist[i];
+        hist[i] = f->hist[i].nd ? free_part(f, f->hist[i], unit) : f->hist[i];
     int rescales = passes > 1 && (j->r->guidance_rescale > 0 || j->r->cfg_normalization > 0);
     if (rescales)
         add_up(f, unit, 0);
@@ -638,8 +653,8 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     }
     if (stage_count(f) > 1)
         latents_sent(f, unit);
-    j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist,
-                     f->noise.nd ? part_of(f, f->noise, unit) : f->noise);
+    j->sampler->step(x, &j->samp, step, free_part(f, f->lat, unit), free_part(f, f->pred[0], unit),
+                     hist, f->noise.nd ? free_part(f, f->noise, unit) : f->noise);
     if (f->keep[0].nd)
         keep_image(f, step, unit);
     xd_arena_rewind(x->tmp, mark);

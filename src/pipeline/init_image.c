@@ -235,9 +235,13 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
 /* With philox the noise does not depend on whether there is an image. */
 void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
 {
-    if (j->moments && g->torch)
+    if (j->held)                /* its latents are the mean                                     */
+        memset(sample, 0, (size_t)latent_count(j) * sizeof *sample);
+    else if (j->moments && g->torch)
         xd_rng_normal(g, sample, latent_count(j));
     xd_rng_normal(g, noise, j->numbers);
+    if (j->held)
+        return;
     /* diffusers encodes the whole image first, of which noise alone leaves nothing. */
     if (j->moments && (!g->torch || j->ctx->model.recipe->from_mask))
         xd_rng_normal(g, sample, latent_count(j));
@@ -258,8 +262,9 @@ void xd_init_image_sample(const xd_job *j, float *sample)
 
 void xd_init_image_mix(const xd_job *j, float *noise, const float *sample)
 {
-    double of[2];
-    j->sampler->shares(&j->samp, 0, of);
+    double of[2] = { 1, 0 };    /* of a frame that is held                                      */
+    if (!j->held)
+        j->sampler->shares(&j->samp, 0, of);
     for (int64_t i = 0; i < latent_count(j); i++)
         noise[i] = (float)of[1] * noise[i] + (float)of[0] * sample[i];
 }

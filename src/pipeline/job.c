@@ -59,7 +59,8 @@ int64_t xd_job_images(const xd_request *r)
 static int starts_from_image(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    return xd_job_has_image(j->r) && !p->from_image && !p->from_mask && !p->references;
+    return xd_job_has_image(j->r) && !p->from_image && !p->from_mask && !p->references &&
+           !p->holds_image;
 }
 
 /* Checks one number or text against its row of the option table. */
@@ -141,12 +142,12 @@ static xd_status check_video(const xd_job *j, xd_err *e)
                        p->name);
     if (p->needs_reference && !xd_job_has_image(r) && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL, "%s edits images: name one with --image", p->name);
-    if (p->fps > 0 && !p->from_image && xd_job_has_image(r))
+    if (p->fps > 0 && !p->from_image && !p->holds_image && xd_job_has_image(r))
         return xd_fail(e, XD_EINVAL,
                        "%s makes a video of text alone, it cannot begin with the image %s "
                        "(%s can)", p->name, r->image ? r->image : "that is given",
                        xd_family_says(XD_WORD_FROM_IMAGE));
-    if ((p->from_image || p->references) && r->strength > 0)
+    if ((p->from_image || p->references || p->holds_image) && r->strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g means nothing to %s, which keeps the image as it is",
                        r->strength, p->name);
@@ -297,6 +298,8 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     j->lay.len[XD_PAD] = xd_job_padded(j, j->tokens) - j->tokens;
     j->lat[0] = c[0], j->lat[1] = d->lat_ch, j->lat[2] = c[1], j->lat[3] = c[2];
     j->numbers = j->tokens * j->features;
+    if (j->ctx->model.recipe->holds_image && xd_job_has_image(j->r))
+        j->held = j->lay.grid[1] * j->lay.grid[2];
     return XD_OK;
 }
 

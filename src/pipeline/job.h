@@ -43,6 +43,7 @@ typedef struct xd_job {
     xd_sampling samp;
     xd_counts   step_ops;       /* of the first step, counted                                  */
     double      start_s;
+    int64_t     held;           /* image tokens, the first ones, that an image holds; 0: none  */
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */
     uint8_t    *mask;           /* [H,W] 1: inpainted, 0: kept; on every rank once it is encoded  */

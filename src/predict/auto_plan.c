@@ -78,7 +78,8 @@ static void copy_request(chooser *c)
     if (c->a->plan_for)
         c->r = *c->a->plan_for;
     const xd_recipe *p = c->ctx->model.recipe;
-    if (xd_job_has_image(&c->r) && !p->from_image && !p->from_mask && !p->references) {
+    if (xd_job_has_image(&c->r) && !p->from_image && !p->from_mask && !p->references &&
+        !p->holds_image) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
                                                 : p->steps;

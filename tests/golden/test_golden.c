@@ -44,7 +44,8 @@ static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
-                                         "hunyuan12-one",  "zimage-lora", "wan", "wan22", "wan-i2v",
+                                         "hunyuan12-one",  "zimage-lora", "wan", "wan-i2v",
+                                         "wan22", "wan-ti2v",
                                          "chroma-one", "qwen", "qwen-edit" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -119,6 +120,8 @@ static const char *const all[] = { "alpha",
                                    "wan22-low",
                                    "wan22-lora",
                                    "wan22-i2v",
+                                   "wan-ti2v",
+                                   "wan-ti2v-text",
                                    "cog5b-tiles",
                                    "cog15-i2v-tiles",
                                    "hunyuan",

@@ -71,9 +71,14 @@ typedef struct glob {
     int       cut;                      /* other ranks have the other heads                   */
 } glob;
 
+/* Tokens of a frame that an image holds have the time 0. They stand before a rank's others. */
+enum { TIMES = 2 };
+
 typedef struct local {
-    xd_tensor emb;                      /* [1,D] F32: embedding of the time                   */
-    xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and MLP */
+    int       times;                    /* 2: a frame is held, whoever has its tokens         */
+    xd_span   rows[TIMES];              /* my tokens of each time                             */
+    xd_tensor emb;                      /* [times,D] F32: embedding of the time               */
+    xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
     xd_tensor cos, sin;                 /* [n, head_dim/2] F32 of my video tokens             */
 } local;
 
@@ -342,13 +347,30 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
+/* My tokens among the first `held` of all. */
+static int64_t held_rows(const xd_exec *x, int64_t held)
+{
+    int64_t n = xd_n(x, XD_IMG), rows = 0;
+    while (rows < n && xd_where(x, XD_IMG, rows) < held) {
+        int64_t run = xd_where_run(x, XD_IMG, rows), left = held - xd_where(x, XD_IMG, rows);
+        rows += run < left ? run : left;
+    }
+    return rows;
+}
+
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
-    l->emb = xd_mlp_run(x, xd_time_embed(x, &in->t, 1, c->waves, 1, 0), &g->time, XD_SILU);
-    l->mod = xd_mod_rows(x, xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU), &g->mod, 6);
+    double      t[TIMES] = { in->t, 0 };
+    int64_t     held = held_rows(x, in->held), rows = xd_n(x, XD_IMG);
+    l->times = in->held ? TIMES : 1;
+    l->rows[0] = (xd_span){ held, rows - held };
+    l->rows[1] = (xd_span){ 0, held };
+    l->emb = xd_mlp_run(x, xd_time_embed(x, t, l->times, c->waves, 1, 0), &g->time, XD_SILU);
+    xd_tensor mod = xd_linear_f32(x, xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU), &g->mod);
+    l->mod = xd_reshape(mod, 2, (int64_t[]){ 6 * l->times, c->dim });
     l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
@@ -459,25 +481,51 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
+/* norm(h) * (1 + scale) + shift, each row with row `scale` and `shift` of its time's mod[]. */
+static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
+                            const xd_tensor *mod, int scale, int shift)
+{
+    xd_tensor out = xd_new(x, h.d[0], h.d[1]);
+    for (int t = 0; t < l->times; t++) {
+        xd_span r = l->rows[t];
+        xd_norm_into(x, &(xd_norm){ .out = xd_rows(out, r.start, r.n),
+                                    .in = xd_rows(h, r.start, r.n),
+                                    .scale = xd_rows(mod[t], scale, 1),
+                                    .shift = xd_rows(mod[t], shift, 1),
+                                    .eps = ((const cfg *)n->cfg)->eps });
+    }
+    return out;
+}
+
+/* h += gate * linear(in), with the gate of each row's time. */
+static void add_times(xd_exec *x, const local *l, xd_tensor h, const xd_tensor *mod, int gate,
+                      xd_tensor in, const xd_lin *w)
+{
+    for (int t = 0; t < l->times; t++) {
+        xd_span r = l->rows[t];
+        xd_linear_add(x, xd_rows(h, r.start, r.n), xd_rows(mod[t], gate, 1),
+                      xd_rows(in, r.start, r.n), w);
+    }
+}
+
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const blk   *w = w_;
-    const cfg   *c = n->cfg;
     const local *l = s->local;
-    xd_tensor    h = s->h, mod = xd_mod_table(x, w->mod, l->mod), m[6];
-    for (int i = 0; i < 6; i++)
-        m[i] = xd_rows(mod, i, 1);
+    xd_tensor    h = s->h, m[TIMES];
+    for (int t = 0; t < l->times; t++)
+        m[t] = xd_mod_table(x, w->mod, xd_rows(l->mod, 6 * t, 6));
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, xd_norm_mod(x, h, m[1], m[0], c->eps), &w->qkv);
-    xd_linear_add(x, h, m[2], attend_self(x, n, w, l, y), &w->out);
+    xd_tensor y = xd_linear(x, norm_times(x, n, l, h, m, 1, 0), &w->qkv);
+    add_times(x, l, h, m, 2, attend_self(x, n, w, l, y), &w->out);
     xd_arena_rewind(x->tmp, mark);
 
     xd_linear_add(x, h, (xd_tensor){ 0 }, attend_text(x, n, w, s->kept, h), &w->cross);
     xd_arena_rewind(x->tmp, mark);
 
-    y = xd_linear_act(x, xd_norm_mod(x, h, m[4], m[3], c->eps), &w->up, XD_GELU_TANH);
-    xd_linear_add(x, h, m[5], y, &w->down);
+    y = xd_linear_act(x, norm_times(x, n, l, h, m, 4, 3), &w->up, XD_GELU_TANH);
+    add_times(x, l, h, m, 5, y, &w->down);
 }
 
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
@@ -487,8 +535,10 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const local *l = s->local;
     xd_tensor    out = xd_new_f32(x, s->h.d[0], g->out.w.out);
     size_t       mark = xd_arena_mark(x->tmp);
-    xd_tensor    m = xd_mod_table(x, g->last, l->emb);
-    xd_tensor    a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), c->eps);
+    xd_tensor    m[TIMES];
+    for (int t = 0; t < l->times; t++)
+        m[t] = xd_mod_table(x, g->last, xd_rows(l->emb, t, 1));
+    xd_tensor a = norm_times(x, n, l, s->h, m, 1, 0);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->out_ch);
     xd_arena_rewind(x->tmp, mark);
     return out;

@@ -47,6 +47,18 @@ static const xd_recipe from_image = {
     .from_image = 1, .from_frames = 1, .sized_by = XD_SIZED_BY_FIRST, .reference_size = frame_size,
 };
 
+/* diffusers: WanPipeline and, with an image, WanImageToVideoPipeline.__call__, with
+ * expand_timesteps; its examples write 24 frames per second. */
+static const xd_recipe from_held = {
+    .name = "wan-ti2v", .pipelines = { "WanPipeline", "WanImageToVideoPipeline" },
+    .when = "expand_timesteps",
+    .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
+    .text = { UMT5 }, .ntext = 1,
+    .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 24,
+    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
+    .holds_image = 1,
+};
+
 /* ---- in xDiT -------------------------------------------------------------------------------- */
 
 /* A name is looked for from the first row on. */
@@ -61,8 +73,8 @@ static const xd_xdit_model xdit_models[] = {
     { .title = "Wan from an image", .names = "Wan2.1-I2V Wan2.2-I2V", .pipeline = "WanI2V",
       .own = "wan-i2v", .cell = 8, .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan 2.2 from an image", .names = "TI2V", .pipeline = "WanI2V",
-      .cell = 8, .patch = 2,
+    { .title = "Wan from text or an image", .names = "TI2V", .pipeline = "WanI2V",
+      .own = "wan-ti2v", .cell = 16, .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
     { .title = "Wan with references", .names = "VACE", .pipeline = "Wan", .cell = 8, .patch = 2,
       .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
@@ -95,10 +107,11 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_wan;
 const xd_family xd_family_wan = {
     .title = "Wan", .dits = XD_LIST(xd_dit, &xd_dit_wan),
-    .recipes = XD_LIST(xd_recipe, &from_text, &from_image),
+    .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image),
     .key_maps = xd_wan_key_maps, .lora_names = xd_wan_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "wan2.1_t2v_1.3B_bf16.safetensors",
                   .hub = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
-                  .from_image = "Wan2.1-I2V-14B", .last_image = "Wan2.1-FLF2V-14B" },
+                  .from_image = "Wan2.1-I2V-14B, Wan2.2-TI2V-5B",
+                  .last_image = "Wan2.1-FLF2V-14B" },
 };

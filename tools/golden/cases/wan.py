@@ -246,9 +246,11 @@ def run(name, out_dir):
     spec = MODELS[r["model"]]
     more = dict(image_processor=CLIPImageProcessorPil(**PIXELS)) if spec.get("clip") else {}
     more |= dict(boundary_ratio=r.get("boundary_ratio", spec.get("boundary")))
-    pipe = kind_of(spec)(
+    holds = spec.get("index", {}).get("expand_timesteps", False)
+    kind = WanImageToVideoPipeline if holds and "image" in r else kind_of(spec)
+    pipe = kind(
         tokenizer=T5Tokenizer.from_pretrained(out_dir / r["model"] / "tokenizer"),
-        scheduler=spec["scheduler"], **more, **make_parts(r["model"]))
+        expand_timesteps=holds, scheduler=spec["scheduler"], **more, **make_parts(r["model"]))
     pipe.set_progress_bar_config(disable=True)
     if "add_loras" in spec:
         spec["add_loras"](pipe, r, d)
@@ -257,20 +259,25 @@ def run(name, out_dir):
                   prefix="diffusion_model")
     count = len(r["prompts"])
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
-    out, trail, noise, images = {}, [], [], images_of(r, d)
+    out, trail, noise, held, images = {}, [], [], [], images_of(r, d)
     record_text(pipe, r, rows_of(pipe, images, spec["dit"]["text_dim"]) if images else [], out)
     prepare = pipe.prepare_latents
 
     def watched(*args, **kwargs):
         z = prepare(*args, **kwargs)
         noise.append((z[0] if images else z).clone())
-        if images:
+        if images and holds:
+            held.append(z[1])
+        elif images:
             out["condition"] = z[1][0].permute(FRAMES_FIRST).contiguous()
         return z
     pipe.prepare_latents = watched
 
     def keep(p, step, t, kw):
-        trail.append((float(t), kw["latents"].clone()))
+        z = kw["latents"].clone()
+        for first in held:              # what the transformer reads in its place
+            z[:, :, :1] = first
+        trail.append((float(t), z))
         return {}
     frames = pipe(prompt=r["prompts"], negative_prompt=[r["negative_prompt"]] * count,
                   num_inference_steps=r["steps"], guidance_scale=r["guidance"],

@@ -2,6 +2,9 @@
 of its own: "second." stands before the names of its tensors. wan22-low has no first transformer;
 wan22-i2v begins with image.png.
 
+wan-ti2v has a time for each token. With image.png the first frame of its latents is the image's in
+all steps, as the transformer reads it; diffusers puts it there at the end.
+
 wan22-lora adds a random LoRA file to each transformer, as diffusers loads them.
 """
 import torch
@@ -10,7 +13,8 @@ from safetensors.torch import save_file
 
 from ..common import make_each, matrices
 from . import wan
-from .wan import PEFT, SMALL, UNIPC
+from .causal_vae import RESIDUAL
+from .wan import PEFT, SMALL, UNIPC, VAE
 
 
 def add_lora(pipe, part, name, scale, seed, d):
@@ -50,6 +54,10 @@ MODELS = {
                       scheduler=UniPCMultistepScheduler(**UNIPC)),
     "wan22-i2v": dict(dit=dict(SMALL, in_channels=12), clip=None, boundary=0.9, weights="bf16",
                       scheduler=UniPCMultistepScheduler(**UNIPC)),
+    "wan-ti2v": dict(dit=SMALL, index=dict(expand_timesteps=True), weights="bf16",
+                     vae=dict(RESIDUAL, z_dim=4, latents_mean=VAE["latents_mean"],
+                              latents_std=VAE["latents_std"]),
+                     scheduler=UniPCMultistepScheduler(**UNIPC)),
 }
 RUNS = {
     "wan22": dict(prompts=["a red circle"], negative_prompt="a green ring", width=64, height=48,
@@ -63,6 +71,10 @@ RUNS = {
                        steps=3, seed=72, guidance=1.0, loras={"high": 0.6}, loras_2={"low": -0.7}),
     "wan22-i2v": dict(prompts=["a cyan triangle"], negative_prompt="a ring", width=48, height=32,
                       frames=9, steps=3, seed=86, guidance=3.5, image=(40, 56)),
+    "wan-ti2v": dict(prompts=["a red circle", "a star"], negative_prompt="a ring", width=96,
+                     height=64, frames=9, steps=4, seed=87, guidance=4.0, image=(50, 41)),
+    "wan-ti2v-text": dict(model="wan-ti2v", prompts=["a purple star"], width=64, height=96,
+                          frames=5, steps=2, seed=88),
 }
 
 
