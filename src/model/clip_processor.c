@@ -152,6 +152,7 @@ xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t 
         s = read_size(j, "crop_size", NULL, p->crop, e);
     if (s == XD_OK)
         s = check_square(p, side, e);
+    p->side = s == XD_OK ? side : 0;
     xd_json_free(&j);
     if (s != XD_OK)
         xd_fail_at(e, s, path);

@@ -8,6 +8,7 @@
 #include "io/image.h"
 
 typedef struct xd_clip_processor {
+    int64_t   side;             /* of what it makes; 0: it is not read                          */
     int       resizes, crops, rescales, normalizes;
     int64_t   edge;             /* pixels of the shorter side; 0: `size`                       */
     int64_t   size[2], crop[2]; /* height, width: resized to, cut out of the middle            */

@@ -320,18 +320,6 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
                                              : s;
 }
 
-/* Reads how an image becomes what an encoder of images reads. */
-static xd_status open_clip_processor(xd_model *m, int k, xd_err *e)
-{
-    xd_text_vision v;
-    char          *dir = xd_path_join(m->dir, m->recipe->text[k].processor);
-    m->text[k].text->vision(m->text[k].net.cfg, &v);
-    xd_status s = dir ? xd_clip_processor_read(&m->clip_processor, dir, v.side, e)
-                      : xd_fail(e, XD_ENOMEM, "no memory for a path");
-    free(dir);
-    return s;
-}
-
 /* Reads how images are shown to an encoder that sees them, which must be as its tower reads
  * them. */
 static xd_status open_processor(xd_model *m, int k, xd_err *e)
@@ -342,8 +330,6 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     if (!u->tokenizer != !!m->text[k].text->vision)
         return xd_fail(e, XD_EFORMAT, "%s: a %s encodes %s", m->text[k].dir, m->text[k].class_name,
                        u->tokenizer ? "images, not text" : "no images");
-    if (!u->tokenizer)
-        return open_clip_processor(m, k, e);
     if (!u->image_text)
         return XD_OK;
     xd_status s = xd_image_processor_read(p, m->dir, u->processor, e);
@@ -542,10 +528,27 @@ static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *
     return XD_OK;
 }
 
+/* Reads how an image becomes what encoder i reads. Nothing for one that could not be opened. */
+static xd_status read_clip_processor(xd_model *m, int i, xd_err *e)
+{
+    const xd_component *p = &m->text[i];
+    xd_text_vision      v;
+    if (m->clip_processor.side || !p->nlist || !p->text->vision)
+        return XD_OK;
+    char *dir = xd_path_join(m->dir, m->recipe->text[i].processor);
+    p->text->vision(p->net.cfg, &v);
+    xd_status s = dir ? xd_clip_processor_read(&m->clip_processor, dir, v.side, e)
+                      : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    free(dir);
+    return s;
+}
+
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
 {
-    if (m->tok[i] || !m->recipe->text[i].tokenizer)
+    if (m->tok[i])
         return XD_OK;
+    if (!m->recipe->text[i].tokenizer)
+        return read_clip_processor(m, i, e);
     char     *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
     xd_status s =
         dir ? xd_tok_open(&m->tok[i], dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");

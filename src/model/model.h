@@ -32,7 +32,7 @@ typedef struct xd_model {
     xd_weight_files  given;     /* only while the model is opened                              */
     const char      *layers;    /* only while the model is opened (xd_component_open_some)     */
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
-    xd_clip_processor clip_processor;   /* of an encoder of images                             */
+    xd_clip_processor clip_processor;   /* of an encoder of images, by xd_model_tokenizers      */
     int              told_chat; /* 1: xd_model_warn_chat was called                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
@@ -70,7 +70,8 @@ xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all c
 /* xd_component_cold_bytes of all components of each kind, whole ones, with their LoRA terms. */
 void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
 xd_status xd_model_tokenizers(xd_model *m, xd_err *e);  /* tokenizers */
-xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */
+/* That of encoder i; of one of images, its processor. */
+xd_status xd_model_tok(xd_model *m, int i, xd_err *e);
 /* Warns once of chat templates that lack special tokens of the pipeline's own text. */
 void      xd_model_warn_chat(xd_model *m);
 /* Transformer i of xd_model_dits: 0 `dit`, 1 `dit2`. */

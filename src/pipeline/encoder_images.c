@@ -54,7 +54,9 @@ xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_
 {
     if (i >= xd_encoder_images_read(j))
         return XD_OK;
-    xd_status s = xd_encoder_images_open(j, e);
+    xd_status s = xd_model_tok(&j->ctx->model, encoder_of(j), e);
+    if (s == XD_OK)
+        s = xd_encoder_images_open(j, e);
     return s == XD_OK ? xd_clip_processor_run(&j->ctx->model.clip_processor, rgb, w, h,
                                               j->encoder_pixels + i * image_size(j), e) : s;
 }
@@ -70,10 +72,9 @@ int64_t xd_encoder_images_hash(const xd_job *j)
     return (int64_t)h;
 }
 
-xd_status xd_encoder_images_share(xd_job *j, xd_err *e)
+xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e)
 {
-    xd_comm *c = j->ctx->text;
-    int64_t  n = (int64_t)(bytes_of(j) / sizeof(float));
+    int64_t n = (int64_t)(bytes_of(j) / sizeof(float));
     if (!c || c->size == 1)
         return XD_OK;
     return xd_world_wait(c, c->ops->bcast(c, xd_view(j->encoder_pixels, XD_F32, 1, &n), 0), e);

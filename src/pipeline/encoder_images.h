@@ -12,9 +12,9 @@ xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_
                                     xd_err *e);
 int64_t   xd_encoder_images_hash(const xd_job *j);
 /* Memory for them (black where there is none: a benchmark), then the pixels of rank 0, on the ranks
- * that share the encoder. The second is collective over these. */
+ * of c, which share the encoder (NULL: there is one). The second is collective over these. */
 xd_status xd_encoder_images_open(xd_job *j, xd_err *e);
-xd_status xd_encoder_images_share(xd_job *j, xd_err *e);
+xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e);
 void      xd_encoder_images_close(xd_job *j);
 
 #endif

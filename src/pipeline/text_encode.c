@@ -521,7 +521,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     if (ctx->plan.text_tp > 1)
         s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && mine && !u->tokenizer)
-        s = xd_encoder_images_share(j, e);
+        s = xd_encoder_images_share(j, ctx->text, e);
     if (s == XD_OK && mine)
         s = encode_all(w, j, k, &a, e);
     xd_device_arena_close(&a, ctx->dev);

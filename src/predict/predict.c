@@ -11,6 +11,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
+#include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/offload.h"
@@ -432,7 +433,9 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
         if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
-        int texts = !ctx->model.recipe->text[k].tokenizer ? 1 : text_count(s);
+        int images = !ctx->model.recipe->text[k].tokenizer, texts = images ? 1 : text_count(s);
+        if (images && xd_encoder_images_share(&s->job, ctx->count_text, e) != XD_OK)
+            return e->code;
         for (int i = 0; i < texts; i++) {
             xd_status st = xd_prompts_count(&s->job, k, ids_of(s, i, k), &tmp, e);
             if (st != XD_OK)

@@ -36,7 +36,7 @@ static int by_first_name(const void *x, const void *y)
 
 static xd_kind kind_of(const char *component)
 {
-    if (strncmp(component, "text_encoder", 12) == 0)
+    if (strncmp(component, "text_encoder", 12) == 0 || strcmp(component, "image_encoder") == 0)
         return XD_KIND_TEXT;
     return strncmp(component, "vae", 3) == 0 ? XD_KIND_VAE : XD_KIND_DIT;
 }

@@ -20,6 +20,7 @@ MODELS = {
     'zimage': GOLDEN / 'zimage',
     'klein': GOLDEN / 'flux2-klein',
     'flux2': GOLDEN / 'flux2',
+    'i2v': GOLDEN / 'wan-i2v',
 }
 count = bad = 0
 
@@ -259,6 +260,26 @@ CASES = [
                 inner(model_type='ministral3'),
             ],
         ),
+        ('i2v', ['image_encoder', 'image_processor'], [gone]),
+        (
+            'i2v',
+            ['image_encoder/config.json'],
+            [
+                cut,
+                keys(hidden_act='x'),
+                keys(num_attention_heads=5),
+                keys(hidden_size=45),
+                keys(patch_size=0),
+                keys(model_type='siglip\x1b[31m'),
+                keys(architectures=['UMT5EncoderModel']),
+            ],
+        ),
+        ('i2v', ['image_encoder/model.safetensors'], [gone, renamed, shaped]),
+        (
+            'i2v',
+            ['image_processor/preprocessor_config.json'],
+            [gone, cut, keys(resample=0), keys(image_mean=[1]), keys(crop_size=9)],
+        ),
         ('hunyuan', ['tokenizer/vocab.txt'], [text(''), text('a\na\n'), gone]),
         (
             'hunyuan',
@@ -302,7 +323,8 @@ def broken(model, name, change):
     change(path)
     what = '%s/%s: %s' % (model, name, getattr(change, 'what', change.__name__))
     what = ''.join(c if c.isprintable() else '?' for c in what)
-    rc, said, err = run('generate', '-m', d, '-p', 'a', '-q', '-o', out, *SIZE)
+    image = ['--image', d / 'image.png'] if (d / 'image.png').exists() else []
+    rc, said, err = run('generate', '-m', d, '-p', 'a', '-q', '-o', out, *SIZE, *image)
     # What does not fit together is said of the model, all else of the file or of its folder.
     fits = 'the transformer reads' in err or 'has no scheduler' in err
     where = d if fits or path.parent == d else path.parent

@@ -55,13 +55,13 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
 
 /* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
  * rows; of the image's rows sums of [n,1] and of [n,2], and once a request and pass of [m,1] for
- * the rows of a text that does not flow. */
+ * the rows of a text that does not flow, and for those of an image beside it. */
 typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. */
-typedef struct model { int64_t N, K, J, fill, M, H, d, D, F, e; int passes; const sends *which[64];
-                       int64_t skips[65]; } model;
+typedef struct model { int64_t N, K, J, fill, M, I, H, d, D, F, e; int passes;
+                       const sends *which[64]; int64_t skips[65]; } model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
 /* PixArt, HunyuanDiT: sums behind attention, text, MLP */
@@ -178,7 +178,7 @@ static int64_t of_text(const model *m, const plan *p, const where *w)
     int64_t bytes = 0;
     for (int i = 0; i < m->passes; i++)
         for (int l = w->first; l < w->last && i % p->deg[XD_CFG] == w->at[XD_CFG]; l++)
-            bytes += m->which[l]->text * of_sum(p, w, m->M);
+            bytes += m->which[l]->text * (of_sum(p, w, m->M) + (m->I ? of_sum(p, w, m->I) : 0));
     return bytes;
 }
 
@@ -324,6 +324,15 @@ static const sends *kind_of(const xd_engine *g, int layer)
     return &joint[layer == p->net.nlayers - 1][second > 0];
 }
 
+/* Rows of images that stand behind those of the text. */
+static int64_t rows_of_images(const xd_engine *g)
+{
+    int64_t n = 0;
+    for (int k = 0; k < g->ctx.model.recipe->ntext; k++)
+        n += xd_model_image_rows(&g->ctx.model, k);
+    return n;
+}
+
 static model model_of(const xd_engine *g, const xd_job *j)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
@@ -331,7 +340,8 @@ static model model_of(const xd_engine *g, const xd_job *j)
                 .J = j->lay.len[XD_REF],
                 .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
                 .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,
-                .M = xd_prompts_most_rows(j),
+                .M = xd_prompts_most_rows(j) - rows_of_images(g),
+                .I = rows_of_images(g),
                 .H = d->heads,
                 .d = d->head_dim,
                 .D = d->dim,
@@ -358,6 +368,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     must(xd_device_arena_open(&a, g->ctx.count, 0, &e), &e);
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, xd_prompts_most_rows(j), d->text_dim);
+        xd_prompts_real_tokens(j, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }

@@ -1,6 +1,7 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
- *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [mask=FILE]
+ *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
+ *     [mask=FILE]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [scheduler=NAME]
  *     [steps=N]
  *
@@ -18,8 +19,8 @@
  * know some sums of the step before: they stay within 0.2 of the largest value. length, cut:
  * cfg_normalization and cfg_truncation.
  *
- * video: of the model's frames, and compared to the pixels; image: what an image-to-video model
- * begins with. Its autoencoder's rows are cut in every other plan.
+ * video: of the model's frames, and compared to the pixels; image, last: what an image-to-video
+ * model begins and ends with. Its autoencoder's rows are cut in every other plan.
  *
  * kept: weights_dtype. Plans that are exact are so with int8 and fp8, too. Plans that add in
  * another order move single int8 inputs by one, and tensor ranks scale the inputs that they
@@ -42,6 +43,7 @@ enum { IMAGES = 2 };
 static const char *model_dir, *dtype, *kept;
 static const char *scheduler;   /* NULL: the model's                                           */
 static const char *begin;       /* the image that a video begins with; NULL: none            */
+static const char *last;        /* the image that it ends with; NULL: none                      */
 static int         noise;       /* with a mask: the model starts from noise alone              */
 static const char *mask;        /* what is inpainted of it; NULL: there is no mask              */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
@@ -102,6 +104,7 @@ static void request(xd_request *r, int images)
         r->max_sequence_length = text;
         r->latents_only = !video;
         r->image = begin;
+        r->last_image = last;
         r->mask_image = mask;
         r->strength = mask && !noise ? 1 : 0;   /* all steps, so that stale ones tell          */
         r->guidance_scale = cfg ? 5 : 1;
@@ -364,6 +367,8 @@ static void arguments(int argc, char **argv)
         noise |= strcmp(argv[i], "noise") == 0;
         if (strncmp(argv[i], "image=", 6) == 0)
             begin = argv[i] + 6;
+        if (strncmp(argv[i], "last=", 5) == 0)
+            last = argv[i] + 5;
         if (strncmp(argv[i], "mask=", 5) == 0)
             mask = argv[i] + 5;
         if (sscanf(argv[i], "size=%dx%d", &size[0], &size[1]) == 2)

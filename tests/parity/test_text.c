@@ -78,17 +78,33 @@ static int64_t of_encoder(const xd_engine *g, const xd_job *j, int k, int64_t m)
         depth = number_of(p->config, "depth");
         wide = number_of(p->config, "hidden_size");
     }
-    return 2 * (p->net.nlayers - depth) * of_sum(g, m * E) + (tokens ? of_sum(g, tokens * E) : 0) +
+    return 2 * (p->net.last - p->net.first - depth) * of_sum(g, m * E) +
+           (tokens ? of_sum(g, tokens * E) : 0) +
            2 * depth * of_sum(g, tokens * sight.merge * sight.merge * wide);
 }
 
-/* How many ranks this one sends to in a broadcast along a binomial tree. */
-static int children_of(const xd_engine *g)
+/* How many of S ranks this one sends to in a broadcast along a binomial tree. */
+static int children_among(int S)
 {
-    int S = g->ctx.world.used->size, children = 0;
+    int children = 0;
     for (int step = 1; step < S && rank % (2 * step) == 0; step *= 2)
         children += rank + step < S;
-    return children;
+    return rank < S ? children : 0;
+}
+
+static int children_of(const xd_engine *g)
+{
+    return children_among(g->ctx.world.used->size);
+}
+
+/* The pixels that an encoder of images reads reach the ranks that share it. */
+static int64_t of_pixels(const xd_engine *g, int k)
+{
+    const xd_component *p = &g->ctx.model.text[k];
+    xd_text_vision      v;
+    p->text->vision(p->net.cfg, &v);
+    return 4 * children_among(g->ctx.plan.text_tp) * 3 * v.side * v.side *
+           xd_model_images(&g->ctx.model, k);
 }
 
 static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
@@ -114,8 +130,10 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
     for (int k = 0; k < w->ntext; k++) {        /* agreeing, then the sums                      */
         want += (T > 1 ? 8 : 4) * (int64_t)(g->ctx.world.used->size - 1);
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
-        for (int i = 0; i < w->n; i++)
+        int images = g->ctx.model.text[k].text->vision != NULL;         /* the same for all   */
+        for (int i = 0; i < (images ? 1 : w->n); i++)
             want += of_encoder(g, j, k, xd_prompts_computed(w, j, i, k));
+        want += images ? of_pixels(g, k) : 0;
     }
     want += of_images(g, j);
     for (int i = 0; i < w->n; i++)
@@ -158,9 +176,19 @@ static float *copy_of(const xd_prompts *w, int64_t *n)
     return all;
 }
 
+/* The images that a golden video begins and ends with. */
+static void give_images(const xd_engine *g, xd_request *r, char path[2][1024])
+{
+    snprintf(path[0], sizeof path[0], "%s/image.png", g->ctx.model.dir);
+    snprintf(path[1], sizeof path[1], "%s/last.png", g->ctx.model.dir);
+    r->image = path[0];
+    r->last_image = xd_model_images(&g->ctx.model, 1) > 1 ? path[1] : NULL;
+}
+
 /* Embeddings of all prompts, malloc'ed; *n numbers; *packed bytes of weights. */
 static float *encode(xd_engine *g, int64_t *n, size_t *packed)
 {
+    char       path[2][1024];
     xd_request r;
     xd_job     j;
     xd_prompts   w;
@@ -179,6 +207,8 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
         r.image = image;
         r.max_area = 6144;
     }
+    if (g->ctx.model.recipe->from_image)
+        give_images(g, &r, path);
     must(xd_job_open(&j, &g->ctx, &r, &e), &e);
     j.told_images = xd_job_images(&r);
     must(xd_references_share(&j, XD_OK, &e), &e);
