@@ -412,11 +412,10 @@ static int64_t ids_of(const predictor *s, int i, int k)
     const xd_text_use *u = &s->ctx->model.recipe->text[k];
     const xd_prompts    *w = &s->words;
     const char        *none = s->r->negative_prompt;
-    if (!u->tokenizer)
-        return xd_prompts_most_ids(&s->job, k);
     if (w->n)
         return xd_prompts_computed(w, &s->job, is_negative(s, i) ? w->n - 1 : i, k);
-    if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && is_negative(s, i) && !(none && *none))
+    if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && u->tokenizer && is_negative(s, i) &&
+        !(none && *none))
         return 1 + (u->pad == XD_PAD_ONE) + u->drop + xd_prompt_images_more_ids(&s->job, k);
     return xd_prompts_most_ids(&s->job, k);
 }
@@ -431,10 +430,9 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
             continue;
         xd_simulation_mark(s->simulation, k);   /* what the encoders before it took            */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
-        if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
-            return e->code;
         int images = !ctx->model.recipe->text[k].tokenizer, texts = images ? 1 : text_count(s);
-        if (images && xd_encoder_images_share(&s->job, ctx->count_text, e) != XD_OK)
+        if (ctx->count_text && (xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK ||
+            (images && xd_encoder_images_share(&s->job, ctx->count_text, e) != XD_OK)))
             return e->code;
         for (int i = 0; i < texts; i++) {
             xd_status st = xd_prompts_count(&s->job, k, ids_of(s, i, k), &tmp, e);

@@ -224,7 +224,7 @@ const xd_text xd_text_clip_vision = {
              .prefix = "vision_model.", .fields = fields, .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block,
              .weights = weights,
-             .unread = { "post_layernorm.*", "visual_projection.weight",
-                         "embeddings.position_ids" } },
+             .unread = { "post_layernorm.*", "visual_projection.weight", "embeddings.position_ids",
+                         "visual.ln_post.*", "visual.proj" } },
     .width = width, .vision = vision, .hidden = encode_images,
 };

@@ -197,6 +197,11 @@ static const row wan[] = {
     { "time_projection.1", { "condition_embedder.time_proj" }, 0 },
     { "text_embedding.0", { "condition_embedder.text_embedder.linear_1" }, 0 },
     { "text_embedding.2", { "condition_embedder.text_embedder.linear_2" }, 0 },
+    { "img_emb.proj.0", { "condition_embedder.image_embedder.norm1" }, 0 },
+    { "img_emb.proj.1", { "condition_embedder.image_embedder.ff.net.0.proj" }, 0 },
+    { "img_emb.proj.3", { "condition_embedder.image_embedder.ff.net.2" }, 0 },
+    { "img_emb.proj.4", { "condition_embedder.image_embedder.norm2" }, 0 },
+    { "img_emb.emb_pos", { "condition_embedder.image_embedder.pos_embed" }, 0 },
     { "head.modulation", { "scale_shift_table" }, 0 },
     { "head.head", { "proj_out" }, 0 },
     { "blocks.#.modulation", { "blocks.#.scale_shift_table" }, 0 },
@@ -212,9 +217,32 @@ static const row wan[] = {
     { "blocks.#.cross_attn.o", { "blocks.#.attn2.to_out.0" }, 0 },
     { "blocks.#.cross_attn.norm_q", { "blocks.#.attn2.norm_q" }, 0 },
     { "blocks.#.cross_attn.norm_k", { "blocks.#.attn2.norm_k" }, 0 },
+    { "blocks.#.cross_attn.k_img", { "blocks.#.attn2.add_k_proj" }, 0 },
+    { "blocks.#.cross_attn.v_img", { "blocks.#.attn2.add_v_proj" }, 0 },
+    { "blocks.#.cross_attn.norm_k_img", { "blocks.#.attn2.norm_added_k" }, 0 },
     { "blocks.#.norm3", { "blocks.#.norm2" }, 0 },
     { "blocks.#.ffn.0", { "blocks.#.ffn.net.0.proj" }, 0 },
     { "blocks.#.ffn.2", { "blocks.#.ffn.net.2" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
+#define LAYER "vision_model.encoder.layers.#."
+#define BLOCK "visual.transformer.resblocks.#."
+static const row open_clip[] = {
+    { "visual.class_embedding", { "vision_model.embeddings.class_embedding" }, 0 },
+    { "visual.conv1", { "vision_model.embeddings.patch_embedding" }, 0 },
+    { "visual.positional_embedding",
+      { "vision_model.embeddings.position_embedding.weight" }, 0 },
+    { "visual.ln_pre", { "vision_model.pre_layrnorm" }, 0 },
+    { BLOCK "ln_1", { LAYER "layer_norm1" }, 0 },
+    { BLOCK "ln_2", { LAYER "layer_norm2" }, 0 },
+    { BLOCK "attn.in_proj_weight", { LAYER "self_attn.q_proj.weight",
+      LAYER "self_attn.k_proj.weight", LAYER "self_attn.v_proj.weight" }, 0 },
+    { BLOCK "attn.in_proj_bias", { LAYER "self_attn.q_proj.bias", LAYER "self_attn.k_proj.bias",
+      LAYER "self_attn.v_proj.bias" }, 0 },
+    { BLOCK "attn.out_proj", { LAYER "self_attn.out_proj" }, 0 },
+    { BLOCK "mlp.c_fc", { LAYER "mlp.fc1" }, 0 },
+    { BLOCK "mlp.c_proj", { LAYER "mlp.fc2" }, 0 },
     { NULL, { NULL }, 0 },
 };
 
@@ -398,12 +426,13 @@ static int blocks_of(const xd_st *st, const char *pattern)
     return n;
 }
 
-static void box_rows(box *b, const char *folder, const char *prefix, const row *rows)
+static void box_rows_of(box *b, const char *folder, const char *file, const char *prefix,
+                        const row *rows)
 {
     static const char *const suffixes[] = { "", ".weight", ".bias" };
     xd_st *st;
     xd_err e = { 0 };
-    must(xd_st_open(&st, folder, "diffusion_pytorch_model", &e), &e, folder);
+    must(xd_st_open(&st, folder, file, &e), &e, folder);
     for (const row *r = rows; r->to; r++) {
         int n = strchr(r->to, '#') ? blocks_of(st, r->from[0]) : 1;
         for (int i = 0; i < n; i++)
@@ -417,6 +446,11 @@ static void box_rows(box *b, const char *folder, const char *prefix, const row *
             }
     }
     xd_st_close(&st);
+}
+
+static void box_rows(box *b, const char *folder, const char *prefix, const row *rows)
+{
+    box_rows_of(b, folder, "diffusion_pytorch_model", prefix, rows);
 }
 
 void box_flux(box *b, const char *folder, const char *prefix)
@@ -568,6 +602,20 @@ void box_t5(box *b, const char *folder, const char *prefix)
 void box_clip(box *b, const char *folder, const char *prefix, int long_names)
 {
     box_text(b, folder, prefix, "text_model.", long_names ? "text_model." : "");
+}
+
+void box_clip_vision(box *b, const char *folder, int original)
+{
+    int64_t E = 0;
+    if (original)
+        box_rows_of(b, folder, "model", "", open_clip);
+    else
+        box_text(b, folder, "", "", "");
+    E = b->item[0].t.d[b->item[0].t.nd - 1];
+    box_add(b, original ? "visual.ln_post.weight" : "vision_model.post_layernorm.weight", XD_BF16,
+            1, &E);
+    box_add(b, original ? "visual.proj" : "visual_projection.weight", XD_BF16, 2,
+            (int64_t[]){ E, E });
 }
 
 /* What stands before "layers." in the names of a folder's tensors. */

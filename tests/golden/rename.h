@@ -28,6 +28,9 @@ void box_lm(box *b, const char *folder, const char *prefix, const char *first);
 /* As clip_l.safetensors when `long_names`, else without "text_model." before names. */
 void box_clip(box *b, const char *folder, const char *prefix, int long_names);
 
+/* As clip_vision_h.safetensors, or with OpenCLIP's names; with tensors that nothing reads. */
+void box_clip_vision(box *b, const char *folder, int original);
+
 void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d);  /* zeros       */
 /* The first `most` matrices with `in` in their names become F8E4M3 or F8E5M2, two of three with
  * a scale beside them, as ComfyUI and as others call it; `plain` gets all tensors, these in f32

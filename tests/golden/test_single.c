@@ -195,7 +195,7 @@ static sums generate(const xd_open_args *a, const char *what)
     q.prompts = prompts;
     q.nprompts = 1;
     q.width = q.height = 64;
-    q.num_frames = strstr(a->model, "/wan/") ? 5 : 0;
+    q.num_frames = strstr(a->model, "/wan") ? 5 : 0;
     q.num_inference_steps = 2;
     q.image = edited;
     q.max_area = edited ? 64 * 64 : 0;
@@ -341,6 +341,35 @@ static void check_three(const char *model, const char *with, const char *dtype, 
 
 /* A video's transformer and UMT5, with LoRA files that name modules as the original does. ComfyUI's
  * files of UMT5 bring the tokenizer along. */
+/* The transformer of a video from an image, and both layouts of the encoder of images, with LoRA of
+ * layers that read it. */
+static void check_wan_image(const char *dtype, const char *prefix)
+{
+    xd_lora      lora[2] = { { folder_of("wan-i2v-lora", "peft.safetensors"), 0.7 },
+                             { folder_of("wan-i2v-lora", "kohya.safetensors"), -0.4 } };
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of("wan-i2v", ""), dtype);
+    edited = folder_of("wan-i2v", "image.png");
+    sums         want, got, plain = generate(&a, "wan-i2v");
+    box_wan(&b, folder_of("wan-i2v", "transformer"), prefix);
+    write_one(&b, scratch, "model.safetensors");
+    for (int i = 0; i < 2; i++) {
+        box_clip_vision(&b, folder_of("wan-i2v", "image_encoder"), i);
+        write_one(&b, scratch, "clip_vision_h.safetensors");
+        a = arguments(folder_of("wan-i2v", ""), dtype);
+        a.loras = lora, a.nloras = i ? 2 : 0;
+        want = i ? generate(&a, "wan-i2v-lora") : plain;
+        put(&a, "transformer", in_scratch("model.safetensors"));
+        put(&a, "clip_vision", in_scratch("clip_vision_h.safetensors"));
+        got = generate(&a, i ? "from two files, with LoRA" : "from two files");
+        same(&want, &got, "wan-i2v", dtype, i ? "two files and two of LoRA" : "two files");
+        tap(!heard[0], "wan-i2v %s: nothing is said of two files %s", dtype, heard);
+    }
+    tap(plain.h != want.h, "wan-i2v %s: LoRA changes something", dtype);
+    edited = NULL;
+    scratch_clean();
+}
+
 static void check_wan(const char *dtype, const char *prefix)
 {
     xd_lora      lora[2] = { { folder_of("wan-lora", "peft.safetensors"), 0.7 },
@@ -726,6 +755,7 @@ int main(int argc, char **argv)
     check_three("flux2", NULL, dtype, "", "model.");
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
     check_wan(dtype, tap_only_bf16() ? "diffusion_model." : "");
+    check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_same_names("qwen", dtype, "model.language_model.");
     edited = folder_of("qwen-edit", "image.png");
     check_same_names("qwen-edit-plus", dtype, "model.language_model.");
