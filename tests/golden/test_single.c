@@ -182,6 +182,7 @@ static void (*listen_to)(void *, const char *, int, int, const int64_t *, const 
 static void *listener;
 
 static const char *edited;      /* the image of models that need one                           */
+static const char *inpainted;   /* the model whose image and mask are given, or NULL           */
 
 static sums generate(const xd_open_args *a, const char *what)
 {
@@ -197,7 +198,8 @@ static sums generate(const xd_open_args *a, const char *what)
     q.width = q.height = 64;
     q.num_frames = strstr(a->model, "/wan") ? 5 : 0;
     q.num_inference_steps = 2;
-    q.image = edited;
+    q.image = inpainted ? folder_of(inpainted, "image.png") : edited;
+    q.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
     q.max_area = edited ? 64 * 64 : 0;
     q.seed = 3;
     q.on_tensor = listen_to ? listen_to : listen;
@@ -748,6 +750,9 @@ int main(int argc, char **argv)
     check("sd3", dtype, "model.diffusion_model.");
     check("sd35", dtype, "");
     check("chroma", dtype, "model.diffusion_model.");
+    inpainted = "flux-fill";
+    check(inpainted, dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
+    inpainted = NULL;
     check_three("zimage", "zimage-lora", dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
                 "model.");
     check_three("flux2-klein", "flux2-lora", dtype, tap_only_bf16() ? "model.diffusion_model." : "",
