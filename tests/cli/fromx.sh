@@ -155,6 +155,12 @@ line "the runner's Z-Image-Turbo" 0 '^plan: ulysses 4.*30 heads' \
 want="xdit generate --model Tongyi-MAI/Z-Image-Turbo --prompt a --ulysses_degree 4"
 check "with its defaults" is_command \
     "$want --num_inference_steps 9 --guidance_scale 0 --seed 42"
+line "the runner's Chroma" 0 '^plan: cfg 2 x ulysses 2' \
+    "torchrun --nproc_per_node=4 xfuser/runner.py --model Chroma1-HD --ulysses_degree 2 \
+    --use_cfg_parallel --prompt a"
+check "its name of the hub" has '--model lodestones/Chroma1-HD'
+line "the runner's Chroma has no ring" 0 'does not support ring_degree' \
+    'torchrun --nproc_per_node=2 xfuser/runner.py --model Chroma1-HD --ring_degree 2 --prompt a'
 line "the runner's FLUX.2-dev" 0 '^plan: ulysses 4.*48 heads' \
     "torchrun --nproc_per_node=4 xfuser/runner.py --model FLUX.2-dev --ulysses_degree 4 --prompt a"
 want="xdit generate --model black-forest-labs/FLUX.2-dev --prompt a --ulysses_degree 4"

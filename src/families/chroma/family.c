@@ -18,11 +18,34 @@ static const xd_recipe chroma = {
     .max_shift = 1.15, .strength = 0.9,
 };
 
+/* ---- in xDiT -------------------------------------------------------------------------------- */
+
+/* Its attention has a mask, which xDiT's ring cannot cut. */
+static const xd_xdit_model xdit_models[] = {
+    { .title = "Chroma", .names = "Chroma1", .pipeline = "xFuserChromaPipeline", .own = "chroma",
+      .cell = 16, .patch = 1, .can = XD_CAN_CFG | XD_CAN_SP | XD_CAN_FSDP },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "Chroma1", 24, 57, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_name xdit_names[] = {
+    { "Chroma1-HD", "lodestones/Chroma1-HD" },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+                                        .names = xdit_names };
+
 extern const xd_family xd_family_chroma;
 const xd_family xd_family_chroma = {
     .title = "Chroma", .dits = XD_LIST(xd_dit, &xd_dit_chroma),
     .recipes = XD_LIST(xd_recipe, &chroma),
     .key_maps = xd_chroma_key_maps, .lora_names = xd_chroma_lora_names,
+    .xdit = &xdit_rows,
     .examples = { .file = "Chroma1-HD.safetensors", .hub = "lodestones/Chroma1-HD",
                   .layers = "2,4" },
 };
