@@ -48,7 +48,8 @@ int xd_recipe_sees(const xd_recipe *p, const char *folder)
 
 int xd_recipe_inpaints(const xd_recipe *p)
 {
-    return p->fps <= 0 && !p->from_image && !p->references && p->max_shift > 0;
+    return p->fps <= 0 && !p->from_image && (!p->references || p->inpaints_reference) &&
+           p->max_shift > 0;
 }
 
 void xd_recipe_names(xd_text_buf *b)

@@ -105,6 +105,9 @@ typedef struct xd_recipe {
      * an image. */
     int         references;
     int         needs_reference;        /* it generates nothing without one                    */
+    /* With a mask it starts from its one reference image, like models without them, and reads the
+     * latents that were drawn from it. */
+    int         inpaints_reference;
     /* Pixels of a reference image, for which a request may name another number (max_area); 0: those
      * of reference_size. */
     int64_t     reference_area;

@@ -14,6 +14,7 @@
 #include "pipeline/init_image.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
+#include "pipeline/references.h"
 
 int64_t xd_denoise_extra(const xd_denoise *f)
 {
@@ -111,19 +112,24 @@ static void set_extra(xd_denoise *f, const float *sample)
     free(p.mine);
 }
 
-/* Copies this rank's tokens of the reference images to the device; in a benchmark, which has none,
- * zeros. */
-static void set_refs(xd_denoise *f)
+/* Copies this rank's tokens of the reference images to the device: of an image that is inpainted
+ * those of its sample; in a benchmark, which has none, zeros. */
+static void set_refs(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
+    float        *drawn = xd_references_inpainted(j) ? xd_denoise_buffer(f, j->numbers, "an image")
+                                                     : NULL;
+    const float  *from = drawn ? drawn : j->ref_tokens;
+    if (drawn)
+        xd_references_from_sample(j, sample, drawn);
     size_t        row = (size_t)j->features * sizeof(float);
     int64_t       n = f->ref.d[0] * j->features;
     float        *rows = n ? xd_denoise_buffer(f, n, "images") : NULL;
     char         *to = (char *)rows;
     for (int p = 0; p < f->lay.npatch && rows; p++) {
         xd_span s = xd_own(&f->lay, XD_REF, p, f->x.sp);
-        if (j->ref_tokens)
-            memcpy(to, (const char *)j->ref_tokens + (size_t)s.start * row, (size_t)s.n * row);
+        if (from)
+            memcpy(to, (const char *)from + (size_t)s.start * row, (size_t)s.n * row);
         else
             memset(to, 0, (size_t)s.n * row);
         to += (size_t)s.n * row;
@@ -131,6 +137,7 @@ static void set_refs(xd_denoise *f)
     if (rows)
         xd_put(&f->x, f->ref, rows);
     free(rows);
+    free(drawn);
 }
 
 /* Noise that the pipeline draws as [C,t,h,w] becomes [t,C,h,w]; f->rows is overwritten. */
@@ -187,7 +194,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
         if (f->extra.nd)
             set_extra(f, sample);
         if (j->nrefs)
-            set_refs(f);
+            set_refs(f, sample);
         if (j->samp.init_scale != 1 && (!j->moments || f->extra.nd))
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     }

@@ -17,6 +17,7 @@
 #include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
+#include "pipeline/references.h"
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
@@ -122,6 +123,13 @@ xd_status xd_init_image_take(xd_job *j, const xd_pixel_source *of, int i, float 
     return s;
 }
 
+/* Is there an image to begin with, or to inpaint? */
+static int is_begun_with(const xd_job *j)
+{
+    return xd_job_has_image(j->r) &&
+           (!j->ctx->model.recipe->references || xd_references_inpainted(j));
+}
+
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     if (j->r->image && j->r->image_pixels)
@@ -129,7 +137,7 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     if (j->r->mask_image && j->r->mask_pixels)
         return xd_fail(e, XD_EINVAL,
                        "mask_image and mask_pixels are given: the request has one mask");
-    if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
+    if (!is_begun_with(j))
         return XD_OK;
     if (j->r->nmore_images)
         return xd_fail(e, XD_EINVAL, "%lld images are given, and %s begins with one",
@@ -224,7 +232,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     xd_vae_clip clip = { 1, { j->size[0], j->size[1] } };
     float     **pixels[2] = { &j->image, NULL };
-    if (!xd_job_has_image(j->r) || j->ctx->model.recipe->references)
+    if (!is_begun_with(j))
         return XD_OK;
     if (j->ctx->model.recipe->from_frames)
         return xd_condition_encode(j, a, e);

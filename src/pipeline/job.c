@@ -59,8 +59,8 @@ int64_t xd_job_images(const xd_request *r)
 static int starts_from_image(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    return xd_job_has_image(j->r) && !p->from_image && !p->from_mask && !p->references &&
-           !p->holds_image;
+    return xd_job_has_image(j->r) && !p->from_image && !p->from_mask && !p->holds_image &&
+           (!p->references || xd_references_inpainted(j));
 }
 
 /* Checks one number or text against its row of the option table. */
@@ -147,7 +147,8 @@ static xd_status check_video(const xd_job *j, xd_err *e)
                        "%s makes a video of text alone, it cannot begin with the image %s "
                        "(%s can)", p->name, r->image ? r->image : "that is given",
                        xd_family_says(XD_WORD_FROM_IMAGE));
-    if ((p->from_image || p->references || p->holds_image) && r->strength > 0)
+    int reads = p->references && !xd_references_inpainted(j);
+    if ((p->from_image || reads || p->holds_image) && r->strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g means nothing to %s, which keeps the image as it is",
                        r->strength, p->name);

@@ -21,7 +21,7 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
     const xd_request *r = j->r;
     if (!xd_job_has_mask(r) && r->padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop is given without a mask (mask_image)");
-    if (p->from_mask && r->padding_mask_crop >= 0)
+    if ((p->from_mask || p->inpaints_reference) && r->padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop is given, and %s reads the whole image",
                        p->name);
     if (p->from_mask && !j->ctx->bench && (!xd_job_has_mask(r) || !xd_job_has_image(r)))

@@ -21,6 +21,11 @@ int64_t xd_references_count(const xd_job *j)
     return n || !j->ctx->bench || !j->ctx->model.recipe->needs_reference ? n : 1;
 }
 
+int xd_references_inpainted(const xd_job *j)
+{
+    return j->ctx->model.recipe->inpaints_reference && xd_job_has_mask(j->r);
+}
+
 int xd_references_given(const xd_job *j)
 {
     return j->ctx->model.recipe->references && xd_references_count(j) > 0;
@@ -142,9 +147,15 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
         crop(rgb, resized, *to);
     if (s == XD_OK)
         s = xd_prompt_image_read(j, i, rgb, *to, 1, e);
-    if (s == XD_OK)
+    if (s == XD_OK && !xd_references_inpainted(j))
         s = xd_init_image_floats(&j->ref_pixels[i], rgb, *to, e);
     free(rgb);
+    if (s == XD_OK && xd_references_inpainted(j) &&
+        (to->rows != j->size[0] || to->cols != j->size[1]))
+        return xd_fail(e, XD_EINVAL, "%lld x %lld pixels are asked for, and of an image with a "
+                       "mask the size is its own, here %lld x %lld: leave out width and height",
+                       (long long)j->size[1], (long long)j->size[0], (long long)to->cols,
+                       (long long)to->rows);
     return s;
 }
 
@@ -165,7 +176,7 @@ xd_status xd_references_read(xd_job *j, xd_err *e)
     j->nrefs = (int)n;
     for (int i = 0; i < j->nrefs && counted; i++) {
         xd_grid size = { j->size[0], j->size[1] };
-        if (set_size(j, i, &size, NULL) != XD_OK)
+        if (set_size(j, i, &size, NULL) != XD_OK || xd_references_inpainted(j))
             j->ref_size[i] = whole_tokens(j, (xd_grid){ j->size[0], j->size[1] });
     }
     for (int i = 0; i < j->nrefs && !counted && j->ctx->world.used->rank == 0; i++) {
@@ -194,19 +205,24 @@ xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-/* Means [h,w,2C] as tokens [h/p w/p, C p p], scaled as the model's latents. */
-static void fill_tokens(const xd_job *j, int i, const float *moments, float *out)
+/* Latents of image i as tokens [h/p w/p, C p p]; how far cells and channels are apart in `from`. */
+static void fill_tokens(const xd_job *j, int i, const float *from, int64_t cells, int64_t channels,
+                        float *out)
 {
-    const xd_vae_info *v = &j->ctx->model.vae_info;
-    int64_t            p = j->ctx->model.dit_info.patch[1], C = v->channels;
-    int64_t            W = j->refs[i].cols, w = W * p, n = token_count(j, i);
+    int64_t p = j->ctx->model.dit_info.patch[1], C = j->ctx->model.vae_info.channels;
+    int64_t W = j->refs[i].cols, w = W * p, n = token_count(j, i);
     for (int64_t t = 0; t < n; t++)
         for (int64_t c = 0; c < C; c++)
             for (int64_t y = 0; y < p; y++)
                 for (int64_t x = 0; x < p; x++) {
                     int64_t cell = (t / W * p + y) * w + t % W * p + x;
-                    *out++ = (moments[cell * 2 * C + c] - (float)v->shift) * (float)v->scaling;
+                    *out++ = from[cell * cells + c * channels];
                 }
+}
+
+void xd_references_from_sample(const xd_job *j, const float *sample, float *tokens)
+{
+    fill_tokens(j, 0, sample, 1, j->cells[1] * j->cells[2], tokens);
 }
 
 static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err *e)
@@ -215,8 +231,11 @@ static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err
     float   **pixels[2] = { &j->ref_pixels[i], NULL };
     xd_status s = xd_init_image_moments(j, a, &(xd_vae_clip){ 1, j->ref_size[i] }, pixels, &moments,
                                         e);
+    const xd_vae_info *v = &j->ctx->model.vae_info;
     if (s == XD_OK)
-        fill_tokens(j, i, moments, tokens);
+        fill_tokens(j, i, moments, 2 * v->channels, 1, tokens);
+    for (int64_t k = 0; k < token_count(j, i) * j->features && s == XD_OK; k++)
+        tokens[k] = (tokens[k] - (float)v->shift) * (float)v->scaling;
     free(moments);
     return s;
 }
@@ -225,7 +244,7 @@ xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     int64_t   n = j->lay.len[XD_REF] * j->features, at = 0;
     xd_status s = XD_OK;
-    if (!xd_references_given(j))
+    if (!xd_references_given(j) || xd_references_inpainted(j))
         return XD_OK;
     if (!(j->ref_tokens = malloc((size_t)n * sizeof *j->ref_tokens)))
         s = xd_fail(e, XD_ENOMEM, "no memory for the tokens of %d images", j->nrefs);

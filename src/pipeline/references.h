@@ -9,6 +9,8 @@
 
 /* Does the request have images that its model reads as references? */
 int       xd_references_given(const xd_job *j);
+/* Is a part of the reference image generated, from its own latents (inpaints_reference)? */
+int       xd_references_inpainted(const xd_job *j);
 /* How many images: those of the request, or one in a measurement of a model that needs one. */
 int64_t   xd_references_count(const xd_job *j);
 /* Where a model generates at the size of one of them: sets the sides that the request does not ask
@@ -24,6 +26,8 @@ xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e);
 /* Encodes them: j->ref_tokens on every rank; the VAE is loaded on the ranks that decode images.
  * Collective. */
 xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e);
+/* The tokens of such an image from a sample of its latents [C,h,w]. */
+void      xd_references_from_sample(const xd_job *j, const float *sample, float *tokens);
 void      xd_references_close(xd_job *j);
 
 #endif

@@ -88,6 +88,20 @@ check "a line is no image" said '^xdit: an image to edit has 1000 x 1 pixels; wi
 try inspect "$MODEL" --tensors text_encoder
 check "the vision tower is listed" \
     sh -c 'printf %s "$1" | grep -q "^visual.merger.mlp.0.weight 144x144$"' . "$out"
+A=$ROOT/tests/golden/qwen-edit-mask
+part() { try generate --model "$FULL/qwen-edit" --prompt a --num_inference_steps 2 \
+             --max_area 6144 --json --output "$T/e.png" --image "$A/image.png" \
+             --mask_image "$A/mask.png" "$@"; }
+part
+check "a part of the image is edited at its size" json 'j["parameters"]["width"] == 96 and
+    j["parameters"]["height"] == 64 and j["parameters"]["strength"] == 0.6'
+part --width 64
+check "no other size is" said '^xdit: 64 x 64 pixels are asked for, and of an image .* 96 x'
+part --padding_mask_crop 4
+check "nor is a part cut out" said '^xdit: padding_mask_crop is given, and qwen-image-edit reads'
+part --image "$A/image.png"
+check "nor are several images" \
+    said '^xdit: 2 images are given, and qwen-image-edit begins with one$'
 try bench --model "$FULL/qwen-edit" --random_weights --width 32 --height 32 --parts text \
     --repeats 1 --max_sequence_length 5
 check "a bench shows the encoder an image" \

@@ -142,7 +142,8 @@ static const char *const all[] = { "alpha",
                                    "qwen-edit",
                                    "qwen-edit-plus",
                                    "qwen-edit-last",
-                                   "qwen-edit-lora" };
+                                   "qwen-edit-lora",
+                                   "qwen-edit-mask" };
 
 typedef struct run {
     xd_st   *st;

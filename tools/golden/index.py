@@ -34,7 +34,7 @@ SUITES = {
                      "wan-ti2v", "wan-ti2v-text"),
     "qwen": own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
     "qwen_edit": own("qwen-edit", "qwen-edit-plus", "qwen-edit-last",
-                     "qwen-edit-lora"),
+                     "qwen-edit-lora", "qwen-edit-mask"),
     "lora": own("flux-lora", "sd35-lora", "chroma-lora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},

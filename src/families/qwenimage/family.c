@@ -63,11 +63,13 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     .max_text = 1024, .most_text = 1024, .own_sigmas = 1, .max_shift = 1.15,                       \
     .needs_reference = 1, .reference_area = MEGAPIXEL, .reference_size = reference_size
 
-/* diffusers: QwenImageEditPipeline.__call__. The encoder sees the image that is encoded. */
+/* diffusers: QwenImageEditPipeline.__call__, QwenImageEditInpaintPipeline. The encoder sees the
+ * image that is encoded. */
 static const xd_recipe edit = {
-    .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline" },
+    .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline",
+                                              "QwenImageEditInpaintPipeline" },
     EDITS("<|vision_start|><|image_pad|><|vision_end|>", 0),
-    .references = 1, .sized_by = XD_SIZED_BY_FIRST,
+    .references = 1, .sized_by = XD_SIZED_BY_FIRST, .inpaints_reference = 1,
 };
 
 /* diffusers: QwenImageEditPlusPipeline.__call__, of Qwen-Image-Edit-2509 and -2511. */

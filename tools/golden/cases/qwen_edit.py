@@ -1,5 +1,5 @@
 """Qwen-Image-Edit: of one image and of several, with and without a modulation of its own for them,
-with two LoRA files at once, as in flux2.py.
+with two LoRA files at once, as in flux2.py, and inpainted.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. Two
 things differ from the pipelines: the area of the images is max_area's, as a tiny model has no use
@@ -10,16 +10,17 @@ import json
 import shutil
 
 import diffusers.pipelines.qwenimage.pipeline_qwenimage_edit as one
+import diffusers.pipelines.qwenimage.pipeline_qwenimage_edit_inpaint as inpaint
 import diffusers.pipelines.qwenimage.pipeline_qwenimage_edit_plus as plus
 import torch
 from diffusers import (AutoencoderKLQwenImage, FlowMatchEulerDiscreteScheduler,
-                       QwenImageEditPipeline, QwenImageEditPlusPipeline,
-                       QwenImageTransformer2DModel)
+                       QwenImageEditInpaintPipeline, QwenImageEditPipeline,
+                       QwenImageEditPlusPipeline, QwenImageTransformer2DModel)
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from ..common import (add_loras, keep_images, make_each, make_image, save_run, say_images,
-                      tidy)
+from ..common import (add_loras, keep_images, make_each, make_image, make_mask, save_run,
+                      say_images, tidy)
 from ..fill import configure, fill
 from .flux2 import SPECIAL, load_tokenizer, make_tokenizer
 from .qwen import DIT, SCHEDULER, TEXT, VAE
@@ -51,6 +52,9 @@ RUNS = {
     "qwen-edit-lora": dict(model="qwen-edit-plus", prompt="a cyan triangle", sizes=[(80, 47)],
                            width=40, height=48, area=64 * 64, steps=2, seed=24,
                            loras=dict(peft=0.7, kohya=-0.4)),
+    "qwen-edit-mask": dict(model="qwen-edit", prompt="a cyan triangle", sizes=[(75, 52)], width=0,
+                           height=0, area=64 * 96, steps=4, seed=25, negative=" ", true_cfg=3.0,
+                           strength=0.75, mask=(60, 44)),
 }
 PEFT = {m: [m] for m in (
     "transformer_blocks.0.attn.to_q", "transformer_blocks.1.attn.add_v_proj",
@@ -118,11 +122,11 @@ class Batch(dict):
         return self
 
 
-def load(model, out):
+def load(model, out, mask):
     d, spec = out / model, MODELS[model]
     tokenizer = load_tokenizer(d / "tokenizer", False)
     make = Processor(tokenizer, spec["most"])
-    pipe = spec["pipe"](
+    pipe = (QwenImageEditInpaintPipeline if mask else spec["pipe"])(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
         tokenizer=tokenizer, processor=None, **make_parts(model))
     pipe.processor = lambda **kw: Batch(make(**kw))
@@ -157,10 +161,10 @@ def set_area(module, area):
 
 
 def run(name, out_dir):
-    r = dict(model=name, images=1, true_cfg=1.0, loras={}) | RUNS[name]
-    d, module = out_dir / name, MODELS[r["model"]]["module"]
+    r = dict(model=name, images=1, true_cfg=1.0, loras={}, strength=0.0) | RUNS[name]
+    d, module = out_dir / name, inpaint if "mask" in r else MODELS[r["model"]]["module"]
     d.mkdir(parents=True, exist_ok=True)
-    pipe, out, trail, more, given = load(r["model"], out_dir), {}, [], {}, []
+    pipe, out, trail, more, given = load(r["model"], out_dir, "mask" in r), {}, [], {}, []
     record_text(pipe, out)
     if r["loras"]:
         add_loras(pipe, r, d, PEFT, KOHYA, ranks=2)
@@ -173,6 +177,9 @@ def run(name, out_dir):
         size = module.calculate_dimensions(r["area"], wide / high)[1::-1]
     if "negative" in r:
         more = dict(negative_prompt=r["negative"], true_cfg_scale=r["true_cfg"])
+    if "mask" in r:
+        more |= dict(mask_image=make_mask(r["mask"]), strength=r["strength"])
+        more["mask_image"].save(d / "mask.png")
 
     def keep(p, step, t, kw):
         z = p._unpack_latents(kw["latents"], *size, p.vae_scale_factor)
@@ -184,7 +191,7 @@ def run(name, out_dir):
                   width=r["width"] or None, output_type="pt", callback_on_step_end=keep,
                   generator=[torch.Generator("cpu").manual_seed(r["seed"])], **more).images
     module.calculate_dimensions = plain
-    keep_images(out, trail, images, r, 1, True, not r["loras"])
+    keep_images(out, trail, images, r, 1, not r["strength"], not r["loras"])
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": [r["prompt"]],
         "negative_prompt": r.get("negative"), "width": r["width"], "height": r["height"],
@@ -192,8 +199,9 @@ def run(name, out_dir):
         "guidance_scale": 1.0, "true_cfg_scale": r["true_cfg"] if "negative" in r else 0.0,
         "seed": r["seed"],
         "num_images_per_prompt": 1, "images": 1, "max_sequence_length": 1024, "scheduler": None,
-        "tiling": False, "resolution_binning": False, "strength": 0.0, "image": True,
+        "tiling": False, "resolution_binning": False, "strength": r["strength"], "image": True,
         "more_images": len(given) - 1, "max_area": r["area"]}
+        | ({"mask": True} if "mask" in r else {})
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
            if r["loras"] else {}), out)
     say_images(name, r | dict(width=size[1], height=size[0]), out, trail, 1)
