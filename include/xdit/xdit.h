@@ -334,7 +334,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     const xd_image *const *more_pixels;
     int64_t     nmore_images;
     double      flow_shift;             /* shift of the scheduler's levels, for models of rectified
-                                           flow that do not shift by size; 0: the scheduler's */
+                                           flow, also in place of that by size; 0: the file's */
     /* Keys of scheduler_config.json, in place of those of the file: 0, NULL, and of eta a negative
      * number, leave the file's. use_flow_sigmas also sets prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
@@ -359,6 +359,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * (negative: guidance_scale), and the share of the training times below which it is used
      * (negative: the model's). */
     double          guidance_scale_2, boundary_ratio;
+    /* A key of scheduler_config.json, as those above: the level to which the last one is moved, 0:
+     * none is. Negative: the file's. */
+    double          shift_terminal;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

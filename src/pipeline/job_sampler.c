@@ -25,7 +25,7 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 }
 
 /* Puts the shift of the request in place of the config's: flow_shift of the solvers, shift of
- * rectified flow's own schedulers. */
+ * rectified flow's own schedulers; and in place of a shift by the size of the image. */
 static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     double v = j->r->flow_shift;
@@ -34,10 +34,8 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     if (!j->sampler->flow && !c->use_flow_sigmas)
         return xd_fail(e, XD_EINVAL, "flow_shift is %g, and the scheduler %s has no levels of "
                        "rectified flow that it could shift", v, j->sampler->name);
-    if (c->use_dynamic_shifting && j->ctx->model.recipe->max_shift > 0)
-        return xd_fail(e, XD_EINVAL, "flow_shift is %g, and the scheduler of %s shifts by the size "
-                       "of the image (use_dynamic_shifting)", v, j->ctx->model.recipe->name);
     c->shift = c->flow_shift = v;
+    c->use_dynamic_shifting = 0;
     return XD_OK;
 }
 
@@ -47,7 +45,7 @@ static const struct { const char *key; char kind; size_t from, to; } keys[] = {
     KEY(use_karras_sigmas, 'b'), KEY(use_exponential_sigmas, 'b'), KEY(use_beta_sigmas, 'b'),
     KEY(use_flow_sigmas, 'b'), KEY(stochastic_sampling, 'b'), KEY(solver_order, 'i'),
     KEY(eta, 'd'), KEY(algorithm_type, 's'), KEY(solver_type, 's'), KEY(timestep_spacing, 's'),
-    KEY(final_sigmas_type, 's'),
+    KEY(final_sigmas_type, 's'), KEY(shift_terminal, 'd'),
 };
 
 /* Copies one key of the request, if it is given; 0: it is not. */

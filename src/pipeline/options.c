@@ -63,6 +63,9 @@ static xd_option options[] = {
       NULL },                   /* of the registry                                             */
     { "flow_shift", XD_OPT_REAL, AT(flow_shift), XD_ABOVE_ZERO, 1000, NULL, "SHIFT",
       "more noise for more steps, in rectified flow (default: the scheduler's)" },
+    { "shift_terminal", XD_OPT_REAL, AT(shift_terminal), 0, 1, NULL, "LEVEL",
+      "level of the last step, to which flow-euler stretches all; 0: none (default: the "
+      "scheduler's)" },
     { "use_karras_sigmas", XD_OPT_FLAG, AT(use_karras_sigmas), 0, 1, NULL, NULL,
       "space the scheduler's noise levels as Karras et al. do" },
     { "use_exponential_sigmas", XD_OPT_FLAG, AT(use_exponential_sigmas), 0, 1, NULL, NULL,

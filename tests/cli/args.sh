@@ -241,7 +241,7 @@ means upscale 'upscaling is not built'
 means caption_upsample_temperature 'prompts are not rewritten by .*'
 means vae-on-cpu "all components compute on --device, .*"
 means port 'xdit serve speaks HTTP'
-for far in xyzzy clip_vision hypertile color_match; do
+for far in xyzzy faceid hypertile color_match; do
     refused "far from all: --$far" 2 "unknown flag --$far\$" generate --model m -p a --$far 1
 done
 refused "a part of a name" 2 "unknown flag --karras; .*--use_karras_sigmas" generate --model m \

@@ -21,6 +21,19 @@ def tensors(path):
 sys.exit(tensors(sys.argv[1]) != tensors(sys.argv[2]))
 P
 }
+# near A B: at most 1e-4 of the largest number apart; both are f32.
+near() {
+    python3 - "$T/$1.safetensors" "$T/$2.safetensors" <<'P'
+import struct, sys
+def numbers(path):
+    data = open(path, "rb").read()
+    data = data[8 + struct.unpack("<Q", data[:8])[0]:]
+    return struct.unpack(f"<{len(data) // 4}f", data)
+a, b = map(numbers, sys.argv[1:])
+worst = max(abs(x - y) for x, y in zip(a, b)) / max(map(abs, a))
+sys.exit(len(a) != len(b) or not worst <= 1e-4)
+P
+}
 differ() { [ -s "$T/$1.safetensors" -a -s "$T/$2.safetensors" ] && ! same "$1" "$2"; }
 
 # The config of sd3 has a shift of 3.
@@ -62,8 +75,31 @@ latents given --sigmas 1,0.75,0.5,0.25
 check "the pipeline's own levels in a list" same plain given
 latents given --sigmas 1,0.8,0.5,0.25
 check "others" differ plain given
-refused "a shift beside that by size" 2 "flow_shift is 6, and .*shifts by the size" generate \
-    --model "$MODEL" -p a --flow_shift 6 -o "$T/x.png"
+latents six --flow_shift 6
+check "a shift in place of that by size" differ plain six
+
+# The scheduler of published recipes for Qwen-Image-Lightning: a shift of 3 for all sizes, as two
+# equal points of a line, and no last level.
+cp -r "$FULL/qwen" "$T/lightning"
+python3 - "$T/lightning/scheduler/scheduler_config.json" <<'P'
+import json, math, sys
+c = json.load(open(sys.argv[1]))
+c.update(base_shift=math.log(3), max_shift=math.log(3), shift_terminal=None)
+json.dump(c, open(sys.argv[1], "w"))
+P
+MODEL=$T/lightning
+latents theirs
+MODEL=$FULL/qwen
+latents plain
+latents ours --flow_shift 3 --shift_terminal 0
+check "a shift for all sizes without a last level" near theirs ours
+check "is not the model's own" differ plain ours
+latents stretched --flow_shift 3
+check "nor with its last level" differ ours stretched
+refused "a last level of a sampler that has none" 2 "shift_terminal is given, and the scheduler" \
+    generate --model "$FULL/alpha" -p a --shift_terminal 0 -o "$T/x.png"
+MODEL=$FULL/flux
+latents plain
 
 # A LoRA is merged before weights are quantized: the steps compute the same ops.
 ops() {
