@@ -140,6 +140,21 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
     return XD_OK;
 }
 
+static xd_status refuse_unknown(const char *name, xd_status s, xd_err *e)
+{
+    xd_text_buf known = { 0 };
+    xd_sampler_names(&known);
+    if (strcmp(name, "DPMSolverSDEScheduler") == 0)
+        xd_fail(e, s, "the scheduler %s is not built: its noise follows from no seed of a request; "
+                "SDE-DPM-Solver++ is the scheduler dpm++ with algorithm_type sde-dpmsolver++",
+                name);
+    else
+        xd_fail(e, s, "the scheduler %s is not known; this version has %s", name,
+                known.p ? known.p : "");
+    xd_buf_free(&known);
+    return s;
+}
+
 xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -148,12 +163,7 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     if (!name)
         return xd_model_named_sched(m, e);
     if (!(j->sampler = xd_sampler_find(name))) {
-        xd_text_buf known = { 0 };
-        xd_sampler_names(&known);
-        xd_fail(e, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED,
-                "the scheduler %s is not known; this version has %s", name, known.p ? known.p : "");
-        xd_buf_free(&known);
-        return j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED;
+        return refuse_unknown(name, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     }
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
     if (s == XD_OK)

@@ -5,7 +5,8 @@ TAP."""
 
 import json, os, pathlib, random, re, struct, subprocess, sys, tempfile
 
-XDIT, ROOT, FULL = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+XDIT = os.path.abspath(sys.argv[1])
+ROOT, FULL = map(pathlib.Path, sys.argv[2:4])
 T = pathlib.Path(tempfile.mkdtemp())
 RANK = 3
 count = bad = 0

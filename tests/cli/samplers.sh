@@ -153,4 +153,58 @@ refused "a spacing that is none" 2 "timestep_spacing" generate --model "$MODEL" 
     --timestep_spacing odd -o "$T/x.png"
 refused "a shift of other noise" 2 "flow_shift is 2, and the scheduler dpm.. has no levels" \
     generate --model "$MODEL" -p a --flow_shift 2 -o "$T/x.png"
+
+# Every class of diffusers that the config of a diffusion model may name: those of this version
+# generate, others are refused by a sentence that says what there is.
+named() {       # named MODEL CLASS: a copy of MODEL whose config names CLASS
+    rm -rf "$T/named"
+    cp -r "$FULL/$1" "$T/named"
+    sed -i "s/\"_class_name\": \"[A-Za-z+]*\"/\"_class_name\": \"$2\"/" \
+        "$T/named/scheduler/scheduler_config.json"
+    MODEL=$T/named
+}
+for class in DDIM DDPM DPMSolverMultistep DPMSolverSinglestep EulerAncestralDiscrete EulerDiscrete \
+    HeunDiscrete LCM TCD UniPCMultistep; do
+    named alpha ${class}Scheduler
+    latents known
+    check "a config that names ${class}Scheduler" [ "$rc" = 0 ]
+done
+for class in FlowMatchEulerDiscrete FlowMatchHeunDiscrete FlowMatchLCM; do
+    named sd3 ${class}Scheduler
+    latents known
+    check "a config that names ${class}Scheduler" [ "$rc" = 0 ]
+done
+for class in CogVideoXDDIM CogVideoXDPM; do
+    named cog2b ${class}Scheduler
+    latents known --num_frames 5
+    check "a config that names ${class}Scheduler" [ "$rc" = 0 ]
+done
+for class in PNDM LMSDiscrete KDPM2Discrete KDPM2AncestralDiscrete DEISMultistep EDMEuler \
+    EDMDPMSolverMultistep IPNDM SASolver SCM ScoreSdeVe UnCLIP VQDiffusion RePaint Amused \
+    DDIMInverse DPMSolverMultistepInverse DDIMParallel DDPMParallel DDPMWuerstchen \
+    CMStochasticIterative CosineDPMSolverMultistep ConsistencyDecoder LTXEulerAncestralRF \
+    FlowMapEulerDiscrete; do
+    named alpha ${class}Scheduler
+    refused "a config that names ${class}Scheduler" 1 \
+        ".*the scheduler ${class}Scheduler is not known; this version has dpm.., .*flow-lcm" \
+        generate --model "$MODEL" -p a -o "$T/x.png"
+done
+refused "a name that is none" 2 "the scheduler PNDMScheduler is not known; this version has dpm" \
+    generate --model "$FULL/alpha" -p a --scheduler PNDMScheduler -o "$T/x.png"
+for how in "--model $FULL/alpha --scheduler DPMSolverSDEScheduler" "--model $T/named"; do
+    named alpha DPMSolverSDEScheduler
+    rc=2
+    case $how in *named) rc=1 ;; esac
+    refused "the scheduler whose noise has no seed" $rc \
+        "is not built: .*dpm.. with algorithm_type sde-dpmsolver.." generate $how -p a \
+        -o "$T/x.png"
+done
+
+# TCD draws noise in every step: every plan without stale tokens gives the latents of one rank.
+MODEL=$FULL/alpha
+latents tcd --scheduler tcd --eta 0.9
+for plan in u2 r2 cfg2; do
+    latents two --scheduler tcd --eta 0.9 --plan $plan --nproc 2
+    check "TCD on two ranks, $plan" same tcd two
+done
 done_testing

@@ -130,6 +130,7 @@ PATH_CONFIGS = [
     (EULER, {"use_beta_sigmas": True, **SD}),
     (EULER, {"use_beta_sigmas": True, "sigma_min": 0.1, "sigma_max": 30.0}),
     (FLOW, {"shift": 3.0, "use_beta_sigmas": True}), (FLOW, {**DYNAMIC, "use_beta_sigmas": True}),
+    (FLOW, {"own": True, "use_beta_sigmas": True}),
     (FLOW, {"shift": 3.0, "stochastic_sampling": True}), (FLOWLCM, {"shift": 3.0}),
     (FLOWLCM, {**DYNAMIC, "use_karras_sigmas": True, "shift_terminal": 0.02}),
     (ANCESTRAL, {}), (ANCESTRAL, {"timestep_spacing": "trailing", "rescale_betas_zero_snr": True,
