@@ -196,7 +196,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
         s = count_text(j, w, need, e);
     if (s == XD_OK)
         s = count_loop(j, w, need, e);
-    if (s == XD_OK && vae)
+    if (s == XD_OK && vae && !j->r->latents_only)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && xd_job_has_image(j->r)) {
         size_t tmp = 0;

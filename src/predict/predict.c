@@ -481,22 +481,46 @@ static xd_status predict_text(predictor *s, xd_err *e)
     return st;
 }
 
-/* Encoding an initial image may take more memory than decoding; its seconds are not counted. */
-static xd_status count_encoder(predictor *s, xd_need *n, xd_err *e)
+static int vae_is_alone(const predictor *s)
 {
-    size_t    tmp = 0;
-    xd_dev   *count = s->ctx->count;
-    s->ctx->count = s->base->count;
-    xd_status st = xd_vae_encode_count(&s->job, &tmp, e);
-    s->ctx->count = count;
-    n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
+    return !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
+}
+
+/* The images of the request are encoded once, by every replica or by rank 0, though every replica
+ * has the memory for it. It may take more than decoding and, of a video that an image begins, a
+ * large part of its time. */
+static xd_status predict_encode(predictor *s, xd_err *e)
+{
+    xd_status st = reset_simulation(s, e);
+    s->alone = vae_is_alone(s);
+    for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
+        xd_need *n = &s->f->rank[r].need;
+        size_t   tmp = 0;
+        st = stand_for_rank(s, r, e);
+        if (st != XD_OK || !xd_vae_on_this_rank(&s->job))
+            continue;
+        int64_t before = sent_bytes(s);
+        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.packed);
+        st = xd_vae_encode_count(&s->job, &tmp, e);
+        add_messages(s, r);
+        n->vae = s->ctx->model.vae.packed;
+        n->vae_work = s->ctx->model.vae.work;
+        raise_host(n, &s->ctx->model.vae);
+        n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
+        s->f->rank[r].sent_all += (double)(sent_bytes(s) - before);
+        xd_simulation_mark(s->simulation, 0);
+    }
+    if (st == XD_OK)
+        st = run_simulation(s, &s->f->encode_s, e);
+    s->alone = 0;
     return st;
 }
 
 static xd_status predict_decode(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);
-    s->alone = !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
+    size_t    tmp = 0;
+    s->alone = vae_is_alone(s);
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
         xd_need *n = &s->f->rank[r].need;
         st = stand_for_rank(s, r, e);
@@ -504,10 +528,9 @@ static xd_status predict_decode(predictor *s, xd_err *e)
             continue;
         int64_t before = sent_bytes(s);
         xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.packed);
-        st = xd_vae_decode_count(&s->job, &n->vae_tmp, e);
-        if (st == XD_OK && xd_job_has_image(s->r))
-            st = count_encoder(s, n, e);
+        st = xd_vae_decode_count(&s->job, &tmp, e);
         add_messages(s, r);
+        n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
         n->vae = s->ctx->model.vae.packed;
         n->vae_work = s->ctx->model.vae.work;
         raise_host(n, &s->ctx->model.vae);
@@ -535,7 +558,7 @@ static void group_of(const predictor *s, int r, int group[XD_SHARED_PARTS])
             o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
         vae += s->f->plan.vae_rows || o % replica == 0;
     }
-    if (s->r->latents_only || (!s->f->plan.vae_rows && r % replica))
+    if ((s->r->latents_only && !xd_job_has_image(s->r)) || (!s->f->plan.vae_rows && r % replica))
         vae = 0;
     group[XD_SHARED_DIT] = xd_job_uses_dit(&s->job, 0) ? dit : 0;
     group[XD_SHARED_DIT2] = xd_job_uses_dit(&s->job, 1) ? dit : 0;
@@ -590,6 +613,21 @@ static void send_text(predictor *s, xd_err *e)
     }
 }
 
+/* An image that is encoded: its pixels to the ranks that encode it together, or its latents. */
+static void send_encoded(predictor *s, xd_err *e)
+{
+    const xd_vae_info *v = &s->ctx->model.vae_info;
+    int64_t cells = xd_vae_latents(v, s->ctx->model.recipe->from_frames ? s->job.frames : 1) *
+                    s->job.cells[1] * s->job.cells[2];
+    int64_t pixels = s->job.size[0] * s->job.size[1] * 3;
+    float   any;
+    record_agreement(s, 2, e);
+    for (int i = 0; i < 1 + xd_job_has_last(s->r) && s->f->plan.vae_rows; i++)
+        xd_world_broadcast(&s->ctx->world, &any, pixels * (int64_t)sizeof any, e);
+    if (!s->f->plan.vae_rows)
+        xd_world_broadcast(&s->ctx->world, &any, 2 * v->channels * cells * (int64_t)sizeof any, e);
+}
+
 /* Messages of loading, and after every round of images those from other replicas to rank 0. */
 static void send_images(predictor *s, int me, xd_err *e)
 {
@@ -597,7 +635,9 @@ static void send_images(predictor *s, int me, xd_err *e)
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
     /* Loaded (the VAE too), non-finite weights, memory. */
-    record_agreement(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);
+    record_agreement(s, s->f->plan.vae_rows || D > 1 || xd_job_has_image(s->r) ? 4 : 3, e);
+    if (xd_job_has_image(s->r) && !s->ctx->model.recipe->references)
+        send_encoded(s, e);
     for (int i = 0; i < s->job.images; i += D) {
         record_agreement(s, 2 + one, e);
         record_agreement(s, i ? xd_job_changes_again(&s->job) : 3 * xd_job_changes(&s->job), e);
@@ -714,13 +754,15 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     }
     if (st == XD_OK)
         st = predict_text(&s, e);
+    if (st == XD_OK && xd_job_has_image(s.r))
+        st = predict_encode(&s, e);
     if (st == XD_OK)
         st = predict_decode(&s, e);
     if (st == XD_OK)
         st = predict_request(&s, e);
     if (st == XD_OK) {
         xd_predict_memory(f, &s.job, s.parts, m);
-        f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s +
+        f->request_s = f->text_s + f->encode_s + f->rounds * (f->exact * f->exact_s +
                                                 (f->steps - f->exact) * f->step_s +
                                                 f->decode_s);
         add_reading(&s);

@@ -23,6 +23,7 @@ typedef struct xd_prediction {
     xd_plan plan;
     int     ranks;              /* that it uses                                                */
     double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
+    double  encode_s;           /* of the images of the request, by the VAE                     */
     /* The disk: seconds that the request waits for the weights of each xd_kind that are not in
      * memory. Prefetch behind computing is not waited for. text_s and request_s include them,
      * decode_s does not: it is that of every image. 0: all is in memory, or the speed of the disk

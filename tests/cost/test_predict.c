@@ -46,6 +46,18 @@ static void request(xd_request *r, int variant)
     r->max_sequence_length = 20;
 }
 
+/* A video that begins with an image is asked for with that of its golden request. */
+static void give_images(const xd_engine *g, xd_request *r)
+{
+    static char path[2][1024];
+    for (int i = 0; i < 2; i++)
+        snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
+    if (g->ctx.model.recipe->from_image)
+        r->image = path[0], r->num_frames = 5;
+    if (g->ctx.model.recipe->from_image && xd_model_images(&g->ctx.model, 1) > 1)
+        r->last_image = path[1];
+}
+
 /* Memory of this rank as the engine plans it. */
 static xd_status plan_memory(xd_engine *g, const xd_request *r, xd_need *n, xd_err *e)
 {
@@ -138,6 +150,7 @@ static void check(const xd_parallel *p)
     if (s == XD_OK) {
         if (p->use_cfg_parallel)
             r.negative_prompt = "red", r.true_cfg_scale = g->ctx.model.recipe->distilled ? 3 : 0;
+        give_images(g, &r);
         snprintf(name, sizeof name, "%.127s, variant %d", g->ctx.plan.text, plans);
         s = plan_memory(g, &r, &mine, &e);
     }
