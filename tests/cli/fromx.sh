@@ -145,8 +145,9 @@ line "Z-Image" 0 '^plan: cfg 2' \
     "$(torch 2 zimage '--model Tongyi-MAI/Z-Image --use_cfg_parallel --prompt a')"
 line "Wan" 0 '^plan: ulysses 2.*12 heads' \
     "$(torch 2 wan '--model Wan-AI/Wan2.1-T2V-1.3B-Diffusers --ulysses_degree 2 --prompt a')"
-line "Wan that begins with an image" 1 'Wan from an image is not built' \
-    "$(torch 1 wan_i2v '--model Wan-AI/Wan2.1-I2V-14B-480P-Diffusers --prompt a')"
+line "Wan that begins with an image" 0 'Wan2.1-I2V-14B-480P-Diffusers --prompt a --image b.png' \
+    "$(torch 1 wan_i2v '--model Wan-AI/Wan2.1-I2V-14B-480P-Diffusers --prompt a \
+        --img_file_path b.png')"
 line "the runner's Wan" 0 'num_inference_steps 40 --guidance_scale 3.5' \
     "xdit --model Wan2.1-T2V --ulysses_degree 4 --prompt a"
 line "the runner's Z-Image-Turbo" 0 '^plan: ulysses 4.*30 heads' \
