@@ -45,6 +45,8 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
         if (i == f.end)
             xd_denoise_change(&f, &xd_model_dit(m, xd_job_dit(j, i))->shadow, i);
+        if (!xd_ok(&f.x))
+            break;
         size_t mark = xd_arena_mark(&a);
         if (i == f.begin || i == f.begin + stale)
             xd_denoise_step(&f, i);
