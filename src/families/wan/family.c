@@ -85,7 +85,7 @@ static const xd_xdit_model xdit_models[] = {
 };
 
 static const xd_xdit_net xdit_nets[] = {
-    { "Wan2.1-T2V-1.3B", 12, 30, 0 }, { "VACE-1.3B", 12, 30, 0 }, { "TI2V-5B", 24, 30, 0 },
+    { "Wan2.1-T2V-1.3B", 12, 30, 0 }, { "VACE-1.3B", 12, 30, 0 }, { "TI2V", 24, 30, 0 },
     { "Wan2", 40, 40, 0 },            { .name = NULL },
 };
 
