@@ -326,7 +326,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
                                            prompt's, for models that have it; 0: any length */
     double      cfg_truncation;         /* share of the way from noise to image that is guided, for
                                            models that have it; 1: all of it */
-    /* Pixels of the image, for models that choose its size by its ratio; 0: the model's. */
+    /* Pixels of the image, for models that choose its size by its ratio, or of the images that are
+     * read, where the ratio gives their size; 0: the model's. */
     int64_t     max_area;
     /* Further images behind `image`, for models that read several: files, or pixels where an entry
      * of more_pixels is not NULL. Either list may be NULL. */

@@ -90,7 +90,8 @@ static void copy_request(chooser *c)
     else
         c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
         c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
-    c->r.strength = 0;
+    if (!p->references)         /* of an image that is read it counts with its mask only         */
+        c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL;
     if (!c->r.nprompts)

@@ -95,6 +95,9 @@ part() { try generate --model "$FULL/qwen-edit" --prompt a --num_inference_steps
 part
 check "a part of the image is edited at its size" json 'j["parameters"]["width"] == 96 and
     j["parameters"]["height"] == 64 and j["parameters"]["strength"] == 0.6'
+try plan --model "$FULL/qwen-edit" --image any.png --mask_image any.png --world 2 --json \
+    --strength 0.1
+check "a plan counts the steps of a strength" json 'j["plans"][0]["steps"] == 5'
 part --width 64
 check "no other size is" said '^xdit: 64 x 64 pixels are asked for, and of an image .* 96 x'
 part --padding_mask_crop 4
