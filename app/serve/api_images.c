@@ -13,48 +13,53 @@ typedef struct image_ask {      /* fields that the answer needs                 
     char   quality[16], background[16];
 } image_ask;
 
-typedef void set_field(image_ask *q, const char *name, const char *value);
-
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static void set_prompt(image_ask *q, const char *name, const char *value)
+static void set_prompt(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     (void)name;
     xd_ask_prompt(&q->ask, value);
 }
 
-static void set_model(image_ask *q, const char *name, const char *value)
+static void set_model(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     (void)name;
     xd_ask_model(&q->ask, value);
 }
 
-static void set_size(image_ask *q, const char *name, const char *value)
+static void set_size(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     (void)name;
     xd_ask_size(&q->ask, value);
 }
 
-static void set_format(image_ask *q, const char *name, const char *value)
+static void set_format(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     xd_ask_format(&q->ask, name, value);
 }
 
-static void set_response(image_ask *q, const char *name, const char *value)
+static void set_response(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     q->url = strcmp(value, "url") == 0;
     if (!q->url && strcmp(value, "b64_json") != 0)
         xd_ask_refuse(&q->ask, 400, name, "response_format is b64_json or url, not '%.40s'", value);
 }
 
-static void set_stream(image_ask *q, const char *name, const char *value)
+static void set_stream(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     (void)name;
     q->stream = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
 }
 
-static void set_partial(image_ask *q, const char *name, const char *value)
+static void set_partial(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     char *end;
     long  n = strtol(value, &end, 10);
     q->partial = (int)n;
@@ -63,131 +68,48 @@ static void set_partial(image_ask *q, const char *name, const char *value)
                       value);
 }
 
-static void set_echoed(image_ask *q, const char *name, const char *value)
+static void set_echoed(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     char *to = strcmp(name, "quality") == 0 ? q->quality : q->background;
     snprintf(to, sizeof q->quality, "%.15s", value);
 }
 
-static void set_background(image_ask *q, const char *name, const char *value)
+static void set_background(void *cookie, const char *name, const char *value)
 {
+    image_ask *q = cookie;
     if (strcmp(value, "transparent") == 0)
         xd_ask_refuse(&q->ask, 400, name, "images have no transparent background here");
     set_echoed(q, name, value);
 }
 
 /* What this engine has no use for: models of OpenAI's do. */
-static void set_nothing(image_ask *q, const char *name, const char *value)
+static void set_nothing(void *cookie, const char *name, const char *value)
 {
-    (void)q, (void)name, (void)value;
+    (void)cookie, (void)name, (void)value;
 }
 
-static const struct { const char *name; set_field *set; } fields[] = {
-    { "prompt", set_prompt },           { "model", set_model },
-    { "size", set_size },               { "output_format", set_format },
-    { "response_format", set_response }, { "stream", set_stream },
-    { "partial_images", set_partial },  { "quality", set_echoed },
-    { "background", set_background },   { "moderation", set_nothing },
-    { "style", set_nothing },           { "user", set_nothing },
-    { "output_compression", set_nothing }, { "input_fidelity", set_nothing },
+static const xd_ask_field fields[] = {
+    { "prompt", set_prompt, NULL },
+    { "model", set_model, NULL },
+    { "size", set_size, NULL },
+    { "output_format", set_format, NULL },
+    { "response_format", set_response, NULL },
+    { "stream", set_stream, NULL },
+    { "partial_images", set_partial, NULL },
+    { "quality", set_echoed, NULL },
+    { "background", set_background, NULL },
+    { "moderation", set_nothing, NULL },
+    { "style", set_nothing, NULL },
+    { "user", set_nothing, NULL },
+    { "output_compression", set_nothing, NULL },
+    { "input_fidelity", set_nothing, NULL },
+    { "image", NULL, "image" },
+    { "image[]", NULL, "image" },
+    { "images", NULL, "image" },
+    { "mask", NULL, "mask_image" },
+    { NULL, NULL, NULL },
 };
-
-static set_field *find_field(const char *name)
-{
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (strcmp(fields[i].name, name) == 0)
-            return fields[i].set;
-    return NULL;
-}
-
-static void refuse_field(image_ask *q, const char *name)
-{
-    xd_ask_refuse(&q->ask, 400, name, "there is no field '%.40s'; options are named as those of "
-                  "xdit generate", name);
-}
-
-/* {"image_url": "data:..."}, or the URL itself. */
-static void set_json_image(image_ask *q, const xd_json *v)
-{
-    const xd_json *url = xd_json_get(v, "image_url");
-    const char    *text = xd_json_text(v) ? xd_json_text(v)
-                        : xd_json_text(url) ? xd_json_text(url)
-                                            : xd_json_text(xd_json_get(url, "url"));
-    if (text)
-        xd_ask_data_url(&q->ask, "image", text);
-    else
-        xd_ask_refuse(&q->ask, 400, "images", "images are {\"image_url\": \"data:...\"}");
-}
-
-static void read_json_field(image_ask *q, const char *name, const xd_json *v)
-{
-    set_field  *set = find_field(name);
-    const char *text = xd_json_text(v);
-    char        number[40];
-    double      d;
-    int         on;
-    if (strcmp(name, "images") == 0 || strcmp(name, "image") == 0) {
-        const xd_json *i = xd_json_is_list(v) ? xd_json_first(v) : v;
-        for (; i; i = i == v ? NULL : xd_json_next(i))
-            set_json_image(q, i);
-        return;
-    }
-    if (strcmp(name, "mask") == 0) {
-        const xd_json *url = xd_json_get(v, "image_url");
-        text = text ? text : xd_json_text(url);
-        xd_ask_data_url(&q->ask, "mask_image", text ? text : "");
-        return;
-    }
-    if (!set) {
-        if (!xd_ask_named(&q->ask, name, v))
-            refuse_field(q, name);
-        return;
-    }
-    if (xd_json_null(v))
-        return;
-    if (xd_json_number(v, &d))
-        snprintf(number, sizeof number, "%.17g", d), text = number;
-    else if (xd_json_bool(v, &on))
-        text = on ? "true" : "false";
-    if (text)
-        set(q, name, text);
-    else
-        xd_ask_refuse(&q->ask, 400, name, "%s is a text or a number", name);
-}
-
-static int is_image(const char *name)
-{
-    return strcmp(name, "image") == 0 || strcmp(name, "image[]") == 0;
-}
-
-static void read_part(image_ask *q, const xd_part *p)
-{
-    set_field *set = find_field(p->name);
-    if (is_image(p->name) && p->file)
-        xd_ask_file(&q->ask, "image", p->data, p->bytes);
-    else if (is_image(p->name))
-        xd_ask_data_url(&q->ask, "image", p->data);
-    else if (strcmp(p->name, "mask") == 0)
-        xd_ask_file(&q->ask, "mask_image", p->data, p->bytes);
-    else if (set)
-        set(q, p->name, p->data);
-    else if (!xd_ask_named_text(&q->ask, p->name, p->data))
-        refuse_field(q, p->name);
-}
-
-static void read_fields(image_ask *q, xd_http_call *c)
-{
-    xd_ask_begin(&q->ask, c, "image");
-    if (!c->json && !c->nparts)
-        xd_ask_refuse(&q->ask, 400, NULL, "the body is a JSON object or multipart/form-data with a "
-                      "prompt");
-    if (c->json && !xd_json_is_object(c->json))
-        xd_ask_refuse(&q->ask, 400, NULL, "the body is a JSON object");
-    for (const xd_json *v = xd_json_first(c->json); v; v = xd_json_next(v))
-        read_json_field(q, xd_json_key(v) ? xd_json_key(v) : "", v);
-    for (int i = 0; i < c->nparts; i++)
-        read_part(q, &c->parts[i]);
-}
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -336,7 +258,8 @@ static void make_images(xd_http_call *c, int edit)
 {
     xd_server *server = c->server;
     image_ask  q = { .url = 0 };
-    read_fields(&q, c);
+    xd_ask_begin(&q.ask, c, "image");
+    xd_ask_fields(&q.ask, fields, &q);
     if (edit && !q.ask.images)
         xd_ask_refuse(&q.ask, 400, "image", "image is missing: the one to edit");
     xd_task *task = xd_ask_submit(&q.ask);

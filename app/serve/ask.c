@@ -43,7 +43,8 @@ static void add_arg(xd_ask *a, const char *name, const char *value)
 void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind)
 {
     *a = (xd_ask){ .call = call, .kind = kind, .task = xd_task_new() };
-    snprintf(a->extension, sizeof a->extension, "%s", strcmp(kind, "video") == 0 ? "mp4" : "png");
+    snprintf(a->extension, sizeof a->extension, "%s", strcmp(kind, "video") == 0
+             ? strrchr(xd_output_default(1), '.') + 1 : "png");
     if (!a->task) {
         xd_ask_refuse(a, 503, NULL, "no memory for another task");
         return;
@@ -52,6 +53,7 @@ void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind)
     a->task->video = strcmp(kind, "video") == 0;
     a->task->owner = strdup(call->owner);
     add_arg(a, "id", a->task->id);
+    add_arg(a, "video", a->task->video ? "true" : "false");
 }
 
 /* ---- models and LoRA files ------------------------------------------------------------------- */
@@ -186,11 +188,11 @@ void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes)
     char   path[4096];
     xd_err e = { 0 };
     xd_out out;
-    int    mask = strcmp(option, "mask_image") == 0;
+    int    mask = strcmp(option, "image") != 0;
     if (a->failed)
         return;
-    snprintf(path, sizeof path, "%s/%s.in%d", server_of(a)->dir, a->task->id,
-             mask ? 0 : ++a->images);
+    a->images += !mask;
+    snprintf(path, sizeof path, "%s/%s.in%d", server_of(a)->dir, a->task->id, a->files++);
     if (!bytes) {
         xd_ask_refuse(a, 400, option, "%s has no bytes", option);
         return;
@@ -202,7 +204,7 @@ void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes)
     if (s != XD_OK)
         xd_ask_refuse(a, 500, NULL, "%s", e.msg);
     else
-        check_image(a, mask ? "mask" : option, path);
+        check_image(a, strcmp(option, "mask_image") == 0 ? "mask" : option, path);
     add_arg(a, option, path);
 }
 
@@ -325,7 +327,7 @@ static void check_args(xd_ask *a)
 static void remove_files(const xd_ask *a)
 {
     char path[4096];
-    for (int i = 0; a->task && i <= a->images; i++) {
+    for (int i = 0; a->task && i < a->files; i++) {
         snprintf(path, sizeof path, "%s/%s.in%d", server_of(a)->dir, a->task->id, i);
         unlink(path);
     }

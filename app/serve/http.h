@@ -38,7 +38,7 @@ typedef struct xd_http_call {        /* a request, and its reply */
     int         streams;        /* the reply is made while it is sent                          */
 } xd_http_call;
 
-typedef struct xd_route {
+typedef struct xd_route {       /* the first one that fits is taken                            */
     const char *method, *path;  /* a * stands for one part of the path; at its end, for the rest */
     void      (*handle)(xd_http_call *c);        /* makes the reply */
     int         open;           /* no key is asked for                                         */

@@ -22,6 +22,13 @@ const xd_route xd_server_routes[] = {
     { "POST", "/v1/images/generations", xd_api_images_generate, 0 },
     { "POST", "/v1/images/edits", xd_api_images_edit, 0 },
     { "GET", "/v1/images/*/content", xd_api_images_content, 1 },
+    { "POST", "/v1/videos", xd_api_videos_create, 0 },
+    { "POST", "/v1/videos/sync", xd_api_videos_sync, 0 },
+    { "GET", "/v1/videos", xd_api_videos_list, 0 },
+    { "GET", "/v1/videos/*/content", xd_api_videos_content, 0 },
+    { "GET", "/v1/videos/*", xd_api_videos_get, 0 },
+    { "DELETE", "/v1/videos/*", xd_api_videos_delete, 0 },
+    { "POST", "/v1/videos/*/cancel", xd_api_videos_cancel, 0 },
     { "GET", "/v1/models", xd_api_models, 0 },
     { "GET", "/v1/models/*", xd_api_model, 0 },
     { "GET", "/health", xd_api_health, 1 },
@@ -150,6 +157,7 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
     for (int i = 0; origins && i < f->origins.n; i++)
         origins[i] = f->origins.v[i];
     s->tls = f->tls_cert != NULL;
+    s->keep_s = f->keep_s;
     return st == XD_OK ? xd_http_start(&s->http, &a, e) : st;
 }
 

@@ -16,6 +16,7 @@ typedef struct xd_server {
     int                nmodels;
     const char        *loras;   /* folder of LoRA files that requests name; NULL: none          */
     const char        *dir;     /* of files of tasks                                            */
+    double             keep_s;  /* how long results are kept                                   */
     double             started; /* seconds of the Unix clock                                   */
     int                tls;     /* it speaks HTTPS                                             */
     xd_tasks           *tasks;
@@ -32,7 +33,7 @@ typedef struct xd_ask {
     const char *kind;
     xd_task     *task;
     const xd_served_model *model;
-    int         images;         /* start images so far                                         */
+    int         images, files;  /* start images so far; all files of the client                */
     char        extension[8];   /* of the results: "png"                                       */
     int         failed;
 } xd_ask;
@@ -53,6 +54,15 @@ void xd_ask_format(xd_ask *a, const char *param, const char *format);   /* "png"
 /* An option of this name, one of LoRA files, or the like, whatever the interface. 0: none. */
 int  xd_ask_named(xd_ask *a, const char *name, const xd_json *value);
 int  xd_ask_named_text(xd_ask *a, const char *name, const char *value);
+/* A field of an interface: a text, or a file that is given to this option. */
+typedef struct xd_ask_field {
+    const char *name;
+    void      (*set)(void *cookie, const char *name, const char *value);
+    const char *file;           /* "image", "mask_image"; NULL: a text                         */
+} xd_ask_field;
+/* Takes all fields of the request: those of the table, which ends with a row without a name, and
+ * options by their names; others are refused (ask_fields.c). */
+void xd_ask_fields(xd_ask *a, const xd_ask_field *fields, void *cookie);
 void xd_ask_refuse(xd_ask *a, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
 /* Checks what can be checked here and puts the task into the queue. NULL: refused, with a reply.
@@ -79,6 +89,13 @@ void xd_cancel_task(xd_server *s, xd_task *task);
 void xd_api_images_generate(xd_http_call *c);
 void xd_api_images_edit(xd_http_call *c);
 void xd_api_images_content(xd_http_call *c);
+void xd_api_videos_create(xd_http_call *c);
+void xd_api_videos_sync(xd_http_call *c);
+void xd_api_videos_list(xd_http_call *c);
+void xd_api_videos_get(xd_http_call *c);
+void xd_api_videos_cancel(xd_http_call *c);
+void xd_api_videos_delete(xd_http_call *c);
+void xd_api_videos_content(xd_http_call *c);
 void xd_api_health(xd_http_call *c);
 void xd_api_metrics(xd_http_call *c);
 void xd_api_models(xd_http_call *c);

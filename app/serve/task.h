@@ -31,6 +31,7 @@ typedef struct xd_task {
     const char *model;          /* what clients call the model                                 */
     char   *prompt, *size;      /* as the client gave them; size NULL: not given               */
     char   *owner;              /* of the API key that asked for it; "": no keys are asked for   */
+    char    seconds_asked[16];  /* length of a video, as the client gave it                    */
     double  created;            /* seconds of the Unix clock, as all times here                  */
     /* Under the lock. */
     xd_task_state state;
@@ -50,6 +51,9 @@ typedef struct xd_task {
     int     held, dropped;
     struct xd_task *next;        /* added after this one                                        */
 } xd_task;
+
+/* A video has its first frame beside it, in a file of this name behind the video's. */
+#define XD_TASK_THUMBNAIL ".thumbnail.webp"
 
 typedef struct xd_tasks xd_tasks;
 
@@ -85,7 +89,7 @@ int       xd_task_position(xd_tasks *j, const xd_task *task);
 int       xd_tasks_cancel(xd_tasks *j, xd_task *task);
 /* Forgets a task that has ended, and removes its files. 0: it has not ended. */
 int       xd_tasks_drop(xd_tasks *j, xd_task *task);
-/* Calls `visit` for every task, oldest first, under the lock. */
+/* Calls `visit` for every task, oldest first; under the lock. */
 void      xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task),
                         void *cookie);
 void      xd_tasks_expire(xd_tasks *j);      /* forgets what is kept for too long, or is too much */

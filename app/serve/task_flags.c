@@ -12,9 +12,11 @@ static const xd_option rows[] = {
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE", "of the first image" },
     { "preview", XD_OPT_TEXT, AT(preview), 0, 0, NULL, "FILE", "of previews" },
     { "previews", XD_OPT_INT, AT(previews), 0, 1000, NULL, "N", "how many of an image" },
+    { "video", XD_OPT_FLAG, AT(video), 0, 0, NULL, NULL, "the result is a video" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT", "what to generate" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE", "image to start from" },
     { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE", "what to inpaint of it" },
+    { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "that a video ends with" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "low-rank file" },
 };
 
@@ -37,31 +39,34 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
     return s;
 }
 
+static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **to, xd_err *e)
+{
+    int i = f->npixels;
+    if (!path)
+        return XD_OK;
+    *to = &f->pixels[i];
+    f->npixels++;
+    return xd_image_file_load(path, &f->pixels[i], &f->data[i], e);
+}
+
 xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
 {
-    int       n = f->images.n + (f->mask_image != NULL);
-    xd_status s = XD_OK;
-    if (!n)
-        return XD_OK;
-    f->pixels = calloc((size_t)n, sizeof *f->pixels);
-    f->data = calloc((size_t)n, sizeof *f->data);
-    f->more = calloc((size_t)n, sizeof *f->more);
+    xd_request *r = &f->request;
+    int         n = f->images.n;
+    xd_status   s = XD_OK;
+    f->pixels = calloc((size_t)n + 2, sizeof *f->pixels);
+    f->data = calloc((size_t)n + 2, sizeof *f->data);
+    f->more = calloc((size_t)n + 1, sizeof *f->more);
     if (!f->pixels || !f->data || !f->more)
         return xd_fail(e, XD_ENOMEM, "no memory for %d images", n);
-    for (; s == XD_OK && f->npixels < n; f->npixels++) {
-        int         i = f->npixels;
-        const char *path = i < f->images.n ? f->images.v[i] : f->mask_image;
-        s = xd_image_file_load(path, &f->pixels[i], &f->data[i], e);
-        if (i > 0)
-            f->more[i - 1] = &f->pixels[i];
-    }
-    if (f->images.n) {
-        f->request.image_pixels = &f->pixels[0];
-        f->request.more_pixels = f->more;
-        f->request.nmore_images = f->images.n - 1;
-    }
-    if (f->mask_image)
-        f->request.mask_pixels = &f->pixels[n - 1];
+    for (int i = 0; i < n && s == XD_OK; i++)
+        s = load_one(f, f->images.v[i], i ? &f->more[i - 1] : &r->image_pixels, e);
+    if (s == XD_OK)
+        s = load_one(f, f->mask_image, &r->mask_pixels, e);
+    if (s == XD_OK)
+        s = load_one(f, f->last_image, &r->last_pixels, e);
+    r->more_pixels = f->more;
+    r->nmore_images = n > 1 ? n - 1 : 0;
     return s;
 }
 

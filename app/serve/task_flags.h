@@ -10,12 +10,13 @@ typedef struct xd_task_flags {
     const char   *id, *model;   /* the model's directory                                       */
     const char   *output;       /* file that the first image gets; others as xd_output_name says */
     const char   *preview;      /* file that previews get; NULL: none                          */
+    int           video;        /* the model must make videos, else images                     */
     int           previews;     /* how many of an image, evenly spread; 0: after every step      */
     xd_opt_texts  prompts, images, loras;
     xd_loras_read lora;
-    const char   *mask_image;
+    const char   *mask_image, *last_image;
     xd_request    request;      /* with the texts above                                        */
-    /* Of xd_task_flags_load: the images and, behind them, the mask. */
+    /* Of xd_task_flags_load: the images and, behind them, the mask and the last image. */
     xd_image         *pixels;   /* [npixels]                                                   */
     uint8_t         **data;
     const xd_image  **more;

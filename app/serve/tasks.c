@@ -245,8 +245,19 @@ int xd_task_position(xd_tasks *j, const xd_task *task)
     return n;
 }
 
+/* Files that the client sent are of no use any more. */
+static void remove_inputs(const xd_task *task)
+{
+    static const char *const options[] = { "--image=", "--mask_image=", "--last_image=" };
+    for (int i = 0; i < task->nargs; i++)
+        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+            if (strncmp(task->args[i], options[k], strlen(options[k])) == 0)
+                unlink(task->args[i] + strlen(options[k]));
+}
+
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
+    remove_inputs(task);
     task->state = state;
     task->ended = unix_now();
     task->stage[0] = 0;
@@ -312,10 +323,19 @@ static int64_t task_bytes(const xd_task *task)
     return n;
 }
 
+static void remove_image(const xd_task_image *im)
+{
+    char thumbnail[4096];
+    int  n = snprintf(thumbnail, sizeof thumbnail, "%s" XD_TASK_THUMBNAIL, im->file);
+    unlink(im->file);
+    if (im->fps > 0 && (size_t)n < sizeof thumbnail)
+        unlink(thumbnail);
+}
+
 static void drop_task(xd_tasks *j, xd_task *task)
 {
     for (int i = 0; i < task->ndone; i++)
-        unlink(task->done[i].file);
+        remove_image(&task->done[i]);
     if (task->preview)
         unlink(task->preview);
     task->dropped = 1;
@@ -334,11 +354,9 @@ int xd_tasks_drop(xd_tasks *j, xd_task *task)
 
 void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie)
 {
-    xd_tasks_lock(j);
     for (const xd_task *task = j->first; task; task = task->next)
         if (!task->dropped)
             visit(cookie, task);
-    xd_tasks_unlock(j);
 }
 
 /* The oldest go first. */

@@ -21,6 +21,7 @@
 #include "cli/roll.h"
 #include "cli/stop.h"
 #include "serve/frame.h"
+#include "serve/task.h"
 #include "serve/task_flags.h"
 
 typedef struct opened {         /* a model that is kept                                        */
@@ -107,6 +108,17 @@ static void on_step(void *cookie, const xd_progress *p)
     cancel_again(w);
 }
 
+/* The first frame, beside the video. */
+static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
+{
+    char     path[4200];
+    xd_image first = *im;
+    first.size = sizeof first;
+    first.frames = 1;
+    snprintf(path, sizeof path, "%s" XD_TASK_THUMBNAIL, name);
+    return xd_image_file_save(&first, path, e);
+}
+
 static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
 {
     worker         *w = cookie;
@@ -116,6 +128,8 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
                                              sizeof name, e);
     if (s == XD_OK)
         s = xd_result_save(partial, i, name, e);
+    if (s == XD_OK && im->fps > 0)
+        s = save_thumbnail(im, name, e);
     if (s != XD_OK)
         return s;
     const char *json = xd_result_json(partial, i), *text = xd_result_parameters(partial, i);
@@ -289,6 +303,16 @@ static xd_status generate(worker *w, xd_task_flags *f, xd_result **res, xd_err *
     return s;
 }
 
+static xd_status check_kind(const worker *w, const xd_task_flags *f, xd_err *e)
+{
+    int video = xd_makes_videos(w->models->engine);
+    if (video == f->video)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, video ? "this model generates videos: ask at /v1/videos"
+                                       : "this model generates images: ask at "
+                                         "/v1/images/generations");
+}
+
 /* Runs the task of a frame, on all ranks. XD_ECOMM: the ranks are out of step, else a failure has
  * been told to the server. */
 static xd_status run_task(worker *w, const xd_frame *frame)
@@ -302,6 +326,8 @@ static xd_status run_task(worker *w, const xd_frame *frame)
         s = xd_task_flags_load(&f, &e);
     if (s == XD_OK)
         s = take_model(w, &f, &e);
+    if (s == XD_OK)
+        s = check_kind(w, &f, &e);
     if (s == XD_OK)
         s = generate(w, &f, &res, &e);
     if (s == XD_OK)

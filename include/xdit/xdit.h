@@ -363,6 +363,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* A key of scheduler_config.json, as those above: the level to which the last one is moved, 0:
      * none is. Negative: the file's. */
     double          shift_terminal;
+    /* Length of a video in place of num_frames: the nearest number of frames that the model makes.
+     * 0: num_frames counts. */
+    double          seconds;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

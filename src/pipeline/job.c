@@ -133,10 +133,13 @@ static xd_status check_video(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     const xd_request *r = j->r;
-    const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" :
-                       r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
+    const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" : r->seconds > 0
+                       ? "seconds" : r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
     if (p->fps <= 0 && what)
         return xd_fail(e, XD_EINVAL, "%s is for videos, and %s generates images", what, p->name);
+    if (r->num_frames && r->seconds > 0)
+        return xd_fail(e, XD_EINVAL, "num_frames and seconds are two lengths of one video: give "
+                       "one of them");
     if (p->from_image && !xd_job_has_image(r) && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL, "%s begins its video with an image: name one with --image",
                        p->name);
@@ -192,20 +195,22 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     j->frames = j->cells[0] = 1;
     if (m->recipe->fps <= 0)
         return XD_OK;
+    double  own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
+    j->fps = j->r->fps > 0 ? j->r->fps : own;
     int64_t want = n ? (n - !m->recipe->frames_up) / c + 1 : d->sample[0];
+    if (j->r->seconds > 0)
+        want = 1 + llround(fmax(j->r->seconds * j->fps - 1, 0) / (double)c);
     j->cells[0] = (want + p - 1) / p * p;
     j->spare = j->cells[0] - want;
     j->frames = xd_vae_frames(&m->vae_info, want);
-    double own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
-    j->fps = j->r->fps > 0 ? j->r->fps : own;
     if (n && j->frames != n)
         xd_log(XD_LOG_WARN, "%lld frames of the latent become %lld frames, not %lld: this "
                "autoencoder makes %lld of every one but the first", (long long)want,
                (long long)j->frames, (long long)n, (long long)c);
     if (d->most[0] && j->cells[0] > d->most[0])
         return xd_fail(e, XD_EINVAL,
-                       "num_frames %lld is more than the %lld frames that the model has "
-                       "positions for", (long long)n, (long long)((d->most[0] - 1) * c + 1));
+                       "%lld frames are more than the %lld that the model has positions for",
+                       (long long)j->frames, (long long)((d->most[0] - 1) * c + 1));
     return XD_OK;
 }
 

@@ -19,6 +19,8 @@ static xd_option options[] = {
       "height (default: the model's)" },
     { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N",
       "frames of a video (default: the model's)" },
+    { "seconds", XD_OPT_REAL, AT(seconds), XD_ABOVE_ZERO, 1e5, NULL, "SECONDS",
+      "length of a video, in place of num_frames: the nearest that the model makes" },
     { "fps", XD_OPT_REAL, AT(fps), 0.01, 1000, NULL, "RATE",
       "frames a second of a video's file (default: the model's)" },
     { "num_inference_steps", XD_OPT_INT, AT(num_inference_steps), 1, 1000, NULL, "N",

@@ -1,0 +1,318 @@
+/* api_videos.c - videos as OpenAI's clients ask for them: /v1/videos and what lies below.
+ *
+ * A video is made in the background: clients ask how far it is. Beside the fields of that interface
+ * every option of xd_request_options is one by its name. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/server.h"
+
+typedef struct video_ask {
+    xd_ask ask;
+    char   seconds[16];         /* as it was given                                             */
+} video_ask;
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static void set_prompt(void *cookie, const char *name, const char *value)
+{
+    video_ask *q = cookie;
+    (void)name;
+    xd_ask_prompt(&q->ask, value);
+}
+
+static void set_model(void *cookie, const char *name, const char *value)
+{
+    video_ask *q = cookie;
+    (void)name;
+    xd_ask_model(&q->ask, value);
+}
+
+static void set_size(void *cookie, const char *name, const char *value)
+{
+    video_ask *q = cookie;
+    (void)name;
+    xd_ask_size(&q->ask, value);
+}
+
+static void set_seconds(void *cookie, const char *name, const char *value)
+{
+    video_ask *q = cookie;
+    snprintf(q->seconds, sizeof q->seconds, "%s", value);
+    xd_ask_option(&q->ask, name, value);
+}
+
+static void set_format(void *cookie, const char *name, const char *value)
+{
+    video_ask *q = cookie;
+    xd_ask_format(&q->ask, name, value);
+}
+
+static void set_nothing(void *cookie, const char *name, const char *value)
+{
+    (void)cookie, (void)name, (void)value;
+}
+
+static const xd_ask_field fields[] = {
+    { "prompt", set_prompt, NULL },
+    { "model", set_model, NULL },
+    { "size", set_size, NULL },
+    { "seconds", set_seconds, NULL },
+    { "output_format", set_format, NULL },
+    { "user", set_nothing, NULL },
+    { "input_reference", NULL, "image" },
+    { "image_reference", NULL, "image" },
+    { "image", NULL, "image" },
+    { "last_image", NULL, "last_image" },
+    { NULL, NULL, NULL },
+};
+
+static xd_task *ask_video(xd_http_call *c)
+{
+    video_ask q = { .seconds = "" };
+    xd_ask_begin(&q.ask, c, "video");
+    xd_ask_fields(&q.ask, fields, &q);
+    if (!q.ask.failed)
+        snprintf(q.ask.task->seconds_asked, sizeof q.ask.task->seconds_asked, "%s", q.seconds);
+    return xd_ask_submit(&q.ask);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static const char *status_of(const xd_task *task)
+{
+    static const char *const names[] = { "queued", "in_progress", "completed", "failed",
+                                         "cancelled" };
+    return task->cancel && task->state == XD_TASK_RUNNING ? "cancelling" : names[task->state];
+}
+
+/* Decoding is the last twentieth. */
+static int percent_of(const xd_task *task)
+{
+    if (task->state == XD_TASK_DONE)
+        return 100;
+    return task->steps > 0 ? task->step * 95 / task->steps : 0;
+}
+
+static void add_time(xd_text_buf *b, const char *name, double t)
+{
+    if (t > 0)
+        xd_buf_add(b, ",\"%s\":%lld", name, (long long)t);
+    else
+        xd_buf_add(b, ",\"%s\":null", name);
+}
+
+static void add_text(xd_text_buf *b, const char *name, const char *text)
+{
+    xd_buf_add(b, ",\"%s\":", name);
+    if (text && *text)
+        xd_buf_json_string(b, text);
+    else
+        xd_buf_add(b, "null");
+}
+
+/* What the request did not say is known once the video is made. */
+static void add_shape(xd_text_buf *b, const xd_task *task)
+{
+    char                size[48], seconds[32];
+    const xd_task_image *v = task->ndone ? &task->done[0] : NULL;
+    snprintf(size, sizeof size, "%lldx%lld", v ? (long long)v->width : 0,
+             v ? (long long)v->height : 0);
+    snprintf(seconds, sizeof seconds, "%.3g", v && v->fps > 0 ? (double)v->frames / v->fps : 0);
+    add_text(b, "size", v ? size : task->size);
+    add_text(b, "seconds", v ? seconds : task->seconds_asked);
+}
+
+static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
+{
+    xd_buf_add(b, "{\"id\":\"%s\",\"object\":\"video\",\"status\":\"%s\",\"progress\":%d,"
+               "\"created_at\":%lld", task->id, status_of(task), percent_of(task),
+               (long long)task->created);
+    add_text(b, "model", task->model);
+    add_text(b, "prompt", task->prompt);
+    add_shape(b, task);
+    add_time(b, "completed_at", task->state == XD_TASK_DONE ? task->ended : 0);
+    add_time(b, "expires_at", task->ended > 0 ? task->ended + s->keep_s : 0);
+    if (task->error) {
+        xd_buf_add(b, ",\"error\":{\"code\":\"%s\",\"message\":",
+                   xd_answer_status(task->code) < 500 ? "invalid_request" : "server_error");
+        xd_buf_json_string(b, task->error);
+        xd_buf_add(b, "}");
+    } else {
+        xd_buf_add(b, ",\"error\":null");
+    }
+    if (task->ndone)
+        xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s", task->done[0].seed, task->done[0].json);
+    xd_buf_add(b, ",\"queue_position\":%d,\"remixed_from_video_id\":null}",
+               task->state == XD_TASK_QUEUED ? xd_task_position(s->tasks, task) : 0);
+}
+
+static void reply_video(xd_http_call *c, const xd_task *task)
+{
+    xd_server  *s = c->server;
+    xd_text_buf b = { 0 };
+    xd_tasks_lock(s->tasks);
+    add_video(&b, s, task);
+    xd_tasks_unlock(s->tasks);
+    xd_reply_json(c, 200, &b);
+    xd_reply_header(c, "openai-poll-after-ms", "500");
+}
+
+/* The video of the path, held; NULL: the reply says that there is none. */
+static xd_task *find_video(xd_http_call *c)
+{
+    xd_server *s = c->server;
+    xd_task   *task = xd_tasks_find(s->tasks, c->arg);
+    if (task && task->video)
+        return task;
+    xd_task_release(s->tasks, task);
+    xd_reply_error(c, 404, "video_id", NULL, "there is no video '%.60s'; it may have expired",
+                   c->arg);
+    return NULL;
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+void xd_api_videos_create(xd_http_call *c)
+{
+    xd_server *s = c->server;
+    xd_task   *task = ask_video(c);
+    if (task)
+        reply_video(c, task);
+    xd_task_release(s->tasks, task);
+}
+
+/* The file itself, when it is made. */
+void xd_api_videos_sync(xd_http_call *c)
+{
+    xd_server *s = c->server;
+    xd_task   *task = ask_video(c);
+    if (!task)
+        return;
+    xd_answer_wait(c, task);
+    if (task->state == XD_TASK_DONE && task->ndone)
+        xd_reply_file(c, task->done[0].file, xd_answer_type(task->done[0].file));
+    else
+        xd_answer_failure(c, task);
+    xd_reply_header(c, "X-Video-Id", task->id);
+    xd_task_release(s->tasks, task);
+}
+
+void xd_api_videos_get(xd_http_call *c)
+{
+    xd_server *s = c->server;
+    xd_task   *task = find_video(c);
+    if (task)
+        reply_video(c, task);
+    xd_task_release(s->tasks, task);
+}
+
+void xd_api_videos_cancel(xd_http_call *c)
+{
+    xd_server *s = c->server;
+    xd_task   *task = find_video(c);
+    if (!task)
+        return;
+    xd_cancel_task(s, task);
+    reply_video(c, task);
+    xd_task_release(s->tasks, task);
+}
+
+/* One that runs is cancelled, and forgotten when it has ended. */
+void xd_api_videos_delete(xd_http_call *c)
+{
+    xd_server  *s = c->server;
+    xd_text_buf b = { 0 };
+    xd_task    *task = find_video(c);
+    if (!task)
+        return;
+    xd_cancel_task(s, task);
+    xd_answer_wait(c, task);
+    xd_tasks_drop(s->tasks, task);
+    xd_buf_add(&b, "{\"id\":\"%s\",\"object\":\"video.deleted\",\"deleted\":true}\n", task->id);
+    xd_task_release(s->tasks, task);
+    xd_reply_json(c, 200, &b);
+}
+
+void xd_api_videos_content(xd_http_call *c)
+{
+    xd_server  *s = c->server;
+    char        thumbnail[4096];
+    const char *variant = xd_http_query(c, "variant");
+    xd_task    *task = find_video(c);
+    if (!task)
+        return;
+    if (!task->ndone) {
+        xd_reply_error(c, task->state == XD_TASK_FAILED ? 404 : 409, NULL, NULL,
+                       "the video is not made yet: its status is %s", status_of(task));
+    } else if (!variant || strcmp(variant, "video") == 0) {
+        xd_reply_file(c, task->done[0].file, xd_answer_type(task->done[0].file));
+    } else if (strcmp(variant, "thumbnail") == 0) {
+        snprintf(thumbnail, sizeof thumbnail, "%s" XD_TASK_THUMBNAIL, task->done[0].file);
+        xd_reply_file(c, thumbnail, "image/webp");
+    } else {
+        xd_reply_error(c, 400, "variant", NULL, "variant is video or thumbnail, not '%.40s'",
+                       variant);
+    }
+    xd_task_release(s->tasks, task);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+typedef struct listing {
+    const xd_http_call *call;
+    const xd_task     **v;      /* [n], oldest first                                           */
+    int                 n;
+} listing;
+
+/* Videos of the key that asks. */
+static void list_video(void *cookie, const xd_task *task)
+{
+    listing        *l = cookie;
+    const xd_task **v;
+    if (!task->video || strcmp(task->owner, l->call->owner) != 0 ||
+        !(v = realloc(l->v, ((size_t)l->n + 1) * sizeof *v)))
+        return;
+    l->v = v;
+    v[l->n++] = task;
+}
+
+static void add_list(xd_text_buf *b, const xd_http_call *c, const listing *l)
+{
+    const char *after = xd_http_query(c, "after"), *order = xd_http_query(c, "order"),
+               *text = xd_http_query(c, "limit");
+    int         limit = text ? atoi(text) : 20, up = order && strcmp(order, "asc") == 0, n = 0,
+        seen = !after || !*after;
+    const xd_task *first = NULL, *last = NULL;
+    limit = limit < 1 ? 1 : limit > 100 ? 100 : limit;
+    xd_buf_add(b, "{\"object\":\"list\",\"data\":[");
+    int i = 0;
+    for (; i < l->n && n < limit; i++) {
+        const xd_task *task = l->v[up ? i : l->n - 1 - i];
+        if (seen) {
+            xd_buf_add(b, "%s", n++ ? "," : "");
+            add_video(b, c->server, task);
+            first = first ? first : task;
+            last = task;
+        }
+        seen |= after && strcmp(after, task->id) == 0;
+    }
+    xd_buf_add(b, "],\"has_more\":%s", i < l->n ? "true" : "false");
+    add_text(b, "first_id", first ? first->id : NULL);
+    add_text(b, "last_id", last ? last->id : NULL);
+    xd_buf_add(b, "}\n");
+}
+
+void xd_api_videos_list(xd_http_call *c)
+{
+    xd_server  *s = c->server;
+    listing     l = { .call = c };
+    xd_text_buf b = { 0 };
+    xd_tasks_lock(s->tasks);
+    xd_tasks_each(s->tasks, list_video, &l);
+    add_list(&b, c, &l);
+    xd_tasks_unlock(s->tasks);
+    free(l.v);
+    xd_reply_json(c, 200, &b);
+}

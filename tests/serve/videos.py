@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""videos.py XDIT ROOT FILL - videos over HTTP: made in the background, polled, read, listed,
+cancelled, deleted; those of the command line. FILL makes a tiny model of 9 frames of 56 x 40.
+Speaks TAP."""
+
+import base64
+import pathlib
+import subprocess
+import sys
+import time
+
+from harness import ROOT, T, XDIT, Server, end, report, wait_for
+
+FAST = {"prompt": "a cat", "num_inference_steps": 2, "output_format": "gif"}
+LONG = {**FAST, "num_inference_steps": 1000}
+
+
+def made(s, fields, form=False):
+    r = s.form("/v1/videos", list(fields.items())) if form else s.post("/v1/videos", fields)
+    report(r.status == 200 and r.json["object"] == "video", f"begun: {str(fields)[:60]}", r)
+    path = f"/v1/videos/{r.json['id']}"
+    wait_for(lambda: s.get(path).json["status"] in ("completed", "failed", "cancelled"), 60)
+    return path, s.get(path).json
+
+
+def same_as_command_line(s, model):
+    out = T / "out.gif"
+    subprocess.run([XDIT, "generate", "--model", str(model), "--prompt", "a cat", "--steps", "2",
+                    "--dtype", "f32", "--quiet", "--threads", "1", "-o", str(out)], check=True,
+                   stdout=subprocess.DEVNULL)
+    for form in (False, True):
+        path, v = made(s, FAST, form)
+        report(v["status"] == "completed" and v["progress"] == 100 and v["size"] == "56x40" and
+               v["seconds"] == "1.12" and v["error"] is None and v["expires_at"] >
+               v["completed_at"] >= v["created_at"] and v["model"] == model.name, "complete", v)
+        r = s.get(path + "/content")
+        report(r.status == 200 and r.headers["Content-Type"] == "image/gif" and
+               r.body == out.read_bytes(), "the video of the command line", len(r.body))
+    r = s.get(path + "/content?variant=thumbnail")
+    report(r.status == 200 and r.body[8:12] == b"WEBP", "a thumbnail", r)
+    report(s.get(path + "/content?variant=spritesheet").status == 400, "no sprites")
+    r = s.post("/v1/videos/sync", FAST)
+    report(r.status == 200 and r.body == out.read_bytes() and r.headers["X-Video-Id"],
+           "in one request", r.status)
+    return path
+
+
+def lengths(s):
+    for asked, seconds in (({"seconds": "0.6"}, "1"), ({"seconds": 1}, "1.12"),
+                           ({"seconds": 0.7, "fps": 30}, "0.8"), ({"num_frames": 5}, "1")):
+        _, v = made(s, {**FAST, **asked})
+        report(v["seconds"] == seconds, f"{asked}: {seconds} s", v)
+
+
+def the_list(s, path):
+    ids = [v["id"] for v in s.get("/v1/videos?limit=100").json["data"]]
+    report(len(ids) > 4 and path.split("/")[-1] in ids, "the list", ids)
+    up = [v["id"] for v in s.get("/v1/videos?order=asc&limit=100").json["data"]]
+    report(up == ids[::-1], "from the oldest")
+    r = s.get("/v1/videos?limit=2").json
+    report([v["id"] for v in r["data"]] == ids[:2] and r["has_more"] and r["last_id"] == ids[1],
+           "two of them", r)
+    r = s.get(f"/v1/videos?limit=100&after={ids[1]}").json
+    report([v["id"] for v in r["data"]] == ids[2:] and not r["has_more"], "those behind", r)
+    r = s.request("DELETE", path)
+    report(r.status == 200 and r.json["deleted"], "deleted", r)
+    report(s.get(path).status == 404 and s.get(path + "/content").status == 404 and
+           s.request("DELETE", path).status == 404, "and gone")
+
+
+def cancelled(s):
+    r = s.post("/v1/videos", LONG)
+    path = f"/v1/videos/{r.json['id']}"
+    report(wait_for(lambda: s.get(path).json["progress"] > 0), "a long one runs")
+    second = s.post("/v1/videos", LONG).json["id"]
+    report(s.get(f"/v1/videos/{second}").json["queue_position"] == 1, "another one waits")
+    r = s.get(path + "/content")
+    report(r.status == 409 and "in_progress" in r.error, "is not made yet", r)
+    began = time.monotonic()
+    r = s.post(f"/v1/videos/{second}/cancel", {})
+    report(r.json["status"] == "cancelled", "the waiting one is cancelled at once", r)
+    r = s.post(path + "/cancel", {})
+    report(r.json["status"] in ("cancelling", "cancelled"), "the running one", r)
+    report(wait_for(lambda: s.get(path).json["status"] == "cancelled") and
+           time.monotonic() - began < 5, "soon")
+    r = s.request("DELETE", path)
+    report(r.status == 200 and s.get(path).status == 404, "and is deleted", r)
+    path = f"/v1/videos/{s.post('/v1/videos', LONG).json['id']}"
+    report(s.request("DELETE", path).status == 200 and s.metric("running") == 0,
+           "deleting one cancels it")
+
+
+def refused(s):
+    image = "data:image/png;base64," + base64.b64encode(
+        (ROOT / "doc" / "sheet.png").read_bytes()).decode()
+    for fields, text in (
+            ({**FAST, "input_reference": {"image_url": image}}, "video of text alone"),
+            ({**FAST, "seconds": 1, "num_frames": 5}, "two lengths"),
+            ({**FAST, "size": "50x40"}, "multiple")):
+        _, v = made(s, fields)
+        report(v["status"] == "failed" and text in v["error"]["message"] and
+               v["error"]["code"] == "invalid_request", f"failed: {text}", v)
+    for fields, status, text in (
+            ({}, 400, "prompt"), ({**FAST, "seconds": "long"}, 400, "seconds takes"),
+            ({**FAST, "output_format": "png"}, 400, "mp4"),
+            ({**FAST, "nosuch": 1}, 400, "no field"), ({**FAST, "model": "x"}, 404, "no model")):
+        r = s.post("/v1/videos", fields)
+        report(r.status == status and text in r.error, f"{status}: {text}", r)
+    r = s.post("/v1/images/generations", {"prompt": "a", "num_inference_steps": 1})
+    report(r.status == 400 and "/v1/videos" in r.error, "images of a model of videos", r)
+    report(s.get("/v1/videos/video_0").status == 404, "an unknown one is 404")
+
+
+def main():
+    model = T / "cog"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
+                   stdout=subprocess.DEVNULL)
+    with Server("--dtype", "f32", model=str(model)) as s:
+        path = same_as_command_line(s, pathlib.Path(model))
+        lengths(s)
+        the_list(s, path)
+        cancelled(s)
+        refused(s)
+    with Server() as s:
+        r = s.post("/v1/videos/sync", FAST)
+        report(r.status == 400 and "/v1/images" in r.error, "videos of a model of images", r)
+    end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
