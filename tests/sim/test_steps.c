@@ -26,22 +26,32 @@ static const struct model {
     int         passes;
     int         once;           /* 1: graphs are tested in the run of graphs alone             */
     int64_t     area;           /* pixels, where the image's ratio gives the size              */
-    const char *image;          /* to edit, below tests/golden                                 */
+    const char *image, *mask;   /* to edit, or to inpaint, below tests/golden                  */
+    double      strength;       /* of an image that is not read by the network                 */
 } models[] = {
     /* Two passes: the time, the size and the ratio. */
-    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, 2, 0, 0, NULL },
+    { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, .passes = 2 },
     /* The time and the guidance. */
-    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, 1, 0, 0, NULL },
-    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, 2, 0, 0, NULL },
-    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, 0, NULL },
-    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, 1, 0, 0, NULL },
+    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, .passes = 1 },
+    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, .passes = 2 },
+    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, .passes = 1 },
+    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, .passes = 1 },
     /* The noise of its sampler beside the time. */
-    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, 1, 0, 0, NULL },
-    { "zimage", NULL, 40, 56, 0, 0, 3.5, 0, 2, 2, 1, 0, NULL },
+    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, .passes = 1 },
+    { "zimage", NULL, 40, 56, 0, 0, 3.5, 0, 2, .passes = 2, .once = 1 },
+    { "qwen", NULL, 40, 56, 0, 0, 1, 0, 1, .passes = 1, .once = 1 },
+    { "wan", NULL, 32, 48, 5, 21, 5, 0, 2, .passes = 2, .once = 1 },
     /* Images to edit; the time and the guidance. */
-    { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 2, 1, 1, 3072, "kontext/image.png" },
-    { "flux2", NULL, 48, 40, 0, 41, 2.5, 0, 2, 1, 1, 0, "flux2-images/image.png" },
-    { "flux2-base", NULL, 40, 56, 0, 41, 4, 0, 2, 2, 1, 0, NULL },
+    { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 2, .passes = 1, .once = 1, .area = 3072,
+      .image = "kontext/image.png" },
+    { "flux2", NULL, 48, 40, 0, 41, 2.5, 0, 2, .passes = 1, .once = 1,
+      .image = "flux2-images/image.png" },
+    { "flux2-base", NULL, 40, 56, 0, 41, 4, 0, 2, .passes = 2, .once = 1 },
+    /* Images to inpaint: the network reads the mask, or the loop keeps what the mask keeps. */
+    { "flux-fill", NULL, 40, 56, 0, 9, 30, 0, 2, .passes = 1, .once = 1,
+      .image = "flux-fill/image.png", .mask = "flux-fill/mask.png" },
+    { "zimage", NULL, 40, 48, 0, 0, 0, 0, 1, .passes = 1, .once = 1,
+      .image = "zimage-mask/image.png", .mask = "zimage-mask/mask.png", .strength = 1 },
 };
 enum { NMODELS = sizeof models / sizeof *models };
 
@@ -94,7 +104,7 @@ static xd_status generate(const struct model *m, const char *full, const char *t
                           xd_err *e)
 {
     static const char *const prompt = "a red circle";
-    char                     dir[2048], image[2048];
+    char                     dir[2048], image[2048], mask[2048];
     xd_engine               *g = NULL;
     xd_result               *out = NULL;
     xd_open_args             a;
@@ -108,7 +118,9 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     q.max_sequence_length = m->text;
     q.num_inference_steps = STEPS, q.guidance_scale = m->guidance, q.scheduler = m->scheduler;
     snprintf(image, sizeof image, "%s/%s", full, m->image ? m->image : "");
+    snprintf(mask, sizeof mask, "%s/%s", full, m->mask ? m->mask : "");
     q.image = m->image ? image : NULL, q.max_area = m->area;
+    q.mask_image = m->mask ? mask : NULL, q.strength = m->strength;
     q.no_resolution_binning = 1, q.latents_only = 1;
     q.cookie = r, q.on_step = step_ended, q.on_tensor = r->listens ? listen : NULL;
     xd_status s = xd_open(&g, &a, e);
