@@ -16,11 +16,6 @@ limited() {
     (ulimit -v "$limit" && exec "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null)
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
 }
-# advice: the flags of every change that would fit, one a line.
-advice() {
-    printf '%s\n' "$err" | sed -n 's/.*; what would fit: //p' | sed 's/); /)\n/g' |
-        sed 's/ ([^()]*\(([^()]*)\)*[^()]*)$//; s/ and no other degree//'
-}
 # generate KB FLAGS...: an image of one step.
 generate() {
     limit=$1

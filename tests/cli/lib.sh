@@ -54,6 +54,11 @@ sys.exit(not eval("(" + sys.argv[1] + ")"))' "$1"
 said() { printf '%s\n' "$err" | grep -Eq -- "$1"; }
 one_line() { [ "$(printf '%s\n' "$err" | wc -l)" = 1 ]; }
 
+# advice: the flags of every change that would fit, one a line, after a refusal for want of memory.
+advice() {
+    printf '%s\n' "$err" | sed -n 's/.*; what would fit: //p' | sed 's/); /)\n/g' |
+        sed 's/ ([^()]*\(([^()]*)\)*[^()]*)$//; s/ and no other degree//'
+}
 # refused WHAT CODE PATTERN ARGS...: the program ends with CODE and one sentence that matches.
 refused() {
     what=$1 code=$2 pattern=$3
