@@ -155,8 +155,11 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
     xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
     if (!item)
         broken("make", path);
+    /* fill.py makes BERT's of the names behind a head, which files may lack. */
+    const char *salt = strcmp(name, "transformer_2") == 0 ? "second."
+                     : strcmp(p.def->name, "bert") == 0 ? "bert." : "";
     for (int i = 0; i < p.nlist; i++)
-        item[i] = made(&p.list[i], type, strcmp(name, "transformer_2") == 0 ? "second." : "");
+        item[i] = made(&p.list[i], type, salt);
     must(xd_st_write(path, item, p.nlist, 1, NULL, &e), &e, path);
     for (int i = 0; i < p.nlist; i++)
         free(item[i].t.p);
