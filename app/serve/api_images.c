@@ -15,33 +15,6 @@ typedef struct image_ask {      /* fields that the answer needs                 
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static void set_prompt(void *cookie, const char *name, const char *value)
-{
-    image_ask *q = cookie;
-    (void)name;
-    xd_ask_prompt(&q->ask, value);
-}
-
-static void set_model(void *cookie, const char *name, const char *value)
-{
-    image_ask *q = cookie;
-    (void)name;
-    xd_ask_model(&q->ask, value);
-}
-
-static void set_size(void *cookie, const char *name, const char *value)
-{
-    image_ask *q = cookie;
-    (void)name;
-    xd_ask_size(&q->ask, value);
-}
-
-static void set_format(void *cookie, const char *name, const char *value)
-{
-    image_ask *q = cookie;
-    xd_ask_format(&q->ask, name, value);
-}
-
 static void set_response(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
@@ -90,10 +63,6 @@ static void set_nothing(void *cookie, const char *name, const char *value)
 }
 
 static const xd_ask_field fields[] = {
-    { "prompt", set_prompt, NULL },
-    { "model", set_model, NULL },
-    { "size", set_size, NULL },
-    { "output_format", set_format, NULL },
     { "response_format", set_response, NULL },
     { "stream", set_stream, NULL },
     { "partial_images", set_partial, NULL },

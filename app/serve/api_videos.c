@@ -15,38 +15,11 @@ typedef struct video_ask {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static void set_prompt(void *cookie, const char *name, const char *value)
-{
-    video_ask *q = cookie;
-    (void)name;
-    xd_ask_prompt(&q->ask, value);
-}
-
-static void set_model(void *cookie, const char *name, const char *value)
-{
-    video_ask *q = cookie;
-    (void)name;
-    xd_ask_model(&q->ask, value);
-}
-
-static void set_size(void *cookie, const char *name, const char *value)
-{
-    video_ask *q = cookie;
-    (void)name;
-    xd_ask_size(&q->ask, value);
-}
-
 static void set_seconds(void *cookie, const char *name, const char *value)
 {
     video_ask *q = cookie;
     snprintf(q->seconds, sizeof q->seconds, "%s", value);
     xd_ask_option(&q->ask, name, value);
-}
-
-static void set_format(void *cookie, const char *name, const char *value)
-{
-    video_ask *q = cookie;
-    xd_ask_format(&q->ask, name, value);
 }
 
 static void set_nothing(void *cookie, const char *name, const char *value)
@@ -55,11 +28,7 @@ static void set_nothing(void *cookie, const char *name, const char *value)
 }
 
 static const xd_ask_field fields[] = {
-    { "prompt", set_prompt, NULL },
-    { "model", set_model, NULL },
-    { "size", set_size, NULL },
     { "seconds", set_seconds, NULL },
-    { "output_format", set_format, NULL },
     { "user", set_nothing, NULL },
     { "input_reference", NULL, "image" },
     { "image_reference", NULL, "image" },

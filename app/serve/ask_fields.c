@@ -11,6 +11,25 @@ static const xd_ask_field *find_field(const xd_ask_field *fields, const char *na
     return fields->name ? fields : NULL;
 }
 
+static void set_format(xd_ask *a, const char *value)
+{
+    xd_ask_format(a, "output_format", value);
+}
+
+typedef void set_text(xd_ask *a, const char *value);
+
+/* What all interfaces call the same; NULL: none of it. */
+static set_text *find_common(const char *name)
+{
+    static const struct { const char *name; set_text *set; } common[] = {
+        { "prompt", xd_ask_prompt }, { "model", xd_ask_model }, { "size", xd_ask_size },
+        { "output_format", set_format } };
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (strcmp(common[i].name, name) == 0)
+            return common[i].set;
+    return NULL;
+}
+
 static void refuse_field(xd_ask *a, const char *name)
 {
     xd_ask_refuse(a, 400, name, "there is no field '%.40s'; options are named as those of "
@@ -38,7 +57,14 @@ static void take_json(xd_ask *a, const xd_ask_field *fields, void *cookie, const
     char                number[40];
     double              d;
     int                 on;
-    if (f && xd_json_null(v))
+    set_text *set = f ? NULL : find_common(name);
+    if ((f || set) && xd_json_null(v))
+        return;
+    if (set && text)
+        set(a, text);
+    else if (set)
+        xd_ask_refuse(a, 400, name, "%s is a text", name);
+    if (set)
         return;
     if (f && f->file) {
         const xd_json *i = xd_json_is_list(v) ? xd_json_first(v) : v;
@@ -64,7 +90,10 @@ static void take_json(xd_ask *a, const xd_ask_field *fields, void *cookie, const
 static void take_part(xd_ask *a, const xd_ask_field *fields, void *cookie, const xd_part *p)
 {
     const xd_ask_field *f = find_field(fields, p->name);
-    if (f && f->file && p->file)
+    set_text           *set = f ? NULL : find_common(p->name);
+    if (set)
+        set(a, p->data);
+    else if (f && f->file && p->file)
         xd_ask_file(a, f->file, p->data, p->bytes);
     else if (f && f->file)
         xd_ask_data_url(a, f->file, p->data);

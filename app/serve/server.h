@@ -60,8 +60,8 @@ typedef struct xd_ask_field {
     void      (*set)(void *cookie, const char *name, const char *value);
     const char *file;           /* "image", "mask_image"; NULL: a text                         */
 } xd_ask_field;
-/* Takes all fields of the request: those of the table, which ends with a row without a name, and
- * options by their names; others are refused (ask_fields.c). */
+/* Takes all fields of the request: those of the table, which ends with a row without a name,
+ * prompt, model, size and output_format, and options by their names; others are refused. */
 void xd_ask_fields(xd_ask *a, const xd_ask_field *fields, void *cookie);
 void xd_ask_refuse(xd_ask *a, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);

@@ -23,9 +23,9 @@ def same_as_command_line(s):
            r.json["output_format"] == "png", "and what it is", r)
     r = s.form(GEN, list(asked.items()))
     report(r.status == 200 and image_of(r) == mine, "the same by a form", r)
-    r = s.post(GEN, {**asked, "steps": None, "model": "gpt-image-1", "quality": "high",
-                     "moderation": "low", "background": "auto", "user": "u", "n": 1,
-                     "size": "auto", "style": "vivid"})
+    r = s.post(GEN, {**asked, "steps": None, "size": None, "model": "gpt-image-1", "quality":
+                     "high", "moderation": "low", "background": "auto", "user": "u", "n": 1,
+                     "style": "vivid"})
     report(r.status == 200 and image_of(r) == mine, "the same with all fields of OpenAI's", r)
     wide = generate("--prompt", PROMPT, "--num_inference_steps", "2", "--width", "96", "--height",
                     "160", "--negative_prompt", "a circle", "--guidance_scale", "3")
@@ -122,6 +122,8 @@ def mistakes(s):
             ({**FAST, "partial_images": 9}, 400, "partial_images", "from 0 to 3"),
             ({**FAST, "background": "transparent"}, 400, "background", "transparent"),
             ({**FAST, "nosuch": 1}, 400, "nosuch", "no field"),
+            ({**FAST, "prompt": 7}, 400, "prompt", "is a text"),
+            ({**FAST, "prompt": None}, 400, "prompt", "is missing"),
             ({**FAST, "output": "/etc/x.png"}, 400, "output", "no field"),
             ({**FAST, "mask_image": "/etc/passwd"}, 400, "mask_image", "no field"),
             ({**FAST, "guidance_scale": {"a": 1}}, 400, "guidance_scale", "a text, a number"),
