@@ -32,7 +32,8 @@ static set_text *find_common(const char *name)
 
 static void refuse_field(xd_ask *a, const char *name)
 {
-    xd_ask_refuse(a, 400, name, "there is no field '%.40s'; options are named as those of "
+    if (!a->lenient)
+        xd_ask_refuse(a, 400, name, "there is no field '%.40s'; options are named as those of "
                   "xdit generate", name);
 }
 
@@ -57,7 +58,7 @@ static void take_json(xd_ask *a, const xd_ask_field *fields, void *cookie, const
     char                number[40];
     double              d;
     int                 on;
-    set_text *set = f ? NULL : find_common(name);
+    set_text *set = f || a->lenient ? NULL : find_common(name);
     if ((f || set) && xd_json_null(v))
         return;
     if (set && text)
@@ -73,7 +74,7 @@ static void take_json(xd_ask *a, const xd_ask_field *fields, void *cookie, const
         return;
     }
     if (!f) {
-        if (!xd_ask_named(a, name, v))
+        if (a->lenient || !xd_ask_named(a, name, v))
             refuse_field(a, name);
         return;
     }

@@ -329,22 +329,12 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 {
     session *s = *context;
     (void)why;
-    set_since(cls, client_of(c), 0);
+    set_since(cls, client_of(c), xd_now_s());   /* the next one may come                       */
     if (!s)
         return;
     xd_body_free(&s->body, &s->call);
     free(s);
     *context = NULL;
-}
-
-/* The first bytes of a request on a connection that is kept. */
-static void *on_uri(void *cls, const char *uri, struct MHD_Connection *c)
-{
-    client *k = client_of(c);
-    (void)uri;
-    if (k && k->since <= 0)
-        set_since(cls, k, xd_now_s());
-    return NULL;
 }
 
 /* ---- starting and stopping ------------------------------------------------------------------- */
@@ -384,8 +374,8 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
         (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h,
-        MHD_OPTION_ARRAY, h->args.tls_cert ? tls : tls + 2, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
+        h->args.tls_cert ? tls : tls + 2, MHD_OPTION_END);
 }
 
 /* libmicrohttpd says no more than that it did not start: whether the address can be taken is tried

@@ -2,6 +2,8 @@
 #ifndef XD_SERVE_SERVER_H
 #define XD_SERVE_SERVER_H
 
+#include <stdatomic.h>
+
 #include "serve/http.h"
 #include "serve/task.h"
 #include "serve/worker_process.h"
@@ -14,6 +16,7 @@ typedef struct xd_served_model {
 typedef struct xd_server {
     xd_served_model   *models;  /* [nmodels]; the first one is taken where none is named        */
     int                nmodels;
+    atomic_int         chosen;  /* of the models, where a client of A1111 names none           */
     const char        *loras;   /* folder of LoRA files that requests name; NULL: none          */
     const char        *dir;     /* of files of tasks                                            */
     double             keep_s;  /* how long results are kept                                   */
@@ -34,6 +37,7 @@ typedef struct xd_ask {
     xd_task     *task;
     const xd_served_model *model;
     int         images, files;  /* start images so far; all files of the client                */
+    int         lenient;        /* fields that nobody knows are passed over                    */
     char        extension[8];   /* of the results: "png"                                       */
     int         failed;
 } xd_ask;
@@ -96,6 +100,16 @@ void xd_api_videos_get(xd_http_call *c);
 void xd_api_videos_cancel(xd_http_call *c);
 void xd_api_videos_delete(xd_http_call *c);
 void xd_api_videos_content(xd_http_call *c);
+void xd_api_webui_text(xd_http_call *c);
+void xd_api_webui_image(xd_http_call *c);
+void xd_api_webui_progress(xd_http_call *c);
+void xd_api_webui_interrupt(xd_http_call *c);
+void xd_api_webui_options(xd_http_call *c);
+void xd_api_webui_set_options(xd_http_call *c);
+void xd_api_webui_models(xd_http_call *c);
+void xd_api_webui_samplers(xd_http_call *c);
+void xd_api_webui_schedulers(xd_http_call *c);
+void xd_api_webui_none(xd_http_call *c);
 void xd_api_health(xd_http_call *c);
 void xd_api_metrics(xd_http_call *c);
 void xd_api_models(xd_http_call *c);

@@ -57,6 +57,8 @@ typedef struct xd_task {
 
 typedef struct xd_tasks xd_tasks;
 
+double xd_unix_s(void);         /* seconds of the Unix clock                                   */
+
 typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelled, refused; }
     xd_tasks_counts;
 

@@ -24,7 +24,7 @@ struct xd_tasks {
     xd_tasks_counts  counts;
 };
 
-static double unix_now(void)
+double xd_unix_s(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
@@ -179,7 +179,7 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
                       : xd_fail(e, XD_ENOMEM, "%d requests wait already, as many as the queue "
                                 "takes; come back later", waiting);
     } else {
-        task->created = unix_now();
+        task->created = xd_unix_s();
         task->held = 1;
         *j->end = task;
         j->end = &task->next;
@@ -259,7 +259,7 @@ static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
     remove_inputs(task);
     task->state = state;
-    task->ended = unix_now();
+    task->ended = xd_unix_s();
     task->stage[0] = 0;
     if (state == XD_TASK_DONE)
         j->counts.done++;
@@ -362,7 +362,7 @@ void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task)
 /* The oldest go first. */
 void xd_tasks_expire(xd_tasks *j)
 {
-    double  now = unix_now();
+    double  now = xd_unix_s();
     int64_t bytes = 0;
     xd_tasks_lock(j);
     for (const xd_task *task = j->first; task; task = task->next)
@@ -399,7 +399,7 @@ xd_task *xd_tasks_take(xd_tasks *j, double seconds)
         late = pthread_cond_timedwait(&j->changed, &j->lock, &until);
     if (task && !j->closed) {
         task->state = XD_TASK_RUNNING;
-        task->started = unix_now();
+        task->started = xd_unix_s();
         task->held++;
         note_change(j, task);
     } else {

@@ -162,9 +162,12 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     const char     *name = j->r->scheduler ? j->r->scheduler : file;
     if (!name)
         return xd_model_named_sched(m, e);
-    if (!(j->sampler = xd_sampler_find(name))) {
+    j->sampler = xd_sampler_find(name);
+    if (!j->sampler)
+        j->sampler = xd_sampler_webui(name, file ? xd_sampler_find(file) : NULL,
+                                      m->recipe->max_shift > 0);
+    if (!j->sampler)
         return refuse_unknown(name, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
-    }
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
     if (s == XD_OK)
         s = set_keys(j, cfg, e);

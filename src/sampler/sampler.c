@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow,
     xd_sampler_ddpm, xd_sampler_unipc, xd_sampler_euler_ancestral, xd_sampler_heun,
@@ -31,6 +32,18 @@ const xd_sampler *xd_sampler_find(const char *name)
         for (int k = 0; k < 6 && s->classes[k]; k++)
             hit |= strcmp(s->classes[k], name) == 0;
         if (hit)
+            return s;
+    }
+    return NULL;
+}
+
+const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow)
+{
+    if (own && own->webui && strcasecmp(own->webui, name) == 0)
+        return own;
+    for (int i = 0; name && xd_samplers[i]; i++) {
+        const xd_sampler *s = xd_samplers[i];
+        if (s->webui && strcasecmp(s->webui, name) == 0 && s->flow == flow)
             return s;
     }
     return NULL;

@@ -110,6 +110,9 @@ extern const xd_sampler *const xd_samplers[];   /* the registry; ends with NULL 
 void xd_sampler_names(xd_text_buf *b);
 /* Finds a sampler by its --scheduler name or by a class of scheduler_config.json; NULL: none. */
 const xd_sampler *xd_sampler_find(const char *name);
+/* Finds a sampler by its name in stable-diffusion-webui, in any case of letters: `own` if that is
+ * its name, else the first one of rectified flow, or of none; NULL: there is none. */
+const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Reads the config for this sampler; `obj` may be NULL. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);

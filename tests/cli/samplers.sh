@@ -55,6 +55,10 @@ latents lcm --scheduler FlowMatchLCMScheduler
 latents noisy --stochastic_sampling
 check "new noise in every step is LCM's step" same lcm noisy
 check "Heun's method" differ plain heun
+latents webui --scheduler Heun
+check "by its name in stable-diffusion-webui" same heun webui
+latents webui --scheduler "EULER"
+check "in any case of letters" same plain webui
 latents solver --scheduler unipc --use_flow_sigmas --flow_shift 3
 check "UniPC follows rectified flow" differ plain solver
 latents two --scheduler unipc --use_flow_sigmas --flow_shift 3 --plan u2 --nproc 2
@@ -135,6 +139,11 @@ check "DPM++ with noise" differ dpm noisy
 latents two --algorithm_type sde-dpmsolver++ --plan cfg2 --nproc 2
 check "the same noise on two ranks" same noisy two
 last=dpm
+latents ancestral --scheduler euler-ancestral
+latents webui --scheduler "Euler a"
+check "stable-diffusion-webui's name of another kind of noise" same ancestral webui
+refused "a name that it has and this does not" 2 "the scheduler PLMS is not known" generate \
+    --model "$MODEL" -p a --scheduler PLMS -o "$T/x.png"
 for name in heun euler-ancestral lcm tcd dpm++-single; do
     latents $name --scheduler $name
     check "$name is another sampler" differ $last $name

@@ -96,21 +96,21 @@ def pages():
 
 def raw(s, data, seconds=5, close=False):
     """What comes back to these bytes, until the end or the time is over; None: not yet ended."""
+    got = b""
     with socket.create_connection(s.address, timeout=seconds) as k:
         try:
             k.sendall(data)
             if close:
                 k.shutdown(socket.SHUT_WR)
-            got = b""
             while True:
                 b = k.recv(65536)
                 if not b:
                     return got
                 got += b
-        except (ConnectionError, BrokenPipeError):
-            return got
         except TimeoutError:
             return None if not got else got
+        except OSError:         # cut, while it was sent or read
+            return got
 
 
 def garbage(s):

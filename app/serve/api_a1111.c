@@ -1,0 +1,317 @@
+/* api_a1111.c - the routes of stable-diffusion-webui ("A1111") that its clients call: /sdapi/v1.
+ *
+ * Fields that are unknown here are passed over, as there: clients send all that they know. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "serve/server.h"
+
+/* ---- fields ----------------------------------------------------------------------------------- */
+
+typedef struct webui_ask {
+    xd_ask ask;
+    int    batch, rounds;       /* batch_size and n_iter                                       */
+} webui_ask;
+
+static void set_batch(void *cookie, const char *name, const char *value)
+{
+    webui_ask *q = cookie;
+    int       *to = strcmp(name, "n_iter") == 0 ? &q->rounds : &q->batch;
+    *to = atoi(value);
+    if (*to < 1 || *to > 1000)
+        xd_ask_refuse(&q->ask, 400, name, "%s is a number from 1 to 1000, not '%.40s'", name,
+                      value);
+}
+
+static void set_option(void *cookie, const char *name, const char *value)
+{
+    static const char *const names[][2] = {
+        { "negative_prompt", "negative_prompt" }, { "steps", "num_inference_steps" },
+        { "cfg_scale", "guidance_scale" },        { "denoising_strength", "strength" },
+        { "width", "width" },                     { "height", "height" },
+        { "seed", "seed" },                       { "distilled_cfg_scale", "guidance_scale" },
+    };
+    webui_ask *q = cookie;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i][0], name) == 0 && *value)
+            xd_ask_option(&q->ask, names[i][1], value);
+}
+
+static void set_prompt(void *cookie, const char *name, const char *value)
+{
+    webui_ask *q = cookie;
+    (void)name;
+    xd_ask_prompt(&q->ask, value);
+}
+
+/* What the names of schedules ask for; also behind the name of a sampler: "DPM++ 2M Karras". */
+static const struct { const char *label, *option; } schedules[] = {
+    { "Automatic", NULL },
+    { "Karras", "use_karras_sigmas" },
+    { "Exponential", "use_exponential_sigmas" },
+    { "Beta", "use_beta_sigmas" },
+};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
+
+static void set_schedule(void *cookie, const char *name, const char *value)
+{
+    webui_ask *q = cookie;
+    (void)name;
+    for (int i = 0; i < SCHEDULES; i++)
+        if (strcasecmp(schedules[i].label, value) == 0 && schedules[i].option)
+            xd_ask_option(&q->ask, schedules[i].option, "true");
+}
+
+static void set_sampler(void *cookie, const char *name, const char *value)
+{
+    webui_ask *q = cookie;
+    size_t     n = strlen(value);
+    char       sampler[64];
+    snprintf(sampler, sizeof sampler, "%s", value);
+    for (int i = 1; i < SCHEDULES; i++) {
+        size_t k = strlen(schedules[i].label);
+        if (n > k + 1 && n < sizeof sampler &&
+            strcasecmp(value + n - k, schedules[i].label) == 0) {
+            sampler[n - k - 1] = 0;
+            set_schedule(cookie, name, schedules[i].label);
+        }
+    }
+    if (*sampler && strcasecmp(sampler, "Automatic") != 0)
+        xd_ask_option(&q->ask, "scheduler", sampler);
+}
+
+static void refuse_true(void *cookie, const char *name, const char *value)
+{
+    webui_ask *q = cookie;
+    if (strcmp(value, "true") == 0)
+        xd_ask_refuse(&q->ask, 400, name, "%s is not built", name);
+}
+
+static const xd_ask_field fields[] = {
+    { "prompt", set_prompt, NULL },
+    { "negative_prompt", set_option, NULL },
+    { "seed", set_option, NULL },
+    { "steps", set_option, NULL },
+    { "cfg_scale", set_option, NULL },
+    { "width", set_option, NULL },
+    { "height", set_option, NULL },
+    { "denoising_strength", set_option, NULL },
+    { "sampler_name", set_sampler, NULL },
+    { "sampler_index", set_sampler, NULL },
+    { "scheduler", set_schedule, NULL },
+    { "batch_size", set_batch, NULL },
+    { "n_iter", set_batch, NULL },
+    { "enable_hr", refuse_true, NULL },
+    { "init_images", NULL, "image" },
+    { "mask", NULL, "mask_image" },
+    { NULL, NULL, NULL },
+};
+
+/* ---- images ----------------------------------------------------------------------------------- */
+
+static void add_infos(xd_text_buf *b, const xd_task *task)
+{
+    xd_text_buf info = { 0 };
+    xd_buf_add(&info, "{\"prompt\":");
+    xd_buf_json_string(&info, task->prompt ? task->prompt : "");
+    xd_buf_add(&info, ",\"seed\":%s,\"all_seeds\":[", task->ndone ? task->done[0].seed : "0");
+    for (int i = 0; i < task->ndone; i++)
+        xd_buf_add(&info, "%s%s", i ? "," : "", task->done[i].seed);
+    xd_buf_add(&info, "],\"infotexts\":[");
+    for (int i = 0; i < task->ndone; i++) {
+        xd_buf_add(&info, "%s", i ? "," : "");
+        xd_buf_json_string(&info, task->done[i].parameters);
+    }
+    xd_buf_add(&info, "],\"width\":%lld,\"height\":%lld}",
+               task->ndone ? (long long)task->done[0].width : 0,
+               task->ndone ? (long long)task->done[0].height : 0);
+    xd_buf_json_string(b, info.failed ? "" : info.p);
+    b->failed |= info.failed;
+    xd_buf_free(&info);
+}
+
+static void reply_images(xd_http_call *c, const xd_task *task)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "{\"images\":[");
+    for (int i = 0; i < task->ndone; i++) {
+        xd_buf_add(&b, "%s\"", i ? "," : "");
+        if (!xd_answer_base64(&b, task->done[i].file))
+            b.failed = 1;
+        xd_buf_add(&b, "\"");
+    }
+    xd_buf_add(&b, "],\"parameters\":%s,\"info\":", c->body ? c->body : "{}");
+    add_infos(&b, task);
+    xd_buf_add(&b, "}\n");
+    xd_reply_json(c, 200, &b);
+}
+
+static void ask_checkpoint(webui_ask *q, const xd_json *settings)
+{
+    const char *name = xd_json_text(xd_json_get(settings, "sd_model_checkpoint"));
+    xd_server  *s = q->ask.call->server;
+    xd_ask_model(&q->ask, name && *name ? name : s->models[s->chosen].name);
+}
+
+static void make_images(xd_http_call *c, int from_image)
+{
+    webui_ask  q = { .batch = 1, .rounds = 1 };
+    xd_server *s = c->server;
+    char       images[16];
+    xd_ask_begin(&q.ask, c, "image");
+    q.ask.lenient = 1;
+    if (!c->json)
+        xd_ask_refuse(&q.ask, 400, NULL, "the body is a JSON object");
+    ask_checkpoint(&q, xd_json_get(c->json, "override_settings"));
+    xd_ask_fields(&q.ask, fields, &q);
+    snprintf(images, sizeof images, "%d", q.batch * q.rounds);
+    xd_ask_option(&q.ask, "num_images_per_prompt", images);
+    if (from_image && !q.ask.images)
+        xd_ask_refuse(&q.ask, 400, "init_images", "init_images is missing: what to start from");
+    xd_task *task = xd_ask_submit(&q.ask);
+    if (!task)
+        return;
+    xd_answer_wait(c, task);
+    if (task->state == XD_TASK_DONE || task->state == XD_TASK_CANCELLED)
+        reply_images(c, task);  /* of an interrupted one those that were done                  */
+    else
+        xd_answer_failure(c, task);
+    xd_task_release(s->tasks, task);
+}
+
+void xd_api_webui_text(xd_http_call *c)
+{
+    make_images(c, 0);
+}
+
+void xd_api_webui_image(xd_http_call *c)
+{
+    make_images(c, 1);
+}
+
+/* ---- progress --------------------------------------------------------------------------------- */
+
+static void add_progress(xd_text_buf *b, const xd_task *task, int queued)
+{
+    double part = !task || task->steps < 1 ? 0
+                  : ((double)(task->image - 1) + (double)task->step / task->steps) /
+                        (task->images > 0 ? task->images : 1);
+    double eta = task && part > 0 ? (xd_unix_s() - task->started) * (1 - part) / part : 0;
+    xd_buf_add(b, "{\"progress\":%.4f,\"eta_relative\":%.2f,\"state\":{\"skipped\":false,"
+               "\"interrupted\":%s,\"job\":\"%s\",\"job_count\":%d,\"job_timestamp\":\"0\","
+               "\"job_no\":0,\"sampling_step\":%d,\"sampling_steps\":%d},\"current_image\":",
+               part < 1 ? part : 0.99, eta, task && task->cancel ? "true" : "false",
+               task ? task->id : "", queued + (task != NULL), task ? task->step : 0,
+               task ? task->steps : 0);
+    if (task && task->preview) {
+        xd_buf_add(b, "\"");
+        xd_answer_base64(b, task->preview);
+        xd_buf_add(b, "\"");
+    } else {
+        xd_buf_add(b, "null");
+    }
+    xd_buf_add(b, ",\"textinfo\":");
+    xd_buf_json_string(b, task ? task->stage : "");
+    xd_buf_add(b, "}\n");
+}
+
+void xd_api_webui_progress(xd_http_call *c)
+{
+    xd_server     *s = c->server;
+    xd_text_buf    b = { 0 };
+    xd_tasks_counts n = xd_tasks_count(s->tasks);
+    xd_task       *task = xd_tasks_running(s->tasks);
+    xd_tasks_lock(s->tasks);
+    add_progress(&b, task, (int)n.queued);
+    xd_tasks_unlock(s->tasks);
+    xd_task_release(s->tasks, task);
+    xd_reply_json(c, 200, &b);
+}
+
+void xd_api_webui_interrupt(xd_http_call *c)
+{
+    xd_server *s = c->server;
+    xd_task   *task = xd_tasks_running(s->tasks);
+    if (task)
+        xd_cancel_task(s, task);
+    xd_task_release(s->tasks, task);
+    xd_reply_text(c, 200, "application/json", "{}\n", 3);
+}
+
+/* ---- what there is ---------------------------------------------------------------------------- */
+
+void xd_api_webui_options(xd_http_call *c)
+{
+    const xd_server *s = c->server;
+    xd_text_buf      b = { 0 };
+    xd_buf_add(&b, "{\"samples_format\":\"png\",\"sd_model_checkpoint\":");
+    xd_buf_json_string(&b, s->models[s->chosen].name);
+    xd_buf_add(&b, "}\n");
+    xd_reply_json(c, 200, &b);
+}
+
+/* The model of requests that name none. Other options are passed over. */
+void xd_api_webui_set_options(xd_http_call *c)
+{
+    xd_server  *s = c->server;
+    const char *name = xd_json_text(xd_json_get(c->json, "sd_model_checkpoint"));
+    for (int i = 0; i < s->nmodels && name; i++)
+        if (strcmp(s->models[i].name, name) == 0) {
+            s->chosen = i;
+            name = NULL;
+        }
+    if (name)
+        xd_reply_error(c, 404, "sd_model_checkpoint", NULL, "there is no model '%.80s' here", name);
+    else
+        xd_reply_text(c, 200, "application/json", "{}\n", 3);
+}
+
+void xd_api_webui_models(xd_http_call *c)
+{
+    const xd_server *s = c->server;
+    xd_text_buf      b = { 0 };
+    xd_buf_add(&b, "[");
+    for (int i = 0; i < s->nmodels; i++) {
+        xd_buf_add(&b, "%s{\"title\":", i ? "," : "");
+        xd_buf_json_string(&b, s->models[i].name);
+        xd_buf_add(&b, ",\"model_name\":");
+        xd_buf_json_string(&b, s->models[i].name);
+        xd_buf_add(&b, ",\"hash\":null,\"sha256\":null,\"filename\":");
+        xd_buf_json_string(&b, s->models[i].name);
+        xd_buf_add(&b, ",\"config\":null}");
+    }
+    xd_buf_add(&b, "]\n");
+    xd_reply_json(c, 200, &b);
+}
+
+void xd_api_webui_samplers(xd_http_call *c)
+{
+    static const char *const names[] = { "Automatic", "Euler", "Euler a", "Heun", "DPM++ 2M",
+                                         "DDIM", "UniPC", "LCM", "TCD" };
+    xd_text_buf              b = { 0 };
+    xd_buf_add(&b, "[");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        xd_buf_add(&b, "%s{\"name\":\"%s\",\"aliases\":[],\"options\":{}}", i ? "," : "",
+                   names[i]);
+    xd_buf_add(&b, "]\n");
+    xd_reply_json(c, 200, &b);
+}
+
+void xd_api_webui_schedulers(xd_http_call *c)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "[");
+    for (int i = 0; i < SCHEDULES; i++)
+        xd_buf_add(&b, "%s{\"name\":\"%s\",\"label\":\"%s\",\"aliases\":null}", i ? "," : "",
+                   schedules[i].label, schedules[i].label);
+    xd_buf_add(&b, "]\n");
+    xd_reply_json(c, 200, &b);
+}
+
+/* Upscalers, autoencoders and the like: none can be chosen. */
+void xd_api_webui_none(xd_http_call *c)
+{
+    xd_reply_text(c, 200, "application/json", "[]\n", 3);
+}

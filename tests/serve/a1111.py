@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""a1111.py XDIT ROOT - the calls that SillyTavern and Open WebUI make of stable-diffusion-webui:
+options, lists, images, progress, interrupt. Speaks TAP."""
+
+import base64
+import json
+import shutil
+import sys
+import threading
+import time
+
+from harness import DEMO, PROMPT, T, Server, end, generate, report, wait_for
+
+API = "/sdapi/v1"
+# What SillyTavern sends, with fields that have no use here.
+ASKED = {"prompt": PROMPT, "negative_prompt": "", "sampler_name": "DPM++ 2M", "scheduler": "Automatic",
+         "steps": 3, "cfg_scale": 4.5, "width": 128, "height": 128, "restore_faces": False,
+         "enable_hr": False, "hr_upscaler": "Latent", "hr_scale": 2, "denoising_strength": 0.7,
+         "hr_second_pass_steps": 0, "seed": 7, "clip_skip": 1, "save_images": True,
+         "send_images": True, "do_not_save_grid": False, "do_not_save_samples": False,
+         "override_settings": {"CLIP_stop_at_last_layers": 1}, "tiling": False,
+         "override_settings_restore_afterwards": True}
+
+
+def png(text):
+    return base64.b64decode(text)
+
+
+def lists(s):
+    r = s.get(API + "/options")
+    report(r.status == 200 and r.json["sd_model_checkpoint"] == "demo-pixart", "options", r)
+    r = s.get(API + "/sd-models").json
+    report([m["model_name"] for m in r] == ["demo-pixart", "other"] and r[0]["title"], "models", r)
+    names = [x["name"] for x in s.get(API + "/samplers").json]
+    report({"Euler", "Euler a", "DPM++ 2M", "DDIM"} <= set(names), "samplers", names)
+    labels = [x["label"] for x in s.get(API + "/schedulers").json]
+    report({"Automatic", "Karras"} <= set(labels), "schedulers", labels)
+    for name in ("upscalers", "latent-upscale-modes", "sd-vae", "sd-modules"):
+        report(s.get(f"{API}/{name}").json == [] and s.get(f"{API}/{name}").status == 200, name)
+    return names
+
+
+def images(s, names):
+    fields = {k: v for k, v in ASKED.items() if k != "denoising_strength"}
+    r = s.post(API + "/txt2img", fields)
+    mine = generate("--prompt", PROMPT, "--num_inference_steps", "3", "--seed", "7",
+                    "--scheduler", "dpm++")
+    report(r.status == 200 and png(r.json["images"][0]) == mine, "the image of the command line",
+           r)
+    info = json.loads(r.json["info"])
+    report(info["seed"] == 7 and info["all_seeds"] == [7] and "Steps: 3" in info["infotexts"][0] and
+           r.json["parameters"]["steps"] == 3, "and what is said of it", info)
+    r = s.post(API + "/txt2img", {**fields, "batch_size": 2, "n_iter": 2})
+    report(len(r.json["images"]) == 4 and json.loads(r.json["info"])["all_seeds"] == [7, 8, 9, 10],
+           "batches", r)
+    for name in names:
+        r = s.post(API + "/txt2img", {**fields, "sampler_name": name})
+        report(r.status == 200, f"sampler {name}", r)
+    karras = [png(s.post(API + "/txt2img", {**fields, **k}).json["images"][0]) for k in (
+        {"scheduler": "Karras"}, {"sampler_name": "DPM++ 2M Karras"})]
+    report(karras[0] == karras[1] != mine, "Karras by both names")
+    r = s.post(API + "/img2img", {**fields, "denoising_strength": 0.5, "steps": 4, "init_images": [
+        "data:image/png;base64," + base64.b64encode(mine).decode()]})
+    report(r.status == 200 and len(r.json["images"]) == 1, "an image from an image", r)
+    r = s.post(API + "/img2img", fields)
+    report(r.status == 400 and "init_images" in r.json["detail"], "which must be there", r)
+    for wrong, text in (({"sampler_name": "Nope"}, "Nope"), ({"steps": 0}, "num_inference_steps"),
+                        ({"enable_hr": True}, "enable_hr is not built"),
+                        ({"batch_size": 0}, "batch_size"), ({"width": 100}, "multiple"),
+                        ({"override_settings": {"sd_model_checkpoint": "x"}}, "no model 'x'")):
+        r = s.post(API + "/txt2img", {**fields, **wrong})
+        report(r.status in (400, 404) and text in r.json["detail"], f"refused: {wrong}", r)
+
+
+def switching(s):
+    r = s.post(API + "/options", {"sd_model_checkpoint": "other"})
+    report(r.status == 200 and s.get(API + "/options").json["sd_model_checkpoint"] == "other",
+           "another model is chosen", r)
+    r = s.post(API + "/txt2img", {"prompt": PROMPT, "steps": 1, "seed": -1})
+    report(r.status == 200, "and generates", r)
+    report(wait_for(lambda: s.metric("models_open") == 2), "beside the first one")
+    report(s.post(API + "/options", {"sd_model_checkpoint": "x"}).status == 404, "an unknown one")
+
+
+def progress(s):
+    r = s.get(API + "/progress").json
+    report(r["progress"] == 0 and r["state"]["job_count"] == 0, "nothing runs", r)
+    replies = []
+    t = threading.Thread(target=lambda: replies.append(s.post(API + "/txt2img", {
+        "prompt": PROMPT, "steps": 1000, "width": 512, "height": 512})))
+    t.start()
+    moved = wait_for(lambda: 0 < s.get(API + "/progress").json["progress"] < 1)
+    r = s.get(API + "/progress").json
+    report(moved and r["state"]["sampling_steps"] == 1000 and r["eta_relative"] > 0 and
+           r["state"]["job_count"] == 1, "progress", r)
+    began = time.monotonic()
+    report(s.post(API + "/interrupt", {}).status == 200, "interrupt")
+    t.join(20)
+    report(replies and replies[0].status == 200 and replies[0].json["images"] == [] and
+           time.monotonic() - began < 5, "ends it soon", replies)
+    report(s.post(API + "/interrupt", {}).status == 200, "also where nothing runs")
+
+
+def main():
+    other = T / "other"
+    shutil.copytree(DEMO, other)
+    with Server("--model", str(other)) as s:
+        names = lists(s)
+        images(s, names)
+        progress(s)
+        switching(s)
+    with Server("--api_key", "k") as s:
+        basic = base64.b64encode(b"u:k").decode()
+        r = s.request("GET", API + "/options", headers={"Authorization": f"Basic {basic}"})
+        report(r.status == 200 and s.get(API + "/options").status == 401, "basic authentication")
+    end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
