@@ -19,6 +19,7 @@ void xd_answer_wait(xd_http_call *c, xd_task *task)
     xd_server *s = c->server;
     unsigned   seen = 0;
     int        over = 0;
+    xd_task_expect(s->tasks, task);
     while (!over) {
         seen = xd_tasks_wait(s->tasks, task, seen, look_s);
         xd_tasks_lock(s->tasks);

@@ -8,7 +8,7 @@
 
 #include "serve/server.h"
 
-/* ---- fields ----------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 typedef struct webui_ask {
     xd_ask ask;
@@ -109,7 +109,7 @@ static const xd_ask_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-/* ---- images ----------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 static void add_infos(xd_text_buf *b, const xd_task *task)
 {
@@ -191,7 +191,7 @@ void xd_api_webui_image(xd_http_call *c)
     make_images(c, 1);
 }
 
-/* ---- progress --------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void add_progress(xd_text_buf *b, const xd_task *task, int queued)
 {
@@ -240,7 +240,7 @@ void xd_api_webui_interrupt(xd_http_call *c)
     xd_reply_text(c, 200, "application/json", "{}\n", 3);
 }
 
-/* ---- what there is ---------------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------------------- */
 
 void xd_api_webui_options(xd_http_call *c)
 {

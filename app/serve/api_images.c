@@ -216,6 +216,7 @@ static void reply_stream(xd_http_call *c, const image_ask *q, xd_task *task, int
         xd_reply_error(c, 503, NULL, NULL, "no memory for a stream of events");
         return;
     }
+    xd_task_expect(server->tasks, task);
     *s = (stream){ .q = *q, .task = task, .edit = edit,
                    .call = { .connection = c->connection, .server = server } };
     xd_reply_events(c, more_events, end_stream, s);

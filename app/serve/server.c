@@ -1,4 +1,5 @@
 /* server.c - xdit-server: HTTP in front of a worker that generates (xdit serve starts it) */
+#define _XOPEN_SOURCE 700        /* realpath */
 #include "serve/server.h"
 
 #include <dirent.h>
@@ -220,11 +221,13 @@ static void catch_signals(void)
 static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **args, xd_err *e)
 {
     const char **keys = list_keys(f);
-    xd_status    st = xd_tasks_open(&s->tasks, f->queue, f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
+    xd_status    st = xd_tasks_open(&s->tasks, f->results ? s->dir : NULL, f->queue,
+                                    f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
     if (st == XD_OK)
         st = start_http(s, f, keys, e);
     if (st == XD_OK)
-        st = xd_worker_start(&s->worker, s->tasks, getenv("XDIT_PROGRAM"), s->dir, nargs, args, e);
+        st = xd_worker_start(&s->worker, s->tasks, getenv("XDIT_PROGRAM"), s->own_dir, nargs, args,
+                             e);
     if (st == XD_OK)
         st = xd_worker_await(s->worker, e);
     if (st == XD_OK) {
@@ -257,7 +260,7 @@ int main(int argc, char **argv)
 {
     xd_serve_flags f;
     xd_server      s = { .started = (double)time(NULL) };
-    char           dir[4096] = "", **args = NULL;
+    char           dir[4096] = "", *real = NULL, **args = NULL;
     int            nargs = 0;
     xd_err         e = { 0 };
     catch_signals();
@@ -266,16 +269,20 @@ int main(int argc, char **argv)
         st = xd_fail(&e, XD_EINVAL, "start the server by xdit serve");
     if (st == XD_OK)
         st = name_models(&s, &f, &e);
-    if (st == XD_OK && !f.results)
+    if (st == XD_OK)
         st = make_dir(dir, sizeof dir, &e);
+    if (st == XD_OK && f.results && !(real = realpath(f.results, NULL)))
+        st = xd_fail(&e, XD_EIO, "--results %s: %s", f.results, strerror(errno));
     if (st == XD_OK) {
-        s.dir = f.results ? f.results : dir;
+        s.dir = f.results ? real : dir;
+        s.own_dir = dir;
         s.loras = f.loras;
         args = worker_args(&f, argc - 1, argv + 1, &nargs);
         st = args ? serve(&s, &f, nargs, args, &e) : xd_fail(&e, XD_ENOMEM, "no memory");
     }
     if (dir[0])
         remove_dir(dir);
+    free(real);
     free(args);
     free(s.models);
     xd_serve_flags_free(&f);

@@ -19,6 +19,7 @@ typedef struct xd_server {
     atomic_int         chosen;  /* of the models, where a client of A1111 names none           */
     const char        *loras;   /* folder of LoRA files that requests name; NULL: none          */
     const char        *dir;     /* of files of tasks                                            */
+    const char        *own_dir; /* of this server, removed at its end                          */
     double             keep_s;  /* how long results are kept                                   */
     double             started; /* seconds of the Unix clock                                   */
     int                tls;     /* it speaks HTTPS                                             */

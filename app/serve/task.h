@@ -48,7 +48,8 @@ typedef struct xd_task {
     int     cancel;             /* somebody has asked for it                                    */
     char   *seconds;            /* {"text":0.1,...} of a finished one                           */
     /* Of tasks.c. */
-    int     held, dropped;
+    char   *model_name;         /* of one that was kept                                        */
+    int     held, dropped, waited;      /* waited: a client waits for its end                   */
     struct xd_task *next;        /* added after this one                                        */
 } xd_task;
 
@@ -62,11 +63,14 @@ double xd_unix_s(void);         /* seconds of the Unix clock                    
 typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelled, refused; }
     xd_tasks_counts;
 
-/* At most `queue` tasks wait; of what has ended at most `bytes` of files
- * are kept, for at most `seconds`. */
-xd_status xd_tasks_open(xd_tasks **j, int queue, double seconds, int64_t bytes, xd_err *e);
+/* `dir`: keeps all tasks in files there (task_store.h), and begins with those that are kept: what
+ * did not end waits again. NULL: none. At most `queue` tasks wait; of what has ended at most
+ * `bytes` of files are kept, for at most `seconds`. */
+xd_status xd_tasks_open(xd_tasks **j, const char *dir, int queue, double seconds, int64_t bytes,
+                        xd_err *e);
 void      xd_tasks_close(xd_tasks **j);
-/* No task is added or taken any more, and those that wait fail. */
+/* No task is added or taken any more, and those that wait fail; kept ones that no client waits for
+ * wait again when the next server begins. */
 void      xd_tasks_end(xd_tasks *j);
 void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);
@@ -76,12 +80,14 @@ xd_tasks_counts xd_tasks_count(xd_tasks *j);
 void      xd_task_name(char id[40], const char *kind);
 xd_task   *xd_task_new(void);     /* zeros; NULL: no memory                                      */
 xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err *e);
+void      xd_task_images_free(xd_task *task);   /* forgets what is done                        */
 void      xd_task_free(xd_task *task);     /* of one that was not added                           */
 /* Puts a task behind the queue, which owns it then, and holds it for the caller. XD_ENOMEM: the
  * queue is full, and the caller owns it still. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
 xd_task   *xd_tasks_find(xd_tasks *j, const char *id);        /* held; NULL: there is none */
 void      xd_task_release(xd_tasks *j, xd_task *task);
+void      xd_task_expect(xd_tasks *j, xd_task *task);   /* a client waits for its end           */
 /* Waits until the task has changed `since` this number, or for `seconds`. The number now. */
 unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
 int       xd_task_over(const xd_task *task);        /* it has ended, however; under the lock */

@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "serve/task.h"
+#include "serve/task_store.h"
 
 struct xd_tasks {
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_task         *first, **end;
+    char           *dir;        /* of files of tasks; NULL: none is kept                       */
     int             queue, closed;
     double          seconds;
     int64_t         bytes;
@@ -84,15 +85,24 @@ static void free_image(xd_task_image *i)
     free(i->file), free(i->seed), free(i->json), free(i->parameters);
 }
 
+void xd_task_images_free(xd_task *task)
+{
+    for (int i = 0; i < task->ndone; i++)
+        free_image(&task->done[i]);
+    free(task->done);
+    task->done = NULL;
+    task->ndone = 0;
+}
+
 void xd_task_free(xd_task *task)
 {
     if (!task)
         return;
     for (int i = 0; i < task->nargs; i++)
         free(task->args[i]);
-    for (int i = 0; i < task->ndone; i++)
-        free_image(&task->done[i]);
-    free(task->args), free(task->done), free(task->prompt), free(task->size), free(task->owner);
+    xd_task_images_free(task);
+    free(task->args), free(task->model_name), free(task->prompt), free(task->size);
+    free(task->owner);
     free(task->preview), free(task->error), free(task->seconds);
     free(task);
 }
@@ -104,7 +114,42 @@ int xd_task_over(const xd_task *task)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-xd_status xd_tasks_open(xd_tasks **out, int queue, double seconds, int64_t bytes, xd_err *e)
+static void append_task(xd_tasks *j, xd_task *task)
+{
+    *j->end = task;
+    j->end = &task->next;
+}
+
+static void take_kept(void *cookie, xd_task *task)
+{
+    append_task(cookie, task);
+}
+
+static void warn_kept(void *cookie, const char *line)
+{
+    (void)cookie;
+    fprintf(stderr, "xdit: warning: %s\n", line);
+}
+
+static xd_status load_kept(xd_tasks *j, const char *dir, xd_err *e)
+{
+    if (!dir)
+        return XD_OK;
+    if (!(j->dir = strdup(dir)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a queue");
+    return xd_task_store_load(dir, take_kept, warn_kept, j, e);
+}
+
+/* A disk that is full is no reason to fail a request. */
+static void keep_task(const xd_tasks *j, const xd_task *task)
+{
+    xd_err e = { 0 };
+    if (j->dir && xd_task_store_save(j->dir, task, &e) != XD_OK)
+        warn_kept(NULL, e.msg);
+}
+
+xd_status xd_tasks_open(xd_tasks **out, const char *dir, int queue, double seconds, int64_t bytes,
+                        xd_err *e)
 {
     pthread_condattr_t attr;
     xd_tasks           *j = *out = calloc(1, sizeof *j);
@@ -119,7 +164,10 @@ xd_status xd_tasks_open(xd_tasks **out, int queue, double seconds, int64_t bytes
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&j->changed, &attr);
     pthread_condattr_destroy(&attr);
-    return XD_OK;
+    xd_status s = load_kept(j, dir, e);
+    if (s != XD_OK)
+        xd_tasks_close(out);
+    return s;
 }
 
 void xd_tasks_close(xd_tasks **out)
@@ -134,6 +182,7 @@ void xd_tasks_close(xd_tasks **out)
     }
     pthread_cond_destroy(&j->changed);
     pthread_mutex_destroy(&j->lock);
+    free(j->dir);
     free(j);
     *out = NULL;
 }
@@ -181,8 +230,8 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
     } else {
         task->created = xd_unix_s();
         task->held = 1;
-        *j->end = task;
-        j->end = &task->next;
+        append_task(j, task);
+        keep_task(j, task);
         note_change(j, task);
     }
     xd_tasks_unlock(j);
@@ -225,6 +274,13 @@ void xd_task_release(xd_tasks *j, xd_task *task)
     xd_tasks_unlock(j);
 }
 
+void xd_task_expect(xd_tasks *j, xd_task *task)
+{
+    xd_tasks_lock(j);
+    task->waited = 1;
+    xd_tasks_unlock(j);
+}
+
 unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds)
 {
     struct timespec until = in_seconds(seconds);
@@ -257,7 +313,9 @@ static void remove_inputs(const xd_task *task)
 
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
-    remove_inputs(task);
+    int again = j->closed && j->dir && !task->waited && state != XD_TASK_DONE;
+    if (!again)                 /* else the next server repeats it                             */
+        remove_inputs(task);
     task->state = state;
     task->ended = xd_unix_s();
     task->stage[0] = 0;
@@ -267,6 +325,8 @@ static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
         j->counts.cancelled++;
     else
         j->counts.failed++;
+    if (!again)
+        keep_task(j, task);
     note_change(j, task);
 }
 
@@ -338,6 +398,8 @@ static void drop_task(xd_tasks *j, xd_task *task)
         remove_image(&task->done[i]);
     if (task->preview)
         unlink(task->preview);
+    if (j->dir)
+        xd_task_store_remove(j->dir, task);
     task->dropped = 1;
     unlink_task(j, task);
 }

@@ -13,8 +13,9 @@ from harness import DEMO, PROMPT, T, Server, end, generate, report, wait_for
 
 API = "/sdapi/v1"
 # What SillyTavern sends, with fields that have no use here.
-ASKED = {"prompt": PROMPT, "negative_prompt": "", "sampler_name": "DPM++ 2M", "scheduler": "Automatic",
-         "steps": 3, "cfg_scale": 4.5, "width": 128, "height": 128, "restore_faces": False,
+ASKED = {"prompt": PROMPT, "negative_prompt": "", "sampler_name": "DPM++ 2M",
+         "scheduler": "Automatic", "steps": 3,
+         "cfg_scale": 4.5, "width": 128, "height": 128, "restore_faces": False,
          "enable_hr": False, "hr_upscaler": "Latent", "hr_scale": 2, "denoising_strength": 0.7,
          "hr_second_pass_steps": 0, "seed": 7, "clip_skip": 1, "save_images": True,
          "send_images": True, "do_not_save_grid": False, "do_not_save_samples": False,

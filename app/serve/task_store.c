@@ -1,0 +1,252 @@
+/* task_store.c - tasks in files */
+#include "serve/task_store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static const char TAIL[] = ".task";
+static const char *const states[] = { "queued", "running", "done", "failed", "cancelled" };
+enum { STATES = sizeof states / sizeof *states };
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void add_text(xd_text_buf *b, const char *name, const char *text)
+{
+    xd_buf_add(b, ",\n\"%s\":", name);
+    if (text)
+        xd_buf_json_string(b, text);
+    else
+        xd_buf_add(b, "null");
+}
+
+static void add_image(xd_text_buf *b, const xd_task_image *im)
+{
+    const char *name = strrchr(im->file, '/');
+    xd_buf_add(b, "{\"width\":%lld,\"height\":%lld,\"frames\":%lld,\"fps\":%.17g",
+               (long long)im->width, (long long)im->height, (long long)im->frames, im->fps);
+    add_text(b, "file", name ? name + 1 : im->file);
+    add_text(b, "seed", im->seed);
+    add_text(b, "json", im->json);
+    add_text(b, "parameters", im->parameters);
+    xd_buf_add(b, "}");
+}
+
+static void add_task(xd_text_buf *b, const xd_task *t)
+{
+    xd_buf_add(b, "{\"video\":%s,\"created\":%.6f,\"started\":%.6f,\"ended\":%.6f,\"code\":%d",
+               t->video ? "true" : "false", t->created, t->started, t->ended, (int)t->code);
+    add_text(b, "id", t->id);
+    add_text(b, "state", states[t->state]);
+    add_text(b, "model", t->model);
+    add_text(b, "prompt", t->prompt);
+    add_text(b, "size", t->size);
+    add_text(b, "owner", t->owner);
+    add_text(b, "seconds_asked", t->seconds_asked);
+    add_text(b, "error", t->error);
+    add_text(b, "seconds", t->seconds);
+    xd_buf_add(b, ",\n\"args\":[");
+    for (int i = 0; i < t->nargs; i++) {
+        xd_buf_add(b, "%s", i ? "," : "");
+        xd_buf_json_string(b, t->args[i]);
+    }
+    xd_buf_add(b, "],\n\"done\":[");
+    for (int i = 0; i < t->ndone; i++) {
+        xd_buf_add(b, "%s", i ? "," : "");
+        add_image(b, &t->done[i]);
+    }
+    xd_buf_add(b, "]}\n");
+}
+
+static int path_of(const char *dir, const char *id, char *path, size_t size)
+{
+    int n = snprintf(path, size, "%s/%s%s", dir, id, TAIL);
+    return n > 0 && (size_t)n < size;
+}
+
+xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e)
+{
+    char        path[4096];
+    xd_text_buf b = { 0 };
+    xd_out      out;
+    add_task(&b, task);
+    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory to keep a request")
+                : path_of(dir, task->id, path, sizeof path) ? xd_out_open(&out, path, e)
+                : xd_fail(e, XD_EINVAL, "%s is too long a name", dir);
+    if (s == XD_OK && fwrite(b.p, 1, b.len, out.f) == b.len) {
+        s = xd_out_commit(&out, e);
+    } else if (s == XD_OK) {
+        s = xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
+        xd_out_abort(&out);
+    }
+    xd_buf_free(&b);
+    return s;
+}
+
+void xd_task_store_remove(const char *dir, const xd_task *task)
+{
+    char path[4096];
+    if (path_of(dir, task->id, path, sizeof path))
+        unlink(path);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* A copy of the text, "" where there is none. */
+static char *text_of(const xd_json *j, const char *key)
+{
+    const char *text = xd_json_text(xd_json_get(j, key));
+    return strdup(text ? text : "");
+}
+
+static char *text_or_null(const xd_json *j, const char *key)
+{
+    const char *text = xd_json_text(xd_json_get(j, key));
+    return text && *text ? strdup(text) : NULL;
+}
+
+static double number_of(const xd_json *j, const char *key)
+{
+    double v = 0;
+    xd_json_number(xd_json_get(j, key), &v);
+    return v;
+}
+
+static int read_images(xd_task *t, const char *dir, const xd_json *list)
+{
+    int n = xd_json_size(list);
+    t->done = calloc((size_t)n + 1, sizeof *t->done);
+    for (const xd_json *j = xd_json_first(list); t->done && j; j = xd_json_next(j)) {
+        xd_task_image *im = &t->done[t->ndone++];
+        char          *name = text_of(j, "file");
+        *im = (xd_task_image){ .file = name ? xd_path_join(dir, name) : NULL,
+                               .seed = text_of(j, "seed"), .json = text_of(j, "json"),
+                               .parameters = text_of(j, "parameters"),
+                               .width = (int64_t)number_of(j, "width"),
+                               .height = (int64_t)number_of(j, "height"),
+                               .frames = (int64_t)number_of(j, "frames"),
+                               .fps = number_of(j, "fps") };
+        int plain = name && *name && !strchr(name, '/');
+        free(name);
+        if (!plain || !im->file || !im->seed || !im->json || !im->parameters)
+            return 0;
+    }
+    return t->done != NULL;
+}
+
+static int read_args(xd_task *t, const xd_json *list)
+{
+    t->args = calloc((size_t)xd_json_size(list) + 1, sizeof *t->args);
+    for (const xd_json *j = xd_json_first(list); t->args && j; j = xd_json_next(j)) {
+        const char *text = xd_json_text(j);
+        if (!text || !(t->args[t->nargs] = strdup(text)))
+            return 0;
+        t->nargs++;
+    }
+    return t->nargs > 0;
+}
+
+static int read_task(xd_task *t, const char *dir, const xd_json *j)
+{
+    const char *id = xd_json_text(xd_json_get(j, "id")),
+               *state = xd_json_text(xd_json_get(j, "state")),
+               *asked = xd_json_text(xd_json_get(j, "seconds_asked"));
+    int         k = 0;
+    while (k < STATES && state && strcmp(state, states[k]) != 0)
+        k++;
+    if (!id || strlen(id) >= sizeof t->id || !state || k == STATES)
+        return 0;
+    strcpy(t->id, id);
+    t->state = (xd_task_state)k;
+    snprintf(t->seconds_asked, sizeof t->seconds_asked, "%.15s", asked ? asked : "");
+    xd_json_bool(xd_json_get(j, "video"), &t->video);
+    t->created = number_of(j, "created");
+    t->started = number_of(j, "started");
+    t->ended = number_of(j, "ended");
+    t->code = (xd_status)number_of(j, "code");
+    t->model_name = text_of(j, "model");
+    t->model = t->model_name;
+    t->prompt = text_of(j, "prompt");
+    t->size = text_or_null(j, "size");
+    t->owner = text_of(j, "owner");
+    t->error = text_or_null(j, "error");
+    t->seconds = text_or_null(j, "seconds");
+    return t->model && t->prompt && t->owner && read_args(t, xd_json_get(j, "args")) &&
+           read_images(t, dir, xd_json_get(j, "done"));
+}
+
+/* One that did not end begins anew. */
+static void begin_anew(xd_task *t)
+{
+    if (xd_task_over(t))
+        return;
+    for (int i = 0; i < t->ndone; i++)
+        unlink(t->done[i].file);
+    xd_task_images_free(t);
+    t->state = XD_TASK_QUEUED;
+    t->started = 0;
+}
+
+static int older(const void *a, const void *b)
+{
+    const xd_task *x = *(xd_task *const *)a, *y = *(xd_task *const *)b;
+    return (x->created > y->created) - (x->created < y->created);
+}
+
+static xd_task *load_one(const char *dir, const char *name, void (*warn)(void *, const char *),
+                         void *cookie)
+{
+    char     path[4096], line[4400];
+    xd_json *j = NULL;
+    xd_err   e = { 0 };
+    xd_task *t = xd_task_new();
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int ok = t && xd_json_read(&j, path, &e) == XD_OK && read_task(t, dir, j);
+    xd_json_free(&j);
+    if (ok) {
+        begin_anew(t);
+        return t;
+    }
+    snprintf(line, sizeof line, "%s is no request that a server has kept: it is left alone", path);
+    warn(cookie, line);
+    xd_task_free(t);
+    return NULL;
+}
+
+xd_status xd_task_store_load(const char *dir, void (*take)(void *cookie, xd_task *task),
+                             void (*warn)(void *cookie, const char *line), void *cookie,
+                             xd_err *e)
+{
+    DIR           *d = opendir(dir);
+    struct dirent *f;
+    xd_task      **all = NULL, **more, *t;
+    size_t         n = 0, tail = sizeof TAIL - 1;
+    xd_status      s = d ? XD_OK : xd_fail(e, XD_EIO, "cannot read %s: %s", dir, strerror(errno));
+    while (s == XD_OK && (f = readdir(d))) {
+        size_t k = strlen(f->d_name);
+        if (k <= tail || strcmp(f->d_name + k - tail, TAIL) != 0 ||
+            !(t = load_one(dir, f->d_name, warn, cookie)))
+            continue;
+        if (!(more = realloc(all, (n + 1) * sizeof *all))) {
+            xd_task_free(t);
+            s = xd_fail(e, XD_ENOMEM, "no memory for the requests in %s", dir);
+            break;
+        }
+        all = more;
+        all[n++] = t;
+    }
+    if (d)
+        closedir(d);
+    if (n)
+        qsort(all, n, sizeof *all, older);
+    for (size_t i = 0; i < n; i++)
+        take(cookie, all[i]);
+    free(all);
+    return s;
+}

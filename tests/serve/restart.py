@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""restart.py XDIT ROOT FILL - what a server with --results still has when it starts again, after an
+end and after a kill: finished videos, failures, and what was queued. Speaks TAP."""
+
+import base64
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+from harness import ROOT, T, Server, end, report, wait_for
+
+FAST = {"prompt": "a cat", "num_inference_steps": 2, "output_format": "gif"}
+LONG = {**FAST, "num_inference_steps": 300}
+
+
+def status(s, name):
+    return s.get(f"/v1/videos/{name}").json.get("status")
+
+
+def start(model, folder):
+    return Server("--dtype", "f32", "--results", str(folder), model=str(model))
+
+
+def fill(s):
+    """Ids: finished, failed, running, two that wait."""
+    made = s.post("/v1/videos", FAST).json["id"]
+    wrong = s.post("/v1/videos", {**FAST, "size": "50x40"}).json["id"]
+    wait_for(lambda: status(s, wrong) == "failed")
+    ids = [s.post("/v1/videos", f).json["id"] for f in (LONG, FAST, {**FAST, "seed": 3})]
+    wait_for(lambda: status(s, ids[0]) == "in_progress")
+    return made, wrong, ids
+
+
+def again(model, folder, sig):
+    with start(model, folder) as s:
+        made, wrong, ids = fill(s)
+        before = s.get(f"/v1/videos/{made}").json
+        content = s.get(f"/v1/videos/{made}/content").body
+        error = s.get(f"/v1/videos/{wrong}").json["error"]
+        s.process.send_signal(sig)
+        s.process.wait(90)
+    with start(model, folder) as s:
+        report(s.get(f"/v1/videos/{made}").json == before and
+               s.get(f"/v1/videos/{made}/content").body == content, f"signal {sig}: a finished one")
+        report(s.get(f"/v1/videos/{wrong}").json["error"] == error, "a failed one")
+        done = wait_for(lambda: all(status(s, i) == "completed" for i in ids), 60)
+        report(done, "what was queued is made", [s.get(f"/v1/videos/{i}").json for i in ids])
+        other = s.get(f"/v1/videos/{ids[2]}").json["parameters"]
+        report(other["seed"] == 3 and s.get(f"/v1/videos/{ids[2]}/content").body != content,
+               "as it was asked for", other)
+        listed = [v["id"] for v in s.get("/v1/videos?order=asc").json["data"]]
+        report(listed[-5:] == [made, wrong, *ids], "in their order", listed)
+        for i in (made, wrong, *ids):
+            s.request("DELETE", f"/v1/videos/{i}")
+        report(not list(folder.iterdir()), "deleted ones leave nothing", list(folder.iterdir()))
+
+
+def images(folder):
+    """An image that a killed server was asked for, from an image that the client sent."""
+    with Server("--results", str(folder)) as s:
+        r = s.post("/v1/images/generations", {"prompt": "a", "num_inference_steps": 1,
+                                              "response_format": "url"})
+        url = r.json["data"][0]["url"]
+        body = json.dumps({"prompt": "a", "num_inference_steps": 999, "strength": 0.9, "size":
+                           "512x512", "image": base64.b64encode(
+                               s.get(url[url.index("/v1"):]).body).decode()}).encode()
+        with socket.create_connection(s.address) as k:
+            k.sendall(f"POST /v1/images/edits HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+                      f"application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            wait_for(lambda: s.metric("running") == 1)
+            s.process.kill()
+            s.process.wait()
+    with Server("--results", str(folder)) as s:
+        path = url[url.index("/v1"):]
+        report(s.get(path).body[:4] == b"\x89PNG", "a finished image by its URL")
+        report(wait_for(lambda: s.metric("running") == 1), "the killed one runs again")
+        s.post("/sdapi/v1/interrupt", {})
+
+
+def odd_files(folder):
+    folder.mkdir()
+    for name, text in (("a.task", ""), ("b.task", "{}"), ("c.task", '{"id":"../x","state":"done"}'),
+                       ("d.task", "[" * 5000), ("e.txt", "mine")):
+        (folder / name).write_text(text)
+    (folder / "f.task").mkdir()
+    with Server("--results", str(folder)) as s:
+        report(s.get("/health").status == 200 and s.said().count("left alone") == 5,
+               "files of others are left alone", s.said())
+    report(len(list(folder.iterdir())) == 6, "and are still there")
+
+
+def main():
+    model = T / "cog"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
+                   stdout=subprocess.DEVNULL)
+    for sig in (signal.SIGKILL, signal.SIGTERM):
+        folder = T / f"results-{sig}"
+        folder.mkdir()
+        again(model, folder, sig)
+    folder = T / "images"
+    folder.mkdir()
+    images(folder)
+    odd_files(T / "odd")
+    end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
