@@ -47,6 +47,8 @@ ROWS = [
     ('FLUX.1-dev', 'FLUX.1-Turbo-Alpha', 'flux', [(PEFT, FLUX)]),
     ('FLUX.2-klein', '-', 'flux2-klein', []),
     ('FLUX.2-dev', 'FLUX.2-dev-Turbo', 'flux2', [(PEFT, FLUX2)]),
+    ('Qwen-Image-Edit, -2509', 'Edit-2509-Lightning', 'qwen-edit', [(LIGHTNING, QWEN)]),
+    ('Qwen-Image-Edit-2511', 'Edit-2511-Lightning', 'qwen-edit-plus', [(LIGHTNING, QWEN)]),
     ('Qwen-Image', 'Lightning-4steps', 'qwen', [(LIGHTNING, QWEN)]),
     ('Qwen-Image', 'Lightning-8steps', 'qwen', [(LIGHTNING, QWEN)]),
     ('Z-Image-Turbo', '-', 'zimage', []),
@@ -130,6 +132,8 @@ def table():
 def check(row, cells):
     begins, holds, model, forms = row
     flags = cells[2].strip('`').split()
+    image = str(ROOT / 'tests/golden' / model / 'image.png')
+    flags = [image if flags[i - 1:i] == ['--image'] else f for i, f in enumerate(flags)]
     lora_flag = [f for f in flags if f.startswith('FILE')]
     report(bool(forms) == bool(lora_flag), f'{begins}, {holds}: the flags name the file', flags)
     rest = [f for f in flags if f not in lora_flag and f != '--lora']
