@@ -55,6 +55,7 @@ ROWS = [
     ('3.5-large-turbo', '-', 'sd35', []),
     ('PixArt-LCM', '-', 'alpha', []),
     ('Wan 2.1 T2V-14B', 'lightx2v', 'wan', [(COMFY, WAN), (KOHYA, WAN)]),
+    ('Wan 2.2 T2V-A14B', 'Wan2.2-Lightning', 'wan22', [(COMFY, WAN)]),
 ]
 
 
@@ -114,7 +115,7 @@ def latents(model, flags, name):
     to = T / f'{name}.safetensors'
     p = subprocess.run([XDIT, 'generate', '--model', FULL / model, '-p', 'a star', '--width', '64',
                         '--height', '64', '--dtype', 'f32', '--json', '-o', to, *flags]
-                       + (['--num_frames', '5'] if model == 'wan' else []),
+                       + (['--num_frames', '5'] if model.startswith('wan') else []),
                        capture_output=True, timeout=120)
     if p.returncode:
         return None, {}, p.stderr
@@ -136,7 +137,7 @@ def check(row, cells):
     flags = [image if flags[i - 1:i] == ['--image'] else f for i, f in enumerate(flags)]
     lora_flag = [f for f in flags if f.startswith('FILE')]
     report(bool(forms) == bool(lora_flag), f'{begins}, {holds}: the flags name the file', flags)
-    rest = [f for f in flags if f not in lora_flag and f != '--lora']
+    rest = [f for f in flags if f not in lora_flag and not f.startswith('--lora')]
     plain, made, said = latents(model, rest, 'plain')
     report(plain is not None, f'{begins}, {holds}: its flags work', rest, said)
     wanted = dict(zip(rest[::2], rest[1::2]))
