@@ -24,7 +24,7 @@
  *
  * kept: weights_dtype. Plans that are exact are so with int8 and fp8, too. Plans that add in
  * another order move single int8 inputs by one, and tensor ranks scale the inputs that they
- * have: 2.5e-2 then.
+ * have: 4e-2 then.
  *
  * near: kernels do not give the same bits for other shapes (below AVX-512). cfg: two passes of a
  * model that has one. thin: one plan of K, which others in other launches. With XDIT_PARITY=full
@@ -203,7 +203,7 @@ static int is_taken(void)
 
 static double limit(void)
 {
-    return !f32 ? 3e-2 : kept && strcmp(kept, "int8") == 0 ? 2.5e-2 : 1e-5;
+    return !f32 ? 3e-2 : kept && strcmp(kept, "int8") == 0 ? 4e-2 : 1e-5;
 }
 
 /* exact: the plan adds up in the order of `want`, where kernels keep bits. */
@@ -242,7 +242,7 @@ static const pixels *reference(xd_parallel p, const pixels *exact)
     double far = rank == 0 ? gap(exact, s->want) : 1;
     snprintf(why, sizeof why, "%.2g from exact steps", far);
     double least = scheduler ? 1e-4 : 1e-3;     /* new noise in every step brings them nearer     */
-    if (rank == 0 && (!(far > least) || (rescaled > 0 && !(far < 0.2))))
+    if (rank == 0 && (!(far > least) || (rescaled > 0 && !(far < 0.3))))
         fail(what, why);
     if (rank == 0)
         printf("# %s: %s\n", what, why);
