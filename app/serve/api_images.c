@@ -9,8 +9,8 @@
 
 typedef struct image_ask {      /* fields that the answer needs                                */
     xd_ask ask;
-    int    url, stream, partial;
-    char   quality[16], background[16];
+    int    url, stream;
+    char   quality[16];
 } image_ask;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -35,17 +35,16 @@ static void set_partial(void *cookie, const char *name, const char *value)
     image_ask *q = cookie;
     char *end;
     long  n = strtol(value, &end, 10);
-    q->partial = (int)n;
     if (*end || end == value || n < 0 || n > 3)
         xd_ask_refuse(&q->ask, 400, name, "partial_images is a number from 0 to 3, not '%.40s'",
                       value);
 }
 
-static void set_echoed(void *cookie, const char *name, const char *value)
+static void set_quality(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
-    char *to = strcmp(name, "quality") == 0 ? q->quality : q->background;
-    snprintf(to, sizeof q->quality, "%.15s", value);
+    (void)name;
+    snprintf(q->quality, sizeof q->quality, "%.15s", value);
 }
 
 static void set_background(void *cookie, const char *name, const char *value)
@@ -53,7 +52,6 @@ static void set_background(void *cookie, const char *name, const char *value)
     image_ask *q = cookie;
     if (strcmp(value, "transparent") == 0)
         xd_ask_refuse(&q->ask, 400, name, "images have no transparent background here");
-    set_echoed(q, name, value);
 }
 
 /* What this engine has no use for: models of OpenAI's do. */
@@ -66,7 +64,7 @@ static const xd_ask_field fields[] = {
     { "response_format", set_response, NULL },
     { "stream", set_stream, NULL },
     { "partial_images", set_partial, NULL },
-    { "quality", set_echoed, NULL },
+    { "quality", set_quality, NULL },
     { "background", set_background, NULL },
     { "moderation", set_nothing, NULL },
     { "style", set_nothing, NULL },
@@ -90,8 +88,7 @@ static const char *or_auto(const char *text)
 static void add_about(xd_text_buf *b, const image_ask *q, const xd_task *task)
 {
     const char *dot = task->ndone ? strrchr(task->done[0].file, '.') : NULL;
-    xd_buf_add(b, "\"background\":\"%s\",\"output_format\":\"%s\",\"quality\":",
-               q->background[0] ? "opaque" : "opaque",
+    xd_buf_add(b, "\"background\":\"opaque\",\"output_format\":\"%s\",\"quality\":",
                !dot ? "png" : strcmp(dot, ".jpg") == 0 ? "jpeg" : dot + 1);
     xd_buf_json_string(b, or_auto(q->quality));
     if (task->ndone)

@@ -30,7 +30,6 @@ typedef struct client {         /* a connection                                 
 struct xd_http {
     xd_http_args       args;
     struct MHD_Daemon *daemon;
-    char               self[64];        /* "127.0.0.1:8080"                                    */
     int                port, reaping;
     pthread_t          reaper;
     pthread_mutex_t    lock;    /* of the list of clients                                      */

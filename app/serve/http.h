@@ -68,7 +68,6 @@ int64_t   xd_http_count(const xd_http *h, int digit);
 
 const char    *xd_http_query(const xd_http_call *c, const char *name);        /* NULL: not given */
 const char    *xd_http_header(const xd_http_call *c, const char *name);
-const xd_part *xd_http_part(const xd_http_call *c, const char *name);
 int            xd_http_gone(const xd_http_call *c);        /* nobody reads the reply any more */
 
 /* ---- replies; the last one counts ----------------------------------------------------------- */

@@ -25,14 +25,6 @@ const char *xd_http_header(const xd_http_call *c, const char *name)
     return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
 }
 
-const xd_part *xd_http_part(const xd_http_call *c, const char *name)
-{
-    for (int i = 0; i < c->nparts; i++)
-        if (strcmp(c->parts[i].name, name) == 0)
-            return &c->parts[i];
-    return NULL;
-}
-
 int xd_http_gone(const xd_http_call *c)
 {
     const union MHD_ConnectionInfo *i =

@@ -66,7 +66,8 @@ static void set_defaults(xd_serve_flags *f)
     f->spec = (xd_opt_spec){ .tables = f->tables, .ntables = 3, .aliases = aliases };
 }
 
-int xd_serve_is_loopback(const char *host)
+/* Does only this host reach the address? */
+static int is_loopback(const char *host)
 {
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
@@ -78,7 +79,7 @@ static xd_status check_flags(xd_serve_flags *f, xd_err *e)
                        "org/name");
     if (strcmp(f->host, "localhost") == 0)
         f->host = "127.0.0.1";
-    if (!xd_serve_is_loopback(f->host) && !f->keys.n && !f->no_auth && !getenv("XDIT_API_KEY"))
+    if (!is_loopback(f->host) && !f->keys.n && !f->no_auth && !getenv("XDIT_API_KEY"))
         return xd_fail(e, XD_EINVAL, "--host %s can be reached from other hosts: give --api_key "
                        "KEY, which requests must bring, or --no_auth", f->host);
     for (int i = 0; i < f->keys.n; i++)

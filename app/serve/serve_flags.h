@@ -21,7 +21,5 @@ typedef struct xd_serve_flags {
 xd_status xd_serve_flags_read(xd_serve_flags *f, int argc, char **argv, xd_err *e);
 void      xd_serve_flags_free(xd_serve_flags *f);
 void      xd_serve_flags_help(FILE *out);
-/* Does only this host reach the address? */
-int       xd_serve_is_loopback(const char *host);
 
 #endif

@@ -10,8 +10,6 @@ static const xd_option rows[] = {
     { "id", XD_OPT_TEXT, AT(id), 0, 0, NULL, "ID", "of the task" },
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", "the model" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE", "of the first image" },
-    { "preview", XD_OPT_TEXT, AT(preview), 0, 0, NULL, "FILE", "of previews" },
-    { "previews", XD_OPT_INT, AT(previews), 0, 1000, NULL, "N", "how many of an image" },
     { "video", XD_OPT_FLAG, AT(video), 0, 0, NULL, NULL, "the result is a video" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT", "what to generate" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE", "image to start from" },

@@ -9,9 +9,7 @@
 typedef struct xd_task_flags {
     const char   *id, *model;   /* the model's directory                                       */
     const char   *output;       /* file that the first image gets; others as xd_output_name says */
-    const char   *preview;      /* file that previews get; NULL: none                          */
     int           video;        /* the model must make videos, else images                     */
-    int           previews;     /* how many of an image, evenly spread; 0: after every step      */
     xd_opt_texts  prompts, images, loras;
     xd_loras_read lora;
     const char   *mask_image, *last_image;

@@ -35,7 +35,7 @@ typedef struct worker {
     int           verbose;
     xd_open_flags open;
     xd_rank_group     *group;
-    int           rank, launched, fd;   /* fd: rank 0's, else -1                               */
+    int           rank, fd;     /* fd: rank 0's, else -1                                       */
     opened       *models;       /* the one that was used last first                            */
     /* Between the thread that reads and the one that runs, under the lock. */
     pthread_mutex_t lock;
@@ -491,8 +491,7 @@ static int run_command(int argc, char **argv)
     int         code = XD_EXIT_OK, ranks = 1;
     worker_init(&w, &l);
     xd_status s = xd_opt_parse(&l.spec, argc, argv, NULL, &w.err);
-    w.launched = xd_launched(&w.rank);
-    if (w.launched)
+    if (xd_launched(&w.rank))
         xd_stop_arm_rank(), xd_launch_await(w.open.start_timeout, w.rank);
     else
         xd_stop_arm();
