@@ -1,6 +1,7 @@
 /* api_a1111.c - the routes of stable-diffusion-webui ("A1111") that its clients call: /sdapi/v1.
  *
  * Fields that are unknown here are passed over, as there: clients send all that they know. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,6 +308,66 @@ void xd_api_webui_schedulers(xd_http_call *c)
         xd_buf_add(&b, "%s{\"name\":\"%s\",\"label\":\"%s\",\"aliases\":null}", i ? "," : "",
                    schedules[i].label, schedules[i].label);
     xd_buf_add(&b, "]\n");
+    xd_reply_json(c, 200, &b);
+}
+
+/* The name of a LoRA file as requests give it, malloc'ed; NULL: the file is none. */
+static char *name_of_lora(const char *file)
+{
+    const char *dot = strrchr(file, '.');
+    if (file[0] == '.' || !dot || strcmp(dot, ".safetensors") != 0)
+        return NULL;
+    return strndup(file, (size_t)(dot - file));
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names in the folder, sorted; the caller frees them and the list. */
+static char **list_loras(const char *folder, int *n)
+{
+    DIR           *d = folder ? opendir(folder) : NULL;
+    struct dirent *f;
+    char         **v = NULL;
+    *n = 0;
+    while (d && (f = readdir(d))) {
+        char *name = name_of_lora(f->d_name), **more = NULL;
+        if (name)
+            more = realloc(v, ((size_t)*n + 1) * sizeof *v);
+        if (more)
+            v = more, v[(*n)++] = name;
+        else
+            free(name);
+    }
+    if (d)
+        closedir(d);
+    if (*n)
+        qsort(v, (size_t)*n, sizeof *v, by_name);
+    return v;
+}
+
+/* What `lora` of a request may name. Where the files lie is not said. */
+void xd_api_webui_loras(xd_http_call *c)
+{
+    const xd_server *s = c->server;
+    xd_text_buf      b = { 0 };
+    int              n;
+    char           **v = list_loras(s->loras, &n);
+    xd_buf_add(&b, "[");
+    for (int i = 0; i < n; i++) {
+        xd_buf_add(&b, "%s{\"name\":", i ? "," : "");
+        xd_buf_json_string(&b, v[i]);
+        xd_buf_add(&b, ",\"alias\":");
+        xd_buf_json_string(&b, v[i]);
+        xd_buf_add(&b, ",\"path\":");
+        xd_buf_json_string(&b, v[i]);
+        xd_buf_add(&b, ",\"metadata\":{}}");
+        free(v[i]);
+    }
+    xd_buf_add(&b, "]\n");
+    free(v);
     xd_reply_json(c, 200, &b);
 }
 

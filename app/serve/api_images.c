@@ -9,7 +9,7 @@
 
 typedef struct image_ask {      /* fields that the answer needs                                */
     xd_ask ask;
-    int    url, stream;
+    int    url, stream, progress;
     char   quality[16];
 } image_ask;
 
@@ -28,6 +28,13 @@ static void set_stream(void *cookie, const char *name, const char *value)
     image_ask *q = cookie;
     (void)name;
     q->stream = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+}
+
+static void set_progress(void *cookie, const char *name, const char *value)
+{
+    image_ask *q = cookie;
+    (void)name;
+    q->progress = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
 }
 
 static void set_partial(void *cookie, const char *name, const char *value)
@@ -64,6 +71,7 @@ static const xd_ask_field fields[] = {
     { "response_format", set_response, NULL },
     { "stream", set_stream, NULL },
     { "partial_images", set_partial, NULL },
+    { "progress", set_progress, NULL },
     { "quality", set_quality, NULL },
     { "background", set_background, NULL },
     { "moderation", set_nothing, NULL },
@@ -138,6 +146,7 @@ typedef struct stream {
     xd_task   *task;
     unsigned  seen;
     int       previews, images, edit, over;
+    char      told[96];         /* of the last event of progress                               */
 } stream;
 
 static void add_event(xd_text_buf *b, const stream *s, const char *what, const char *file, int i)
@@ -161,6 +170,29 @@ static void add_failure(xd_text_buf *b, const xd_task *task)
                xd_answer_status(task->code) < 500 ? "invalid_request_error" : "server_error");
 }
 
+/* How far it is, where the request has asked for that and it is news: OpenAI has no such event. */
+static void add_progress(xd_text_buf *b, stream *s)
+{
+    static const char *const states[] = { "queued", "in_progress" };
+    const xd_task   *task = s->task;
+    const xd_server *server = s->call.server;
+    char             now[sizeof s->told];
+    if (!s->q.progress || xd_task_over(task))
+        return;
+    int queued = task->state == XD_TASK_QUEUED;
+    snprintf(now, sizeof now, "%s %s %d %d %d", states[!queued], task->stage, task->step,
+             task->image, queued ? xd_task_position(server->tasks, task) : 0);
+    if (strcmp(now, s->told) == 0)
+        return;
+    snprintf(s->told, sizeof s->told, "%s", now);
+    const char *name = s->edit ? "image_edit" : "image_generation";
+    xd_buf_add(b, "event: %s.progress\ndata: {\"type\":\"%s.progress\",\"id\":\"%s\","
+               "\"status\":\"%s\",\"queue_position\":%d,\"stage\":\"%s\",\"step\":%d,"
+               "\"steps\":%d,\"image\":%d,\"images\":%d}\n\n", name, name, task->id,
+               states[!queued], queued ? xd_task_position(server->tasks, task) : 0, task->stage,
+               task->step, task->steps, task->image, task->images);
+}
+
 /* What has come since the last look; under the lock. */
 static void add_news(xd_text_buf *b, stream *s)
 {
@@ -171,6 +203,7 @@ static void add_news(xd_text_buf *b, stream *s)
         add_event(b, s, "partial_image", task->preview, s->previews);
         s->previews = task->previews;
     }
+    add_progress(b, s);
     if (!xd_task_over(task))
         return;
     if (task->state != XD_TASK_DONE)

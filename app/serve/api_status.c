@@ -75,8 +75,8 @@ static void add_model(xd_text_buf *b, const xd_server *s, const xd_served_model 
 {
     xd_buf_add(b, "{\"id\":");
     xd_buf_json_string(b, m->name);
-    xd_buf_add(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"xdit\"}",
-               (long long)s->started);
+    xd_buf_add(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"xdit\"%s}",
+               (long long)s->started, m->uses ? m->uses : "");
 }
 
 void xd_api_models(xd_http_call *c)

@@ -41,11 +41,11 @@ const xd_route xd_server_routes[] = {
     { "GET", "/sdapi/v1/sd-models", xd_api_webui_models, 0 },
     { "GET", "/sdapi/v1/samplers", xd_api_webui_samplers, 0 },
     { "GET", "/sdapi/v1/schedulers", xd_api_webui_schedulers, 0 },
+    { "GET", "/sdapi/v1/loras", xd_api_webui_loras, 0 },
     { "GET", "/sdapi/v1/upscalers", xd_api_webui_none, 0 },
     { "GET", "/sdapi/v1/latent-upscale-modes", xd_api_webui_none, 0 },
     { "GET", "/sdapi/v1/sd-vae", xd_api_webui_none, 0 },
     { "GET", "/sdapi/v1/sd-modules", xd_api_webui_none, 0 },
-    { "GET", "/sdapi/v1/loras", xd_api_webui_none, 0 },
     { "GET", "/health", xd_api_health, 1 },
     { "GET", "/metrics", xd_api_metrics, 0 },
     { .method = NULL },
@@ -65,19 +65,43 @@ static void name_model(xd_served_model *m, const char *path)
     snprintf(m->name, sizeof m->name, "%.*s", (int)(n - from < 120 ? n - from : 120), path + from);
 }
 
-static void ignore_line(void *cookie, const char *line)
+static void add_line(void *cookie, const char *line)
 {
-    (void)cookie, (void)line;
+    xd_buf_add(cookie, "%s\n", line);
+}
+
+static char *read_uses(const xd_text_buf *about)
+{
+    xd_json    *j = NULL;
+    xd_text_buf b = { 0 };
+    if (about->failed || !about->p ||
+        xd_json_parse(&j, about->p, about->len, "the model", NULL) != XD_OK)
+        return NULL;
+    const xd_json *v = xd_json_first(xd_json_get(j, "uses"));
+    for (; v; v = xd_json_next(v)) {
+        xd_buf_add(&b, ",\"%s\":", xd_json_key(v));
+        xd_buf_json(&b, v);
+    }
+    xd_json_free(&j);
+    if (b.failed)
+        xd_buf_free(&b);
+    return b.p;
 }
 
 /* A model that cannot be opened is refused before anything listens. */
-static xd_status check_model(const char *path, xd_err *e)
+static xd_status check_model(xd_served_model *m, xd_err *e)
 {
     xd_inspect_args a;
+    xd_text_buf     about = { 0 };
     xd_inspect_args_init(&a);
-    a.model = path;
-    a.line = ignore_line;
-    return xd_inspect(&a, e);
+    a.model = m->path;
+    a.json = 1;
+    a.line = add_line;
+    a.cookie = &about;
+    xd_status s = xd_inspect(&a, e);
+    m->uses = read_uses(&about);
+    xd_buf_free(&about);
+    return s;
 }
 
 static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
@@ -93,8 +117,9 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
             if (strcmp(s->models[i].name, m->name) == 0)
                 return xd_fail(e, XD_EINVAL, "two models are called %s: requests could not tell "
                                "them apart", m->name);
-        if (!f->open.files[0])  /* else the directory may have no weights                      */
-            st = check_model(m->path, e);
+        int parts = f->open.files[0] != NULL;   /* the directory may have no weights           */
+        st = check_model(m, parts ? NULL : e);
+        st = parts ? XD_OK : st;
     }
     return st;
 }
@@ -284,6 +309,8 @@ int main(int argc, char **argv)
         remove_dir(dir);
     free(real);
     free(args);
+    for (int i = 0; i < s.nmodels; i++)
+        free(s.models[i].uses);
     free(s.models);
     xd_serve_flags_free(&f);
     return report(st, &e);

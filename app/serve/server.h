@@ -11,6 +11,8 @@
 typedef struct xd_served_model {
     const char *path;           /* as --model was given                                        */
     char        name[128];      /* "org/name", or the last part of the path                    */
+    char       *uses;           /* what it makes and takes: members of a JSON object, each with a
+                                   comma before it; NULL: not known */
 } xd_served_model;
 
 typedef struct xd_server {
@@ -110,6 +112,7 @@ void xd_api_webui_set_options(xd_http_call *c);
 void xd_api_webui_models(xd_http_call *c);
 void xd_api_webui_samplers(xd_http_call *c);
 void xd_api_webui_schedulers(xd_http_call *c);
+void xd_api_webui_loras(xd_http_call *c);
 void xd_api_webui_none(xd_http_call *c);
 void xd_api_health(xd_http_call *c);
 void xd_api_metrics(xd_http_call *c);

@@ -309,6 +309,16 @@ int xd_json_is_list(const xd_json *j)
     return j && cJSON_IsArray(j->v);
 }
 
+void xd_buf_json(xd_text_buf *b, const xd_json *v)
+{
+    char *text = v ? cJSON_PrintUnformatted(v->v) : NULL;
+    if (text)
+        xd_buf_add(b, "%s", text);
+    else
+        b->failed = 1;
+    cJSON_free(text);
+}
+
 void xd_json_about(xd_fact *fact, void *cookie)
 {
     char text[64];

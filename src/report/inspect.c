@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "report/inspect_device.h"
 #include "report/inspect_file.h"
+#include "report/inspect_uses.h"
 
 void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
 {
@@ -359,7 +360,13 @@ static void json_summary(const view *v)
     xd_text_buf            b = { 0 };
     xd_buf_add(&b, "{\"pipeline\": ");
     xd_buf_json_string(&b, xd_json_text(xd_json_get(m->index, "_class_name")));
-    xd_buf_add(&b, ", \"recipe\": \"%s\", \"components\": [", m->recipe->name);
+    xd_buf_add(&b, ", \"recipe\": \"%s\",", m->recipe->name);
+    if (v->all.code == XD_OK) {
+        xd_buf_add(&b, "\n  \"uses\": {");
+        xd_inspect_uses(&b, m);
+        xd_buf_add(&b, "},\n ");
+    }
+    xd_buf_add(&b, " \"components\": [");
     write_line(a, &b);
     for (int i = 0; i < v->n; i++)
         json_row(a, &v->rows[i]);

@@ -113,6 +113,18 @@ check "inspect" [ "$rc" = 0 -a -n "$out" -a -z "$err" ]
 try inspect "$MODEL" --json
 check "inspect --json" \
     sh -c 'printf "%s" "$1" | python3 -c "import json,sys; json.load(sys.stdin)"' x "$out"
+check "says what the model makes and takes" \
+    json 'j["uses"]["makes"] == "image" and j["uses"]["takes"] == ["image", "strength"]'
+uses() { (out=$("$XDIT" inspect --json "$ROOT/tests/golden/$1" 2>"$T/stderr"); json "$2"); }
+check "an editing model's" uses qwen-edit 'j["uses"]["needs"] == ["image"] and
+    j["uses"]["takes"] == ["image", "mask_image", "strength"] and
+    j["uses"]["defaults"]["true_cfg_scale"] == 4'
+check "one of videos" uses wan-flf 'j["uses"]["makes"] == "video" and
+    j["uses"]["needs"] == ["image", "last_image"] and j["uses"]["defaults"]["num_frames"] == 81'
+check "whose video begins with an image" uses wan-i2v 'j["uses"]["takes"] == ["image"]'
+check "or with none" uses cog2b 'j["uses"]["takes"] == [] and j["uses"]["images"] == 0'
+check "one made for masks" uses flux-fill 'j["uses"]["needs"] == ["image", "mask_image"]'
+check "one that reads ten images" uses flux2 'j["uses"]["images"] == 10'
 try inspect "$MODEL" --tensors transformer
 check "inspect --tensors" [ "$rc" = 0 -a "$(printf '%s\n' "$out" |
     grep -c 'transformer_blocks')" -gt 8 ]

@@ -140,6 +140,9 @@ def mistakes(s):
 
 
 def loras(s):
+    r = s.get("/sdapi/v1/loras")
+    report([x["name"] for x in r.json] == ["a.b", "link"] and r.json[0]["alias"] == "a.b",
+           "LoRA files that there are", r)
     for name in ("../a", "a/b", "/etc/passwd", ".hidden", "", "link"):
         r = s.post(GEN, {**FAST, "lora": name})
         report(r.status in (400, 404) and r.json["error"]["param"] == "lora",
@@ -156,6 +159,14 @@ def stream(s):
     plain = s.post(GEN, {**FAST, "n": 2})
     report([d["b64_json"] for d in data] == [d["b64_json"] for d in plain.json["data"]],
            "has the images of the reply")
+    r = s.post(GEN, {**FAST, "num_inference_steps": 20, "stream": True, "progress": True, "n": 2})
+    data = [json.loads(e.split("\n")[1][len("data: "):]) for e in
+            r.body.decode().strip().split("\n\n")]
+    told = [d for d in data if d["type"] == "image_generation.progress"]
+    steps = [(d["image"], d["step"]) for d in told if d["stage"] == "denoise" and d["step"]]
+    report(len(data) == len(told) + 2 and len(steps) > 4 and steps == sorted(set(steps)) and
+           all(d["steps"] == 20 and d["images"] == 2 for d in told if d["step"]),
+           "progress, where it is asked for", data)
 
 
 def status(s):
@@ -163,6 +174,10 @@ def status(s):
     report(r.status == 200 and r.json["status"] == "ok" and r.json["ranks"] == 1, "health", r)
     r = s.get("/v1/models")
     report([m["id"] for m in r.json["data"]] == ["demo-pixart"], "models", r)
+    m = r.json["data"][0]
+    report(m["makes"] == "image" and m["takes"] == ["image", "strength"] and m["needs"] == [] and
+           m["defaults"] == {"width": 128, "height": 128, "num_inference_steps": 20,
+                             "guidance_scale": 4.5}, "what they make and take", m)
     report(s.get("/v1/models/demo-pixart").json["object"] == "model" and
            s.get("/v1/models/nope").status == 404, "one model")
     report(s.metric('jobs_total{state="done"}') > 5 and s.metric("queue_length") == 0 and
@@ -177,7 +192,10 @@ def main():
     folder = T / "loras"
     folder.mkdir()
     (folder / "link.safetensors").symlink_to(DEMO + "/transformer/config.json")
+    for name in ("a.b.safetensors", ".hidden.safetensors", "readme.txt", "safetensors"):
+        (folder / name).write_bytes(b"")
     with Server() as s:
+        report(s.get("/sdapi/v1/loras").json == [], "no LoRA files")
         start = same_as_command_line(s)
         several(s)
         formats(s)

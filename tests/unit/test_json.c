@@ -431,6 +431,24 @@ static void strings_come_back(void **state)
     }
 }
 
+static void values_are_written(void **state)
+{
+    (void)state;
+    static const char text[] = "{ \"a\": [1, 2.5, -3e20, true, null], "
+                               "\"b\": {\"c\": \"x\\\"\\n\"} }";
+    xd_text_buf b = { 0 }, c = { 0 };
+    xd_json    *j = parsed(text);
+    xd_buf_json(&b, j);
+    assert_string_equal(b.p, "{\"a\":[1,2.5,-3e+20,true,null],\"b\":{\"c\":\"x\\\"\\n\"}}");
+    xd_buf_json(&c, xd_json_get(xd_json_get(j, "b"), "c"));
+    assert_string_equal(c.p, "\"x\\\"\\n\"");
+    xd_buf_json(&c, NULL);
+    assert_true(c.failed);
+    xd_json_free(&j);
+    xd_buf_free(&b);
+    xd_buf_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +468,7 @@ int main(void)
         cmocka_unit_test(text_grows),
         cmocka_unit_test(strings_are_escaped),
         cmocka_unit_test(strings_come_back),
+        cmocka_unit_test(values_are_written),
     };
     return cmocka_run_group_tests_name("json", tests, scratch_set_up, scratch_tear_down);
 }

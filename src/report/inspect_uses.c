@@ -1,0 +1,56 @@
+/* inspect_uses.c - what a model makes, and what a request of it may bring */
+#include "report/inspect_uses.h"
+
+
+/* Frames at both ends of a video that its image encoder reads; 0: there is none. */
+static int frames_read(const xd_model *m)
+{
+    int n = 0;
+    for (int k = 0; k < m->recipe->ntext && !n; k++)
+        n = m->has_text[k] ? xd_model_images(m, k) : 0;
+    return n;
+}
+
+static void add_word(xd_text_buf *b, int *n, int holds, const char *word)
+{
+    if (holds)
+        xd_buf_add(b, "%s\"%s\"", (*n)++ ? ", " : "", word);
+}
+
+static void add_fields(xd_text_buf *b, const xd_model *m)
+{
+    const xd_recipe *p = m->recipe;
+    int image = p->fps > 0 ? p->from_image || p->holds_image : 1;
+    int both = p->from_frames && frames_read(m) > 1;
+    int last = p->from_frames && frames_read(m) != 1, n = 0, needed = 0;
+    int starts = p->fps <= 0 && !p->from_mask && (!p->references || p->inpaints_reference);
+    xd_buf_add(b, "\"takes\": [");
+    add_word(b, &n, image, "image");
+    add_word(b, &n, xd_recipe_inpaints(p), "mask_image");
+    add_word(b, &n, last, "last_image");
+    add_word(b, &n, starts, "strength");
+    xd_buf_add(b, "], \"needs\": [");
+    add_word(b, &needed, p->from_image || p->from_mask || p->needs_reference, "image");
+    add_word(b, &needed, p->from_mask, "mask_image");
+    add_word(b, &needed, both, "last_image");
+    xd_buf_add(b, "], \"images\": %d", !image ? 0 : p->references > 0 ? p->references : 1);
+}
+
+void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
+{
+    const xd_recipe   *p = m->recipe;
+    const xd_dit_info *d = &m->dit_info;
+    const int         *cell = m->vae_info.cell;
+    double             fps = d->patch[0] > 1 && p->pairs_fps > 0 ? p->pairs_fps : p->fps;
+    xd_buf_add(b, "\"makes\": \"%s\", ", p->fps > 0 ? "video" : "image");
+    add_fields(b, m);
+    xd_buf_add(b, ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
+               " \"guidance_scale\": %.10g", (long long)(d->sample[2] * cell[2]),
+               (long long)(d->sample[1] * cell[1]), p->steps, p->guidance);
+    if (p->true_cfg > 0)
+        xd_buf_add(b, ", \"true_cfg_scale\": %.10g", p->true_cfg);
+    if (p->fps > 0)
+        xd_buf_add(b, ", \"num_frames\": %lld, \"fps\": %.10g",
+                   (long long)xd_vae_frames(&m->vae_info, d->sample[0]), fps);
+    xd_buf_add(b, "}");
+}
