@@ -93,15 +93,34 @@ static const char *or_auto(const char *text)
     return text[0] ? text : "auto";
 }
 
-static void add_about(xd_text_buf *b, const image_ask *q, const xd_task *task)
+/* What OpenAI's answers repeat of the request; im: NULL before an image is done. */
+static void add_about(xd_text_buf *b, const image_ask *q, const xd_task *task,
+                      const xd_task_image *im)
 {
-    const char *dot = task->ndone ? strrchr(task->done[0].file, '.') : NULL;
+    const char *format = q->ask.extension;
+    char        size[48];
     xd_buf_add(b, "\"background\":\"opaque\",\"output_format\":\"%s\",\"quality\":",
-               !dot ? "png" : strcmp(dot, ".jpg") == 0 ? "jpeg" : dot + 1);
+               strcmp(format, "jpg") == 0 ? "jpeg" : format);
     xd_buf_json_string(b, or_auto(q->quality));
-    if (task->ndone)
-        xd_buf_add(b, ",\"size\":\"%lldx%lld\"", (long long)task->done[0].width,
-                   (long long)task->done[0].height);
+    if (im)
+        snprintf(size, sizeof size, "%lldx%lld", (long long)im->width, (long long)im->height);
+    else
+        snprintf(size, sizeof size, "%.40s", task->size ? task->size : "auto");
+    xd_buf_add(b, ",\"size\":");
+    xd_buf_json_string(b, size);
+}
+
+/* Tokens of n images of one prompt: those of the prompt and of images that are read count once. */
+static void add_usage(xd_text_buf *b, const xd_task_image *v, int n)
+{
+    int64_t text = n ? v[0].text_tokens : 0, read = n ? v[0].reference_tokens : 0, made = 0;
+    for (int i = 0; i < n; i++)
+        made += v[i].image_tokens;
+    xd_buf_add(b, ",\"usage\":{\"input_tokens\":%lld,\"input_tokens_details\":{\"image_tokens\":"
+               "%lld,\"text_tokens\":%lld},\"output_tokens\":%lld,\"output_tokens_details\":{"
+               "\"image_tokens\":%lld,\"text_tokens\":0},\"total_tokens\":%lld}",
+               (long long)(text + read), (long long)read, (long long)text, (long long)made,
+               (long long)made, (long long)(text + read + made));
 }
 
 static void add_image(xd_text_buf *b, xd_http_call *c, const image_ask *q, const xd_task *task,
@@ -125,6 +144,7 @@ static void add_image(xd_text_buf *b, xd_http_call *c, const image_ask *q, const
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
 }
 
+/* Of a task that has ended and is held: it changes no more, so files are read without the lock. */
 static void reply_images(xd_http_call *c, const image_ask *q, const xd_task *task)
 {
     xd_text_buf b = { 0 };
@@ -133,7 +153,8 @@ static void reply_images(xd_http_call *c, const image_ask *q, const xd_task *tas
     for (int i = 0; i < task->ndone; i++)
         add_image(&b, c, q, task, i);
     xd_buf_add(&b, "],");
-    add_about(&b, q, task);
+    add_about(&b, q, task, task->ndone ? &task->done[0] : NULL);
+    add_usage(&b, task->done, task->ndone);
     xd_buf_add(&b, "}\n");
     xd_reply_json(c, 200, &b);
 }
@@ -149,16 +170,27 @@ typedef struct stream {
     char      told[96];         /* of the last event of progress                               */
 } stream;
 
-static void add_event(xd_text_buf *b, const stream *s, const char *what, const char *file, int i)
+/* What has come since the last look, copied so that files are read without the lock. */
+typedef struct news {
+    const char   *what;         /* "completed", "partial_image"; NULL: neither                 */
+    char          file[4096];
+    xd_task_image image;        /* of "completed"                                              */
+    int           index, over;  /* index: of "partial_image"                                   */
+} news;
+
+static void add_event(xd_text_buf *b, const stream *s, const news *n)
 {
     const char *name = s->edit ? "image_edit" : "image_generation";
-    xd_buf_add(b, "event: %s.%s\ndata: {\"type\":\"%s.%s\",\"created_at\":%lld,", name, what, name,
-               what, (long long)s->task->created);
-    if (i >= 0)
-        xd_buf_add(b, "\"partial_image_index\":%d,", i);
-    add_about(b, &s->q, s->task);
+    int         done = n->what[0] == 'c';
+    xd_buf_add(b, "event: %s.%s\ndata: {\"type\":\"%s.%s\",\"created_at\":%lld,", name, n->what,
+               name, n->what, (long long)s->task->created);
+    if (!done)
+        xd_buf_add(b, "\"partial_image_index\":%d,", n->index);
+    add_about(b, &s->q, s->task, done ? &n->image : NULL);
+    if (done)
+        add_usage(b, &n->image, 1);
     xd_buf_add(b, ",\"b64_json\":\"");
-    xd_answer_base64(b, file);
+    xd_answer_base64(b, n->file);
     xd_buf_add(b, "\"}\n\n");
 }
 
@@ -170,7 +202,8 @@ static void add_failure(xd_text_buf *b, const xd_task *task)
                xd_answer_status(task->code) < 500 ? "invalid_request_error" : "server_error");
 }
 
-/* How far it is, where the request has asked for that and it is news: OpenAI has no such event. */
+/* How far it is, where the request has asked for that and it is news: OpenAI has no such event.
+ * Under the lock. */
 static void add_progress(xd_text_buf *b, stream *s)
 {
     static const char *const states[] = { "queued", "in_progress" };
@@ -193,22 +226,27 @@ static void add_progress(xd_text_buf *b, stream *s)
                task->step, task->steps, task->image, task->images);
 }
 
-/* What has come since the last look; under the lock. */
-static void add_news(xd_text_buf *b, stream *s)
+static news read_news(stream *s, xd_text_buf *b)
 {
+    xd_tasks      *tasks = ((xd_server *)s->call.server)->tasks;
     const xd_task *task = s->task;
-    for (; s->images < task->ndone; s->images++)
-        add_event(b, s, "completed", task->done[s->images].file, -1);
-    if (s->previews < task->previews && task->preview && !xd_task_over(task)) {
-        add_event(b, s, "partial_image", task->preview, s->previews);
+    news           n = { .what = NULL };
+    xd_tasks_lock(tasks);
+    if (s->images < task->ndone) {
+        n.what = "completed";
+        n.image = task->done[s->images++];
+        snprintf(n.file, sizeof n.file, "%s", n.image.file);
+    } else if (s->previews < task->previews && task->preview && !xd_task_over(task)) {
+        n.what = "partial_image";
+        n.index = s->previews;
         s->previews = task->previews;
+        snprintf(n.file, sizeof n.file, "%s", task->preview);
+    } else {
+        n.over = xd_task_over(task);
+        add_progress(b, s);
     }
-    add_progress(b, s);
-    if (!xd_task_over(task))
-        return;
-    if (task->state != XD_TASK_DONE)
-        add_failure(b, task);
-    s->over = 1;
+    xd_tasks_unlock(tasks);
+    return n;
 }
 
 static int more_events(void *cookie, xd_text_buf *b)
@@ -216,12 +254,17 @@ static int more_events(void *cookie, xd_text_buf *b)
     stream    *s = cookie;
     xd_server *server = s->call.server;
     while (!s->over && !b->len) {
-        s->seen = xd_tasks_wait(server->tasks, s->task, s->seen, 0.25);
-        if (xd_http_gone(&s->call))
-            xd_cancel_task(server, s->task);
-        xd_tasks_lock(server->tasks);
-        add_news(b, s);
-        xd_tasks_unlock(server->tasks);
+        news n = read_news(s, b);
+        s->over = n.over;
+        if (n.what) {
+            add_event(b, s, &n);
+        } else if (n.over && s->task->state != XD_TASK_DONE) {
+            add_failure(b, s->task);
+        } else if (!n.over && !b->len) {
+            s->seen = xd_tasks_wait(server->tasks, s->task, s->seen, 0.25);
+            if (xd_http_gone(&s->call))
+                xd_cancel_task(server, s->task);
+        }
     }
     return !s->over;
 }
@@ -270,12 +313,10 @@ static void make_images(xd_http_call *c, int edit)
         return;
     }
     xd_answer_wait(c, task);
-    xd_tasks_lock(server->tasks);
     if (task->state == XD_TASK_DONE)
         reply_images(c, &q, task);
     else
         xd_answer_failure(c, task);
-    xd_tasks_unlock(server->tasks);
     xd_task_release(server->tasks, task);
 }
 

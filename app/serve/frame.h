@@ -19,7 +19,8 @@ typedef enum xd_frame_kind {
     XD_FRAME_STEP,              /* id, step, steps, image, images                               */
     XD_FRAME_PREVIEW,           /* id, step, file                                               */
     XD_FRAME_IMAGE,             /* id, file, seed, parameters as JSON, parameters of A1111, width,
-                                   height, frames, frames per second */
+                                   height, frames, frames per second, tokens of the prompt, of
+                                   images that are read, of the image */
     XD_FRAME_DONE,              /* id, then pairs: name of a part, its seconds                  */
     XD_FRAME_FAILED,            /* id, status as a number, sentence                             */
     XD_FRAME_MEMORY             /* resident bytes of the worker's rank 0, open models           */

@@ -20,6 +20,7 @@ typedef struct xd_task_image {   /* an image, or a video, that is finished      
     char   *seed, *json, *parameters;   /* as xd_result_json and xd_result_parameters            */
     int64_t width, height, frames;
     double  fps;                /* 0: a single image                                           */
+    int64_t text_tokens, reference_tokens, image_tokens;        /* as xd_result_tokens; not kept */
 } xd_task_image;
 
 typedef struct xd_task {

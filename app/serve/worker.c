@@ -53,7 +53,7 @@ typedef struct worker {
 
 /* ---- rank 0 speaks --------------------------------------------------------------------------- */
 
-enum { NUMBER = 40 };
+enum { NUMBER = 40, TOKENS = 3 };
 
 static const char *number_text(char text[NUMBER], double v)
 {
@@ -134,10 +134,15 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
         return s;
     const char *json = xd_result_json(partial, i), *text = xd_result_parameters(partial, i);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)xd_result_seed(partial, i));
+    static const char *const counted[TOKENS] = { "text", "reference", "image" };
+    char                     tokens[TOKENS][NUMBER];
+    for (int k = 0; k < TOKENS; k++)
+        number_text(tokens[k], (double)xd_result_tokens(partial, i, counted[k]));
     tell_server(w, XD_FRAME_IMAGE,
         (const char *[]){ w->id, name, seed, json ? json : "{}", text ? text : "",
                           number_text(a, (double)im->width), number_text(b, (double)im->height),
-                          number_text(c, (double)im->frames), number_text(d, im->fps) }, 9);
+                          number_text(c, (double)im->frames), number_text(d, im->fps), tokens[0],
+                          tokens[1], tokens[2] }, 9 + TOKENS);
     return XD_OK;
 }
 

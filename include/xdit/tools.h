@@ -198,6 +198,11 @@ XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
 XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *part);
 /* Bytes that all ranks together have sent to each other for the request. */
 XD_API int64_t   xd_result_sent(const xd_result *r);
+/* Tokens of image i. "text": of its prompt, as the text encoder that reads the most of it counts
+ * them, with the marks that the tokenizer adds and without padding. "image": of the image itself,
+ * or the video, in the transformer. "reference": of the images that the transformer reads beside
+ * it. -1: unknown. */
+XD_API int64_t   xd_result_tokens(const xd_result *r, int i, const char *what);
 
 /* ---- names of output files ------------------------------------------------------------------ */
 

@@ -693,6 +693,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
         xd_log(XD_LOG_INFO, "seed %llu, by chance (--seed %llu makes the same again)",
                (unsigned long long)j->r->seed, (unsigned long long)j->r->seed);
     log_unused(j);
+    xd_result_count_tokens(l->r, j, w);
     if (ctx->world.all->rank == 0) {
         xd_model_warn_chat(&ctx->model);
         xd_prompts_warn_cut(w, j);

@@ -26,6 +26,7 @@ typedef struct item {
     int64_t  seed;
     char    *json, *parameters;
     double   denoise_s, decode_s;       /* 0: unknown                                          */
+    int64_t  text_tokens;
 } item;
 
 struct xd_result {
@@ -36,6 +37,7 @@ struct xd_result {
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
     int64_t sent;               /* bytes between ranks                                         */
+    int64_t image_tokens, reference_tokens;     /* of each image                               */
 };
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
@@ -282,6 +284,14 @@ void xd_result_traffic(xd_result *r, int64_t bytes)
     r->sent = bytes;
 }
 
+void xd_result_count_tokens(xd_result *r, const xd_job *j, const xd_prompts *w)
+{
+    r->image_tokens = j->tokens;
+    r->reference_tokens = j->lay.len[XD_REF];
+    for (int i = 0; i < r->n; i++)
+        r->items[i].text_tokens = xd_prompts_tokens(w, j, i / j->r->num_images_per_prompt);
+}
+
 /* ---- reading ------------------------------------------------------------------------------ */
 
 int xd_result_count(const xd_result *r)
@@ -351,6 +361,17 @@ double xd_result_image_seconds(const xd_result *r, int i, const char *part)
 int64_t xd_result_sent(const xd_result *r)
 {
     return r->sent;
+}
+
+int64_t xd_result_tokens(const xd_result *r, int i, const char *what)
+{
+    const item *t = item_at(r, i);
+    if (!t)
+        return -1;
+    return strcmp(what, "text") == 0        ? t->text_tokens
+           : strcmp(what, "image") == 0     ? r->image_tokens
+           : strcmp(what, "reference") == 0 ? r->reference_tokens
+                                            : -1;
 }
 
 static int is_safetensors(const char *path)

@@ -3,6 +3,7 @@
 #define XD_PIPELINE_RESULT_H
 
 #include "pipeline/job.h"
+#include "pipeline/text_encode.h"
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
 /* Takes ownership of the latents [t,C,h,w] and the pixels (both malloc'ed; rgb may be
@@ -14,5 +15,7 @@ void      xd_result_time(xd_result *r, const char *part, double seconds);
 /* Adds the time of a part for one image. */
 void      xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
 void      xd_result_traffic(xd_result *r, int64_t bytes);
+/* Notes how many tokens all images have, once the prompts are tokenized. */
+void      xd_result_count_tokens(xd_result *r, const xd_job *j, const xd_prompts *w);
 
 #endif

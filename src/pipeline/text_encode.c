@@ -311,6 +311,18 @@ static int reads_prompts(const xd_job *j, int k)
     return j->ctx->model.has_text[k] && recipe_of(j)->text[k].tokenizer;
 }
 
+int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
+{
+    int64_t most = 0;
+    for (int k = 0; k < w->ntext; k++) {
+        if (!reads_prompts(j, k))
+            continue;
+        int64_t n = xd_min(w->whole[i * w->ntext + k], xd_prompts_most_ids(j, k));
+        most = xd_max(most, kept(j, k, n - xd_prompt_images_more_ids(j, k)));
+    }
+    return most;
+}
+
 /* If one encoder reads a prompt to its end, truncation by others is logged as information;
  * otherwise all messages are warnings. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)

@@ -23,6 +23,9 @@ xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 /* Warns of prompts that are truncated. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
+/* The tokens of prompt i that are read by the encoder that reads the most of them: without padding
+ * and without those of images. */
+int64_t   xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i);
 /* The ids of prompt i that encoder k computes. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
 /* Counts the arena bytes for encoding n tokens with encoder k, those of its images among them. */

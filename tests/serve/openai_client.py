@@ -39,10 +39,15 @@ def images(s):
                           quality="high", extra_body=FAST)
     report(decoded(r.data[0]) == mine and len(r.data) == 2 and r.output_format == "png" and
            r.size == "128x128", "images.generate", r.size)
+    u = r.usage
+    report((u.input_tokens_details.text_tokens, u.output_tokens, u.total_tokens) ==
+           (22, 128, 150) and
+           u.output_tokens_details.image_tokens == 128, "its usage", u)
     events = list(c.images.generate(prompt=PROMPT, model="demo-pixart", stream=True,
                                     partial_images=2, extra_body=FAST))
     report(events[-1].type == "image_generation.completed" and
-           decoded(events[-1]) == mine, "a stream", [e.type for e in events])
+           decoded(events[-1]) == mine and events[-1].usage.total_tokens == 22 + 64, "a stream",
+           [e.type for e in events])
     path = T / "a.png"
     path.write_bytes(mine)
     with open(path, "rb") as f:

@@ -1,4 +1,4 @@
-/* test_engine.c - several engines in one process: each has its own log
+/* test_engine.c - several engines in one process: each has its own log; tokens of results
  *
  * Uses the model of the demo. */
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 typedef struct heard { int n, worst_level; char last[256]; } heard;
 
@@ -74,10 +74,41 @@ static void two_engines_have_two_logs(void **state)
     xd_close(&g);
 }
 
+/* The tokenizer makes ids 3 4 52 36 32 1 of the first prompt and 256 at most of the last, of which
+ * the encoder reads 120. A token of the transformer is 16 x 16 pixels. */
+static void tokens_are_counted(void **state)
+{
+    char        longest[2048] = "";
+    const char *prompts[] = { "a red circle", "", longest };
+    heard       h = { 0 };
+    xd_engine  *g = open_demo(&h, XD_LOG_ERROR);
+    xd_request  r;
+    xd_result  *res = NULL;
+    xd_err      e = { 0 };
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        strcat(longest, "red circle ");
+    xd_request_init(&r);
+    r.prompts = prompts, r.nprompts = 3, r.num_images_per_prompt = 2;
+    r.num_inference_steps = 1, r.latents_only = 1, r.width = 96, r.height = 160;
+    assert_int_equal(xd_generate(g, &r, &res, &e), XD_OK);
+    static const int64_t text[] = { 6, 6, 1, 1, 120, 120 };
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(xd_result_tokens(res, i, "text"), text[i]);
+        assert_int_equal(xd_result_tokens(res, i, "image"), 6 * 10);
+        assert_int_equal(xd_result_tokens(res, i, "reference"), 0);
+    }
+    assert_int_equal(xd_result_tokens(res, 6, "text"), -1);
+    assert_int_equal(xd_result_tokens(res, 0, "words"), -1);
+    xd_result_free(&res);
+    xd_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_engines_have_two_logs),
+        cmocka_unit_test(tokens_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
