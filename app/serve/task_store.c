@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "serve/task_flags.h"
 
 static const char TAIL[] = ".task";
 static const char *const states[] = { "queued", "running", "done", "failed", "cancelled" };
@@ -111,11 +113,61 @@ static char *text_or_null(const xd_json *j, const char *key)
     return text && *text ? strdup(text) : NULL;
 }
 
+/* A time, a size or a count; 0 where it is none of them. */
 static double number_of(const xd_json *j, const char *key)
 {
     double v = 0;
     xd_json_number(xd_json_get(j, key), &v);
-    return v;
+    return v >= 0 && v < 1e12 ? v : 0;
+}
+
+/* A status of this version, else XD_EIO. */
+static xd_status code_of(const xd_json *j)
+{
+    double v = 0;
+    xd_json_number(xd_json_get(j, "code"), &v);
+    return v >= XD_OK && v <= XD_ECANCELLED ? (xd_status)v : XD_EIO;
+}
+
+/* As xd_task_name makes it: letters, "_", digits. It stands in paths and in replies. */
+static int is_id(const char *id)
+{
+    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz");
+    return n && id[n] == '_' && id[n + 1] && !id[n + 1 + strspn(id + n + 1, "0123456789abcdef")] &&
+           strlen(id) < sizeof ((xd_task *)0)->id;
+}
+
+/* Replies have the seed as a number, and the parameters as an object. */
+static int can_stand_in_json(const xd_task_image *im)
+{
+    xd_json *j = NULL;
+    int      ok = im->seed[0] && !im->seed[strspn(im->seed, "0123456789")] &&
+             (im->seed[0] != '0' || !im->seed[1]) &&
+             xd_json_parse(&j, im->json, strlen(im->json), "parameters", NULL) == XD_OK &&
+             xd_json_is_object(j);
+    xd_json_free(&j);
+    return ok;
+}
+
+/* Files of a task lie in the folder and have its id before them. NULL is well. */
+static int is_own_file(const char *dir, const char *id, const char *path)
+{
+    size_t n = strlen(dir);
+    return !path || (strncmp(path, dir, n) == 0 && path[n] == '/' && !strchr(path + n + 1, '/') &&
+                     strncmp(path + n + 1, id, strlen(id)) == 0);
+}
+
+/* The worker can read its arguments, and they name no file of others: some are removed. */
+static int are_own_args(const xd_task *t, const char *dir)
+{
+    xd_task_flags f;
+    int ok = xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK && f.video == t->video &&
+             strcmp(f.id, t->id) == 0 && is_own_file(dir, t->id, f.output) &&
+             is_own_file(dir, t->id, f.mask_image) && is_own_file(dir, t->id, f.last_image);
+    for (int i = 0; i < f.images.n; i++)
+        ok = ok && is_own_file(dir, t->id, f.images.v[i]);
+    xd_task_flags_free(&f);
+    return ok;
 }
 
 static int read_images(xd_task *t, const char *dir, const xd_json *list)
@@ -132,9 +184,9 @@ static int read_images(xd_task *t, const char *dir, const xd_json *list)
                                .height = (int64_t)number_of(j, "height"),
                                .frames = (int64_t)number_of(j, "frames"),
                                .fps = number_of(j, "fps") };
-        int plain = name && *name && !strchr(name, '/');
         free(name);
-        if (!plain || !im->file || !im->seed || !im->json || !im->parameters)
+        if (!im->file || !im->seed || !im->json || !im->parameters ||
+            !is_own_file(dir, t->id, im->file) || !can_stand_in_json(im))
             return 0;
     }
     return t->done != NULL;
@@ -160,7 +212,7 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     int         k = 0;
     while (k < STATES && state && strcmp(state, states[k]) != 0)
         k++;
-    if (!id || strlen(id) >= sizeof t->id || !state || k == STATES)
+    if (!id || !is_id(id) || !state || k == STATES)
         return 0;
     strcpy(t->id, id);
     t->state = (xd_task_state)k;
@@ -169,7 +221,7 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     t->created = number_of(j, "created");
     t->started = number_of(j, "started");
     t->ended = number_of(j, "ended");
-    t->code = (xd_status)number_of(j, "code");
+    t->code = code_of(j);
     t->model_name = text_of(j, "model");
     t->model = t->model_name;
     t->prompt = text_of(j, "prompt");
@@ -178,7 +230,7 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     t->error = text_or_null(j, "error");
     t->seconds = text_or_null(j, "seconds");
     return t->model && t->prompt && t->owner && read_args(t, xd_json_get(j, "args")) &&
-           read_images(t, dir, xd_json_get(j, "done"));
+           are_own_args(t, dir) && read_images(t, dir, xd_json_get(j, "done"));
 }
 
 /* One that did not end begins anew. */
@@ -199,6 +251,14 @@ static int older(const void *a, const void *b)
     return (x->created > y->created) - (x->created < y->created);
 }
 
+/* The server has written it, and nobody else can. */
+static int is_trusted(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
 static xd_task *load_one(const char *dir, const char *name, void (*warn)(void *, const char *),
                          void *cookie)
 {
@@ -207,7 +267,9 @@ static xd_task *load_one(const char *dir, const char *name, void (*warn)(void *,
     xd_err   e = { 0 };
     xd_task *t = xd_task_new();
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    int ok = t && xd_json_read(&j, path, &e) == XD_OK && read_task(t, dir, j);
+    int ok = t && is_trusted(path) && xd_json_read(&j, path, &e) == XD_OK && read_task(t, dir, j) &&
+             strlen(t->id) + sizeof TAIL == strlen(name) + 1 &&
+             strncmp(name, t->id, strlen(t->id)) == 0;
     xd_json_free(&j);
     if (ok) {
         begin_anew(t);

@@ -12,7 +12,7 @@
 
 #include "io/codec.h"
 
-enum { QUALITY = 95, MAX_COMMENT = 65533, EXIF_MARK = 6 };
+enum { QUALITY = 95, MAX_COMMENT = 65533, EXIF_MARK = 6, MAX_SCANS = 100 };
 
 typedef struct notes {          /* metadata of an image; each may be NULL                      */
     char    *lines;
@@ -120,15 +120,30 @@ static int jpeg_is(const uint8_t *data, size_t len)
     return len > 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
+/* Every scan of a progressive image passes over all of it: a small file could take hours. */
+static void count_scans(j_common_ptr c)
+{
+    struct jpeg_decompress_struct *d = (struct jpeg_decompress_struct *)(void *)c;
+    trap *t = (trap *)(void *)c->err;
+    if (d->input_scan_number <= MAX_SCANS)
+        return;
+    xd_fail(t->e, t->code, "%s: JPEG: more than %d scans", t->path, MAX_SCANS);
+    longjmp(t->jump, 1);
+}
+
 /* A warning is an error: the stream is truncated or damaged, and libjpeg fills it with grey. */
 static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_pixels *p)
 {
     jpeg_read_header(c, TRUE);
-    c->out_color_space = JCS_RGB;
-    jpeg_start_decompress(c);
-    xd_status st = xd_pixels_new(p, c->output_width, c->output_height, t->path, t->e);
+    if (c->num_components != 1 && c->num_components != 3)
+        return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; images of 1 "
+                       "and of 3 are read", t->path, c->num_components);
+    /* before libjpeg allocates: of a progressive image it keeps all coefficients */
+    xd_status st = xd_pixels_new(p, c->image_width, c->image_height, t->path, t->e);
     if (st != XD_OK)
         return st;
+    c->out_color_space = JCS_RGB;
+    jpeg_start_decompress(c);
     while (c->output_scanline < c->output_height) {
         JSAMPROW row = p->rgb + (size_t)c->output_scanline * (size_t)p->w * 3;
         jpeg_read_scanlines(c, &row, 1);
@@ -144,6 +159,7 @@ static xd_status jpeg_load(const uint8_t *data, size_t len, const char *path, xd
                            xd_err *e)
 {
     struct jpeg_decompress_struct c;
+    struct jpeg_progress_mgr      progress = { .progress_monitor = count_scans };
     trap t;
     c.err = trap_init(&t, path, XD_EFORMAT, e);
     if (setjmp(t.jump)) {
@@ -151,6 +167,7 @@ static xd_status jpeg_load(const uint8_t *data, size_t len, const char *path, xd
         return XD_EFORMAT;
     }
     jpeg_create_decompress(&c);
+    c.progress = &progress;
     jpeg_mem_src(&c, data, len);
     xd_status st = decompress_image(&c, &t, p);
     jpeg_destroy_decompress(&c);

@@ -11,6 +11,8 @@ import pathlib
 import struct
 import sys
 
+import corpus_serve
+
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parent / "corpus"
 
@@ -324,3 +326,6 @@ def tokenizers():
 safetensors()
 documents()
 tokenizers()
+for target, files in corpus_serve.corpus().items():
+    for name, data in files.items():
+        put(target, name, data)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 from harness import ROOT, T, Server, end, report, wait_for
 
@@ -91,6 +92,43 @@ def odd_files(folder):
     report(len(list(folder.iterdir())) == 6, "and are still there")
 
 
+def kept(name, folder, **more):
+    """What a server would have kept of an image that has failed."""
+    return json.dumps({
+        "video": False, "created": 1, "started": 1, "ended": time.time(), "code": 2, "id": name,
+        "state": "failed", "model": "m", "prompt": "a", "owner": "", "error": "it broke",
+        "args": [f"--id={name}", "--video=false", "--prompt=a", "--model=m",
+                 f"--output={folder}/{name}.png"], "done": [], **more})
+
+
+def changed_files(folder):
+    """Files of tasks that somebody else has written, or changed."""
+    folder.mkdir()
+    victim = T / "victim"
+    victim.write_text("mine")
+    image = {"width": 8, "height": 8, "frames": 1, "fps": 0, "seed": "7", "json": "{}",
+             "parameters": ""}
+    names = [f"image_{i:024x}" for i in range(8)]
+    args = json.loads(kept(names[0], folder))["args"]
+    texts = [kept(names[0], folder, args=[*args, f"--image={victim}"], state="queued"),
+             kept(names[1], folder, done=[{**image, "file": "../victim"}], state="done"),
+             kept(names[2], folder, done=[{**image, "file": names[2], "seed": '7,"a":1'}]),
+             kept(names[3], folder, args=[*args[:4], f"--output={victim}"], state="queued"),
+             kept(names[4], folder), kept(names[5], folder), kept("image_0", folder),
+             kept(names[7], folder)]
+    for name, text in zip(names, texts):
+        (folder / f"{name}.task").write_text(text)
+    (folder / f"{names[4]}.task").chmod(0o666)
+    (folder / f"{names[5]}.task").rename(T / "elsewhere")
+    (folder / f"{names[5]}.task").symlink_to(T / "elsewhere")
+    with Server("--results", str(folder), "--keep", "1") as s:
+        report(s.said().count("left alone") == 7, "changed files are left alone", s.said())
+        report(wait_for(lambda: not (folder / f"{names[7]}.task").exists()),
+               "one that is as it was is taken, and expires")
+        report(s.metric("running") == 0 and s.metric("queue_length") == 0, "nothing of them runs")
+    report(victim.read_text() == "mine", "and no file of others is touched")
+
+
 def main():
     model = T / "cog"
     subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
@@ -103,6 +141,7 @@ def main():
     folder.mkdir()
     images(folder)
     odd_files(T / "odd")
+    changed_files(T / "changed")
     end()
 
 

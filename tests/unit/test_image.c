@@ -2,7 +2,7 @@
  *
  * PNG and PPM come back bit by bit; JPEG and WebP of a smooth image, at quality 95, with every
  * value at most 16 of 255 off and 2 on average. */
-#define _XOPEN_SOURCE 700       /* P_tmpdir */
+#define _GNU_SOURCE             /* P_tmpdir, memmem */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/file.h"
 #include "io/image.h"
@@ -279,6 +280,38 @@ static void bad_requests_are_refused(void **state)
     assert_int_equal(scratch_clean(), 1);
 }
 
+/* A progressive JPEG with one more scan many times, and one whose header claims 20,000 x 20,000
+ * pixels: the coefficients of these would be gigabytes. */
+static void small_files_ask_for_little(void **state)
+{
+    (void)state;
+    static const char corpus[] = "tests/fuzz/corpus/image/";
+    char          path[80], *data;
+    uint8_t      *rgb = NULL;
+    size_t        len;
+    int64_t       w = 0, h = 0;
+    xd_err        e = { 0 };
+    struct rusage before, after;
+    snprintf(path, sizeof path, "%sjpeg_scans", corpus);
+    assert_int_equal(xd_image_size(path, &w, &h, &e), XD_OK);
+    assert_true(w == 9 && h == 7);
+    assert_int_equal(xd_image_read(path, &rgb, &w, &h, &e), XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "more than 100 scans"));
+    snprintf(path, sizeof path, "%sjpeg_progressive", corpus);
+    assert_int_equal(xd_file_read(path, 1 << 20, &data, &len, &e), XD_OK);
+    char *head = memmem(data, len, "\xff\xc2", 2);
+    assert_non_null(head);
+    memcpy(head + 5, "\x4e\x20\x4e\x20", 4);
+    scratch_put("large.jpg", data, len);
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(xd_image_size(in_scratch("large.jpg"), &w, &h, NULL), XD_OK);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(w == 20000 && h == 20000);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10);        /* KiB                  */
+    free(data);
+    scratch_clean();
+}
+
 static void names_tell_the_format(void **state)
 {
     (void)state;
@@ -298,6 +331,7 @@ int main(void)
         cmocka_unit_test(truncated_images_are_refused),
         cmocka_unit_test(sizes_are_read_alone),
         cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(small_files_ask_for_little),
         cmocka_unit_test(names_tell_the_format),
     };
     return cmocka_run_group_tests_name("image", tests, scratch_set_up, scratch_tear_down);
