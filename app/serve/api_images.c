@@ -10,6 +10,7 @@
 typedef struct image_ask {      /* fields that the answer needs                                */
     xd_ask ask;
     int    url, stream, progress;
+    long   compression;         /* negative: none is asked for                                 */
     char   quality[16];
 } image_ask;
 
@@ -47,21 +48,57 @@ static void set_partial(void *cookie, const char *name, const char *value)
                       value);
 }
 
-static void set_quality(void *cookie, const char *name, const char *value)
+static void set_compression(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
-    (void)name;
-    snprintf(q->quality, sizeof q->quality, "%.15s", value);
+    char *end;
+    q->compression = strtol(value, &end, 10);
+    if (*end || end == value || q->compression < 0 || q->compression > 100)
+        xd_ask_refuse(&q->ask, 400, name, "output_compression is a number from 0 to 100, not "
+                      "'%.40s'", value);
 }
 
-static void set_background(void *cookie, const char *name, const char *value)
+/* Fields of OpenAI's models that make no difference here: values that leave the choice to the
+ * server, or say what it does anyway, are taken, and others have a cure. */
+static const struct { const char *name, *taken, *others, *cure; } choices[] = {
+    { "quality", " auto standard ", " low medium high xhigh max hd ",
+      "ask for more or fewer steps by num_inference_steps, or leave quality out" },
+    { "style", " vivid ", " natural ", "say it in the prompt, or leave style out" },
+    { "background", " auto opaque ", " transparent ",
+      "images have no transparent background: leave background out" },
+    { "moderation", " auto low ", "", "" },
+    { "input_fidelity", " low ", " high ",
+      "models that read images see all of them, and strength says how much is made anew" },
+};
+
+/* Between spaces. */
+static int is_among(const char *words, const char *value)
+{
+    char word[24];
+    snprintf(word, sizeof word, " %.20s ", value);
+    return *value && !strchr(value, ' ') && strstr(words, word);
+}
+
+static void set_choice(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
-    if (strcmp(value, "transparent") == 0)
-        xd_ask_refuse(&q->ask, 400, name, "images have no transparent background here");
+    size_t     i = 0;
+    while (strcmp(choices[i].name, name) != 0)
+        i++;
+    if (is_among(choices[i].taken, value)) {
+        if (i == 0)
+            snprintf(q->quality, sizeof q->quality, "%.15s", value);
+        return;
+    }
+    if (is_among(choices[i].others, value))
+        xd_ask_refuse(&q->ask, 400, name, "%s %.20s is not for models here: %s", name, value,
+                      choices[i].cure);
+    else
+        xd_ask_refuse(&q->ask, 400, name, "%s is one of%s%s- not '%.40s'", name, choices[i].taken,
+                      choices[i].others + (choices[i].others[0] == ' '), value);
 }
 
-/* What this engine has no use for: models of OpenAI's do. */
+/* Who asks is no matter of the engine. */
 static void set_nothing(void *cookie, const char *name, const char *value)
 {
     (void)cookie, (void)name, (void)value;
@@ -72,13 +109,14 @@ static const xd_ask_field fields[] = {
     { "stream", set_stream, NULL },
     { "partial_images", set_partial, NULL },
     { "progress", set_progress, NULL },
-    { "quality", set_quality, NULL },
-    { "background", set_background, NULL },
-    { "moderation", set_nothing, NULL },
-    { "style", set_nothing, NULL },
+    { "quality", set_choice, NULL },
+    { "background", set_choice, NULL },
+    { "moderation", set_choice, NULL },
+    { "style", set_choice, NULL },
+    { "input_fidelity", set_choice, NULL },
     { "user", set_nothing, NULL },
-    { "output_compression", set_nothing, NULL },
-    { "input_fidelity", set_nothing, NULL },
+    { "safety_identifier", set_nothing, NULL },
+    { "output_compression", set_compression, NULL },
     { "image", NULL, "image" },
     { "image[]", NULL, "image" },
     { "images", NULL, "image" },
@@ -297,12 +335,26 @@ static void reply_stream(xd_http_call *c, const image_ask *q, xd_task *task, int
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
+/* OpenAI's compression of 100 is the best quality. */
+static void compress(image_ask *q)
+{
+    char text[24];
+    int  png = strcmp(q->ask.extension, "png") == 0;
+    snprintf(text, sizeof text, "%ld", q->compression);
+    if (png && q->compression >= 0 && q->compression < 100)
+        xd_ask_refuse(&q->ask, 400, "output_compression", "output_compression is for "
+                      "output_format jpeg and webp: a png has no losses");
+    else if (!png && q->compression >= 0)
+        xd_ask_option(&q->ask, "output_quality", text);
+}
+
 static void make_images(xd_http_call *c, int edit)
 {
     xd_server *server = c->server;
-    image_ask  q = { .url = 0 };
+    image_ask  q = { .compression = -1 };
     xd_ask_begin(&q.ask, c, "image");
     xd_ask_fields(&q.ask, fields, &q);
+    compress(&q);
     if (edit && !q.ask.images)
         xd_ask_refuse(&q.ask, 400, "image", "image is missing: the one to edit");
     xd_task *task = xd_ask_submit(&q.ask);

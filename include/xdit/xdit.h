@@ -366,6 +366,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* Length of a video in place of num_frames: the nearest number of frames that the model makes.
      * 0: num_frames counts. */
     double          seconds;
+    /* Of what xd_result_save writes as JPEG or WebP, from 0 to 100. Negative: 95. */
+    int64_t         output_quality;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

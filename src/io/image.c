@@ -35,10 +35,20 @@ int xd_image_known(const char *path)
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e)
 {
+    return xd_image_write_at(path, rgb, w, h, -1, texts, e);
+}
+
+xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
+                            int quality, const xd_image_text *texts, xd_err *e)
+{
     static const xd_image_text none = { NULL, NULL };
     const xd_codec *c = by_tail(path);
-    xd_pixels       p = { .rgb = (uint8_t *)rgb, .w = w, .h = h };
+    xd_pixels       p = { .rgb = (uint8_t *)rgb, .w = w, .h = h,
+                          .quality = quality < 0 ? XD_IMAGE_QUALITY : quality };
     xd_out          o;
+    if (quality > 100)
+        return xd_fail(e, XD_EINVAL, "%s: quality is a number from 0 to 100, not %d", path,
+                       quality);
     if (!c)
         return xd_fail(e, XD_EINVAL, "%s does not end like an image: .png, .jpg, .jpeg, .webp and "
                        ".ppm are known", path);

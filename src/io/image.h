@@ -13,11 +13,14 @@
  * comment of a JPEG or PPM: "key: value" lines. */
 typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
-/* rgb: h rows of w pixels of 3 bytes; texts may be NULL. Formats: .png .jpg .jpeg .webp .ppm
- * (JPEG and WebP at quality 95). XD_EINVAL for any other extension; the message names the known
- * ones. */
+enum { XD_IMAGE_QUALITY = 95 }; /* of JPEG and WebP where none is asked for                    */
+/* rgb: h rows of w pixels of 3 bytes; texts may be NULL. Formats: .png .jpg .jpeg .webp .ppm.
+ * XD_EINVAL for any other extension; the message names the known ones. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
+/* The same with a quality of JPEG and WebP from 0 to 100; negative: XD_IMAGE_QUALITY. */
+xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
+                            int quality, const xd_image_text *texts, xd_err *e);
 /* 1 if an image can be written to this name. */
 int       xd_image_known(const char *path);
 /* Reads PNG, JPEG, WebP or PPM, whatever the extension, into malloc'ed RGB; alpha is dropped. */

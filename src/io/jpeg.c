@@ -1,4 +1,4 @@
-/* jpeg.c - JPEG with libjpeg: quality 95 without chroma subsampling, texts as Exif and as one
+/* jpeg.c - JPEG with libjpeg: without chroma subsampling, texts as Exif and as one
  * comment.
  *
  * libjpeg's error handler leaves by longjmp. Everything that must be freed afterwards is
@@ -12,7 +12,7 @@
 
 #include "io/codec.h"
 
-enum { QUALITY = 95, MAX_COMMENT = 65533, EXIF_MARK = 6, MAX_SCANS = 100 };
+enum { MAX_COMMENT = 65533, EXIF_MARK = 6, MAX_SCANS = 100 };
 
 typedef struct notes {          /* metadata of an image; each may be NULL                      */
     char    *lines;
@@ -81,7 +81,7 @@ static void compress_image(struct jpeg_compress_struct *c, FILE *f, const xd_pix
     c->input_components = 3;
     c->in_color_space = JCS_RGB;
     jpeg_set_defaults(c);
-    jpeg_set_quality(c, QUALITY, TRUE);
+    jpeg_set_quality(c, p->quality, TRUE);
     for (int i = 0; i < 3; i++)
         c->comp_info[i].h_samp_factor = c->comp_info[i].v_samp_factor = 1;
     jpeg_start_compress(c, TRUE);

@@ -1,4 +1,4 @@
-/* webp.c - WebP with libwebp: lossy at quality 95, texts in an Exif chunk.
+/* webp.c - WebP with libwebp: lossy, texts in an Exif chunk.
  *
  * libwebp encodes images only. This file writes the container of an image and an Exif chunk
  * (VP8X, see the WebP container specification). */
@@ -11,7 +11,6 @@
 #include "io/codec.h"
 
 enum { HAS_EXIF = 0x08, RIFF_HEAD = 12, MAX_TEXT = 1 << 20 };
-static const float quality = 95;
 
 static void put_le(uint8_t *p, size_t v, int bytes)
 {
@@ -52,7 +51,7 @@ static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p,
     uint8_t *coded = NULL;
     size_t   len, n;
     uint8_t *exif = xd_exif(texts, MAX_TEXT, &len);
-    n = WebPEncodeRGB(p->rgb, (int)p->w, (int)p->h, (int)p->w * 3, quality, &coded);
+    n = WebPEncodeRGB(p->rgb, (int)p->w, (int)p->h, (int)p->w * 3, (float)p->quality, &coded);
     if (n < RIFF_HEAD) {
         WebPFree(coded);
         free(exif);

@@ -24,7 +24,8 @@ void xd_request_init_size(xd_request *r, size_t size)
 {
     xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .eta = -1,
                        .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1,
-                       .guidance_scale_2 = -1, .boundary_ratio = -1, .shift_terminal = -1 };
+                       .guidance_scale_2 = -1, .boundary_ratio = -1, .shift_terminal = -1,
+                       .output_quality = -1 };
     xd_record_init(r, size);
     xd_record_give(r, &own, sizeof own, "xd_request", NULL);
 }

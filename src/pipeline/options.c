@@ -98,6 +98,8 @@ static xd_option options[] = {
       "noise: philox, or torch to generate what diffusers generates" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
       "decode in overlapping tiles: less memory" },
+    { "output_quality", XD_OPT_INT64, AT(output_quality), 0, 100, NULL, "N",
+      "of .jpg and .webp: less is smaller (default: 95)" },
     { "no_resolution_binning", XD_OPT_FLAG, AT(no_resolution_binning), 0, 1, NULL, NULL,
       "generate the size asked for, not the nearest trained one" },
 };

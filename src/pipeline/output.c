@@ -134,22 +134,22 @@ const char *xd_output_default(int video)
                   : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4" : "output.gif";
 }
 
-static xd_status write_frames(const char *path, const xd_image *im, const xd_image_text *texts,
-                              xd_err *e)
+static xd_status write_frames(const char *path, const xd_image *im, int quality,
+                              const xd_image_text *texts, xd_err *e)
 {
     char      name[MAXNAME];
     xd_status st = XD_OK;
     for (int64_t i = 0; i < im->frames && st == XD_OK; i++) {
         st = xd_output_name(path, (int)i, (int)im->frames, name, sizeof name, e);
         if (st == XD_OK)
-            st = xd_image_write(name, im->data + i * im->height * im->width * 3, im->width,
-                                im->height, texts, e);
+            st = xd_image_write_at(name, im->data + i * im->height * im->width * 3, im->width,
+                                   im->height, quality, texts, e);
     }
     return st;
 }
 
-xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts,
-                          xd_err *e)
+xd_status xd_output_write(const char *path, const xd_image *im, int quality,
+                          const xd_image_text *texts, xd_err *e)
 {
     xd_film   film = { im->data, im->frames, im->width, im->height, im->fps };
     xd_status st = xd_output_check_video(path, im->fps > 0, e);
@@ -157,8 +157,8 @@ xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_t
         return st;
     if (xd_video_known(path))
         return xd_video_write(path, &film, texts, e);
-    return in_frames(path, im->frames) ? write_frames(path, im, texts, e) :
-        xd_image_write(path, im->data, im->width, im->height, texts, e);
+    return in_frames(path, im->frames) ? write_frames(path, im, quality, texts, e) :
+        xd_image_write_at(path, im->data, im->width, im->height, quality, texts, e);
 }
 
 void xd_output_sweep(void)

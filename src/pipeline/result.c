@@ -33,7 +33,7 @@ struct xd_result {
     item   *items;
     int     n, have;
     int64_t lat[4];             /* t, C, h, w                                                  */
-    int     video;
+    int     video, quality;     /* quality: of xd_output_write                                 */
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
     int64_t sent;               /* bytes between ranks                                         */
@@ -50,6 +50,7 @@ xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
     (*r)->n = j->images;
     memcpy((*r)->lat, j->lat, sizeof j->lat);
     (*r)->video = j->fps > 0;
+    (*r)->quality = (int)j->r->output_quality;
     return XD_OK;
 }
 
@@ -397,5 +398,5 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
         return xd_fail(e, XD_EINVAL, "the request made latents only; save them as .safetensors");
     xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json },
                               { NULL, NULL } };
-    return xd_output_write(path, &t->image, texts, e);
+    return xd_output_write(path, &t->image, r->quality, texts, e);
 }

@@ -51,6 +51,11 @@ for pair in jpg:ffd8:2 jpeg:ffd8:2 webp:52494646:4 ppm:5036:2; do
     generate --prompt a -o "$T/x.$ext"
     check "format .$ext" starts "$T/x.$ext" "${rest%:*}" "${rest#*:}"
 done
+for ext in jpg webp; do
+    generate --prompt a --output_quality 20 -o "$T/small.$ext"
+    check "a .$ext of less quality is smaller" \
+        [ "$(stat -c %s "$T/small.$ext")" -lt "$(stat -c %s "$T/x.$ext")" ]
+done
 generate --prompt a -o "$T/x.safetensors"
 check "latents as .safetensors" [ "$rc" = 0 -a -s "$T/x.safetensors" ]
 check "they are a tensor" grep -qa '"shape":' "$T/x.safetensors"

@@ -26,8 +26,8 @@ def same_as_command_line(s):
     r = s.form(GEN, list(asked.items()))
     report(r.status == 200 and image_of(r) == mine, "the same by a form", r)
     r = s.post(GEN, {**asked, "steps": None, "size": None, "model": "gpt-image-1", "quality":
-                     "high", "moderation": "low", "background": "auto", "user": "u", "n": 1,
-                     "style": "vivid"})
+                     "auto", "moderation": "low", "background": "opaque", "user": "u", "n": 1,
+                     "style": "vivid", "output_compression": 100, "safety_identifier": "u"})
     report(r.status == 200 and image_of(r) == mine, "the same with all fields of OpenAI's", r)
     wide = generate("--prompt", PROMPT, "--num_inference_steps", "2", "--width", "96", "--height",
                     "160", "--negative_prompt", "a circle", "--guidance_scale", "3")
@@ -58,6 +58,10 @@ def formats(s):
         r = s.post(GEN, {**FAST, "output_format": name})
         report(r.status == 200 and image_of(r).startswith(head) and
                r.json["output_format"] == name, name, r)
+        if name != "png":
+            fewer = s.post(GEN, {**FAST, "output_format": name, "output_compression": 20})
+            report(len(image_of(fewer)) < len(image_of(r)), f"{name} at 20 is smaller",
+                   len(image_of(fewer)), len(image_of(r)))
 
 
 def edits(s, start):
@@ -123,6 +127,16 @@ def mistakes(s):
             ({**FAST, "response_format": "x"}, 400, "response_format", "b64_json or url"),
             ({**FAST, "partial_images": 9}, 400, "partial_images", "from 0 to 3"),
             ({**FAST, "background": "transparent"}, 400, "background", "transparent"),
+            ({**FAST, "background": "blue"}, 400, "background", "auto opaque transparent - not"),
+            ({**FAST, "quality": "high"}, 400, "quality", "num_inference_steps"),
+            ({**FAST, "quality": "auto standard"}, 400, "quality", "is one of auto"),
+            ({**FAST, "quality": ""}, 400, "quality", "is one of auto"),
+            ({**FAST, "style": "natural"}, 400, "style", "in the prompt"),
+            ({**FAST, "moderation": "high"}, 400, "moderation", "auto low - not 'high'"),
+            ({**FAST, "input_fidelity": "high"}, 400, "input_fidelity", "strength"),
+            ({**FAST, "output_compression": 20}, 400, "output_compression", "jpeg and webp"),
+            ({**FAST, "output_compression": 101}, 400, "output_compression", "from 0 to 100"),
+            ({**FAST, "output_compression": "a"}, 400, "output_compression", "from 0 to 100"),
             ({**FAST, "nosuch": 1}, 400, "nosuch", "no field"),
             ({**FAST, "prompt": 7}, 400, "prompt", "is a text"),
             ({**FAST, "prompt": None}, 400, "prompt", "is missing"),

@@ -36,7 +36,8 @@ def images(s):
     c = client(s)
     mine = generate("--prompt", PROMPT, "--num_inference_steps", "2", "--seed", "4")
     r = c.images.generate(prompt=PROMPT, model="gpt-image-1", n=2, size="128x128",
-                          quality="high", extra_body=FAST)
+                          quality="auto", background="auto", moderation="auto",
+                          output_compression=100, user="u", extra_body=FAST)
     report(decoded(r.data[0]) == mine and len(r.data) == 2 and r.output_format == "png" and
            r.size == "128x128", "images.generate", r.size)
     u = r.usage

@@ -192,6 +192,41 @@ static void every_kind_of_png_is_read(void **state)
     scratch_clean();
 }
 
+static size_t bytes_at(const char *name, int quality)
+{
+    char  *data;
+    size_t len;
+    xd_err e = { 0 };
+    if (xd_image_write_at(in_scratch(name), image, 64, 64, quality, NULL, &e) != XD_OK)
+        fail_msg("%s: %s", name, e.msg);
+    assert_int_equal(xd_file_read(in_scratch(name), 1 << 20, &data, &len, &e), XD_OK);
+    free(data);
+    return len;
+}
+
+/* Less quality is a smaller file, of the formats with losses. */
+static void quality_is_asked_for(void **state)
+{
+    static const int steps[] = { 0, 20, 60, XD_IMAGE_QUALITY, 100 };
+    xd_err           e = { 0 };
+    (void)state;
+    generate(64, 64);
+    for (int i = 0; i < 64 * 64 * 3; i++)       /* noise, which costs bytes                    */
+        image[i] = (uint8_t)(image[i] ^ ((unsigned)i * 2654435761u >> 27));
+    for (int i = 0; i < NNAMES; i++) {
+        int lossy = i >= 3;
+        for (int k = 1; k < 5; k++)
+            if (lossy ? bytes_at(names[i], steps[k - 1]) >= bytes_at(names[i], steps[k])
+                      : bytes_at(names[i], steps[k - 1]) != bytes_at(names[i], steps[k]))
+                fail_msg("%s at %d and %d", names[i], steps[k - 1], steps[k]);
+        assert_int_equal(bytes_at(names[i], -1), bytes_at(names[i], XD_IMAGE_QUALITY));
+    }
+    assert_int_equal(xd_image_write_at(in_scratch("a.jpg"), image, 64, 64, 101, NULL, &e),
+                     XD_EINVAL);
+    assert_non_null(strstr(e.msg, "from 0 to 100"));
+    scratch_clean();
+}
+
 /* Every beginning of every image is refused with a sentence that names the file. */
 static void truncated_images_are_refused(void **state)
 {
@@ -328,6 +363,7 @@ int main(void)
         cmocka_unit_test(texts_travel),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(every_kind_of_png_is_read),
+        cmocka_unit_test(quality_is_asked_for),
         cmocka_unit_test(truncated_images_are_refused),
         cmocka_unit_test(sizes_are_read_alone),
         cmocka_unit_test(bad_requests_are_refused),

@@ -102,7 +102,7 @@ static void names_are_checked(void **state)
 static void save(const char *name, const xd_image *im)
 {
     xd_err e = { 0 };
-    if (xd_output_write(in_scratch(name), im, texts, &e) != XD_OK)
+    if (xd_output_write(in_scratch(name), im, -1, texts, &e) != XD_OK)
         fail_msg("%s: %s", name, e.msg);
 }
 
@@ -156,7 +156,7 @@ static void films_become_one_file(void **state)
     save("b.gif", &im);
     assert_int_equal(scratch_clean(), 3);
     im.fps = 0;
-    assert_int_equal(xd_output_write(in_scratch("c.gif"), &im, texts, &e), XD_EINVAL);
+    assert_int_equal(xd_output_write(in_scratch("c.gif"), &im, -1, texts, &e), XD_EINVAL);
     assert_int_equal(scratch_clean(), 0);
 }
 
