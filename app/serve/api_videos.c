@@ -113,7 +113,8 @@ static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
     }
     if (task->ndone)
         xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s", task->done[0].seed, task->done[0].json);
-    xd_buf_add(b, ",\"queue_position\":%d,\"remixed_from_video_id\":null}",
+    add_text(b, "remixed_from_video_id", task->remixed);
+    xd_buf_add(b, ",\"queue_position\":%d}",
                task->state == XD_TASK_QUEUED ? xd_task_position(s->tasks, task) : 0);
 }
 
@@ -128,17 +129,17 @@ static void reply_video(xd_http_call *c, const xd_task *task)
     xd_reply_header(c, "openai-poll-after-ms", "500");
 }
 
-/* The video of the path, held; NULL: the reply says that there is none. */
-static xd_task *find_video(xd_http_call *c)
+/* Gives the video of the path to `answer`, or replies that there is none. */
+static void answer_of_video(xd_http_call *c, void (*answer)(xd_http_call *c, xd_task *task))
 {
     xd_server *s = c->server;
     xd_task   *task = xd_tasks_find(s->tasks, c->arg);
     if (task && task->video)
-        return task;
+        answer(c, task);
+    else
+        xd_reply_error(c, 404, "video_id", NULL, "there is no video '%.60s'; it may have expired",
+                       c->arg);
     xd_task_release(s->tasks, task);
-    xd_reply_error(c, 404, "video_id", NULL, "there is no video '%.60s'; it may have expired",
-                   c->arg);
-    return NULL;
 }
 
 /* ---- routes ---------------------------------------------------------------------------------- */
@@ -168,50 +169,48 @@ void xd_api_videos_sync(xd_http_call *c)
     xd_task_release(s->tasks, task);
 }
 
+static void get_video(xd_http_call *c, xd_task *task)
+{
+    reply_video(c, task);
+}
+
 void xd_api_videos_get(xd_http_call *c)
 {
-    xd_server *s = c->server;
-    xd_task   *task = find_video(c);
-    if (task)
-        reply_video(c, task);
-    xd_task_release(s->tasks, task);
+    answer_of_video(c, get_video);
+}
+
+static void cancel_video(xd_http_call *c, xd_task *task)
+{
+    xd_cancel_task(c->server, task);
+    reply_video(c, task);
 }
 
 void xd_api_videos_cancel(xd_http_call *c)
 {
-    xd_server *s = c->server;
-    xd_task   *task = find_video(c);
-    if (!task)
-        return;
-    xd_cancel_task(s, task);
-    reply_video(c, task);
-    xd_task_release(s->tasks, task);
+    answer_of_video(c, cancel_video);
 }
 
 /* One that runs is cancelled, and forgotten when it has ended. */
-void xd_api_videos_delete(xd_http_call *c)
+static void delete_video(xd_http_call *c, xd_task *task)
 {
     xd_server  *s = c->server;
     xd_text_buf b = { 0 };
-    xd_task    *task = find_video(c);
-    if (!task)
-        return;
     xd_cancel_task(s, task);
     xd_answer_wait(c, task);
     xd_tasks_drop(s->tasks, task);
     xd_buf_add(&b, "{\"id\":\"%s\",\"object\":\"video.deleted\",\"deleted\":true}\n", task->id);
-    xd_task_release(s->tasks, task);
     xd_reply_json(c, 200, &b);
 }
 
-void xd_api_videos_content(xd_http_call *c)
+void xd_api_videos_delete(xd_http_call *c)
 {
-    xd_server  *s = c->server;
+    answer_of_video(c, delete_video);
+}
+
+static void send_video(xd_http_call *c, xd_task *task)
+{
     char        thumbnail[4096];
     const char *variant = xd_http_query(c, "variant");
-    xd_task    *task = find_video(c);
-    if (!task)
-        return;
     if (!task->ndone) {
         xd_reply_error(c, task->state == XD_TASK_FAILED ? 404 : 409, NULL, NULL,
                        "the video is not made yet: its status is %s", status_of(task));
@@ -224,7 +223,61 @@ void xd_api_videos_content(xd_http_call *c)
         xd_reply_error(c, 400, "variant", NULL, "variant is video or thumbnail, not '%.40s'",
                        variant);
     }
-    xd_task_release(s->tasks, task);
+}
+
+void xd_api_videos_content(xd_http_call *c)
+{
+    answer_of_video(c, send_video);
+}
+
+/* ---- another video like one ------------------------------------------------------------------ */
+
+/* An argument "--name=value" of the video that is remade. */
+static void repeat_arg(xd_ask *a, const char *arg)
+{
+    static const char *const own[] = { "id", "video", "output", "model", "prompt", "seed" };
+    char                     name[64];
+    const char              *eq = strchr(arg, '='), *value = eq ? eq + 1 : "";
+    snprintf(name, sizeof name, "%.*s", eq ? (int)(eq - arg - 2) : 0, arg + 2);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(own[i], name) == 0)
+            return;
+    if (strcmp(name, "image") == 0 || strcmp(name, "last_image") == 0)
+        xd_ask_refuse(a, 400, "video_id", "this video was made from an image, which is not kept: "
+                      "send both to /v1/videos");
+    else
+        xd_ask_option(a, name, value);
+}
+
+/* With a prompt of its own, and otherwise what made the video, its seed too. */
+static void remix_video(xd_http_call *c, xd_task *task)
+{
+    xd_server          *s = c->server;
+    video_ask           q = { .seconds = "" };
+    static const xd_ask_field none[] = { { NULL, NULL, NULL } };
+    if (task->state != XD_TASK_DONE || !task->ndone) {
+        xd_reply_error(c, 409, "video_id", NULL, "only a completed video can be remixed: the "
+                       "status of this one is %s", status_of(task));
+        return;
+    }
+    xd_ask_begin(&q.ask, c, "video");
+    xd_ask_fields(&q.ask, none, &q);
+    xd_ask_model(&q.ask, task->model);
+    xd_ask_format(&q.ask, "output_format", strrchr(task->done[0].file, '.') + 1);
+    for (int i = 0; i < task->nargs; i++)
+        repeat_arg(&q.ask, task->args[i]);
+    xd_ask_option(&q.ask, "seed", task->done[0].seed);
+    if (!q.ask.failed)
+        snprintf(q.ask.task->remixed, sizeof q.ask.task->remixed, "%s", task->id);
+    xd_task *remade = xd_ask_submit(&q.ask);
+    if (remade)
+        reply_video(c, remade);
+    xd_task_release(s->tasks, remade);
+}
+
+void xd_api_videos_remix(xd_http_call *c)
+{
+    answer_of_video(c, remix_video);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */

@@ -30,6 +30,8 @@ const xd_route xd_server_routes[] = {
     { "GET", "/v1/videos/*", xd_api_videos_get, 0 },
     { "DELETE", "/v1/videos/*", xd_api_videos_delete, 0 },
     { "POST", "/v1/videos/*/cancel", xd_api_videos_cancel, 0 },
+    { "POST", "/v1/videos/*/remix", xd_api_videos_remix, 0 },
+    { "POST", "/generate", xd_api_generate, 0 },
     { "GET", "/v1/models", xd_api_models, 0 },
     { "GET", "/v1/models/*", xd_api_model, 0 },
     { "POST", "/sdapi/v1/txt2img", xd_api_webui_text, 0 },

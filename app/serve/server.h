@@ -103,6 +103,8 @@ void xd_api_videos_get(xd_http_call *c);
 void xd_api_videos_cancel(xd_http_call *c);
 void xd_api_videos_delete(xd_http_call *c);
 void xd_api_videos_content(xd_http_call *c);
+void xd_api_videos_remix(xd_http_call *c);
+void xd_api_generate(xd_http_call *c);
 void xd_api_webui_text(xd_http_call *c);
 void xd_api_webui_image(xd_http_call *c);
 void xd_api_webui_progress(xd_http_call *c);

@@ -33,6 +33,7 @@ typedef struct xd_task {
     char   *prompt, *size;      /* as the client gave them; size NULL: not given               */
     char   *owner;              /* of the API key that asked for it; "": no keys are asked for   */
     char    seconds_asked[16];  /* length of a video, as the client gave it                    */
+    char    remixed[40];        /* id of the video that this one is like; "": none             */
     double  created;            /* seconds of the Unix clock, as all times here                  */
     /* Under the lock. */
     xd_task_state state;

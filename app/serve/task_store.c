@@ -51,6 +51,7 @@ static void add_task(xd_text_buf *b, const xd_task *t)
     add_text(b, "size", t->size);
     add_text(b, "owner", t->owner);
     add_text(b, "seconds_asked", t->seconds_asked);
+    add_text(b, "remixed", t->remixed);
     add_text(b, "error", t->error);
     add_text(b, "seconds", t->seconds);
     xd_buf_add(b, ",\n\"args\":[");
@@ -208,7 +209,8 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
 {
     const char *id = xd_json_text(xd_json_get(j, "id")),
                *state = xd_json_text(xd_json_get(j, "state")),
-               *asked = xd_json_text(xd_json_get(j, "seconds_asked"));
+               *asked = xd_json_text(xd_json_get(j, "seconds_asked")),
+               *remixed = xd_json_text(xd_json_get(j, "remixed"));
     int         k = 0;
     while (k < STATES && state && strcmp(state, states[k]) != 0)
         k++;
@@ -217,6 +219,8 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     strcpy(t->id, id);
     t->state = (xd_task_state)k;
     snprintf(t->seconds_asked, sizeof t->seconds_asked, "%.15s", asked ? asked : "");
+    if (remixed && is_id(remixed))
+        strcpy(t->remixed, remixed);
     xd_json_bool(xd_json_get(j, "video"), &t->video);
     t->created = number_of(j, "created");
     t->started = number_of(j, "started");

@@ -205,6 +205,28 @@ def usage(s):
     report(used == [tokens(6, 0, 64)] * 2, "of a stream, each its own", used)
 
 
+def as_xdit(s, folder):
+    """POST /generate of xDiT's service: its names, its defaults (seed 42, cfg 7.5), its answer."""
+    mine = generate("--prompt", PROMPT, "--num_inference_steps", "2", "--seed", "42",
+                    "--guidance_scale", "7.5", "--width", "128", "--height", "128")
+    asked = {"prompt": PROMPT, "num_inference_steps": 2, "height": 128, "width": 128}
+    r = s.post("/generate", asked)
+    report(r.status == 200 and sorted(r.json) == ["elapsed_time", "message", "output",
+                                                  "save_to_disk"] and
+           r.json["message"] == "Image generated successfully" and
+           r.json["elapsed_time"].endswith(" sec") and r.json["save_to_disk"] is False and
+           base64.b64decode(r.json["output"]) == mine, "xDiT's service", r)
+    r = s.post("/generate", {**asked, "seed": 7, "cfg": 1, "save_disk_path": None})
+    report(base64.b64decode(r.json["output"]) != mine, "its seed and cfg", r)
+    r = s.post("/generate", {**asked, "save_disk_path": str(folder)})
+    report(r.json.get("save_to_disk") is True and r.json["output"].startswith(f"{folder}/") and
+           open(r.json["output"], "rb").read() == mine, "a file where results are", r)
+    for wrong, text in (({"prompt": ""}, "Prompt cannot be empty"), ({"prompt": None}, "missing"),
+                        ({"width": 0}, "width"), ({"save_disk_path": "/tmp"}, "--results")):
+        r = s.post("/generate", {**asked, **wrong})
+        report(r.status == 400 and text in r.json["detail"], f"refused: {wrong}", r)
+
+
 def usage_of_edits():
     """A model that reads images beside the one that it makes: 8 x 8 pixels are a token."""
     model = T / "kontext"
@@ -257,6 +279,10 @@ def main():
         report(s.stop() == 0, "SIGTERM ends it well", s.said())
     with Server("--loras", str(folder)) as s:
         loras(s)
+    results = (T / "results").resolve()
+    results.mkdir()
+    with Server("--results", str(results)) as s:
+        as_xdit(s, results)
     usage_of_edits()
     end()
 

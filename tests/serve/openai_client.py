@@ -90,7 +90,13 @@ def videos(s):
     report(v.status == "completed" and v.progress == 100 and v.size == "56x40",
            "videos.create_and_poll", v)
     report(c.videos.download_content(v.id).read()[:6] == b"GIF89a", "videos.download_content")
-    report([x.id for x in c.videos.list()] == [v.id], "videos.list")
+    report([x.id for x in c.videos.list(limit=1, order="asc")] == [v.id], "videos.list")
+    w = c.videos.remix(v.id, prompt="a dog")
+    report(w.remixed_from_video_id == v.id and w.prompt == "a dog" and c.videos.poll(
+        w.id, poll_interval_ms=100).status == "completed", "videos.remix", w)
+    report([x.id for x in c.videos.list(limit=1)] == [w.id, v.id], "videos.list of two pages")
+    report(c.videos.download_content(v.id, variant="thumbnail").read()[8:12] == b"WEBP",
+           "a thumbnail")
     report(c.videos.delete(v.id).deleted, "videos.delete")
 
 

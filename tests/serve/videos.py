@@ -111,6 +111,27 @@ def refused(s):
     report(s.get("/v1/videos/video_0").status == 404, "an unknown one is 404")
 
 
+def remixed(s, model):
+    path, v = made(s, {**FAST, "seconds": 0.6, "seed": 9})
+    r = s.post(path + "/remix", {"prompt": "a dog"})
+    report(r.status == 200 and r.json["remixed_from_video_id"] == v["id"] and
+           r.json["prompt"] == "a dog" and v["remixed_from_video_id"] is None, "a remix", r)
+    again = f"/v1/videos/{r.json['id']}"
+    wait_for(lambda: s.get(again).json["status"] in ("completed", "failed"), 60)
+    out = T / "dog.gif"
+    subprocess.run([XDIT, "generate", "--model", str(model), "--prompt", "a dog", "--steps", "2",
+                    "--seconds", "0.6", "--seed", "9", "--dtype", "f32", "--quiet", "--threads",
+                    "1", "-o", str(out)], check=True, stdout=subprocess.DEVNULL)
+    report(s.get(again + "/content").body == out.read_bytes(),
+           "is the video of its prompt with the other's options", s.get(again))
+    report(s.post(path + "/remix", {}).status == 400, "a remix has a prompt")
+    report(s.post("/v1/videos/video_0/remix", {"prompt": "a"}).status == 404, "of what there is")
+    long = f"/v1/videos/{s.post('/v1/videos', LONG).json['id']}"
+    r = s.post(long + "/remix", {"prompt": "a"})
+    report(r.status == 409 and "only a completed" in r.error, "and is complete", r)
+    s.request("DELETE", long)
+
+
 def main():
     model = T / "cog"
     subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
@@ -120,6 +141,7 @@ def main():
         lengths(s)
         the_list(s, path)
         cancelled(s)
+        remixed(s, model)
         refused(s)
     with Server() as s:
         r = s.post("/v1/videos/sync", FAST)
