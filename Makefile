@@ -6,6 +6,7 @@
 #   make demo-server           serve the demo model over HTTP (doc/server.md)
 #   make check                 install what is missing, build, run every test
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
+#   make soak-server           10,000 requests of odd clients (tests/serve/soak.py)
 #   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
 #   make cuda-mistakes         whether tests on the simulated GPU find mistakes
 #   make cuda-seeds            its tests with twenty orders of work
@@ -24,6 +25,7 @@ DEMO = demo.png
 MODEL = models/demo-pixart
 BENCH_ARGS = --config $(MODEL)
 FUZZ_SECONDS = 600
+SOAK_REQUESTS = 10000
 TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora
 SANITIZE_CUDA_TESTS = sim_rules sim_nccl ops_cuda ops_cuda_seed ops_cuda_own ops_attn_cuda \
                       golden_cuda golden_decoder_cuda steps_cuda_seed parity_cuda_2 \
@@ -36,7 +38,8 @@ export PROMPT
 
 .PHONY: all build configured program demo demo-parallel demo-server check clang sanitize \
         sanitize-cuda tsan \
-        leaks fuzz soak cuda-kernels cuda-mistakes cuda-seeds bench install uninstall clean \
+        leaks fuzz soak soak-server cuda-kernels cuda-mistakes cuda-seeds bench install \
+        uninstall clean \
         packages clang-packages
 
 all: build
@@ -122,6 +125,19 @@ leaks: packages
 	@[ -f build-leaks/build.ninja ] || meson setup build-leaks --buildtype=debugoptimized \
 	    -Db_sanitize=address -Db_lundef=false -Dhouse_werror=false -Damx=false
 	@tests/run.sh build-leaks -t 4 cli_leaks
+
+soak: program
+	@python3 tests/soak/soak.py $(BUILD)/app/xdit .
+
+# Of a server with sanitizers, then of this build.
+soak-server: configured
+	@[ -f build-asan/build.ninja ] || meson setup build-asan --buildtype=debugoptimized \
+	    -Db_sanitize=address,undefined -Db_lundef=false -Dhouse_werror=false
+	@for b in build-asan $(BUILD); do \
+	    ninja -C $$b app/xdit app/xdit-server tests/golden/fill && \
+	    SOAK_REQUESTS=$(SOAK_REQUESTS) SOAK_CLIENTS=12 SOAK_RSS=2 python3 tests/serve/soak.py \
+	        $$b/app/xdit . $$b/tests/golden/fill || exit 1; \
+	done
 
 fuzz: clang-packages
 	@[ -f build-fuzz/build.ninja ] || CC=clang CXX=clang++ meson setup build-fuzz \

@@ -221,16 +221,42 @@ static void refuse_key(xd_http_call *c)
     xd_reply_header(c, "WWW-Authenticate", "Basic realm=\"xdit\"");
 }
 
+static enum MHD_Result count_line(void *cls, enum MHD_ValueKind kind, const char *name,
+                                  const char *value)
+{
+    static const char *const once[] = { "Content-Length", "Transfer-Encoding", "Host" };
+    int *count = cls;
+    (void)kind, (void)value;
+    for (size_t i = 0; i < sizeof once / sizeof *once; i++)
+        count[i] += strcasecmp(name, once[i]) == 0;
+    return MHD_YES;
+}
+
+/* Whoever stands between us and the client may take another of two lines than libmicrohttpd, which
+ * takes the first, and see the request end elsewhere. */
+static int is_ambiguous(const xd_http_call *c)
+{
+    int count[3] = { 0 };
+    MHD_get_connection_values(c->connection, MHD_HEADER_KIND, count_line, count);
+    return count[0] + count[1] > 1 || count[2] > 1;
+}
+
+static void refuse_ambiguous(xd_http_call *c)
+{
+    xd_reply_error(c, 400, NULL, NULL, "a request has one Host, and a Content-Length or a "
+                   "Transfer-Encoding, not both or several");
+    xd_reply_header(c, "Connection", "close");
+}
+
 /* What can be refused by the head of a request alone; 1: it is refused. */
 static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, const char *methods)
 {
     const char *length = xd_http_header(c, "Content-Length");
-    if (is_foreign(c, h) || is_strange_host(c, h))
+    if (is_ambiguous(c))
+        refuse_ambiguous(c);
+    else if (is_foreign(c, h) || is_strange_host(c, h))
         xd_reply_error(c, 403, NULL, "forbidden", "pages of other sites are not served; "
                        "--cors names those that are");
-    else if (length && xd_http_header(c, "Transfer-Encoding"))
-        xd_reply_error(c, 400, NULL, NULL, "a request has a Content-Length or a "
-                       "Transfer-Encoding, not both");
     else if (!r && strcmp(c->method, "OPTIONS") == 0 && methods[0])
         xd_reply_text(c, 204, "text/plain", "", 0);
     else if (!r && methods[0])

@@ -122,6 +122,10 @@ def garbage(s):
             ("a folded header", b"GET /health HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"),
             ("two lengths", b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
              b"Content-Length: 5\r\nContent-Length: 50\r\n\r\n{}{}{}"),
+            ("two lengths and a request between them", b"POST " + GEN.encode() + b" HTTP/1.1\r\n"
+             b"Host: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 50\r\n\r\n0\r\n\r\n"
+             b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
+            ("two hosts", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: a\r\n\r\n"),
             ("a negative length", b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
              b"Content-Length: -5\r\n\r\n{}"),
             ("length and chunks", b"POST " + GEN.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
