@@ -17,6 +17,7 @@ PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev li
            libjpeg-dev libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev \
            libpcre2-dev libcmocka-dev libavformat-dev libavcodec-dev libswscale-dev \
            libavutil-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin iproute2 mount universal-ctags
+TEST_PACKAGES = chromium
 CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 
 BUILD = build
@@ -40,7 +41,7 @@ export PROMPT
         sanitize-cuda tsan \
         leaks fuzz soak soak-server cuda-kernels cuda-mistakes cuda-seeds bench install \
         uninstall clean \
-        packages clang-packages
+        packages build-packages clang-packages
 
 all: build
 
@@ -64,6 +65,9 @@ define need
 endef
 
 packages:
+	$(call need,$(PACKAGES) $(TEST_PACKAGES))
+
+build-packages:
 	$(call need,$(PACKAGES))
 
 clang-packages: packages
@@ -72,7 +76,7 @@ clang-packages: packages
 build: configured
 	@ninja -C $(BUILD)
 
-configured: packages
+configured: build-packages
 	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) --buildtype=release
 
 # The program alone, without measuring programs and tests.
@@ -89,12 +93,13 @@ demo-parallel: program
 	@bench/demo_parallel.sh $(BUILD)/app/xdit $(BUILD)/bench/montage $(MODEL) demo-parallel.png
 	@echo "The images, row by row, are in $(abspath demo-parallel.png)"
 
-# The server with the demo model, until Ctrl-C; it prints its address.
+# The server with the demo model, until Ctrl-C; it prints its address, where its page is, too.
 demo-server: program
 	@ninja -C $(BUILD) app/xdit-server >/dev/null
+	@echo "Open this address in a browser, or send requests to it (doc/server.md); Ctrl-C ends it:"
 	@exec $(BUILD)/app/xdit serve --model $(MODEL)
 
-check: build
+check: packages build
 	@tests/run.sh $(BUILD)
 
 # The same tree through the other compiler, with its warnings as errors.

@@ -48,6 +48,8 @@ const xd_route xd_server_routes[] = {
     { "GET", "/sdapi/v1/latent-upscale-modes", xd_api_webui_none, 0 },
     { "GET", "/sdapi/v1/sd-vae", xd_api_webui_none, 0 },
     { "GET", "/sdapi/v1/sd-modules", xd_api_webui_none, 0 },
+    { "GET", "/", xd_api_page, 1 },
+    { "GET", "/page/*", xd_api_page, 1 },
     { "GET", "/health", xd_api_health, 1 },
     { "GET", "/metrics", xd_api_metrics, 0 },
     { .method = NULL },

@@ -116,6 +116,7 @@ void xd_api_webui_samplers(xd_http_call *c);
 void xd_api_webui_schedulers(xd_http_call *c);
 void xd_api_webui_loras(xd_http_call *c);
 void xd_api_webui_none(xd_http_call *c);
+void xd_api_page(xd_http_call *c);
 void xd_api_health(xd_http_call *c);
 void xd_api_metrics(xd_http_call *c);
 void xd_api_models(xd_http_call *c);

@@ -1,0 +1,39 @@
+/* api_page.c - the web page at /, whose files are inside the program.
+ *
+ * The page needs no key; what it asks for does. It loads nothing from elsewhere, and the browser is
+ * told to refuse it if it tried. */
+#include <string.h>
+
+#include "serve/page_files.h"
+#include "serve/server.h"
+
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'";
+
+static const xd_page_file *find_file(const char *name)
+{
+    const xd_page_file *f = xd_page_files;
+    while (f->name && strcmp(f->name, name) != 0)
+        f++;
+    return f->name ? f : NULL;
+}
+
+void xd_api_page(xd_http_call *c)
+{
+    const xd_page_file *f = find_file(c->arg[0] ? c->arg : "index.html");
+    const char         *known = xd_http_header(c, "If-None-Match");
+    if (!f) {
+        xd_reply_error(c, 404, NULL, NULL, "there is nothing at %.200s", c->path);
+        return;
+    }
+    if (known && strstr(known, f->tag))
+        xd_reply_text(c, 304, f->type, "", 0);
+    else
+        xd_reply_text(c, 200, f->type, (const char *)f->data, f->bytes);
+    xd_reply_header(c, "ETag", f->tag);
+    xd_reply_header(c, "Cache-Control", "no-cache");
+    xd_reply_header(c, "Content-Security-Policy", policy);
+    xd_reply_header(c, "Referrer-Policy", "no-referrer");
+}

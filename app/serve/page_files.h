@@ -1,0 +1,16 @@
+/* page_files.h - the files of the web page, which tools/embed_files.py puts into the program */
+#ifndef XD_SERVE_PAGE_FILES_H
+#define XD_SERVE_PAGE_FILES_H
+
+#include <stddef.h>
+
+typedef struct xd_page_file {
+    const char *name, *type;    /* "page.css", "text/css; charset=utf-8"                        */
+    const char *tag;            /* of this content, in quotes, as an ETag is                    */
+    const unsigned char *data;
+    size_t      bytes;
+} xd_page_file;
+
+extern const xd_page_file xd_page_files[];      /* end with a row without a name               */
+
+#endif
