@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """page.py XDIT ROOT FILL - the web page at / in a headless Chromium: a whole session, with pointer
 and keyboard, in light and dark, on a phone; every request goes to the server, no error comes to the
-console. Skipped without Chromium (XDIT_TEST_CHROMIUM). FILL makes tiny models that inpaint and that
-make videos. Speaks TAP."""
+console. Skipped without Chromium (XDIT_TEST_CHROMIUM). FILL makes tiny models that inpaint, that
+read several images and that make videos. Speaks TAP."""
 
 import base64
 import json
@@ -68,7 +68,7 @@ def made(b, items, seconds=60):
 
 
 def session(b):
-    report(b.wait("document.getElementById('model').options.length === 3"), "the page has models")
+    report(b.wait("document.getElementById('model').options.length === 5"), "the page has models")
     report(b.run("document.getElementById('steps').placeholder") == "20" and
            b.run("document.getElementById('width').placeholder") == "128", "and their defaults")
     report(b.run("document.activeElement === document.body"), "the focus is nowhere yet")
@@ -298,8 +298,7 @@ def edits(b, s):
         report(made(b, items + 1), f"an edit {what}", b.run(STATES), text_of(b, "#alert"))
         items += 1
         r = s.form("/v1/images/edits", [*fields.items(), *files])
-        newest = b.run("document.querySelector('#gallery > li').id").split("-")[1]
-        data = saved(b, newest)
+        data = saved(b, newest(b))
         report(r.status == 200 and data == base64.b64decode(r.json["data"][0]["b64_json"]) and
                (b"mask_image" in data) == (what == "with one"), "is that of the interface", r)
     b.click("#start-remove")
@@ -319,6 +318,42 @@ def edits(b, s):
     button(b, 1, "Start from this image")
     report(b.wait("!document.getElementById('start-there').hidden"), "a result to start from")
     b.click("#start-remove")
+
+
+def newest(b):
+    return b.run("document.querySelector('#gallery > li').id").split("-")[1]
+
+
+def more_images(b, s):
+    """Models that read several images, and that begin and end a video with one."""
+    start, items = write_start(), b.run(ITEMS)
+    wide = ROOT / "doc" / "sheet.png"
+    fields = {"model": "flux2", "prompt": "a", "num_inference_steps": 1, "seed": 3, "width": 64,
+              "height": 64}
+    fill(b, **fields, strength="", guidance_scale="", scheduler="")
+    b.choose(start, "#start-file")
+    b.choose(wide, "#more-files")
+    b.wait("!document.getElementById('start-there').hidden")
+    report(b.run("document.getElementById('strength-row').hidden"), "a model without strength")
+    b.click("#generate")
+    report(made(b, items + 1), "two images are read", b.run(STATES), text_of(b, "#alert"))
+    r = s.form("/v1/images/edits", [*fields.items(), ("image", "a.png", start.read_bytes()),
+                                    ("image[]", "b.png", wide.read_bytes())])
+    report(r.status == 200 and
+           saved(b, newest(b)) == base64.b64decode(r.json["data"][0]["b64_json"]),
+           "as by the interface", r)
+    fill(b, model="wan-flf", num_frames=5)
+    b.click("#generate")
+    report(b.wait("/ends with/.test(document.getElementById('alert').textContent)") and
+           b.run("document.activeElement.id") == "last-file", "a last image is missing")
+    b.choose(start, "#last-file")
+    b.click("#generate")
+    report(made(b, items + 2), "a video with both ends", b.run(STATES), text_of(b, "#alert"))
+    b.click("#start-remove")
+    b.click("#generate")
+    report(b.wait("/needs an image/.test(document.getElementById('alert').textContent)"),
+           "the first one is missing")
+    fill(b, model="demo-pixart", width="", height="", num_frames="")
 
 
 def video(b):
@@ -352,7 +387,8 @@ def everything_has_a_name(b):
     nodes = [n for n in b.call("Accessibility.getFullAXTree")["nodes"] if not n["ignored"]]
     found = [(n["role"]["value"], n.get("name", {}).get("value", "").strip()) for n in nodes
              if n["role"]["value"] in CONTROLS]
-    names = [f for f in found if f[0] in ("button", "link")]
+    names = [f for f in found if f[0] in ("button", "link") and
+             not f[1].islower()]        # those are the browser's own, of videos: "play"
     report(len(found) > 20 and all(name for _, name in found), f"{len(found)} controls have names",
            [f for f in found if not f[1]])
     report(len(set(names)) == len(names), "no two buttons have one name",
@@ -407,8 +443,8 @@ def focused(b):
 def keyboard(b):
     """A new session without a pointer."""
     b.open()
-    b.wait("document.getElementById('model').options.length === 3")
-    report(b.wait(f"{ITEMS} === 1 && {JOBS} === 0"), "the server's video is there after a reload")
+    b.wait("document.getElementById('model').options.length === 5")
+    report(b.wait(f"{ITEMS} === 2 && {JOBS} === 0"), "the server's videos are there after a reload")
     items, order = b.run(ITEMS), []
     for _ in range(30):
         b.key("Tab")
@@ -498,15 +534,32 @@ def key(b):
         clean(b, address(s), ["status of 401"])
 
 
+def ended(b, s):
+    """The server ends while a request runs, and is not there for the next one."""
+    fill(b, prompt=PROMPT, num_inference_steps=1000)
+    b.click("#generate")
+    b.wait(f"/Step/.test({STATES})")
+    s.process.kill()
+    s.process.wait()
+    error = "document.querySelector('#jobs .error')?.textContent"
+    said = b.wait(error) or ""
+    report("connection to the server broke" in said, "a server that breaks", said)
+    b.click("#jobs > li button")
+    b.click("#generate")
+    said = b.wait(error) or ""
+    report("cannot be reached" in said, "a server that is gone", said)
+
+
 def address(s):
     return "http://{}:{}".format(*s.address)
 
 
 def main():
-    for name in ("sd3", "cog2b"):
+    for name in ("sd3", "cog2b", "flux2", "wan-flf"):
         subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / name)],
                        check=True, stdout=subprocess.DEVNULL)
-    with Server("--model", str(T / "sd3"), "--model", str(T / "cog2b")) as s, \
+    models = [a for m in ("sd3", "cog2b", "flux2", "wan-flf") for a in ("--model", str(T / m))]
+    with Server(*models) as s, \
          browser.Browser(T / "profile") as b:
         headers(s)
         b.open(address(s))
@@ -518,12 +571,14 @@ def main():
         mistakes(b)
         parameters(b, mine)
         edits(b, s)
+        more_images(b, s)
         video(b)
         everything_has_a_name(b)
         colours(b)
         phone(b)
         keyboard(b)
         clean(b, address(s), ["status of 400"])
+        ended(b, s)
     with browser.Browser(T / "profile2") as b:
         key(b)
     end()

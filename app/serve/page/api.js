@@ -96,7 +96,10 @@ export async function* events(response) {
   let text = '';
   let from = 0;         /* where the end of the event may be: images are long */
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch((error) => {
+      throw error.name === 'AbortError' ? error
+        : new ServerError('The connection to the server broke.', 0);
+    });
     if (done)
       return;
     text += value;

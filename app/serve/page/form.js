@@ -27,12 +27,14 @@ function showFor(selector, visible) {
 
 /* Shows what the model takes, and its defaults where a field is empty. */
 export function showModel() {
-  const { makes, takes, defaults } = modelNow();
+  const { makes, takes, images, defaults } = modelNow();
   showFor('.for-image', makes === 'image');
   showFor('.for-video', makes === 'video');
   showFor('#start', takes.includes('image'));
   showFor('#mask-tools, #mask', takes.includes('mask_image'));
   showFor('#strength-row', takes.includes('strength'));
+  showFor('#more-row', images > 1);
+  showFor('#last-row', takes.includes('last_image'));
   for (const name of ['width', 'height', 'num_inference_steps', 'num_frames', 'fps'])
     form.elements[name].placeholder = defaults[name] ?? '';
   form.guidance_scale.placeholder = defaults[guidanceName()] ?? '';
@@ -100,13 +102,26 @@ function addNumber(fields, name, value) {
                                                                                : value;
 }
 
-/* {fields, image, mask, video}: what the form asks for. */
+async function readFiles(video) {
+  const { takes, images } = modelNow();
+  const image = takes.includes('image') ? startBlob() : null;
+  if (!image)
+    return {};
+  const last = takes.includes('last_image') ? byId('last-file').files[0] : null;
+  if (video)
+    return { input_reference: image, ...last && { last_image: last } };
+  const mask = takes.includes('mask_image') ? await maskBlob() : null;
+  return { image, ...mask && { mask },
+           'image[]': images > 1 ? [...byId('more-files').files] : [] };
+}
+
+/* {fields, files, video, previews}: what the form asks for. Files have the names of the interface;
+ * without an image there are none. */
 export async function readForm() {
   const video = makesVideo();
   const { takes } = modelNow();
   const fields = { model: form.model.value, prompt: form.prompt.value };
-  const image = takes.includes('image') ? startBlob() : null;
-  const mask = image && takes.includes('mask_image') ? await maskBlob() : null;
+  const files = await readFiles(video);
   if (form.negative_prompt.value)
     fields.negative_prompt = form.negative_prompt.value;
   for (const name of ['width', 'height', 'num_inference_steps',
@@ -114,7 +129,7 @@ export async function readForm() {
     addNumber(fields, name, form.elements[name].value);
   addNumber(fields, guidanceName(), form.guidance_scale.value);
   addNumber(fields, 'seed', form.seed.value.trim() || randomSeed());
-  if (image && takes.includes('strength'))
+  if (files.image && takes.includes('strength'))
     addNumber(fields, 'strength', form.strength.value);
   if (form.scheduler.value)
     fields.scheduler = form.scheduler.value;
@@ -122,7 +137,7 @@ export async function readForm() {
     fields.lora = lorasNow();
   if (!fields.model)
     delete fields.model;
-  return { fields, image, mask, video, previews: byId('previews').checked };
+  return { fields, files, video, previews: byId('previews').checked };
 }
 
 /* ---- parameters back into the form ------------------------------------------------------- */

@@ -94,20 +94,18 @@ function formData(fields, files) {
       value.forEach((l) => form.append('lora', `${l.name}:${l.scale}`));
     else
       form.append(name, String(value));
-  for (const [name, blob] of Object.entries(files))
-    if (blob)
-      form.append(name, blob, `${name}.${blob.type.split('/')[1] || 'png'}`);
+  for (const [name, blobs] of Object.entries(files))
+    for (const blob of [blobs].flat())
+      form.append(name, blob, `file.${blob.type.split('/')[1] || 'png'}`);
   return form;
 }
 
 function sendImages(ask, signal) {
   const fields = { ...ask.fields, stream: true, progress: true,
                    partial_images: ask.previews ? 3 : 0 };
-  if (!ask.image)
+  if (!ask.files.image)
     return postJson('v1/images/generations', fields, { signal });
-  return request('v1/images/edits', { method: 'POST', signal,
-                                      body: formData(fields, { image: ask.image,
-                                                               mask: ask.mask }) });
+  return request('v1/images/edits', { method: 'POST', signal, body: formData(fields, ask.files) });
 }
 
 function showProgress(card, event) {
@@ -152,9 +150,9 @@ async function runImages(ask, card, signal, deliver) {
 /* ---- videos: made in the background ------------------------------------------------------ */
 
 async function sendVideo(ask, signal) {
-  if (!ask.image)
+  if (!ask.files.input_reference)
     return (await postJson('v1/videos', ask.fields, { signal })).json();
-  const body = formData(ask.fields, { input_reference: ask.image });
+  const body = formData(ask.fields, ask.files);
   return (await request('v1/videos', { method: 'POST', signal, body })).json();
 }
 

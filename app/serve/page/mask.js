@@ -1,6 +1,7 @@
 /* mask.js - the image to start from, and a mask that is drawn over it
  *
- * The mask is a canvas of the image's size in pixels: what is drawn there is generated anew. */
+ * The mask is a canvas of the image's size, or of a part of it where the image is large: the server
+ * resizes it. What is drawn there is generated anew. */
 import { greyPng, jpegOrientation } from './png.js';
 
 const byId = (id) => document.getElementById(id);
@@ -9,11 +10,12 @@ const canvas = byId('mask');
 const pen = canvas.getContext('2d', { willReadFrequently: true });
 const readable = ['image/png', 'image/jpeg', 'image/webp'];
 const mostSide = 8192;          /* pixels of a canvas that every browser has */
+const mostMask = 2048;
 
 const mostHigh = 32;            /* rem, on the page                                            */
 
 let blob = null;                /* what is sent */
-let brush = { x: 0, y: 0, down: false };        /* in pixels of the image; down: it draws */
+let brush = { x: 0, y: 0, down: false };        /* in pixels of the canvas; down: it draws */
 let backup = null;              /* the canvas without the ring that shows the brush */
 
 export const startBlob = () => blob;
@@ -51,7 +53,9 @@ export async function setStart(file) {
   if (image.src)
     URL.revokeObjectURL(image.src);
   image.src = URL.createObjectURL(blob);
-  [canvas.width, canvas.height] = [bitmap.width, bitmap.height];
+  const scale = Math.min(1, mostMask / Math.max(bitmap.width, bitmap.height));
+  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
+  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
   byId('stage').style.width = `${mostHigh * bitmap.width / bitmap.height}rem`;
   clearMask();
   byId('start-there').hidden = false;

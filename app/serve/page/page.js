@@ -61,9 +61,14 @@ async function generate() {
     return;
   }
   const ask = await readForm();
-  if (needs.includes('mask_image') && !ask.mask) {
+  if (needs.includes('mask_image') && !ask.files.mask) {
     fail(new Error(`${form.model.value} needs a mask: draw over what is to be generated.`));
     byId('mask').focus();
+    return;
+  }
+  if (needs.includes('last_image') && !ask.files.last_image) {
+    fail(new Error(`${form.model.value} needs the image that the video ends with.`));
+    byId('last-file').focus();
     return;
   }
   run(ask, hooks);
