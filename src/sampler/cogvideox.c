@@ -73,13 +73,18 @@ static void cog_close(xd_sampling *s)
     free(s->priv);
 }
 
+static void cog_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
+}
+
 static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
     level  v = ((const level *)s->priv)[step];
     double a = sqrt((1 - v.prev) / (1 - v.acp)), b = sqrt(v.prev) - sqrt(v.acp) * a;
     (void)hist, (void)noise;
-    xd_to_clean(x, &s->cfg, v.acp, lat, pred);
+    cog_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, (float)b, pred, (float)a);
 }
 
@@ -125,7 +130,7 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 {
     double f[3], cx = step_factors(s, step, f);
     xd_noise_check(x, s, step, noise);
-    xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
+    cog_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, (float)f[0], pred, (float)cx);
     if (is_second_order(s, step))
         xd_axpby(x, lat, (float)f[1], hist[0], 1);
@@ -155,10 +160,10 @@ extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 const xd_sampler xd_sampler_cogvideox_ddim = {
     .name = "cogvideox-ddim", .webui = "DDIM", .classes = { "CogVideoXDDIMScheduler" },
     .fields = fields, .history = no_history, .open = cog_open, .close = cog_close,
-    .step = ddim_step,
+    .step = ddim_step, .clean = cog_clean,
 };
 const xd_sampler xd_sampler_cogvideox_dpm = {
     .name = "cogvideox-dpm", .webui = "DPM++ 2M SDE", .classes = { "CogVideoXDPMScheduler" },
     .fields = fields, .history = one_history, .open = cog_open, .close = cog_close,
-    .draws = count_draws, .step = dpm_step,
+    .draws = count_draws, .step = dpm_step, .clean = cog_clean,
 };

@@ -80,6 +80,11 @@ static void ddim_close(xd_sampling *s)
     free(d);
 }
 
+static void ddim_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_to_clipped(x, &s->cfg, ((const ddim *)s->priv)->acp[step], lat, pred);
+}
+
 static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
@@ -90,16 +95,11 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
     xd_tensor   x0 = xd_new_f32(x, lat.d[0], lat.d[1]);
     (void)hist;
     xd_copy_to(x, x0, pred);
-    if (!strcmp(type, "epsilon")) {
-        xd_axpby(x, x0, (float)(1 / ra), lat, (float)(-rb / ra));
-    } else if (!strcmp(type, "v_prediction")) {
-        xd_axpby(x, x0, (float)ra, lat, (float)-rb);
-        xd_axpby(x, pred, (float)rb, lat, (float)ra);           /* epsilon                     */
-    } else {
+    ddim_clean(x, s, step, lat, x0);
+    if (!strcmp(type, "v_prediction"))          /* pred becomes epsilon                        */
+        xd_axpby(x, pred, (float)rb, lat, (float)ra);
+    else if (strcmp(type, "epsilon"))
         xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));
-    }
-    if (s->cfg.clip_sample)
-        xd_clip_sample(x, x0, (float)s->cfg.clip_sample_range);
     xd_axpby(x, lat, (float)sqrt(1 - d->prev[step]), pred, 0);
     xd_axpby(x, lat, (float)sqrt(d->prev[step]), x0, 1);
 }
@@ -128,4 +128,5 @@ const xd_sampler xd_sampler_ddim = {
     .name = "ddim", .webui = "DDIM", .classes = { "DDIMScheduler" }, .fields = fields,
     .history = history_length,
     .open = ddim_open, .close = ddim_close, .step = ddim_step, .shares = ddim_shares,
+    .clean = ddim_clean,
 };

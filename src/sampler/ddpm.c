@@ -102,6 +102,11 @@ static int count_draws(const xd_sampling *s, int step)
     return s->time[step] > 0;
 }
 
+static void ddpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_to_clipped(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
+}
+
 static void ddpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
@@ -109,9 +114,7 @@ static void ddpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
     (void)hist;
     if (count_draws(s, step))
         xd_noise_check(x, s, step, noise);
-    xd_to_clean(x, &s->cfg, v->acp, lat, pred);
-    if (s->cfg.clip_sample)
-        xd_clip_sample(x, pred, (float)s->cfg.clip_sample_range);
+    ddpm_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, v->x0, pred, v->lat);
     if (v->noise > 0)
         xd_axpby(x, lat, v->noise, noise, 1);
@@ -143,5 +146,6 @@ const xd_sampler xd_sampler_ddpm = {
     .classes = { "DDPMScheduler" },
     .fields = fields, .history = history_length, .open = ddpm_open, .close = ddpm_close,
     .draws = count_draws, .step = ddpm_step, .shares = ddpm_shares,
+    .clean = ddpm_clean,
     .takes = XD_TAKES_TIMES,
 };

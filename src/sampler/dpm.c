@@ -183,6 +183,11 @@ void xd_dpm_shares(const xd_sampling *s, int step, double of[2])
     of[0] = step < s->steps ? p.alpha : 1, of[1] = step < s->steps ? p.sigma : 0;
 }
 
+void xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
+}
+
 /* Order of this step: lower at the beginning, where predictions are missing, and near the end. */
 static int order_of(const xd_sampling *s, int step)
 {
@@ -246,7 +251,7 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     factors f = step_factors(s, step, order);
     if (xd_dpm_noisy(&s->cfg))
         xd_noise_check(x, s, step, noise);
-    xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
+    xd_dpm_clean(x, s, step, lat, pred);
     xd_copy_to(x, hist[step % n], pred);
     xd_axpby(x, lat, (float)f.m[0], pred, (float)f.lat);
     for (int i = 1; i < order; i++)
@@ -297,5 +302,6 @@ const xd_sampler xd_sampler_dpm = {
     .webui = "DPM++ 2M",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
     .fields = fields, .history = history_length, .open = dpm_open, .close = xd_dpm_close,
-    .draws = count_draws, .step = dpm_step, .shares = xd_dpm_shares, .takes = XD_TAKES_TIMES,
+    .draws = count_draws, .step = dpm_step, .shares = xd_dpm_shares,
+    .clean = xd_dpm_clean, .takes = XD_TAKES_TIMES,
 };

@@ -12,6 +12,7 @@ void      xd_dpm_close(xd_sampling *s);
 /* Level i of the schedule, 0 .. s->steps. */
 xd_point  xd_dpm_point(const xd_sampling *s, int i);
 void      xd_dpm_shares(const xd_sampling *s, int step, double of[2]);
+void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
 
 /* Is noise added in every step (sde-dpmsolver++)? */
 int       xd_dpm_noisy(const xd_sched_cfg *c);

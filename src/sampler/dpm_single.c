@@ -95,7 +95,7 @@ static void single_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_
     factors   f = step_factors(s, step, order);
     if (xd_dpm_noisy(&s->cfg))
         xd_noise_check(x, s, step, noise);
-    xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
+    xd_dpm_clean(x, s, step, lat, pred);
     xd_copy_to(x, hist[step % n], pred);
     if (order == 1)
         xd_copy_to(x, start, lat);
@@ -144,5 +144,6 @@ const xd_sampler xd_sampler_dpm_single = {
     .classes = { "DPMSolverSinglestepScheduler" },
     .fields = fields, .history = history_length, .open = single_open, .close = xd_dpm_close,
     .draws = count_draws, .step = single_step, .shares = xd_dpm_shares,
+    .clean = xd_dpm_clean,
     .takes = XD_TAKES_TIMES,
 };

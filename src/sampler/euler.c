@@ -138,6 +138,11 @@ static void euler_close(xd_sampling *s)
     free(d);
 }
 
+static void euler_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_level_clean(x, &s->cfg, ((const euler *)s->priv)->sigma[step], lat, pred);
+}
+
 /* x' = x + (x - x0) / sigma * (next - sigma), with x0 from the prediction. */
 static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                        const xd_tensor *hist, xd_tensor noise)
@@ -232,10 +237,11 @@ const xd_sampler xd_sampler_euler_ancestral = {
     .classes = { "EulerAncestralDiscreteScheduler" }, .fields = ancestral_fields,
     .history = history_length, .open = ancestral_open, .close = euler_close,
     .draws = ancestral_draws, .step = ancestral_step, .shares = euler_shares,
+    .clean = euler_clean,
 };
 const xd_sampler xd_sampler_euler = {
     .name = "euler", .webui = "Euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = euler_open, .close = euler_close, .step = euler_step,
-    .shares = euler_shares,
+    .shares = euler_shares, .clean = euler_clean,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES, .last_sigma = 1,
 };

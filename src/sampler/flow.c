@@ -126,6 +126,11 @@ void xd_flow_shares(const xd_sampling *s, int step, double of[2])
     of[0] = 1 - noise, of[1] = noise;
 }
 
+void xd_flow_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_axpby(x, pred, 1, lat, -(float)((const double *)s->priv)[step]);
+}
+
 void xd_flow_close(xd_sampling *s)
 {
     free(s->priv);
@@ -184,13 +189,15 @@ extern const xd_sampler xd_sampler_flow, xd_sampler_flow_lcm;
 const xd_sampler xd_sampler_flow_lcm = {
     .name = "flow-lcm", .webui = "LCM", .classes = { "FlowMatchLCMScheduler" },
     .fields = fields, .history = history_length, .open = lcm_open, .close = xd_flow_close,
-    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .flow = 1,
+    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .clean = xd_flow_clean,
+    .flow = 1,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow = {
     .name = "flow-euler", .webui = "Euler", .classes = { "FlowMatchEulerDiscreteScheduler" },
     .fields = fields,
     .history = history_length, .open = xd_flow_open, .close = xd_flow_close,
-    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .flow = 1,
+    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .clean = xd_flow_clean,
+    .flow = 1,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };

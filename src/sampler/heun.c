@@ -113,16 +113,10 @@ static void discrete_close(xd_sampling *s)
     free(s->priv);
 }
 
-/* Converts the prediction at noise level v to clean latents, in place. */
-static void to_clean(xd_exec *x, const xd_sched_cfg *c, double v, xd_tensor lat, xd_tensor pred)
+static void discrete_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat,
+                           xd_tensor pred)
 {
-    double q = v * v + 1;
-    if (!strcmp(c->prediction_type, "epsilon"))
-        xd_axpby(x, pred, 1, lat, (float)-v);
-    else if (!strcmp(c->prediction_type, "v_prediction"))
-        xd_axpby(x, pred, (float)(1 / q), lat, (float)(-v / sqrt(q)));
-    if (c->clip_sample)
-        xd_clip_sample(x, pred, (float)c->clip_sample_range);
+    xd_level_clean(x, &s->cfg, ((const double *)s->priv)[level_of(step)], lat, pred);
 }
 
 static void discrete_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
@@ -132,7 +126,7 @@ static void discrete_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, x
     double        v = sigma[level_of(step)];
     (void)noise;
     if (strcmp(s->cfg.prediction_type, "epsilon") || s->cfg.clip_sample) {
-        to_clean(x, &s->cfg, v, lat, pred);
+        discrete_clean(x, s, step, lat, pred);
         xd_axpby(x, pred, (float)(1 / v), lat, (float)(-1 / v));
     }
     heun_step(x, sigma, step, lat, pred, hist);
@@ -149,6 +143,11 @@ static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
 static void flow_shares(const xd_sampling *s, int step, double of[2])
 {
     xd_flow_shares(s, level_of(step), of);
+}
+
+static void flow_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_flow_clean(x, s, level_of(step), lat, pred);
 }
 
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
@@ -194,10 +193,11 @@ extern const xd_sampler xd_sampler_heun, xd_sampler_flow_heun;
 const xd_sampler xd_sampler_heun = {
     .name = "heun", .webui = "Heun", .classes = { "HeunDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = discrete_open, .close = discrete_close,
-    .step = discrete_step, .shares = discrete_shares, .takes = XD_TAKES_TIMES,
+    .step = discrete_step, .shares = discrete_shares, .clean = discrete_clean,
+    .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow_heun = {
     .name = "flow-heun", .webui = "Heun", .classes = { "FlowMatchHeunDiscreteScheduler" },
     .fields = flow_fields, .history = history_length, .open = flow_open, .close = xd_flow_close,
-    .step = flow_step, .shares = flow_shares, .flow = 1,
+    .step = flow_step, .shares = flow_shares, .clean = flow_clean, .flow = 1,
 };

@@ -84,6 +84,11 @@ static void lcm_close(xd_sampling *s)
     free(s->priv);
 }
 
+static void lcm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_to_clipped(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
+}
+
 static int is_last(const xd_sampling *s, int step)
 {
     return step == s->steps - 1;
@@ -117,9 +122,7 @@ static void lcm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 {
     const level *v = (const level *)s->priv + step;
     (void)hist;
-    xd_to_clean(x, &s->cfg, v->acp, lat, pred);
-    if (s->cfg.clip_sample)
-        xd_clip_sample(x, pred, (float)s->cfg.clip_sample_range);
+    lcm_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, (float)v->clean, pred, (float)v->lat);
     if (is_last(s, step))
         return;
@@ -146,6 +149,12 @@ static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
     return st;
 }
 
+/* Not clipped, as in diffusers. */
+static void tcd_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
+}
+
 static int tcd_draws(const xd_sampling *s, int step)
 {
     return s->cfg.eta > 0 && !is_last(s, step);
@@ -157,7 +166,7 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     const level *v = (const level *)s->priv + step;
     double       now = sqrt((1 - v->to) / (1 - v->acp));        /* of the latents              */
     (void)hist;
-    xd_to_clean(x, &s->cfg, v->acp, lat, pred);
+    tcd_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, (float)(sqrt(v->to) - sqrt(v->acp) * now), pred, (float)now);
     if (!tcd_draws(s, step))
         return;
@@ -193,10 +202,10 @@ extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;
 const xd_sampler xd_sampler_lcm = {
     .name = "lcm", .webui = "LCM", .classes = { "LCMScheduler" }, .fields = lcm_fields,
     .history = history_length, .open = lcm_open, .close = lcm_close, .draws = lcm_draws,
-    .step = lcm_step, .shares = lcm_shares, .takes = XD_TAKES_TIMES,
+    .step = lcm_step, .shares = lcm_shares, .clean = lcm_clean, .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_tcd = {
     .name = "tcd", .webui = "TCD", .classes = { "TCDScheduler" }, .fields = tcd_fields,
     .history = history_length, .open = tcd_open, .close = lcm_close, .draws = tcd_draws,
-    .step = tcd_step, .shares = lcm_shares, .takes = XD_TAKES_TIMES,
+    .step = tcd_step, .shares = lcm_shares, .clean = tcd_clean, .takes = XD_TAKES_TIMES,
 };

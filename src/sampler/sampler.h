@@ -85,6 +85,9 @@ typedef struct xd_sampler {
      * [n,C] F32 are these rows of the last tensor that the step draws (absent if it draws none). */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
+    /* The guided prediction of a step becomes, in place, the clean latents that it stands for. lat
+     * are the latents before the step. Needs neither history nor noise. */
+    void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int takes;                  /* XD_TAKES_...                                               */
     int last_sigma;             /* a list of sigmas has the last level, too                   */
     /* The shares of an image and of noise in latents as they are before a step, or behind the last

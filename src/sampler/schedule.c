@@ -374,9 +374,11 @@ void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise)
         xd_exec_fail(x, XD_EINVAL, "step %d of %s was given no noise", step, s->def->name);
 }
 
-void xd_clip_sample(xd_exec *x, xd_tensor t, float r)
+/* To the range of clip_sample, on the host, because few configs use it. */
+static void clip_sample(xd_exec *x, const xd_sched_cfg *c, xd_tensor t)
 {
-    float *v = xd_ok(x) && !xd_counting(x) ? malloc(xd_bytes(t) + 1) : NULL;
+    float  r = (float)c->clip_sample_range;
+    float *v = c->clip_sample && xd_ok(x) && !xd_counting(x) ? malloc(xd_bytes(t) + 1) : NULL;
     if (!v)
         return;
     xd_get(x, v, t);
@@ -384,4 +386,20 @@ void xd_clip_sample(xd_exec *x, xd_tensor t, float r)
         v[i] = fminf(fmaxf(v[i], -r), r);
     xd_put(x, t, v);
     free(v);
+}
+
+void xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred)
+{
+    xd_to_clean(x, c, acp, lat, pred);
+    clip_sample(x, c, pred);
+}
+
+void xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat, xd_tensor pred)
+{
+    double q = sigma * sigma + 1;
+    if (!strcmp(c->prediction_type, "epsilon"))
+        xd_axpby(x, pred, 1, lat, (float)-sigma);
+    else if (!strcmp(c->prediction_type, "v_prediction"))
+        xd_axpby(x, pred, (float)(1 / q), lat, (float)(-sigma / sqrt(q)));
+    clip_sample(x, c, pred);
 }

@@ -92,8 +92,12 @@ void      xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tenso
 /* Converts the prediction (epsilon, sample or v_prediction) at the cumulative product acp to
  * clean latents, in place. */
 void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
-/* Clips to [-r, r], on the host, because few configs use it. */
-void      xd_clip_sample(xd_exec *x, xd_tensor t, float r);
+/* The same, clipped where clip_sample asks for it: at the cumulative product acp, or at the level
+ * sigma of latents whose image is not scaled. */
+void      xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat,
+                        xd_tensor pred);
+void      xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat,
+                         xd_tensor pred);
 
 /* Drops the steps before the first one of a request that starts from an image: of the times, the
  * scales and `levels`, elements of `size` bytes, of which there are `more` than steps. */
@@ -114,6 +118,7 @@ int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_st
 xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
 void      xd_flow_close(xd_sampling *s);
 void      xd_flow_shares(const xd_sampling *s, int step, double of[2]);
+void      xd_flow_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
 
 /* XD_EUNSUPPORTED, naming the key, if `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);

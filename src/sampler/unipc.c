@@ -190,13 +190,18 @@ static void unipc_shares(const xd_sampling *s, int step, double of[2])
     of[0] = step < s->steps ? p.alpha : 1, of[1] = step < s->steps ? p.sigma : 0;
 }
 
+static void unipc_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    xd_point_clean(x, &s->cfg, point_at(s, step), lat, pred);
+}
+
 /* Converts the prediction in place: to clean latents, or without predict_x0 to noise. */
 static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     xd_point    p = point_at(s, step);
     const char *type = s->cfg.prediction_type;
     if (s->cfg.predict_x0)
-        xd_point_clean(x, &s->cfg, p, lat, pred);
+        unipc_clean(x, s, step, lat, pred);
     else if (!strcmp(type, "sample"))
         xd_axpby(x, pred, (float)(1 / p.sigma), lat, (float)(-p.alpha / p.sigma));
     else if (!strcmp(type, "v_prediction"))
@@ -372,6 +377,6 @@ extern const xd_sampler xd_sampler_unipc;
 const xd_sampler xd_sampler_unipc = {
     .name = "unipc", .webui = "UniPC", .classes = { "UniPCMultistepScheduler" }, .fields = fields,
     .history = history_length, .open = unipc_open, .close = unipc_close, .step = unipc_step,
-    .shares = unipc_shares,
+    .shares = unipc_shares, .clean = unipc_clean,
     .takes = XD_TAKES_SIGMAS,
 };

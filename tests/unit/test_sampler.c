@@ -59,6 +59,7 @@ static int close_rig(void **state)
 
 typedef struct latents {
     float lat[NUMBERS], pred[NUMBERS], hist[XD_MAXHIST][NUMBERS], noise[NUMBERS];
+    float clean[NUMBERS];       /* that the last step has predicted                            */
     int   drawn;                /* tensors of noise, as many as diffusers draws                */
 } latents;
 
@@ -96,6 +97,18 @@ static void draw(const xd_sampling *s, int step, latents *l)
         xd_noise_torch(l->noise, NUMBERS, SEED, l->drawn - 1);
 }
 
+/* The clean latents of a step that is to come; the latents stay as they are. */
+static void predict_clean(rig *r, const xd_sampling *s, int step, latents *l)
+{
+    float   lat[NUMBERS];
+    int64_t d[] = { ROWS, COLS };
+    memcpy(lat, l->lat, sizeof lat);
+    memcpy(l->clean, l->pred, sizeof l->clean);
+    s->def->clean(&r->x, s, step, xd_view(l->lat, XD_F32, 2, d), xd_view(l->clean, XD_F32, 2, d));
+    assert_memory_equal(l->lat, lat, sizeof lat);
+    assert_true(xd_ok(&r->x));
+}
+
 /* `path`, where it is not NULL, gets the first and the last of the latents after every step. */
 static void run_along(rig *r, xd_sampling *s, latents *l, int pieces, int from_image, double *path)
 {
@@ -108,6 +121,8 @@ static void run_along(rig *r, xd_sampling *s, latents *l, int pieces, int from_i
     for (int step = 0; step < s->steps; step++) {
         predict(s, step, l);
         draw(s, step, l);
+        if (step == s->steps - 1)
+            predict_clean(r, s, step, l);
         for (int k = 0; k < pieces; k++) {
             int a = ROWS * k / pieces, b = ROWS * (k + 1) / pieces;
             step_rows(r, s, step, l, a, b - a);
@@ -192,8 +207,23 @@ static int follows(const xd_json *list, const double *v, int n, double top, doub
     return 1;
 }
 
-/* What differs, or NULL. */
-static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how)
+/* Do the latents at the end have no noise left? Not with settings that end at another level, nor
+ * where DDIM's steps do not divide the timesteps. */
+static int ends_clean(const xd_sampling *s, const xd_json *c)
+{
+    const xd_json *config = xd_json_get(c, "config");
+    const char    *final = xd_json_text(xd_json_get(config, "final_sigmas_type"));
+    int            one = 1, steps = (int)number(c, "steps");
+    xd_json_bool(xd_json_get(config, "set_alpha_to_one"), &one);
+    return (!final || strcmp(final, "zero") == 0) && one && strcmp(s->def->name, "tcd") != 0 &&
+           !xd_json_get(config, "interpolation_type") && !xd_json_get(config, "given_sigmas") &&
+           !xd_json_get(config, "given_times") && steps < 500 &&
+           (!(strstr(s->def->name, "ddim") || strstr(s->def->name, "cogvideox")) ||
+            s->cfg.num_train_timesteps % steps == 0);
+}
+
+/* What differs, or NULL. *clean counts cases whose last step predicts the latents at its end. */
+static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how, int *clean)
 {
     static latents l;
     static double  path[2 * MOST_STEPS];
@@ -222,7 +252,11 @@ static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how
         *how = ((double)l.lat[i] - v) / top;
         if (!(fabs(*how) <= tolerance_of(c)))
             return "latents";
+        *how = ends_clean(s, c) ? ((double)l.clean[i] - v) / top : 0;
+        if (!(fabs(*how) <= tolerance_of(c)))
+            return "clean latents";
     }
+    *clean += ends_clean(s, c);
     xd_noise_torch(l.noise, NUMBERS, SEED, l.drawn);
     int told = !xd_json_null(xd_json_get(c, "next"));
     *how = l.noise[0] - (told || xd_sampling_draws(s) ? number(c, "next") : l.noise[0]);
@@ -233,14 +267,14 @@ static void trajectories(void **state)
 {
     xd_json *j;
     xd_err   e = { 0 };
-    int      bad = 0, n = 0;
+    int      bad = 0, n = 0, clean = 0;
     if (xd_json_read(&j, "tests/golden/sampler.json", &e) != XD_OK)
         fail_msg("%s", e.msg);
     for (const xd_json *c = xd_json_first(j); c; c = xd_json_next(c), n++) {
         xd_sampling s;
         double      how;
         open_case(&s, c);
-        const char *what = differs(*state, &s, c, &how);
+        const char *what = differs(*state, &s, c, &how, &clean);
         if (what) {
             bad++;
             print_message("# case %d, %s with %g steps: %s differs by %g\n", n,
@@ -249,7 +283,7 @@ static void trajectories(void **state)
         xd_sampling_close(&s);
     }
     xd_json_free(&j);
-    assert_true(n > 300);
+    assert_true(n > 300 && clean > 200);
     assert_int_equal(bad, 0);
 }
 
@@ -299,6 +333,74 @@ static void shares_of_steps(void **state)
         n++;
     }
     assert_int_equal(n, 13);
+}
+
+/* The prediction that a network makes of this image and noise, where latents have these shares. */
+static float predicted(const char *type, const double of[2], float image_, float noise)
+{
+    double a = of[0], b = of[1], x = (double)image_, e = (double)noise;
+    return (float)(!strcmp(type, "epsilon") ? e : !strcmp(type, "sample") ? x :
+                   !strcmp(type, "v_prediction") ? (a * e - b * x) / sqrt(a * a + b * b) : e - x);
+}
+
+/* Of latents that are mixed from an image and noise the exact prediction gives back the image, to
+ * within 2e-6 of the larger of both at the scale of the image. */
+static void check_clean(rig *r, const char *name, const char *config, const char *type)
+{
+    static latents l;
+    xd_sampling    s;
+    xd_err         e = { 0 };
+    assert_int_equal(open_text(&s, name, config, 8, &e), XD_OK);
+    for (int step = 0; step < s.steps; step++) {
+        double of[2];
+        s.def->shares(&s, step, of);
+        for (int n = 0; n < NUMBERS; n++) {
+            l.lat[n] = (float)(of[0] * (double)image[n] + of[1] * (double)start[n]);
+            l.pred[n] = predicted(type, of, image[n], start[n]);
+        }
+        predict_clean(r, &s, step, &l);
+        for (int n = 0; n < NUMBERS; n++)
+            if (!(fabs((double)(l.clean[n] - image[n])) <= 2e-6 * (1 + of[1] / of[0])))
+                fail_msg("%s %s step %d: %g is not %g", name, config, step, (double)l.clean[n],
+                         (double)image[n]);
+    }
+    xd_sampling_close(&s);
+}
+
+static void clean_latents(void **state)
+{
+    static const char *const types[] = { "epsilon", "v_prediction", "sample" };
+    static const struct { const char *name, *more; int types; } cases[] = {
+        { "dpm++", "", 3 }, { "dpm++-single", "", 3 }, { "unipc", "", 3 },
+        { "unipc", ",\"predict_x0\":false", 3 }, { "euler", "", 3 }, { "heun", "", 3 },
+        { "ddim", ",\"clip_sample\":false", 3 }, { "ddpm", ",\"clip_sample\":false", 3 },
+        { "lcm", "", 3 }, { "tcd", "", 3 }, { "euler-ancestral", "", 2 },
+        { "dpm++", ",\"use_flow_sigmas\":true,\"flow_shift\":3", 0 },
+        { "unipc", ",\"use_flow_sigmas\":true,\"flow_shift\":3", 0 },
+        { "flow-euler", ",\"shift\":3", 0 }, { "flow-lcm", "", 0 }, { "flow-heun", "", 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int k = 0; k < cases[i].types || k == 0; k++) {
+            const char *type = cases[i].types ? types[k] : "flow_prediction";
+            char        config[200];
+            snprintf(config, sizeof config, "{\"prediction_type\":\"%s\"%s}", type,
+                     cases[i].more);
+            check_clean(*state, cases[i].name, config, type);
+        }
+}
+
+/* Clipped, where the sampler's own steps are. */
+static void clipped(void **state)
+{
+    static latents l;
+    xd_sampling    s;
+    xd_err         e = { 0 };
+    assert_int_equal(open_text(&s, "ddim", "{\"prediction_type\":\"sample\"}", 8, &e), XD_OK);
+    memcpy(l.pred, start, sizeof l.pred);
+    predict_clean(*state, &s, 3, &l);
+    for (int n = 0; n < NUMBERS; n++)
+        assert_true(l.clean[n] == fminf(fmaxf(start[n], -1), 1));
+    xd_sampling_close(&s);
 }
 
 /* Patches and shares step their own rows: same bits as all rows at once. */
@@ -577,6 +679,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories), cmocka_unit_test(shares_of_steps),
+        cmocka_unit_test(clean_latents), cmocka_unit_test(clipped),
         cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
         cmocka_unit_test(names),        cmocka_unit_test(refused),
         cmocka_unit_test(refused_solvers), cmocka_unit_test(no_noise),
