@@ -368,6 +368,14 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     double          seconds;
     /* Of what xd_result_save writes as JPEG or WebP, from 0 to 100. Negative: 95. */
     int64_t         output_quality;
+    /* Previews: images of what the latents of a step are going to be, of about its colours and of
+     * at most 512 pixels a side; of a video its first frame. They change nothing in the result. So
+     * many of every image, spread over its steps, and one behind each preview_every-th step; 0:
+     * none. Equal on all ranks. */
+    int             previews, preview_every;
+    /* Called behind on_step on rank 0, with data parallelism also on the first rank of every other
+     * group, for the image that this group makes. */
+    void          (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -32,6 +32,7 @@
 #include "pipeline/job_compare.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/offload.h"
+#include "pipeline/preview.h"
 #include "pipeline/result.h"
 #include "pipeline/stages.h"
 #include "pipeline/text_cache.h"
@@ -242,6 +243,7 @@ void xd_close(xd_engine **g)
         return;
     const xd_logger *before = xd_log_enter(&(*g)->log);
     xd_text_cache_close(&(*g)->ctx.embeddings);
+    xd_colours_close(&(*g)->ctx.colours);
     xd_model_close(&(*g)->ctx.model);
     xd_session_close(*g);
     xd_dev_close(&(*g)->ctx.count);
@@ -278,14 +280,16 @@ static int all_finite(const float *v, int64_t n)
     return 1;
 }
 
-/* turn: index among the images that are generated. */
-static void report_step(const loop *l, int nth, int step, double t0)
+/* turn: index among the images that are generated. clean: latents of a preview; NULL: none. */
+static void report_step(const loop *l, int nth, int step, double t0, const float *clean)
 {
     const xd_job *j = l->j;
     xd_progress   p = { step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
                         xd_now_s() - j->start_s };
     if (j->r->on_step)
         j->r->on_step(j->r->cookie, &p);
+    if (clean && j->r->on_preview && j->ctx->topo.replica->rank == 0)
+        xd_preview_report(j, clean, &p);
 }
 
 /* Does the transformer of `step` have to be looked for? Of the first image's first step it is
@@ -337,8 +341,11 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
             xd_denoise_latents(f, lat);
             xd_callback_latents(j, "latents", step, lat);
         }
+        int previews = going && xd_preview_due(j, step);
+        if (previews)
+            xd_denoise_clean(f, lat);
         if (xd_ok(&f->x) && going)
-            report_step(l, nth, step, t0);
+            report_step(l, nth, step, t0, previews ? lat : NULL);
     }
     if (ready)
         xd_denoise_finish(f);
@@ -413,6 +420,8 @@ static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *
     x.cancel = j->ctx->cancel;
     xd_world_watch(&j->ctx->world, &x);
     xd_vae_decode(&x, j, &j->ctx->model.vae.net, lat, *rgb);
+    if (xd_ok(&x) && *rgb)
+        xd_preview_learn(j, lat, *rgb);
     if (xd_ok(&x))
         return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
     xd_fail(e, x.err.code, "%s", x.err.msg);

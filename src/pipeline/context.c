@@ -37,6 +37,7 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
     fork_component(&fork->model.dit2);
     fork_component(&fork->model.vae);
     fork->embeddings = NULL;
+    fork->colours = NULL;
     for (int k = 0; k < XD_MAXTEXT; k++) {
         fork_component(&fork->model.text[k]);   /* it has the blocks that the recipe needs       */
         fork->model.text[k].net.last = base->model.text[k].net.last;

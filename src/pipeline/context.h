@@ -30,6 +30,7 @@ typedef struct xd_context {
     int          keep;          /* text encoders stay loaded                                   */
     xd_offload   offload;
     struct xd_text_cache *embeddings;   /* of earlier prompts (text_cache.h); NULL: none yet   */
+    struct xd_colours *colours; /* of latents, learned (preview.h); NULL: none                 */
     int          once;          /* there will be one request                                   */
     size_t       spare;  /* memory of the host that the request leaves, my share: for files */
     double       cold[XD_KINDS];        /* bytes of weights that a disk must deliver; 0: unknown */

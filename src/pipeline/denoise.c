@@ -25,6 +25,7 @@
 #include "observe/trace.h"
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
+#include "pipeline/preview.h"
 #include "plan/balance.h"
 #include "plan/plan.h"
 #include "ranks/world.h"
@@ -267,6 +268,8 @@ static void open_tensors(xd_denoise *f)
         f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (xd_sampling_draws(&f->j->samp))
         f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
+    if (xd_preview_asked(f->j))
+        f->clean = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     for (int i = 0; i < XD_NKEEP && keeps_image(f); i++)
         f->keep[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (f->j->ctx->model.dit_info.extra_ch)
@@ -622,6 +625,21 @@ static void keep_image(xd_denoise *f, int step, int unit)
         xd_axpby(&f->x, lat, (float)of[i], part_of(f, f->keep[1 + i], unit), 1);
 }
 
+/* Clean latents of a preview: those that the sampler takes from the guided prediction, and the
+ * image's where it is held or not inpainted. */
+static void predict_clean(xd_denoise *f, int step, int unit)
+{
+    xd_exec  *x = &f->x;
+    xd_tensor all = part_of(f, f->clean, unit), moved = free_part(f, f->clean, unit);
+    xd_copy_to(x, all, part_of(f, f->lat, unit));
+    xd_copy_to(x, moved, free_part(f, f->pred[0], unit));
+    f->j->sampler->clean(x, &f->j->samp, step, free_part(f, f->lat, unit), moved);
+    if (!f->keep[0].nd)
+        return;
+    xd_gated_into(x, all, all, part_of(f, f->keep[0], unit), XD_NONE);
+    xd_axpby(x, all, 1, part_of(f, f->keep[1], unit), 1);
+}
+
 /* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
 static void run_sampler(xd_denoise *f, int step, int unit)
 {
@@ -653,6 +671,8 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     }
     if (stage_count(f) > 1)
         latents_sent(f, unit);
+    if (xd_preview_due(j, step))
+        predict_clean(f, step, unit);
     j->sampler->step(x, &j->samp, step, free_part(f, f->lat, unit), free_part(f, f->pred[0], unit),
                      hist, f->noise.nd ? free_part(f, f->noise, unit) : f->noise);
     if (f->keep[0].nd)

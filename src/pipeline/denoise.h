@@ -40,6 +40,7 @@ typedef struct xd_denoise {
     /* With a mask (last stage): 1 where it shows what is inpainted; latents of the image and noise
      * where it does not, else 0. */
     xd_tensor       keep[XD_NKEEP];
+    xd_tensor       clean;      /* clean latents of this step (last stage); absent: no previews  */
     xd_tensor       ref;        /* this rank's tokens of reference images (first stage)        */
     xd_tensor       h[XD_NHID]; /* hidden states, used in turn; all of this rank's rows        */
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
@@ -80,6 +81,8 @@ int  xd_denoise_step(xd_denoise *f, int step);
 void xd_denoise_finish(xd_denoise *f);
 /* The whole latents as [t,C,h,w], F32 on the host of every rank of the replica. */
 void xd_denoise_latents(xd_denoise *f, float *out);
+/* The same of the clean latents that the last step, one of xd_preview_due, has predicted. */
+void xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the arena bytes of this rank, and the bytes that its methods hold in addition. `len`:
  * text tokens of each pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,

@@ -242,16 +242,27 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
     }
 }
 
-void xd_denoise_latents(xd_denoise *f, float *out)
+/* The whole of `from`, rows of the last stage's members, as latents. */
+static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 {
     if (xd_counting(&f->x)) {   /* only the messages                                           */
         float *any = (float *)(void *)f->x.tmp->base;
         gather_rows(f, any, any, any);
         return;
     }
-    if (xd_denoise_is_last(f) && f->lat.d[0])
-        xd_get(&f->x, f->mine, f->lat);
+    if (xd_denoise_is_last(f) && from.d[0])
+        xd_get(&f->x, f->mine, from);
     gather_rows(f, f->mine, f->rows, f->whole);
     if (xd_ok(&f->x))
         copy_latents(f, f->j->features, out, f->whole, 0);
+}
+
+void xd_denoise_latents(xd_denoise *f, float *out)
+{
+    gather_latents(f, f->lat, out);
+}
+
+void xd_denoise_clean(xd_denoise *f, float *out)
+{
+    gather_latents(f, f->clean, out);
 }

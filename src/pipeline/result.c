@@ -206,8 +206,8 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
 
 /* ---- filling ------------------------------------------------------------------------------ */
 
-/* [-1,1] -> 0..255, rounding halves to even, as diffusers' VaeImageProcessor does. */
-static uint8_t *quantize_pixels(const float *rgb, int64_t n)
+/* Rounds halves to even, as diffusers' VaeImageProcessor does. */
+uint8_t *xd_pixels_quantize(const float *rgb, int64_t n)
 {
     uint8_t *out = malloc((size_t)n + 1);
     for (int64_t i = 0; out && i < n; i++) {
@@ -242,7 +242,7 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     t->parameters = make_parameters(j, i, t->seed);
     if (rgb) {
         report_image(j, rgb);
-        t->pixels = quantize_pixels(rgb, xd_job_pixels(j));
+        t->pixels = xd_pixels_quantize(rgb, xd_job_pixels(j));
         if (t->pixels && j->paste.rgb && xd_mask_paste(j, &t->pixels, e) != XD_OK) {
             free(rgb);
             return XD_ENOMEM;

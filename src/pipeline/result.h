@@ -14,6 +14,8 @@ const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
 /* Adds the time of a part for one image. */
 void      xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
+/* [-1,1] -> 0..255, malloc'ed; NULL: out of memory. */
+uint8_t  *xd_pixels_quantize(const float *rgb, int64_t n);
 void      xd_result_traffic(xd_result *r, int64_t bytes);
 /* Notes how many tokens all images have, once the prompts are tokenized. */
 void      xd_result_count_tokens(xd_result *r, const xd_job *j, const xd_prompts *w);

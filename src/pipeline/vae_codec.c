@@ -206,22 +206,28 @@ static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e)
+void xd_vae_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
 {
-    int64_t ih = j->size[0], iw = j->size[1], oh = j->asked[0], ow = j->asked[1];
-    if (ih == oh && iw == ow)
-        return XD_OK;
+    int64_t ih = from.rows, iw = from.cols, oh = to.rows, ow = to.cols;
     double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
     int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
     rh = rh < oh ? oh : rh;     /* the product may round to less than the requested size       */
     rw = rw < ow ? ow : rw;
-    float *out = malloc((size_t)(oh * ow) * 3 * sizeof *out + 1);
-    if (!out)
-        return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)ow,
-                       (long long)oh);
-    fit f = { *rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
+    fit f = { rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
               (double)iw / (double)rw };
     xd_par_for(oh, fit_rows, &f);
+}
+
+xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e)
+{
+    xd_grid from = { j->size[0], j->size[1] }, to = { j->asked[0], j->asked[1] };
+    if (from.rows == to.rows && from.cols == to.cols)
+        return XD_OK;
+    float *out = malloc((size_t)(to.rows * to.cols) * 3 * sizeof *out + 1);
+    if (!out)
+        return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to.cols,
+                       (long long)to.rows);
+    xd_vae_fit(*rgb, from, out, to);
     free(*rgb);
     *rgb = out;
     return XD_OK;

@@ -24,4 +24,8 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
  * replaces `rgb` by a malloc'ed image. */
 xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e);
 
+/* Resizes (bilinear) [from.rows,from.cols,3] so that it covers [to.rows,to.cols,3], and cuts off
+ * what stands out at both sides. */
+void      xd_vae_fit(const float *rgb, xd_grid from, float *out, xd_grid to);
+
 #endif

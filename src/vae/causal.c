@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "vae/causal.h"
+#include "vae/rgb.h"
 
 enum {
     MAX_WIDTH = 1 << 16,        /* channels                                                   */
@@ -162,7 +163,8 @@ void xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out)
     int f = (int)c->patch << (xd_causal_levels(c) - 1);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { c->images ? 1 : RATIO, f, f },
                           .scaling = 1, .alone = 1, .overlap = { 0.25, 0.25 },
-                          .patch = (int)c->patch };
+                          .patch = (int)c->patch, .pack = 1,
+                          .rgb = xd_vae_rgb(c->latent_channels, c->width, 1) };
     out->tile[0] = out->tile[1] = f < TILE ? TILE / f : 1;
 }
 

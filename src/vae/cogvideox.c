@@ -4,6 +4,7 @@
 
 #include "vae/cogvideox.h"
 #include "vae/vae.h"
+#include "vae/rgb.h"
 
 enum {
     MAX_WIDTH = 1 << 16,        /* channels                                                   */
@@ -134,7 +135,8 @@ static void cog_info(const void *cfg, xd_vae_info *out)
     int               f = 1 << (xd_cog_levels(c) - 1);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1 << c->halvings, f, f },
                           .scaling = c->scaling, .shift = c->shift, .invert = c->invert,
-                          .overlap = { 1.0 / 6, 1.0 / 5 } };
+                          .overlap = { 1.0 / 6, 1.0 / 5 }, .pack = 1,
+                          .rgb = xd_vae_rgb(c->latent_channels, c->widths.v[0], c->scaling) };
     for (int i = 0; i < 2; i++) {       /* half of the sample size                             */
         int64_t side = (i ? c->width : c->height) / 2 / f;
         out->tile[i] = side > 0 ? side : 1;

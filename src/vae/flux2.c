@@ -8,6 +8,7 @@
 
 #include "exec/op.h"
 #include "vae/kl.h"
+#include "vae/rgb.h"
 #include "vae/scale_rows.h"
 
 enum { PACK = 2, CELLS = PACK * PACK, LEVELS = 4, MOST = 4096 };
@@ -70,7 +71,8 @@ static void info(const void *c_, xd_vae_info *out)
     const cfg *c = c_;
     int64_t    f = PACK * xd_kl_cell(&c->kl);
     *out = (xd_vae_info){ .channels = CELLS * c->kl.latent_channels, .cell = { 1, (int)f, (int)f },
-                          .scaling = 1, .overlap = { 0.25, 0.25 } };
+                          .scaling = 1, .overlap = { 0.25, 0.25 }, .pack = PACK,
+                          .rgb = xd_vae_rgb(c->kl.latent_channels, c->kl.width.v[0], 1) };
     out->tile[0] = out->tile[1] = c->kl.sample_size / f > 0 ? c->kl.sample_size / f : 1;
 }
 

@@ -13,6 +13,7 @@
 #include "exec/op.h"
 #include "vae/bands.h"
 #include "vae/kl.h"
+#include "vae/rgb.h"
 
 enum {
     MAX_WIDTH  = 1 << 16,       /* channels                                                   */
@@ -148,7 +149,8 @@ static void kl_info(const void *cfg, xd_vae_info *out)
     int           f = (int)xd_kl_cell(c);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1, f, f },
                           .scaling = c->scaling, .shift = c->shift,
-                          .overlap = { 0.25, 0.25 } };
+                          .overlap = { 0.25, 0.25 }, .pack = 1,
+                          .rgb = xd_vae_rgb(c->latent_channels, c->width.v[0], c->scaling) };
     out->tile[0] = out->tile[1] = c->sample_size / f > 0 ? c->sample_size / f : 1;
 }
 

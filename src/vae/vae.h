@@ -15,6 +15,11 @@ typedef struct xd_vae_info {
     int     patch;              /* pixels of a side of the decoder's positions, which tiles are  */
                                 /* blended by; the encoder's tiles are so many times as large    */
                                 /* (diffusers). 0: 1                                           */
+    int     pack;               /* latent channel c P^2 + P y + x is channel c of the inner cell */
+                                /* in row y and column x of P x P; P is 1 or more               */
+    /* [channels / P^2 + 1] RGB in [-1,1] that one unit of an inner cell's channel adds to a pixel,
+     * and behind them the constant; NULL: unknown. */
+    const float (*rgb)[3];
 } xd_vae_info;
 
 typedef struct xd_vae {

@@ -38,7 +38,7 @@
 #include "engine/engine.h"
 #include "pipeline/result.h"
 
-enum { IMAGES = 2 };
+enum { IMAGES = 2, PREVIEWS = 2 };
 
 static const char *model_dir, *dtype, *kept;
 static const char *scheduler;   /* NULL: the model's                                           */
@@ -55,12 +55,17 @@ typedef struct pixels {
     int64_t nlat;
     uint8_t *rgb;
     int64_t nrgb;
+    uint8_t *preview[PREVIEWS]; /* of the images that rank 0's replica makes                   */
+    int64_t npreview;
+    int     previews;
 } pixels;
 
 static void free_image(pixels *p)
 {
     free(p->lat);
     free(p->rgb);
+    for (int i = 0; i < p->previews; i++)
+        free(p->preview[i]);
     *p = (pixels){ 0 };
 }
 
@@ -71,19 +76,30 @@ static void fail(const char *what, const char *why)
     fflush(stdout);
 }
 
-static pixels copy_result(const xd_result *r, int i)
+static void copy_result(pixels *p, const xd_result *r, int i)
 {
-    pixels p = { 0 };
     const xd_image *im = xd_result_image(r, i);
-    const float *lat = xd_result_lat(r, i, &p.nlat);
-    p.lat = malloc((size_t)p.nlat * sizeof *p.lat + 1);
-    memcpy(p.lat, lat, (size_t)p.nlat * sizeof *p.lat);
+    const float *lat = xd_result_lat(r, i, &p->nlat);
+    p->lat = malloc((size_t)p->nlat * sizeof *p->lat + 1);
+    memcpy(p->lat, lat, (size_t)p->nlat * sizeof *p->lat);
     if (im) {
-        p.nrgb = im->frames * im->width * im->height * 3;
-        p.rgb = malloc((size_t)p.nrgb + 1);
-        memcpy(p.rgb, im->data, (size_t)p.nrgb);
+        p->nrgb = im->frames * im->width * im->height * 3;
+        p->rgb = malloc((size_t)p->nrgb + 1);
+        memcpy(p->rgb, im->data, (size_t)p->nrgb);
     }
-    return p;
+}
+
+/* cookie: pixels of all images. */
+static void copy_preview(void *cookie, const xd_image *im, const xd_progress *at)
+{
+    pixels *p = (pixels *)cookie + at->image - 1;
+    if (p->previews == PREVIEWS) {
+        fail("previews", "more than were asked for");
+        return;
+    }
+    p->npreview = im->width * im->height * 3;
+    p->preview[p->previews] = malloc((size_t)p->npreview + 1);
+    memcpy(p->preview[p->previews++], im->data, (size_t)p->npreview);
 }
 
 static void request(xd_request *r, int images)
@@ -129,6 +145,9 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     request(&r, images);
     r.prompts = prompts;
     r.nprompts = 1;
+    r.previews = PREVIEWS;
+    r.on_preview = rank == 0 ? copy_preview : NULL;
+    r.cookie = out;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
         r.true_cfg_scale = 3;
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
@@ -142,7 +161,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     } else if (rank == 0) {
         ok = xd_result_count(res) == images;
         for (int i = 0; ok && i < images; i++)
-            out[i] = copy_result(res, i);
+            copy_result(&out[i], res, i);
     }
     xd_result_free(&res);
     xd_close(&g);
@@ -158,6 +177,23 @@ static double gap(const pixels *a, const pixels *b)
         top = fmax(top, fabs((double)a->lat[i]));
     }
     return most / top;
+}
+
+/* The most that a pixel of the previews differs by; 256: their number does. Rank 0 has none of
+ * images that other replicas make. */
+static int preview_gap(const pixels *a, const pixels *b, int replicas, int image)
+{
+    int most = 0;
+    if (replicas > 1 && image % replicas)
+        return b->previews ? 256 : 0;
+    if (!b->previews || a->previews != b->previews || a->npreview != b->npreview)
+        return 256;
+    for (int k = 0; k < a->previews; k++)
+        for (int64_t i = 0; i < a->npreview; i++) {
+            int d = abs((int)a->preview[k][i] - (int)b->preview[k][i]);
+            most = d > most ? d : most;
+        }
+    return most;
 }
 
 /* exact: the bits of `want`; else within `limit` of the largest value. One image tells, but for
@@ -177,6 +213,10 @@ static void check(const xd_parallel *par, const char *what, const pixels *want, 
             snprintf(why, sizeof why, "image %d: latents differ by %.2g of the largest value%s", i,
                      g, image ? "" : ", so does the image");
             if (!(g <= limit) || (exact && (!same || !image)))
+                fail(what, why);
+            int p = preview_gap(&want[i], &got[i], par->data_parallel_degree, i);
+            snprintf(why, sizeof why, "image %d: a preview differs by %d", i, p);
+            if (p > (exact ? 0 : 2 + (int)(1000 * limit)))
                 fail(what, why);
             bitwise += exact;
         }
