@@ -24,7 +24,7 @@
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *prompt_file, *trace;
+    const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
     int          quiet, verbose, json, skip, slicing;
 } own;
@@ -54,6 +54,9 @@ static xd_option own_rows[] = {
       "decode one image at a time (always so)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
+    { "preview", XD_OPT_TEXT, AT(preview), 0, 0, NULL, "FILE",
+      "write what the image is going to be here while it is made, in its colours and small; of a "
+      "video its first frame (default: after every step)" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
       "write what all ranks did when, for chrome://tracing or ui.perfetto.dev" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
@@ -88,6 +91,7 @@ typedef struct task {           /* one run of the command                       
     char        *skipped;       /* [images]: 1: its file is there; NULL: none is looked for      */
     int          nskipped, next;        /* and the first whose name is not printed yet           */
     int64_t      frames;        /* of a video; 1: an image                                    */
+    int          unseen;        /* previews that could not be written                          */
     double       first_s;       /* when the first step began; 0: none has                      */
     xd_opt_table tables[4];
     xd_opt_spec  spec;
@@ -148,6 +152,15 @@ static void on_step(void *cookie, const xd_progress *p)
         t->first_s = xd_now_s() - p->step_s;
     if (!xd_stop_asked())
         xd_bar_step(&t->bar, p);
+}
+
+static void on_preview(void *cookie, const xd_image *image, const xd_progress *p)
+{
+    task  *t = cookie;
+    xd_err e = { 0 };
+    (void)p;
+    if (xd_image_file_save(image, t->own.preview, &e) != XD_OK && !t->unseen++)
+        on_log(t, XD_LOG_WARN, e.msg);
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -316,7 +329,24 @@ static xd_status read_prompts(task *t)
     return st;
 }
 
-/* The images and the trace can be written, and not to the same name. */
+static xd_status check_preview(task *t, const char *output)
+{
+    const own  *o = &t->own;
+    const char *name = o->preview;
+    if (!name)
+        return t->request.previews || t->request.preview_every
+                   ? xd_fail(&t->err, XD_EINVAL, "--previews and --preview_every write nothing "
+                             "without --preview FILE") : XD_OK;
+    if (strcmp(name, output) == 0 || (o->trace && strcmp(name, o->trace) == 0))
+        return xd_fail(&t->err, XD_EINVAL, "--preview and --%s are the same file %s",
+                       strcmp(name, output) == 0 ? "output" : "trace", name);
+    if (is_latents(name) || xd_output_check_video(name, 0, NULL) != XD_OK)
+        return xd_fail(&t->err, XD_EINVAL, "--preview is an image: %s must end in .png, .jpg, "
+                       ".jpeg, .webp or .ppm", name);
+    return xd_output_check(name, 1, &t->err);
+}
+
+/* The images, the preview and the trace can be written, and not to the same name. */
 static xd_status check_files(task *t)
 {
     const own  *o = &t->own;
@@ -328,6 +358,8 @@ static xd_status check_files(task *t)
                        "the images");
     if (st == XD_OK && o->trace && strcmp(o->trace, name) == 0)
         return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
+    if (st == XD_OK)
+        st = check_preview(t, name);
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
 }
 
@@ -361,7 +393,10 @@ static xd_status check_task(task *t, int *ranks)
     r->on_stage = on_stage;
     r->on_step = on_step;
     r->on_image = on_image;
+    r->on_preview = o->preview && t->rank == 0 ? on_preview : NULL;
     r->cookie = t;
+    if (o->preview && !r->previews && !r->preview_every)
+        r->preview_every = 1;
     t->images = (int)images;
     if (o->skip) {
         r->wanted = select_image;
@@ -593,7 +628,7 @@ static void print_help(FILE *f)
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
                           "offload enable_tiling enable_slicing" },
         { "Several ranks", ranks },
-        { "Log and output", "quiet verbose json trace" },
+        { "Log and output", "quiet verbose json preview preview_every previews trace" },
         { "More", NULL },
     };
     int more = 0;

@@ -32,6 +32,31 @@ refused "a trace without a name" 2 "--trace takes a name" generate --model "$MOD
     --trace ""
 rm "$T/d/"*
 
+generate --prompt "a red circle" --seed 11 -o "$T/d/a.png"
+cp "$T/d/a.png" "$T/plain.png"
+generate --prompt "a red circle" --seed 11 -o "$T/d/a.png" --preview "$T/d/p.png"
+check "a preview beside the image" [ "$rc" = 0 -a "$(listing "$T/d")" = "a.png p.png" ]
+check "is a whole image" whole_png "$T/d/p.png"
+check "and does not change the other" cmp -s "$T/plain.png" "$T/d/a.png"
+cp "$T/d/p.png" "$T/p.png"
+generate --prompt "a red circle" --seed 11 -o "$T/d/a.png" --preview "$T/d/p.png" --previews 1
+check "--previews 1: that of an earlier step" [ "$rc" = 0 -a -n "$(cmp "$T/p.png" "$T/d/p.png")" ]
+generate --prompt "a red circle" --seed 11 -o "$T/d/a.png" --preview "$T/d/q.jpg" \
+    --preview_every 3
+check "--preview_every: none of two steps" [ "$rc" = 0 -a ! -e "$T/d/q.jpg" ]
+generate --prompt "a red circle" --seed 11 -o "$T/d/a.png" --preview "$T/d/q.jpg" \
+    --preview_every 2
+check "one of the second, as JPEG" starts "$T/d/q.jpg" ffd8 2
+refused "a preview that is a video" 2 "--preview is an image" generate --model "$MODEL" \
+    --prompt a --preview "$T/d/p.mp4"
+refused "a preview that is the output" 2 "same file" generate --model "$MODEL" --prompt a \
+    -o "$T/d/a.png" --preview "$T/d/a.png"
+refused "previews without a file" 2 "without --preview FILE" generate --model "$MODEL" \
+    --prompt a --previews 3
+refused "a preview that cannot be written" 1 "$T/none" generate --model "$MODEL" --prompt a \
+    --preview "$T/none/p.png"
+rm "$T/d/"*
+
 generate --prompt a --num_images_per_prompt 2 -o "$T/d/b.png"
 check "several images are numbered" [ "$(listing "$T/d")" = "b_0001.png b_0002.png" ]
 check "one name a line" [ "$out" = "$T/d/b_0001.png
