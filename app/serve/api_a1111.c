@@ -110,6 +110,9 @@ static const xd_ask_field fields[] = {
     { NULL, NULL, NULL },
 };
 
+/* Of every image, for those who ask for its progress. */
+#define PREVIEWS "10"
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 static void add_infos(xd_text_buf *b, const xd_task *task)
@@ -169,6 +172,7 @@ static void make_images(xd_http_call *c, int from_image)
     xd_ask_fields(&q.ask, fields, &q);
     snprintf(images, sizeof images, "%d", q.batch * q.rounds);
     xd_ask_option(&q.ask, "num_images_per_prompt", images);
+    xd_ask_option(&q.ask, "previews", PREVIEWS);
     if (from_image && !q.ask.images)
         xd_ask_refuse(&q.ask, 400, "init_images", "init_images is missing: what to start from");
     xd_task *task = xd_ask_submit(&q.ask);
@@ -194,7 +198,8 @@ void xd_api_webui_image(xd_http_call *c)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-static void add_progress(xd_text_buf *b, const xd_task *task, int queued)
+/* preview: its file, "": none. */
+static void add_progress(xd_text_buf *b, const xd_task *task, int queued, const char *preview)
 {
     double part = !task || task->steps < 1 ? 0
                   : ((double)(task->image - 1) + (double)task->step / task->steps) /
@@ -206,9 +211,9 @@ static void add_progress(xd_text_buf *b, const xd_task *task, int queued)
                part < 1 ? part : 0.99, eta, task && task->cancel ? "true" : "false",
                task ? task->id : "", queued + (task != NULL), task ? task->step : 0,
                task ? task->steps : 0);
-    if (task && task->preview) {
+    if (*preview) {
         xd_buf_add(b, "\"");
-        xd_answer_base64(b, task->preview);
+        xd_answer_base64(b, preview);
         xd_buf_add(b, "\"");
     } else {
         xd_buf_add(b, "null");
@@ -224,8 +229,12 @@ void xd_api_webui_progress(xd_http_call *c)
     xd_text_buf    b = { 0 };
     xd_tasks_counts n = xd_tasks_count(s->tasks);
     xd_task       *task = xd_tasks_running(s->tasks);
+    const char    *skip = xd_http_query(c, "skip_current_image");
+    char           preview[4200] = "";
     xd_tasks_lock(s->tasks);
-    add_progress(&b, task, (int)n.queued);
+    if (task && task->preview && (!skip || strcasecmp(skip, "true") != 0))
+        snprintf(preview, sizeof preview, "%s", task->preview);
+    add_progress(&b, task, (int)n.queued, preview);
     xd_tasks_unlock(s->tasks);
     xd_task_release(s->tasks, task);
     xd_reply_json(c, 200, &b);

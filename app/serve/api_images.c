@@ -11,7 +11,7 @@ typedef struct image_ask {      /* fields that the answer needs                 
     xd_ask ask;
     int    url, stream, progress;
     long   compression;         /* negative: none is asked for                                 */
-    char   quality[16];
+    char   quality[16], partial[16];    /* partial: partial_images; "": none                   */
 } image_ask;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -46,6 +46,8 @@ static void set_partial(void *cookie, const char *name, const char *value)
     if (*end || end == value || n < 0 || n > 3)
         xd_ask_refuse(&q->ask, 400, name, "partial_images is a number from 0 to 3, not '%.40s'",
                       value);
+    else if (n > 0)
+        snprintf(q->partial, sizeof q->partial, "%ld", n);
 }
 
 static void set_compression(void *cookie, const char *name, const char *value)
@@ -205,6 +207,7 @@ typedef struct stream {
     xd_task   *task;
     unsigned  seen;
     int       previews, images, edit, over;
+    int       before;           /* previews of earlier images                                  */
     char      told[96];         /* of the last event of progress                               */
 } stream;
 
@@ -270,15 +273,16 @@ static news read_news(stream *s, xd_text_buf *b)
     const xd_task *task = s->task;
     news           n = { .what = NULL };
     xd_tasks_lock(tasks);
-    if (s->images < task->ndone) {
+    int made = s->images < task->ndone;
+    if (s->previews < (made ? task->done[s->images].previews : task->previews)) {
+        n.what = "partial_image";
+        n.index = s->previews - s->before;
+        xd_task_preview_file(task, s->previews++, n.file, sizeof n.file);
+    } else if (made) {
         n.what = "completed";
         n.image = task->done[s->images++];
+        s->before = s->previews;
         snprintf(n.file, sizeof n.file, "%s", n.image.file);
-    } else if (s->previews < task->previews && task->preview && !xd_task_over(task)) {
-        n.what = "partial_image";
-        n.index = s->previews;
-        s->previews = task->previews;
-        snprintf(n.file, sizeof n.file, "%s", task->preview);
     } else {
         n.over = xd_task_over(task);
         add_progress(b, s);
@@ -355,6 +359,8 @@ static void make_images(xd_http_call *c, int edit)
     xd_ask_begin(&q.ask, c, "image");
     xd_ask_fields(&q.ask, fields, &q);
     compress(&q);
+    if (q.stream && *q.partial)
+        xd_ask_option(&q.ask, "previews", q.partial);
     if (edit && !q.ask.images)
         xd_ask_refuse(&q.ask, 400, "image", "image is missing: the one to edit");
     xd_task *task = xd_ask_submit(&q.ask);

@@ -207,11 +207,29 @@ void xd_api_videos_delete(xd_http_call *c)
     answer_of_video(c, delete_video);
 }
 
+/* The last one, also of a video that is not finished. */
+static void send_preview(xd_http_call *c, const xd_task *task)
+{
+    xd_server *s = c->server;
+    char       path[4200];
+    xd_tasks_lock(s->tasks);
+    int n = task->previews;
+    xd_tasks_unlock(s->tasks);
+    xd_task_preview_file(task, n - 1, path, sizeof path);
+    if (n > 0)
+        xd_reply_file(c, path, "image/png");
+    else
+        xd_reply_error(c, 404, "variant", NULL, "the video has no preview yet; a request asks for "
+                       "them by previews or preview_every");
+}
+
 static void send_video(xd_http_call *c, xd_task *task)
 {
     char        thumbnail[4096];
     const char *variant = xd_http_query(c, "variant");
-    if (!task->ndone) {
+    if (variant && strcmp(variant, "preview") == 0) {
+        send_preview(c, task);
+    } else if (!task->ndone) {
         xd_reply_error(c, task->state == XD_TASK_FAILED ? 404 : 409, NULL, NULL,
                        "the video is not made yet: its status is %s", status_of(task));
     } else if (!variant || strcmp(variant, "video") == 0) {
@@ -220,8 +238,8 @@ static void send_video(xd_http_call *c, xd_task *task)
         snprintf(thumbnail, sizeof thumbnail, "%s" XD_TASK_THUMBNAIL, task->done[0].file);
         xd_reply_file(c, thumbnail, "image/webp");
     } else {
-        xd_reply_error(c, 400, "variant", NULL, "variant is video or thumbnail, not '%.40s'",
-                       variant);
+        xd_reply_error(c, 400, "variant", NULL, "variant is video, thumbnail or preview, not "
+                       "'%.40s'", variant);
     }
 }
 

@@ -21,6 +21,7 @@ typedef struct xd_task_image {   /* an image, or a video, that is finished      
     int64_t width, height, frames;
     double  fps;                /* 0: a single image                                           */
     int64_t text_tokens, reference_tokens, image_tokens;        /* as xd_result_tokens; not kept */
+    int     previews;           /* of the task when it was finished; not kept                  */
 } xd_task_image;
 
 typedef struct xd_task {
@@ -78,6 +79,8 @@ void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);
 xd_tasks_counts xd_tasks_count(xd_tasks *j);
 
+/* The file of a task's preview i, from 0, which is there until the task is forgotten. */
+void      xd_task_preview_file(const xd_task *task, int i, char *path, size_t size);
 /* A new id for a task, with `kind` before it: "image_5f0c..." */
 void      xd_task_name(char id[40], const char *kind);
 xd_task   *xd_task_new(void);     /* zeros; NULL: no memory                                      */

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define AT(field) offsetof(xd_task_flags, field)
 
@@ -17,6 +18,12 @@ static const xd_option rows[] = {
     { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "that a video ends with" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "low-rank file" },
 };
+
+void xd_task_preview_name(const char *output, int video, int i, char *path, size_t size)
+{
+    const char *dot = video ? NULL : strrchr(output, '.');
+    snprintf(path, size, "%s.preview%d%s", output, i, dot ? dot : ".png");
+}
 
 xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
 {

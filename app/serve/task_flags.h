@@ -21,6 +21,9 @@ typedef struct xd_task_flags {
     int               npixels;
 } xd_task_flags;
 
+/* The file of preview i, from 0, of a task with this output: an image of its format, of a video
+ * PNG. */
+void      xd_task_preview_name(const char *output, int video, int i, char *path, size_t size);
 /* Reads argv[0..argc), which the record then points into. XD_EINVAL with a sentence that names the
  * argument. xd_task_flags_free also after a failure. */
 xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "serve/task_flags.h"
 #include "serve/task_store.h"
 
 struct xd_tasks {
@@ -377,7 +378,7 @@ static int64_t bytes_of(const char *file)
 
 static int64_t task_bytes(const xd_task *task)
 {
-    int64_t n = bytes_of(task->preview);
+    int64_t n = bytes_of(task->preview) * task->previews;
     for (int i = 0; i < task->ndone; i++)
         n += bytes_of(task->done[i].file);
     return n;
@@ -392,12 +393,31 @@ static void remove_image(const xd_task_image *im)
         unlink(thumbnail);
 }
 
+void xd_task_preview_file(const xd_task *task, int i, char *path, size_t size)
+{
+    static const char flag[] = "--output=";
+    const char       *output = "";
+    for (int k = 0; k < task->nargs; k++)
+        if (strncmp(task->args[k], flag, sizeof flag - 1) == 0)
+            output = task->args[k] + sizeof flag - 1;
+    xd_task_preview_name(output, task->video, i, path, size);
+}
+
+/* Also those of an earlier server, which are not counted. */
+static void remove_previews(const xd_task *task)
+{
+    char path[4200];
+    int  i = 0;
+    do
+        xd_task_preview_file(task, i++, path, sizeof path);
+    while (unlink(path) == 0);
+}
+
 static void drop_task(xd_tasks *j, xd_task *task)
 {
     for (int i = 0; i < task->ndone; i++)
         remove_image(&task->done[i]);
-    if (task->preview)
-        unlink(task->preview);
+    remove_previews(task);
     if (j->dir)
         xd_task_store_remove(j->dir, task);
     task->dropped = 1;
@@ -520,6 +540,7 @@ void xd_task_image_done(xd_tasks *j, xd_task *task, const xd_task_image *image)
         done[task->ndone].seed = strdup(image->seed);
         done[task->ndone].json = strdup(image->json);
         done[task->ndone].parameters = strdup(image->parameters);
+        done[task->ndone].previews = task->previews;
         task->ndone++;
         note_change(j, task);
     }

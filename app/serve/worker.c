@@ -47,7 +47,7 @@ typedef struct worker {
     atomic_int      cancelled;
     pthread_mutex_t sending;
     const xd_task_flags *task;
-    int             images;
+    int             images, previews;   /* of the task; previews: written so far               */
     xd_err          err;
 } worker;
 
@@ -106,6 +106,19 @@ static void on_step(void *cookie, const xd_progress *p)
                 (const char *[]){ w->id, number_text(a, p->step), number_text(b, p->steps),
                                   number_text(c, p->image), number_text(d, p->images) }, 5);
     cancel_again(w);
+}
+
+/* What the image is going to be, in a file of its own. */
+static void on_preview(void *cookie, const xd_image *image, const xd_progress *p)
+{
+    worker *w = cookie;
+    char    path[4200], step[NUMBER];
+    xd_task_preview_name(w->task->output, w->task->video, w->previews, path, sizeof path);
+    if (xd_image_file_save(image, path, NULL) != XD_OK)
+        return;
+    w->previews++;
+    tell_server(w, XD_FRAME_PREVIEW, (const char *[]){ w->id, number_text(step, p->step), path },
+                3);
 }
 
 /* The first frame, beside the video. */
@@ -295,8 +308,10 @@ static xd_status generate(worker *w, xd_task_flags *f, xd_result **res, xd_err *
     r->on_stage = on_stage;
     r->on_step = on_step;
     r->on_image = on_image;
+    r->on_preview = w->fd < 0 ? NULL : on_preview;
     r->cookie = w;
     w->task = f;
+    w->previews = 0;
     w->images = r->nprompts * r->num_images_per_prompt;
     set_running(w, w->models->engine);
     xd_status s = xd_generate(w->models->engine, r, res, e);
