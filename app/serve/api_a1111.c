@@ -334,8 +334,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names in the folder, sorted; the caller frees them and the list. */
-static char **list_loras(const char *folder, int *n)
+char **xd_server_loras(const char *folder, int *n)
 {
     DIR           *d = folder ? opendir(folder) : NULL;
     struct dirent *f;
@@ -363,7 +362,7 @@ void xd_api_webui_loras(xd_http_call *c)
     const xd_server *s = c->server;
     xd_text_buf      b = { 0 };
     int              n;
-    char           **v = list_loras(s->loras, &n);
+    char           **v = xd_server_loras(s->loras, &n);
     xd_buf_add(&b, "[");
     for (int i = 0; i < n; i++) {
         xd_buf_add(&b, "%s{\"name\":", i ? "," : "");

@@ -50,6 +50,11 @@ const xd_route xd_server_routes[] = {
     { "GET", "/sdapi/v1/sd-modules", xd_api_webui_none, 0 },
     { "GET", "/", xd_api_page, 1 },
     { "GET", "/page/*", xd_api_page, 1 },
+    { "GET", "/sdcpp/v1/capabilities", xd_api_sdcpp_capabilities, 0 },
+    { "POST", "/sdcpp/v1/img_gen", xd_api_sdcpp_image, 0 },
+    { "POST", "/sdcpp/v1/vid_gen", xd_api_sdcpp_video, 0 },
+    { "GET", "/sdcpp/v1/jobs/*", xd_api_sdcpp_job, 0 },
+    { "POST", "/sdcpp/v1/jobs/*/cancel", xd_api_sdcpp_cancel, 0 },
     { "GET", "/health", xd_api_health, 1 },
     { "GET", "/metrics", xd_api_metrics, 0 },
     { .method = NULL },
@@ -202,6 +207,7 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
         origins[i] = f->origins.v[i];
     s->tls = f->tls_cert != NULL;
     s->keep_s = f->keep_s;
+    s->queue = f->queue;
     return st == XD_OK ? xd_http_start(&s->http, &a, e) : st;
 }
 

@@ -25,10 +25,14 @@ typedef struct xd_server {
     double             keep_s;  /* how long results are kept                                   */
     double             started; /* seconds of the Unix clock                                   */
     int                tls;     /* it speaks HTTPS                                             */
+    int                queue;   /* most requests that wait                                     */
     xd_tasks           *tasks;
     xd_worker_process *worker;
     xd_http           *http;
 } xd_server;
+
+/* Names of the LoRA files of the folder, sorted; the caller frees them and the list. */
+char **xd_server_loras(const char *folder, int *n);
 
 /* ---- a request that becomes a task (ask.c) --------------------------------------------------- */
 
@@ -117,6 +121,11 @@ void xd_api_webui_schedulers(xd_http_call *c);
 void xd_api_webui_loras(xd_http_call *c);
 void xd_api_webui_none(xd_http_call *c);
 void xd_api_page(xd_http_call *c);
+void xd_api_sdcpp_capabilities(xd_http_call *c);
+void xd_api_sdcpp_image(xd_http_call *c);
+void xd_api_sdcpp_video(xd_http_call *c);
+void xd_api_sdcpp_job(xd_http_call *c);
+void xd_api_sdcpp_cancel(xd_http_call *c);
 void xd_api_health(xd_http_call *c);
 void xd_api_metrics(xd_http_call *c);
 void xd_api_models(xd_http_call *c);

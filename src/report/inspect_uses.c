@@ -42,7 +42,8 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
     const xd_dit_info *d = &m->dit_info;
     const int         *cell = m->vae_info.cell;
     double             fps = d->patch[0] > 1 && p->pairs_fps > 0 ? p->pairs_fps : p->fps;
-    xd_buf_add(b, "\"makes\": \"%s\", ", p->fps > 0 ? "video" : "image");
+    xd_buf_add(b, "\"makes\": \"%s\", \"distilled\": %s, ", p->fps > 0 ? "video" : "image",
+               p->distilled ? "true" : "false");
     add_fields(b, m);
     xd_buf_add(b, ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
                " \"guidance_scale\": %.10g", (long long)(d->sample[2] * cell[2]),

@@ -148,7 +148,7 @@ check "says what the model makes and takes" \
 uses() { (out=$("$XDIT" inspect --json "$ROOT/tests/golden/$1" 2>"$T/stderr"); json "$2"); }
 check "an editing model's" uses qwen-edit 'j["uses"]["needs"] == ["image"] and
     j["uses"]["takes"] == ["image", "mask_image", "strength"] and
-    j["uses"]["defaults"]["true_cfg_scale"] == 4'
+    j["uses"]["defaults"]["true_cfg_scale"] == 4 and j["uses"]["distilled"]'
 check "one of videos" uses wan-flf 'j["uses"]["makes"] == "video" and
     j["uses"]["needs"] == ["image", "last_image"] and j["uses"]["defaults"]["num_frames"] == 81'
 check "whose video begins with an image" uses wan-i2v 'j["uses"]["takes"] == ["image"]'
