@@ -49,6 +49,14 @@ def images(s):
     report(events[-1].type == "image_generation.completed" and
            decoded(events[-1]) == mine and events[-1].usage.total_tokens == 22 + 64, "a stream",
            [e.type for e in events])
+    events = list(c.images.generate(prompt=PROMPT, model="demo-pixart", stream=True, size="128x128",
+                                    partial_images=2, extra_body={**FAST, "steps": 6}))
+    partial = events[:-1]
+    report([type(e).__name__ for e in events] == ["ImageGenPartialImageEvent"] * 2 +
+           ["ImageGenCompletedEvent"] and [e.partial_image_index for e in partial] == [0, 1] and
+           all(decoded(e)[:4] == b"\x89PNG" and e.size == "128x128" and e.created_at and
+               (e.output_format, e.quality, e.background) == ("png", "auto", "opaque")
+               for e in partial), "partial images", events)
     path = T / "a.png"
     path.write_bytes(mine)
     with open(path, "rb") as f:
