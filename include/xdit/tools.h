@@ -58,6 +58,17 @@ XD_API int       xd_rank_group_size(const xd_rank_group *g);
  * with a NUL behind it. A rank that waits sleeps, for 2 ms at a time at most. */
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
 
+/* Opens an engine that computes with the weights of the engine `of` and shares its settings. It
+ * serves requests while a request of `of` waits in on_turn. alone 0: it has the ranks and the plan
+ * of `of`; collective over them. alone 1: it has this rank alone, which needs xd_load_everywhere,
+ * and no other rank knows of it; a rank then uses either this engine or engines of several ranks.
+ * Close it before `of`. */
+XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
+/* Loads the weights of all components on all ranks, one copy for each host. Needs `keep` and a plan
+ * that does not cut weights over ranks (XD_EUNSUPPORTED). XD_ENOMEM: they do not fit, nothing has
+ * changed for later requests. Does nothing where all is loaded. Collective. */
+XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
+
 /* ---- options as data ----------------------------------------------------------------------- */
 
 /* One row per option of a request; command lines and servers validate values with this table. A

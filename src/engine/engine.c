@@ -1,5 +1,6 @@
 /* engine.c - opening an engine, and the stages of a request in order */
 #include "engine/engine.h"
+#include "engine/beside.h"
 #include "engine/memory_advice.h"
 #include "engine/session.h"
 #include "model/lora.h"
@@ -242,6 +243,13 @@ void xd_close(xd_engine **g)
     if (!g || !*g)
         return;
     const xd_logger *before = xd_log_enter(&(*g)->log);
+    if ((*g)->of) {
+        xd_beside_close(*g);
+        xd_log_enter(before);
+        free(*g);
+        *g = NULL;
+        return;
+    }
     xd_text_cache_close(&(*g)->ctx.embeddings);
     xd_colours_close(&(*g)->ctx.colours);
     xd_model_close(&(*g)->ctx.model);
@@ -270,6 +278,7 @@ typedef struct loop {
     const xd_need *need;
     int       apart;            /* xd_need_apart                                               */
     int       fresh;            /* the request loads the transformer                           */
+    double    away_s, told_s;   /* seconds in on_turn; of these, those of earlier images       */
 } loop;
 
 static int all_finite(const float *v, int64_t n)
@@ -318,6 +327,22 @@ static xd_status status_of(const xd_denoise *f, xd_err *e)
     return f->x.err.code;
 }
 
+/* Between two steps: the program may use other engines. Only where all ranks come here together. */
+static void take_turn(loop *l, xd_denoise *f)
+{
+    const xd_job     *j = l->j;
+    const xd_context *ctx = j->ctx;
+    if (!j->r->on_turn || ctx->plan.deg.n[XD_DATA] > 1 ||
+        ctx->world.used->size < ctx->world.all->size)
+        return;
+    xd_err    e = { .rank = -1 };
+    double    t0 = xd_now_s();
+    xd_status s = j->r->on_turn(j->r->cookie, &e);
+    l->away_s += xd_now_s() - t0;
+    if (s != XD_OK)
+        xd_exec_fail(&f->x, s, "%s", e.msg);
+}
+
 /* Runs the steps of one transformer, from `step` on. lat: memory for latents. */
 static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat, xd_err *e)
 {
@@ -346,6 +371,8 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
             xd_denoise_clean(f, lat);
         if (xd_ok(&f->x) && going)
             report_step(l, nth, step, t0, previews ? lat : NULL);
+        if (going && step + 1 < j->samp.steps)
+            take_turn(l, f);
     }
     if (ready)
         xd_denoise_finish(f);
@@ -430,9 +457,10 @@ static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *
 }
 
 /* Adds the seconds of an image, to it and to the sum. */
-static void add_seconds(const loop *l, int nth, const char *part, double t0)
+static void add_seconds(loop *l, int nth, const char *part, double t0)
 {
-    double s = xd_now_s() - t0;
+    double s = xd_now_s() - t0 - (strcmp(part, "denoise") == 0 ? l->away_s - l->told_s : 0);
+    l->told_s = l->away_s;
     xd_result_time(l->r, part, s);
     xd_result_image_time(l->r, xd_job_image(l->j, nth), part, s);
 }
@@ -562,7 +590,7 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
 /* After a failure (s): drops weights, so that the next request finds equal state on all ranks. */
 static void unload_after_failure(xd_context *ctx, xd_status s)
 {
-    if (s == XD_ECOMM)
+    if (s == XD_ECOMM || ctx->borrowed)
         return;
     xd_component_drop(&ctx->model.dit);
     xd_component_drop(&ctx->model.dit2);
@@ -758,7 +786,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     if (s == XD_OK)
         s = run_images(&l, &w, &need, &mine);
     if (s == XD_OK) {
-        xd_result_time(l.r, "total", xd_now_s() - t0);
+        xd_result_time(l.r, "total", xd_now_s() - t0 - l.away_s);
         xd_trace_phase(g->ctx.trace, "finish");
         xd_result_traffic(l.r, sent = xd_world_sent(&g->ctx.world, sent));
     }
@@ -789,7 +817,10 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     if (s != XD_OK)
         return s;
     const xd_logger *before = xd_log_enter(&g->log);
-    s = run_request(g, &own, out, e);
+    s = xd_beside_take(g, e);
+    if (s == XD_OK)
+        s = run_request(g, &own, out, e);
+    xd_beside_give(g);
     xd_log_enter(before);
     return s;
 }

@@ -13,6 +13,8 @@ struct xd_engine {
     xd_context   ctx;
     xd_predicted_times predicted;
     int          refused;       /* the device does not hold the last request; none has begun    */
+    struct xd_engine *of;       /* whose weights it computes with (beside.h); NULL: its own      */
+    int          alone;         /* it is beside `of` and has this rank alone                   */
     int          balanced;      /* shares follow measured speeds                               */
     atomic_int   cancel;        /* set by xd_cancel, from any thread                           */
     xd_logger    log;   /* the logger of the thread that currently runs a function of this engine */

@@ -175,7 +175,7 @@ static xd_status open_text(xd_engine *g, xd_err *e)
     return s;
 }
 
-static xd_status open_topologies(xd_engine *g, xd_err *e)
+xd_status xd_session_groups(xd_engine *g, xd_err *e)
 {
     int       n = xd_degrees_product(g->ctx.plan.deg), size = g->ctx.world.all->size;
     xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
@@ -269,7 +269,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
         s = compare_ranks(g, &take, hosts, e);
     free(hosts);
     if (s == XD_OK)
-        s = open_topologies(g, e);
+        s = xd_session_groups(g, e);
     if (s != XD_OK)
         return s;
     int n = xd_degrees_product(g->ctx.plan.deg), T = g->ctx.plan.deg.n[XD_TENSOR],

@@ -11,6 +11,8 @@ xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err
  * the topologies. `s` is this rank's status so far: if one rank has failed, all return its
  * failure. Collective. */
 xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e);
+/* Opens the groups of the plan, which is made. Collective. */
+xd_status xd_session_groups(xd_engine *g, xd_err *e);
 void      xd_session_close(xd_engine *g);
 
 #endif

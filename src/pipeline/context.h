@@ -36,6 +36,8 @@ typedef struct xd_context {
     double       cold[XD_KINDS];        /* bytes of weights that a disk must deliver; 0: unknown */
     int          bench;      /* a request may lack what only its image depends on          */
     int          unread;        /* an image to start from is not read: the request is counted   */
+    int          neighbours;    /* engines of this host that work at the same time; 0, 1: none    */
+    int          borrowed;      /* the weights are another engine's: nothing is freed           */
     const atomic_int *cancel;   /* not 0: the request is to end                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
     xd_balance  *balance; /* these; NULL: even                                           */

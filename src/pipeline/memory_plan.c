@@ -290,6 +290,22 @@ static double dits_saved(const xd_job *j)
     return j->both ? one + two : xd_job_uses_dit(j, 0) ? one : two;
 }
 
+/* The same of text encoders, which only engines of one rank beside others share. */
+static double texts_saved(const xd_context *ctx)
+{
+    double sum = 0;
+    for (int k = 0; k < XD_MAXTEXT && ctx->neighbours > 1; k++)
+        if (ctx->model.has_text[k])
+            sum += xd_shared_weights_saved(&ctx->model.text[k]);
+    return sum;
+}
+
+/* Free memory of the host that an engine may take when others work beside it. */
+static size_t share_of(const xd_context *ctx, size_t bytes)
+{
+    return ctx->neighbours > 1 ? bytes / (size_t)ctx->neighbours : bytes;
+}
+
 /* Two limits: what this process may map, and what all ranks of the host may use together, with
  * shared weights counted once. room: both limits. */
 static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
@@ -299,13 +315,14 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     double     once, mine = held_by_host(ctx, &once);
     char       ranks[80] = "memory";
     xd_host_memory(&have, &space);
+    have = share_of(ctx, have);
     const xd_weight_group *group = &xd_transformer_of(j, 0)->group;
     int    reads = !group->c || group->c->rank == 0;
     int    apart = xd_dev_identity(ctx->dev) != 0;
     double peak = (double)(apart ? need->host : need->peak);
     double kernels = apart ? 0 : (double)xd_dev_kernel_bytes(ctx->dev),
            host[XD_HOST_SUMS] = { peak + kernels, once, reads };
-    host[0] -= dits_saved(j) + xd_shared_weights_saved(&ctx->model.vae);
+    host[0] -= dits_saved(j) + xd_shared_weights_saved(&ctx->model.vae) + texts_saved(ctx);
     xd_memory_sum(ctx->world.host, host);
     host[1] += (double)have;
     limits->machine = host[1];
@@ -353,6 +370,10 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room)
         as_it_is.dit = as_loaded(j);
         xd_need_sum(&as_it_is, j, ranks);
         if ((double)as_it_is.peak <= have) {
+            *need = as_it_is;
+            return;
+        }
+        if (ctx->borrowed) {    /* it is refused                                               */
             *need = as_it_is;
             return;
         }
@@ -456,6 +477,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     size_t     machine, space;
     double     once, mine = held_by_host(ctx, &once);
     xd_host_memory(&machine, &space);
+    machine = share_of(ctx, machine);
     *need = (xd_need){ 0 };
     *limits = (xd_memory_limits){ .machine = (double)machine + mine, .space = (double)space + mine,
                                   .held = mine };

@@ -13,7 +13,7 @@ xd_component *xd_transformer_of(const xd_job *j, int step)
 
 void xd_transformer_alone(const xd_job *j, int step)
 {
-    if (!j->both)
+    if (!j->both && !j->ctx->borrowed)
         xd_component_drop(xd_model_dit(&j->ctx->model, !xd_job_dit(j, step)));
 }
 

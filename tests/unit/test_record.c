@@ -226,7 +226,7 @@ static void reserved_fields(void **state)
 static void records_end_with_fields(void **state)
 {
     (void)state;
-    assert_int_equal(sizeof(xd_request), offsetof(xd_request, on_preview) + sizeof(void *));
+    assert_int_equal(sizeof(xd_request), offsetof(xd_request, on_turn) + sizeof(void *));
     assert_int_equal(sizeof(xd_open_args), offsetof(xd_open_args, nloras_2) + sizeof(int64_t));
     assert_int_equal(sizeof(xd_image), offsetof(xd_image, fps) + sizeof(double));
     assert_int_equal(sizeof(xd_inspect_args), offsetof(xd_inspect_args, cookie) + sizeof(void *));

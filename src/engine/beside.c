@@ -1,0 +1,290 @@
+/* beside.c - engines that compute with the weights of another engine
+ *
+ * An engine beside another one has groups of ranks, counts and requests of its own. Its components
+ * are copies of the other engine's structs: taken before a request, given back behind it. */
+#include "engine/beside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "base/rng.h"
+#include "engine/session.h"
+#include "model/component.h"
+#include "pipeline/text_cache.h"
+#include "pipeline/weight_groups.h"
+#include "ranks/world.h"
+
+enum { PARTS = 3 + XD_MAXTEXT };
+
+/* Component i of a model; NULL: the model has none. */
+static xd_component *part_of(xd_model *m, int i)
+{
+    if (i < 2)
+        return i < xd_model_dits(m) ? xd_model_dit(m, i) : NULL;
+    if (i == 2)
+        return &m->vae;
+    return i - 3 < m->recipe->ntext && m->has_text[i - 3] ? &m->text[i - 3] : NULL;
+}
+
+/* ---- a request ------------------------------------------------------------------------------ */
+
+/* Copies a component, but not what is counted of it. */
+static void copy_component(xd_component *to, const xd_component *from)
+{
+    xd_component own = *to;
+    *to = *from;
+    to->shadow = own.shadow;
+    to->blocks_of = own.blocks_of;
+    to->packed = own.packed;
+    to->block_bytes = own.block_bytes;
+    to->work = own.work;
+    to->host_work = own.host_work;
+    to->reader = own.reader;
+    to->upto = own.upto;
+}
+
+static void copy_model(xd_context *to, xd_context *from)
+{
+    for (int i = 0; i < PARTS; i++)
+        if (part_of(&from->model, i))
+            copy_component(part_of(&to->model, i), part_of(&from->model, i));
+    memcpy(to->model.tok, from->model.tok, sizeof to->model.tok);
+    to->model.clip_processor = from->model.clip_processor;
+    to->model.told_chat = from->model.told_chat;
+    to->embeddings = from->embeddings;
+    to->colours = from->colours;
+}
+
+xd_status xd_beside_take(xd_engine *g, xd_err *e)
+{
+    if (!g->of)
+        return XD_OK;
+    copy_model(&g->ctx, &g->of->ctx);
+    for (int i = 0; g->alone && i < PARTS; i++) {
+        const xd_component *p = part_of(&g->ctx.model, i);
+        if (p && !p->store)
+            return xd_fail(e, XD_EINVAL, "the weights of %s are not loaded on this rank: "
+                           "xd_load_everywhere comes before a request of one rank", p->name);
+    }
+    return XD_OK;
+}
+
+void xd_beside_give(xd_engine *g)
+{
+    if (g->of)
+        copy_model(&g->of->ctx, &g->ctx);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static xd_status open_ranks(xd_engine *g, int alone, xd_err *e)
+{
+    xd_comm    *all = g->of->ctx.world.all;
+    xd_status   s = alone ? xd_comm_world(&g->ctx.world.all, "self", e)
+                          : all->ops->split(all, 0, all->rank, all->size, &g->ctx.world.all, e);
+    xd_parallel one = { .tensor_parallel_degree = 0 };
+    if (s == XD_OK && alone)
+        s = xd_plan_make(&g->ctx.plan, &one, 1, &g->ctx.model.dit_info, e);
+    return s == XD_OK ? xd_session_groups(g, e) : s;
+}
+
+/* The state of the other engine without what belongs to its requests and its groups. */
+static void copy_context(xd_engine *g)
+{
+    xd_context *c = &g->ctx;
+    *c = g->of->ctx;
+    c->world = (xd_world){ 0 };
+    c->window = NULL;
+    memset(&c->topo, 0, sizeof c->topo);
+    memset(&c->count_topo, 0, sizeof c->count_topo);
+    c->count = NULL;
+    c->count_world = c->text = c->count_text = NULL;
+    c->trace = NULL;
+    c->cancel = &g->cancel;
+    c->borrowed = 1;
+    memset(c->cold, 0, sizeof c->cold);
+    for (int i = 0; i < PARTS; i++) {
+        xd_component *p = part_of(&c->model, i);
+        if (!p)
+            continue;
+        memset(&p->shadow, 0, sizeof p->shadow);
+        p->blocks_of = NULL;
+        p->reader = NULL;
+        p->upto = NULL;
+    }
+}
+
+xd_status xd_open_beside(xd_engine **out, xd_engine *of, int alone, xd_err *e)
+{
+    xd_err     mine = { .rank = -1 };
+    xd_engine *g = *out = NULL;
+    xd_status  s = XD_OK;
+    if (of->of)
+        s = xd_fail(&mine, XD_EINVAL, "xd_open_beside of an engine that has no weights of its own");
+    else if (!(g = calloc(1, sizeof *g)))
+        s = xd_fail(&mine, XD_ENOMEM, "no memory for an engine");
+    const xd_logger *before = xd_log_enter(&of->log);
+    if (s == XD_OK)
+        s = xd_model_tokenizers(&of->ctx.model, &mine);
+    if (!alone)
+        s = xd_world_agree_in(of->ctx.world.all, of->ctx.world.all->rank, s, &mine);
+    if (s == XD_OK) {
+        g->of = of;
+        g->alone = alone;
+        g->log = of->log;
+        copy_context(g);
+        if (alone) {
+            g->ctx.balance = NULL;
+            g->ctx.neighbours = of->ctx.world.host ? of->ctx.world.host->size : 1;
+        }
+        s = xd_dev_open_count(&g->ctx.count, g->ctx.dev, &mine);
+    }
+    if (s == XD_OK)
+        s = open_ranks(g, alone, &mine);
+    xd_log_enter(before);
+    if (s == XD_OK) {
+        *out = g;
+        return s;
+    }
+    xd_fail(e, s, "%s", mine.msg);
+    if (g && g->of && s != XD_ECOMM)
+        xd_close(&g);
+    else if (g && !g->of)
+        free(g);
+    return s;
+}
+
+void xd_beside_close(xd_engine *g)
+{
+    for (int i = 0; i < PARTS; i++) {
+        xd_component *p = part_of(&g->ctx.model, i);
+        if (!p)
+            continue;
+        xd_net_close(&p->shadow);
+        free(p->blocks_of);
+    }
+    g->ctx.balance = NULL;      /* the other engine's, which closes it                         */
+    xd_session_close(g);
+    xd_dev_close(&g->ctx.count);
+}
+
+/* ---- all weights on all ranks --------------------------------------------------------------- */
+
+static xd_status check_plan(const xd_engine *g, xd_err *e)
+{
+    const xd_plan *p = &g->ctx.plan;
+    if (g->of)
+        return xd_fail(e, XD_EINVAL, "xd_load_everywhere of an engine without weights of its own");
+    if (!g->ctx.keep)
+        return xd_fail(e, XD_EINVAL, "xd_load_everywhere needs an engine that keeps its text "
+                       "encoders (xd_open_args.keep)");
+    if (p->deg.n[XD_TENSOR] > 1 || p->deg.n[XD_PIPE] > 1 || p->text_tp > 1)
+        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s cuts the weights over its ranks: none of "
+                       "them can work alone", p->text);
+    if (xd_model_dits(&g->ctx.model) > 1)
+        return xd_fail(e, XD_EUNSUPPORTED, "a model of two transformers may free one of them "
+                       "between two steps: its ranks do not work alone");
+    if (g->ctx.world.used->size != g->ctx.world.all->size)
+        return xd_fail(e, XD_EUNSUPPORTED, "%d ranks are idle",
+                       g->ctx.world.all->size - g->ctx.world.used->size);
+    return XD_OK;
+}
+
+/* Is it true on all ranks? */
+static int all_true(xd_comm *c, int32_t v)
+{
+    int64_t one = 1;
+    if (c->size == 1)
+        return v;
+    xd_req r = c->ops->allreduce(c, xd_view(&v, XD_I32, 1, &one), XD_MIN);
+    return c->ops->wait(c, &r, 1) == XD_OK && v;
+}
+
+/* Are the ranks' kernels and threads equal, so that they read the same packed weights? */
+static int packs_alike(const xd_context *ctx)
+{
+    int64_t n = 2;
+    double  v[2] = { (double)(xd_hash_text(ctx->dev->name) >> 12) + xd_par_threads(), 0 };
+    v[1] = -v[0];
+    if (ctx->world.used->size == 1)
+        return 1;
+    xd_req r = ctx->world.used->ops->allreduce(ctx->world.used, xd_view(v, XD_F64, 1, &n), XD_MAX);
+    return ctx->world.used->ops->wait(ctx->world.used, &r, 1) == XD_OK && v[0] == -v[1];
+}
+
+/* The ranks of this host load a text encoder together. */
+static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err *e)
+{
+    xd_comm *h = ctx->world.host, *k = NULL;
+    if (!alike || !ctx->dev->host_memory || h->size == 1)
+        return XD_OK;
+    xd_status s = h->ops->split(h, 0, h->rank, h->size, &k, e);
+    p->group = (xd_weight_group){ k, ctx->world.used->rank };
+    return s;
+}
+
+/* Bytes that this host has to hold in addition; shared weights count once. */
+static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike, xd_err *e)
+{
+    size_t machine, space;
+    double bytes = 0, copies = alike && ctx->dev->host_memory ? 1 : ctx->world.host->size;
+    for (int i = 0; i < PARTS; i++)
+        if (want[i])
+            bytes += (double)part_of(&ctx->model, i)->packed;
+    xd_host_memory(&machine, &space);
+    if (!xd_dev_identity(ctx->dev) && bytes * copies > (double)machine)
+        return xd_fail(e, XD_ENOMEM, "all weights on all ranks take %s more and %s are free",
+                       xd_size_text(bytes * copies).s, xd_size_text((double)machine).s);
+    return XD_OK;
+}
+
+static xd_status load_parts(xd_context *ctx, const int want[PARTS], int alike, xd_err *e)
+{
+    xd_status s = xd_weight_groups_find(ctx, 1, e);
+    for (int i = 0; i < PARTS && s == XD_OK; i++) {
+        xd_component *p = part_of(&ctx->model, i);
+        if (!want[i])
+            continue;
+        if (i > 2)
+            s = group_text(ctx, p, alike, e);
+        s = xd_world_agree(&ctx->world, s, e);
+        if (s == XD_OK)
+            s = xd_world_agree(&ctx->world, xd_component_load(p, ctx->dev, ctx->type, 0, e), e);
+    }
+    return s;
+}
+
+static xd_status load_everywhere(xd_engine *g, xd_err *e)
+{
+    xd_context *ctx = &g->ctx;
+    int         want[PARTS] = { 0 }, alike = packs_alike(ctx);
+    xd_status   s = XD_OK;
+    for (int i = 0; i < PARTS; i++) {
+        xd_component *p = part_of(&ctx->model, i);
+        want[i] = p && !all_true(ctx->world.used, p->store != NULL);
+        if (want[i])
+            xd_component_drop(p);
+        if (want[i] && s == XD_OK)
+            s = xd_component_count(p, ctx->count, ctx->type, e);
+    }
+    if (s == XD_OK)
+        s = check_memory(ctx, want, alike, e);
+    s = xd_world_agree(&ctx->world, s, e);
+    return s == XD_OK ? load_parts(ctx, want, alike, e) : s;
+}
+
+xd_status xd_load_everywhere(xd_engine *g, xd_err *e)
+{
+    xd_err           mine = { .rank = -1 };
+    const xd_logger *before = xd_log_enter(&g->log);
+    xd_status        s = check_plan(g, &mine);
+    if (s == XD_OK)
+        s = load_everywhere(g, &mine);
+    else
+        mine.rank = 0;          /* it is the same on all ranks                                 */
+    s = xd_world_judge(&g->ctx.world, s, &mine);
+    xd_log_enter(before);
+    return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);
+}
