@@ -70,6 +70,8 @@ int       xd_job_has_mask(const xd_request *r);
 int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
+/* Warns on rank 0 of options of the request that make no difference. */
+void      xd_job_warn_unused(const xd_job *j);
 /* Finds the scheduler of the request or of the model, sets j->sampler, and reads its config with
  * what the request changes of it. */
 xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);

@@ -1,0 +1,56 @@
+/* job_unused.c - warnings of options of a request that make no difference */
+#include <math.h>
+
+#include "base/log.h"
+#include "backend/backend.h"
+#include "families/recipe.h"
+#include "pipeline/job.h"
+
+void xd_job_warn_unused(const xd_job *j)
+{
+    const xd_plan *p = &j->ctx->plan;
+    int            groups = p->deg.n[XD_DATA];
+    if (j->ctx->world.all->rank)
+        return;
+    if (j->ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(j->ctx->dev))
+        xd_log(XD_LOG_WARN, "offload makes no difference on the CPU, whose weights are in the "
+               "host's memory");
+    if (groups > j->ntodo)
+        xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to "
+               "generate: there %s %d %s",
+               groups - j->ntodo, groups, j->ntodo == 1 ? "is" : "are", j->ntodo,
+               j->ntodo == 1 ? "image" : "images");
+    if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
+        xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above %g) "
+               "there is one pass a step, and use_cfg_parallel shares two", xd_job_guide(j),
+               xd_job_no_guidance(j));
+    if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
+        xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
+    if (j->ctx->model.recipe->true_cfg > 1 && !(j->r->true_cfg_scale > 0) && !j->r->negative_prompt)
+        xd_log(XD_LOG_INFO, "the image is not guided: true_cfg_scale %g needs a negative_prompt, "
+               "if only \" \"", j->ctx->model.recipe->true_cfg);
+    if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
+        xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
+               "sizes: every size is the one asked for", j->ctx->model.recipe->name);
+    if (j->npass == 1 && j->r->guidance_scale_2 > xd_job_no_guidance(j))
+        xd_log(XD_LOG_WARN, "guidance_scale_2 makes no difference without guidance (%s above %g)",
+               xd_job_guide(j), xd_job_no_guidance(j));
+    if (j->npass == 1 && j->r->use_dynamic_cfg)
+        xd_log(XD_LOG_WARN, "use_dynamic_cfg makes no difference without guidance (%s above 1)",
+               xd_job_guide(j));
+    if (j->npass == 1 && j->r->guidance_rescale > 0)
+        xd_log(XD_LOG_WARN, "guidance_rescale makes no difference without guidance (%s above 1)",
+               xd_job_guide(j));
+    if (j->npass == 1 && (j->r->cfg_normalization > 0 || j->r->cfg_truncation < 1))
+        xd_log(XD_LOG_WARN, "%s makes no difference without guidance (%s above %g)",
+               j->r->cfg_normalization > 0 ? "cfg_normalization" : "cfg_truncation",
+               xd_job_guide(j), xd_job_no_guidance(j));
+    if (j->ctx->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
+        xd_log(XD_LOG_WARN, "guidance_scale makes no difference to this model, which reads none "
+               "(true_cfg_scale guides it)");
+    if (j->r->latents_only && j->r->enable_tiling && !xd_job_has_image(j->r))
+        xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
+    if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
+        xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above %g) "
+               "nothing is compared with it", xd_job_guide(j), xd_job_no_guidance(j));
+}
