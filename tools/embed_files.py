@@ -7,7 +7,8 @@ import pathlib
 import sys
 
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
-         ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+         ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+         ".json": "application/json"}
 
 
 def rows_of(data):

@@ -1,4 +1,4 @@
-/* api_page.c - the web page at /, whose files are inside the program.
+/* api_page.c - the web page at /, and the document of all routes: files inside the program.
  *
  * The page needs no key; what it asks for does. It loads nothing from elsewhere, and the browser is
  * told to refuse it if it tried. */
@@ -20,9 +20,9 @@ static const xd_page_file *find_file(const char *name)
     return f->name ? f : NULL;
 }
 
-void xd_api_page(xd_http_call *c)
+static void send_file(xd_http_call *c, const char *name)
 {
-    const xd_page_file *f = find_file(c->arg[0] ? c->arg : "index.html");
+    const xd_page_file *f = find_file(name);
     const char         *known = xd_http_header(c, "If-None-Match");
     if (!f) {
         xd_reply_error(c, 404, NULL, NULL, "there is nothing at %.200s", c->path);
@@ -36,4 +36,14 @@ void xd_api_page(xd_http_call *c)
     xd_reply_header(c, "Cache-Control", "no-cache");
     xd_reply_header(c, "Content-Security-Policy", policy);
     xd_reply_header(c, "Referrer-Policy", "no-referrer");
+}
+
+void xd_api_page(xd_http_call *c)
+{
+    send_file(c, c->arg[0] ? c->arg : "index.html");
+}
+
+void xd_api_openapi(xd_http_call *c)
+{
+    send_file(c, "openapi.json");
 }

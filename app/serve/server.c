@@ -50,6 +50,7 @@ const xd_route xd_server_routes[] = {
     { "GET", "/sdapi/v1/sd-modules", xd_api_webui_none, 0 },
     { "GET", "/", xd_api_page, 1 },
     { "GET", "/page/*", xd_api_page, 1 },
+    { "GET", "/openapi.json", xd_api_openapi, 1 },
     { "GET", "/sdcpp/v1/capabilities", xd_api_sdcpp_capabilities, 0 },
     { "POST", "/sdcpp/v1/img_gen", xd_api_sdcpp_image, 0 },
     { "POST", "/sdcpp/v1/vid_gen", xd_api_sdcpp_video, 0 },

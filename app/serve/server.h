@@ -121,6 +121,7 @@ void xd_api_webui_schedulers(xd_http_call *c);
 void xd_api_webui_loras(xd_http_call *c);
 void xd_api_webui_none(xd_http_call *c);
 void xd_api_page(xd_http_call *c);
+void xd_api_openapi(xd_http_call *c);
 void xd_api_sdcpp_capabilities(xd_http_call *c);
 void xd_api_sdcpp_image(xd_http_call *c);
 void xd_api_sdcpp_video(xd_http_call *c);

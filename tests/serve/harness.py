@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+import openapi
+
 XDIT, ROOT = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
 DEMO = str(ROOT / "models" / "demo-pixart")
 T = pathlib.Path(tempfile.mkdtemp(prefix="xdit-test-"))
@@ -79,9 +81,12 @@ class Server:
         c = http.client.HTTPConnection(*self.address, timeout=timeout)
         try:
             c.request(method, path, body=body, headers=headers or {})
-            return Reply(c.getresponse())
+            reply = Reply(c.getresponse())
         finally:
             c.close()
+        for complaint in openapi.complaints(method, path, reply):
+            report(False, f"{method} {path} answers as app/serve/openapi.json says", complaint)
+        return reply
 
     def get(self, path, **headers):
         return self.request("GET", path, headers=headers)

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""interface.py XDIT ROOT - the document /openapi.json has exactly the routes of the server, and the
+fields of requests that there are; what checks answers against it finds faults. Speaks TAP."""
+
+import copy
+import json
+import re
+import subprocess
+import sys
+
+import openapi
+from harness import PROMPT, ROOT, XDIT, Reply, Server, end, report
+
+GEN = "/v1/images/generations"
+
+
+def routes():
+    source = (ROOT / "app" / "serve" / "server.c").read_text(encoding="utf-8")
+    table = source[source.index("xd_server_routes[]"):]
+    return {(m, p): public == "1" for m, p, public in re.findall(
+        r'\{ "(\w+)", "([^"]+)", \w+, (\d) \}', table[:table.index("};")])}
+
+
+def same_routes():
+    own, told = routes(), {}
+    for path, item in openapi.DOCUMENT["paths"].items():
+        for method, op in item.items():
+            told[method.upper(), re.sub(r"\{\w+\}", "*", path)] = op.get("security") == []
+            named = set(re.findall(r"\{(\w+)\}", path))
+            given = {p["name"] for p in op.get("parameters", ()) if p["in"] == "path"}
+            if named != given or not op["summary"]:
+                report(False, f"{method} {path}: its parameters", named, given)
+    report(len(own) > 30 and set(own) == set(told), "the routes of the document are those of the "
+           "server", set(own) ^ set(told))
+    report(own == told, "and so is who needs no key", [k for k in own if own[k] != told.get(k)])
+
+
+def references(node):
+    if isinstance(node, dict):
+        if "$ref" in node:
+            openapi.resolve(node)
+        for v in node.values():
+            references(v)
+    elif isinstance(node, list):
+        for v in node:
+            references(v)
+
+
+def same_fields(s):
+    """Every field of the document is known to the server, and every flag of xdit generate that the
+    server knows is in the document. Nothing is generated: the prompt is missing."""
+    schemas = openapi.DOCUMENT["components"]["schemas"]
+    told = set(schemas["Options"]["properties"])
+    for name in ("ImageRequest", "EditRequest"):
+        told |= set(schemas[name]["allOf"][-1]["properties"])
+    text = subprocess.run([XDIT, "generate", "--help"], capture_output=True, text=True,
+                          check=True).stdout
+    flags = set(re.findall(r"--(\w+)", text))
+    report(len(told) > 40 and len(flags) > 60, "fields and flags", len(told), len(flags))
+    strange = []
+    for name in sorted((told | flags) - {"prompt"}):
+        r = s.post(GEN, {name: "1"})
+        known = r.status >= 400 and "there is no field" not in r.error
+        if known != (name in told):
+            strange.append((name, r.error))
+    report(not strange, "the fields of the document are those of requests", strange)
+
+
+class Made(Reply):
+    def __init__(self, status, kind, body):     # pylint: disable=super-init-not-called
+        self.status, self.headers, self.body = status, {"Content-Type": kind}, body
+
+
+def faults_are_found(s):
+    good = s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 1})
+
+    def found(change, text, status=200, kind="application/json", method="POST", path=GEN):
+        j = copy.deepcopy(good.json)
+        change(j)
+        said = list(openapi.complaints(method, path, Made(status, kind, json.dumps(j).encode())))
+        report(any(text in x for x in said), f"found: {text}", said)
+
+    report(not list(openapi.complaints("POST", GEN, good)), "an answer as the document says")
+    found(lambda j: j.pop("usage"), "lacks usage")
+    found(lambda j: j["usage"].update(total_tokens="86"), "usage.total_tokens is '86'")
+    found(lambda j: j["usage"].update(total_tokens=True), "usage.total_tokens is 'True'")
+    found(lambda j: j.update(extra=1), "extra is not in the document")
+    found(lambda j: j["data"][0].update(seed=0.5), "data[0].seed is '0.5'")
+    found(lambda j: j.update(background="auto"), "not one of ['opaque']")
+    found(lambda j: j, "lacks error", status=400)
+    found(lambda j: j, "204 is not", status=204)
+    found(lambda j: j, "'text/html' is not", kind="text/html")
+    found(lambda j: j, "no GET /nothing", method="GET", path="/nothing")
+    event = json.dumps({"type": "image_generation.completed"})
+    said = list(openapi.complaints("POST", GEN, Made(
+        200, "text/event-stream", f"event: x\ndata: {event}\n\n".encode())))
+    report(len(said) == 2, "found: an event without an image, of another name", said)
+
+
+def main():
+    same_routes()
+    references(openapi.DOCUMENT)
+    with Server() as s:
+        r = s.get("/openapi.json")
+        report(r.status == 200 and r.headers["Content-Type"] == "application/json" and
+               r.json == openapi.DOCUMENT and r.json["openapi"].startswith("3.1"), "is served", r)
+        same_fields(s)
+        faults_are_found(s)
+    end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
