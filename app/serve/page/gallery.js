@@ -41,6 +41,40 @@ const extensions = { 'image/png': 'png', 'image/jpeg': 'jpg', 'image/webp': 'web
                      'video/quicktime': 'mov', 'video/x-matroska': 'mkv' };
 let count = 0;
 
+/* Screen readers hear of which result it is. */
+function makeButton(text, number, action) {
+  const button = make('button', { type: 'button', textContent: text });
+  button.append(make('span', { className: 'unseen', textContent: `, result ${number}` }));
+  button.addEventListener('click', action);
+  return button;
+}
+
+/* A video that the server has, by its first frame: `load` reads it and adds it as a result. */
+export function addKept({ thumbnail, prompt, load }) {
+  const number = ++count;
+  const url = URL.createObjectURL(thumbnail);
+  const item = make('li', { id: `result-${number}` });
+  let loading = false;          /* a disabled button would lose the focus                     */
+  const show = makeButton('Show the video', number, async () => {
+    if (loading)
+      return;
+    loading = true;
+    if (await load()) {
+      const focused = item.contains(document.activeElement);
+      item.remove();
+      URL.revokeObjectURL(url);
+      if (focused)
+        byId('results').focus();
+    }
+    loading = false;
+  });
+  item.append(make('img', { src: url, alt: `First frame of result ${number}: ${prompt}` }),
+              make('p', { className: 'title', textContent: prompt }),
+              make('p', { className: 'actions' }, show));
+  byId('gallery').prepend(item);
+  byId('results-none').hidden = true;
+}
+
 /* Puts a result before the others. {blob, parameters, again, use, start}: the functions do what
  * their button says; `start` may be missing. */
 export function addResult(result) {
@@ -48,12 +82,7 @@ export function addResult(result) {
   const seed = result.parameters.seed || '';
   result.url = URL.createObjectURL(result.blob);
   const item = make('li', { id: `result-${number}` });
-  const button = (text, action) => {
-    const b = make('button', { type: 'button', textContent: text });
-    b.append(make('span', { className: 'unseen', textContent: `, result ${number}` }));
-    b.addEventListener('click', action);
-    return b;
-  };
+  const button = (text, action) => makeButton(text, number, action);
   const save = make('a', { className: 'button', href: result.url, textContent: 'Save',
                            download: `xdit-${seed || number}-${number}.` +
                                      `${extensions[result.blob.type] || 'bin'}` });

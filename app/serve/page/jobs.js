@@ -79,10 +79,39 @@ class Card {
     this.state.textContent = message;
     this.bar.remove();
     this.preview.remove();
-    this.button.disabled = false;
     this.button.firstChild.data = 'Dismiss';
     this.button.onclick = () => this.remove();
   }
+}
+
+/* ---- streams at once: a browser has six connections to a server ------------------------- */
+
+let free = 4;
+const waiting = [];
+
+function freeStream() {
+  const next = waiting.shift();
+  if (next)
+    next();
+  else
+    free++;
+}
+
+/* Waits until this page may have another stream. */
+async function takeStream(card, signal) {
+  if (free > 0) {
+    free--;
+    return;
+  }
+  card.say('Waiting for another request of this page', 'page');
+  await new Promise((resolve, reject) => {
+    waiting.push(resolve);
+    signal.addEventListener('abort', () => {
+      if (waiting.includes(resolve))
+        waiting.splice(waiting.indexOf(resolve), 1);
+      reject(signal.reason);
+    });
+  });
 }
 
 /* ---- images: a stream -------------------------------------------------------------------- */
@@ -128,7 +157,7 @@ async function resultOf(base64, format) {
   return { blob, parameters: await parametersOf(bytes) || { loras: [] } };
 }
 
-async function runImages(ask, card, signal, deliver) {
+async function readStream(ask, card, signal, deliver) {
   const response = await sendImages(ask, signal);
   let images = 0;
   for await (const event of events(response)) {
@@ -145,6 +174,15 @@ async function runImages(ask, card, signal, deliver) {
   if (!images)
     throw new Error('The server ended the stream without an image.');
   return images === 1 ? 'the image is there' : `${images} images are there`;
+}
+
+async function runImages(ask, card, signal, deliver) {
+  await takeStream(card, signal);
+  try {
+    return await readStream(ask, card, signal, deliver);
+  } finally {
+    freeStream();
+  }
 }
 
 /* ---- videos: made in the background ------------------------------------------------------ */
@@ -165,7 +203,11 @@ const sleep = (ms) => new Promise((resolve) => {
   setTimeout(resolve, ms);
 });
 
-export async function readVideo(video) {
+async function readThumbnail(id) {
+  return (await request(`v1/videos/${id}/content?variant=thumbnail`)).blob();
+}
+
+async function readVideo(video) {
   const blob = await (await request(`v1/videos/${video.id}/content`)).blob();
   const parameters = ownParameters(video.parameters || { prompt: video.prompt });
   return { blob, parameters };
@@ -211,14 +253,12 @@ async function follow(card, hooks, work) {
 }
 
 /* Runs what readForm has returned. hooks: deliver({blob, parameters}), news(text),
- * refuse(error) of the request, fail(error) of anything else. */
+ * refuse(error) of the request, fail(error) of anything else, keep of resumeVideos. */
 export function run(ask, hooks) {
   const card = new Card(ask.fields.prompt, hooks.news);
   const abort = new AbortController();
-  card.button.onclick = () => {
-    card.button.disabled = true;
-    abort.abort();              /* the server cancels what nobody reads any more */
-  };
+  /* The server cancels what nobody reads any more. */
+  card.button.onclick = () => abort.abort();
   if (!ask.video)
     return follow(card, hooks, () => runImages(ask, card, abort.signal, hooks.deliver));
   return follow(card, hooks, async () => {
@@ -228,10 +268,7 @@ export function run(ask, hooks) {
 }
 
 function watch(id, card, hooks) {
-  card.button.onclick = () => {
-    card.button.disabled = true;
-    cancelVideo(id).catch(hooks.fail);
-  };
+  card.button.onclick = () => cancelVideo(id).catch(hooks.fail);
   return watchVideo(id, card, hooks.deliver);
 }
 
@@ -240,7 +277,8 @@ export async function resumeVideos(hooks) {
   const { data } = await getJson('v1/videos?limit=20&order=asc');
   for (const video of data)
     if (video.status === 'completed')
-      hooks.deliver(await readVideo(await lookAt(video.id)));
+      hooks.keep({ thumbnail: await readThumbnail(video.id), prompt: video.prompt || 'A video',
+                   read: async () => readVideo(await lookAt(video.id)) });
     else if (video.status === 'queued' || video.status === 'in_progress') {
       const card = new Card(video.prompt || 'A video', hooks.news);
       follow(card, hooks, () => watch(video.id, card, hooks));

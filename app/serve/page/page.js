@@ -2,7 +2,7 @@
 import { ServerError, getJson } from './api.js';
 import { beginForm, fillForm, markField, modelNow, readForm, setLoras, setModels,
          setSamplers, takesImage } from './form.js';
-import { addResult } from './gallery.js';
+import { addKept, addResult } from './gallery.js';
 import { resumeVideos, run } from './jobs.js';
 import { beginMask, setStart, startBlob } from './mask.js';
 import { parametersOf } from './png.js';
@@ -47,7 +47,19 @@ function useParameters(parameters, from) {
   form.prompt.focus();
 }
 
-const hooks = { deliver, news, refuse, fail };
+function keep({ read, ...video }) {
+  addKept({ ...video, load: async () => {
+    try {
+      deliver(await read());
+      return true;
+    } catch (error) {
+      fail(error);
+      return false;
+    }
+  } });
+}
+
+const hooks = { deliver, keep, news, refuse, fail };
 
 /* ---- generating -------------------------------------------------------------------------- */
 
