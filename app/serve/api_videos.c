@@ -114,8 +114,9 @@ static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
     if (task->ndone)
         xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s", task->done[0].seed, task->done[0].json);
     add_text(b, "remixed_from_video_id", task->remixed);
-    xd_buf_add(b, ",\"queue_position\":%d}",
-               task->state == XD_TASK_QUEUED ? xd_task_position(s->tasks, task) : 0);
+    xd_buf_add(b, ",\"queue_position\":%d,\"previews\":%d}",
+               task->state == XD_TASK_QUEUED ? xd_task_position(s->tasks, task) : 0,
+               task->previews);
 }
 
 static void reply_video(xd_http_call *c, const xd_task *task)

@@ -77,6 +77,8 @@ def session(b):
     fill(b, num_inference_steps=30, seed=7)
     b.run("""window.told = new Set(); new MutationObserver(() => {
         const p = document.querySelector('#jobs progress');
+        const i = document.querySelector('#jobs img:not([hidden])');
+        if (i) told.add('preview ' + i.src);
         if (p) told.add(`${p.value} ${document.querySelector('#jobs .state').textContent}`);
         }).observe(document.getElementById('jobs'), { subtree: true, childList: true,
                                                       characterData: true, attributes: true })""")
@@ -89,6 +91,7 @@ def session(b):
     report(len(steps) > 3 and steps == sorted(steps) and
            any(re.search(r"\d:\d\d left", t) for t in told), "steps and the time left are told",
            told)
+    report(len([t for t in told if t.startswith("preview blob:")]) > 3, "previews are shown", told)
     report("Request 1: the image is there" in text_of(b, "#news"), "and screen readers hear of it")
     shown = text_of(b, "#result-1 dl")
     report(PROMPT in shown and "Seed7" in shown and "Steps30" in shown, "with its parameters",
@@ -376,6 +379,8 @@ def video(b):
     fill(b, num_inference_steps=1000)
     b.click("#generate")
     report(b.wait(f"/%/.test({STATES})"), "a long one runs", b.run(STATES))
+    report(b.wait("document.querySelector('#jobs img').naturalWidth", 30), "and has a preview",
+           b.run(STATES))
     b.click("#jobs > li button")
     report(b.wait(f"{JOBS} === 0"), "and is cancelled", b.run(STATES))
     fill(b, num_inference_steps=2, num_frames="")

@@ -5,6 +5,8 @@ import { maskBlob, startBlob } from './mask.js';
 const byId = (id) => document.getElementById(id);
 const form = byId('form');
 
+const mostPreviews = 10;        /* of an image                                                 */
+
 let models = [];                /* of GET /v1/models                                           */
 let loras = [];                 /* names of LoRA files                                         */
 
@@ -115,7 +117,7 @@ async function readFiles(video) {
            'image[]': images > 1 ? [...byId('more-files').files] : [] };
 }
 
-/* {fields, files, video, previews}: what the form asks for. Files have the names of the interface;
+/* {fields, files, video}: what the form asks for. Files have the names of the interface;
  * without an image there are none. */
 export async function readForm() {
   const video = makesVideo();
@@ -135,9 +137,11 @@ export async function readForm() {
     fields.scheduler = form.scheduler.value;
   if (lorasNow().length)
     fields.lora = lorasNow();
+  if (byId('previews').checked)
+    fields.previews = mostPreviews;
   if (!fields.model)
     delete fields.model;
-  return { fields, files, video, previews: byId('previews').checked };
+  return { fields, files, video };
 }
 
 /* ---- parameters back into the form ------------------------------------------------------- */

@@ -28,7 +28,7 @@ class Card {
     this.button = make('button', { type: 'button', textContent: 'Cancel' },
       make('span', { className: 'unseen', textContent: ` request ${this.number}` }));
     this.item = make('li', {}, make('p', { className: 'title', textContent: title }), this.state,
-      this.bar, this.preview, make('p', { className: 'actions' }, this.button));
+      this.bar, make('p', { className: 'actions' }, this.button), this.preview);
     byId('jobs').append(this.item);
     byId('jobs-none').hidden = true;
   }
@@ -130,8 +130,7 @@ function formData(fields, files) {
 }
 
 function sendImages(ask, signal) {
-  const fields = { ...ask.fields, stream: true, progress: true,
-                   partial_images: ask.previews ? 3 : 0 };
+  const fields = { ...ask.fields, stream: true, progress: true };
   if (!ask.files.image)
     return postJson('v1/images/generations', fields, { signal });
   return request('v1/images/edits', { method: 'POST', signal, body: formData(fields, ask.files) });
@@ -203,8 +202,8 @@ const sleep = (ms) => new Promise((resolve) => {
   setTimeout(resolve, ms);
 });
 
-async function readThumbnail(id) {
-  return (await request(`v1/videos/${id}/content?variant=thumbnail`)).blob();
+async function readVariant(id, variant) {
+  return (await request(`v1/videos/${id}/content?variant=${variant}`)).blob();
 }
 
 async function readVideo(video) {
@@ -214,8 +213,12 @@ async function readVideo(video) {
 }
 
 async function watchVideo(id, card, deliver) {
-  for (let video; ; await sleep(pollMs)) {
+  for (let video, shown = 0; ; await sleep(pollMs)) {
     video = await lookAt(id);
+    if (video.previews > shown && video.status === 'in_progress') {
+      shown = video.previews;
+      card.show(await readVariant(id, 'preview'));
+    }
     if (video.status === 'completed') {
       deliver(await readVideo(video));
       return 'the video is there';
@@ -277,7 +280,8 @@ export async function resumeVideos(hooks) {
   const { data } = await getJson('v1/videos?limit=20&order=asc');
   for (const video of data)
     if (video.status === 'completed')
-      hooks.keep({ thumbnail: await readThumbnail(video.id), prompt: video.prompt || 'A video',
+      hooks.keep({ thumbnail: await readVariant(video.id, 'thumbnail'),
+                   prompt: video.prompt || 'A video',
                    read: async () => readVideo(await lookAt(video.id)) });
     else if (video.status === 'queued' || video.status === 'in_progress') {
       const card = new Card(video.prompt || 'A video', hooks.news);
