@@ -131,7 +131,7 @@ def two_ranks():
 
         def kill():
             r = random.Random(SEED)
-            while not over.wait(1 + 2 * r.random()):
+            while not over.wait(1 + 2 * r.random() if kills else 0.1):
                 workers = s.workers()
                 if workers and s.get("/health").status == 200:
                     kills.append(r.choice(workers))
