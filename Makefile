@@ -16,7 +16,8 @@
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
            libjpeg-dev libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev \
            libpcre2-dev libcmocka-dev libavformat-dev libavcodec-dev libswscale-dev \
-           libavutil-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin iproute2 mount universal-ctags
+           libavutil-dev libmicrohttpd-dev libcurl4-openssl-dev libopenmpi-dev openmpi-bin \
+           iproute2 mount universal-ctags
 TEST_PACKAGES = chromium
 CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 

@@ -208,6 +208,30 @@ void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes)
     add_arg(a, option, path);
 }
 
+static int is_gone(void *call)
+{
+    return xd_http_gone(call);
+}
+
+static void ask_url(xd_ask *a, const char *option, const char *url)
+{
+    const xd_fetch_rules *f = &server_of(a)->fetch;
+    char           *data;
+    size_t          bytes;
+    xd_err          e = { 0 };
+    if (!f->nhosts) {
+        xd_ask_refuse(a, 400, option, "images of other servers are not fetched without "
+                      "--allow_url: send the image itself, as a data URL");
+        return;
+    }
+    xd_status s = xd_fetch_read(f, url, is_gone, a->call, &data, &bytes, &e);
+    if (s == XD_OK)
+        xd_ask_file(a, option, data, bytes);
+    else
+        xd_ask_refuse(a, s == XD_ENOMEM ? 503 : 400, option, "%s: %s", option, e.msg);
+    free(data);
+}
+
 void xd_ask_data_url(xd_ask *a, const char *option, const char *url)
 {
     const char *base = strncmp(url, "data:", 5) == 0 ? strstr(url, ";base64,") : NULL;
@@ -215,8 +239,7 @@ void xd_ask_data_url(xd_ask *a, const char *option, const char *url)
     if (a->failed)
         return;
     if (!base && (strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0)) {
-        xd_ask_refuse(a, 400, option, "images of other servers are not fetched: send the image "
-                      "itself, as a data URL");
+        ask_url(a, option, url);
         return;
     }
     const char *text = base ? base + 8 : url;   /* A1111's clients send base64 alone            */

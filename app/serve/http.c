@@ -442,6 +442,7 @@ xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
                        "a certificate in PEM and its key?" : "cannot listen at %s port %d",
                        a->host, a->port);
     }
+    h->args.tls_cert = h->args.tls_key = NULL;  /* they are read                               */
     h->port = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
     h->reaping = pthread_create(&h->reaper, NULL, reap, h) == 0;
     return XD_OK;

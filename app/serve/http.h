@@ -54,7 +54,7 @@ typedef struct xd_http_args {
     size_t          most_body;  /* bytes                                                       */
     int             connections;        /* at once                                             */
     double          patience;   /* seconds in which a request must have come                   */
-    char           *tls_cert, *tls_key; /* contents of the PEM files; NULL: plain HTTP           */
+    char           *tls_cert, *tls_key; /* contents of PEM files, read at the start; NULL: HTTP  */
 } xd_http_args;
 
 xd_status xd_http_start(xd_http **h, const xd_http_args *a, xd_err *e);

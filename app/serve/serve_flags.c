@@ -24,6 +24,9 @@ static const xd_option rows[] = {
       "serve whoever reaches the address, without a key" },
     { "cors", XD_OPT_TEXT, AT(origins), 0, XD_OPT_MANY, NULL, "ORIGIN",
       "web pages of this origin may ask, such as https://example.org; may be repeated" },
+    { "allow_url", XD_OPT_TEXT, AT(urls), 0, XD_OPT_MANY, NULL, "HOST[:PORT]",
+      "fetch images that requests name by URLs there, which may be private; 'any': from every host "
+      "with a public address; may be repeated (default: none)" },
     { "tls_cert", XD_OPT_TEXT, AT(tls_cert), 0, 0, NULL, "FILE",
       "serve HTTPS with this certificate (PEM)" },
     { "tls_key", XD_OPT_TEXT, AT(tls_key), 0, 0, NULL, "FILE", "and its private key" },
@@ -110,6 +113,7 @@ void xd_serve_flags_free(xd_serve_flags *f)
     xd_opt_texts_free(&f->models);
     xd_opt_texts_free(&f->keys);
     xd_opt_texts_free(&f->origins);
+    xd_opt_texts_free(&f->urls);
     xd_open_flags_free(&f->open);
 }
 
@@ -121,7 +125,7 @@ void xd_serve_flags_help(FILE *out)
         xd_opt_names("nproc start_timeout plan cluster balance", f.tables[2].rows, f.tables[2].n);
     const xd_opt_group groups[] = {
         { "Server", "model host port loras results keep keep_mb queue" },
-        { "Who may ask", "api_key no_auth cors tls_cert tls_key connections max_body "
+        { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
                          "request_timeout" },
         { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                     "lora lora_2 no_t5" },

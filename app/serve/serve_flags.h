@@ -6,7 +6,7 @@
 
 typedef struct xd_serve_flags {
     const char   *host, *loras, *results, *tls_cert, *tls_key;
-    xd_opt_texts  models, keys, origins;
+    xd_opt_texts  models, keys, origins, urls;
     int           port, queue, connections, no_auth, verbose, quiet;
     int64_t       max_body;     /* bytes                                                       */
     double        keep_s, keep_mb;      /* of results                                          */

@@ -197,19 +197,29 @@ static const char **list_keys(const xd_serve_flags *f)
     return keys;
 }
 
-static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **keys, xd_err *e)
+static const char **list_origins(const xd_serve_flags *f)
 {
-    const char **origins = calloc((size_t)f->origins.n + 1, sizeof *origins);
+    const char **v = calloc((size_t)f->origins.n + 1, sizeof *v);
+    for (int i = 0; v && i < f->origins.n; i++)
+        v[i] = f->origins.v[i];
+    return v;
+}
+
+static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **keys,
+                            const char **origins, xd_err *e)
+{
     xd_http_args a = { .host = f->host, .port = f->port, .routes = xd_server_routes, .server = s,
                        .keys = keys, .origins = origins, .most_body = (size_t)f->max_body,
                        .connections = f->connections, .patience = f->request_timeout };
     xd_status    st = read_tls(f, &a, e);
-    for (int i = 0; origins && i < f->origins.n; i++)
-        origins[i] = f->origins.v[i];
     s->tls = f->tls_cert != NULL;
     s->keep_s = f->keep_s;
     s->queue = f->queue;
-    return st == XD_OK ? xd_http_start(&s->http, &a, e) : st;
+    s->fetch = (xd_fetch_rules){ f->urls.v, f->urls.n, (size_t)f->max_body, f->request_timeout };
+    st = st == XD_OK ? xd_http_start(&s->http, &a, e) : st;
+    free(a.tls_cert);
+    free(a.tls_key);
+    return st;
 }
 
 /* The arguments of the worker: those of the server that say how models are opened. */
@@ -256,11 +266,11 @@ static void catch_signals(void)
 
 static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **args, xd_err *e)
 {
-    const char **keys = list_keys(f);
+    const char **keys = list_keys(f), **origins = list_origins(f);
     xd_status    st = xd_tasks_open(&s->tasks, f->results ? s->dir : NULL, f->queue,
                                     f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
     if (st == XD_OK)
-        st = start_http(s, f, keys, e);
+        st = start_http(s, f, keys, origins, e);
     if (st == XD_OK)
         st = xd_worker_start(&s->worker, s->tasks, getenv("XDIT_PROGRAM"), s->own_dir, nargs, args,
                              e);
@@ -281,6 +291,7 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **
     xd_http_stop(&s->http, 1);
     xd_tasks_close(&s->tasks);
     free(keys);
+    free(origins);
     return st;
 }
 
@@ -305,6 +316,8 @@ int main(int argc, char **argv)
         st = xd_fail(&e, XD_EINVAL, "start the server by xdit serve");
     if (st == XD_OK)
         st = name_models(&s, &f, &e);
+    if (st == XD_OK && f.urls.n)
+        st = xd_fetch_begin(&e);
     if (st == XD_OK)
         st = make_dir(dir, sizeof dir, &e);
     if (st == XD_OK && f.results && !(real = realpath(f.results, NULL)))
@@ -323,6 +336,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < s.nmodels; i++)
         free(s.models[i].uses);
     free(s.models);
+    xd_fetch_end();
     xd_serve_flags_free(&f);
     return report(st, &e);
 }

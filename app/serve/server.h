@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "serve/fetch.h"
 #include "serve/http.h"
 #include "serve/task.h"
 #include "serve/worker_process.h"
@@ -26,6 +27,7 @@ typedef struct xd_server {
     double             started; /* seconds of the Unix clock                                   */
     int                tls;     /* it speaks HTTPS                                             */
     int                queue;   /* most requests that wait                                     */
+    xd_fetch_rules     fetch;   /* images by URLs                                              */
     xd_tasks           *tasks;
     xd_worker_process *worker;
     xd_http           *http;
