@@ -115,9 +115,47 @@ static int is_json(const xd_body *b, xd_http_call *c)
     return !type && b->data && (b->data[0] == '{' || b->data[0] == '[');
 }
 
-int xd_body_end(xd_body *b, xd_http_call *c)
+/* Texts reach replies, files and the log: what is no UTF-8, or has a NUL inside, is refused. */
+static int is_text(const char *s, size_t n)
+{
+    const char *end = s + n;
+    while (s < end) {
+        size_t k = *s ? xd_utf8_bytes(s) : 0;
+        if (!k)
+            return 0;
+        s += k;
+    }
+    return 1;
+}
+
+static int are_texts(const xd_http_call *c)
+{
+    for (int i = 0; i < c->nparts; i++) {
+        const xd_part *p = &c->parts[i];
+        if (!is_text(p->name, strlen(p->name)) || (!p->file && !is_text(p->data, p->bytes)))
+            return 0;
+    }
+    return 1;
+}
+
+static int read_json(xd_body *b, xd_http_call *c)
 {
     xd_err e = { 0 };
+    if (b->bytes >= 3 && memcmp(b->data, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark */
+        c->body += 3;
+        c->bytes -= 3;
+    }
+    if (xd_json_parse(&c->json, c->body, c->bytes, "the body", &e) != XD_OK)
+        xd_reply_error(c, 400, NULL, NULL, "%s", e.msg);
+    else if (!is_text(c->body, c->bytes))
+        xd_reply_error(c, 400, NULL, NULL, "the body is not UTF-8");
+    else
+        return 1;
+    return 0;
+}
+
+int xd_body_end(xd_body *b, xd_http_call *c)
+{
     if (b->form && MHD_destroy_post_processor(b->form) != MHD_YES && !b->status)
         b->status = 400;
     b->form = NULL;
@@ -127,12 +165,11 @@ int xd_body_end(xd_body *b, xd_http_call *c)
     }
     c->body = b->data;
     c->bytes = b->bytes;
-    if (!b->bytes || !is_json(b, c))
-        return 1;
-    if (xd_json_parse(&c->json, b->data, b->bytes, "the body", &e) == XD_OK)
-        return 1;
-    xd_reply_error(c, 400, NULL, NULL, "%s", e.msg);
-    return 0;
+    if (!are_texts(c)) {
+        xd_reply_error(c, 400, NULL, NULL, "a field of the form is not UTF-8");
+        return 0;
+    }
+    return !b->bytes || !is_json(b, c) || read_json(b, c);
 }
 
 void xd_body_free(xd_body *b, xd_http_call *c)

@@ -248,8 +248,16 @@ static void (*const handlers[])(xd_http_call *c) = {
 };
 enum { HANDLERS = sizeof handlers / sizeof *handlers, WITH_BODY = 7 };
 
+static int is_utf8(const char *s)
+{
+    size_t n;
+    while (*s && (n = xd_utf8_bytes(s)) > 0)
+        s += n;
+    return !*s;
+}
+
 /* A part: the lengths of its name, of its file's name and of its data (two bytes), then these. */
-static void take_parts(xd_http_call *c, input *in)
+static int take_parts(xd_http_call *c, input *in)
 {
     while (in->left && c->nparts < 64) {
         size_t name = (size_t)take_byte(in), file = (size_t)take_byte(in),
@@ -261,18 +269,20 @@ static void take_parts(xd_http_call *c, input *in)
         *p = (xd_part){ .name = take_bytes(in, name, NULL) };
         p->file = file ? take_bytes(in, file, NULL) : NULL;
         p->data = take_bytes(in, bytes, &p->bytes);
+        if (!is_utf8(p->name) || (!file && (!is_utf8(p->data) || strlen(p->data) != p->bytes)))
+            return 0;
     }
+    return 1;
 }
 
 /* As http_body.c does it. */
 static int take_body(xd_http_call *c, input *in, int parts)
 {
-    if (parts) {
-        take_parts(c, in);
-        return 1;
-    }
+    if (parts)
+        return take_parts(c, in);
     c->body = take_bytes(in, in->left, &c->bytes);
-    return xd_json_parse(&c->json, c->body, c->bytes, "the body", NULL) == XD_OK;
+    return strncmp(c->body, "\xef\xbb\xbf", 3) != 0 && is_utf8(c->body) &&
+           xd_json_parse(&c->json, c->body, c->bytes, "the body", NULL) == XD_OK;
 }
 
 static void check_json(const xd_http_call *c)

@@ -102,6 +102,17 @@ def progress(s):
     report(s.post(API + "/interrupt", {}).status == 200, "also where nothing runs")
 
 
+def odd_bodies(s):
+    """The answer repeats the request: it stays JSON."""
+    for what, body, status in (
+            ("a byte order mark", b'\xef\xbb\xbf{"prompt":"a","steps":1}', 200),
+            ("bytes that are not UTF-8", b'{"prompt":"\x80","steps":1}', 400)):
+        r = s.request("POST", "/sdapi/v1/txt2img", body, {"Content-Type": "application/json"})
+        report(r.status == status and r.json, what, r)
+    r = s.form("/v1/images/generations", [("prompt", b"a\0b")])
+    report(r.status == 400 and "UTF-8" in r.error, "a NUL inside a prompt", r)
+
+
 def main():
     other = T / "other"
     shutil.copytree(DEMO, other)
@@ -110,6 +121,7 @@ def main():
         images(s, names)
         progress(s)
         switching(s)
+        odd_bodies(s)
     with Server("--api_key", "k") as s:
         basic = base64.b64encode(b"u:k").decode()
         r = s.request("GET", API + "/options", headers={"Authorization": f"Basic {basic}"})
