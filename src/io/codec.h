@@ -12,6 +12,7 @@ typedef struct xd_pixels {      /* rows of pixels of 3 bytes                    
     uint8_t *rgb;
     int64_t  w, h;
     int      size_only;         /* xd_pixels_new keeps the size and fails: nothing is decoded  */
+    int      quick;             /* PNG: little time counts more than few bytes                  */
     int      quality;           /* 0 .. 100 of what is written with losses                     */
 } xd_pixels;
 

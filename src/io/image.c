@@ -43,7 +43,7 @@ xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int
 {
     static const xd_image_text none = { NULL, NULL };
     const xd_codec *c = by_tail(path);
-    xd_pixels       p = { .rgb = (uint8_t *)rgb, .w = w, .h = h,
+    xd_pixels       p = { .rgb = (uint8_t *)rgb, .w = w, .h = h, .quick = !texts,
                           .quality = quality < 0 ? XD_IMAGE_QUALITY : quality };
     xd_out          o;
     if (quality > 100)

@@ -116,6 +116,10 @@ static xd_status write_with(session *s, FILE *f, const xd_pixels *p)
     png_init_io(s->png, f);
     png_set_IHDR(s->png, s->info, (png_uint_32)p->w, (png_uint_32)p->h, 8, PNG_COLOR_TYPE_RGB,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    if (p->quick) {
+        png_set_compression_level(s->png, 1);
+        png_set_filter(s->png, PNG_FILTER_TYPE_BASE, PNG_FILTER_PAETH);
+    }
     png_set_text(s->png, s->info, s->texts, s->n);
     png_write_info(s->png, s->info);
     png_write_image(s->png, s->rows);

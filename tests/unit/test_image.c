@@ -254,6 +254,27 @@ static void truncated_images_are_refused(void **state)
     scratch_clean();
 }
 
+/* Bits 6 and 7 of the second byte of a PNG's data say how thoroughly it was compressed: 0 is the
+ * least, 2 the usual. */
+static void images_without_texts_are_quick(void **state)
+{
+    (void)state;
+    generate(20, 12);
+    for (int i = 0; i < 2; i++) {
+        xd_err e = { 0 };
+        char  *data;
+        size_t len, at = 8;
+        assert_int_equal(xd_image_write(in_scratch("a.png"), image, 20, 12, i ? texts : NULL, &e),
+                         XD_OK);
+        assert_int_equal(xd_file_read(in_scratch("a.png"), 1 << 20, &data, &len, &e), XD_OK);
+        while (at + 10 < len && memcmp(data + at, "IDAT", 4) != 0)
+            at++;
+        assert_int_equal((unsigned char)data[at + 5] >> 6, i ? 2 : 0);
+        free(data);
+    }
+    scratch_clean();
+}
+
 static void sizes_are_read_alone(void **state)
 {
     (void)state;
@@ -365,6 +386,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_png_is_read),
         cmocka_unit_test(quality_is_asked_for),
         cmocka_unit_test(truncated_images_are_refused),
+        cmocka_unit_test(images_without_texts_are_quick),
         cmocka_unit_test(sizes_are_read_alone),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(small_files_ask_for_little),
