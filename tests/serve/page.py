@@ -327,6 +327,31 @@ def edits(b, s):
     b.click("#start-remove")
 
 
+def turned(b, s):
+    """A photograph that is to be held otherwise is sent as it is seen; others are sent as they are.
+    """
+    fill(b, model="demo-pixart")
+    r = s.post("/v1/images/generations", {"prompt": PROMPT, "num_inference_steps": 1, "size":
+                                          "96x160", "output_format": "jpeg"})
+    data = base64.b64decode(r.json["data"][0]["b64_json"])
+    exif = b"Exif\0\0II*\0\x08\0\0\0\1\0" + struct.pack("<HHIHHI", 0x0112, 3, 1, 6, 0, 0)
+    for what, more, size, kind in (
+            ("a photograph", b"", [96, 160], "image/jpeg"),
+            ("a turned one", b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif, [160, 96],
+             "image/png")):
+        path = T / "photo.jpg"
+        path.write_bytes(data[:2] + more + data[2:])
+        b.choose(path, "#start-file")
+        b.wait("!document.getElementById('start-there').hidden")
+        got = b.run("""import('/page/mask.js').then((m) => { const c =
+            document.getElementById('mask'); return [c.width, c.height, m.startBlob().type]; })""")
+        report(got == [*size, kind], f"{what}: {size}, {kind}", got)
+        b.click("#start-remove")
+    names = b.run("""import('/page/png.js').then((m) => ['models/a/',
+        'c/models--org--name/snapshots/5f'].map((model) => m.ownParameters({ model }).model))""")
+    report(names == ["a", "org/name"], "models by the names that requests use", names)
+
+
 def newest(b):
     return b.run("document.querySelector('#gallery > li').id").split("-")[1]
 
@@ -590,6 +615,7 @@ def main():
         mistakes(b)
         parameters(b, mine)
         edits(b, s)
+        turned(b, s)
         more_images(b, s)
         video(b)
         everything_has_a_name(b)
