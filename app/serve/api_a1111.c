@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "serve/server.h"
+#include "xdit/tools.h"
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
@@ -199,7 +200,7 @@ void xd_api_webui_image(xd_http_call *c)
 /* ---- progress -------------------------------------------------------------------------------- */
 
 /* preview: its file, "": none. */
-static void add_progress(xd_text_buf *b, const xd_task *task, int queued, const char *preview)
+static void add_progress(xd_text_buf *b, const xd_task *task, int queued)
 {
     double part = !task || task->steps < 1 ? 0
                   : ((double)(task->image - 1) + (double)task->step / task->steps) /
@@ -211,18 +212,9 @@ static void add_progress(xd_text_buf *b, const xd_task *task, int queued, const 
                part < 1 ? part : 0.99, eta, task && task->cancel ? "true" : "false",
                task ? task->id : "", queued + (task != NULL), task ? task->step : 0,
                task ? task->steps : 0);
-    if (*preview) {
-        xd_buf_add(b, "\"");
-        xd_answer_base64(b, preview);
-        xd_buf_add(b, "\"");
-    } else {
-        xd_buf_add(b, "null");
-    }
-    xd_buf_add(b, ",\"textinfo\":");
-    xd_buf_json_string(b, task ? task->stage : "");
-    xd_buf_add(b, "}\n");
 }
 
+/* The preview is read without the lock. */
 void xd_api_webui_progress(xd_http_call *c)
 {
     xd_server     *s = c->server;
@@ -230,13 +222,26 @@ void xd_api_webui_progress(xd_http_call *c)
     xd_tasks_counts n = xd_tasks_count(s->tasks);
     xd_task       *task = xd_tasks_running(s->tasks);
     const char    *skip = xd_http_query(c, "skip_current_image");
-    char           preview[4200] = "";
+    char           preview[4200] = "", stage[sizeof task->stage] = "";
     xd_tasks_lock(s->tasks);
+    if (task)
+        snprintf(stage, sizeof stage, "%s", task->stage);
     if (task && task->preview && (!skip || strcasecmp(skip, "true") != 0))
         snprintf(preview, sizeof preview, "%s", task->preview);
-    add_progress(&b, task, (int)n.queued, preview);
+    add_progress(&b, task, (int)n.queued);
     xd_tasks_unlock(s->tasks);
     xd_task_release(s->tasks, task);
+    size_t at = b.len;
+    xd_buf_add(&b, "\"");
+    if (*preview && xd_answer_base64(&b, preview)) {
+        xd_buf_add(&b, "\"");
+    } else {
+        b.len = b.failed ? 0 : at;
+        xd_buf_add(&b, "null");
+    }
+    xd_buf_add(&b, ",\"textinfo\":");
+    xd_buf_json_string(&b, stage);
+    xd_buf_add(&b, "}\n");
     xd_reply_json(c, 200, &b);
 }
 
@@ -298,13 +303,12 @@ void xd_api_webui_models(xd_http_call *c)
 
 void xd_api_webui_samplers(xd_http_call *c)
 {
-    static const char *const names[] = { "Automatic", "Euler", "Euler a", "Heun", "DPM++ 2M",
-                                         "DDIM", "UniPC", "LCM", "TCD" };
-    xd_text_buf              b = { 0 };
+    const char *name = "Automatic";
+    xd_text_buf b = { 0 };
     xd_buf_add(&b, "[");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        xd_buf_add(&b, "%s{\"name\":\"%s\",\"aliases\":[],\"options\":{}}", i ? "," : "",
-                   names[i]);
+    for (int i = 0; name; name = xd_scheduler_webui(i++))
+        xd_buf_add(&b, "%s{\"name\":\"%s\",\"aliases\":[],\"options\":{}}", b.len > 1 ? "," : "",
+                   name);
     xd_buf_add(&b, "]\n");
     xd_reply_json(c, 200, &b);
 }

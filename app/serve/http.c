@@ -233,12 +233,13 @@ static enum MHD_Result count_line(void *cls, enum MHD_ValueKind kind, const char
 }
 
 /* Whoever stands between us and the client may take another of two lines than libmicrohttpd, which
- * takes the first, and see the request end elsewhere. */
-static int is_ambiguous(const xd_http_call *c)
+ * takes the first, and see the request end elsewhere. HTTP/1.1 has a Host. */
+static int is_ambiguous(const xd_http_call *c, const char *version)
 {
     int count[3] = { 0 };
     MHD_get_connection_values(c->connection, MHD_HEADER_KIND, count_line, count);
-    return count[0] + count[1] > 1 || count[2] > 1;
+    return count[0] + count[1] > 1 || count[2] > 1 ||
+           (!count[2] && strcmp(version, "HTTP/1.1") == 0);
 }
 
 static void refuse_ambiguous(xd_http_call *c)
@@ -252,9 +253,7 @@ static void refuse_ambiguous(xd_http_call *c)
 static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, const char *methods)
 {
     const char *length = xd_http_header(c, "Content-Length");
-    if (is_ambiguous(c))
-        refuse_ambiguous(c);
-    else if (is_foreign(c, h) || is_strange_host(c, h))
+    if (is_foreign(c, h) || is_strange_host(c, h))
         xd_reply_error(c, 403, NULL, "forbidden", "pages of other sites are not served; "
                        "--cors names those that are");
     else if (!r && strcmp(c->method, "OPTIONS") == 0 && methods[0])
@@ -325,11 +324,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 {
     xd_http *h = cls;
     session *s = *context;
-    (void)version;
     if (!s) {                   /* the head has come                                           */
         s = *context = begin_request(h, connection, url, method);
         if (!s)
             return MHD_NO;
+        if (is_ambiguous(&s->call, version)) {
+            refuse_ambiguous(&s->call);
+            return send_reply(h, &s->call);
+        }
         if (refuse_head(&s->call, h, s->route, s->methods))
             return send_reply(h, &s->call);
         if (!s->route->open && h->args.keys && !has_key(&s->call, &h->args, s->owner)) {
@@ -384,6 +386,9 @@ static xd_status make_address(const xd_http_args *a, struct sockaddr_storage *at
     return XD_OK;
 }
 
+/* A strict libmicrohttpd refuses a request without Host by itself, and 0.9.75 writes the head of
+ * that reply twice: is_ambiguous refuses it instead. Where Content-Length is no number,
+ * libmicrohttpd still replies so before any handler is called. */
 static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, int v6)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
@@ -397,7 +402,7 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
         flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)at,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->args.connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, MHD_OPTION_STRICT_FOR_CLIENT, 0,
         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
         h->args.tls_cert ? tls : tls + 2, MHD_OPTION_END);

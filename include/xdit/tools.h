@@ -92,6 +92,8 @@ typedef struct xd_option {
 } xd_option;
 
 XD_API const xd_option *xd_request_options(int *n);
+/* The i-th name of stable-diffusion-webui that `scheduler` takes; NULL: there are no more. */
+XD_API const char      *xd_scheduler_webui(int i);
 XD_API const xd_option *xd_parallel_options(int *n);    /* offsets are in xd_parallel          */
 
 /* ---- plans: how a model is distributed over ranks ------------------------------------------ */

@@ -1,6 +1,7 @@
 /* options.c - the options of a request, one row each (those of a plan: plan_table.c) */
 #include <pthread.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "families/help.h"
 #include "sampler/sampler.h"
@@ -109,6 +110,23 @@ static xd_option options[] = {
 };
 
 enum { OPTIONS = sizeof options / sizeof *options };
+
+/* Samplers of several kinds of models share a name: it counts where it comes first. */
+static int is_first(const xd_sampler *const *list, int at)
+{
+    for (int i = 0; i < at; i++)
+        if (list[i]->webui && strcmp(list[i]->webui, list[at]->webui) == 0)
+            return 0;
+    return 1;
+}
+
+const char *xd_scheduler_webui(int i)
+{
+    for (int k = 0; xd_samplers[k]; k++)
+        if (xd_samplers[k]->webui && is_first(xd_samplers, k) && i-- == 0)
+            return xd_samplers[k]->webui;
+    return NULL;
+}
 
 static void set_help(size_t offset, const char *help)
 {

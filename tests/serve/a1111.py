@@ -33,7 +33,8 @@ def lists(s):
     r = s.get(API + "/sd-models").json
     report([m["model_name"] for m in r] == ["demo-pixart", "other"] and r[0]["title"], "models", r)
     names = [x["name"] for x in s.get(API + "/samplers").json]
-    report({"Euler", "Euler a", "DPM++ 2M", "DDIM"} <= set(names), "samplers", names)
+    report({"Euler", "Euler a", "DPM++ 2M", "DDIM", "DPM++ 2S", "DDPM"} <= set(names) and
+           names[0] == "Automatic" and len(set(names)) == len(names), "samplers", names)
     labels = [x["label"] for x in s.get(API + "/schedulers").json]
     report({"Automatic", "Karras"} <= set(labels), "schedulers", labels)
     for name in ("upscalers", "latent-upscale-modes", "sd-vae", "sd-modules"):

@@ -136,6 +136,14 @@ def garbage(s):
         got = raw(s, data, 3, close=True)
         report(got is not None and b" 200 " not in got, f"{what}: refused or cut",
                got and got[:300])
+    for what, data in (("no host", b"GET /health HTTP/1.1\r\n\r\n"),
+                       ("a blank before the colon", b"GET /health HTTP/1.1\r\nHost : a\r\n\r\n")):
+        got = raw(s, data, 3, close=True)
+        report(got and got.startswith(b"HTTP/1.1 400 ") and got.count(b"HTTP/1.1") == 1 and
+               b"one Host" in got, f"{what}: one reply", got)
+    report(raw(s, b"GET /health HTTP/1.0\r\n\r\n", 3, close=True).startswith(b"HTTP/1.1 200 ") or
+           raw(s, b"GET /health HTTP/1.0\r\n\r\n", 3, close=True).startswith(b"HTTP/1.0 200 "),
+           "HTTP/1.0 needs none")
     report(s.get("/health").status == 200, "and others are served")
 
 

@@ -1,4 +1,4 @@
-/* test_engine.c - several engines in one process: each has its own log; tokens of results
+/* test_engine.c - several engines in one process: each has its own log; tokens of results, names
  *
  * Uses the model of the demo. */
 #include <setjmp.h>
@@ -104,11 +104,26 @@ static void tokens_are_counted(void **state)
     xd_close(&g);
 }
 
+/* Each name once; tests/serve/a1111.py generates with all of them. */
+static void names_of_webui(void **state)
+{
+    int n = 0, euler = 0;
+    (void)state;
+    for (const char *name; (name = xd_scheduler_webui(n)); n++) {
+        for (int i = 0; i < n; i++)
+            assert_string_not_equal(xd_scheduler_webui(i), name);
+        euler |= strcmp(name, "Euler") == 0;
+    }
+    assert_true(n > 8 && euler);
+    assert_null(xd_scheduler_webui(n + 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_engines_have_two_logs),
         cmocka_unit_test(tokens_are_counted),
+        cmocka_unit_test(names_of_webui),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
