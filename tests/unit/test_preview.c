@@ -3,6 +3,7 @@
  *
  * Tolerances: colours of known factors 1 of 255 against sums by hand; learned ones 2 of 255 where
  * pixels are a linear map of the latents; limits of the demo's previews are in its test. */
+#include <glob.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 
 #include "base/rng.h"
 #include "pipeline/preview.h"
+#include "published.h"
 #include "vae/rgb.h"
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -141,6 +143,49 @@ static void known_colours(void **state)
         for (int x = 0; x < 24; x++)
             pixel_is(r, y, x, sum, 1);
     close_rig(r);
+}
+
+static const xd_vae *vae_of(const char *cls)
+{
+    for (int i = 0; cls && xd_vaes[i]; i++)
+        for (int k = 0; k < 6 && xd_vaes[i]->net.classes[k]; k++)
+            if (strcmp(xd_vaes[i]->net.classes[k], cls) == 0)
+                return xd_vaes[i];
+    return NULL;
+}
+
+/* Every published autoencoder that is built is known by its config. */
+static void published_autoencoders(void **state)
+{
+    glob_t found;
+    int    seen = 0;
+    char   every[1024];
+    (void)state;
+    snprintf(every, sizeof every, "%s/*/*/vae/config.json", published_folder());
+    if (glob(every, 0, NULL, &found)) {
+        published_absent("the autoencoders");
+        return;
+    }
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        xd_json    *config;
+        xd_net      net;
+        xd_vae_info info;
+        xd_err      e = { 0 };
+        assert_int_equal(xd_json_read(&config, found.gl_pathv[i], &e), XD_OK);
+        const xd_vae *v = vae_of(xd_json_text(xd_json_get(config, "_class_name")));
+        if (v) {
+            assert_int_equal(xd_net_open(&net, &v->net, config, found.gl_pathv[i], &e), XD_OK);
+            v->info(net.cfg, &info);
+            if (!info.rgb || info.channels % (info.pack * info.pack))
+                fail_msg("%s: its colours are not known", found.gl_pathv[i]);
+            xd_net_close(&net);
+            seen++;
+        }
+        xd_json_free(&config);
+    }
+    globfree(&found);
+    print_message("# %d autoencoders\n", seen);
+    assert_true(seen > 0);
 }
 
 /* Channel 4 c + 2 y + x of a cell is channel c of the inner cell in row y and column x. */
@@ -308,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_of_previews), cmocka_unit_test(known_colours),
         cmocka_unit_test(packed_cells),      cmocka_unit_test(sizes),
+        cmocka_unit_test(published_autoencoders),
         cmocka_unit_test(learned_colours),   cmocka_unit_test(previews_of_the_demo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
