@@ -15,6 +15,7 @@
 typedef struct webui_ask {
     xd_ask ask;
     int    batch, rounds;       /* batch_size and n_iter                                       */
+    char   strength[24];        /* denoising_strength; "": not given                           */
 } webui_ask;
 
 static void set_batch(void *cookie, const char *name, const char *value)
@@ -31,14 +32,22 @@ static void set_option(void *cookie, const char *name, const char *value)
 {
     static const char *const names[][2] = {
         { "negative_prompt", "negative_prompt" }, { "steps", "num_inference_steps" },
-        { "cfg_scale", "guidance_scale" },        { "denoising_strength", "strength" },
-        { "width", "width" },                     { "height", "height" },
+        { "cfg_scale", "guidance_scale" },        { "width", "width" },
+        { "height", "height" },
         { "seed", "seed" },                       { "distilled_cfg_scale", "guidance_scale" },
     };
     webui_ask *q = cookie;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i][0], name) == 0 && *value)
             xd_ask_option(&q->ask, names[i][1], value);
+}
+
+/* Clients send it without an image, too, where it belongs to what enable_hr asks for. */
+static void set_strength(void *cookie, const char *name, const char *value)
+{
+    webui_ask *q = cookie;
+    (void)name;
+    snprintf(q->strength, sizeof q->strength, "%s", value);
 }
 
 static void set_prompt(void *cookie, const char *name, const char *value)
@@ -99,7 +108,7 @@ static const xd_ask_field fields[] = {
     { "cfg_scale", set_option, NULL },
     { "width", set_option, NULL },
     { "height", set_option, NULL },
-    { "denoising_strength", set_option, NULL },
+    { "denoising_strength", set_strength, NULL },
     { "sampler_name", set_sampler, NULL },
     { "sampler_index", set_sampler, NULL },
     { "scheduler", set_schedule, NULL },
@@ -174,6 +183,8 @@ static void make_images(xd_http_call *c, int from_image)
     snprintf(images, sizeof images, "%d", q.batch * q.rounds);
     xd_ask_option(&q.ask, "num_images_per_prompt", images);
     xd_ask_option(&q.ask, "previews", PREVIEWS);
+    if (q.ask.images && q.strength[0] && xd_ask_takes(&q.ask, "strength"))
+        xd_ask_option(&q.ask, "strength", q.strength);
     if (from_image && !q.ask.images)
         xd_ask_refuse(&q.ask, 400, "init_images", "init_images is missing: what to start from");
     xd_task *task = xd_ask_submit(&q.ask);

@@ -178,8 +178,8 @@ static void ask_images(xd_ask *a, const xd_json *body)
     ask_image(a, "mask_image", "mask_image", value_at(body, "mask_image"));
     ask_image(a, "end_image", "last_image", value_at(body, "end_image"));
     snprintf(strength, sizeof strength, "%.17g", number_at(body, "strength", 0.75));
-    if (!a->task->video && !a->failed && value_at(body, "init_image") &&
-        value_at(body, "strength"))
+    if (!a->failed && value_at(body, "init_image") && value_at(body, "strength") &&
+        xd_ask_takes(a, "strength"))
         xd_ask_option(a, "strength", strength);
     for (int i = 0; i < REFUSED; i++) {
         const xd_json *v = value_at(body, refused[i]);

@@ -84,6 +84,17 @@ void xd_ask_model(xd_ask *a, const char *name)
                       "that there are, such as '%s'", name ? name : "", s->models[0].name);
 }
 
+/* Also of a model of which nothing is known. */
+int xd_ask_takes(const xd_ask *a, const char *word)
+{
+    char        quoted[40];
+    const char *list = a->model && a->model->uses ? strstr(a->model->uses, "\"takes\":") : NULL,
+               *end = list ? strchr(list, ']') : NULL;
+    snprintf(quoted, sizeof quoted, "\"%s\"", word);
+    const char *at = list ? strstr(list, quoted) : NULL;
+    return !end || (at && at < end);
+}
+
 /* A name inside the folder: nothing that leads out of it. */
 static int is_plain(const char *name)
 {

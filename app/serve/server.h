@@ -55,6 +55,7 @@ void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind);
 /* The model of that name, or the first one where it is NULL, "" or a name of OpenAI's. */
 void xd_ask_model(xd_ask *a, const char *name);
 void xd_ask_option(xd_ask *a, const char *name, const char *value);     /* of xd_request        */
+int  xd_ask_takes(const xd_ask *a, const char *word);  /* the model takes it ("strength")         */
 void xd_ask_prompt(xd_ask *a, const char *prompt);
 void xd_ask_size(xd_ask *a, const char *size);  /* "512x768", "auto"                            */
 /* LoRA files by their name in the folder of the server: "name" or "name:0.8". */

@@ -64,6 +64,9 @@ def images(s, names):
     r = s.post(API + "/img2img", {**fields, "denoising_strength": 0.5, "steps": 4, "init_images": [
         "data:image/png;base64," + base64.b64encode(mine).decode()]})
     report(r.status == 200 and len(r.json["images"]) == 1, "an image from an image", r)
+    r = s.post(API + "/txt2img", {**fields, "denoising_strength": 0.7})
+    report(r.status == 200 and base64.b64decode(r.json["images"][0]) == mine,
+           "without an image its strength is passed over", r)
     r = s.post(API + "/img2img", fields)
     report(r.status == 400 and "init_images" in r.json["detail"], "which must be there", r)
     for wrong, text in (({"sampler_name": "Nope"}, "Nope"), ({"steps": 0}, "num_inference_steps"),
