@@ -41,14 +41,32 @@ static void add_worker(xd_text_buf *b, const xd_worker_state *w)
     add_metric(b, "seconds_total", "counter", "Seconds of finished requests, by part.");
     for (int i = 0; i < 4; i++)
         xd_buf_add(b, "xdit_seconds_total{part=\"%s\"} %.6f\n", parts[i], w->parts[i]);
+    add_metric(b, "request_seconds_total", "counter", "Seconds of finished requests.");
+    xd_buf_add(b, "xdit_request_seconds_total %.6f\n", w->seconds);
     add_metric(b, "resident_bytes", "gauge", "Resident memory of the worker's first rank.");
     xd_buf_add(b, "xdit_resident_bytes %.0f\n", w->resident);
+    add_metric(b, "worker_ready", "gauge", "1: requests are served, 0: the worker starts.");
+    xd_buf_add(b, "xdit_worker_ready %d\n", w->ready);
     add_metric(b, "ranks", "gauge", "Ranks of the worker.");
     xd_buf_add(b, "xdit_ranks %d\n", w->ready ? w->ranks : 0);
     add_metric(b, "models_open", "gauge", "Models that are open.");
     xd_buf_add(b, "xdit_models_open %d\n", w->models);
     add_metric(b, "worker_restarts_total", "counter", "Workers that were started for a dead one.");
     xd_buf_add(b, "xdit_worker_restarts_total %d\n", w->restarts);
+}
+
+static void add_server(xd_text_buf *b, const xd_server *s)
+{
+    add_metric(b, "http_requests_total", "counter", "Requests that were answered, by status.");
+    for (int i = 2; i < 6; i++)
+        xd_buf_add(b, "xdit_http_requests_total{status=\"%dxx\"} %lld\n", i,
+                   (long long)xd_http_count(s->http, i));
+    add_metric(b, "queue_limit", "gauge", "Most requests that wait.");
+    xd_buf_add(b, "xdit_queue_limit %d\n", s->queue);
+    add_metric(b, "start_time_seconds", "gauge", "When the server began, by the Unix clock.");
+    xd_buf_add(b, "xdit_start_time_seconds %.0f\n", s->started);
+    add_metric(b, "build_info", "gauge", "The version, as a label.");
+    xd_buf_add(b, "xdit_build_info{version=\"%s\"} 1\n", xd_version());
 }
 
 void xd_api_metrics(xd_http_call *c)
@@ -60,10 +78,7 @@ void xd_api_metrics(xd_http_call *c)
     xd_worker_look(s->worker, &w);
     add_tasks(&b, &n);
     add_worker(&b, &w);
-    add_metric(&b, "http_requests_total", "counter", "Requests that were answered, by status.");
-    for (int i = 2; i < 6; i++)
-        xd_buf_add(&b, "xdit_http_requests_total{status=\"%dxx\"} %lld\n", i,
-                   (long long)xd_http_count(s->http, i));
+    add_server(&b, s);
     if (b.failed)
         xd_reply_error(c, 503, NULL, NULL, "no memory for metrics");
     else

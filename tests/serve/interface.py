@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 import openapi
 from harness import PROMPT, ROOT, XDIT, Reply, Server, end, report
@@ -97,6 +98,64 @@ def faults_are_found(s):
     report(len(said) == 2, "found: an event without an image, of another name", said)
 
 
+NAME = re.compile(r"xdit_[a-z_]+")
+SAMPLE = re.compile(r'(xdit_[a-z_]+)(\{[a-z_]+="[^"\\\n]*"(?:,[a-z_]+="[^"\\\n]*")*\})? (\S+)')
+
+
+def samples(text):
+    """{name and labels: value} of Prometheus' text format; every fault of it is reported."""
+    about, found, wrong = {}, {}, []
+    for line in text.split("\n")[:-1]:
+        words = line.split(" ", 3)
+        if words[0] == "#":
+            fresh = words[2] not in about or (words[1] == "TYPE" and len(about[words[2]]) == 1)
+            about.setdefault(words[2], []).append(words[3])
+            if not fresh or words[1] != ("HELP", "TYPE")[len(about[words[2]]) - 1] or (
+                    words[1] == "HELP" and not words[3].endswith(".")):
+                wrong.append(line)
+            continue
+        m = SAMPLE.fullmatch(line)
+        if not m or len(about.get(m[1], ())) != 2 or m[1] + (m[2] or "") in found:
+            wrong.append(line)
+        else:
+            found[m[1] + (m[2] or "")] = float(m[3])
+    for name, (_, kind) in about.items():
+        if not NAME.fullmatch(name) or (kind == "counter") != name.endswith("_total") or \
+                kind not in ("counter", "gauge") or not any(k.split("{")[0] == name for k in found):
+            wrong.append(name)
+    report(text.endswith("\n") and not wrong, "metrics in Prometheus' text format", wrong)
+    return found
+
+
+def metrics(s):
+    r = s.get("/metrics")
+    first = samples(r.body.decode())
+    report(r.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8", "their type", r)
+    s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 2})
+    s.get("/nothing")
+    second = samples(s.get("/metrics").body.decode())
+
+    def grew(name):
+        return second[name] - first[name]
+
+    report(set(first) == set(second) and all(
+        grew(k) >= 0 for k in first if k.split("{")[0].endswith("_total")), "counters only grow")
+    parts = sum(grew(f'xdit_seconds_total{{part="{p}"}}') for p in ("text", "load", "denoise",
+                                                                  "decode"))
+    report(grew('xdit_jobs_total{state="done"}') == 1 and
+           grew('xdit_http_requests_total{status="4xx"}') == 1 and
+           0 < grew('xdit_seconds_total{part="denoise"}') < parts <=
+           grew("xdit_request_seconds_total") * 1.01, "by a request and its parts", second)
+    report(second["xdit_worker_ready"] == second["xdit_ranks"] == 1 and
+           second["xdit_models_open"] == 1 and
+           second["xdit_queue_length"] == second["xdit_running"] == 0 and
+           second["xdit_resident_bytes"] > 1e6 and second["xdit_queue_limit"] > 0 and
+           abs(second["xdit_start_time_seconds"] - time.time()) < 600, "and what there is", second)
+    health = s.get("/health").json
+    report(f'xdit_build_info{{version="{health["version"]}"}}' in second and
+           health["queued"] == 0 and health["status"] == "ok", "the version of /health", health)
+
+
 def main():
     same_routes()
     references(openapi.DOCUMENT)
@@ -106,6 +165,7 @@ def main():
                r.json == openapi.DOCUMENT and r.json["openapi"].startswith("3.1"), "is served", r)
         same_fields(s)
         faults_are_found(s)
+        metrics(s)
     end()
 
 
