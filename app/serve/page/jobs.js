@@ -42,8 +42,8 @@ class Card {
   }
 
   wait(before) {
-    this.say(before === 1 ? 'Waiting: 1 request is before it'
-                          : `Waiting: ${before} requests are before it`, `wait ${before}`);
+    this.say(before === 0 ? 'Waiting to begin' : before === 1 ? 'Waiting: 1 request is before it'
+      : `Waiting: ${before} requests are before it`, `wait ${before}`);
   }
 
   /* `part` of all work, from 0 to 1. */
