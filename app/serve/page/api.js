@@ -90,6 +90,11 @@ export function postJson(path, fields, options = {}) {
                          headers: { 'Content-Type': 'application/json' } });
 }
 
+function dataOf(event) {
+  return event.split('\n').filter((line) => line.startsWith('data:'))
+    .map((line) => line.slice(5).trimStart()).join('\n');
+}
+
 /* The data of every event of a stream, as JSON. */
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -104,8 +109,7 @@ export async function* events(response) {
       return;
     text += value;
     for (let end; (end = text.indexOf('\n\n', from)) >= 0; from = 0) {
-      const data = text.slice(0, end).split('\n').filter((line) => line.startsWith('data:'))
-        .map((line) => line.slice(5).trimStart()).join('\n');
+      const data = dataOf(text.slice(0, end));
       text = text.slice(end + 2);
       if (data)
         yield JSON.parse(data);

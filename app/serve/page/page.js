@@ -63,7 +63,7 @@ const hooks = { deliver, keep, news, refuse, fail };
 
 /* ---- generating -------------------------------------------------------------------------- */
 
-async function generate() {
+async function send() {
   byId('alert').textContent = '';
   markField('');
   const { needs } = modelNow();
@@ -84,6 +84,10 @@ async function generate() {
     return;
   }
   run(ask, hooks);
+}
+
+function generate() {
+  send().catch(fail);
 }
 
 /* ---- files ------------------------------------------------------------------------------- */
@@ -114,7 +118,7 @@ function onDrop(event) {
   const file = event.dataTransfer.files[0];
   byId('start').classList.remove('over');
   if (!event.dataTransfer.types.includes('Files'))
-    return;             /* a text that is dropped into a field                             */
+    return;                     /* a text that is dropped into a field                         */
   event.preventDefault();
   if (file && byId('start').contains(event.target))
     useStart(file);
@@ -127,6 +131,11 @@ function onDrag(event) {
     return;
   event.preventDefault();
   byId('start').classList.toggle('over', byId('start').contains(event.target));
+}
+
+function onDragLeave(event) {
+  if (!event.relatedTarget)     /* out of the window                                           */
+    byId('start').classList.remove('over');
 }
 
 function onPaste(event) {
@@ -150,6 +159,7 @@ function beginFiles() {
   byId('read').addEventListener('click', () => byId('read-file').click());
   document.addEventListener('drop', onDrop);
   document.addEventListener('dragover', onDrag);
+  document.addEventListener('dragleave', onDragLeave);
   document.addEventListener('paste', onPaste);
 }
 
@@ -173,7 +183,7 @@ function begin() {
   beginFiles();
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    generate().catch(fail);
+    generate();
   });
   form.prompt.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey))
