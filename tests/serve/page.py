@@ -404,7 +404,7 @@ def video(b):
     fill(b, num_inference_steps=1000)
     b.click("#generate")
     report(b.wait(f"/%/.test({STATES})"), "a long one runs", b.run(STATES))
-    report(b.wait("document.querySelector('#jobs img').naturalWidth", 30), "and has a preview",
+    report(b.wait("document.querySelector('#jobs img')?.naturalWidth", 30), "and has a preview",
            b.run(STATES))
     b.click("#jobs > li button")
     report(b.wait(f"{JOBS} === 0"), "and is cancelled", b.run(STATES))
@@ -425,6 +425,9 @@ def everything_has_a_name(b):
              not f[1].islower()]        # those are the browser's own, of videos: "play"
     report(len(found) > 20 and all(name for _, name in found), f"{len(found)} controls have names",
            [f for f in found if not f[1]])
+    bare = b.run("""[...document.querySelectorAll('input, select, textarea')].filter((e) =>
+        !e.labels.length && !e.ariaLabel).map((e) => e.outerHTML)""")
+    report(not bare, "every field has a label", bare)
     report(len(set(names)) == len(names), "no two buttons have one name",
            [n for n in names if names.count(n) > 1])
 
