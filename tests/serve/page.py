@@ -104,7 +104,7 @@ def again(b, mine):
     b.click("#generate")
     report(made(b, 2) and text_of(b, "#result-2 dl dd") == "a green square", "another prompt")
     other = re.search(r"Seed (\d+)", text_of(b, "#result-2 summary"))
-    report(other and other[1] != "7", "with a seed by chance", other)
+    report(other and int(other[1]) > 7, "with a seed by chance", other)
     button(b, 1, "Again with this seed")
     report(made(b, 3) and "Seed 7" in text_of(b, "#result-3 summary") and
            text_of(b, "#result-3 dl dd") == "a green square", "again with the seed of the first")
