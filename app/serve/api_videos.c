@@ -226,7 +226,7 @@ static void send_preview(xd_http_call *c, const xd_task *task)
 
 static void send_video(xd_http_call *c, xd_task *task)
 {
-    char        thumbnail[4096];
+    char        beside[4200];
     const char *variant = xd_http_query(c, "variant");
     if (variant && strcmp(variant, "preview") == 0) {
         send_preview(c, task);
@@ -235,12 +235,13 @@ static void send_video(xd_http_call *c, xd_task *task)
                        "the video is not made yet: its status is %s", status_of(task));
     } else if (!variant || strcmp(variant, "video") == 0) {
         xd_reply_file(c, task->done[0].file, xd_answer_type(task->done[0].file));
-    } else if (strcmp(variant, "thumbnail") == 0) {
-        snprintf(thumbnail, sizeof thumbnail, "%s" XD_TASK_THUMBNAIL, task->done[0].file);
-        xd_reply_file(c, thumbnail, "image/webp");
+    } else if (strcmp(variant, "thumbnail") == 0 || strcmp(variant, "spritesheet") == 0) {
+        snprintf(beside, sizeof beside, "%s%s", task->done[0].file,
+                 variant[0] == 't' ? XD_TASK_THUMBNAIL : XD_TASK_SHEET);
+        xd_reply_file(c, beside, "image/webp");
     } else {
-        xd_reply_error(c, 400, "variant", NULL, "variant is video, thumbnail or preview, not "
-                       "'%.40s'", variant);
+        xd_reply_error(c, 400, "variant", NULL, "variant is video, thumbnail, spritesheet or "
+                       "preview, not '%.40s'", variant);
     }
 }
 

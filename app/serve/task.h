@@ -58,6 +58,7 @@ typedef struct xd_task {
 
 /* A video has its first frame beside it, in a file of this name behind the video's. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
+#define XD_TASK_SHEET ".sheet.webp"     /* so have frames of it                               */
 
 typedef struct xd_tasks xd_tasks;
 

@@ -386,11 +386,11 @@ static int64_t task_bytes(const xd_task *task)
 
 static void remove_image(const xd_task_image *im)
 {
-    char thumbnail[4096];
-    int  n = snprintf(thumbnail, sizeof thumbnail, "%s" XD_TASK_THUMBNAIL, im->file);
-    unlink(im->file);
-    if (im->fps > 0 && (size_t)n < sizeof thumbnail)
-        unlink(thumbnail);
+    static const char *const beside[] = { "", XD_TASK_THUMBNAIL, XD_TASK_SHEET };
+    char                     path[4200];
+    for (int i = 0; i < (im->fps > 0 ? 3 : 1); i++)
+        if ((size_t)snprintf(path, sizeof path, "%s%s", im->file, beside[i]) < sizeof path)
+            unlink(path);
 }
 
 void xd_task_preview_file(const xd_task *task, int i, char *path, size_t size)

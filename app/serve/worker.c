@@ -121,7 +121,7 @@ static void on_preview(void *cookie, const xd_image *image, const xd_progress *p
                 3);
 }
 
-/* The first frame, beside the video. */
+/* The first frame, and at most 16 of all, beside the video. */
 static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
 {
     char     path[4200];
@@ -129,7 +129,9 @@ static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
     first.size = sizeof first;
     first.frames = 1;
     snprintf(path, sizeof path, "%s" XD_TASK_THUMBNAIL, name);
-    return xd_image_file_save(&first, path, e);
+    xd_status s = xd_image_file_save(&first, path, e);
+    snprintf(path, sizeof path, "%s" XD_TASK_SHEET, name);
+    return s == XD_OK ? xd_image_file_sheet(im, 4, 16, 256, path, e) : s;
 }
 
 static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)

@@ -254,6 +254,10 @@ XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **da
 /* Writes one frame of RGB without gaps between rows; the extension selects the format, as in
  * xd_result_save. */
 XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);
+/* Writes at most `most` frames of a video, from the first to the last at equal distances, as one
+ * image: rows of `columns` frames, each at most `width` pixels wide; black where there is none. */
+XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, int64_t width,
+                                     const char *path, xd_err *e);
 
 /* ---- inspecting models and machines -------------------------------------------------------- */
 

@@ -1,4 +1,8 @@
 /* image_file.c - image files for programs: their sizes, and pixels written to one */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/minmax.h"
 #include "io/image.h"
 #include "xdit/tools.h"
 
@@ -21,4 +25,47 @@ xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e)
         return xd_fail(e, XD_EINVAL, "%s: one frame of RGB without gaps between rows is written",
                        path);
     return xd_image_write(path, im->data, im->width, im->height, NULL, e);
+}
+
+/* Frame i in cells of w x h pixels, malloc'ed. */
+static uint8_t *shrink_frame(const xd_image *im, int64_t i, int64_t w, int64_t h, xd_err *e)
+{
+    size_t   bytes = (size_t)(im->width * im->height * 3);
+    uint8_t *rgb = malloc(bytes + 1);
+    if (!rgb) {
+        xd_fail(e, XD_ENOMEM, "no memory for a frame");
+        return NULL;
+    }
+    memcpy(rgb, im->data + (size_t)i * bytes, bytes);
+    if ((w != im->width || h != im->height) &&
+        xd_image_resize(&rgb, im->width, im->height, w, h, e) != XD_OK) {
+        free(rgb);
+        return NULL;
+    }
+    return rgb;
+}
+
+xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, int64_t width,
+                              const char *path, xd_err *e)
+{
+    if (im->channels != 3 || im->frames < 1 || columns < 1 || most < 1 || width < 1 ||
+        (im->stride && im->stride != im->width * 3))
+        return xd_fail(e, XD_EINVAL, "%s: frames of RGB without gaps between rows are written, in "
+                       "at least one column", path);
+    int64_t n = xd_min(im->frames, most), cols = xd_min(n, columns), rows = (n + cols - 1) / cols;
+    int64_t w = xd_min(width, im->width), h = xd_max(1, im->height * w / im->width);
+    uint8_t *sheet = calloc((size_t)(cols * w * rows * h), 3);
+    xd_status s = sheet ? XD_OK : xd_fail(e, XD_ENOMEM, "%s: no memory", path);
+    for (int64_t i = 0; s == XD_OK && i < n; i++) {
+        uint8_t *rgb = shrink_frame(im, n > 1 ? i * (im->frames - 1) / (n - 1) : 0, w, h, e);
+        for (int64_t y = 0; rgb && y < h; y++)
+            memcpy(sheet + ((i / cols * h + y) * cols * w + i % cols * w) * 3, rgb + y * w * 3,
+                   (size_t)w * 3);
+        s = rgb ? XD_OK : XD_ENOMEM;
+        free(rgb);
+    }
+    if (s == XD_OK)
+        s = xd_image_write(path, sheet, cols * w, rows * h, NULL, e);
+    free(sheet);
+    return s;
 }

@@ -105,6 +105,8 @@ def videos(s):
     report([x.id for x in c.videos.list(limit=1)] == [w.id, v.id], "videos.list of two pages")
     report(c.videos.download_content(v.id, variant="thumbnail").read()[8:12] == b"WEBP",
            "a thumbnail")
+    report(c.videos.download_content(v.id, variant="spritesheet").read()[8:12] == b"WEBP",
+           "a sheet of frames")
     report(c.videos.delete(v.id).deleted, "videos.delete")
 
 

@@ -5,6 +5,7 @@ Speaks TAP."""
 
 import base64
 import pathlib
+import struct
 import subprocess
 import sys
 import time
@@ -38,7 +39,11 @@ def same_as_command_line(s, model):
                r.body == out.read_bytes(), "the video of the command line", len(r.body))
     r = s.get(path + "/content?variant=thumbnail")
     report(r.status == 200 and r.body[8:12] == b"WEBP", "a thumbnail", r)
-    report(s.get(path + "/content?variant=spritesheet").status == 400, "no sprites")
+    r = s.get(path + "/content?variant=spritesheet")
+    at = r.body.index(b"VP8 ") + 14
+    report(r.status == 200 and r.body[8:12] == b"WEBP" and struct.unpack(
+        "<HH", r.body[at:at + 4]) == (4 * 56, 3 * 40), "sprites: 9 frames in rows of 4", r)
+    report(s.get(path + "/content?variant=nosuch").status == 400, "nothing else")
     r = s.post("/v1/videos/sync", FAST)
     report(r.status == 200 and r.body == out.read_bytes() and r.headers["X-Video-Id"],
            "in one request", r.status)

@@ -15,6 +15,7 @@
 #include "io/video.h"
 #include "pipeline/output.h"
 #include "scratch.h"
+#include "xdit/tools.h"
 
 enum { N = 3, W = 16, H = 8 };
 static uint8_t pixels[N * W * H * 3];
@@ -160,6 +161,38 @@ static void films_become_one_file(void **state)
     assert_int_equal(scratch_clean(), 0);
 }
 
+/* Frames 0, 2, 4, 6 and 8 of 9, of one colour each, half as large, in rows of three. */
+static void sheets_of_frames(void **state)
+{
+    enum { F = 9, FW = 8, FH = 6 };
+    static uint8_t film[F * FW * FH * 3];
+    xd_image       im;
+    xd_err         e = { 0 };
+    uint8_t       *rgb;
+    int64_t        w, h;
+    (void)state;
+    for (int i = 0; i < F * FW * FH * 3; i++)
+        film[i] = (uint8_t)(10 + 20 * (i / (FW * FH * 3)));
+    xd_image_init(&im);
+    im.frames = F, im.width = FW, im.height = FH, im.data = film, im.fps = 8;
+    const char *path = in_scratch("a.png");
+    assert_int_equal(xd_image_file_sheet(&im, 3, 5, 4, path, &e), XD_OK);
+    assert_int_equal(xd_image_read(path, &rgb, &w, &h, &e), XD_OK);
+    assert_true(w == 3 * 4 && h == 2 * 3);
+    for (int y = 0; y < 6; y++)
+        for (int x = 0; x < 12; x++) {
+            int cell = y / 3 * 3 + x / 4;
+            assert_int_equal(rgb[(y * 12 + x) * 3], cell < 5 ? 10 + 40 * cell : 0);
+        }
+    free(rgb);
+    im.frames = 1;
+    assert_int_equal(xd_image_file_sheet(&im, 3, 5, 100, path, &e), XD_OK);
+    assert_int_equal(xd_image_size(path, &w, &h, &e), XD_OK);
+    assert_true(w == FW && h == FH);
+    assert_int_equal(xd_image_file_sheet(&im, 0, 5, 4, path, &e), XD_EINVAL);
+    scratch_clean();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +200,7 @@ int main(void)
         cmocka_unit_test(names_are_checked),
         cmocka_unit_test(frames_become_files),
         cmocka_unit_test(films_become_one_file),
+        cmocka_unit_test(sheets_of_frames),
     };
     return cmocka_run_group_tests_name("output", tests, scratch_set_up, scratch_tear_down);
 }
