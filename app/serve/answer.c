@@ -10,8 +10,7 @@ static const double look_s = 0.25;      /* between two looks for a client that h
 
 void xd_cancel_task(xd_server *s, xd_task *task)
 {
-    if (xd_tasks_cancel(s->tasks, task))
-        xd_worker_cancel(s->worker, task);
+    xd_tasks_cancel(s->tasks, task);
 }
 
 void xd_answer_wait(xd_http_call *c, xd_task *task)

@@ -284,9 +284,37 @@ static const char *option_of(const char *name)
     return NULL;
 }
 
+/* When the request is to have its turn: "priority" and "deadline". 0: it is another name. */
+static int ask_order(xd_ask *a, const char *name, const char *value)
+{
+    static const char *const classes[] = { "low", "normal", "high" };
+    char  *end;
+    double seconds = strtod(value, &end);
+    int    k = 0;
+    if (strcmp(name, "deadline") == 0) {
+        if (!(seconds > 0) || *end || seconds > 1e9)
+            xd_ask_refuse(a, 400, name, "deadline is the number of seconds in which the result is "
+                          "of use, not '%.40s'", value);
+        else if (!a->failed)
+            a->task->deadline = xd_unix_s() + seconds;
+        return 1;
+    }
+    if (strcmp(name, "priority") != 0)
+        return 0;
+    while (k < 3 && strcmp(classes[k], value) != 0)
+        k++;
+    if (k == 3)
+        xd_ask_refuse(a, 400, name, "priority is low, normal or high, not '%.40s'", value);
+    else if (!a->failed)
+        a->task->priority = k - 1;
+    return 1;
+}
+
 int xd_ask_named_text(xd_ask *a, const char *name, const char *value)
 {
     const char *option = option_of(name);
+    if (ask_order(a, name, value))
+        return 1;
     if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0)
         xd_ask_lora(a, value);
     else if (option)
@@ -331,7 +359,7 @@ int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
         snprintf(text, sizeof text, "%.17g", number), given = text;
     else if (xd_json_bool(value, &on))
         given = on ? "true" : "false";
-    if (!option_of(name))
+    if (!option_of(name) && strcmp(name, "priority") != 0 && strcmp(name, "deadline") != 0)
         return 0;
     if (!given)
         xd_ask_refuse(a, 400, name, "%s is a text, a number, true or false", name);

@@ -1,7 +1,8 @@
 /* frame.h - what the server and its worker say to each other, over a stream socket of one host.
  *
- * A frame is a kind and a list of texts. The server sends XD_FRAME_RUN, _CANCEL and _QUIT, rank 0
- * of the worker the others. Numbers are texts, as in a command line. */
+ * A frame is a kind and a list of texts. The server sends XD_FRAME_RUN, _CANCEL, _QUIT, _APART and
+ * _TOGETHER, the worker the others. Every rank on the server's host has a connection of its own;
+ * what concerns all ranks goes over rank 0's. Numbers are texts, as in a command line. */
 #ifndef XD_SERVE_FRAME_H
 #define XD_SERVE_FRAME_H
 
@@ -14,7 +15,7 @@ typedef enum xd_frame_kind {
     XD_FRAME_RUN = 1,           /* the arguments of a task (worker_flags.h)                      */
     XD_FRAME_CANCEL,            /* id: of the task that runs, else nothing happens               */
     XD_FRAME_QUIT,              /* end when the running task has ended                           */
-    XD_FRAME_READY,             /* ranks, version: the worker waits for its first task           */
+    XD_FRAME_READY,             /* ranks, version, rank: it waits for its first task             */
     XD_FRAME_STAGE,             /* id, stage: "open", "text", "denoise", "decode"               */
     XD_FRAME_STEP,              /* id, step, steps, image, images                               */
     XD_FRAME_PREVIEW,           /* id, step, file                                               */
@@ -23,7 +24,11 @@ typedef enum xd_frame_kind {
                                    images that are read, of the image */
     XD_FRAME_DONE,              /* id, then pairs: name of a part, its seconds                  */
     XD_FRAME_FAILED,            /* id, status as a number, sentence                             */
-    XD_FRAME_MEMORY             /* resident bytes of the worker's rank 0, open models           */
+    XD_FRAME_MEMORY,            /* resident bytes of the worker's rank 0, open models           */
+    XD_FRAME_APART,             /* to rank 0, the arguments of a task: each rank is about to run
+                                   tasks by itself, of this model; back from each rank: "1" or "0",
+                                   and a sentence why it cannot */
+    XD_FRAME_TOGETHER           /* to each rank, after its last task: all work together again    */
 } xd_frame_kind;
 
 enum { XD_FRAME_MOST = 16 << 20 };      /* bytes of a frame                                    */

@@ -36,12 +36,17 @@ typedef struct xd_task {
     char    seconds_asked[16];  /* length of a video, as the client gave it                    */
     char    remixed[40];        /* id of the video that this one is like; "": none             */
     double  created;            /* seconds of the Unix clock, as all times here                  */
+    int     priority;           /* 1 high, 0, -1 low                                           */
+    double  deadline;           /* when it is of no use any more; 0: never                     */
     /* Under the lock. */
     xd_task_state state;
     unsigned changes;           /* counts what happened to it                                  */
     char    stage[16];          /* of a running one: "open", "text", "denoise", "decode"         */
     int     step, steps, image, images;
     double  started, ended;     /* 0: not yet                                                  */
+    /* Seconds that it is expected to take, of all ranks together and of one alone; 0: not known
+     * yet; negative: unknown. */
+    double  expected_s, alone_s;
     int     previews;           /* that were written so far                                    */
     char   *preview;            /* file of the last one; NULL: none                            */
     xd_task_image *done;         /* [ndone]                                                     */
@@ -53,6 +58,7 @@ typedef struct xd_task {
     /* Of tasks.c. */
     char   *model_name;         /* of one that was kept                                        */
     int     held, dropped, waited;      /* waited: a client waits for its end                   */
+    int     tries;              /* how often it was sent to a worker                           */
     struct xd_task *next;        /* added after this one                                        */
 } xd_task;
 
@@ -97,8 +103,12 @@ void      xd_task_expect(xd_tasks *j, xd_task *task);   /* a client waits for it
 /* Waits until the task has changed `since` this number, or for `seconds`. The number now. */
 unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
 int       xd_task_over(const xd_task *task);        /* it has ended, however; under the lock */
-/* Tasks that wait before this one, the running one included; under the lock. */
+/* Tasks that go before this one, those that run included, and the seconds until it is expected to
+ * have ended (negative: unknown); under the lock. */
 int       xd_task_position(xd_tasks *j, const xd_task *task);
+double    xd_task_seconds_left(xd_tasks *j, const xd_task *task);
+/* Seconds until a place in the queue is free, at least 1; not under the lock. */
+double    xd_tasks_seconds_full(xd_tasks *j);
 /* A queued task is cancelled at once, a running one soon. 1: it was one of them. */
 int       xd_tasks_cancel(xd_tasks *j, xd_task *task);
 /* Forgets a task that has ended, and removes its files. 0: it has not ended. */
@@ -110,10 +120,23 @@ void      xd_tasks_expire(xd_tasks *j);      /* forgets what is kept for too lon
 
 /* ---- who runs them -------------------------------------------------------------------------- */
 
-/* Waits for a queued task and makes it the running one; held. NULL: `seconds` have passed, or the
- * tasks were closed. */
-xd_task *xd_tasks_take(xd_tasks *j, double seconds);
-xd_task *xd_tasks_running(xd_tasks *j);    /* held; NULL: none                                    */
+/* A file descriptor that can be read when a task has come, is wanted no more, or is expected to
+ * take so long; xd_tasks_heard makes it wait for the next one. */
+int      xd_tasks_bell(xd_tasks *j);
+void     xd_tasks_heard(xd_tasks *j);
+/* Makes the queued task with the lowest score a running one, and holds it. NULL: there is none, or
+ * the tasks were closed. `score` is called under the lock; NaN: not this one. */
+xd_task *xd_tasks_take(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
+                       void *cookie);
+/* A running task that no worker has begun waits again, and is released. */
+void     xd_task_requeue(xd_tasks *j, xd_task *task);
+/* Ends queued tasks whose deadline has passed. */
+void     xd_tasks_late(xd_tasks *j);
+/* The next task that nobody has said how long it takes, held; waits for one. NULL: the tasks were
+ * closed. */
+xd_task *xd_tasks_unexpected(xd_tasks *j);
+void     xd_task_expected(xd_tasks *j, xd_task *task, double together, double alone);
+xd_task *xd_tasks_running(xd_tasks *j);    /* that began last, held; NULL: none               */
 void    xd_task_stage(xd_tasks *j, xd_task *task, const char *stage);
 void    xd_task_step(xd_tasks *j, xd_task *task, int step, int steps, int image, int images);
 void    xd_task_preview(xd_tasks *j, xd_task *task, const char *file);

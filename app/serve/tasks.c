@@ -6,12 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <math.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "serve/schedule.h"
 #include "serve/task_flags.h"
 #include "serve/task_store.h"
 
@@ -21,6 +24,7 @@ struct xd_tasks {
     xd_task         *first, **end;
     char           *dir;        /* of files of tasks; NULL: none is kept                       */
     int             queue, closed;
+    int             bell;       /* of eventfd                                                  */
     double          seconds;
     int64_t         bytes;
     xd_tasks_counts  counts;
@@ -47,6 +51,25 @@ static void note_change(xd_tasks *j, xd_task *task)
 {
     task->changes++;
     pthread_cond_broadcast(&j->changed);
+}
+
+static void ring(const xd_tasks *j)
+{
+    uint64_t one = 1;
+    if (write(j->bell, &one, sizeof one) < 0)
+        return;                 /* it rings already                                            */
+}
+
+int xd_tasks_bell(xd_tasks *j)
+{
+    return j->bell;
+}
+
+void xd_tasks_heard(xd_tasks *j)
+{
+    uint64_t n;
+    if (read(j->bell, &n, sizeof n) < 0)
+        return;
 }
 
 /* ---- one task -------------------------------------------------------------------------------- */
@@ -160,6 +183,7 @@ xd_status xd_tasks_open(xd_tasks **out, const char *dir, int queue, double secon
     j->seconds = seconds;
     j->bytes = bytes;
     j->end = &j->first;
+    j->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&j->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -183,6 +207,7 @@ void xd_tasks_close(xd_tasks **out)
     }
     pthread_cond_destroy(&j->changed);
     pthread_mutex_destroy(&j->lock);
+    close(j->bell);
     free(j->dir);
     free(j);
     *out = NULL;
@@ -234,6 +259,7 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
         append_task(j, task);
         keep_task(j, task);
         note_change(j, task);
+        ring(j);
     }
     xd_tasks_unlock(j);
     return s;
@@ -294,12 +320,48 @@ unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double 
     return now;
 }
 
+/* What goes before a task. The order of owners is the worker's matter. */
+static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
+{
+    const xd_schedule s = { .usual = 0 };
+    double            now = xd_unix_s(), mine = xd_schedule_score(&s, task, now);
+    int               n = 0;
+    *seconds = xd_schedule_left(&s, task);
+    for (const xd_task *k = j->first; k; k = k->next) {
+        int runs = k->state == XD_TASK_RUNNING && task->state == XD_TASK_QUEUED;
+        if (k == task || xd_task_over(k) || (!runs && xd_schedule_score(&s, k, now) > mine))
+            continue;
+        n++;
+        *seconds += xd_schedule_left(&s, k);
+    }
+    return n;
+}
+
 int xd_task_position(xd_tasks *j, const xd_task *task)
 {
-    int n = 0;
-    for (const xd_task *k = j->first; k && k != task; k = k->next)
-        n += !xd_task_over(k);
-    return n;
+    double seconds;
+    return count_before(j, task, &seconds);
+}
+
+double xd_task_seconds_left(xd_tasks *j, const xd_task *task)
+{
+    double seconds;
+    if (xd_task_over(task))
+        return 0;
+    count_before(j, task, &seconds);
+    return task->expected_s > 0 ? seconds : -1;
+}
+
+double xd_tasks_seconds_full(xd_tasks *j)
+{
+    const xd_schedule s = { .usual = 0 };
+    double            least = INFINITY;
+    xd_tasks_lock(j);
+    for (const xd_task *k = j->first; k; k = k->next)
+        if (!xd_task_over(k) && k->expected_s > 0)
+            least = fmin(least, xd_schedule_left(&s, k));
+    xd_tasks_unlock(j);
+    return least < 1 ? 1 : isfinite(least) ? ceil(least) : 5;
 }
 
 /* Files that the client sent are of no use any more. */
@@ -343,6 +405,7 @@ int xd_tasks_cancel(xd_tasks *j, xd_task *task)
     int mine = !xd_task_over(task);
     if (mine)
         task->cancel = 1;
+    ring(j);
     if (task->state == XD_TASK_QUEUED) {
         task->code = XD_ECANCELLED;
         set_text(&task->error, "cancelled");
@@ -365,6 +428,7 @@ void xd_tasks_end(xd_tasks *j)
             end_task(j, task, XD_TASK_FAILED);
         }
     pthread_cond_broadcast(&j->changed);
+    ring(j);
     xd_tasks_unlock(j);
 }
 
@@ -463,38 +527,89 @@ void xd_tasks_expire(xd_tasks *j)
 
 /* ---- who runs them --------------------------------------------------------------------------- */
 
-static xd_task *first_in(xd_tasks *j, xd_task_state state)
+xd_task *xd_tasks_take(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
+                       void *cookie)
 {
-    xd_task *task = j->first;
-    while (task && task->state != state)
-        task = task->next;
-    return task;
+    xd_task *best = NULL;
+    double   least = INFINITY;
+    xd_tasks_lock(j);
+    for (xd_task *task = j->first; task && !j->closed; task = task->next) {
+        double s = task->state == XD_TASK_QUEUED ? score(cookie, task) : NAN;
+        if (s < least)
+            best = task, least = s;
+    }
+    if (best) {
+        best->state = XD_TASK_RUNNING;
+        best->started = xd_unix_s();
+        best->tries++;
+        best->held++;
+        note_change(j, best);
+    }
+    xd_tasks_unlock(j);
+    return best;
 }
 
-xd_task *xd_tasks_take(xd_tasks *j, double seconds)
+void xd_task_requeue(xd_tasks *j, xd_task *task)
 {
-    struct timespec until = in_seconds(seconds);
-    xd_task         *task;
-    int             late = 0;
     xd_tasks_lock(j);
-    while (!(task = first_in(j, XD_TASK_QUEUED)) && !late && !j->closed)
-        late = pthread_cond_timedwait(&j->changed, &j->lock, &until);
-    if (task && !j->closed) {
-        task->state = XD_TASK_RUNNING;
-        task->started = xd_unix_s();
-        task->held++;
-        note_change(j, task);
-    } else {
-        task = NULL;
+    task->state = XD_TASK_QUEUED;
+    task->started = 0;
+    note_change(j, task);
+    ring(j);
+    xd_tasks_unlock(j);
+    xd_task_release(j, task);
+}
+
+void xd_tasks_late(xd_tasks *j)
+{
+    double now = xd_unix_s();
+    xd_tasks_lock(j);
+    for (xd_task *task = j->first; task; task = task->next)
+        if (task->state == XD_TASK_QUEUED && task->deadline > 0 && task->deadline < now) {
+            task->code = XD_ECANCELLED;
+            set_text(&task->error, "the deadline has passed before its turn came");
+            end_task(j, task, XD_TASK_CANCELLED);
+        }
+    xd_tasks_unlock(j);
+}
+
+xd_task *xd_tasks_unexpected(xd_tasks *j)
+{
+    xd_task *task = NULL;
+    xd_tasks_lock(j);
+    while (!j->closed) {
+        for (task = j->first; task; task = task->next)
+            if (!xd_task_over(task) && task->expected_s == 0)
+                break;
+        if (task)
+            break;
+        pthread_cond_wait(&j->changed, &j->lock);
     }
+    if (j->closed)
+        task = NULL;
+    if (task)
+        task->held++;
     xd_tasks_unlock(j);
     return task;
 }
 
-xd_task *xd_tasks_running(xd_tasks *j)
+void xd_task_expected(xd_tasks *j, xd_task *task, double together, double alone)
 {
     xd_tasks_lock(j);
-    xd_task *task = first_in(j, XD_TASK_RUNNING);
+    task->expected_s = together > 0 ? together : -1;
+    task->alone_s = alone > 0 ? alone : -1;
+    note_change(j, task);
+    ring(j);
+    xd_tasks_unlock(j);
+}
+
+xd_task *xd_tasks_running(xd_tasks *j)
+{
+    xd_task *task = NULL;
+    xd_tasks_lock(j);
+    for (xd_task *k = j->first; k; k = k->next)
+        if (k->state == XD_TASK_RUNNING && (!task || k->started > task->started))
+            task = k;
     if (task)
         task->held++;
     xd_tasks_unlock(j);

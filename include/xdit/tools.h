@@ -65,8 +65,8 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
  * Close it before `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy for each host. Needs `keep` and a plan
- * that does not cut weights over ranks (XD_EUNSUPPORTED). XD_ENOMEM: they do not fit, nothing has
- * changed for later requests. Does nothing where all is loaded. Collective. */
+ * that neither cuts weights over ranks nor uses stale values (XD_EUNSUPPORTED). XD_ENOMEM: they do
+ * not fit, nothing has changed for later requests. Does nothing where all is loaded. Collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 
 /* ---- options as data ----------------------------------------------------------------------- */

@@ -183,6 +183,9 @@ static xd_status check_plan(const xd_engine *g, xd_err *e)
     if (p->deg.n[XD_TENSOR] > 1 || p->deg.n[XD_PIPE] > 1 || p->text_tp > 1)
         return xd_fail(e, XD_EUNSUPPORTED, "the plan %s cuts the weights over its ranks: none of "
                        "them can work alone", p->text);
+    if (p->changes)
+        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s gives an image that one rank does not: its "
+                       "ranks do not work alone", p->text);
     if (xd_model_dits(&g->ctx.model) > 1)
         return xd_fail(e, XD_EUNSUPPORTED, "a model of two transformers may free one of them "
                        "between two steps: its ranks do not work alone");

@@ -158,11 +158,6 @@ int64_t xd_http_count(const xd_http *h, int digit)
     return digit;
 }
 
-void xd_worker_cancel(xd_worker_process *w, const xd_task *task)
-{
-    (void)w, (void)task;
-}
-
 void xd_worker_look(xd_worker_process *w, xd_worker_state *state)
 {
     (void)w;
@@ -215,9 +210,15 @@ static void run_task(xd_task *task)
     xd_task_flags_free(&f);
 }
 
+static double any_task(void *cookie, const xd_task *task)
+{
+    (void)cookie, (void)task;
+    return 0;
+}
+
 static int run_next(void)
 {
-    xd_task *task = xd_tasks_take(server.tasks, 0);
+    xd_task *task = xd_tasks_take(server.tasks, any_task, NULL);
     if (!task)
         return 0;
     run_task(task);

@@ -102,9 +102,9 @@ def the_end():
     for sig in (signal.SIGTERM, signal.SIGINT):
         s = Server()
         replies = []
-        running = in_background(s, {**FAST, "num_inference_steps": 60, "size": "512x512"}, replies)
+        running = in_background(s, {**FAST, "num_inference_steps": 30, "size": "512x512"}, replies)
         wait_for(lambda: s.metric("running") == 1)
-        waiting = in_background(s, FAST, replies)
+        waiting = in_background(s, LONG, replies)
         wait_for(lambda: s.metric("queue_length") == 1)
         rc = s.stop(sig)
         running.join()

@@ -1,0 +1,94 @@
+/* schedule.c - the order of tasks */
+#include "serve/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASS_S = 10000000 };    /* between two classes of priority: more than a task takes     */
+
+void xd_schedule_free(xd_schedule *s)
+{
+    for (int i = 0; i < s->nowners; i++)
+        free(s->owner[i].name);
+    free(s->owner);
+    *s = (xd_schedule){ .usual = s->usual };
+}
+
+static double taken_at(const xd_schedule_owner *o, double now)
+{
+    return o->taken * exp2((o->since - now) / XD_SCHEDULE_HALF);
+}
+
+void xd_schedule_taken(xd_schedule *s, const char *owner, double seconds, double now)
+{
+    int i = 0;
+    while (i < s->nowners && strcmp(s->owner[i].name, owner) != 0)
+        i++;
+    if (i == s->nowners) {
+        xd_schedule_owner *more = realloc(s->owner, ((size_t)i + 1) * sizeof *more);
+        char              *name = more ? strdup(owner) : NULL;
+        s->owner = more ? more : s->owner;
+        if (!name)
+            return;
+        s->owner[s->nowners++] = (xd_schedule_owner){ name, 0, now };
+    }
+    s->owner[i].taken = taken_at(&s->owner[i], now) + seconds;
+    s->owner[i].since = now;
+}
+
+/* What the owner of a task has taken more than the one that has taken least. */
+static double debt_of(const xd_schedule *s, const xd_task *t, double now)
+{
+    double mine = 0, least = INFINITY;
+    for (int i = 0; i < s->nowners; i++) {
+        double taken = taken_at(&s->owner[i], now);
+        least = taken < least ? taken : least;
+        if (t->owner && strcmp(s->owner[i].name, t->owner) == 0)
+            mine = taken;
+    }
+    return s->nowners > 1 && mine > least ? mine - least : 0;
+}
+
+static double expected(const xd_schedule *s, const xd_task *t)
+{
+    return t->expected_s > 0 ? t->expected_s : s->usual;
+}
+
+static double part_done(const xd_task *t)
+{
+    int images = t->images > 0 ? t->images : 1, image = t->image > 0 ? t->image - 1 : 0;
+    if (t->state != XD_TASK_RUNNING || t->steps <= 0)
+        return 0;
+    double done = (image + (double)t->step / t->steps) / images;
+    return done < 0 ? 0 : done > 1 ? 1 : done;
+}
+
+double xd_schedule_left(const xd_schedule *s, const xd_task *t)
+{
+    return expected(s, t) * (1 - part_done(t));
+}
+
+double xd_schedule_score(const xd_schedule *s, const xd_task *t, double now)
+{
+    double left = xd_schedule_left(s, t), spent = expected(s, t) - left;
+    double waited = now - t->created - spent;
+    double score = left + debt_of(s, t, now) - (waited > 0 ? waited / XD_SCHEDULE_WAIT : 0);
+    double slack = t->deadline > 0 ? t->deadline - now - left : INFINITY;
+    return (slack < score ? slack : score) - (double)CLASS_S * t->priority;
+}
+
+int xd_schedule_passes(const xd_schedule *s, const xd_task *t, const xd_task *running, double now)
+{
+    if (t->priority != running->priority)
+        return t->priority > running->priority;
+    return t->expected_s > 0 && running->expected_s > 0 &&
+           2 * xd_schedule_left(s, t) < xd_schedule_left(s, running) &&
+           xd_schedule_score(s, t, now) < xd_schedule_score(s, running, now);
+}
+
+int xd_schedule_apart(int n, int ranks, double together, double alone)
+{
+    int busy = n < ranks ? n : ranks;
+    return n > 1 && ranks > 1 && together > 0 && alone > 0 && alone <= busy * together;
+}

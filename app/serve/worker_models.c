@@ -1,0 +1,153 @@
+/* worker_models.c - opening models, engines beside engines, and which model leaves */
+#include "serve/worker_models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- closing -------------------------------------------------------------------------------- */
+
+static void close_model(xd_opened **at)
+{
+    xd_opened *o = *at;
+    *at = o->next;
+    xd_close(&o->alone);
+    for (int i = XD_ENGINES_BESIDE - 1; i >= 0; i--)
+        xd_close(&o->beside[i]);
+    xd_close(&o->engine);
+    free(o->key);
+    free(o);
+}
+
+int xd_worker_models_close_oldest(xd_worker_models *m)
+{
+    xd_opened **oldest = NULL;
+    for (xd_opened **at = &m->first; *at; at = &(*at)->next)
+        if (*at != m->first && !(*at)->busy)
+            oldest = at;
+    if (oldest)
+        close_model(oldest);
+    return oldest != NULL;
+}
+
+int xd_worker_models_count(const xd_worker_models *m)
+{
+    int n = 0;
+    for (const xd_opened *o = m->first; o; o = o->next)
+        n++;
+    return n;
+}
+
+void xd_worker_models_close(xd_worker_models *m)
+{
+    while (m->first)
+        close_model(&m->first);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static char *key_of(const xd_task_flags *f)
+{
+    char  *key = NULL;
+    size_t len;
+    FILE  *out = open_memstream(&key, &len);
+    if (!out)
+        return NULL;
+    fprintf(out, "%s", f->model);
+    for (int i = 0; i < f->lora.n; i++)
+        fprintf(out, "\n%s:%.17g", f->lora.v[i].path, f->lora.v[i].scale);
+    fclose(out);
+    return key;
+}
+
+/* LoRA files of the command line come first. */
+static xd_status open_engine(xd_worker_models *m, const xd_task_flags *f, xd_engine **g, xd_err *e)
+{
+    xd_open_args a = xd_open_flags_args(m->open, f->model);
+    int          n = a.nloras + f->lora.n;
+    xd_lora     *loras = calloc((size_t)n + 1, sizeof *loras);
+    if (!loras)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
+    if (a.nloras)
+        memcpy(loras, a.loras, (size_t)a.nloras * sizeof *loras);
+    if (f->lora.n)
+        memcpy(loras + a.nloras, f->lora.v, (size_t)f->lora.n * sizeof *loras);
+    a.loras = loras;
+    a.nloras = n;
+    a.keep = 1;
+    a.plan_for = &f->request;
+    a.log = m->on_log;
+    a.cookie = m->cookie;
+    a.log_level = m->verbose ? XD_LOG_DEBUG : XD_LOG_WARN;
+    xd_status s = xd_open(g, &a, e);
+    free(loras);
+    return s;
+}
+
+static xd_opened *find_model(xd_worker_models *m, const char *key)
+{
+    xd_opened **at = &m->first, *o;
+    while (*at && strcmp((*at)->key, key) != 0)
+        at = &(*at)->next;
+    if (!(o = *at))
+        return NULL;
+    *at = o->next;
+    o->next = m->first;
+    return m->first = o;
+}
+
+xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_opened **out,
+                                xd_err *e)
+{
+    char      *key = key_of(f);
+    xd_opened *o = *out = key ? find_model(m, key) : NULL;
+    if (o) {
+        free(key);
+        return XD_OK;
+    }
+    o = key ? calloc(1, sizeof *o) : NULL;
+    if (!o) {
+        free(key);
+        return xd_fail(e, XD_ENOMEM, "no memory for another model");
+    }
+    *o = (xd_opened){ .key = key, .next = m->first };
+    m->first = o;
+    m->on_open(m->cookie);
+    xd_status s = open_engine(m, f, &o->engine, e);
+    while (s == XD_ENOMEM && xd_worker_models_close_oldest(m)) {
+        *e = (xd_err){ .rank = -1 };
+        s = open_engine(m, f, &o->engine, e);
+    }
+    if (s == XD_OK)
+        *out = o;
+    else if (s != XD_ECOMM)
+        close_model(&m->first);
+    return s;
+}
+
+/* ---- engines of a model --------------------------------------------------------------------- */
+
+xd_status xd_worker_models_engine(xd_opened *o, xd_engine **g, xd_err *e)
+{
+    int       k = o->busy - 1;
+    xd_status s = XD_OK;
+    if (k >= XD_ENGINES_BESIDE)
+        return xd_fail(e, XD_ENOMEM, "%d requests of this model wait for a turn already", o->busy);
+    if (k >= 0 && !o->beside[k])
+        s = xd_open_beside(&o->beside[k], o->engine, 0, e);
+    *g = k < 0 ? o->engine : o->beside[k];
+    if (s == XD_OK)
+        o->busy++;
+    return s;
+}
+
+void xd_worker_models_give(xd_opened *o)
+{
+    o->busy--;
+}
+
+xd_status xd_worker_models_alone(xd_opened *o, xd_err *e)
+{
+    xd_status s = xd_load_everywhere(o->engine, e);
+    return s == XD_OK && !o->alone ? xd_open_beside(&o->alone, o->engine, 1, e) : s;
+}

@@ -1,0 +1,230 @@
+/* worker_task.c - runs one task and tells the server of its stages, steps, images and end */
+#include "serve/worker_task.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/stop.h"
+#include "serve/task.h"
+
+/* ---- what the server is told ----------------------------------------------------------------- */
+
+enum { NUMBER = 40, TOKENS = 3 };
+
+static const char *number_text(char text[NUMBER], double v)
+{
+    snprintf(text, NUMBER, "%.17g", v);
+    return text;
+}
+
+static void tell_server(const xd_task_run *t, xd_frame_kind kind, const char *const *v, int n)
+{
+    if (t->speaks)
+        xd_inbox_tell(t->inbox, kind, v, n);
+}
+
+static void on_stage(void *cookie, const char *stage)
+{
+    xd_task_run *t = cookie;
+    tell_server(t, XD_FRAME_STAGE, (const char *[]){ t->running.id, stage }, 2);
+    xd_inbox_again(t->inbox, &t->running);
+}
+
+static void on_step(void *cookie, const xd_progress *p)
+{
+    xd_task_run *t = cookie;
+    char         a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER];
+    tell_server(t, XD_FRAME_STEP,
+         (const char *[]){ t->running.id, number_text(a, p->step), number_text(b, p->steps),
+                           number_text(c, p->image), number_text(d, p->images) }, 5);
+    xd_inbox_again(t->inbox, &t->running);
+}
+
+/* What the image is going to be, in a file of its own. */
+static void on_preview(void *cookie, const xd_image *image, const xd_progress *p)
+{
+    xd_task_run *t = cookie;
+    char         path[4200], step[NUMBER];
+    xd_task_preview_name(t->flags.output, t->flags.video, t->previews, path, sizeof path);
+    if (xd_image_file_save(image, path, NULL) != XD_OK)
+        return;
+    t->previews++;
+    tell_server(t, XD_FRAME_PREVIEW,
+         (const char *[]){ t->running.id, number_text(step, p->step), path }, 3);
+}
+
+static xd_status on_turn(void *cookie, xd_err *e)
+{
+    xd_task_run *t = cookie;
+    return t->on_turn(t->cookie, e);
+}
+
+/* The first frame, and at most 16 of all, beside the video. */
+static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
+{
+    char     path[4200];
+    xd_image first = *im;
+    first.size = sizeof first;
+    first.frames = 1;
+    snprintf(path, sizeof path, "%s" XD_TASK_THUMBNAIL, name);
+    xd_status s = xd_image_file_save(&first, path, e);
+    snprintf(path, sizeof path, "%s" XD_TASK_SHEET, name);
+    return s == XD_OK ? xd_image_file_sheet(im, 4, 16, 256, path, e) : s;
+}
+
+static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
+{
+    xd_task_run    *t = cookie;
+    char            name[4096], seed[NUMBER], a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER];
+    const xd_image *im = xd_result_image(partial, i);
+    xd_status       s = xd_output_video_name(t->flags.output, i, t->images, im->frames, name,
+                                             sizeof name, e);
+    if (s == XD_OK)
+        s = xd_result_save(partial, i, name, e);
+    if (s == XD_OK && im->fps > 0)
+        s = save_thumbnail(im, name, e);
+    if (s != XD_OK)
+        return s;
+    const char *json = xd_result_json(partial, i), *text = xd_result_parameters(partial, i);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)xd_result_seed(partial, i));
+    static const char *const counted[TOKENS] = { "text", "reference", "image" };
+    char                     tokens[TOKENS][NUMBER];
+    for (int k = 0; k < TOKENS; k++)
+        number_text(tokens[k], (double)xd_result_tokens(partial, i, counted[k]));
+    tell_server(t, XD_FRAME_IMAGE,
+         (const char *[]){ t->running.id, name, seed, json ? json : "{}", text ? text : "",
+                           number_text(a, (double)im->width), number_text(b, (double)im->height),
+                           number_text(c, (double)im->frames), number_text(d, im->fps), tokens[0],
+                           tokens[1], tokens[2] }, 9 + TOKENS);
+    return XD_OK;
+}
+
+static void say_done(const xd_task_run *t, const xd_result *res)
+{
+    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
+                                         "first_step" };
+    enum { PARTS = sizeof parts / sizeof *parts };
+    const char *v[1 + 2 * PARTS] = { t->running.id };
+    char        text[PARTS][NUMBER];
+    int         n = 1;
+    for (int i = 0; i < PARTS; i++) {
+        double s = xd_result_seconds(res, parts[i]);
+        if (s < 0)
+            continue;
+        v[n++] = parts[i];
+        v[n++] = number_text(text[i], s);
+    }
+    tell_server(t, XD_FRAME_DONE, v, n);
+}
+
+static double resident_bytes(void)
+{
+    long  pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%*d %ld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+void xd_task_run_memory(const xd_task_run *t)
+{
+    char bytes[NUMBER], models[NUMBER];
+    tell_server(t, XD_FRAME_MEMORY,
+         (const char *[]){ number_text(bytes, resident_bytes()),
+                           number_text(models, xd_worker_models_count(t->models)) }, 2);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err *e)
+{
+    xd_request *r = &t->flags.request;
+    r->on_stage = on_stage;
+    r->on_step = on_step;
+    r->on_image = on_image;
+    r->on_preview = t->speaks ? on_preview : NULL;
+    r->on_turn = t->alone ? NULL : on_turn;
+    r->cookie = t;
+    t->images = r->nprompts * r->num_images_per_prompt;
+    xd_inbox_engine(t->inbox, &t->running, g);
+    xd_stop_watch(g);
+    xd_status s = xd_generate(g, r, res, e);
+    while (s == XD_ENOMEM && !t->alone && xd_worker_models_close_oldest(t->models)) {
+        *e = (xd_err){ .rank = -1 };
+        s = xd_generate(g, r, res, e);
+    }
+    xd_inbox_engine(t->inbox, &t->running, NULL);
+    xd_stop_watch(t->running.below ? t->running.below->engine : NULL);
+    return s;
+}
+
+static xd_status check_kind(const xd_opened *o, const xd_task_flags *f, xd_err *e)
+{
+    int video = xd_makes_videos(o->engine);
+    if (video == f->video)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, video ? "this model generates videos: ask at /v1/videos"
+                                       : "this model generates images: ask at "
+                                         "/v1/images/generations");
+}
+
+static xd_status run_together(xd_task_run *t, xd_result **res, xd_err *e)
+{
+    xd_opened *o = NULL;
+    xd_engine *g = NULL;
+    xd_status  s = xd_worker_models_take(t->models, &t->flags, &o, e);
+    if (s == XD_OK)
+        s = check_kind(o, &t->flags, e);
+    if (s == XD_OK)
+        s = xd_worker_models_engine(o, &g, e);
+    if (s != XD_OK)
+        return s;
+    s = generate(t, g, res, e);
+    xd_worker_models_give(o);
+    return s;
+}
+
+static xd_status run_alone(xd_task_run *t, xd_result **res, xd_err *e)
+{
+    xd_status s = t->alone->alone ? check_kind(t->alone, &t->flags, e)
+                                  : xd_fail(e, XD_ENOMEM, "this rank cannot work alone");
+    return s == XD_OK ? generate(t, t->alone->alone, res, e) : s;
+}
+
+/* The id of a task, which stands in its first argument. */
+static const char *id_of(const xd_frame *f)
+{
+    const char *eq = f->n ? strchr(f->v[0], '=') : NULL;
+    return eq ? eq + 1 : "";
+}
+
+xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled, xd_err *e)
+{
+    xd_result *res = NULL;
+    xd_err     mine = { .rank = -1 };
+    char       code[NUMBER];
+    xd_inbox_begin(t->inbox, &t->running, id_of(frame), cancelled);
+    xd_status s = xd_task_flags_read(&t->flags, frame->n, frame->v, &mine);
+    if (s == XD_OK)
+        s = xd_task_flags_load(&t->flags, &mine);
+    if (s == XD_OK)
+        s = t->alone ? run_alone(t, &res, &mine) : run_together(t, &res, &mine);
+    if (s == XD_OK)
+        say_done(t, res);
+    else
+        tell_server(t, XD_FRAME_FAILED,
+             (const char *[]){ t->running.id, number_text(code, s), mine.msg }, 3);
+    xd_result_free(&res);
+    xd_task_flags_free(&t->flags);
+    xd_inbox_over(t->inbox, &t->running);
+    if (s != XD_ECOMM) {
+        xd_task_run_memory(t);
+        return XD_OK;
+    }
+    *e = mine;
+    return s;
+}
