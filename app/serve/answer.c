@@ -13,6 +13,16 @@ void xd_cancel_task(xd_server *s, xd_task *task)
     xd_tasks_cancel(s->tasks, task);
 }
 
+xd_task *xd_answer_find(const xd_http_call *c)
+{
+    xd_server *s = c->server;
+    xd_task   *task = xd_tasks_find(s->tasks, c->arg);
+    if (!task || strcmp(task->owner, c->owner) == 0)
+        return task;
+    xd_task_release(s->tasks, task);
+    return NULL;
+}
+
 void xd_answer_wait(xd_http_call *c, xd_task *task)
 {
     xd_server *s = c->server;

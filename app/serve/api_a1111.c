@@ -231,7 +231,7 @@ void xd_api_webui_progress(xd_http_call *c)
     xd_server     *s = c->server;
     xd_text_buf    b = { 0 };
     xd_tasks_counts n = xd_tasks_count(s->tasks);
-    xd_task       *task = xd_tasks_running(s->tasks);
+    xd_task       *task = xd_tasks_running(s->tasks, c->owner);
     const char    *skip = xd_http_query(c, "skip_current_image");
     char           preview[4200] = "", stage[sizeof task->stage] = "";
     xd_tasks_lock(s->tasks);
@@ -259,7 +259,7 @@ void xd_api_webui_progress(xd_http_call *c)
 void xd_api_webui_interrupt(xd_http_call *c)
 {
     xd_server *s = c->server;
-    xd_task   *task = xd_tasks_running(s->tasks);
+    xd_task   *task = xd_tasks_running(s->tasks, c->owner);
     if (task)
         xd_cancel_task(s, task);
     xd_task_release(s->tasks, task);

@@ -354,7 +354,7 @@ void xd_api_sdcpp_video(xd_http_call *c)
 static void answer_of_job(xd_http_call *c, int cancel)
 {
     xd_server *s = c->server;
-    xd_task   *task = xd_tasks_find(s->tasks, c->arg);
+    xd_task   *task = xd_answer_find(c);
     if (task && cancel)
         xd_cancel_task(s, task);
     if (task)

@@ -134,7 +134,7 @@ static void reply_video(xd_http_call *c, const xd_task *task)
 static void answer_of_video(xd_http_call *c, void (*answer)(xd_http_call *c, xd_task *task))
 {
     xd_server *s = c->server;
-    xd_task   *task = xd_tasks_find(s->tasks, c->arg);
+    xd_task   *task = xd_answer_find(c);
     if (task && task->video)
         answer(c, task);
     else

@@ -13,7 +13,10 @@
 #include "serve/task_flags.h"
 #include "serve/server.h"
 
-enum { MOST_PIXELS = 64 << 20 };        /* of an image that a client sends                      */
+/* Of a request: pixels of all images that come with it, how many images that are, images that it
+ * asks for, bytes of a text, arguments. */
+enum { MOST_PIXELS = 64 << 20, MOST_FILES = 20, MOST_IMAGES = 1000, MOST_TEXT = 100000,
+       MOST_ARGS = 1000 };
 
 static xd_server *server_of(const xd_ask *a)
 {
@@ -36,7 +39,12 @@ void xd_ask_refuse(xd_ask *a, unsigned status, const char *param, const char *fm
 static void add_arg(xd_ask *a, const char *name, const char *value)
 {
     xd_err e = { 0 };
-    if (!a->failed && xd_task_arg(a->task, name, value, &e) != XD_OK)
+    if (strlen(value) > MOST_TEXT)
+        xd_ask_refuse(a, 400, name, "%s has %zu bytes, more than the %d that are taken", name,
+                      strlen(value), MOST_TEXT);
+    else if (!a->failed && a->task->nargs >= MOST_ARGS)
+        xd_ask_refuse(a, 400, name, "a request has at most %d values", MOST_ARGS);
+    else if (!a->failed && xd_task_arg(a->task, name, value, &e) != XD_OK)
         xd_ask_refuse(a, 503, NULL, "%s", e.msg);
 }
 
@@ -189,9 +197,12 @@ static void check_image(xd_ask *a, const char *option, const char *path)
         xd_ask_refuse(a, 400, option, "%s%s", option,
                       strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)
                                                               : " cannot be read");
-    else if (w > MOST_PIXELS / h)
-        xd_ask_refuse(a, 400, option, "%s has %lld x %lld pixels, more than the %d million that "
-                      "are taken", option, (long long)w, (long long)h, MOST_PIXELS >> 20);
+    else if (w > (MOST_PIXELS - a->pixels) / h)
+        xd_ask_refuse(a, 400, option, "%s has %lld x %lld pixels, and of all images of a request "
+                      "%d million are taken", option, (long long)w, (long long)h,
+                      MOST_PIXELS >> 20);
+    else
+        a->pixels += w * h;
 }
 
 void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes)
@@ -203,6 +214,10 @@ void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes)
     if (a->failed)
         return;
     a->images += !mask;
+    if (a->files >= MOST_FILES) {
+        xd_ask_refuse(a, 400, option, "more than %d images come with the request", MOST_FILES);
+        return;
+    }
     snprintf(path, sizeof path, "%s/%s.in%d", server_of(a)->dir, a->task->id, a->files++);
     if (!bytes) {
         xd_ask_refuse(a, 400, option, "%s has no bytes", option);
@@ -382,6 +397,8 @@ static void check_args(xd_ask *a)
         char        param[64];
         snprintf(param, sizeof param, "%.*s", (int)strcspn(text, " "), text);
         xd_ask_refuse(a, 400, text == e.msg ? NULL : param, "%s", text);
+    } else if ((int64_t)f.prompts.n * f.request.num_images_per_prompt > MOST_IMAGES) {
+        xd_ask_refuse(a, 400, "n", "a request asks for at most %d images", MOST_IMAGES);
     }
     xd_task_flags_free(&f);
 }

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +20,7 @@
 #include "base/clock.h"
 #include "serve/http_body.h"
 
-enum { IDLE_S = 30, STACK = 512 << 10, KEPT_OF_KEY = 8 };
+enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16 };
 
 typedef struct client {         /* a connection                                                */
     int            fd;
@@ -63,7 +64,10 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *i =
             MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-        client *k = calloc(1, sizeof *k);
+        client  *k = calloc(1, sizeof *k);
+        unsigned ms = (unsigned)(h->args.patience * 1e3);
+        /* who reads nothing of an answer: of a stream of events libmicrohttpd waits for ever */
+        setsockopt(i->connect_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
         if (k) {
             *k = (client){ i->connect_fd, xd_now_s(), h->clients };
             h->clients = k;
@@ -109,8 +113,17 @@ static int same_secret(const char *given, const char *key)
     return !differs;
 }
 
+/* Stands for the key in tasks, which are kept in files: a hash (FNV-1a), none of its letters. */
+static void name_owner(const char *key, char owner[OWNER + 1])
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *key; key++)
+        h = (h ^ (unsigned char)*key) * 0x100000001b3u;
+    snprintf(owner, OWNER + 1, "%016llx", (unsigned long long)h);
+}
+
 /* The key of "Bearer KEY", of X-API-Key, or the password of basic authentication. */
-static int has_key(xd_http_call *c, const xd_http_args *a, char owner[KEPT_OF_KEY + 1])
+static int has_key(xd_http_call *c, const xd_http_args *a, char owner[OWNER + 1])
 {
     const char *header = xd_http_header(c, "Authorization"), *given = NULL;
     char       *password = NULL, *user = NULL;
@@ -124,7 +137,7 @@ static int has_key(xd_http_call *c, const xd_http_args *a, char owner[KEPT_OF_KE
     for (int i = 0; given && a->keys[i]; i++)
         if (same_secret(given, a->keys[i]) && !found) {
             found = 1;
-            snprintf(owner, KEPT_OF_KEY + 1, "%.*s", KEPT_OF_KEY, a->keys[i]);
+            name_owner(a->keys[i], owner);
         }
     MHD_free(user);
     MHD_free(password);
@@ -292,7 +305,7 @@ typedef struct session {        /* a request while it comes                     
     xd_http_call         call;
     xd_body         body;
     const xd_route *route;
-    char            methods[64], owner[KEPT_OF_KEY + 1];
+    char            methods[64], owner[OWNER + 1];
 } session;
 
 static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *url,
@@ -396,6 +409,7 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
     struct MHD_OptionItem tls[] = {
         { MHD_OPTION_HTTPS_MEM_CERT, 0, h->args.tls_cert },
         { MHD_OPTION_HTTPS_MEM_KEY, 0, h->args.tls_key },
+        { MHD_OPTION_HTTPS_PRIORITIES, 0, (char *)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2" },
         { MHD_OPTION_END, 0, NULL },
     };
     return MHD_start_daemon(
@@ -405,7 +419,7 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, MHD_OPTION_STRICT_FOR_CLIENT, 0,
         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
-        h->args.tls_cert ? tls : tls + 2, MHD_OPTION_END);
+        h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
 /* libmicrohttpd says no more than that it did not start: whether the address can be taken is tried

@@ -27,7 +27,7 @@ typedef struct xd_http_call {        /* a request, and its reply */
     void       *server;         /* of xd_http_args                                             */
     const char *method, *path;
     char        arg[64];        /* what * in the route's path stands for                        */
-    const char *owner;          /* the first letters of the key that was given; "": none is asked */
+    const char *owner;          /* stands for the key that was given; "": none is asked       */
     char       *body;           /* NULL: none, or it is in parts                                */
     size_t      bytes;
     xd_json    *json;           /* the body, where it is JSON; else NULL                       */

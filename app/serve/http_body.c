@@ -7,7 +7,7 @@
 
 #include <microhttpd.h>
 
-enum { FORM_BUFFER = 64 << 10, MOST_PARTS = 64 };
+enum { FORM_BUFFER = 64 << 10, MOST_PARTS = 64, MOST_VALUES = 10000 };
 
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
 {
@@ -138,6 +138,22 @@ static int are_texts(const xd_http_call *c)
     return 1;
 }
 
+/* A value of two bytes takes a hundred in memory: commas and brackets outside of texts, which bound
+ * their number, are counted before. */
+static int has_few_values(const char *s, const char *end)
+{
+    int n = 0, inside = 0;
+    for (; s < end && n <= MOST_VALUES; s++) {
+        if (inside && *s == '\\')
+            s++;
+        else if (*s == '"')
+            inside = !inside;
+        else
+            n += !inside && (*s == ',' || *s == '[' || *s == '{');
+    }
+    return n <= MOST_VALUES;
+}
+
 static int read_json(xd_body *b, xd_http_call *c)
 {
     xd_err e = { 0 };
@@ -145,7 +161,9 @@ static int read_json(xd_body *b, xd_http_call *c)
         c->body += 3;
         c->bytes -= 3;
     }
-    if (xd_json_parse(&c->json, c->body, c->bytes, "the body", &e) != XD_OK)
+    if (!has_few_values(c->body, c->body + c->bytes))
+        xd_reply_error(c, 400, NULL, NULL, "the body has more than %d values", MOST_VALUES);
+    else if (xd_json_parse(&c->json, c->body, c->bytes, "the body", &e) != XD_OK)
         xd_reply_error(c, 400, NULL, NULL, "%s", e.msg);
     else if (!is_text(c->body, c->bytes))
         xd_reply_error(c, 400, NULL, NULL, "the body is not UTF-8");

@@ -78,7 +78,7 @@ void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b)
 void xd_reply_file(xd_http_call *c, const char *path, const char *type)
 {
     struct stat st;
-    int         fd = open(path, O_RDONLY | O_CLOEXEC);
+    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         if (fd >= 0)
             close(fd);

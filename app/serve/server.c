@@ -313,7 +313,9 @@ int main(int argc, char **argv)
     xd_server      s = { .started = (double)time(NULL) };
     char           dir[4096] = "", *real = NULL, **args = NULL;
     int            nargs = 0;
+    struct stat    at;
     xd_err         e = { 0 };
+    umask(S_IRWXG | S_IRWXO);   /* prompts and results are those of this user                   */
     catch_signals();
     xd_status st = xd_serve_flags_read(&f, argc - 1, argv + 1, &e);
     if (st == XD_OK && !getenv("XDIT_PROGRAM"))
@@ -326,6 +328,8 @@ int main(int argc, char **argv)
         st = make_dir(dir, sizeof dir, &e);
     if (st == XD_OK && f.results && !(real = realpath(f.results, NULL)))
         st = xd_fail(&e, XD_EIO, "--results %s: %s", f.results, strerror(errno));
+    if (st == XD_OK && real && stat(real, &at) == 0 && (at.st_mode & (S_IWGRP | S_IWOTH)))
+        fprintf(stderr, "xdit: warning: other users can write to --results %s\n", f.results);
     if (st == XD_OK) {
         s.dir = f.results ? real : dir;
         s.own_dir = dir;

@@ -46,6 +46,7 @@ typedef struct xd_ask {
     xd_task     *task;
     const xd_served_model *model;
     int         images, files;  /* start images so far; all files of the client                */
+    int64_t     pixels;         /* of the files                                                */
     int         lenient;        /* fields that nobody knows are passed over                    */
     char        extension[8];   /* of the results: "png"                                       */
     int         failed;
@@ -97,6 +98,8 @@ const char *xd_answer_type(const char *path);   /* "image/png"                  
 /* "http://host:port" under which the client has found this server. */
 void xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void xd_cancel_task(xd_server *s, xd_task *task);
+/* The task of the path, held; NULL: there is none, or it is of another key. */
+xd_task *xd_answer_find(const xd_http_call *c);
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
 

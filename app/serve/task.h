@@ -136,7 +136,8 @@ void     xd_tasks_late(xd_tasks *j);
  * closed. */
 xd_task *xd_tasks_unexpected(xd_tasks *j);
 void     xd_task_expected(xd_tasks *j, xd_task *task, double together, double alone);
-xd_task *xd_tasks_running(xd_tasks *j);    /* that began last, held; NULL: none               */
+/* The one that began last, of this owner unless that is NULL; held. NULL: none. */
+xd_task *xd_tasks_running(xd_tasks *j, const char *owner);
 void    xd_task_stage(xd_tasks *j, xd_task *task, const char *stage);
 void    xd_task_step(xd_tasks *j, xd_task *task, int step, int steps, int image, int images);
 void    xd_task_preview(xd_tasks *j, xd_task *task, const char *file);

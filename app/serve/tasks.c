@@ -443,6 +443,8 @@ static int64_t bytes_of(const char *file)
 static int64_t task_bytes(const xd_task *task)
 {
     int64_t n = bytes_of(task->preview) * task->previews;
+    for (int i = 0; i < task->nargs; i++)       /* of those that failed, too                   */
+        n += (int64_t)strlen(task->args[i]);
     for (int i = 0; i < task->ndone; i++)
         n += bytes_of(task->done[i].file);
     return n;
@@ -603,12 +605,13 @@ void xd_task_expected(xd_tasks *j, xd_task *task, double together, double alone)
     xd_tasks_unlock(j);
 }
 
-xd_task *xd_tasks_running(xd_tasks *j)
+xd_task *xd_tasks_running(xd_tasks *j, const char *owner)
 {
     xd_task *task = NULL;
     xd_tasks_lock(j);
     for (xd_task *k = j->first; k; k = k->next)
-        if (k->state == XD_TASK_RUNNING && (!task || k->started > task->started))
+        if (k->state == XD_TASK_RUNNING && (!task || k->started > task->started) &&
+            (!owner || strcmp(k->owner, owner) == 0))
             task = k;
     if (task)
         task->held++;

@@ -37,7 +37,10 @@ static void on_log(void *cookie, int level, const char *line)
     const worker *w = cookie;
     if (w->rank > 0 && level > XD_LOG_ERROR)
         return;
-    fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
+    fprintf(stderr, "xdit: %s", level >= 0 && level < 4 ? mark[level] : "");
+    for (; *line; line++)       /* a text of a client must not look like lines of the log      */
+        fputc((unsigned char)*line < 0x20 || *line == 0x7f ? '?' : *line, stderr);
+    fputc('\n', stderr);
     if (level <= XD_LOG_ERROR)
         xd_roll_say(XD_ROLL_SAID);
 }

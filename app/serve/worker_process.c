@@ -104,8 +104,9 @@ static void exec_worker(const xd_worker_process *w, char **v, int err)
     dup2(null, 0);
     dup2(null, 1);
     dup2(err, 2);
-    for (int fd = 3; fd < 256; fd++)
-        close(fd);
+    if (close_range(3, ~0u, 0) != 0)
+        for (int fd = 3; fd < 256; fd++)
+            close(fd);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execv(w->program, v);
@@ -759,7 +760,7 @@ static void await_running(xd_worker_process *w, double seconds)
 {
     double   until = xd_now_s() + seconds;
     xd_task *task;
-    while ((task = xd_tasks_running(w->tasks))) {
+    while ((task = xd_tasks_running(w->tasks, NULL))) {
         unsigned seen = xd_tasks_wait(w->tasks, task, 0, 0);
         while (!xd_task_over(task) && xd_now_s() < until)
             seen = xd_tasks_wait(w->tasks, task, seen, until - xd_now_s());

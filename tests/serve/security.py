@@ -4,15 +4,19 @@ TLS, connections that are slow, cut or speak something else. Speaks TAP."""
 
 import base64
 import http.client
+import json
 import os
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
+import threading
 import time
+import zlib
 
-from harness import DEMO, PROMPT, T, XDIT, Server, end, report, wait_for
+from harness import DEMO, PROMPT, ROOT, T, XDIT, Server, end, report, wait_for
 
 GEN = "/v1/images/generations"
 FAST = {"prompt": PROMPT, "num_inference_steps": 1}
@@ -72,6 +76,135 @@ def keys():
         r = s.post(GEN, FAST)
         report(r.status == 401 and r.json["error"]["code"] == "invalid_api_key", "nor are images",
                r)
+
+
+def tasks_of_others():
+    """Keys that begin alike are two: neither sees or cancels what the other one has asked for."""
+    with Server("--api_key", "same-start-1", "--api_key", "same-start-2") as s:
+        a, b = ({"Authorization": f"Bearer same-start-{i}"} for i in (1, 2))
+        r = s.post("/v1/videos", {"prompt": "a"}, a)
+        path = "/v1/videos/" + r.json.get("id", "none")
+        report(r.status == 200 and s.request("GET", path, headers=a).status == 200, "its own", r)
+        for method, more in (("GET", ""), ("GET", "/content"), ("POST", "/cancel"),
+                             ("DELETE", "")):
+            r = s.request(method, path + more, headers=b)
+            report(r.status == 404, f"{method} {more} by another key: 404", r)
+        report(s.request("GET", "/v1/videos", headers=b).json["data"] == [] and
+               len(s.request("GET", "/v1/videos", headers=a).json["data"]) == 1, "nor in its list")
+        replies = []
+        fields = {**FAST, "num_inference_steps": 40, "size": "512x512", "response_format": "url"}
+        t = threading.Thread(target=lambda: replies.append(s.post(GEN, fields, a)))
+        t.start()
+        running = wait_for(lambda: s.request("GET", "/sdapi/v1/progress", headers=a).json["state"][
+            "job"])
+        job = s.request("GET", "/sdapi/v1/progress", headers=b).json["state"]["job"]
+        s.request("POST", "/sdapi/v1/interrupt", headers=b)
+        t.join()
+        report(running and not job and replies[0].status == 200,
+               "another key neither sees nor interrupts what runs", running, job, replies)
+
+
+def kept_private():
+    """Files of results, of requests, and the socket are those of this user."""
+    folder = T / "private"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    with Server("--results", str(folder), "--api_key", "very-secret") as s:
+        key = {"Authorization": "Bearer very-secret"}
+        r = s.post(GEN, {**FAST, "response_format": "url"}, key)
+        modes = {f.name.split(".")[-1]: f.stat().st_mode & 0o777 for f in folder.iterdir()}
+        report(modes == {"png": 0o600, "task": 0o600}, "results: 0600", modes)
+        text = next(folder.glob("*.task")).read_text()
+        report("very" not in text and "secret" not in text, "no letter of the key is kept", text)
+        report("other users can write" in s.said(), "a folder of all users is warned of", s.said())
+        own = next(T.glob("xdit-server-*"))
+        report(own.stat().st_mode & 0o777 == 0o700, "the server's directory: 0700", own.stat())
+        image = next(folder.glob("*.png"))
+        image.unlink()
+        image.symlink_to("/etc/passwd")
+        url = r.json["data"][0]["url"]
+        got = s.get(url[url.index("/v1"):])
+        report(got.status == 404 and b"root" not in got.body, "a link in its place: 404", got)
+
+
+def png_head(w, h):
+    """A PNG of which the header is whole."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I",
+                                                                        zlib.crc32(kind + data))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", b""))
+
+
+def much():
+    """What a request may ask for, and bring."""
+    images = {n: base64.b64encode(d).decode() for n, d in (
+        ("png", png_head(50000, 50000)), ("half", png_head(7000, 7000)),
+        ("webp", b"RIFF\x16\0\0\0WEBPVP8L\x0a\0\0\0\x2f\xff\xff\xff\x0f" + bytes(5)),
+        ("gif", b"GIF89a\x50\xc3\x50\xc3" + bytes(10)))}
+    corpus = ROOT / "tests" / "fuzz" / "corpus" / "image"
+    for n in ("jpeg_huge", "jpeg_progressive_huge"):
+        images[n] = base64.b64encode((corpus / n).read_bytes()).decode()
+    with Server() as s:
+        before = s.metric("resident_bytes")
+        for n in ("png", "webp", "jpeg_huge", "jpeg_progressive_huge", "gif"):
+            r = s.post("/v1/images/edits", {**FAST, "image": images[n]})
+            report(r.status == 400 and r.error, f"a large image is refused by its head: {n}", r)
+        r = s.post("/v1/images/edits", {**FAST, "images": [images["half"]] * 2})
+        report(r.status == 400 and "million" in r.error, "two that are too large together", r)
+        small = base64.b64encode((corpus / "webp").read_bytes()).decode()
+        r = s.post("/v1/images/edits", {**FAST, "images": [small] * 21})
+        report(r.status == 400 and "20 images" in r.error, "many images", r)
+        for what, fields, text in (
+                ("a long prompt", {"prompt": "a" * 100001}, "100000"),
+                ("a long option", {"negative_prompt": "a" * 100001}, "100000"),
+                ("many images asked for", {"n": 1001}, "1000 images"),
+                ("a size beyond numbers", {"size": "99999999999x1"}, "width"),
+                ("one that wraps around", {"size": "18446744073709551680x64"}, "width"),
+                ("a number without end", {"n": 1e999}, "n")):
+            r = s.post(GEN, {**FAST, **fields})
+            report(r.status == 400 and text in r.error, f"{what}: refused", r)
+        r = s.request("POST", GEN, b'{"prompt":"a","x":[' + b"0," * 20000 + b"0]}",
+                      {"Content-Type": "application/json"})
+        report(r.status == 400 and "10000 values" in r.error, "many values", r)
+        body = ('{"prompt":"a"' + ',"prompt":"a"' * 2000 + "}").encode()
+        r = s.request("POST", GEN, body, {"Content-Type": "application/json"})
+        report(r.status == 400 and "1000 values" in r.error, "many prompts", r)
+        report(s.metric("resident_bytes") == before, "no image has reached the worker")
+        line = "\nxdit: error: no\x1b[31m"
+        s.post(GEN, {**FAST, "prompt": line, "negative_prompt": line, "guidance_scale": 1})
+        said = s.said()
+        report("\x1b" not in said and "error: no" not in said.replace("?xdit: error: no", ""),
+               "a prompt is no line of the log", said)
+
+
+def links(folder):
+    """Links of the folder of LoRA files lead nowhere else."""
+    folder.mkdir()
+    (T / "outside.safetensors").write_bytes(b"x")
+    (folder / "a.safetensors").symlink_to(T / "outside.safetensors")
+    with Server("--loras", str(folder)) as s:
+        for name in ("a", "a.safetensors", "../outside", "..", "", "/etc/passwd", "a\\..\\b"):
+            r = s.post(GEN, {**FAST, "lora": name})
+            report(r.status in (400, 404) and "/" not in r.error.replace("a name has no '/'", "")
+                   .replace(repr(name), ""), f"LoRA file {name!r}: refused", r)
+
+
+def silent_readers():
+    """Who asks for much and reads nothing is cut: the connection is free, the rest is not made."""
+    body = json.dumps({**FAST, "n": 30, "size": "512x512", "stream": True}).encode()
+    with Server("--connections", "3", "--request_timeout", "2") as s:
+        fds = f"/proc/{s.process.pid}/fd"
+        before = len(os.listdir(fds))
+        with socket.socket() as k:
+            k.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            k.connect(s.address)
+            k.sendall(f"POST {GEN} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json"
+                      f"\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            report(wait_for(lambda: len(os.listdir(fds)) > before), "one reads nothing")
+            cut = wait_for(lambda: s.metric('jobs_total{state="cancelled"}') == 1, 90)
+            report(cut and wait_for(lambda: len(os.listdir(fds)) == before), "and is cut",
+                   os.listdir(fds))
 
 
 def pages():
@@ -212,6 +345,12 @@ def tls():
         report(r.status == 200 and b"demo-pixart" in r.read(), "HTTPS")
         got = raw(s, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         report(not got or b" 200 " not in got, "and no plain HTTP there", got)
+        for version, taken in (("-tls1", 0), ("-tls1_1", 0), ("-tls1_2", 1), ("-tls1_3", 1)):
+            p = subprocess.run(["openssl", "s_client", "-connect", "{}:{}".format(*s.address),
+                                version, "-cipher", "ALL:@SECLEVEL=0"], input=b"",
+                               capture_output=True, check=False)
+            report((b"BEGIN CERTIFICATE" in p.stdout) == bool(taken),
+                   f"{version}: {'taken' if taken else 'refused'}", p.stdout[-300:])
     s = Server("--tls_cert", key, "--tls_key", cert, start=False)
     report(s.process.wait(60) == 1 and "PEM" in s.said(), "a certificate that is none", s.said())
 
@@ -221,6 +360,11 @@ def main():
     refused_lines()
     taken_port()
     keys()
+    tasks_of_others()
+    kept_private()
+    much()
+    links(T / "loras")
+    silent_readers()
     pages()
     with Server() as s:
         garbage(s)
