@@ -211,12 +211,15 @@ void xd_api_webui_image(xd_http_call *c)
 /* ---- progress -------------------------------------------------------------------------------- */
 
 /* preview: its file, "": none. */
-static void add_progress(xd_text_buf *b, const xd_task *task, int queued)
+/* left: seconds that are predicted; negative: unknown. */
+static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double left)
 {
     double part = !task || task->steps < 1 ? 0
                   : ((double)(task->image - 1) + (double)task->step / task->steps) /
                         (task->images > 0 ? task->images : 1);
-    double eta = task && part > 0 ? (xd_unix_s() - task->started) * (1 - part) / part : 0;
+    double eta = left > 0           ? left
+                 : task && part > 0 ? (xd_unix_s() - task->started) * (1 - part) / part
+                                    : 0;
     xd_buf_add(b, "{\"progress\":%.4f,\"eta_relative\":%.2f,\"state\":{\"skipped\":false,"
                "\"interrupted\":%s,\"job\":\"%s\",\"job_count\":%d,\"job_timestamp\":\"0\","
                "\"job_no\":0,\"sampling_step\":%d,\"sampling_steps\":%d},\"current_image\":",
@@ -239,7 +242,8 @@ void xd_api_webui_progress(xd_http_call *c)
         snprintf(stage, sizeof stage, "%s", task->stage);
     if (task && task->preview && (!skip || strcasecmp(skip, "true") != 0))
         snprintf(preview, sizeof preview, "%s", task->preview);
-    add_progress(&b, task, (int)n.queued);
+    add_progress(&b, task, (int)n.queued,
+                 task ? xd_task_seconds_left(s->tasks, task) : 0);
     xd_tasks_unlock(s->tasks);
     xd_task_release(s->tasks, task);
     size_t at = b.len;

@@ -114,6 +114,9 @@ static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
     if (task->ndone)
         xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s", task->done[0].seed, task->done[0].json);
     add_text(b, "remixed_from_video_id", task->remixed);
+    double left = xd_task_seconds_left(s->tasks, task);
+    xd_buf_add(b, ",\"predicted_seconds\":");
+    xd_buf_add(b, left < 0 ? "null" : "%.2f", left);
     xd_buf_add(b, ",\"queue_position\":%d,\"previews\":%d}",
                task->state == XD_TASK_QUEUED ? xd_task_position(s->tasks, task) : 0,
                task->previews);

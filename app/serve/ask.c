@@ -431,7 +431,8 @@ xd_task *xd_ask_submit(xd_ask *a)
     check_args(a);
     if (!a->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
         xd_ask_refuse(a, 429, NULL, "%s", e.msg);
-        xd_reply_header(a->call, "Retry-After", "5");
+        snprintf(path, sizeof path, "%.0f", xd_tasks_seconds_full(s->tasks));
+        xd_reply_header(a->call, "Retry-After", path);
     }
     if (!a->failed)
         return task;

@@ -79,6 +79,10 @@ def cancelled(s):
     report(wait_for(lambda: s.get(path).json["progress"] > 0), "a long one runs")
     second = s.post("/v1/videos", LONG).json["id"]
     report(s.get(f"/v1/videos/{second}").json["queue_position"] == 1, "another one waits")
+    left = []
+    report(wait_for(lambda: left.append([s.get(at).json["predicted_seconds"] for at in (
+        path, f"/v1/videos/{second}")]) or None not in left[-1]) and 0 < left[-1][0] < left[-1][1],
+        "how long they will take", left[-1])
     r = s.get(path + "/content")
     report(r.status == 409 and "in_progress" in r.error, "is not made yet", r)
     began = time.monotonic()
