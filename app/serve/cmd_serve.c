@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "serve/serve_flags.h"
 
 static xd_status find_server(char *path, size_t size, xd_err *e)
@@ -23,8 +24,24 @@ static xd_status find_server(char *path, size_t size, xd_err *e)
                    "xdit-server, or a build with libmicrohttpd)", path);
 }
 
+/* Every rank would be a server of its own, at the same port. Rank 0 says so. */
+static int refuse_launcher(void)
+{
+    xd_err e = { 0 };
+    int    rank = 0, ranks = xd_launched_ranks();
+    xd_launched(&rank);
+    xd_status s = xd_fail(&e, XD_EINVAL, "xdit serve starts its ranks by itself: leave the "
+                          "launcher out and give --nproc %d", ranks);
+    if (rank > 0)               /* a launcher ends the others when the first rank ends           */
+        sleep(1);
+    return rank > 0 ? XD_EXIT_USAGE : xd_cli_exit(s, &e);
+}
+
 static int run_command(int argc, char **argv)
 {
+    if (xd_launched_ranks() > 1)
+        return refuse_launcher();
+
     xd_serve_flags f;
     xd_err         e = { 0 };
     char           path[4096], **v = calloc((size_t)argc + 2, sizeof *v);

@@ -4,13 +4,15 @@ that are killed, the end of the server. Speaks TAP."""
 
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 
-from harness import PROMPT, T, Server, end, report, wait_for
+from harness import DEMO, PROMPT, T, XDIT, Server, end, report, wait_for
 
 GEN = "/v1/images/generations"
 FAST = {"prompt": PROMPT, "num_inference_steps": 1, "response_format": "url"}
@@ -122,6 +124,19 @@ def the_end():
            "a killed server takes its worker along", workers)
 
 
+def launcher():
+    """Ranks of a typed mpirun do not become servers."""
+    if not shutil.which("mpirun.openmpi"):
+        print("# no mpirun.openmpi: serve under a launcher is not run")
+        return
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    p = subprocess.run(["mpirun.openmpi", "--oversubscribe", "-n", "2", XDIT, "serve", "--model",
+                        DEMO, "--port", "0"], capture_output=True, text=True, timeout=60, env=env,
+                       check=False)
+    report(p.returncode == 2 and p.stderr.count("give --nproc 2") == 1 and not p.stdout,
+           "ranks of mpirun are refused with the cure, once", p)
+
+
 def main():
     with Server() as s:
         clients_that_go(s)
@@ -130,6 +145,7 @@ def main():
     killed_workers(["--ulysses_degree", "2"], 2)
     idle_worker_killed()
     the_end()
+    launcher()
     end()
 
 
