@@ -29,7 +29,7 @@ struct xd_predictor {
     const xd_open_flags *open;
     pthread_t            thread;
     pthread_mutex_t      lock;
-    int                  ranks;
+    int                  ranks, started;        /* 0: not known yet; the thread runs             */
     known                known[KEYS];
     int                  n;
     unsigned             uses;
@@ -99,10 +99,11 @@ static double plan(const xd_predictor *p, const xd_task_flags *f, int way, int r
     a.model = f->model;
     a.request = &r;
     a.ranks = ranks;
-    a.dtype = p->open->dtype;
+    /* As for the CPU: a GPU would have to be opened here, too. What tasks take corrects it. */
+    a.dtype = p->open->dtype && strcmp(p->open->dtype, "f16") == 0 ? "bf16" : p->open->dtype;
     a.weights_dtype = p->open->weights_dtype;
     a.text_weights_dtype = p->open->text_weights_dtype;
-    a.device = p->open->device && strcmp(p->open->device, "auto") != 0 ? p->open->device : NULL;
+    a.device = "cpu";
     a.parallel = p->open->parallel;
     if (way == 1) {
         a.parallel = (xd_parallel){ .data_parallel_degree = ranks };
@@ -144,7 +145,7 @@ static void predict_task(xd_predictor *p, xd_task *t)
     char  *key = key_of(t);
     double planned[WAYS], s[WAYS] = { -1, -1 };
     pthread_mutex_lock(&p->lock);
-    int    ranks = p->ranks ? p->ranks : 1, fresh = key && !entry_of(p, key, 0);
+    int    ranks = p->ranks, fresh = key && !entry_of(p, key, 0);
     pthread_mutex_unlock(&p->lock);
     if (fresh)
         plan_task(p, t, ranks, planned);
@@ -198,10 +199,12 @@ void xd_predictor_ranks(xd_predictor *p, int ranks)
     pthread_mutex_lock(&p->lock);
     p->ranks = ranks;
     pthread_mutex_unlock(&p->lock);
+    if (!p->started)            /* without a thread nothing is predicted                       */
+        p->started = pthread_create(&p->thread, NULL, predict_tasks, p) == 0;
 }
 
-xd_status xd_predictor_start(xd_predictor **out, xd_tasks *tasks, const xd_open_flags *open,
-                             xd_err *e)
+xd_status xd_predictor_open(xd_predictor **out, xd_tasks *tasks, const xd_open_flags *open,
+                            xd_err *e)
 {
     xd_predictor *p = *out = calloc(1, sizeof *p);
     if (!p)
@@ -209,20 +212,16 @@ xd_status xd_predictor_start(xd_predictor **out, xd_tasks *tasks, const xd_open_
     p->tasks = tasks;
     p->open = open;
     pthread_mutex_init(&p->lock, NULL);
-    if (pthread_create(&p->thread, NULL, predict_tasks, p) == 0)
-        return XD_OK;
-    free(p);
-    *out = NULL;
-    return xd_fail(e, XD_ENOMEM, "cannot start a thread");
+    return XD_OK;
 }
 
-/* The tasks have ended (xd_tasks_end), and so does the thread. */
-void xd_predictor_stop(xd_predictor **out)
+void xd_predictor_close(xd_predictor **out)
 {
     xd_predictor *p = *out;
     if (!p)
         return;
-    pthread_join(p->thread, NULL);
+    if (p->started)
+        pthread_join(p->thread, NULL);
     for (int i = 0; i < p->n; i++)
         free(p->known[i].key);
     pthread_mutex_destroy(&p->lock);

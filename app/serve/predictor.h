@@ -7,14 +7,14 @@
 
 typedef struct xd_predictor xd_predictor;
 
-/* Starts a thread that predicts tasks as they come. `open` (borrowed) is how the worker opens
- * models, on so many ranks; 0: they are not known yet. */
-xd_status xd_predictor_start(xd_predictor **p, xd_tasks *tasks, const xd_open_flags *open,
-                             xd_err *e);
-/* From now on there are so many ranks. */
+/* `open` (borrowed) is how the worker opens models. */
+xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_flags *open,
+                            xd_err *e);
+/* There are so many ranks: from the first call on a thread predicts tasks as they come. */
 void      xd_predictor_ranks(xd_predictor *p, int ranks);
 /* A task has taken so many seconds, of all ranks together or of one `alone`. */
 void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, double seconds);
-void      xd_predictor_stop(xd_predictor **p);
+/* The tasks have ended (xd_tasks_end). */
+void      xd_predictor_close(xd_predictor **p);
 
 #endif

@@ -271,7 +271,7 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **
     xd_status     st = xd_tasks_open(&s->tasks, f->results ? s->dir : NULL, f->queue,
                                      f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
     if (st == XD_OK)
-        st = xd_predictor_start(&predictor, s->tasks, &f->open, e);
+        st = xd_predictor_open(&predictor, s->tasks, &f->open, e);
     if (st == XD_OK)
         st = start_http(s, f, keys, origins, e);
     if (st == XD_OK)
@@ -291,7 +291,7 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **
     if (s->tasks)
         xd_tasks_end(s->tasks);
     xd_worker_stop(&s->worker, st == XD_OK ? TO_END_S : 0);
-    xd_predictor_stop(&predictor);
+    xd_predictor_close(&predictor);
     xd_http_stop(&s->http, 1);
     xd_tasks_close(&s->tasks);
     free(keys);
