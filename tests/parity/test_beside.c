@@ -1,7 +1,7 @@
 /* test_beside.c - engines beside an engine: with its ranks and plan, and of one rank each
  *
- * usage: test_beside MODEL PLAN...    PLAN as xd_parallel_read, of all ranks, "cut" behind those
- *                                     that cut weights: "u2" "t2:cut"
+ * usage: test_beside MODEL DEVICE PLAN...    PLAN as xd_parallel_read, of all ranks, "cut" behind
+ *                                            those that cut weights: "u2" "tp2:cut"
  * A request that waits between two steps, the requests that are generated meanwhile, and those of
  * single ranks all have the bits of requests that run by themselves. Speaks TAP. */
 #include <mpi.h>
@@ -17,7 +17,7 @@ typedef struct shot { int64_t width, height; int seed, steps; } shot;
 static const shot outer = { 80, 48, 1, 3 }, inner = { 48, 64, 2, 2 }, deep = { 48, 48, 3, 2 };
 
 static int         me, ranks, failed, count;
-static const char *model;
+static const char *model, *device;
 
 static void check(int ok, const char *plan, const char *what)
 {
@@ -37,6 +37,7 @@ static xd_engine *open_main(const char *plan, MPI_Comm *comm)
     xd_open_args_init(&a);
     a.model = model;
     a.dtype = "f32";
+    a.device = device;
     a.threads = 1;
     a.keep = 1;
     a.mpi_comm = comm;
@@ -186,13 +187,16 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (argc < 4)
+        return 2;
     model = argv[1];
+    device = argv[2];
     xd_engine *g = open_main("", &self);
     uint64_t   one[3] = { generate_shot(g, &outer), generate_shot(g, &inner),
                           generate_shot(g, &deep) };
     check(one[0] > 1 && one[0] != one[1] && one[1] != one[2], "one rank", "three images");
     xd_close(&g);
-    for (int i = 2; i < argc; i++) {
+    for (int i = 3; i < argc; i++) {
         char plan[64];
         int  n = (int)strcspn(argv[i], ":");
         snprintf(plan, sizeof plan, "%.*s", n, argv[i]);
