@@ -29,7 +29,8 @@ class Ledger(collections.Counter):
 
 
 class Client:
-    def __init__(self, server, random, references, ledger):
+    def __init__(self, server, random, references, ledger, exact=True):
+        self.exact = exact
         self.s, self.r, self.references, self.ledger = server, random, references, ledger
 
     # ---- requests --------------------------------------------------------------------------------
@@ -49,7 +50,8 @@ class Client:
         return self.r.randrange(len(self.references))
 
     def check(self, data, seed):
-        assert data == self.references[seed], (len(data), seed)
+        known = self.references[seed]
+        assert data == known or (not self.exact and data[:4] == known[:4]), (len(data), seed)
 
     def images(self):
         seed = self.seed()
