@@ -113,6 +113,9 @@ double    xd_tasks_seconds_full(xd_tasks *j);
 int       xd_tasks_cancel(xd_tasks *j, xd_task *task);
 /* Forgets a task that has ended, and removes its files. 0: it has not ended. */
 int       xd_tasks_drop(xd_tasks *j, xd_task *task);
+/* Removes all files of a task but its own file of task_store.h: also those that a worker has
+ * written and not told of. */
+void      xd_task_remove_files(const xd_task *task);
 /* Calls `visit` for every task, oldest first; under the lock. */
 void      xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task),
                         void *cookie);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <dirent.h>
 #include <math.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -498,6 +499,27 @@ int xd_tasks_drop(xd_tasks *j, xd_task *task)
         drop_task(j, task);
     xd_tasks_unlock(j);
     return over;
+}
+
+void xd_task_remove_files(const xd_task *task)
+{
+    static const char flag[] = "--output=";
+    char              dir[4096] = "", path[4400];
+    for (int i = 0; i < task->nargs; i++)
+        if (strncmp(task->args[i], flag, sizeof flag - 1) == 0)
+            snprintf(dir, sizeof dir, "%s", task->args[i] + sizeof flag - 1);
+    char *slash = strrchr(dir, '/');
+    if (!slash)
+        return;
+    *slash = 0;
+    DIR           *d = opendir(dir);
+    struct dirent *f;
+    while (d && (f = readdir(d)))
+        if (strncmp(f->d_name, task->id, strlen(task->id)) == 0 && !strstr(f->d_name, ".task") &&
+            (size_t)snprintf(path, sizeof path, "%s/%s", dir, f->d_name) < sizeof path)
+            unlink(path);
+    if (d)
+        closedir(d);
 }
 
 void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie)

@@ -593,6 +593,7 @@ static void fail_runs(xd_worker_process *w, const char *why)
             w->nruns--;
         } else {
             xd_task_failed(w->tasks, r->task, XD_EDEVICE, text);
+            xd_task_remove_files(r->task);
             remove_run(w, r);
         }
     }

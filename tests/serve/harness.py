@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -143,6 +144,16 @@ class Server:
 
 def image_of(reply, i=0):
     return base64.b64decode(reply.json["data"][i]["b64_json"])
+
+
+def pixels(png):
+    """The compressed pixels: text in the file names the plan, which differs."""
+    at, found = 8, b""
+    while at < len(png):
+        size, kind = struct.unpack(">I4s", png[at:at + 8])
+        found += png[at + 8:at + 8 + size] if kind == b"IDAT" else b""
+        at += 12 + size
+    return found
 
 
 def generate(*args):

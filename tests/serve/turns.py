@@ -6,27 +6,16 @@ FILL makes a tiny model of videos. Speaks TAP."""
 import base64
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
 import time
 
-from harness import DEMO, ROOT, T, Server, end, generate, report, wait_for
+from harness import DEMO, ROOT, Server, T, end, generate, pixels, report, wait_for
 
 LONG = {"prompt": "a long one", "size": "256x256", "num_inference_steps": 1000, "seed": 1}
 SHORT = {"prompt": "a red circle", "size": "64x64", "num_inference_steps": 4}
 IMAGES = "/v1/images/generations"
-
-
-def pixels(png):
-    """The compressed pixels: text in the file names the plan, which differs."""
-    at, found = 8, b""
-    while at < len(png):
-        size, kind = struct.unpack(">I4s", png[at:at + 8])
-        found += png[at + 8:at + 8 + size] if kind == b"IDAT" else b""
-        at += 12 + size
-    return found
 
 
 class Asked(threading.Thread):
