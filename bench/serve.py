@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The server's scheduling against one request at a time, on the same trace of requests.
 
-    bench/serve.py build/app/xdit --model DIR [--video DIR] [--requests 60] [--load 1.1]
+    bench/serve.py build/app/xdit --model DIR [--video DIR] [--requests 200] [--load 1.6]
                    [-- FLAGS OF xdit serve, such as --nproc 2 --ulysses_degree 2 --threads 1]
 
 The trace: requests arrive by a Poisson process, of three sizes and two numbers of steps, and one
@@ -32,12 +32,13 @@ def arguments():
     p.add_argument("xdit")
     p.add_argument("--model", required=True)
     p.add_argument("--video", help="a model of videos, for the long request")
-    p.add_argument("--sizes", default="64x64,96x64,128x128")
+    p.add_argument("--sizes", default="64x64,80x64,96x96")
     p.add_argument("--steps", default="10,20")
-    p.add_argument("--long_steps", type=int, default=200, help="of the long request")
-    p.add_argument("--long_size", default="256x256", help="of an image; a video has its own")
-    p.add_argument("--requests", type=int, default=60)
-    p.add_argument("--load", type=float, default=1.1)
+    p.add_argument("--long_steps", type=int, default=100, help="of the long request")
+    p.add_argument("--long_size", default="256x256")
+    p.add_argument("--long_frames", type=int, default=9, help="of a video")
+    p.add_argument("--requests", type=int, default=200)
+    p.add_argument("--load", type=float, default=1.6)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--check", type=int, default=3, help="images compared with xdit generate")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
@@ -86,7 +87,8 @@ def kinds_of(a):
     if a.video:
         yield {"kind": "video", "name": "video", "fields": {
             "prompt": "a cat", "model": pathlib.Path(a.video).name,
-            "num_inference_steps": a.long_steps}}
+            "num_inference_steps": a.long_steps, "size": a.long_size,
+            "num_frames": a.long_frames}}
     else:
         yield {"kind": "long", "name": "long image", "fields": {
             "prompt": "a long one", "model": model, "size": a.long_size,
@@ -211,6 +213,8 @@ def main():
     differ = sum(r["kind"] == "short" and
                  pixels(body) != pixels(by_seed[(r["name"], r["fields"]["seed"])])
                  for _, _, r, body in now)
+    apart = sum(b'"plan": "1 rank"' in body for _, _, _, body in now)
+    print(f"{apart} of {len(now)} were made by one rank each")
     print(f"{differ} images differ between both ways, "
           f"{compare_images(a, now, a.check)} of {a.check} from xdit generate")
 

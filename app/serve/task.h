@@ -92,6 +92,8 @@ void      xd_task_preview_file(const xd_task *task, int i, char *path, size_t si
 void      xd_task_name(char id[40], const char *kind);
 xd_task   *xd_task_new(void);     /* zeros; NULL: no memory                                      */
 xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err *e);
+/* Has it an argument that begins so? "--lora=" */
+int       xd_task_has(const xd_task *task, const char *beginning);
 void      xd_task_images_free(xd_task *task);   /* forgets what is done                        */
 void      xd_task_free(xd_task *task);     /* of one that was not added                           */
 /* Puts a task behind the queue, which owns it then, and holds it for the caller. XD_ENOMEM: the

@@ -105,6 +105,14 @@ xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err
     return XD_OK;
 }
 
+int xd_task_has(const xd_task *task, const char *beginning)
+{
+    for (int i = 0; i < task->nargs; i++)
+        if (strncmp(task->args[i], beginning, strlen(beginning)) == 0)
+            return 1;
+    return 0;
+}
+
 static void free_image(xd_task_image *i)
 {
     free(i->file), free(i->seed), free(i->json), free(i->parameters);

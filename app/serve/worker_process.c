@@ -61,6 +61,7 @@ struct xd_worker_process {
     int         answers;        /* of XD_FRAME_APART                                           */
     char        able[RANKS];    /* the rank can work by itself                                 */
     char        apart_model[NAME];      /* of all tasks that ranks run by themselves now        */
+    double      apart_shortest; /* seconds alone of the shortest of them, as they began          */
     char        not_apart[NOT_APART][NAME];     /* models whose ranks cannot                   */
     int         nnot_apart;
     xd_schedule schedule;
@@ -364,21 +365,13 @@ typedef struct choice {
 /* Tasks that single ranks run do not differ much: the ranks end at about the same time. */
 enum { LONGEST = 4 };
 
-static int has_lora(const xd_task *t)
-{
-    int n = 0;
-    for (int i = 0; i < t->nargs; i++)
-        n += strncmp(t->args[i], "--lora=", 7) == 0;
-    return n > 0;
-}
-
 static int fits_choice(const choice *c, const xd_task *t)
 {
     if (c->running && !xd_schedule_passes(&c->w->schedule, t, c->running, c->now))
         return 0;
     return !c->model[0] ||
            (strcmp(t->model, c->model) == 0 && t->alone_s > 0 && t->expected_s > 0 &&
-            !has_lora(t) && t->alone_s <= LONGEST * c->shortest);
+            !xd_task_has(t, "--lora=") && t->alone_s <= LONGEST * c->shortest);
 }
 
 static double score_of(void *cookie, const xd_task *t)
@@ -428,6 +421,8 @@ static int count_apart(choice *c, int busy)
         return 0;
     snprintf(c->model, sizeof c->model, "%s", c->best->model);
     xd_tasks_each(w->tasks, see_shortest, c);
+    if (w->mode == APART)       /* a long one would keep its rank from working with the others */
+        c->shortest = fmin(c->shortest, w->apart_shortest);
     if (!fits_choice(c, c->best))
         return 0;
     xd_tasks_each(w->tasks, count_fitting, c);
@@ -449,8 +444,9 @@ static const run *top_run(const xd_worker_process *w, int *waits)
 }
 
 /* From now on single ranks run tasks of the best one's model. */
-static void ask_apart(xd_worker_process *w, const xd_task *best)
+static void ask_apart(xd_worker_process *w, const xd_task *best, double shortest)
 {
+    w->apart_shortest = shortest;
     w->answers = 0;
     snprintf(w->apart_model, sizeof w->apart_model, "%s", best->model);
     w->mode = ASKED;
@@ -467,7 +463,7 @@ static void schedule_together(xd_worker_process *w)
     xd_tasks_lock(w->tasks);
     int apart = count_apart(&c, 0);
     if (apart)
-        ask_apart(w, c.best);
+        ask_apart(w, c.best, c.shortest);
     xd_tasks_unlock(w->tasks);
     if (apart)
         return;
