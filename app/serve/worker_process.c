@@ -788,6 +788,7 @@ void xd_worker_stop(xd_worker_process **out, double seconds)
         end_worker(w, why, sizeof why);
     close(w->listener);
     unlink(w->at.sun_path);
+    xd_schedule_free(&w->schedule);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);
