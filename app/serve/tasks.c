@@ -468,14 +468,19 @@ static void remove_image(const xd_task_image *im)
             unlink(path);
 }
 
-void xd_task_preview_file(const xd_task *task, int i, char *path, size_t size)
+/* The file of the first image. */
+static const char *output_of(const xd_task *task)
 {
     static const char flag[] = "--output=";
-    const char       *output = "";
-    for (int k = 0; k < task->nargs; k++)
-        if (strncmp(task->args[k], flag, sizeof flag - 1) == 0)
-            output = task->args[k] + sizeof flag - 1;
-    xd_task_preview_name(output, task->video, i, path, size);
+    for (int i = 0; i < task->nargs; i++)
+        if (strncmp(task->args[i], flag, sizeof flag - 1) == 0)
+            return task->args[i] + sizeof flag - 1;
+    return "";
+}
+
+void xd_task_preview_file(const xd_task *task, int i, char *path, size_t size)
+{
+    xd_task_preview_name(output_of(task), task->video, i, path, size);
 }
 
 /* Also those of an earlier server, which are not counted. */
@@ -511,11 +516,8 @@ int xd_tasks_drop(xd_tasks *j, xd_task *task)
 
 void xd_task_remove_files(const xd_task *task)
 {
-    static const char flag[] = "--output=";
-    char              dir[4096] = "", path[4400];
-    for (int i = 0; i < task->nargs; i++)
-        if (strncmp(task->args[i], flag, sizeof flag - 1) == 0)
-            snprintf(dir, sizeof dir, "%s", task->args[i] + sizeof flag - 1);
+    char dir[4096], path[4400];
+    snprintf(dir, sizeof dir, "%s", output_of(task));
     char *slash = strrchr(dir, '/');
     if (!slash)
         return;

@@ -17,8 +17,7 @@ void xd_inbox_init(xd_inbox *in)
 
 /* ---- the thread that reads ------------------------------------------------------------------ */
 
-/* The id of a task, which stands in its first argument. */
-static const char *id_of(const xd_frame *f)
+const char *xd_inbox_task_id(const xd_frame *f)
 {
     const char *eq = f->n ? strchr(f->v[0], '=') : NULL;
     return eq ? eq + 1 : "";
@@ -37,7 +36,7 @@ static void cancel_task(xd_inbox *in, const char *id)
         if (strcmp(r->id, id) == 0)
             cancel_running(r);
     for (xd_inbox_item *i = in->first; i; i = i->next)
-        if (i->frame.kind == XD_FRAME_RUN && strcmp(id_of(&i->frame), id) == 0)
+        if (i->frame.kind == XD_FRAME_RUN && strcmp(xd_inbox_task_id(&i->frame), id) == 0)
             i->cancelled = 1;
 }
 

@@ -17,6 +17,9 @@ typedef struct xd_running {
     atomic_int         cancelled;
 } xd_running;
 
+/* The id of the task of a frame, which stands in its first argument; "": there is none. */
+const char *xd_inbox_task_id(const xd_frame *f);
+
 typedef struct xd_inbox_item {
     struct xd_inbox_item *next;
     xd_frame              frame;
@@ -36,8 +39,7 @@ void      xd_inbox_init(xd_inbox *in);
 /* Connects to the server's socket and starts the thread that reads it. */
 xd_status xd_inbox_connect(xd_inbox *in, const char *path, xd_err *e);
 /* The next frame of the server. wait 0: *f has no kind where none has come. Wakes up with no kind
- * when the server ends; `alone`: takes frames of XD_FRAME_APART's end, too. *cancelled: its task is
- * not wanted any more. Free it with xd_frame_free. */
+ * when the server ends. *cancelled: its task is not wanted any more. Free it with xd_frame_free. */
 void      xd_inbox_take(xd_inbox *in, int wait, xd_frame *f, int *cancelled);
 /* Sends a frame; what cannot be sent is noticed by the thread that reads. */
 void      xd_inbox_tell(xd_inbox *in, xd_frame_kind kind, const char *const *v, int n);

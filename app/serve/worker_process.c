@@ -34,7 +34,6 @@ typedef struct run {            /* a task that the worker has                   
     xd_task *task;
     int      rank;              /* that runs it by itself; -1: all ranks                       */
     int      begun, cancelled;  /* the worker has said so; it was told so                      */
-    double   sent_s;
 } run;
 
 /* How the ranks work: together; each by itself, once all have said that they can. */
@@ -333,7 +332,7 @@ static void start_task(xd_worker_process *w, xd_task *task, int rank)
         xd_task_release(w->tasks, task);
         return;
     }
-    w->runs[w->nruns++] = (run){ .task = task, .rank = rank, .sent_s = xd_now_s() };
+    w->runs[w->nruns++] = (run){ .task = task, .rank = rank };
 }
 
 static void send_cancels(xd_worker_process *w)
@@ -430,17 +429,21 @@ static int count_apart(choice *c, int busy)
                                                                                            : 0;
 }
 
-/* All ranks work together: the task that all of them have begun last; NULL: none. *waits: one that
- * was sent has not begun yet. */
-static const run *top_run(const xd_worker_process *w, int *waits)
+/* The task of all ranks that was sent last: one that comes goes before its rest; NULL: none. */
+static const xd_task *top_task(const xd_worker_process *w)
 {
-    const run *top = NULL;
-    *waits = 0;
-    for (int i = 0; i < w->nruns; i++) {
-        *waits |= !w->runs[i].begun;
-        top = &w->runs[i];
-    }
+    const xd_task *top = NULL;
+    for (int i = 0; i < w->nruns; i++)
+        top = w->runs[i].rank < 0 ? w->runs[i].task : top;
     return top;
+}
+
+static int all_begun(const xd_worker_process *w)
+{
+    for (int i = 0; i < w->nruns; i++)
+        if (!w->runs[i].begun)
+            return 0;
+    return 1;
 }
 
 /* From now on single ranks run tasks of the best one's model. */
@@ -455,10 +458,8 @@ static void ask_apart(xd_worker_process *w, const xd_task *best, double shortest
 
 static void schedule_together(xd_worker_process *w)
 {
-    int        waits;
-    const run *top = top_run(w, &waits);
-    choice     c = { .w = w, .now = xd_unix_s(), .running = top ? top->task : NULL };
-    if (waits || w->nruns >= DEEP)
+    choice c = { .w = w, .now = xd_unix_s(), .running = top_task(w) };
+    if (!all_begun(w) || w->nruns >= DEEP)
         return;
     xd_tasks_lock(w->tasks);
     int apart = count_apart(&c, 0);
@@ -481,15 +482,6 @@ static int is_busy(const xd_worker_process *w, int rank)
     return 0;
 }
 
-/* The task between whose steps the ranks work by themselves; NULL: none. */
-static const xd_task *waiting_run(const xd_worker_process *w)
-{
-    const xd_task *top = NULL;
-    for (int i = 0; i < w->nruns; i++)
-        top = w->runs[i].rank < 0 ? w->runs[i].task : top;
-    return top;
-}
-
 /* Gives idle ranks tasks; they work together again when none is left that pays. */
 static void schedule_apart(xd_worker_process *w)
 {
@@ -497,7 +489,7 @@ static void schedule_apart(xd_worker_process *w)
     for (int i = 0; i < w->ranks; i++)
         busy += is_busy(w, i);
     for (int i = 0; i < w->ranks && more; i++) {
-        choice c = { .w = w, .now = xd_unix_s(), .running = waiting_run(w) };
+        choice c = { .w = w, .now = xd_unix_s(), .running = top_task(w) };
         if (!w->able[i] || is_busy(w, i))
             continue;
         xd_tasks_lock(w->tasks);

@@ -195,19 +195,12 @@ static xd_status run_alone(xd_task_run *t, xd_result **res, xd_err *e)
     return s == XD_OK ? generate(t, t->alone->alone, res, e) : s;
 }
 
-/* The id of a task, which stands in its first argument. */
-static const char *id_of(const xd_frame *f)
-{
-    const char *eq = f->n ? strchr(f->v[0], '=') : NULL;
-    return eq ? eq + 1 : "";
-}
-
 xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled, xd_err *e)
 {
     xd_result *res = NULL;
     xd_err     mine = { .rank = -1 };
     char       code[NUMBER];
-    xd_inbox_begin(t->inbox, &t->running, id_of(frame), cancelled);
+    xd_inbox_begin(t->inbox, &t->running, xd_inbox_task_id(frame), cancelled);
     xd_status s = xd_task_flags_read(&t->flags, frame->n, frame->v, &mine);
     if (s == XD_OK)
         s = xd_task_flags_load(&t->flags, &mine);

@@ -369,11 +369,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room)
         xd_need as_it_is = *need;
         as_it_is.dit = as_loaded(j);
         xd_need_sum(&as_it_is, j, ranks);
-        if ((double)as_it_is.peak <= have) {
-            *need = as_it_is;
-            return;
-        }
-        if (ctx->borrowed) {    /* it is refused                                               */
+        if ((double)as_it_is.peak <= have || ctx->borrowed) {
             *need = as_it_is;
             return;
         }
