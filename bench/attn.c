@@ -1,14 +1,17 @@
 /* attn.c - speed of the attention kernels against what this machine's registers can do.
  *
  *   bench_attn [--json] [isa=avx512bf16] [type=bf16] [threads=N] [seconds=0.5]
- *              [n=4096 m=4096 H=16 Hk=H D=72 bias=0]
+ *              [n=4096 m=4096 H=16 Hk=H D=72 bias=0] [against=avx512bf16]
  *
  * Without n a list of shapes that models have is run, with threads=1 and then as many as there
  * are cores; without isa= and type= the best instruction set, and bf16 where it has products of
  * bf16. Calls alternate with bursts of multiply-adds (vdpbf16ps, tiles) on registers alone by
  * the same threads; a call's share is its 4 H n m D flops a second through the mean rate of the
  * bursts before and after it. Printed are the median share and what the middle 80 % of calls lie
- * between: the clock of a shared machine moves, and shares move less than times. */
+ * between: the clock of a shared machine moves, and shares move less than times.
+ *
+ * isa=int8 makes scores of int8 (and its share is not one of a peak that int8 has). With against=
+ * calls of two kernels alternate, and printed is how many times as long the second one takes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +67,8 @@ static variant find(const char *name)
           xd_kernels_avx512.burst, xd_kernels_avx512.burst },
         { "avx512bf16", xd_attn_scratch_avx512bf16, xd_attn_avx512bf16, XD_ISA_AVX512BF16,
           xd_kernels_avx512.burst, xd_burst_bf16 },
+        { "int8", xd_attn_scratch_int8, xd_attn_int8, XD_ISA_AVX512BF16, xd_kernels_avx512.burst,
+          xd_burst_bf16 },
 #endif
 #ifdef XD_WITH_AMX
         { "amx", xd_attn_scratch_amx, xd_attn_amx, XD_ISA_AMX, xd_kernels_avx512.burst,
@@ -163,6 +168,41 @@ static void repeat(const variant *v, const xd_attn_args *a, void *tmp, double se
     qsort(r->peak, (size_t)r->calls, sizeof(double), less);
 }
 
+static double time_of(const variant *v, const xd_attn_args *a, void *tmp)
+{
+    double t = xd_now_s();
+    v->run(a, tmp);
+    return xd_now_s() - t;
+}
+
+/* Calls of two kernels in turn: prints the times of the first, and the ratio of neighbours. */
+static void print_ratio(const variant *v, const variant *other, const xd_attn_args *a, shape s,
+                        double seconds)
+{
+    static result r;
+    const size_t  x = v->scratch(a, xd_par_threads()), y = other->scratch(a, xd_par_threads());
+    const size_t  bytes = x > y ? x : y;
+    void         *tmp = xd_pages_map(bytes, -1);
+    if (!tmp)
+        exit(1);
+    time_of(v, a, tmp), time_of(other, a, tmp);
+    for (double end = xd_now_s() + seconds; r.calls < MOST && (r.calls < 5 || xd_now_s() < end);
+         r.calls++) {
+        r.seconds[r.calls] = time_of(v, a, tmp);
+        r.share[r.calls] = time_of(other, a, tmp) / r.seconds[r.calls];
+    }
+    qsort(r.seconds, (size_t)r.calls, sizeof(double), less);
+    qsort(r.share, (size_t)r.calls, sizeof(double), less);
+    printf("threads %-2d n %-6lld m %-6lld H %-3lld D %-4lld %4d calls %9.3f ms, %s / %s: %.3f "
+           "(%.3f to %.3f)\n", xd_par_threads(), (long long)s.n, (long long)s.m, (long long)s.H,
+           (long long)s.D, r.calls, quantile(r.seconds, r.calls, 0.5) * 1e3, other->name, v->name,
+           quantile(r.share, r.calls, 0.5), quantile(r.share, r.calls, 0.1),
+           quantile(r.share, r.calls, 0.9));
+    fflush(stdout);
+    r.calls = 0;
+    xd_pages_unmap(tmp, bytes);
+}
+
 static void print(const variant *v, xd_dtype t, shape s, const result *r, double gflop, int json)
 {
     double half = quantile(r->seconds, r->calls, 0.5), p = quantile(r->peak, r->calls, 0.5);
@@ -182,7 +222,9 @@ static void print(const variant *v, xd_dtype t, shape s, const result *r, double
     fflush(stdout);
 }
 
-static void run(const variant *v, xd_dtype t, shape s, double seconds, int json)
+/* other: the kernel that `against` names, or NULL */
+static void run(const variant *v, const variant *other, xd_dtype t, shape s, double seconds,
+                int json)
 {
     static result r;
     xd_kv         kv = { fresh(t, s.m, s.Hk, s.D, 2), fresh(t, s.m, s.Hk, s.D, 3) };
@@ -200,8 +242,12 @@ static void run(const variant *v, xd_dtype t, shape s, double seconds, int json)
     if (bias)
         xd_noise_philox(bias, 0, s.H * band, 5);
     double gflop = 4e-9 * (double)s.H * (double)s.n * (double)s.m * (double)s.D;
-    repeat(v, &a, tmp, seconds, gflop, &r);
-    print(v, t, s, &r, gflop, json);
+    if (other) {
+        print_ratio(v, other, &a, s, seconds);
+    } else {
+        repeat(v, &a, tmp, seconds, gflop, &r);
+        print(v, t, s, &r, gflop, json);
+    }
     xd_pages_unmap(tmp, bytes);
     free(bias);
     drop(a.q), drop(a.out), drop(kv.k), drop(kv.v);
@@ -226,8 +272,9 @@ static int64_t number(int argc, char **argv, const char *key, int64_t otherwise)
 int main(int argc, char **argv)
 {
     const char *isa = given(argc, argv, "isa"), *type = given(argc, argv, "type");
-    const char *seconds = given(argc, argv, "seconds");
+    const char *seconds = given(argc, argv, "seconds"), *against = given(argc, argv, "against");
     variant     v = isa ? find(isa) : best_variant();
+    variant     other = against ? find(against) : (variant){ .name = NULL };
     xd_dtype    t = v.bf16 == v.f32 ? XD_F32 : XD_BF16;
     double      time = seconds ? strtod(seconds, NULL) : 0.5;
     int64_t     n = number(argc, argv, "n", 0), threads = number(argc, argv, "threads", 0);
@@ -243,14 +290,18 @@ int main(int argc, char **argv)
         printf("skipped: this machine has no %s\n", isa);
         return 0;
     }
+    if (against && (!other.name || !xd_isa_has(other.needs))) {
+        printf("skipped: this machine has no %s\n", against);
+        return 0;
+    }
     if (type)
         t = strcmp(type, "bf16") == 0 ? XD_BF16 : XD_F32;
     for (int use = threads ? most : 1;; use = most) {
         xd_par_set(use);
         if (n > 0)
-            run(&v, t, s, time, json);
+            run(&v, against ? &other : NULL, t, s, time, json);
         for (size_t i = 0; n <= 0 && i < sizeof usual / sizeof *usual; i++)
-            run(&v, t, usual[i], time, json);
+            run(&v, against ? &other : NULL, t, usual[i], time, json);
         if (use >= most)
             return 0;
     }

@@ -44,7 +44,7 @@ typedef struct bench {
 
 static const char *const names[XD_NOPS] = {
     "gemm", "attn", "norm", "moments", "gnorm", "glu", "addmul", "axpby", "conv", "resize",
-    "lookup", "copy", "qknorm",
+    "lookup", "copy", "qknorm", "rotate",
 };
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -132,6 +132,7 @@ static xd_status run_op(const bench *b, xd_dev *d, void *tmp)
     case XD_OP_LOOKUP: return o->lookup(d, NULL, &b->a.lookup, tmp);
     case XD_OP_COPY: return o->copy(d, NULL, &b->a.copy, tmp);
     case XD_OP_QKNORM: return o->qknorm(d, NULL, &b->a.qknorm, tmp);
+    case XD_OP_ROTATE: return o->rotate(d, NULL, &b->a.rotate, tmp);
     case XD_NOPS: break;
     }
     return XD_EINVAL;
@@ -330,6 +331,18 @@ static void qknorm(bench *b, const spec *s)
              (long long)s->v[2]);
 }
 
+/* tokens, features, group: of the inputs of ConvRot weights */
+static void rotate(bench *b, const spec *s)
+{
+    int64_t n = few(b, s->v[0], 256);
+    b->op = XD_OP_ROTATE;
+    b->a.rotate = (xd_rotate) { .out = rows(b, b->type, n, s->v[1]),
+                                .in = rows(b, b->type, n, s->v[1]),
+                                .group = s->v[2] };
+    snprintf(b->what, sizeof b->what, "groups of %lld, %lld x %lld", (long long)s->v[2],
+             (long long)s->v[0], (long long)s->v[1]);
+}
+
 /* tokens, features, gated */
 static void glu(bench *b, const spec *s)
 {
@@ -469,6 +482,8 @@ static const struct {
     { norm, XD_OP_NORM, { { 512, 4096, 1 } } },
     { qknorm, XD_OP_QKNORM, { { 1536, 24, 128, 1 } } },
     { qknorm, XD_OP_QKNORM, { { 4608, 24, 128, 1 } } },
+    { rotate, XD_OP_ROTATE, { { 1536, 3072, 256 } } },
+    { rotate, XD_OP_ROTATE, { { 1536, 12288, 256 } } },
     { glu, XD_OP_GLU, { { 1024, 4608, 0 } } },
     { glu, XD_OP_GLU, { { 512, 10240, 1 } } },
     { addmul, XD_OP_ADDMUL, { { 1024, 1152 } } },

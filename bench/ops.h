@@ -18,6 +18,7 @@ typedef union args {            /* of one op                                    
     xd_lookup     lookup;
     xd_copy       copy;
     xd_qknorm     qknorm;
+    xd_rotate     rotate;
 } args;
 
 /* Median seconds of the same work by oneDNN, called directly with weights in the layout that it

@@ -1,9 +1,9 @@
 #!/bin/sh
-# weights.sh XDIT MONTAGE MODEL PROMPTS - how far weights in eight bits move images.
+# weights.sh XDIT MONTAGE MODEL PROMPTS - how far weights in eight and four bits move images.
 #
 # Generates every prompt of a file (image i with seed i) in f32 and in bf16, with weights as
-# computed and in int8 and fp8 (the T5 encoder's too in the last two columns), and prints PSNR over
-# all channels in dB against f32 and against bf16, image by image, and the median.
+# computed and in int8, fp8 and int4 (the T5 encoder's too in the last three columns), and prints
+# PSNR over all channels in dB against f32 and against bf16, image by image, and the median.
 set -eu
 XDIT=$1 MONTAGE=$2 MODEL=$3 PROMPTS=$4
 T=$(mktemp -d)
@@ -20,12 +20,12 @@ generate() {
 }
 generate f32 --dtype f32
 generate bf16 --dtype bf16
-for w in int8 fp8; do
+for w in int8 fp8 int4; do
     generate "$w" --dtype bf16 --weights_dtype $w
     generate "$w,text" --dtype bf16 --weights_dtype $w --text_weights_dtype $w
 done
 for against in f32 bf16; do
-    columns="int8 fp8 int8,text fp8,text"
+    columns="int8 fp8 int4 int8,text fp8,text int4,text"
     [ $against = bf16 ] || columns="bf16 $columns"
     echo "PSNR in dB against $against:"
     printf '%8s' image

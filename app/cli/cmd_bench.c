@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
+#include "cli/type_rows.h"
 #include "cli/progress.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
@@ -46,14 +47,7 @@ static xd_option rows[] = {
       "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, "
       "unless a launcher or "
       "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",
-      "of weights and GEMMs; f16 on a GPU alone (default: the machine's best)" },
-    { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
-      "for an image "
-      "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
-      "TYPE", "the same of the T5 text encoder" },
+    XD_TYPE_ROWS,
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",

@@ -14,6 +14,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/compare_runs.h"
+#include "cli/default_model.h"
 #include "cli/foreign.h"
 #include "cli/launch.h"
 #include "cli/open_flags.h"
@@ -26,7 +28,7 @@
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
-    int          quiet, verbose, json, skip, slicing;
+    int          quiet, verbose, json, skip, slicing, compare;
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -61,6 +63,9 @@ static xd_option own_rows[] = {
       "write what all ranks did when, for chrome://tracing or ui.perfetto.dev" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object an image instead of its file name" },
+    { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
+      "generate again without --cache, --attention and --attention_window, and print how far the "
+      "images are apart and how much time was saved" },
 };
 
 static const xd_opt_alias aliases[] = {
@@ -74,6 +79,7 @@ static const xd_opt_alias aliases[] = {
     { "distilled_transformer_path", "transformer" },
     { "distilled_transformer_2_path", "transformer_2" },
     { "ray_world_size", "nproc" },           { "world_size", "nproc" },
+    { "taesd", "preview_decoder" },          /* stable-diffusion.cpp's                         */
     /* of its service */
     { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },
     { 0 },
@@ -83,7 +89,9 @@ typedef struct task {           /* one run of the command                       
     own          own;
     xd_open_flags open;
     xd_request   request;
-    char        *text;          /* of the file of prompts                                      */
+    char        *text;          /* of the file of prompts, or the answer to a question          */
+    char        *found;         /* the model, where none is named                               */
+    int          bare;          /* 1: no flag was given                                         */
     int          given;         /* prompts that are not of that file, but stand before          */
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
@@ -220,6 +228,12 @@ static xd_status name_of(const task *t, int i, char *name, size_t size, xd_err *
     return xd_output_video_name(t->own.output, i, t->images, t->frames, name, size, e);
 }
 
+static const char *name_at(void *cookie, int i)
+{
+    static char name[4096];
+    return name_of(cookie, i, name, sizeof name, NULL) == XD_OK ? name : "";
+}
+
 /* Are all files of a name there? */
 static int is_there(const char *name, int64_t frames)
 {
@@ -312,6 +326,30 @@ static int is_latents(const char *path)
     return n >= k && strcmp(path + n - k, ext) == 0;
 }
 
+/* The prompt of a command line without any flags, where somebody can be asked. */
+static xd_status ask_prompt(task *t)
+{
+    xd_status st = xd_read_answer(&t->text, &t->err);
+    if (st != XD_OK)
+        return st;
+    if (!(t->own.prompts.v = malloc(sizeof *t->own.prompts.v)))
+        return xd_fail(&t->err, XD_ENOMEM, "no memory for a prompt");
+    t->own.prompts.v[0] = t->text;
+    t->own.prompts.n = 1;
+    return XD_OK;
+}
+
+static xd_status find_model(task *t)
+{
+    xd_status st = t->own.model ? XD_OK : xd_default_model(&t->found, &t->err);
+    if (st != XD_OK || t->own.model)
+        return st;
+    t->own.model = t->found;
+    if (t->rank == 0 && !t->own.quiet)
+        fprintf(stderr, "xdit: model %s\n", t->found);
+    return XD_OK;
+}
+
 static xd_status read_prompts(task *t)
 {
     own      *o = &t->own;
@@ -324,6 +362,8 @@ static xd_status read_prompts(task *t)
                        strcmp(o->prompt_file, "-") == 0 ? "standard input" : o->prompt_file);
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
+    if (st == XD_OK && t->bare && xd_can_ask())
+        st = ask_prompt(t);
     if (st == XD_OK && !o->prompts.n)
         return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: name what to generate");
     return st;
@@ -367,10 +407,9 @@ static xd_status check_task(task *t, int *ranks)
 {
     own        *o = &t->own;
     xd_request *r = &t->request;
-    if (!o->model)
-        return xd_fail(&t->err, XD_EINVAL, "--model is missing: a directory with "
-                       "model_index.json, or org/name");
-    xd_status st = read_prompts(t);
+    xd_status   st = find_model(t);
+    if (st == XD_OK)
+        st = read_prompts(t);
     if (st == XD_OK)
         st = xd_open_flags_read(&t->open, &t->err);
     if (st == XD_OK)
@@ -403,7 +442,8 @@ static xd_status check_task(task *t, int *ranks)
         if (!(t->skipped = calloc((size_t)images, 1)))
             return xd_fail(&t->err, XD_ENOMEM, "no memory for the names of %lld images", images);
     }
-    return t->rank > 0 ? XD_OK : check_files(t);
+    st = o->compare ? xd_compare_check(r, &t->err) : XD_OK;
+    return t->rank > 0 || st != XD_OK ? st : check_files(t);
 }
 
 /* What the output is called depends on what the model makes; every rank asks, so that all
@@ -467,7 +507,7 @@ static xd_open_args open_args(task *t)
     a.log = on_log;
     a.cookie = t;
     a.trace = o->trace;
-    a.once = 1;
+    a.once = !t->own.compare;
     a.plan_for = &t->request;
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
@@ -515,6 +555,10 @@ static xd_status run_generate(task *t)
         print_skipped(t, t->images);
     if (st == XD_OK)
         print_times(t, g, res);
+    if (st == XD_OK && o->compare) {
+        st = xd_compare_runs(g, &t->request, res, o->json, name_at, t, &t->err);
+        xd_bar_end(&t->bar);
+    }
     xd_stop_watch(NULL);
     xd_result_free(&res);
     if (st != XD_ECOMM)         /* the other ranks may be anywhere: the launcher ends them      */
@@ -587,6 +631,7 @@ static int run_command(int argc, char **argv)
     if (code != XD_EXIT_OK)
         return code;
     task_init(&t);
+    t.bare = argc == 0;
     xd_status st = xd_opt_parse(&t.spec, argc, argv, NULL, &t.err);
     if (t.launched)
         xd_stop_arm_rank(), xd_launch_await(t.open.start_timeout, t.rank);
@@ -607,6 +652,7 @@ static int run_command(int argc, char **argv)
     xd_open_flags_free(&t.open);
     free(t.skipped);
     free(t.text);
+    free(t.found);
     if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
         _exit(code);
     return code;
@@ -623,12 +669,14 @@ static void print_help(FILE *f)
                               "seed" },
         { "Model and output", "model transformer transformer_2 vae clip_l clip_g t5xxl llm "
                               "clip_vision lora lora_2 output skip_existing" },
-        { "How to generate", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
-                             "no_resolution_binning" },
+        { "How to generate", "num_inference_steps guidance_scale scheduler cache rng "
+                             "max_sequence_length no_resolution_binning attention "
+                             "attention_window" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
-                          "offload enable_tiling enable_slicing" },
+                          "offload memory fit enable_tiling enable_slicing" },
         { "Several ranks", ranks },
-        { "Log and output", "quiet verbose json preview preview_every previews trace" },
+        { "Log and output", "quiet verbose json compare preview preview_every previews "
+                            "preview_decoder trace" },
         { "More", NULL },
     };
     int more = 0;

@@ -22,7 +22,8 @@ static void print_help(FILE *f)
     const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit inspect DIR|FILE [options]\n\n"
           "Lists the components of a model directory: classes, tensors, bytes, dtypes,\n"
-          "and what is missing. Of a safetensors file: what it holds, in which layout.\n"
+          "and what is missing. Of a safetensors or GGUF file: what it holds, in which\n"
+          "layout.\n"
           "Ends with 1 where something is missing or does not fit.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExamples:\n"

@@ -6,12 +6,13 @@
 
 #include "cli/cli.h"
 #include "cli/opt.h"
+#include "cli/type_rows.h"
 #include "families/help.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_advise_args ask;
     xd_request     request;
-    const char    *plan;
+    const char    *plan, *memory;
     int            slicing;
     xd_opt_table   tables[3];
     xd_opt_spec    spec;
@@ -38,17 +39,13 @@ static const xd_option rows[] = {
     { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL, "also plans that cannot be, with the reason" },
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
       "the N-th plan of the table: where its time goes, what every rank holds and does" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",
-      "of weights and GEMMs; f16 on a GPU alone (default: the best there is)" },
-    { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
-      "for an image "
-      "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
-      "TYPE", "the same of the T5 text encoder" },
+    XD_TYPE_ROWS,
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
       "weights that a GPU's memory does not hold wait in the host's: see xdit generate (default: "
       "none for a cluster without --device)" },
+    { "memory", XD_OPT_TEXT, offsetof(task, memory), 0, 0, NULL, "SIZE",
+      "of a host, or of a GPU, that a plan may take: 12GB, 11.5GiB, 800MB or bytes (default: all "
+      "that is free, or that the cluster has)" },
     { "enable_slicing", XD_OPT_FLAG, offsetof(task, slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always so)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
@@ -93,7 +90,7 @@ static void print_help(FILE *f)
     char *kept = xd_opt_names("", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "Options", "model world cluster device plan exact all explain dtype weights_dtype "
-                     "text_weights_dtype offload json" },
+                     "text_weights_dtype offload memory json" },
         { "The request",
           "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
           "num_images_per_prompt max_sequence_length" },
@@ -126,6 +123,8 @@ static int run_command(int argc, char **argv)
         st = xd_fail(&e, XD_EINVAL, "plan needs a model: --model DIR");
     if (st == XD_OK && t.plan && strcmp(t.plan, "auto") != 0)
         st = xd_parallel_read(&t.ask.parallel, t.plan, &e);
+    if (st == XD_OK && t.memory)
+        st = xd_size_read(t.memory, "memory", &t.ask.memory, &e);
     t.ask.columns = xd_opt_columns();
     if (st == XD_OK)
         st = xd_advise(&t.ask, &e);

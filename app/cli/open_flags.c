@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/launch.h"
+#include "cli/type_rows.h"
 #include "families/help.h"
 
 /* As flags and the library name the components. */
@@ -31,18 +32,14 @@ static xd_option rows[] = {
       "the same of a language model that is the text encoder: qwen_3_4b.safetensors" },
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
       "the same of the CLIP encoder of images: clip_vision_h.safetensors" },
+    { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
+      "decode previews by the tiny autoencoder in this directory (AutoencoderTiny of diffusers), "
+      "or by org/name of the local Hugging Face cache" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "the same, added to the second of two transformers; --lora is for the first then" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",
-      "of weights and GEMMs; f16 on a GPU alone (default: the machine's best)" },
-    { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
-      "for an image "
-      "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
-      "TYPE", "the same of the T5 text encoder" },
+    XD_TYPE_ROWS,
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
@@ -69,9 +66,20 @@ static xd_option rows[] = {
       "auto (default): a GPU a rank where there is one that holds the request, else the CPU; cpu, "
       "cuda, cuda:1 ..." },
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "weights that a GPU's memory does not hold: auto, as many blocks as have to be wait in the "
-      "host's memory and are copied while others compute; none, the request is refused; stream, "
-      "all blocks wait there, for the least memory (default: auto)" },
+      "blocks of networks that memory does not hold: auto, as many as have to be wait in the "
+      "host's memory for a GPU, in their files for the CPU, and are fetched while others compute; "
+      "none, the request is refused; stream, all blocks wait there, for the least memory "
+      "(default: auto on a GPU, none on the CPU)" },
+    { "memory", XD_OPT_TEXT, AT(memory), 0, 0, NULL, "SIZE",
+      "bytes of weights, activations and kernels, of all ranks of a host together: 12GB, 11.5GiB, "
+      "800MB or a number; on a GPU of its memory; what needs more is refused (default: all that is "
+      "free)" },
+    { "fit", XD_OPT_TEXT, AT(fit), 0, 0, "auto none", "HOW",
+      "where a request does not fit: auto, what would fit is taken, as far as it is not given: "
+      "--offload auto, or else types of weights; a line says so; none, it is refused (default: "
+      "none)" },
+    { "stream_weights", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
+      "as --offload stream: the least memory" },
     { "enable_model_cpu_offload", XD_OPT_FLAG, AT(by_model), 0, 1, NULL, NULL,
       "as --offload auto (xDiT's name)" },
     { "enable_sequential_cpu_offload", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
@@ -84,7 +92,7 @@ const xd_option *xd_open_flags_rows(int *n)
 {
     static char file[192], no_t5[128];          /* these help texts name models                */
     snprintf(file, sizeof file, "its weights from this file, not from DIR: %s or the like, as "
-             "published, of ComfyUI or of diffusers", xd_family_says(XD_WORD_FILE));
+             "published, of ComfyUI or of diffusers, or a GGUF file", xd_family_says(XD_WORD_FILE));
     snprintf(no_t5, sizeof no_t5, "do without the T5 text encoder where the model can (%s)",
              xd_family_says(XD_WORD_OPTIONAL_TEXT));
     xd_opt_explain(rows, ROWS, "transformer", file);
@@ -120,6 +128,8 @@ xd_status xd_open_flags_read(xd_open_flags *f, xd_err *e)
     xd_status st = xd_loras_parse(&f->lora, &f->loras, "lora", e);
     if (st == XD_OK)
         st = xd_loras_parse(&f->lora_2, &f->loras_2, "lora_2", e);
+    if (st == XD_OK && f->memory)
+        st = xd_size_read(f->memory, "memory", &f->budget, e);
     return st == XD_OK ? read_plan(f, e) : st;
 }
 
@@ -139,6 +149,9 @@ xd_open_args xd_open_flags_args(xd_open_flags *f, const char *model)
                        .nloras = f->lora.n,
                        .loras_2 = f->lora_2.v,
                        .nloras_2 = f->lora_2.n,
+                       .preview_decoder = f->preview_decoder,
+                       .memory = f->budget,
+                       .fit = f->fit,
                        .plan = f->plan ? f->plan : "auto",
                        .cluster = f->cluster,
                        .balance = f->balance,

@@ -11,7 +11,7 @@ enum { XD_OPEN_FILES = 8 };     /* components whose weights may be in a file of 
 
 typedef struct xd_open_flags {
     const char  *dtype, *weights_dtype, *text_weights_dtype, *device, *offload;
-    const char  *plan, *cluster, *balance, *bind;
+    const char  *plan, *cluster, *balance, *bind, *preview_decoder, *memory, *fit;
     const char  *files[XD_OPEN_FILES];
     xd_opt_texts loras, loras_2;
     int          threads, nproc, start_timeout, no_t5,
@@ -20,6 +20,7 @@ typedef struct xd_open_flags {
     /* What xd_open_flags_read makes of them. */
     xd_component_file file[XD_OPEN_FILES];
     xd_loras_read     lora, lora_2;
+    int64_t           budget;   /* bytes of `memory`                                            */
 } xd_open_flags;
 
 void             xd_open_flags_init(xd_open_flags *f);

@@ -46,6 +46,7 @@ static const synonym flags[] = {
     { "t5 t5_xxl", "t5xxl", NULL },
     { "llm_path qwen2vl", "llm", NULL },
     { "vae_path ae autoencoder", "vae", NULL },
+    { "taesd_path tae tiny_vae", "preview_decoder", NULL },
     { "lora_path lora_model_dir lora_dir loras lora_weights", "lora", NULL },
     { "video_frames frames num_video_frames n_frames", "num_frames", NULL },
     { "frame_rate framerate video_fps", "fps", NULL },
@@ -95,13 +96,10 @@ static const synonym commands[] = {
     { "translate", "from-xdit", NULL },
     { "measure tune", "probe", NULL },
     { "check diagnose env", "doctor", NULL },
-    { "convert quantize", NULL,
-      "nothing has to be converted: generate reads safetensors as they are, and "
-      "--weights_dtype packs them while they are loaded" },
+    { "quantize export save", "convert", NULL },
+    { "diff cmp psnr ssim", "compare", NULL },
     { "server api daemon http", "serve", NULL },
-    { "models list ls", NULL,
-      "models are directories, or org/name of the local Hugging Face cache; "
-      "xdit inspect looks at one" },
+    { "list ls", "models", NULL },
     { "download pull", NULL,
       "nothing is downloaded: \"hf download ORG/NAME\" puts a model into the cache that "
       "is read" },

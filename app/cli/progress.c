@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/signals.h"
 
 enum { BAR_MAX = 40, BAR_MIN = 5, PLAIN_LOOKS = 10, LEAST_RATE = 1000000, STACK = 256 << 10 };
+enum { PLAIN_S = 10 };          /* seconds between plain lines of bytes                        */
 
 static int columns_of(int fd)
 {
@@ -197,22 +199,51 @@ void xd_bar_text(const xd_bar *b, const xd_progress *p, char *text, size_t size)
     snprintf(text, size, "%.*f s/it  ETA %s%s", s < 0.1 ? 3 : 2, s, eta, images);
 }
 
-static void draw_bar(xd_bar *b, const xd_progress *p, const char *text)
+/* share: of the whole, 0 to 1. */
+static void draw_line(xd_bar *b, const char *head, double share, const char *text)
 {
-    char head[48], bar[BAR_MAX + 1];
-    snprintf(head, sizeof head, "denoise %*d/%d ", p->steps > 99 ? 3 : 2, p->step, p->steps);
+    char bar[BAR_MAX + 1];
     int room = b->columns - (int)strlen(head) - (int)strlen(text) - 4;
     int n = room > BAR_MAX ? BAR_MAX : room;
     if (n < BAR_MIN) {
         fprintf(b->f, "\r\033[K%.*s", b->columns - 1, head);
     } else {
-        int full = p->steps > 0 ? (int)((long long)n * p->step / p->steps) : n;
+        int full = (int)(n * share + 1e-9);
         for (int i = 0; i < n; i++)
             bar[i] = i < full ? '#' : '.';
         bar[n] = 0;
         fprintf(b->f, "\r\033[K%s[%s] %s", head, bar, text);
     }
     b->drawn = 1;
+}
+
+static void draw_bar(xd_bar *b, const xd_progress *p, const char *text)
+{
+    char head[48];
+    snprintf(head, sizeof head, "denoise %*d/%d ", p->steps > 99 ? 3 : 2, p->step, p->steps);
+    draw_line(b, head, p->steps > 0 ? (double)p->step / p->steps : 1, text);
+}
+
+/* Plain lines begin where it takes long. */
+void xd_bar_bytes(xd_bar *b, const char *file, double done, double total)
+{
+    char   text[160], eta[80] = "", clock[32];
+    double now = xd_now_s(), every = b->terminal ? 0.1 : PLAIN_S;
+    if (b->said_s < 0)
+        b->since_s = b->said_s = now, b->since = done;
+    if (b->quiet || (now - b->said_s < every && (!b->terminal || done < total)))
+        return;
+    double rate = now > b->since_s ? (done - b->since) / (now - b->since_s) : 0;
+    b->said_s = now;
+    clock_text(rate > 0 ? (total - done) / rate : 0, clock, sizeof clock);
+    if (rate > 0)
+        snprintf(eta, sizeof eta, "  %s/s  ETA %s", xd_size_text(rate).s, clock);
+    snprintf(text, sizeof text, "%s of %s%s", xd_size_text(done).s, xd_size_text(total).s, eta);
+    if (b->terminal)
+        draw_line(b, "convert ", total > 0 ? done / total : 1, text);
+    else
+        fprintf(b->f, "convert %s  %s\n", file, text);
+    fflush(b->f);
 }
 
 void xd_bar_step(xd_bar *b, const xd_progress *p)

@@ -16,6 +16,7 @@ typedef struct xd_bar {
     int    timed;               /* steps that have been timed                                  */
     double first_s, rest_s;     /* seconds of the first step, and of all later ones            */
     double said_s;              /* when the last plain line was written                        */
+    double since_s, since;      /* of bytes: when they were first said, and how many they were  */
     /* Of a stage that reads weights a thread beside says how fast the disk is. */
     double (*read_bytes)(void); /* that this process has had read from disks; negative: unknown  */
     double      between_s;      /* seconds between two looks                                   */
@@ -35,6 +36,8 @@ int  xd_bar_terminal(int fd);
  * "load ... reading 152 MB/s", in plain lines once in 10 looks. */
 void xd_bar_stage(xd_bar *b, const char *stage);
 void xd_bar_step(xd_bar *b, const xd_progress *p);
+/* Bytes of a file that is one of many: done of total, in all. */
+void xd_bar_bytes(xd_bar *b, const char *file, double done, double total);
 void xd_bar_clear(xd_bar *b);   /* makes room for another line                                 */
 void xd_bar_end(xd_bar *b);     /* the same behind the last; ends the thread                    */
 

@@ -61,6 +61,8 @@ static void add_server(xd_text_buf *b, const xd_server *s)
     for (int i = 2; i < 6; i++)
         xd_buf_add(b, "xdit_http_requests_total{status=\"%dxx\"} %lld\n", i,
                    (long long)xd_http_count(s->http, i));
+    add_metric(b, "body_bytes", "gauge", "Bytes of bodies of requests that are not answered.");
+    xd_buf_add(b, "xdit_body_bytes %zu\n", xd_http_body_bytes(s->http));
     add_metric(b, "queue_limit", "gauge", "Most requests that wait.");
     xd_buf_add(b, "xdit_queue_limit %d\n", s->queue);
     add_metric(b, "start_time_seconds", "gauge", "When the server began, by the Unix clock.");

@@ -35,6 +35,7 @@ struct xd_http {
     pthread_t          reaper;
     pthread_mutex_t    lock;    /* of the list of clients                                      */
     client            *clients;
+    xd_body_pool       pool;
     atomic_int         stop;
     atomic_llong       answered[6];
 };
@@ -351,7 +352,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
             refuse_key(&s->call);
             return send_reply(h, &s->call);
         }
-        xd_body_begin(&s->body, &s->call, h->args.most_body);
+        xd_body_begin(&s->body, &s->call, h->args.most_body, &h->pool);
         return MHD_YES;
     }
     if (*size) {
@@ -453,6 +454,7 @@ xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
     if (!h)
         return xd_fail(e, XD_ENOMEM, "no memory for a server");
     h->args = *a;
+    h->pool.most = a->most_bodies;
     pthread_mutex_init(&h->lock, NULL);
     h->daemon = start_daemon(h, &at, v6);
     if (!h->daemon) {
@@ -475,6 +477,11 @@ int xd_http_port(const xd_http *h)
 int64_t xd_http_count(const xd_http *h, int digit)
 {
     return atomic_load(&h->answered[digit]);
+}
+
+size_t xd_http_body_bytes(const xd_http *h)
+{
+    return atomic_load(&h->pool.bytes);
 }
 
 void xd_http_stop(xd_http **out, double seconds)

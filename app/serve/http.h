@@ -52,6 +52,7 @@ typedef struct xd_http_args {
     const char *const *keys;    /* end with NULL; NULL: everybody is served                     */
     const char *const *origins; /* web pages of these origins are served, too; end with NULL     */
     size_t          most_body;  /* bytes                                                       */
+    size_t          most_bodies;        /* bytes of all requests together; 0: any number       */
     int             connections;        /* at once                                             */
     double          patience;   /* seconds in which a request must have come                   */
     char           *tls_cert, *tls_key; /* contents of PEM files, read at the start; NULL: HTTP  */
@@ -63,6 +64,7 @@ int       xd_http_port(const xd_http *h);       /* on which it listens          
 void      xd_http_stop(xd_http **h, double seconds);
 /* Requests that were answered so far, by the first digit of their status (1 .. 5). */
 int64_t   xd_http_count(const xd_http *h, int digit);
+size_t    xd_http_body_bytes(const xd_http *h); /* of bodies of requests that are not answered  */
 
 /* ---- what a request has --------------------------------------------------------------------- */
 

@@ -9,6 +9,8 @@
 
 enum { FORM_BUFFER = 64 << 10, MOST_PARTS = 64, MOST_VALUES = 10000 };
 
+static const char RETRY_S[] = "5";      /* uploads end within seconds                          */
+
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
 {
     if (*bytes + n + 1 > *cap) {
@@ -69,10 +71,10 @@ static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *
     return b->status ? MHD_NO : MHD_YES;
 }
 
-void xd_body_begin(xd_body *b, xd_http_call *c, size_t most)
+void xd_body_begin(xd_body *b, xd_http_call *c, size_t most, xd_body_pool *pool)
 {
     const char *type = xd_http_header(c, "Content-Type");
-    *b = (xd_body){ .call = c, .most = most };
+    *b = (xd_body){ .call = c, .most = most, .pool = pool };
     if (type && (strncasecmp(type, "multipart/form-data", 19) == 0 ||
                  strncasecmp(type, "application/x-www-form-urlencoded", 33) == 0)) {
         b->form = MHD_create_post_processor(c->connection, FORM_BUFFER, on_piece, b);
@@ -81,11 +83,40 @@ void xd_body_begin(xd_body *b, xd_http_call *c, size_t most)
     }
 }
 
+/* Frees what has come. */
+static void empty(xd_body *b)
+{
+    xd_http_call *c = b->call;
+    free(b->data);
+    b->data = NULL;
+    b->bytes = b->cap = 0;
+    for (int i = 0; i < c->nparts; i++)
+        free(c->parts[i].name), free(c->parts[i].file), free(c->parts[i].type),
+            free(c->parts[i].data);
+    free(c->parts);
+    c->parts = NULL;
+    c->nparts = 0;
+    atomic_fetch_sub(&b->pool->bytes, b->pooled);
+    b->pooled = 0;
+}
+
+/* Counts bytes in the pool; 0: it has no room for them. */
+static int count_bytes(xd_body *b, size_t bytes)
+{
+    b->pooled += bytes;
+    size_t all = atomic_fetch_add(&b->pool->bytes, bytes) + bytes;
+    return !b->pool->most || all <= b->pool->most;
+}
+
 void xd_body_add(xd_body *b, const char *data, size_t bytes)
 {
     b->total += bytes;
     if (b->total > b->most)
         b->status = 413;
+    else if (!b->status && !count_bytes(b, bytes))
+        b->status = 503, b->crowded = 1;
+    if (b->status && b->pooled)
+        empty(b);
     if (b->status)        /* the rest is read and dropped: the reply then reaches the client */
         return;
     if (b->form && MHD_post_process(b->form, data, bytes) != MHD_YES)
@@ -99,6 +130,10 @@ static void refuse(const xd_body *b, xd_http_call *c)
     if (b->status == 413)
         xd_reply_error(c, 413, NULL, NULL, "the body has more than the %zu bytes that are taken "
                        "(--max_body)", b->most);
+    else if (b->crowded)
+        xd_reply_error(c, 503, NULL, NULL, "the bodies of other requests take the %zu bytes that "
+                       "there are for all (--max_bodies): send this again later", b->pool->most),
+            xd_reply_header(c, "Retry-After", RETRY_S);
     else if (b->status == 503)
         xd_reply_error(c, 503, NULL, NULL, "no memory for the body of a request");
     else
@@ -194,10 +229,7 @@ void xd_body_free(xd_body *b, xd_http_call *c)
 {
     if (b->form)
         MHD_destroy_post_processor(b->form);
-    free(b->data);
     xd_json_free(&c->json);
-    for (int i = 0; i < c->nparts; i++)
-        free(c->parts[i].name), free(c->parts[i].file), free(c->parts[i].type),
-            free(c->parts[i].data);
-    free(c->parts);
+    if (b->pool)                /* it has begun                                                */
+        empty(b);
 }

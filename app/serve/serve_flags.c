@@ -44,6 +44,9 @@ static const xd_option rows[] = {
       "at once (default: 256)" },
     { "max_body", XD_OPT_INT64, AT(max_body), 1024, 1e12, NULL, "BYTES",
       "of a request (default: 67108864)" },
+    { "max_bodies", XD_OPT_INT64, AT(max_bodies), 1024, 1e13, NULL, "BYTES",
+      "of all requests together that have not been answered; more are told to come later (default: "
+      "eight times --max_body)" },
     { "request_timeout", XD_OPT_REAL, AT(request_timeout), 1, 86400, NULL, "SECONDS",
       "in which a request must have come (default: 60)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "warnings and errors only" },
@@ -52,7 +55,8 @@ static const xd_option rows[] = {
 
 static const xd_opt_alias aliases[] = {
     { "m", "model" }, { "p", "port" }, { "t", "threads" }, { "q", "quiet" }, { "v", "verbose" },
-    { "config", "model" }, { "model_path", "model" }, { "world_size", "nproc" }, { 0 },
+    { "config", "model" }, { "model_path", "model" }, { "world_size", "nproc" },
+    { "taesd", "preview_decoder" }, { 0 },
 };
 
 static void set_defaults(xd_serve_flags *f)
@@ -88,6 +92,11 @@ static xd_status check_flags(xd_serve_flags *f, xd_err *e)
     for (int i = 0; i < f->keys.n; i++)
         if (!f->keys.v[i][0])
             return xd_fail(e, XD_EINVAL, "--api_key is empty: anybody would have it");
+    if (!f->max_bodies)
+        f->max_bodies = 8 * f->max_body;
+    if (f->max_bodies < f->max_body)
+        return xd_fail(e, XD_EINVAL, "--max_bodies %lld is less than the %lld bytes that one body "
+                       "may have (--max_body)", (long long)f->max_bodies, (long long)f->max_body);
     if (!f->tls_cert != !f->tls_key)
         return xd_fail(e, XD_EINVAL, "--%s is missing: HTTPS needs a certificate and its key",
                        f->tls_cert ? "tls_key" : "tls_cert");
@@ -126,10 +135,11 @@ void xd_serve_flags_help(FILE *out)
     const xd_opt_group groups[] = {
         { "Server", "model host port loras results keep keep_mb queue" },
         { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
-                         "request_timeout" },
+                         "max_bodies request_timeout" },
         { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
-                    "lora lora_2 no_t5" },
-        { "This machine", "dtype weights_dtype text_weights_dtype threads bind device offload" },
+                    "lora lora_2 no_t5 preview_decoder" },
+        { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
+                          "offload memory fit" },
         { "Several ranks", ranks },
         { "Log", "quiet verbose" },
     };

@@ -210,6 +210,7 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
 {
     xd_http_args a = { .host = f->host, .port = f->port, .routes = xd_server_routes, .server = s,
                        .keys = keys, .origins = origins, .most_body = (size_t)f->max_body,
+                       .most_bodies = (size_t)f->max_bodies,
                        .connections = f->connections, .patience = f->request_timeout };
     xd_status    st = read_tls(f, &a, e);
     s->tls = f->tls_cert != NULL;

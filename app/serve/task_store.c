@@ -42,8 +42,10 @@ static void add_image(xd_text_buf *b, const xd_task_image *im)
 
 static void add_task(xd_text_buf *b, const xd_task *t)
 {
-    xd_buf_add(b, "{\"video\":%s,\"created\":%.6f,\"started\":%.6f,\"ended\":%.6f,\"code\":%d",
-               t->video ? "true" : "false", t->created, t->started, t->ended, (int)t->code);
+    xd_buf_add(b, "{\"video\":%s,\"created\":%.6f,\"started\":%.6f,\"ended\":%.6f,\"code\":%d,"
+               "\"priority\":%d,\"deadline\":%.6f",
+               t->video ? "true" : "false", t->created, t->started, t->ended, (int)t->code,
+               t->priority, t->deadline);
     add_text(b, "id", t->id);
     add_text(b, "state", states[t->state]);
     add_text(b, "model", t->model);
@@ -128,6 +130,14 @@ static xd_status code_of(const xd_json *j)
     double v = 0;
     xd_json_number(xd_json_get(j, "code"), &v);
     return v >= XD_OK && v <= XD_ECANCELLED ? (xd_status)v : XD_EIO;
+}
+
+/* High, normal where it is none of them, or low. */
+static int priority_of(const xd_json *j)
+{
+    double v = 0;
+    xd_json_number(xd_json_get(j, "priority"), &v);
+    return (v == 1) - (v == -1);
 }
 
 /* As xd_task_name makes it: letters, "_", digits. It stands in paths and in replies. */
@@ -225,6 +235,8 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     t->created = number_of(j, "created");
     t->started = number_of(j, "started");
     t->ended = number_of(j, "ended");
+    t->deadline = number_of(j, "deadline");
+    t->priority = priority_of(j);
     t->code = code_of(j);
     t->model_name = text_of(j, "model");
     t->model = t->model_name;

@@ -114,7 +114,7 @@ static xd_opened *open_apart(worker *w, const xd_frame *f)
     if (s == XD_OK)
         s = xd_worker_models_take(&w->models, &flags, &o, &e);
     if (s == XD_OK)
-        s = xd_worker_models_alone(o, &e);
+        s = xd_worker_models_alone(&w->models, o, &flags, &e);
     if (s == XD_ECOMM)
         w->err = e;
     xd_task_flags_free(&flags);
@@ -130,8 +130,6 @@ static xd_status work_apart(worker *w, const xd_frame *apart, xd_err *e)
     xd_frame   f;
     xd_status  s = w->err.code;
     int        cancelled, going = s == XD_OK;
-    if (o)
-        o->busy++;
     while (going) {
         xd_inbox_take(&w->inbox, 1, &f, &cancelled);
         going = f.kind && f.kind != XD_FRAME_TOGETHER;
@@ -140,7 +138,7 @@ static xd_status work_apart(worker *w, const xd_frame *apart, xd_err *e)
         xd_frame_free(&f);
     }
     if (o)
-        o->busy--;
+        xd_worker_models_give(o);
     return s;
 }
 

@@ -19,8 +19,11 @@ static void close_model(xd_opened **at)
     free(o);
 }
 
-int xd_worker_models_close_oldest(xd_worker_models *m)
+int xd_worker_models_make_room(xd_worker_models *m)
 {
+    for (xd_opened *o = m->first; o; o = o->next)
+        if (o->engine && xd_drop_loras(o->engine))
+            return 1;
     xd_opened **oldest = NULL;
     for (xd_opened **at = &m->first; *at; at = &(*at)->next)
         if (*at != m->first && !(*at)->busy)
@@ -46,42 +49,15 @@ void xd_worker_models_close(xd_worker_models *m)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static char *key_of(const xd_task_flags *f)
-{
-    char  *key = NULL;
-    size_t len;
-    FILE  *out = open_memstream(&key, &len);
-    if (!out)
-        return NULL;
-    fprintf(out, "%s", f->model);
-    for (int i = 0; i < f->lora.n; i++)
-        fprintf(out, "\n%s:%.17g", f->lora.v[i].path, f->lora.v[i].scale);
-    fclose(out);
-    return key;
-}
-
-/* LoRA files of the command line come first. */
 static xd_status open_engine(xd_worker_models *m, const xd_task_flags *f, xd_engine **g, xd_err *e)
 {
     xd_open_args a = xd_open_flags_args(m->open, f->model);
-    int          n = a.nloras + f->lora.n;
-    xd_lora     *loras = calloc((size_t)n + 1, sizeof *loras);
-    if (!loras)
-        return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
-    if (a.nloras)
-        memcpy(loras, a.loras, (size_t)a.nloras * sizeof *loras);
-    if (f->lora.n)
-        memcpy(loras + a.nloras, f->lora.v, (size_t)f->lora.n * sizeof *loras);
-    a.loras = loras;
-    a.nloras = n;
     a.keep = 1;
     a.plan_for = &f->request;
     a.log = m->on_log;
     a.cookie = m->cookie;
     a.log_level = m->verbose ? XD_LOG_DEBUG : XD_LOG_WARN;
-    xd_status s = xd_open(g, &a, e);
-    free(loras);
-    return s;
+    return xd_open(g, &a, e);
 }
 
 static xd_opened *find_model(xd_worker_models *m, const char *key)
@@ -99,7 +75,7 @@ static xd_opened *find_model(xd_worker_models *m, const char *key)
 xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_opened **out,
                                 xd_err *e)
 {
-    char      *key = key_of(f);
+    char      *key = strdup(f->model);
     xd_opened *o = *out = key ? find_model(m, key) : NULL;
     if (o) {
         free(key);
@@ -114,7 +90,7 @@ xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_
     m->first = o;
     m->on_open(m->cookie);
     xd_status s = open_engine(m, f, &o->engine, e);
-    while (s == XD_ENOMEM && xd_worker_models_close_oldest(m)) {
+    while (s == XD_ENOMEM && xd_worker_models_make_room(m)) {
         *e = (xd_err){ .rank = -1 };
         s = open_engine(m, f, &o->engine, e);
     }
@@ -127,7 +103,33 @@ xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_
 
 /* ---- engines of a model --------------------------------------------------------------------- */
 
-xd_status xd_worker_models_engine(xd_opened *o, xd_engine **g, xd_err *e)
+/* LoRA files of the command line come first. */
+static xd_status use_loras(xd_worker_models *m, xd_opened *o, const xd_task_flags *f, xd_err *e)
+{
+    const xd_loras_read *all = &m->open->lora;
+    int                  n = all->n + f->lora.n;
+    xd_lora             *v = calloc((size_t)n + 1, sizeof *v);
+    if (!v)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
+    if (all->n)
+        memcpy(v, all->v, (size_t)all->n * sizeof *v);
+    if (f->lora.n)
+        memcpy(v + all->n, f->lora.v, (size_t)f->lora.n * sizeof *v);
+    xd_status s = xd_use_loras(o->engine, v, n, e);
+    free(v);
+    if (s == XD_OK)
+        o->busy++;
+    return s;
+}
+
+void xd_worker_models_give(xd_opened *o)
+{
+    xd_leave_loras(o->engine);
+    o->busy--;
+}
+
+xd_status xd_worker_models_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
+                                  xd_engine **g, xd_err *e)
 {
     int       k = o->busy - 1;
     xd_status s = XD_OK;
@@ -136,18 +138,19 @@ xd_status xd_worker_models_engine(xd_opened *o, xd_engine **g, xd_err *e)
     if (k >= 0 && !o->beside[k])
         s = xd_open_beside(&o->beside[k], o->engine, 0, e);
     *g = k < 0 ? o->engine : o->beside[k];
-    if (s == XD_OK)
-        o->busy++;
+    return s == XD_OK ? use_loras(m, o, f, e) : s;
+}
+
+xd_status xd_worker_models_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
+                                 xd_err *e)
+{
+    xd_status s = use_loras(m, o, f, e);
+    if (s != XD_OK)
+        return s;
+    s = xd_load_everywhere(o->engine, e);
+    if (s == XD_OK && !o->alone)
+        s = xd_open_beside(&o->alone, o->engine, 1, e);
+    if (s != XD_OK)
+        xd_worker_models_give(o);
     return s;
-}
-
-void xd_worker_models_give(xd_opened *o)
-{
-    o->busy--;
-}
-
-xd_status xd_worker_models_alone(xd_opened *o, xd_err *e)
-{
-    xd_status s = xd_load_everywhere(o->engine, e);
-    return s == XD_OK && !o->alone ? xd_open_beside(&o->alone, o->engine, 1, e) : s;
 }

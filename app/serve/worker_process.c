@@ -1,15 +1,12 @@
-/* worker_process.c - the process that generates, and the thread that feeds it
+/* worker_process.c - the process that generates, its connections, and the thread that feeds it
  *
- * The thread waits for frames of the worker and for the bell of the tasks, and after each decides
- * what runs next. All ranks work on one task, and one that comes meanwhile may go before its rest:
- * the worker takes it between two steps. Where more tasks wait than one, and it is faster, each
- * rank runs tasks of a model by itself. */
+ * The thread waits for frames of the worker and for the bell of the tasks, notes what they say, and
+ * has the worker fed after each (worker_feed.h). */
 #define _GNU_SOURCE             /* accept4, pipe2 */
 #include "serve/worker_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,20 +21,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/frame.h"
-#include "serve/schedule.h"
+#include "serve/worker_feed.h"
 
 enum { LINE = 1024, FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 30000, END_S = 5, LOOK_MS = 250 };
-enum { RANKS = 1024, RUNS = RANKS + 8, DEEP = 4, TRIES = 2, NOT_APART = 16, NAME = 128 };
-
-typedef struct run {            /* a task that the worker has                                  */
-    xd_task *task;
-    int      rank;              /* that runs it by itself; -1: all ranks                       */
-    int      begun, cancelled;  /* the worker has said so; it was told so                      */
-} run;
-
-/* How the ranks work: together; each by itself, once all have said that they can. */
-typedef enum mode { TOGETHER, ASKED, APART } mode;
+enum { TRIES = 2 };             /* how often a task is sent to a worker                         */
 
 struct xd_worker_process {
     xd_tasks     *tasks;
@@ -51,19 +38,7 @@ struct xd_worker_process {
     pthread_t   thread, echo;
     int         err;            /* what the worker writes on standard error                    */
     int         echoing;
-    /* Of the thread. */
-    int         fd[RANKS];      /* connections of the ranks; -1: none                          */
-    int         ranks, connected;       /* 0: not known yet                                    */
-    run         runs[RUNS];     /* those of all ranks in the order in which they were sent     */
-    int         nruns;
-    mode        mode;
-    int         answers;        /* of XD_FRAME_APART                                           */
-    char        able[RANKS];    /* the rank can work by itself                                 */
-    char        apart_model[NAME];      /* of all tasks that ranks run by themselves now        */
-    double      apart_shortest; /* seconds alone of the shortest of them, as they began          */
-    char        not_apart[NOT_APART][NAME];     /* models whose ranks cannot                   */
-    int         nnot_apart;
-    xd_schedule schedule;
+    xd_worker_feed feed;        /* of the thread                                               */
     /* Under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t  changed;
@@ -168,10 +143,10 @@ static xd_status take_connection(xd_worker_process *w, xd_err *e)
     int       rank = s == XD_OK && f.kind == XD_FRAME_READY && f.n >= 3 ? atoi(f.v[2]) : -1;
     if (s == XD_OK && rank < 0)
         s = xd_fail(e, XD_EFORMAT, "the worker speaks another language: is it of another version?");
-    if (s == XD_OK && rank < RANKS && w->fd[rank] < 0) {
-        w->fd[rank] = fd;
-        w->ranks = atoi(f.v[0]);
-        w->connected++;
+    if (s == XD_OK && rank < XD_WORKER_RANKS && w->feed.fd[rank] < 0) {
+        w->feed.fd[rank] = fd;
+        w->feed.ranks = atoi(f.v[0]);
+        w->feed.connected++;
     } else if (fd >= 0) {
         close(fd);
     }
@@ -185,7 +160,7 @@ static xd_status await_connection(xd_worker_process *w, xd_err *e)
     int           status = 0;
     struct pollfd p = { .fd = w->listener, .events = POLLIN };
     xd_status     s = XD_OK;
-    while (s == XD_OK && w->fd[0] < 0) {
+    while (s == XD_OK && w->feed.fd[0] < 0) {
         if (poll(&p, 1, 100) > 0)
             s = take_connection(w, e);
         else if (is_stopping(w))
@@ -195,10 +170,10 @@ static xd_status await_connection(xd_worker_process *w, xd_err *e)
     }
     if (s != XD_OK)
         return s;
-    xd_predictor_ranks(w->predictor, w->ranks);
+    xd_predictor_ranks(w->predictor, w->feed.ranks);
     pthread_mutex_lock(&w->lock);
     w->state.ready = 1;
-    w->state.ranks = w->ranks;
+    w->state.ranks = w->feed.ranks;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     return s;
@@ -218,17 +193,17 @@ static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
     xd_task_image_done(tasks, task, &im);
 }
 
-static void note_seconds(xd_worker_process *w, const run *r, double seconds)
+static void note_seconds(xd_worker_process *w, const xd_worker_run *r, double seconds)
 {
-    int share = r->rank < 0 ? 1 : w->ranks;
+    int share = r->rank < 0 ? 1 : w->feed.ranks;
     xd_predictor_learn(w->predictor, r->task, r->rank >= 0, seconds);
-    xd_schedule_taken(&w->schedule, r->task->owner ? r->task->owner : "", seconds / share,
+    xd_schedule_taken(&w->feed.schedule, r->task->owner ? r->task->owner : "", seconds / share,
                       xd_unix_s());
-    double usual = w->schedule.usual;
-    w->schedule.usual = usual > 0 ? usual + 0.2 * (seconds - usual) : seconds;
+    double usual = w->feed.schedule.usual;
+    w->feed.schedule.usual = usual > 0 ? usual + 0.2 * (seconds - usual) : seconds;
 }
 
-static void note_done(xd_worker_process *w, const run *r, const xd_frame *f)
+static void note_done(xd_worker_process *w, const xd_worker_run *r, const xd_frame *f)
 {
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
     xd_text_buf              b = { 0 };
@@ -251,20 +226,6 @@ static void note_done(xd_worker_process *w, const run *r, const xd_frame *f)
     xd_buf_free(&b);
 }
 
-static run *find_run(xd_worker_process *w, const char *id)
-{
-    for (int i = 0; i < w->nruns; i++)
-        if (strcmp(w->runs[i].task->id, id) == 0)
-            return &w->runs[i];
-    return NULL;
-}
-
-static void remove_run(xd_worker_process *w, run *r)
-{
-    xd_task_release(w->tasks, r->task);
-    memmove(r, r + 1, (size_t)(&w->runs[--w->nruns] - r) * sizeof *r);
-}
-
 static void note_memory(xd_worker_process *w, const xd_frame *f)
 {
     pthread_mutex_lock(&w->lock);
@@ -273,27 +234,13 @@ static void note_memory(xd_worker_process *w, const xd_frame *f)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* A rank answers whether it can work by itself. */
-static void note_apart(xd_worker_process *w, int rank, const xd_frame *f)
-{
-    w->able[rank] = f->v[0][0] == '1';
-    if (++w->answers < w->ranks)
-        return;
-    w->mode = APART;
-    for (int i = 0; i < w->ranks; i++)
-        if (w->able[i])
-            return;
-    if (w->nnot_apart < NOT_APART)
-        strcpy(w->not_apart[w->nnot_apart++], w->apart_model);
-}
-
 static void take_frame(xd_worker_process *w, int rank, const xd_frame *f)
 {
-    run *r = f->n > 0 ? find_run(w, f->v[0]) : NULL;
+    xd_worker_run *r = f->n > 0 ? xd_worker_feed_find(&w->feed, f->v[0]) : NULL;
     if (f->kind == XD_FRAME_MEMORY && f->n >= 2 && rank == 0)
         note_memory(w, f);
     if (f->kind == XD_FRAME_APART && f->n >= 1)
-        note_apart(w, rank, f);
+        xd_worker_feed_apart(&w->feed, rank, f);
     if (!r)
         return;
     xd_task *task = r->task;
@@ -307,230 +254,23 @@ static void take_frame(xd_worker_process *w, int rank, const xd_frame *f)
     else if (f->kind == XD_FRAME_IMAGE)
         note_image(w->tasks, task, f);
     else if (f->kind == XD_FRAME_DONE)
-        note_done(w, r, f), remove_run(w, r);
+        note_done(w, r, f), xd_worker_feed_remove(&w->feed, r);
     else if (f->kind == XD_FRAME_FAILED && f->n >= 3)
-        xd_task_failed(w->tasks, task, (xd_status)atoi(f->v[1]), f->v[2]), remove_run(w, r);
-}
-
-/* ---- what the worker is told ----------------------------------------------------------------- */
-
-/* A connection that has ended is noticed where it is read. XD_EINVAL: the frame is too long. */
-static xd_status send_frame(xd_worker_process *w, int rank, xd_frame_kind kind,
-                            const char *const *v, int n, xd_err *e)
-{
-    return xd_frame_send(w->fd[rank < 0 ? 0 : rank], kind, v, n, e);
-}
-
-/* Sends a task, which is held, to a rank or to all. */
-static void start_task(xd_worker_process *w, xd_task *task, int rank)
-{
-    xd_err    e = { 0 };
-    xd_status s = send_frame(w, rank, XD_FRAME_RUN, (const char *const *)task->args, task->nargs,
-                             &e);
-    if (s == XD_EINVAL) {
-        xd_task_failed(w->tasks, task, s, e.msg);
-        xd_task_release(w->tasks, task);
-        return;
-    }
-    w->runs[w->nruns++] = (run){ .task = task, .rank = rank };
-}
-
-static void send_cancels(xd_worker_process *w)
-{
-    for (int i = 0; i < w->nruns; i++) {
-        run *r = &w->runs[i];
-        xd_tasks_lock(w->tasks);
-        double late = r->task->deadline;
-        int    wanted = r->task->cancel || (late > 0 && late < xd_unix_s());
-        xd_tasks_unlock(w->tasks);
-        if (wanted && !r->cancelled)
-            send_frame(w, r->rank, XD_FRAME_CANCEL, (const char *[]){ r->task->id }, 1, NULL);
-        r->cancelled |= wanted;
-    }
-}
-
-/* ---- what runs next -------------------------------------------------------------------------- */
-
-typedef struct choice {
-    xd_worker_process *w;
-    double             now, shortest;   /* shortest: seconds alone of those for single ranks    */
-    char               model[NAME];     /* only tasks of it, for single ranks; "": any           */
-    const xd_task     *running; /* only tasks that may pass this one; NULL: any                 */
-    const xd_task     *best;
-    double             score;
-    int                n;
-} choice;
-
-/* Tasks that single ranks run do not differ much: the ranks end at about the same time. */
-enum { LONGEST = 4 };
-
-static int fits_choice(const choice *c, const xd_task *t)
-{
-    if (c->running && !xd_schedule_passes(&c->w->schedule, t, c->running, c->now))
-        return 0;
-    return !c->model[0] ||
-           (strcmp(t->model, c->model) == 0 && t->alone_s > 0 && t->expected_s > 0 &&
-            !xd_task_has(t, "--lora=") && t->alone_s <= LONGEST * c->shortest);
-}
-
-static double score_of(void *cookie, const xd_task *t)
-{
-    const choice *c = cookie;
-    return fits_choice(c, t) ? xd_schedule_score(&c->w->schedule, t, c->now) : NAN;
-}
-
-static void see_best(void *cookie, const xd_task *t)
-{
-    choice *c = cookie;
-    double  s = t->state == XD_TASK_QUEUED ? score_of(c, t) : NAN;
-    if (s < c->score)
-        c->best = t, c->score = s;
-}
-
-static void see_shortest(void *cookie, const xd_task *t)
-{
-    choice *c = cookie;
-    if (t->state == XD_TASK_QUEUED && strcmp(t->model, c->model) == 0 && t->alone_s > 0)
-        c->shortest = fmin(c->shortest, t->alone_s);
-}
-
-static void count_fitting(void *cookie, const xd_task *t)
-{
-    choice *c = cookie;
-    c->n += t->state == XD_TASK_QUEUED && fits_choice(c, t);
-}
-
-static int may_part(const xd_worker_process *w, const char *model)
-{
-    for (int i = 0; i < w->nnot_apart; i++)
-        if (strcmp(w->not_apart[i], model) == 0)
-            return 0;
-    return w->ranks > 1 && w->connected == w->ranks;
-}
-
-/* Under the lock of the tasks: the best task, and how many there are that single ranks could run
- * with it at the same time; 0: that does not pay, or the best one is none of them. `busy`: ranks
- * that do so already. */
-static int count_apart(choice *c, int busy)
-{
-    xd_worker_process *w = c->w;
-    c->score = c->shortest = INFINITY;
-    xd_tasks_each(w->tasks, see_best, c);
-    if (!c->best || !may_part(w, c->best->model))
-        return 0;
-    snprintf(c->model, sizeof c->model, "%s", c->best->model);
-    xd_tasks_each(w->tasks, see_shortest, c);
-    if (w->mode == APART)       /* a long one would keep its rank from working with the others */
-        c->shortest = fmin(c->shortest, w->apart_shortest);
-    if (!fits_choice(c, c->best))
-        return 0;
-    xd_tasks_each(w->tasks, count_fitting, c);
-    return xd_schedule_apart(c->n + busy, w->ranks, c->best->expected_s, c->best->alone_s) ? c->n
-                                                                                           : 0;
-}
-
-/* The task of all ranks that was sent last: one that comes goes before its rest; NULL: none. */
-static const xd_task *top_task(const xd_worker_process *w)
-{
-    const xd_task *top = NULL;
-    for (int i = 0; i < w->nruns; i++)
-        top = w->runs[i].rank < 0 ? w->runs[i].task : top;
-    return top;
-}
-
-static int all_begun(const xd_worker_process *w)
-{
-    for (int i = 0; i < w->nruns; i++)
-        if (!w->runs[i].begun)
-            return 0;
-    return 1;
-}
-
-/* From now on single ranks run tasks of the best one's model. */
-static void ask_apart(xd_worker_process *w, const xd_task *best, double shortest)
-{
-    w->apart_shortest = shortest;
-    w->answers = 0;
-    snprintf(w->apart_model, sizeof w->apart_model, "%s", best->model);
-    w->mode = ASKED;
-    send_frame(w, 0, XD_FRAME_APART, (const char *const *)best->args, best->nargs, NULL);
-}
-
-static void schedule_together(xd_worker_process *w)
-{
-    choice c = { .w = w, .now = xd_unix_s(), .running = top_task(w) };
-    if (!all_begun(w) || w->nruns >= DEEP)
-        return;
-    xd_tasks_lock(w->tasks);
-    int apart = count_apart(&c, 0);
-    if (apart)
-        ask_apart(w, c.best, c.shortest);
-    xd_tasks_unlock(w->tasks);
-    if (apart)
-        return;
-    c.model[0] = 0;
-    xd_task *task = xd_tasks_take(w->tasks, score_of, &c);
-    if (task)
-        start_task(w, task, -1);
-}
-
-static int is_busy(const xd_worker_process *w, int rank)
-{
-    for (int i = 0; i < w->nruns; i++)
-        if (w->runs[i].rank == rank)
-            return 1;
-    return 0;
-}
-
-/* Gives idle ranks tasks; they work together again when none is left that pays. */
-static void schedule_apart(xd_worker_process *w)
-{
-    int busy = 0, more = 1;
-    for (int i = 0; i < w->ranks; i++)
-        busy += is_busy(w, i);
-    for (int i = 0; i < w->ranks && more; i++) {
-        choice c = { .w = w, .now = xd_unix_s(), .running = top_task(w) };
-        if (!w->able[i] || is_busy(w, i))
-            continue;
-        xd_tasks_lock(w->tasks);
-        more = count_apart(&c, busy) && strcmp(c.model, w->apart_model) == 0;
-        xd_tasks_unlock(w->tasks);
-        xd_task *task = more ? xd_tasks_take(w->tasks, score_of, &c) : NULL;
-        if (task)
-            start_task(w, task, i);
-        busy += task != NULL;
-    }
-    if (busy)
-        return;
-    for (int i = 0; i < w->ranks; i++)
-        send_frame(w, i, XD_FRAME_TOGETHER, NULL, 0, NULL);
-    w->mode = TOGETHER;
-    schedule_together(w);
-}
-
-static void schedule(xd_worker_process *w)
-{
-    xd_tasks_late(w->tasks);
-    send_cancels(w);
-    if (is_stopping(w))
-        return;
-    if (w->mode == TOGETHER)
-        schedule_together(w);
-    else if (w->mode == APART)
-        schedule_apart(w);
+        xd_task_failed(w->tasks, task, (xd_status)atoi(f->v[1]), f->v[2]),
+            xd_worker_feed_remove(&w->feed, r);
 }
 
 /* ---- when it dies ---------------------------------------------------------------------------- */
 
 static void close_connections(xd_worker_process *w)
 {
-    for (int i = 0; i < RANKS; i++) {
-        if (w->fd[i] >= 0)
-            close(w->fd[i]);
-        w->fd[i] = -1;
+    for (int i = 0; i < XD_WORKER_RANKS; i++) {
+        if (w->feed.fd[i] >= 0)
+            close(w->feed.fd[i]);
+        w->feed.fd[i] = -1;
     }
-    w->connected = 0;
-    w->mode = TOGETHER;
+    w->feed.connected = 0;
+    w->feed.mode = XD_WORKER_TOGETHER;
 }
 
 /* Ends what is left of the worker; `why` becomes how it ended. */
@@ -571,18 +311,18 @@ static void fail_runs(xd_worker_process *w, const char *why)
     char text[LINE + 160];
     snprintf(text, sizeof text, "the worker that generated this has ended (%s); another one is "
              "started: send the request again", why);
-    while (w->nruns) {
-        run *r = &w->runs[w->nruns - 1];
+    while (w->feed.nruns) {
+        xd_worker_run *r = &w->feed.runs[w->feed.nruns - 1];
         xd_tasks_lock(w->tasks);
         int again = !r->begun && !r->task->cancel && r->task->tries < TRIES && !is_stopping(w);
         xd_tasks_unlock(w->tasks);
         if (again) {
             xd_task_requeue(w->tasks, r->task);
-            w->nruns--;
+            w->feed.nruns--;
         } else {
             xd_task_failed(w->tasks, r->task, XD_EDEVICE, text);
             xd_task_remove_files(r->task);
-            remove_run(w, r);
+            xd_worker_feed_remove(&w->feed, r);
         }
     }
 }
@@ -590,14 +330,14 @@ static void fail_runs(xd_worker_process *w, const char *why)
 /* Waits until a rank speaks, a rank connects, or the bell rings, and takes what there is. */
 static xd_status take_events(xd_worker_process *w, xd_err *e)
 {
-    struct pollfd p[RANKS + 2];
-    int           rank[RANKS + 2], n = 2;
+    struct pollfd p[XD_WORKER_RANKS + 2];
+    int           rank[XD_WORKER_RANKS + 2], n = 2;
     xd_status     s = XD_OK;
     p[0] = (struct pollfd){ .fd = w->listener, .events = POLLIN };
     p[1] = (struct pollfd){ .fd = xd_tasks_bell(w->tasks), .events = POLLIN };
-    for (int i = 0; i < w->ranks && i < RANKS; i++)
-        if (w->fd[i] >= 0)
-            p[n] = (struct pollfd){ .fd = w->fd[i], .events = POLLIN }, rank[n++] = i;
+    for (int i = 0; i < w->feed.ranks && i < XD_WORKER_RANKS; i++)
+        if (w->feed.fd[i] >= 0)
+            p[n] = (struct pollfd){ .fd = w->feed.fd[i], .events = POLLIN }, rank[n++] = i;
     if (poll(p, (nfds_t)n, LOOK_MS) <= 0)
         return XD_OK;
     if (p[0].revents && take_connection(w, NULL) != XD_OK)
@@ -622,8 +362,11 @@ static void feed_worker(xd_worker_process *w)
     xd_err    e = { 0 };
     char      why[LINE] = "";
     xd_status s = XD_OK;
-    while (s == XD_OK && (!is_stopping(w) || w->nruns)) {
-        schedule(w);
+    while (s == XD_OK && (!is_stopping(w) || w->feed.nruns)) {
+        xd_tasks_late(w->tasks);
+        xd_worker_feed_cancel(&w->feed);
+        if (!is_stopping(w))
+            xd_worker_feed_next(&w->feed);
         s = take_events(w, &e);
     }
     if (s == XD_OK)
@@ -685,7 +428,7 @@ static xd_status listen_here(xd_worker_process *w, const char *dir, xd_err *e)
     unlink(w->at.sun_path);
     w->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (w->listener < 0 || bind(w->listener, (struct sockaddr *)&w->at, sizeof w->at) != 0 ||
-        listen(w->listener, RANKS) != 0)
+        listen(w->listener, XD_WORKER_RANKS) != 0)
         return xd_fail(e, XD_EIO, "cannot listen at %s: %s", w->at.sun_path, strerror(errno));
     return XD_OK;
 }
@@ -696,14 +439,14 @@ xd_status xd_worker_start(xd_worker_process **out, xd_tasks *tasks, xd_predictor
     xd_worker_process *w = *out = calloc(1, sizeof *w);
     if (!w)
         return xd_fail(e, XD_ENOMEM, "no memory for a worker");
-    w->tasks = tasks;
+    w->tasks = w->feed.tasks = tasks;
     w->predictor = predictor;
     w->program = program;
     w->nargs = nargs;
     w->args = args;
     w->listener = -1;
-    for (int i = 0; i < RANKS; i++)
-        w->fd[i] = -1;
+    for (int i = 0; i < XD_WORKER_RANKS; i++)
+        w->feed.fd[i] = -1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     xd_status s = listen_here(w, dir, e);
@@ -773,14 +516,14 @@ void xd_worker_stop(xd_worker_process **out, double seconds)
     pthread_mutex_unlock(&w->lock);
     await_running(w, seconds);
     pthread_join(w->thread, NULL);
-    for (int i = 0; i < RANKS; i++)
-        if (w->fd[i] >= 0)
-            send_frame(w, i, XD_FRAME_QUIT, NULL, 0, NULL);
+    for (int i = 0; i < XD_WORKER_RANKS; i++)
+        if (w->feed.fd[i] >= 0)
+            xd_frame_send(w->feed.fd[i], XD_FRAME_QUIT, NULL, 0, NULL);
     if (w->child)
         end_worker(w, why, sizeof why);
     close(w->listener);
     unlink(w->at.sun_path);
-    xd_schedule_free(&w->schedule);
+    xd_schedule_free(&w->feed.schedule);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);

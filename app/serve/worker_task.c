@@ -153,7 +153,7 @@ static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err 
     xd_inbox_engine(t->inbox, &t->running, g);
     xd_stop_watch(g);
     xd_status s = xd_generate(g, r, res, e);
-    while (s == XD_ENOMEM && !t->alone && xd_worker_models_close_oldest(t->models)) {
+    while (s == XD_ENOMEM && !t->alone && xd_worker_models_make_room(t->models)) {
         *e = (xd_err){ .rank = -1 };
         s = xd_generate(g, r, res, e);
     }
@@ -180,7 +180,7 @@ static xd_status run_together(xd_task_run *t, xd_result **res, xd_err *e)
     if (s == XD_OK)
         s = check_kind(o, &t->flags, e);
     if (s == XD_OK)
-        s = xd_worker_models_engine(o, &g, e);
+        s = xd_worker_models_engine(t->models, o, &t->flags, &g, e);
     if (s != XD_OK)
         return s;
     s = generate(t, g, res, e);

@@ -68,6 +68,17 @@ XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err 
  * that neither cuts weights over ranks nor uses stale values (XD_EUNSUPPORTED). XD_ENOMEM: they do
  * not fit, nothing has changed for later requests. Does nothing where all is loaded. Collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
+/* Generates with these LoRA files from now on, v[0..n), instead of xd_open_args.loras, until
+ * xd_leave_loras. Only components that a file changes get other weights, with the next request; the
+ * rest stays, so do embeddings. Weights with other files stay in memory, those of the last four
+ * sets of files that no request uses. Calls nest: a request in on_turn of another one may use other
+ * files, and leaves them before it returns. After a failure nothing has changed. Collective, as are
+ * the two below. */
+XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
+XD_API void      xd_leave_loras(xd_engine *g);
+/* Frees the weights of the set of files that was used longest ago of those that no request uses: 0,
+ * there is none. */
+XD_API int       xd_drop_loras(xd_engine *g);
 
 /* ---- options as data ----------------------------------------------------------------------- */
 
@@ -145,6 +156,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
      * `cluster`, of a machine that need not be there. NULL: as the cluster's file says, else
      * "cpu". */
     const char *device;
+    int64_t     memory;         /* bytes of a host, or of a device, as in xd_open_args         */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
@@ -173,7 +185,7 @@ typedef struct xd_plan_info {   /* one plan, the fastest first                  
     xd_parallel parallel;       /* for xd_open_args                                           */
     int         predicted;      /* 0: refused before; the fields below are 0                   */
     int         ranks;          /* that it uses                                               */
-    int         same_image;     /* 1: the image of one rank; 0: stale keys and values          */
+    int         same_image;     /* 1: the image of one rank; 0: stale keys and values, a cache */
     int         steps, exact_steps;     /* of an image; of these, steps without stale values   */
     /* Seconds: waiting for weights before the first step; text encoding; an exact step; a step that
      * repeats; decoding one image; decoding with waiting for weights; the whole request. Waiting
@@ -259,11 +271,46 @@ XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err
 XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, int64_t width,
                                      const char *path, xd_err *e);
 
+/* ---- comparing images ------------------------------------------------------------------------ */
+
+typedef struct xd_comparison {  /* call xd_comparison_init first; of images or videos of one size */
+    size_t  size;
+    int64_t frames, width, height;
+    double  psnr;               /* decibels, of the levels of all channels; infinite: equal     */
+    double  ssim;               /* structural similarity (Wang et al. 2004), mean of channels; 1:
+                                   equal */
+    double  mean;               /* mean difference of levels, which are 0 to 255               */
+    int64_t most;               /* largest difference of levels                               */
+    int64_t worst;              /* the frame with the least PSNR, from 0                        */
+} xd_comparison;
+#define xd_comparison_init(c) xd_comparison_init_size((c), sizeof *(c))
+XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
+/* Compares two images, or two videos frame by frame: RGB without gaps between rows. XD_EINVAL:
+ * sizes or numbers of frames differ. */
+XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image *b,
+                                   xd_err *e);
+
+typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields */
+    size_t      size;
+    const char *a, *b;          /* two files (PNG, JPEG, WebP, PPM, MP4, QuickTime, Matroska, WebM,
+                                   GIF), or directories of images, whose order is that of names */
+    const char *difference;     /* NULL, or an image file to write: where the worst frame differs:
+                                   grey, 0 black, 1 level 32, 255 levels white */
+    int         json;
+    int         threads;        /* 0: all cores                                               */
+    void      (*line)(void *cookie, const char *line);
+    void       *cookie;
+} xd_compare_args;
+#define xd_compare_args_init(a) xd_compare_args_init_size((a), sizeof *(a))
+XD_API void      xd_compare_args_init_size(xd_compare_args *a, size_t size);
+/* Prints what xd_comparison has. *c, unless NULL, gets it, too. */
+XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd_err *e);
+
 /* ---- inspecting models and machines -------------------------------------------------------- */
 
 typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
     size_t      size;
-    const char *model;          /* model directory (configs are enough) or a safetensors file */
+    const char *model;          /* model directory (configs are enough) or a weight file      */
     const char *tensors;        /* NULL: a summary; component: "name shape" lines of what files of
                                    it hold, read or not; of a file, all tensors */
     int         json;
@@ -331,6 +378,38 @@ XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
 /* Measures in a few seconds how fast the launched ranks compute and communicate, and writes the
  * result. Collective over the launched ranks; rank 0 writes and gets the line. */
 XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
+
+/* ---- other files of a model ------------------------------------------------------------------ */
+
+typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields */
+    size_t      size;
+    const char *model;          /* as in xd_open_args                                         */
+    const char *output;         /* a directory; it is made if only its last part is missing     */
+    /* "f32", "bf16", "int8", "fp8", "int4": of the transformers' matrices, and of those of text
+     * encoders. NULL: as they are stored, and for text encoders the f32 or bf16 of the
+     * transformer. */
+    const char *weights_dtype, *text_weights_dtype;
+    const xd_component_file *files;     /* [nfiles]                                           */
+    const xd_lora *loras, *loras_2;     /* [nloras], [nloras_2], added to the weights           */
+    int         nfiles, nloras, nloras_2;
+    int         ncomponents;
+    const char *const *components;      /* [ncomponents]: these alone; 0: the whole model       */
+    int64_t     shard_bytes;    /* a file begins before it would exceed them; 0: 5 GB           */
+    int         force;          /* replace what a directory with files in it holds of a model   */
+    int         threads;        /* 0: all cores                                               */
+    int         log_level;
+    int         reserved;       /* 0                                                         */
+    void      (*log)(void *cookie, int level, const char *line);
+    /* NULL, or called now and then: bytes that are written, of all; `file` is the current one. */
+    void      (*on_progress)(void *cookie, const char *file, double done, double total);
+    void       *cookie;
+} xd_convert_args;
+#define xd_convert_args_init(a) xd_convert_args_init_size((a), sizeof *(a))
+XD_API void      xd_convert_args_init_size(xd_convert_args *a, size_t size);
+/* Writes a model directory with safetensors files under the names of diffusers, part by part: it
+ * needs little memory, whatever the model. A file appears when it is complete. After a process was
+ * killed the same call goes on where it stopped. */
+XD_API xd_status xd_convert_model(const xd_convert_args *a, xd_err *e);
 
 #ifdef __cplusplus
 }

@@ -135,9 +135,10 @@ typedef struct xd_lora {        /* a low-rank difference that is added to the we
     double      scale;          /* usually 1; 0 leaves the model unchanged                      */
 } xd_lora;
 
-/* A safetensors file with the weights of one component. It replaces the weights in the component's
- * folder of the model, which may then hold the config alone. Tensors in the layouts of diffusers,
- * of the original publications and of ComfyUI are renamed while they are read. */
+/* A safetensors or GGUF file with the weights of one component. It replaces the weights in the
+ * component's folder of the model, which may then hold the config alone. Tensors in the layouts of
+ * diffusers, of the original publications, of ComfyUI and of llama.cpp are renamed while they are
+ * read. */
 typedef struct xd_component_file {
     const char *component;      /* "transformer", "transformer_2" of a model with two, "vae", or
                                    the short name of a text encoder, as in `xdit inspect` of a
@@ -155,8 +156,10 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     /* Storage type of the matrices of the transformer's blocks (attention, feed-forward). NULL:
      * the compute type. "int8": a quarter of the memory of f32 and integer GEMMs, which are
      * faster where the CPU supports them; the input of a GEMM is quantized as well. "fp8"
-     * (e4m3): the memory of int8, GEMMs in the compute type. Both cost accuracy
-     * (doc/weights.md). "auto": fp8 where the files have fp8, which loses nothing. "f32" and
+     * (e4m3): the memory of int8, GEMMs in the compute type. "int4", on the CPU: little more than
+     * half of int8's memory, in groups of 32 with a scale; inputs are rotated, and GEMMs are in the
+     * compute type. All cost accuracy (doc/weights.md). "auto": int8 or fp8 where the files have
+     * it, which loses nothing. "f32" and
      * "bf16" mean what they mean in dtype. text_weights_dtype has the same values and applies to
      * the text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
@@ -210,15 +213,29 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
                                    follow its speed in a short test; "even", NULL: equal shares */
     const char *layers;         /* for measurements only: number of blocks of each kind, "2,4"
                                    (text encoders use the first number); NULL: as the configs say */
-    /* Weights that the memory of a GPU does not hold. "auto", NULL: blocks of the transformer and
-     * of text encoders, as many as have to be, wait in pinned host memory and are copied while the
-     * blocks before them compute. "none": the request is refused. "stream": all blocks wait there,
-     * which takes the least of the GPU's memory. Results are the same. No difference on the CPU. */
+    /* Weights that memory does not hold. "auto": blocks of the transformer and of text encoders, as
+     * many as have to be, wait in pinned host memory, or for the CPU in their files, and are
+     * fetched while the blocks before them compute. "none": the request is refused. "stream": all
+     * blocks wait there, which takes the least memory. NULL: "auto" on a GPU, "none" on the CPU.
+     * Results are the same. */
     const char *offload;
     /* [nloras_2], added to the second transformer of a model with two: that of the last steps, with
      * little noise. `loras` are added to the first one, and to text encoders. */
     const xd_lora *loras_2;
     int64_t     nloras_2;
+    /* A directory with a tiny autoencoder of the model's latents (AutoencoderTiny of diffusers), or
+     * org/name in the local Hugging Face cache: previews of images are decoded by it. NULL: colours
+     * of latents. */
+    const char *preview_decoder;
+    /* Bytes of memory that weights, activations and kernels may take: of all ranks of a host, and
+     * of all engines of the process, together. On a device with a memory of its own it is for that
+     * memory. What needs more is refused. 0: all memory that is free. */
+    int64_t     memory;
+    /* "auto": where a request does not fit, blocks are streamed as by `offload` "auto", or else the
+     * types of weights that are not given here become int8 (fp8 where files have it) or, on the
+     * CPU, int4: the first of these that fits. A line of the log says what was taken; later
+     * requests have it, too. "none", NULL: it is refused. */
+    const char *fit;
 } xd_open_args;
 
 /* All defaults are 0 or NULL, except `size`. */
@@ -381,6 +398,16 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * (xd_open_beside), and the request goes on behind that. A failure ends the request. Not called
      * with data parallelism, nor with idle ranks. The result's seconds do not count it. */
     xd_status     (*on_turn)(void *cookie, xd_err *e);
+    /* Scores of the transformer's attention: NULL or "auto", in the compute type; "int8", of eight
+     * bits, which is faster and a little less exact, where the device has them. */
+    const char     *attention;
+    /* A step cache, which leaves out blocks of a step and lets their effect in an earlier step
+     * stand for it: "fbcache:0.12", "dbcache:Fn=8,threshold=0.08", "teacache:0.2", "taylorseer".
+     * The image is another one. NULL, "none": every block of every step is computed. */
+    const char     *cache;
+    /* "T,H,W": image tokens see those of a box of so many frames, rows and columns of tokens around
+     * them, and all that are not of the image; 0: of the whole axis. NULL: they see all. */
+    const char     *attention_window;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

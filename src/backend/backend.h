@@ -82,6 +82,9 @@ struct xd_dev {
     char              name[32];         /* "cpu-amx", "count"                                */
     int               counts;           /* 1: addresses must not be followed                 */
     int               host_memory;      /* 1: the host may access device memory              */
+    int               rotates;          /* 1: it has `rotate` of xd_ops                      */
+    unsigned          int8_attn;        /* types (1u << type) of queries whose scores it makes of
+                                         * int8 on request; others it computes as usual        */
     void             *priv;
 };
 
@@ -210,7 +213,8 @@ typedef struct xd_weight {
     size_t   bytes;
     /* Read by `pack` for a quantized weight: sw[out] where it is known (rows of a larger matrix),
      * else NULL. When source and weight are both F8E4M3, elements are copied as they are and NULL
-     * means scales of 1. */
+     * means scales of 1. So are integers of an I8 source (-128 becomes -127), whose scales are
+     * given; on devices in the host's memory. */
     const float *scale;
 } xd_weight;
 
@@ -218,6 +222,13 @@ int xd_is_quantized(xd_dtype t);        /* 1: I8 or F8E4M3, types of weights    
 /* The scale sw of a row whose largest magnitude is `most`; `most` is NaN for a row with non-finite
  * elements. */
 float xd_quant_scale(xd_dtype t, float most);
+
+/* The rotation of ConvRot: x becomes x R, R the Kronecker power of H/2 of n = 4^k rows, with
+ *   H = [1 1 1 -1; 1 1 -1 1; 1 -1 1 1; -1 1 1 1].
+ * R is symmetric and orthogonal, so a second rotation turns x back. n <= XD_ROTATE_MAX. */
+enum { XD_ROTATE_MAX = 1024 };
+void xd_rotation(float *x, int64_t n);
+int  xd_rotates(int64_t n);             /* 1: such a rotation has n rows                       */
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
@@ -251,7 +262,13 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  *   part    `nparts` pieces [B,n_s,H,D] whose rows together are the rows of q and out; q and out
  *           then only give shapes and their p is not read. With nparts 0, q and out hold all rows
  *   cap     cap(s) = softcap tanh(s / softcap); with softcap 0, cap(s) = s
- * Without any keys, out = 0 and lse = -inf. */
+ * Without any keys, out = 0 and lse = -inf.
+ *
+ * With `int8`, scores without bias, cap, window and causality are
+ *   q.k ~ q.mean + sq[i] sk[j] sum_d iq[i,d] ik[j,d]
+ * with the mean of all keys of a head, which no softmax sees, and the integers of q and of k - mean
+ * as those of an int8 weight, a scale for each query and each key (Zhang et al. 2024,
+ * SageAttention). A query or key with a NaN or an infinity makes its results NaN. */
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
@@ -262,6 +279,7 @@ typedef struct xd_attn_args {
     int64_t        window;      /* 0: all keys; else only those with |i - j| <= window        */
     int            causal;      /* 1: only keys j <= i                                        */
     float          softcap;     /* 0: none                                                    */
+    int            int8;        /* 1: scores of int8, where the device has them (int8_attn)   */
 } xd_attn_args;
 
 /* out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
@@ -334,6 +352,11 @@ typedef struct xd_qknorm {
     float     eps;
 } xd_qknorm;
 
+/* out = in with each group of `group` elements of a row rotated (xd_rotation). in, out [n,C] F32 or
+ * BF16, types may differ, C a multiple of the group; out may be `in`. A device whose `rotates` is 0
+ * returns XD_EUNSUPPORTED. */
+typedef struct xd_rotate { xd_tensor out, in; int64_t group; } xd_rotate;
+
 /* Copy with conversion: same shape, any strides (also of the last dimension), any types of F32 F16
  * BF16 F64 F8E4M3 F8E5M2 -> F32 F16 BF16. */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
@@ -343,7 +366,7 @@ typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 typedef enum xd_op {
     XD_OP_GEMM, XD_OP_ATTN, XD_OP_NORM, XD_OP_MOMENTS, XD_OP_GNORM, XD_OP_GLU,
     XD_OP_ADDMUL, XD_OP_AXPBY, XD_OP_CONV, XD_OP_RESIZE, XD_OP_LOOKUP, XD_OP_COPY,
-    XD_OP_QKNORM, XD_NOPS,
+    XD_OP_QKNORM, XD_OP_ROTATE, XD_NOPS,
 } xd_op;
 
 /* `scratch` gives the bytes of `tmp` of a call (aligned to XD_ALIGN; may be NULL when 0 are
@@ -352,8 +375,8 @@ struct xd_ops {
     const char *name;           /* "c", "avx2", "avx512", "avx512bf16", "amx", "count"        */
     size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
     size_t    (*pack_size)(xd_dev *d, xd_weight *w);    /* also sets w->layout                 */
-    /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous, of a float type, may lie in a
-     * mapped file and may be unaligned. `tmp` has pack_tmp bytes. */
+    /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous, of a float type or the I8 of
+     * w, may lie in a mapped file and may be unaligned. `tmp` has pack_tmp bytes. */
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
     /* Of a linear layer: the number of rows that any thread may pack on its own; 0: all rows must
@@ -375,6 +398,7 @@ struct xd_ops {
     xd_status (*lookup) (xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
     xd_status (*copy)   (xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
     xd_status (*qknorm) (xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
+    xd_status (*rotate) (xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp);
 };
 
 #endif

@@ -109,6 +109,15 @@ xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types)
                      (D % 2 == 0 && is_table(&a->cos, n, D) && is_table(&a->sin, n, D))));
 }
 
+xd_status xd_rotate_check(const xd_rotate *a, xd_types types)
+{
+    return valid_if(xd_types_has(types, a->in.type) && xd_types_has(types, a->out.type) &&
+                    a->in.nd == 2 && a->out.nd == 2 && same_shape(&a->in, &a->out, 2) &&
+                    a->group <= XD_ROTATE_MAX && xd_rotates(a->group) &&
+                    a->in.d[1] % a->group == 0 &&
+                    (a->in.d[1] < 2 || (a->in.s[1] == 1 && a->out.s[1] == 1)));
+}
+
 /* ---- elements ----------------------------------------------------------------------------- */
 
 xd_status xd_glu_check(const xd_glu *a, xd_types types)

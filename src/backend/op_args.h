@@ -29,6 +29,7 @@ xd_status xd_resize_check(const xd_resize *a);
 xd_status xd_lookup_check(const xd_lookup *a, xd_types types);
 xd_status xd_copy_check(const xd_copy *a, xd_types types);
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);
+xd_status xd_rotate_check(const xd_rotate *a, xd_types types);
 
 int64_t   xd_attn_keys(const xd_attn_args *a);          /* keys of all segments               */
 int64_t   xd_attn_heads_kv(const xd_attn_args *a);      /* Hk; H when there are no keys       */

@@ -1,9 +1,11 @@
 /* err.c - recording failures */
 #include "base/err.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 size_t xd_utf8_bytes(const char *text)
 {
@@ -119,4 +121,33 @@ xd_size xd_size_text(double bytes)
         u++;
     snprintf(t.s, sizeof t.s, "%.3g %s", bytes, units[u]);
     return t;
+}
+
+/* What a unit's name stands for; 0: it is none. */
+static double unit_bytes(const char *unit)
+{
+    static const char letters[] = "kMGT";
+    double            bytes = 1;
+    if (!unit[0] || strcasecmp(unit, "B") == 0)
+        return 1;
+    for (int i = 0; letters[i]; i++) {
+        int binary = tolower((unsigned char)unit[1]) == 'i';
+        bytes *= binary ? 1024 : 1000;
+        if (tolower((unsigned char)unit[0]) == tolower((unsigned char)letters[i]))
+            return strcasecmp(unit + 1, binary ? "iB" : "B") == 0 ? bytes : 0;
+    }
+    return 0;
+}
+
+xd_status xd_size_read(const char *text, const char *name, int64_t *bytes, xd_err *e)
+{
+    char  *end;
+    double n = strtod(text, &end), unit;
+    int    digits = end > text && isdigit((unsigned char)end[-1]);
+    unit = unit_bytes(end + strspn(end, " "));
+    if (!digits || !(unit > 0) || !(n * unit >= 1) || n * unit > 9e18)
+        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it must be a size, as 12GB, 11.5GiB, 800MB or "
+                       "a number of bytes", name, text);
+    *bytes = (int64_t)(n * unit);
+    return XD_OK;
 }

@@ -43,6 +43,8 @@ const char *xd_status_name(xd_status s);
 /* A size as text: "2.51 GB", "73 MB", "0 kB". In a sentence: xd_size_text(bytes).s. */
 typedef struct xd_size { char s[16]; } xd_size;
 xd_size xd_size_text(double bytes);
+/* Reads "12GB", "11.5 GiB", "800MB", "64kB" or bytes. XD_EINVAL names the option `name`. */
+xd_status xd_size_read(const char *text, const char *name, int64_t *bytes, xd_err *e);
 
 /* Empties a record. */
 void xd_err_clear(xd_err *e);

@@ -159,17 +159,31 @@ size_t xd_readahead_asked(xd_readahead *a)
     return n;
 }
 
-void xd_readahead_close(xd_readahead **at)
+static void end_thread(xd_readahead *a)
 {
-    xd_readahead *a = *at;
-    if (!a)
-        return;
     pthread_mutex_lock(&a->guard);
     a->stop = 1;
     pthread_cond_signal(&a->change);
     pthread_mutex_unlock(&a->guard);
     if (a->running)
         pthread_join(a->thread, NULL);
+    a->running = 0;
+}
+
+void xd_readahead_again(xd_readahead *a)
+{
+    end_thread(a);
+    a->stop = 0;
+    a->asked = a->used = 0;
+    xd_readahead_start(a);
+}
+
+void xd_readahead_close(xd_readahead **at)
+{
+    xd_readahead *a = *at;
+    if (!a)
+        return;
+    end_thread(a);
     pthread_mutex_destroy(&a->guard);
     pthread_cond_destroy(&a->change);
     free(a->r);

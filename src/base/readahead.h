@@ -19,6 +19,8 @@ size_t    xd_readahead_bytes(const xd_readahead *a);  /* of all that was added *
 /* Of these, those that the page cache lacks (xd_file_cold_bytes). */
 size_t    xd_readahead_cold_bytes(const xd_readahead *a);
 void      xd_readahead_start(xd_readahead *a);  /* nothing may be added any more */
+/* Begins the list anew: none of it has been asked for or used. */
+void      xd_readahead_again(xd_readahead *a);
 /* The first so many bytes of what was added have been used. From any thread; a may be NULL. */
 void      xd_readahead_used(xd_readahead *a, size_t upto);
 size_t    xd_readahead_asked(xd_readahead *a);          /* bytes requested so far; for tests   */

@@ -45,6 +45,9 @@ typedef struct xd_dit_info {
     int     micro;              /* takes size[] (resolution and aspect ratio)                  */
     size_t  local_size;         /* bytes of xd_state.local                                     */
     size_t  kept_size;          /* bytes of xd_state.kept; 0: no kept tensors                  */
+    int     lead;               /* blocks before those that step caches count: refiners        */
+    int64_t probe_dim;          /* `probe` gives one row of so many features, the same on all  */
+                                /* ranks; 0: those of the image's rows                         */
 } xd_dit_info;
 
 typedef struct xd_dit {         /* the one constant that a model file exports                  */
@@ -58,11 +61,22 @@ typedef struct xd_dit {         /* the one constant that a model file exports   
      * per request and pass. NULL: the text flows, or only cond reads it. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
-    /* s->local has local_size bytes, zeroed. What cond allocates in the arena lives until the
-     * end of this step's pass. */
+    /* What the modulations of a step are computed from, [1, active_width] in the compute type, and
+     * the numbers of those of block `layer` (mods.h). NULL: there is nothing to compute ahead. */
+    xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
+    int64_t   (*active_width)(const void *cfg);
+    int64_t   (*mod_width)(const void *cfg, int layer);
+    /* s->local has local_size bytes, zeroed; a GPU replays the blocks where cond gives it the same
+     * bytes in every step. What cond allocates in the arena lives until the end of the pass. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */
     void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first: s->h */
     xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, F] F32     */
+    /* First stage, behind embed: F32, the input of the first block of which TeaCache measures the
+     * change (Liu et al. 2024, arXiv:2411.19108). NULL: the image's rows of s->h. */
+    xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
+    /* The published polynomial that makes of it the change of the output, from the highest power;
+     * 0: none is published for this config. */
+    int  (*change_poly)(const void *cfg, double poly[5]);
 } xd_dit;
 
 /* Number of skip outputs in s->skips before block `layer`, and the largest number in the stage

@@ -25,12 +25,6 @@ xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m)
     return xd_mlp_run(x, xd_time_embed(x, v, n, XD_SINUSOIDS, 1, 0), m, XD_SILU);
 }
 
-xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k)
-{
-    xd_tensor t = xd_linear_f32(x, active, w);
-    return xd_reshape(t, 2, (int64_t[]){ k, t.d[1] / k });
-}
-
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v)
 {
     int64_t   D = table.d[table.nd - 1], k = xd_count(table) / D;

@@ -4,6 +4,7 @@
 #define XD_DIT_LAYERS_H
 
 #include "dit/dit.h"
+#include "dit/mods.h"
 #include "exec/op.h"
 
 enum { XD_SINUSOIDS = 256 };    /* features of a timestep, a guidance scale, a side or a ratio */
@@ -17,10 +18,6 @@ xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    
 /* Sinusoidal embedding of n scalars (diffusers' Timesteps with 256 features, cosines first,
  * frequency shift 0), then the two layers with SiLU between them: [n,out] F32. */
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
-
-/* The k modulation vectors of width D of a block: linear(silu(emb)) as [k,D] F32, in the arena.
- * `active` is silu(emb) [1,E] in the compute type. */
-xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
 
 /* table [k,D] (or [1,k,D]) + v, F32 in the arena; v is [k,D], or one row that is added to all. */
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);

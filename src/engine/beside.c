@@ -12,11 +12,13 @@
 #include "base/rng.h"
 #include "engine/session.h"
 #include "model/component.h"
+#include "pipeline/memory_budget.h"
+#include "pipeline/memory_plan.h"
 #include "pipeline/text_cache.h"
 #include "pipeline/weight_groups.h"
 #include "ranks/world.h"
 
-enum { PARTS = 3 + XD_MAXTEXT };
+enum { TEXT = 3, PREVIEW = TEXT + XD_MAXTEXT, PARTS };
 
 /* Component i of a model; NULL: the model has none. */
 static xd_component *part_of(xd_model *m, int i)
@@ -25,7 +27,9 @@ static xd_component *part_of(xd_model *m, int i)
         return i < xd_model_dits(m) ? xd_model_dit(m, i) : NULL;
     if (i == 2)
         return &m->vae;
-    return i - 3 < m->recipe->ntext && m->has_text[i - 3] ? &m->text[i - 3] : NULL;
+    if (i == PREVIEW)
+        return m->preview.vae ? &m->preview : NULL;
+    return i - TEXT < m->recipe->ntext && m->has_text[i - TEXT] ? &m->text[i - TEXT] : NULL;
 }
 
 /* ---- a request ------------------------------------------------------------------------------ */
@@ -37,12 +41,26 @@ static void copy_component(xd_component *to, const xd_component *from)
     *to = *from;
     to->shadow = own.shadow;
     to->blocks_of = own.blocks_of;
+    to->mapped_of = own.mapped_of;
+    to->mapped = own.mapped;
     to->packed = own.packed;
     to->block_bytes = own.block_bytes;
     to->work = own.work;
     to->host_work = own.host_work;
     to->reader = own.reader;
     to->upto = own.upto;
+    to->ahead = own.ahead;
+    to->ahead_upto = own.ahead_upto;
+    to->exchanges = own.exchanges;
+}
+
+/* The other engine may have other weights now than those that were counted (lora_sets.h). */
+static void count_anew(xd_component *to, const xd_component *from)
+{
+    if (to->exchanges == from->exchanges)
+        return;
+    to->exchanges = from->exchanges;
+    xd_net_close(&to->shadow);
 }
 
 static void copy_model(xd_context *to, xd_context *from)
@@ -53,6 +71,8 @@ static void copy_model(xd_context *to, xd_context *from)
     memcpy(to->model.tok, from->model.tok, sizeof to->model.tok);
     to->model.clip_processor = from->model.clip_processor;
     to->model.told_chat = from->model.told_chat;
+    to->model.loras = from->model.loras;
+    to->hash = from->hash;
     to->embeddings = from->embeddings;
     to->colours = from->colours;
 }
@@ -62,6 +82,9 @@ xd_status xd_beside_take(xd_engine *g, xd_err *e)
     if (!g->of)
         return XD_OK;
     copy_model(&g->ctx, &g->of->ctx);
+    for (int i = 0; i < PARTS; i++)
+        if (part_of(&g->ctx.model, i))
+            count_anew(part_of(&g->ctx.model, i), part_of(&g->of->ctx.model, i));
     for (int i = 0; g->alone && i < PARTS; i++) {
         const xd_component *p = part_of(&g->ctx.model, i);
         if (p && !p->store)
@@ -237,9 +260,12 @@ static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike,
         if (want[i])
             bytes += (double)part_of(&ctx->model, i)->packed;
     xd_host_memory(&machine, &space);
-    if (!xd_dev_identity(ctx->dev) && bytes * copies > (double)machine)
+    xd_memory_hold(ctx);
+    double held = (double)ctx->holds * ctx->world.host->size + xd_budget_elsewhere(ctx),
+           left = xd_budget_left(ctx, (double)machine, held);
+    if (!xd_dev_identity(ctx->dev) && bytes * copies > left)
         return xd_fail(e, XD_ENOMEM, "all weights on all ranks take %s more and %s are free",
-                       xd_size_text(bytes * copies).s, xd_size_text((double)machine).s);
+                       xd_size_text(bytes * copies).s, xd_size_text(left).s);
     return XD_OK;
 }
 
@@ -250,7 +276,7 @@ static xd_status load_parts(xd_context *ctx, const int want[PARTS], int alike, x
         xd_component *p = part_of(&ctx->model, i);
         if (!want[i])
             continue;
-        if (i > 2)
+        if (i >= TEXT && i < PREVIEW)
             s = group_text(ctx, p, alike, e);
         s = xd_world_agree(&ctx->world, s, e);
         if (s == XD_OK)

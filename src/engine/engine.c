@@ -1,6 +1,7 @@
 /* engine.c - opening an engine, and the stages of a request in order */
 #include "engine/engine.h"
 #include "engine/beside.h"
+#include "engine/lora_sets.h"
 #include "engine/memory_advice.h"
 #include "engine/session.h"
 #include "model/lora.h"
@@ -31,9 +32,11 @@
 #include "pipeline/references.h"
 #include "pipeline/job.h"
 #include "pipeline/job_compare.h"
+#include "pipeline/memory_budget.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/offload.h"
 #include "pipeline/preview.h"
+#include "pipeline/preview_decoder.h"
 #include "pipeline/result.h"
 #include "pipeline/stages.h"
 #include "pipeline/text_cache.h"
@@ -113,6 +116,16 @@ static xd_status open_device(xd_engine *g, const xd_open_args *a, int how, xd_er
     return s == XD_OK ? xd_dev_open(&g->ctx.dev, *name.s ? name.s : a->device, e) : s;
 }
 
+/* On a device in the host's memory, blocks of these components may stay in files. */
+static void stream_from_files(xd_context *ctx)
+{
+    int may = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
+    for (int i = 0; i < xd_model_dits(&ctx->model); i++)
+        xd_model_dit(&ctx->model, i)->streams = may;
+    for (int k = 0; k < ctx->model.recipe->ntext; k++)
+        ctx->model.text[k].streams = may;
+}
+
 /* Opens the parts that need no other rank. */
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
@@ -141,6 +154,10 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
         s = xd_model_files(&g->ctx.model, e);
     if (s == XD_OK)
         s = xd_types_weights(&g->ctx, a, e);
+    if (s == XD_OK && files && a->preview_decoder)
+        s = xd_model_preview(&g->ctx.model, a->preview_decoder, e);
+    if (s == XD_OK)
+        stream_from_files(&g->ctx);
     if (s == XD_OK && files)
         s = xd_loras_open(&g->ctx.model.loras, a->loras, a->nloras, &g->ctx.model, e);
     if (s == XD_OK && files)
@@ -159,7 +176,8 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured",
                        a->balance);
     xd_offload offload;
-    if (xd_affinity_check(a->bind, e) != XD_OK || xd_offload_read(a->offload, &offload, e) != XD_OK)
+    if (xd_affinity_check(a->bind, e) != XD_OK || xd_budget_check(a->memory, e) != XD_OK ||
+        xd_offload_read(a->offload, &offload, e) != XD_OK)
         return XD_EINVAL;
     xd_engine *g = calloc(1, sizeof *g);
     if (!g)
@@ -171,6 +189,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     g->ctx.keep = a->keep;
     g->ctx.once = a->once;
     g->ctx.offload = offload;
+    g->ctx.budget = (double)a->memory;
     g->ctx.bench = (how & XD_FOR_BENCH) != 0;
     g->balanced = a->balance && strcmp(a->balance, "measured") == 0;
     xd_err    mine = { .rank = -1 };
@@ -250,6 +269,7 @@ void xd_close(xd_engine **g)
         *g = NULL;
         return;
     }
+    xd_lora_sets_close(*g);
     xd_text_cache_close(&(*g)->ctx.embeddings);
     xd_colours_close(&(*g)->ctx.colours);
     xd_model_close(&(*g)->ctx.model);
@@ -509,14 +529,14 @@ static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* Rank 0 of replica `from` sends rank 0 its latents and pixels. */
-static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
+/* Rank 0 of replica `from` sends rank 0 its latents, pixels, and count of a cache. */
+static xd_status hand_over(xd_job *j, int from, float *v[2], xd_err *e)
 {
     xd_comm *c = j->ctx->topo.group[XD_DATA];
-    int64_t  n[2];
+    int64_t  n[3] = { 0, 0, 2 };
     sizes_of(j, n);
-    for (int i = 0; i < 2; i++) {
-        xd_tensor t = xd_view(v[i], XD_F32, 1, &n[i]);
+    for (int i = 0; i < (j->cache.kind ? 3 : 2); i++) {
+        xd_tensor t = xd_view(i < 2 ? (void *)v[i] : j->cached, i < 2 ? XD_F32 : XD_I64, 1, &n[i]);
         xd_req    r = c->rank == 0 ? c->ops->recv(c, t, from) : c->ops->send(c, t, 0);
         if (c->ops->wait(c, &r, 1) != XD_OK)
             return xd_fail(e, XD_ECOMM, "an image of replica %d was lost", from);
@@ -539,7 +559,7 @@ static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
  * pixels of this replica, given away. The ranks agree before anything is sent, and at the end. */
 static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
 {
-    const xd_job    *j = l->j;
+    xd_job           *j = l->j;
     const xd_context *ctx = j->ctx;
     int       D = ctx->plan.deg.n[XD_DATA], at = ctx->topo.at[XD_DATA];
     int       root = ctx->topo.replica->rank == 0;
@@ -606,8 +626,10 @@ static xd_status load_together(const loop *l, const xd_need *need, xd_err *e)
     xd_component *p = xd_transformer_of(j, 0);
     xd_transformer_alone(j, 0);
     j->loads[xd_job_dit(j, 0)]++;
-    xd_status  s = xd_world_agree(&ctx->world,
-                                  xd_component_load(p, ctx->dev, ctx->type, 0, e), e);
+    xd_status  s = xd_component_load(p, ctx->dev, ctx->type, 0, e);
+    if (s == XD_OK)
+        s = xd_preview_load(j, e);
+    s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && l->fresh)
         xd_weight_groups_nonfinite(ctx, p);
     if (s == XD_OK && early && need->vae) {
@@ -662,10 +684,10 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, int *r
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
         s = xd_memory_plan(j, w, need, &room, e);
+    if (s == XD_ENOMEM && room.machine > 0)   /* the memory plan has refused */
+        s = xd_memory_fit(j, w, need, &room, e);
     *refused = s == XD_ENOMEM && room.device > 0 &&
                j->ctx->world.used->size == j->ctx->world.all->size;   /* idle ranks have ended    */
-    if (s == XD_ENOMEM && room.machine > 0)   /* the memory plan has refused */
-        xd_memory_advice(j, &room, e);
     return s;
 }
 
@@ -746,6 +768,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_component_prefetch_end(&g->ctx.model.dit2);
     xd_component_prefetch_end(&g->ctx.model.vae);
     xd_prompts_close(&w, &g->ctx);
+    xd_memory_hold(&g->ctx);
     xd_job_close(&j);
     s = xd_world_judge(&g->ctx.world, s, &mine);
     if (s != XD_OK) {

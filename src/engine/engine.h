@@ -14,6 +14,7 @@ struct xd_engine {
     xd_predicted_times predicted;
     int          refused;       /* the device does not hold the last request; none has begun    */
     struct xd_engine *of;       /* whose weights it computes with (beside.h); NULL: its own      */
+    struct xd_lora_sets *sets;  /* of LoRA files (lora_sets.h); NULL: one set alone            */
     int          alone;         /* it is beside `of` and has this rank alone                   */
     int          balanced;      /* shares follow measured speeds                               */
     atomic_int   cancel;        /* set by xd_cancel, from any thread                           */

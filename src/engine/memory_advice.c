@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "model/component.h"
+#include "pipeline/dtypes.h"
 #include "predict/fit.h"
 #include "predict/machine.h"
 
@@ -33,33 +36,115 @@ static void smallest_limits(const xd_context *ctx, double limits[3])
     c->ops->wait(c, &r, 1);
 }
 
+/* The request as it is to be counted, on rank 0; m and p are filled, too. 0: nothing is. */
+static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine *m, xd_parallel *p,
+                     xd_fit *t)
+{
+    xd_context *ctx = j->ctx;
+    double      limits[3] = { limit->machine, limit->space, limit->device };
+    *p = degrees_of(&ctx->plan);
+    smallest_limits(ctx, limits);
+    if (ctx->world.used->rank != 0 || !xd_machine_known(m, "8xH100"))
+        return 0;
+    m->ranks = ctx->world.host->size;
+    m->hosts = (ctx->world.used->size + m->ranks - 1) / m->ranks;
+    int apart = limit->device > 0;
+    m->memory = limits[2 * apart] > 1 ? limits[2 * apart] : 1;
+    m->shares = !apart;
+    *t = (xd_fit){ .ctx = ctx,
+                   .r = j->r,
+                   .m = m,
+                   .fixed = p,
+                   .ranks = ctx->world.used->size,
+                   .stale = 1,
+                   .space = apart ? 0 : limits[1] > 1 ? limits[1] : 1,
+                   .held = limit->held,
+                   .huge = limit->huge };
+    return 1;
+}
+
 /* After a refusal, on all ranks: rank 0 counts what would fit, and every rank appends this to its
  * message. Only the memory of the machine matters, so its rates are those of a preset. */
 void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
 {
-    xd_context  *ctx = j->ctx;
+    xd_context *ctx = j->ctx;
     xd_machine  m;
-    xd_parallel p = degrees_of(&ctx->plan);
+    xd_parallel p;
+    xd_fit      t;
     char        near[1024] = "";
-    double      limits[3] = { limit->machine, limit->space, limit->device };
-    smallest_limits(ctx, limits);
-    if (ctx->world.used->rank == 0 && xd_machine_known(&m, "8xH100")) {
-        m.ranks = ctx->world.host->size;
-        m.hosts = (ctx->world.used->size + m.ranks - 1) / m.ranks;
-        int apart = limit->device > 0;
-        m.memory = limits[2 * apart] > 1 ? limits[2 * apart] : 1;
-        m.shares = !apart;
-        xd_fit t = { .ctx = ctx,
-                     .r = j->r,
-                     .m = &m,
-                     .fixed = &p,
-                     .ranks = ctx->world.used->size,
-                     .stale = 1,
-                     .space = apart ? 0 : limits[1] > 1 ? limits[1] : 1,
-                     .held = limit->held,
-                     .huge = limit->huge };
+    if (find_case(j, limit, &m, &p, &t))
         xd_fit_advice(&t, &p, 1, near, sizeof near);
-    }
     if (xd_world_broadcast(&ctx->world, near, sizeof near, e) == XD_OK)
         snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
+}
+
+/* ---- taking advice -------------------------------------------------------------------------- */
+
+xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e)
+{
+    *fit = 0;
+    if (!a->fit || strcmp(a->fit, "none") == 0)
+        return XD_OK;
+    if (strcmp(a->fit, "auto") != 0)
+        return xd_fail(e, XD_EINVAL, "fit is \"%s\"; it can be one of: auto none", a->fit);
+    *fit = (a->offload ? 0 : XD_FIT_OFFLOAD) | (a->weights_dtype ? 0 : XD_FIT_DIT) |
+           (a->text_weights_dtype ? 0 : XD_FIT_TEXT);
+    return XD_OK;
+}
+
+/* A component is loaded and counted anew. type: of its matrices, 0: as it is. */
+static void change_component(xd_component *p, int32_t type, int streams)
+{
+    xd_component_drop(p);
+    xd_net_close(&p->shadow);
+    p->streams = streams;
+    if (type) {
+        p->blocks = (xd_dtype)type;
+        p->stays = type == XD_I8 ? XD_STAYS_INTEGERS : XD_STAYS_NONE;
+    }
+}
+
+static void take_choice(xd_context *ctx, xd_fit_choice c)
+{
+    ctx->offload = c.offload ? XD_OFFLOAD_AUTO : ctx->offload;
+    int streams = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
+    for (int i = 0; i < xd_model_dits(&ctx->model); i++)
+        change_component(xd_model_dit(&ctx->model, i), c.dit, streams);
+    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
+        xd_component *p = &ctx->model.text[k];
+        if (ctx->model.has_text[k])
+            change_component(p, xd_types_quantizes(p) ? c.text : 0, streams);
+    }
+}
+
+xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limit,
+                        xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    struct { xd_fit_choice c; char told[256]; } take = { .c = { 0 } };
+    xd_machine  m;
+    xd_parallel p;
+    xd_fit      t;
+    xd_err      lost = { .rank = -1 };
+    /* Weights that other engines use, or sets of LoRA files put aside, stay as they are.       */
+    int may = ctx->fit && !limit->huge && !ctx->borrowed && !ctx->neighbours &&
+          !ctx->model.dit.exchanges;
+    if (may && find_case(j, limit, &m, &p, &t)) {
+        t.only = ctx->fit;
+        take.c = xd_fit_choose(&t, &p, take.told, sizeof take.told);
+    }
+    if (may && xd_world_broadcast(&ctx->world, &take, sizeof take, &lost) != XD_OK)
+        return xd_fail(e, lost.code, "%s", lost.msg);
+    if (!take.c.offload && !take.c.dit && !take.c.text) {
+        xd_memory_advice(j, limit, e);
+        return XD_ENOMEM;
+    }
+    if (ctx->world.all->rank == 0)
+        xd_log(XD_LOG_WARN, "it does not fit as asked: %s is taken (--fit auto)", take.told);
+    take_choice(ctx, take.c);
+    *e = (xd_err){ .rank = -1 };
+    xd_status s = xd_memory_plan(j, w, need, limit, e);
+    if (s == XD_ENOMEM && limit->machine > 0)
+        xd_memory_advice(j, limit, e);
+    return s;
 }

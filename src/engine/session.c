@@ -10,8 +10,10 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "engine/memory_advice.h"
 #include "observe/trace.h"
 #include "pipeline/dtypes.h"
+#include "pipeline/memory_budget.h"
 #include "plan/balance.h"
 #include "plan/plan.h"
 #include "plan/plan_table.h"
@@ -260,6 +262,8 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
         *e = first;
         return same;
     }
+    if (s == XD_OK)
+        s = xd_memory_fit_read(a, &g->ctx.fit, e);
     s = xd_auto_plan(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take,
                      &g->predicted, e);
     if (s == XD_OK)
@@ -299,6 +303,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
 
 void xd_session_close(xd_engine *g)
 {
+    xd_budget_hold(&g->ctx, 0);
     xd_abort_notice_close(&g->ctx.world.abort_notice);
     xd_balance_close(&g->ctx.balance);
     xd_comm_close(&g->ctx.text);

@@ -55,6 +55,7 @@ struct xd_exec {
     xd_stream       *st;        /* stream: the order of work on the device                    */
     xd_arena        *tmp;       /* temporary memory; the engine rewinds it after each block   */
     xd_tables       *tables;    /* tensors that are kept for a request, or NULL                */
+    struct xd_mods  *mods;      /* modulations of several steps (dit/mods.h), or NULL           */
     const xd_hooks  *hooks;     /* parallel methods                                           */
     const xd_layout *lay;
     xd_dtype         act;       /* type of activations: the compute type                      */
@@ -63,6 +64,7 @@ struct xd_exec {
     int              sp;        /* sequence rank of these tokens                              */
     int              step, pass, layer, site;   /* site: attentions so far in this block      */
     int              exact;     /* 1: exact step, nothing stale may be used                   */
+    int              int8_attn; /* 1: attention over tokens has scores of int8                */
     size_t           band;      /* bytes of a band of rows, where a map is computed band by   */
                                 /* band; 0: best size                                         */
     const atomic_int *cancel;   /* nonzero: the request is to end; or NULL                    */

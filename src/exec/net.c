@@ -86,16 +86,18 @@ xd_status xd_net_visit(xd_net *n, xd_decl *d)
         const xd_block *b = n->def->block(n->cfg, i);
         if (!n->layer[i] && !(n->layer[i] = calloc(1, b->size + 1)))
             return xd_fail(d->err, XD_ENOMEM, "no memory for block %d", i);
-        size_t before = d->block_bytes;
+        size_t before = d->block_bytes, mapped = d->mapped;
         if (n->stream)
-            xd_weight_stream_enter(n->stream, i);
+            xd_weight_stream_enter(n->stream, d, i);
         xd_w_enter(d, b->name, xd_net_number(n, i));
         b->weights(d, n->cfg, i, n->layer[i]);
         xd_w_leave(d);
         if (n->stream)
-            xd_weight_stream_leave(n->stream, i, d->err);
-        if (d->blocks_of)
-            d->blocks_of[i - n->first] = d->block_bytes - before;
+            xd_weight_stream_leave(n->stream, d, i);
+        if (d->blocks_of) {
+            d->blocks_of[i - n->first] = d->block_bytes - before + d->mapped - mapped;
+            d->mapped_of[i - n->first] = d->mapped - mapped;
+        }
     }
     return d->err->code;
 }

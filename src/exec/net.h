@@ -17,6 +17,7 @@ typedef struct xd_state {       /* passed from block to block, and from rank to 
                                 /* the compute type, one below the other; absent if none         */
     xd_tensor skip;             /* long skip of this block [rows of h, D], or absent             */
     void     *local;            /* conditioning of the model, made by cond(), not sent           */
+    double    t;                /* the pass's xd_input.t; 0: not of a transformer                */
     const void *kept;           /* results of the text kept from step to step (xd_dit.keep)      */
 } xd_state;
 

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "exec/host.h"
 #include "exec/run.h"
+#include "exec/stored.h"
 #include "exec/tables.h"
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -121,24 +123,72 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
+static void *scratch(xd_exec *x, size_t bytes)
+{
+    return bytes ? xd_new_as(x, XD_U8, 1, (int64_t[]){ (int64_t)bytes }).p : NULL;
+}
+
+/* Columns of an operand of a GEMM, which may be absent. */
+static xd_tensor some_columns(xd_tensor t, int64_t first, int64_t n)
+{
+    return t.p ? xd_cols(t, first, n) : t;
+}
+
+/* Multiplies by a group of rows of a matrix that stays as it is stored. */
+static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_t row, int64_t n)
+{
+    xd_weight w = l->w;
+    w.out = n;
+    w.p = NULL;
+    w.bytes = x->dev->ops->pack_size(x->dev, &w);
+    w.p = scratch(x, w.bytes);
+    void *copy = scratch(x, l->copy), *tmp = scratch(x, xd_stored_tmp(x->dev, &w));
+    if (xd_ok(x) && l->stored) {
+        xd_status s = xd_stored_pack(l->stored, &w, row, copy, tmp);
+        if (s != XD_OK)
+            xd_exec_fail(x, s, "packing rows of a linear layer failed: %s", xd_status_name(s));
+    }
+    xd_run(x, XD_OP_GEMM, "linear layer",
+           &(xd_gemm){ .out = xd_cols(a->out, row, n), .in = a->in, .w = &w, .act = a->act,
+                       .bias = some_columns(a->bias, row, n),
+                       .gate = some_columns(a->gate, row, n),
+                       .residual = some_columns(a->residual, row, n) });
+}
+
+/* The GEMM `a` with the weight of a layer. */
+static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
+{
+    xd_gemm whole = *a;
+    whole.w = &l->w;
+    if (!l->group) {
+        xd_run(x, XD_OP_GEMM, "linear layer", &whole);
+        return;
+    }
+    for (int64_t row = 0; row < l->w.out && a->in.d[0] > 0; row += l->group) {
+        size_t mark = xd_arena_mark(x->tmp);
+        multiply_group(x, l, a, row, xd_min(l->group, l->w.out - row));
+        xd_arena_rewind(x->tmp, mark);
+    }
+}
+
 /* The GEMM `a` of a layer that is cut by inputs: the partial sums are added over the ranks before
  * bias, activation, gate and residual. */
-static void run_cut_by_inputs(xd_exec *x, xd_gemm a)
+static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
     const xd_hooks *m = x->hooks;
     while (!m->sum)
         m = m->next;
     if (m == &xd_hooks_local) {
-        xd_run(x, XD_OP_GEMM, "linear layer", &a);
+        multiply(x, w, &a);
         m->sum(x, m, XD_OVER_FEATURES, a.out);
         return;
     }
     xd_tensor part = xd_new_f32(x, a.out.d[0], a.out.d[1]);
     size_t    bytes = (size_t)xd_count(part) * sizeof(float);
-    if (!a.w->in)               /* a rank without input features adds 0                        */
+    if (!w->w.in)               /* a rank without input features adds 0                        */
         xd_fill(x, part, fill_zeros, &bytes);
     else
-        xd_run(x, XD_OP_GEMM, "linear layer", &(xd_gemm){ .out = part, .in = a.in, .w = a.w });
+        multiply(x, w, &(xd_gemm){ .out = part, .in = a.in });
     m->sum(x, m, XD_OVER_FEATURES, part);
     xd_tensor row = part;       /* a view with the bias in every row                           */
     row.p = a.bias.p, row.s[0] = 0;
@@ -159,16 +209,20 @@ static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
     if (!xd_check(x, a.in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
                   (long long)w->w.in, (long long)a.in.d[1]))
         return;
+    if (w->rotate) {
+        xd_tensor turned = xd_new_as(x, a.in.type, 2, a.in.d);
+        xd_run(x, XD_OP_ROTATE, "rotation", &(xd_rotate){ turned, a.in, w->rotate });
+        a.in = turned;
+    }
     /* The int8 kernels quantize rows of any type, and those of 16 bits round f32 rows themselves.
      * For e4m3 weights, which are expanded to the compute type, the input has the compute type. */
     if (w->w.type != XD_I8 && !(xd_dtype_size(w->w.type) == 2 && a.in.type == XD_F32))
         a.in = xd_as(x, a.in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
-    a.w = &w->w;
     a.bias = w->b;
     if (w->split == XD_ROW)
-        run_cut_by_inputs(x, a);
+        run_cut_by_inputs(x, w, a);
     else
-        xd_run(x, XD_OP_GEMM, "linear layer", &a);
+        multiply(x, w, &a);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -307,7 +361,7 @@ typedef struct attn_call {      /* as xd_attn; the rest as in xd_attn_args      
     xd_tensor q, k, v, bias;
     float     scale, softcap;
     int64_t   window;
-    int       causal;
+    int       causal, int8;
 } attn_call;
 
 static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_call *a)
@@ -319,6 +373,7 @@ static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_ca
     m->attn(x, m, &(xd_attn_args){ .out = split_batch(out, x->B), .q = split_batch(a->q, x->B),
                                    .bias = a->bias, .kv = &kv, .nkv = 1, .causal = a->causal,
                                    .window = a->window, .softcap = a->softcap,
+                                   .int8 = a->int8,
                                    .scale = scale });
     x->site++;
 }
@@ -332,12 +387,14 @@ static xd_tensor new_attn(xd_exec *x, const xd_hooks *m, const attn_call *a)
 
 void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    run_attn(x, x->hooks, out, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale });
+    run_attn(x, x->hooks, out, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale,
+                                             .int8 = x->int8_attn });
 }
 
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    return new_attn(x, x->hooks, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale });
+    return new_attn(x, x->hooks, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale,
+                                               .int8 = x->int8_attn });
 }
 
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
@@ -395,10 +452,32 @@ static void copy_host_rows(xd_exec *x, xd_tensor out, xd_tensor table, const int
     xd_copy_to(x, out, some);
 }
 
+/* Decodes rows of a table of a block type, in host memory. */
+static void decode_rows(xd_exec *x, xd_tensor out, xd_tensor table, const int32_t *ids, int64_t n)
+{
+    const int64_t cols = table.d[1];
+    const size_t  row = xd_dtype_bytes(out.type, cols);
+    char         *host = xd_ok(x) ? malloc((size_t)n * row + 1) : NULL;
+    if (!host)
+        xd_exec_fail(x, XD_ENOMEM, "no memory for %lld rows of a table", (long long)n);
+    for (int64_t i = 0; i < n && host; i++)
+        if (xd_check(x, ids[i] >= 0 && ids[i] < table.d[0], "token id %d is not one of %lld",
+                     (int)ids[i], (long long)table.d[0]))
+            xd_convert_at(host + (size_t)i * row, out.type, table.p, table.type, ids[i] * cols,
+                          cols);
+    if (host)
+        xd_upload(x, out.p, host, (size_t)n * row);
+    free(host);
+}
+
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n, xd_dtype type)
 {
     xd_tensor out = xd_new_as(x, type, 2, (int64_t[]){ n, table.d[1] });
     size_t    mark = xd_arena_mark(x->tmp);
+    if (xd_dtype_block(table.type) > 1) {
+        decode_rows(x, out, table, ids, n);
+        return out;
+    }
     if (!x->dev->host_memory && (xd_counting(x) || !x->dev->mem->owns(x->dev, table.p))) {
         copy_host_rows(x, out, table, ids, n);
         xd_arena_rewind(x->tmp, mark);

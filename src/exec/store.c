@@ -2,13 +2,14 @@
  *
  * Large weights have blocks of their own; small ones (biases, norms) share blocks of 1 MiB. In a
  * block that several processes share, all weights are adjacent. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/par.h"
 #include "base/rng.h"
-#include "exec/weight.h"
+#include "exec/matrix.h"
 
 enum { CHUNK = 1 << 20 };       /* bytes */
 
@@ -17,8 +18,15 @@ typedef struct block {
     size_t bytes;
 } block;
 
+typedef struct owned {          /* an object that is closed with the store                    */
+    void *object;
+    void (*close)(void *object);
+} owned;
+
 struct xd_store {
     xd_dev  *dev;
+    owned   *owned;
+    int      nowned, cap_owned;
     block   *blocks;
     int      n, cap;
     xd_arena small;
@@ -158,11 +166,30 @@ size_t xd_store_bytes(const xd_store *s)
     return s ? s->bytes : 0;
 }
 
+int xd_store_owns(xd_store *s, void *object, void (*close)(void *object))
+{
+    if (s->nowned == s->cap_owned) {
+        int    cap = s->cap_owned ? 2 * s->cap_owned : 64;
+        owned *o = realloc(s->owned, (size_t)cap * sizeof *o);
+        if (!o) {
+            close(object);
+            return 0;
+        }
+        s->owned = o;
+        s->cap_owned = cap;
+    }
+    s->owned[s->nowned++] = (owned){ object, close };
+    return 1;
+}
+
 void xd_store_close(xd_store **s)
 {
     if (!s || !*s)
         return;
     xd_store_trim(*s);
+    for (int i = 0; i < (*s)->nowned; i++)
+        (*s)->owned[i].close((*s)->owned[i].object);
+    free((*s)->owned);
     for (int i = 0; i < (*s)->n; i++)
         (*s)->dev->mem->put((*s)->dev, (*s)->blocks[i].p, (*s)->blocks[i].bytes);
     free((*s)->blocks);
@@ -217,6 +244,8 @@ static void scan_range(void *ctx, int64_t begin, int64_t end, int thread)
             bad = bad_halves(p, n, s->t.type == XD_BF16 ? 0x7f80u : 0x7c00u);
         else if (s->t.type == XD_F32)
             bad = bad_words(p, n);
+        else if (xd_dtype_block(s->t.type) > 1)
+            bad = isnan(xd_load_most(s->t, i, n, 1));
         if (bad)
             __atomic_store_n(s->bad, 1, __ATOMIC_RELAXED);
     }

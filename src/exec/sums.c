@@ -69,10 +69,11 @@ static void sum_band(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i * BAND, n = xd_min(s->rows - row, BAND);
         float  *to = s->to + row * s->cols;
-        xd_load_convert(to, XD_F32,
-                        (const char *)s->f->t.p +
-                            (size_t)(row * s->cols) * xd_dtype_size(s->f->t.type),
-                        s->f->t.type, n * s->cols, s->scale);
+        if (s->f->codes.read)
+            for (int64_t k = 0; k < n; k++)
+                xd_load_decoded(to + k * s->cols, XD_F32, &s->f->codes, row + k, 0, s->cols);
+        else
+            xd_load_elements(to, XD_F32, s->f->t, row * s->cols, n * s->cols, s->scale);
         xd_sum_add(s->d, s->f, row, n, to, thread);
     }
 }
@@ -93,5 +94,6 @@ int xd_sum_whole(xd_decl *d, xd_fetched *f)
     xd_par_dynamic((s.rows + BAND - 1) / BAND, sum_band, &s);
     xd_sum_close(d, f);
     f->t = xd_view(s.to, XD_F32, f->t.nd, f->t.d);
+    f->codes.read = NULL;
     return 1;
 }

@@ -122,7 +122,7 @@ void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char 
         snprintf(out, 512, "%.*s", (int)strcspn(all, "|"), all);
 }
 
-static void list_tensor(xd_decl *d, const char *names, const char *suffix, int nd,
+static void list_tensor(xd_decl *d, const char *names, const char *suffix, xd_dtype type, int nd,
                         const int64_t *shape)
 {
     if (d->nlist == d->caplist) {
@@ -138,6 +138,7 @@ static void list_tensor(xd_decl *d, const char *names, const char *suffix, int n
     xd_declared *t = &d->list[d->nlist++];
     memset(t, 0, sizeof *t);
     full_names(d, names, suffix, t->name, sizeof t->name);
+    t->type = type;
     t->nd = nd;
     memcpy(t->d, shape, (size_t)nd * sizeof *shape);
 }
@@ -157,20 +158,31 @@ void xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to)
         to[i] = m->mean + m->gain * xd_random_weight(m->hash, (uint64_t)(first + i));
 }
 
+/* Random weights follow from the first name that is declared, with the scope as it is declared:
+ * names that files have besides, and the one that leads lists, do not change them. */
+static uint64_t hash_name(const xd_decl *d, const xd_fetch *what)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s%.*s%s", d->scope, (int)strcspn(what->names, "|"), what->names,
+             what->suffix);
+    return xd_hash_text(name);
+}
+
 int xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f)
 {
     f->hold = f->sum = NULL;
+    f->codes = (xd_coding){ 0 };
     f->t = xd_view(NULL, XD_F32, what->nd, what->shape);
     if (d->err->code != XD_OK)
         return 0;
     xd_load_name(d, what->names, what->suffix, f->name);
-    f->made = (xd_made){ xd_hash_text(f->name), what->gain, what->mean };
+    f->made = (xd_made){ hash_name(d, what), what->gain, what->mean };
     if (d->visit != XD_VISIT_LOAD)
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
     f->t = xd_view(f->t.p, f->t.type, what->nd, what->shape);   /* checked before the load     */
-    return 1;
+    return xd_load_coding(d, f, what->rotated);
 }
 
 int xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f)
@@ -178,7 +190,7 @@ int xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f)
     if (!xd_load_find(d, what, f))
         return 0;
     if (d->visit == XD_VISIT_LOAD) {
-        int fine = xd_sum_whole(d, f);
+        int fine = xd_sum_whole(d, f) && (what->coded || xd_load_decode(d, f));
         if (!fine)
             xd_load_release(d, f);
         return fine;
@@ -208,34 +220,30 @@ float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored)
     return s;
 }
 
-void xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale)
+typedef struct copying { xd_tensor to, from; int64_t first; float scale; } copying;
+
+static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    enum { CHUNK = 512 };
-    float   x[CHUNK];
-    size_t  ts = xd_dtype_size(tt), fs = xd_dtype_size(ft);
-    int64_t m;
-    if (scale == 1.0f) {
-        xd_convert(to, tt, from, ft, n);
-        return;
-    }
-    for (int64_t i = 0; i < n; i += m) {
-        m = n - i < CHUNK ? n - i : CHUNK;
-        xd_convert(x, XD_F32, (const char *)from + (size_t)i * fs, ft, m);
-        for (int64_t k = 0; k < m; k++)
-            x[k] *= scale;
-        xd_convert((char *)to + (size_t)i * ts, tt, x, XD_F32, m);
-    }
+    const copying *c = ctx;
+    (void)thread;
+    xd_load_elements((char *)c->to.p + xd_dtype_bytes(c->to.type, begin), c->to.type, c->from,
+                     c->first + begin, end - begin, c->scale);
 }
 
-/* Converts, scales and copies the elements of `from`, of a file, to device memory. */
-static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, const char *name)
+/* Converts, scales and copies elements of `from`, of a file, from `first` on, to device memory. */
+static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t first,
+                           const char *name)
 {
     enum { CHUNK = 1 << 16 };
-    size_t  ts = xd_dtype_size(to.type), fs = xd_dtype_size(from.type);
-    int64_t n = xd_count(from);
+    size_t  ts = xd_dtype_size(to.type);
+    int64_t n = xd_count(to);
     float   scale = xd_load_scale(d, name, from.type);
     if (d->dev->host_memory) {
-        xd_load_convert(to.p, to.type, from.p, from.type, n, scale);
+        copying c = { to, from, first, scale };
+        if (n < CHUNK)
+            copy_range(&c, 0, n, 0);
+        else
+            xd_par_for(n, copy_range, &c);
         return;
     }
     void *buf = malloc((size_t)xd_min(n, CHUNK) * ts + 1);
@@ -243,7 +251,7 @@ static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, const char 
         xd_fail(d->err, XD_ENOMEM, "no memory for weight %s", name);
     for (int64_t i = 0, m; i < n && buf && d->err->code == XD_OK; i += m) {
         m = xd_min(n - i, CHUNK);
-        xd_load_convert(buf, to.type, (const char *)from.p + (size_t)i * fs, from.type, m, scale);
+        xd_load_elements(buf, to.type, from, first + i, m, scale);
         if (d->dev->mem->upload(d->dev, NULL, (char *)to.p + (size_t)i * ts, buf,
                                 (size_t)m * ts) != XD_OK)
             xd_fail(d->err, XD_EDEVICE, "weight %s cannot be copied to %s", name, d->dev->name);
@@ -302,7 +310,7 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
 {
     xd_fetched f;
     if (d->visit == XD_VISIT_LIST) {
-        list_tensor(d, name, "", nd, shape);
+        list_tensor(d, name, "", XD_F32, nd, shape);
         return;
     }
     *v = xd_view(nowhere, XD_F32, nd, shape);
@@ -320,7 +328,7 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
                                        .gain = 0.1f, .mean = is_gain ? 1.0f : 0.0f }, &f))
         return;
     xd_load_warn(d, f.name, f.t);
-    copy_to_device(d, *v, f.t, f.name);
+    copy_to_device(d, *v, f.t, 0, f.name);
     xd_load_release(d, &f);
 }
 
@@ -329,7 +337,7 @@ void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape)
     int n = d->nlist;
     if (d->visit != XD_VISIT_LIST || !d->whole)
         return;
-    list_tensor(d, name, "", nd, shape);
+    list_tensor(d, name, "", d->type, nd, shape);
     if (d->nlist > n)
         d->list[n].unread = 1;
 }
@@ -342,7 +350,7 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
     xd_w_leave(d);
 }
 
-/* Is a table used in place? Types that no lookup kernel reads are converted instead. */
+/* Is a table used in place? Types that no lookup reads are converted instead. */
 static int is_used_in_place(const xd_decl *d, const char *name)
 {
     char      full[512];
@@ -350,8 +358,10 @@ static int is_used_in_place(const xd_decl *d, const char *name)
     if (!d->src || !d->src->in_place || xd_sum_is(d, name, ""))
         return 0;
     xd_load_name(d, name, "", full);
-    return d->src->has(d->src->self, full, &t) &&
-           (t.type == XD_F32 || t.type == XD_BF16 || t.type == XD_F16);
+    if (!d->src->has(d->src->self, full, &t))
+        return 0;
+    return t.type == XD_F32 || t.type == XD_BF16 || t.type == XD_F16 ||
+           xd_dtype_block(t.type) > 1;
 }
 
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols)
@@ -367,7 +377,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     for (int i = 0; i < nd - 1; i++)
         shape[0] *= stored[i];
     if (d->visit == XD_VISIT_LIST) {
-        list_tensor(d, name, "", nd, stored);
+        list_tensor(d, name, "", d->type, nd, stored);
         return;
     }
     *v = xd_view(nowhere, d->type, 2, shape);
@@ -390,7 +400,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
         *v = f.t;               /* rows are read from the mapping when they are looked up      */
         return;
     }
-    copy_to_device(d, *v, f.t, f.name);
+    copy_to_device(d, *v, f.t, 0, f.name);
     xd_load_release(d, &f);
 }
 
@@ -426,63 +436,33 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
                                            .shape = &p->out, .gain = 0.1f }, &f))
             return;
         xd_load_warn(d, f.name, f.t);
-        char *from = (char *)f.t.p + (size_t)p->row0 * xd_dtype_size(f.t.type);
-        copy_to_device(d, xd_view(at, XD_F32, 1, &p->rows),
-                       xd_view(from, f.t.type, 1, &p->rows), f.name);
+        copy_to_device(d, xd_view(at, XD_F32, 1, &p->rows), f.t, p->row0, f.name);
         at += p->rows;
         xd_load_release(d, &f);
     }
 }
 
-typedef struct lin_kind { xd_split split; int bias, few; } lin_kind;
-
-static int is_stored_as(const xd_decl *d, const char *name, xd_dtype type)
-{
-    char      full[512];
-    xd_tensor t;
-    if (!d->src)
-        return 0;
-    xd_load_name(d, name, ".weight", full);
-    return d->src->has(d->src->self, full, &t) && t.type == type;
-}
-
-/* Quantizes the matrices that tensor parallelism cuts, which matter for memory and time, and those
- * that few rows read, which matter for memory: integers are nearer to their numbers than e4m3. The
- * type must not depend on how they are cut. */
-static void set_matrix_type(const xd_decl *d, const lin_kind *kind, const xd_mat_part *parts,
-                            int n, xd_weight *w)
-{
-    int64_t out = 0, in = parts[0].in;
-    int     keeps = d->blocks == XD_F8E4M3 && is_stored_as(d, parts[0].name, XD_F8E4M3);
-    for (int i = 0; i < n; i++)
-        out += xd_mat_repeats(parts, i) ? 0 : parts[i].out;
-    w->type = d->type;
-    if (!xd_is_quantized(d->blocks) || (kind->split == XD_REPLICATED && !kind->few) ||
-        out < XD_QUANT_MIN || in < XD_QUANT_MIN || (d->blocks == XD_I8 && in > XD_INT8_MAX_INPUTS))
-        return;
-    w->floats = kind->few && !keeps;
-    w->type = w->floats ? XD_I8 : d->blocks;
-}
-
-/* Lists the tensors of a layer. */
-static void list_matrix(xd_decl *d, const xd_matrix *m, int bias)
+/* Lists the tensors of a layer, whose matrices will have this type. */
+static void list_matrix(xd_decl *d, const xd_matrix *m, xd_dtype type, int bias)
 {
     for (int i = 0; i < m->n; i++) {
         const xd_mat_part *p = &m->parts[i];
         int64_t            flat[2] = { p->out, p->in };
         if (xd_mat_repeats(m->parts, i))
             continue;
-        list_tensor(d, p->name, ".weight", m->shape ? m->nd : 2, m->shape ? m->shape : flat);
+        list_tensor(d, p->name, ".weight", type, m->shape ? m->nd : 2, m->shape ? m->shape : flat);
         if (bias)
-            list_tensor(d, p->name, ".bias", 1, &p->out);
+            list_tensor(d, p->name, ".bias", XD_F32, 1, &p->out);
     }
 }
 
 /* Every linear layer ends here. */
-static void visit_matrix(xd_decl *d, xd_lin *w, lin_kind kind, const xd_matrix *m)
+static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matrix *m)
 {
     if (d->visit == XD_VISIT_LIST) {
-        list_matrix(d, m, kind.bias);
+        xd_weight as = { .out = 0 };
+        const int fours = xd_mat_type(d, &kind, m, &as);
+        list_matrix(d, m, fours ? XD_Q4_0 : as.type, kind.bias);
         return;
     }
     xd_matrix flat = *m;        /* the device packs it as two-dimensional                     */
@@ -493,13 +473,34 @@ static void visit_matrix(xd_decl *d, xd_lin *w, lin_kind kind, const xd_matrix *
     w->split = kind.split;
     w->w = (xd_weight){ .out = out, .in = m->cols.total, .kernel = { 1, 1, 1 },
                         .stride = { 1, 1, 1 }, .groups = 1 };
-    set_matrix_type(d, &kind, m->parts, m->n, &w->w);
-    if (d->visit == XD_VISIT_COUNT) {
+    const int fours = xd_mat_type(d, &kind, m, &w->w);
+    const int none = !out || !m->cols.total;
+    int       stays = w->w.type == d->type && (fours || d->stays >= XD_STAYS_BLOCKS) &&
+                xd_mat_is_four(d, m, &flat.rotate);
+    if (stays)
+        w->rotate = flat.rotate;
+    else
+        flat.rotate = fours ? 0 : xd_mat_rotation(d, w, m);
+    stays = stays || (!fours && xd_mat_stays(d, &w->w, &flat));
+    if (fours && !stays && !none) {
+        w->w.p = nowhere;
+        w->rotate = xd_mat_four_rotation(d, m);
+        if (d->visit == XD_VISIT_COUNT)
+            xd_mat_count_four(d, w, &flat);
+        else
+            xd_mat_load_four(d, w, &flat);
+    } else if (stays && !none) {
+        w->w.p = nowhere;
+        if (d->visit == XD_VISIT_COUNT)
+            xd_mat_count_stored(d, w, &flat);
+        else
+            xd_mat_load_stored(d, w, &flat);
+    } else if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
         w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
-        if (out && m->cols.total)
+        if (!none)
             xd_mat_count(d, &w->w, &flat);
-    } else if (out && m->cols.total) {
+    } else if (!none) {
         xd_mat_load(d, &w->w, &flat);
     }
     if (kind.bias)
@@ -547,7 +548,7 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
     }
     m.parts = p;
     m.n = rows_of_linear(d, w, name, s, in, p);
-    visit_matrix(d, w, (lin_kind){ s->split, s->bias, s->few }, &m);
+    visit_matrix(d, w, (xd_lin_kind){ s->split, s->bias, s->few }, &m);
 }
 
 void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s)
@@ -566,7 +567,7 @@ void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s)
         p[i] = (xd_mat_part){ s->names[i], s->out[i], s->in, rows.n, rows.start };
         w->seg[i] = rows.n;
     }
-    visit_matrix(d, w, (lin_kind){ s->split, s->bias, 0 },
+    visit_matrix(d, w, (xd_lin_kind){ s->split, s->bias, 0 },
                  &(xd_matrix){ .parts = p, .n = s->n, .cols = { 1, { cols }, cols.n } });
 }
 
@@ -580,7 +581,7 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
     memset(w, 0, sizeof *w);
     w->nseg = 1;
     w->seg[0] = shape[0];
-    visit_matrix(d, w, (lin_kind){ XD_REPLICATED, bias, 0 },
+    visit_matrix(d, w, (xd_lin_kind){ XD_REPLICATED, bias, 0 },
                  &(xd_matrix){ .parts = &p, .n = 1, .cols = { 1, { { 0, in } }, in }, .nd = nd,
                                .shape = shape });
 }
@@ -597,12 +598,10 @@ typedef struct ends {           /* takes the last frame of each kernel          
 static void end_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const ends *f = ctx;
-    size_t      size = xd_dtype_size(f->from.type);
     (void)thread;
     for (int64_t n = begin; n < end; n++)
-        xd_load_convert(f->to + n * f->last, XD_F32,
-                        (const char *)f->from.p + (size_t)((n + 1) * f->all - f->last) * size,
-                        f->from.type, f->last, f->scale);
+        xd_load_elements(f->to + n * f->last, XD_F32, f->from, (n + 1) * f->all - f->last, f->last,
+                         f->scale);
 }
 
 static size_t last_bytes(const xd_conv_spec *s)
@@ -673,7 +672,7 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
     xd_matrix m = { .parts = &p, .n = 1, .cols = { 1, { { 0, p.in } }, p.in }, .nd = 2 + s->nk,
                     .shape = shape };
     if (d->visit == XD_VISIT_LIST) {
-        list_matrix(d, &m, s->bias);
+        list_matrix(d, &m, d->type, s->bias);
         return;
     }
     *w = (xd_cnv){ .w = kernel_of(d, s) };
@@ -707,12 +706,10 @@ static int cell_of(int tap, int place)
 static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const fold *f = ctx;
-    size_t      size = xd_dtype_size(f->from.type);
     (void)thread;
     for (int64_t n = begin; n < end; n++) {
         float k[9], *to = f->to + 4 * n;
-        xd_load_convert(k, XD_F32, (const char *)f->from.p + (size_t)(9 * n) * size, f->from.type,
-                        9, f->scale);
+        xd_load_elements(k, XD_F32, f->from, 9 * n, 9, f->scale);
         memset(to, 0, 4 * sizeof *to);
         for (int y = 0; y < 3; y++)
             for (int x = 0; x < 3; x++)
@@ -757,8 +754,8 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
     int64_t shape[4] = { out, in, 3, 3 };
     xd_mat_part p = { name, out, in, out, 0 };
     if (d->visit == XD_VISIT_LIST) {
-        list_tensor(d, name, ".weight", 4, shape);
-        list_tensor(d, name, ".bias", 1, &out);
+        list_tensor(d, name, ".weight", d->type, 4, shape);
+        list_tensor(d, name, ".bias", XD_F32, 1, &out);
         return;
     }
     for (int q = 0; q < 4; q++) {

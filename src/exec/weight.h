@@ -15,12 +15,20 @@ typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
 
+typedef struct xd_stored xd_stored;     /* exec/stored.h                                       */
+
 typedef struct xd_lin {         /* y = x w^T + b: this rank's share                           */
     xd_weight w;
     xd_tensor b;                /* [out] F32, or absent                                       */
     xd_split  split;
     int       nseg;
     int64_t   seg[XD_MAXSEG];   /* local widths of the parts of a fused output                */
+    int64_t   rotate;           /* inputs are rotated in groups of so many before; 0: not     */
+    /* 0: w is packed. Else w is not: it stays as its files store it, and so many rows of it at a
+     * time are packed whenever it is multiplied. */
+    int64_t   group;
+    size_t    copy;             /* bytes in which these rows are gathered                      */
+    xd_stored *stored;          /* where they come from; NULL while counting                   */
 } xd_lin;
 
 typedef struct xd_cnv {         /* a convolution                                              */
@@ -122,6 +130,25 @@ typedef struct xd_source_sums {
     void      (*close)(void *sum);
 } xd_source_sums;
 
+/* How rows of a tensor are read that is stored in codes of a quantizer, scales beside them. Such a
+ * tensor has the type I8 or U8 in `has` and `get`, and the shape of its decoded elements. */
+typedef struct xd_coding xd_coding;
+struct xd_coding {
+    /* Elements [column, column + n) of a row as numbers, in the basis they are stored in. From any
+     * thread; not before `get`, which makes `data`. NULL: the tensor is not stored in codes. */
+    void  (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
+    /* What the codes of a row are multiplied by; NULL: there is more than one scale. */
+    float (*scale)(const xd_coding *c, int64_t row);
+    /* Codes are: I8 integers within +-127; F8E4M3; Q4_0 blocks of a row; F32 others. With I8 and
+     * F8E4M3 there are scales. */
+    xd_dtype    type;
+    /* Rows were rotated by xd_rotation of this group (a power of 4) along their columns; 0: not. */
+    int64_t     rotate;
+    const void *self, *data;    /* of the source; what `get` has returned                      */
+    /* Row r is the stored row first + (r + turn) % rows. */
+    int64_t     first, turn, rows;
+};
+
 /* Where tensors come from. `get` returns a view of a tensor (host memory, contiguous, perhaps
  * unaligned; valid until `done`). `has` returns 0 if there is no tensor of this name. */
 typedef struct xd_source {
@@ -139,7 +166,12 @@ typedef struct xd_source {
     void (*will)(void *self, const char *name, int64_t first, int64_t n);
     const xd_source_sums *sums;         /* NULL: no terms                                      */
     void                 *sums_self;
+    /* 1: a tensor is stored in codes. All of *c but `data` is set. NULL: none is. */
+    int  (*codes)(void *self, const char *name, xd_coding *c);
 } xd_source;
+
+int     xd_is_coded(xd_dtype t);        /* 1: the type of tensors in codes                     */
+int64_t xd_coding_row(const xd_coding *c, int64_t row);   /* the stored row                      */
 
 /* Finds the first of several names, separated by "|", that the source has; 0: none of them. */
 int xd_source_name(const xd_source *src, const char *names, char *out, size_t size);
@@ -149,6 +181,7 @@ typedef struct xd_declared {    /* one tensor as declared                       
     int     nd;
     int64_t d[XD_MAXDIM];
     int     unread;             /* files hold it and nothing reads it                          */
+    xd_dtype type;              /* of what a load with the list's `type` and `blocks` makes of it */
 } xd_declared;
 
 typedef struct xd_store xd_store;       /* memory of loaded weights                            */
@@ -159,6 +192,14 @@ typedef enum xd_visit {
     XD_VISIT_LOAD,              /* loads from the source                                       */
     XD_VISIT_RANDOM,            /* makes elements from a hash of name and index                */
 } xd_visit;
+
+/* Which matrices stay as their files store them, on a device in the host's memory. */
+typedef enum xd_stays {
+    XD_STAYS_NONE,              /* all are packed                                              */
+    XD_STAYS_INTEGERS,          /* those that are stored as the integers of an I8 matrix       */
+    XD_STAYS_BLOCKS,            /* these, and those in block types (xd_dtype_block)            */
+    XD_STAYS_ALL,               /* all; their pages are given back after each use               */
+} xd_stays;
 
 struct xd_decl {
     xd_visit   visit;
@@ -175,11 +216,15 @@ struct xd_decl {
     xd_store  *store;           /* owns the loaded weights (LOAD, RANDOM)                      */
     xd_declared *list;          /* LIST: the result, grows                                     */
     int        nlist, caplist;
+    xd_stays   stays;
+    size_t     mapped;          /* bytes of files that are read in place again and again        */
     size_t     packed;          /* bytes of the weights: needed (COUNT) or taken               */
-    size_t     *blocks_of;      /* NULL, or [blocks]: of block_bytes those of each block        */
+    /* NULL, or [blocks]: of block_bytes and mapped, and of mapped, those of each block. */
+    size_t     *blocks_of, *mapped_of;
     size_t     block_bytes;     /* these bytes with each weight rounded up, as in a block      */
     size_t     work[3];         /* COUNT: working memory of a load: slots of xd_store_scratch,  */
                                 /* and memory of what the source makes                         */
+    int        nturned;         /* LOAD: number of matrices that were rotated back            */
     int        nnonfinite;      /* LOAD: number of tensors with NaN or infinite elements       */
     char       nonfinite[512];  /* name of the first such tensor                               */
     xd_err    *err;             /* sticky                                                      */
@@ -211,6 +256,9 @@ size_t    xd_store_bytes(const xd_store *s);            /* of all its weights   
  * NULL: none is left. xd_store_trim releases it. */
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
 void      xd_store_trim(xd_store *s);
+/* The store closes `object` with `close` when it is closed; at once, and returns 0, if there is no
+ * memory to remember it. */
+int       xd_store_owns(xd_store *s, void *object, void (*close)(void *object));
 void      xd_store_close(xd_store **s);
 void      xd_decl_free(xd_decl *d);     /* frees d->list                                       */
 

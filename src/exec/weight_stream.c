@@ -58,6 +58,9 @@ struct xd_weight_stream {
     int           *at;          /* [n]: the number of a block's item; -1: it is on the device   */
     int64_t        turn, fetched;       /* items that were computed, and fetched, so far          */
     xd_arena       window;      /* of the store, while a streamed block is loaded               */
+    void         (*next)(void *self, int k);    /* of blocks in files, else NULL                */
+    void          *self;
+    xd_stays       stays;       /* of the declaration, while a block of files is loaded         */
 };
 
 static int slot_of(const xd_weight_stream *s, int64_t turn)
@@ -84,19 +87,39 @@ static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
     }
 }
 
-xd_status xd_weight_stream_open(xd_weight_stream **out, const xd_stream_plan *p,
-                                const xd_block_sizes *w, xd_store *store, xd_dev *dev,
-                                xd_err *e)
+static xd_status new_stream(xd_weight_stream **out, const xd_stream_plan *p,
+                            const xd_block_sizes *w, xd_err *e)
 {
     xd_weight_stream *s = *out = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory to stream weights");
-    *s = (xd_weight_stream){ .dev = dev, .store = store, .plan = *p, .first = w->first,
-                             .n = w->n };
+    *s = (xd_weight_stream){ .plan = *p, .first = w->first, .n = w->n };
     s->item = calloc((size_t)p->streamed, sizeof *s->item);
     s->at = calloc((size_t)w->n, sizeof *s->at);
-    if (!s->item || !s->at)
-        return xd_fail(e, XD_ENOMEM, "no memory to stream weights");
+    return s->item && s->at ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to stream weights");
+}
+
+xd_status xd_weight_stream_files(xd_weight_stream **out, const xd_stream_plan *p,
+                                 const xd_block_sizes *w, void (*next)(void *self, int k),
+                                 void *self, xd_err *e)
+{
+    if (new_stream(out, p, w, e) != XD_OK)
+        return XD_ENOMEM;
+    (*out)->next = next;
+    (*out)->self = self;
+    list_items(*out, w);
+    return XD_OK;
+}
+
+xd_status xd_weight_stream_open(xd_weight_stream **out, const xd_stream_plan *p,
+                                const xd_block_sizes *w, xd_store *store, xd_dev *dev,
+                                xd_err *e)
+{
+    if (new_stream(out, p, w, e) != XD_OK)
+        return XD_ENOMEM;
+    xd_weight_stream *s = *out;
+    s->dev = dev;
+    s->store = store;
     if (!(s->pinned = dev->mem->pin(dev, p->host)))
         return xd_fail(e, XD_ENOMEM, "no pinned host memory for %s of weights that are streamed to "
                        "%s", xd_size_text((double)p->host).s, dev->name);
@@ -129,22 +152,27 @@ static const streamed *item_of(const xd_weight_stream *s, int layer)
     return i >= 0 && i < s->n && s->at[i] >= 0 ? &s->item[s->at[i]] : NULL;
 }
 
-void xd_weight_stream_enter(xd_weight_stream *s, int layer)
+void xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer)
 {
     const streamed *t = item_of(s, layer);
-    if (t)
+    s->stays = d->stays;
+    if (t && s->next)
+        d->stays = XD_STAYS_ALL;
+    else if (t)
         s->window = xd_store_swap_block(s->store, slot_at(s, t - s->item), s->plan.slot, NULL);
 }
 
-void xd_weight_stream_leave(xd_weight_stream *s, int layer, xd_err *e)
+void xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer)
 {
     const streamed *t = item_of(s, layer);
-    if (!t)
+    d->stays = s->stays;
+    if (!t || s->next)
         return;
     xd_store_swap_block(s->store, NULL, 0, &s->window);
-    if (e->code == XD_OK && s->dev->mem->download(s->dev, NULL, t->host, slot_at(s, t - s->item),
-                                                  t->bytes) != XD_OK)
-        xd_fail(e, XD_EDEVICE, "the weights of block %d cannot be copied from %s", layer,
+    const char *from = slot_at(s, t - s->item);
+    if (d->err->code == XD_OK &&
+        s->dev->mem->download(s->dev, NULL, t->host, from, t->bytes) != XD_OK)
+        xd_fail(d->err, XD_EDEVICE, "the weights of block %d cannot be copied from %s", layer,
                 s->dev->name);
 }
 
@@ -175,6 +203,10 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
     if (!t || !xd_ok(x))
         return;
     int64_t k = t - s->item;
+    if (s->next) {
+        s->next(s->self, (int)k);
+        return;
+    }
     if (s->turn % s->plan.streamed != k || s->fetched < s->turn)
         s->turn = s->fetched = k;       /* the last run ended early: begin anew                */
     while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))

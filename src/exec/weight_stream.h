@@ -1,10 +1,13 @@
-/* weight_stream.h - blocks of a network whose weights wait in the host's memory
+/* weight_stream.h - blocks of a network whose weights wait in the host's memory, or in files
  *
  * Where a device's memory does not hold all blocks, some of them are streamed: their weights lie in
  * pinned host memory and take turns in a few slots of device memory. While a block computes, the
  * weights of the next ones are copied. Streamed blocks are spread evenly over the network, so that
  * copies also run beside blocks that are on the device. A block always uses the same slot, so its
- * addresses do not change, and neither do its results. */
+ * addresses do not change, and neither do its results.
+ *
+ * On a device in the host's memory, the weights of streamed blocks stay as their files store them
+ * (stored.h), and those of the next blocks are read ahead. */
 #ifndef XD_EXEC_WEIGHT_STREAM_H
 #define XD_EXEC_WEIGHT_STREAM_H
 
@@ -22,7 +25,8 @@ typedef struct xd_block_sizes {
 } xd_block_sizes;
 
 typedef struct xd_stream_plan { /* {0}: nothing is streamed                                     */
-    int    slots, streamed;     /* streamed blocks; the slots in which they take turns          */
+    int    slots, streamed;     /* streamed blocks; the slots in which they take turns, or the  */
+                                /* blocks of files that the page cache holds at a time          */
     size_t slot;                /* bytes of a slot                                             */
     size_t resident;            /* bytes of all other weights, which stay on the device         */
     size_t host;                /* bytes of the streamed ones: of pinned memory, and of copies  */
@@ -44,10 +48,16 @@ typedef struct xd_weight_stream xd_weight_stream;
 xd_status xd_weight_stream_open(xd_weight_stream **s, const xd_stream_plan *p,
                                 const xd_block_sizes *w, xd_store *store, xd_dev *dev,
                                 xd_err *e);
+/* The same for weights that stay in files. next(self, k) is called before the k-th streamed block
+ * is used. */
+xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
+                                 const xd_block_sizes *w, void (*next)(void *self, int k),
+                                 void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
-/* Around the loading of a block: its weights are loaded into its slot, then copied to the host. */
-void      xd_weight_stream_enter(xd_weight_stream *s, int layer);
-void      xd_weight_stream_leave(xd_weight_stream *s, int layer, xd_err *e);
+/* Around the loading of a block by `d`: its weights are loaded into its slot, then copied to the
+ * host, or they stay in files. */
+void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
+void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);
 /* Before work on a block is queued: that work waits for the weights, and those of the next blocks
  * are fetched. Blocks follow each other in order, again and again. */
 void      xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer);

@@ -9,12 +9,16 @@
 
 enum { XD_MAXSCOPE = 16, XD_MAXPREFIX = 8, XD_MAXNET = 8 };
 
-typedef enum xd_swap { XD_SWAP_NOT, XD_SWAP_ALWAYS, XD_SWAP_LAST } xd_swap;
+typedef enum xd_swap {
+    XD_SWAP_NOT, XD_SWAP_ALWAYS, XD_SWAP_LAST, XD_SWAP_QUERIES, XD_SWAP_KEYS,
+} xd_swap;
 
 /* The rest of a name after its scope: a complete rest ("attn.norm_q.weight"), or one to which
  * ".weight" and ".bias" are appended. The file's rows are cut into `of` parts, of which n parts
  * from `at` on are used (of = 0: all rows). A swapped tensor has its two halves in reverse order;
- * with XD_SWAP_LAST only in the last block. */
+ * with XD_SWAP_LAST only in the last block. XD_SWAP_QUERIES, _KEYS: rows of each head are stored in
+ * pairs that rotate together, one of the first half and one of the second; the file's keys tell
+ * the number of heads. */
 typedef struct xd_stem {
     const char *want, *have;
     int         at, n, of;
@@ -37,9 +41,11 @@ typedef struct xd_key_map {
     xd_scope    scopes[XD_MAXSCOPE];    /* ends with a scope without `want`                    */
 } xd_key_map;
 
-/* Rows of xd_stem: the tensor itself; n of the `of` parts of its rows; the end of a list. */
+/* Rows of xd_stem: the tensor itself; n of the `of` parts of its rows; its rows in another order;
+ * the end of a list. */
 #define XD_STEM(want, have) { want, have, 0, 0, 0, XD_SWAP_NOT }
 #define XD_STEM_ROWS(want, have, at, n, of) { want, have, at, n, of, XD_SWAP_NOT }
+#define XD_STEM_SWAP(want, have, how) { want, have, 0, 0, 0, how }
 #define XD_STEMS_END { NULL, NULL, 0, 0, 0, XD_SWAP_NOT }
 
 /* Prefixes of a transformer's tensors. */

@@ -41,8 +41,8 @@ static xd_status load_library(xd_err *e)
     for (int i = 0; i < XD_AV_LIBS; i++)
         if (!(lib[i] = dlopen(names[i], RTLD_NOW | RTLD_LOCAL)))
             return xd_fail(e, XD_EUNSUPPORTED,
-                           "videos are written by FFmpeg, which cannot be loaded (%s); without it "
-                           "there are .gif, .rgb, or a .png for each frame", dlerror());
+                           "videos need FFmpeg, which cannot be loaded (%s); without it there "
+                           "are .gif, .rgb, or a .png for each frame", dlerror());
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *f = dlsym(lib[functions[i].lib], functions[i].name);
         if (!f)

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "io/gguf.h"
 #include "io/stfile.h"
 
 typedef struct entry {
@@ -156,7 +157,7 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     if (end > have)
         return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has "
                        "%zu", f->path, end + f->data, f->size);
-    if (used < have)
+    if (used < have && !f->gguf)        /* GGUF files have gaps for the alignment          */
         xd_log(XD_LOG_WARN, "%s: %zu of its %zu bytes belong to no tensor", f->path, have - used,
                f->size);
     return XD_OK;
@@ -203,6 +204,44 @@ static xd_status read_header(xd_st *s, int shard, const xd_json *j, xd_err *e)
     return s->n > first ? check_places(f, s->t + first, s->n - first, e) : XD_OK;
 }
 
+/* The keys and tensors of a GGUF header become those of the store. */
+static xd_status take_gguf(xd_st *s, int shard, xd_gguf *g, xd_err *e)
+{
+    const xd_st_file *f = &s->shards[shard];
+    size_t            have = 2 * (size_t)s->nmeta, more = 2 * (size_t)g->nmeta;
+    int64_t           first = s->n;
+    char            **meta = realloc(s->meta, (have + more) * sizeof *meta + 1);
+    if (!meta)
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for its header", f->path);
+    s->meta = meta;
+    if (more)
+        memcpy(meta + have, g->meta, more * sizeof *meta);
+    s->nmeta += g->nmeta;
+    g->nmeta = 0;
+    for (int64_t i = 0; i < g->n; i++) {
+        const xd_gguf_tensor *from = &g->t[i];
+        entry                *t = new_entry(s, from->name, shard);
+        if (!t)
+            return xd_fail(e, XD_ENOMEM, "%s: no memory for its header", f->path);
+        t->rank = from->rank;
+        t->at = from->at;
+        t->bytes = from->bytes;
+        t->shape = xd_view(NULL, from->type, from->rank < XD_MAXDIM ? from->rank : XD_MAXDIM,
+                           from->d);
+    }
+    return s->n > first ? check_places(f, s->t + first, s->n - first, e) : XD_OK;
+}
+
+static xd_status read_gguf(xd_st *s, int shard, xd_err *e)
+{
+    xd_gguf   g;
+    xd_status st = xd_gguf_read(&g, &s->shards[shard], e);
+    if (st == XD_OK)
+        st = take_gguf(s, shard, &g, e);
+    xd_gguf_free(&g);
+    return st;
+}
+
 /* Opens the file of shards[shard], whose path is set. */
 static xd_status open_shard(xd_st *s, int shard, xd_err *e)
 {
@@ -211,6 +250,8 @@ static xd_status open_shard(xd_st *s, int shard, xd_err *e)
     size_t      len = 0;
     xd_json    *j = NULL;
     xd_status   st = xd_st_file_open(f, &head, &len, e);
+    if (st == XD_OK && f->gguf)
+        return read_gguf(s, shard, e);
     if (st == XD_OK)
         st = xd_json_parse(&j, head, len, f->path, e);
     if (st == XD_OK)
@@ -387,6 +428,42 @@ static xd_status open_index(xd_st *s, const char *index, xd_err *e)
     return st;
 }
 
+/* ---- a GGUF file in shards ------------------------------------------------------------------ */
+
+/* Number of shards that the header of an open shard tells. */
+static int told_shards(const xd_st *s)
+{
+    const char *count = xd_st_meta(s, "split.count");
+    return count ? atoi(count) : 1;
+}
+
+/* Paths of all shards of the file `path`; the first of them is s->shards[0]. */
+static xd_status name_gguf_shards(xd_st *s, const char *path, int n, xd_err *e)
+{
+    free(s->shards);
+    s->nshards = 0;
+    if (!(s->shards = calloc((size_t)n, sizeof *s->shards)))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for %d shards", path, n);
+    for (; s->nshards < n; s->nshards++) {
+        xd_st_file_init(&s->shards[s->nshards]);
+        if (!(s->shards[s->nshards].path = xd_gguf_shard(path, s->nshards + 1)))
+            return xd_fail(e, XD_ENOMEM, "%s: no memory for %d shards", path, n);
+    }
+    return check_present(s, path, e);
+}
+
+static xd_status open_gguf_shards(xd_st *s, const char *path, int n, xd_err *e)
+{
+    xd_status st = name_gguf_shards(s, path, n, e);
+    for (int i = 0; st == XD_OK && i < n; i++) {
+        st = open_shard(s, i, e);
+        if (st == XD_OK && told_shards(s) != n)
+            st = xd_fail(e, XD_EFORMAT, "%s is one of %d files by its name, its header tells %d",
+                         s->shards[i].path, n, told_shards(s));
+    }
+    return st == XD_OK ? sort_names(s, e) : st;
+}
+
 /* ---- the store ------------------------------------------------------------------------------ */
 
 static xd_status open_single(xd_st *s, const char *path, xd_err *e)
@@ -397,7 +474,18 @@ static xd_status open_single(xd_st *s, const char *path, xd_err *e)
     s->nshards = 1;
     s->shards->fd = -1;
     xd_status st = open_shard(s, 0, e);
+    if (st == XD_OK && s->shards->gguf && told_shards(s) != 1)
+        return xd_fail(e, XD_EFORMAT, "%s is one of %d files, and its name is not that of one: "
+                       "NAME-00001-of-%05d.gguf", path, told_shards(s), told_shards(s));
     return st == XD_OK ? sort_names(s, e) : st;
+}
+
+/* One file, or the shards of a GGUF file of which one is named. */
+static xd_status open_file(xd_st *s, const char *path, xd_err *e)
+{
+    int no, count;
+    return xd_gguf_is_shard(path, &no, &count) ? open_gguf_shards(s, path, count, e)
+                                               : open_single(s, path, e);
 }
 
 xd_status xd_st_open(xd_st **out, const char *path, const char *stem, xd_err *e)
@@ -408,7 +496,7 @@ xd_status xd_st_open(xd_st **out, const char *path, const char *stem, xd_err *e)
                        : xd_fail(e, XD_ENOMEM, "%s: no memory to open it", path);
     *out = NULL;
     if (st == XD_OK)
-        st = w.sharded ? open_index(s, w.path, e) : open_single(s, w.path, e);
+        st = w.sharded ? open_index(s, w.path, e) : open_file(s, w.path, e);
     free(w.path);
     if (st == XD_OK)
         *out = s;
@@ -457,7 +545,7 @@ const char *xd_st_dtype(const xd_st *s, int64_t i)
     for (size_t k = 0; !s->t[i].foreign && k < sizeof dtypes / sizeof *dtypes; k++)
         if (dtypes[k].type == s->t[i].shape.type)
             return dtypes[k].name;
-    return s->t[i].foreign;
+    return s->t[i].foreign ? s->t[i].foreign : xd_gguf_type_name(s->t[i].shape.type);
 }
 
 int64_t xd_st_find(const xd_st *s, const char *name)
@@ -550,4 +638,14 @@ const char *xd_st_meta(const xd_st *s, const char *key)
         if (!strcmp(s->meta[2 * i], key))
             return s->meta[2 * i + 1];
     return NULL;
+}
+
+const char *xd_st_path(const xd_st *s)
+{
+    return s->shards[0].path;
+}
+
+int xd_st_is_gguf(const xd_st *s)
+{
+    return s->shards[0].gguf;
 }

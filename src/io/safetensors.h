@@ -1,4 +1,4 @@
-/* safetensors.h - weights on disk: one file, or shards with an index.
+/* safetensors.h - weights on disk: a safetensors or GGUF file, or shards of them.
  *
  * A tensor is mapped read-only while it is in use, and nothing else of its file, because a
  * checkpoint may be larger than the address space. If the file system cannot map files, tensors
@@ -7,6 +7,7 @@
 #define XD_IO_SAFETENSORS_H
 
 #include "base/err.h"
+#include "base/json.h"
 #include "tensor/tensor.h"
 
 typedef struct xd_st xd_st;
@@ -14,7 +15,8 @@ typedef struct xd_st xd_st;
 /* Opens a component directory: `stem`.safetensors, or the shards of
  * `stem`.safetensors.index.json, or the file itself if `path` is one. stem:
  * "diffusion_pytorch_model" or "model"; a variant (stem.fp16.safetensors) is used if there is
- * nothing else. Headers are checked completely: offsets inside the file, no overlap, sizes that
+ * nothing else, and after it the only .gguf file. Of a GGUF file in shards any shard may be named.
+ * Headers are checked completely: offsets inside the file, no overlap, sizes that
  * match shapes. A truncated file is refused with both sizes. A directory with only .bin or .pt
  * files is refused with a remedy. */
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
@@ -44,13 +46,22 @@ int         xd_st_mapped(const xd_st *s);       /* views use address space, not 
  * goes unnoticed. */
 uint64_t    xd_st_hash(const xd_st *s);
 size_t      xd_st_bytes(const xd_st *s);                /* bytes of all tensors                */
-/* Value of a key of `__metadata__`, from the first file that has it; NULL: none. */
+/* Value of a key of `__metadata__` or of a GGUF header, from the first file that has it; NULL:
+ * none. */
 const char *xd_st_meta(const xd_st *s, const char *key);
+const char *xd_st_path(const xd_st *s);         /* of the first file                           */
+int         xd_st_is_gguf(const xd_st *s);      /* values of keys (xd_st_meta) may be numbers  */
 
 /* Writes tensors (on the host, any strides; floats become f32 unless `keep`) with metadata (key,
  * value, ..., NULL; or NULL), atomically. */
 typedef struct xd_st_item { const char *name; xd_tensor t; } xd_st_item;
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);
+/* The header of a file with such tensors as they are: appended, without its size in front, which
+ * xd_st_size makes. The data begin behind both, at a multiple of `align`. */
+enum { XD_ST_SIZE = 8 };
+typedef struct xd_st_head { const xd_st_item *items; int n; const char *const *meta; } xd_st_head;
+void xd_st_header(xd_text_buf *b, const xd_st_head *h, size_t align);
+void xd_st_size(size_t n, unsigned char size[XD_ST_SIZE]);
 
 #endif

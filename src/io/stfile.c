@@ -1,4 +1,5 @@
-/* stfile.c - one safetensors file: 8 bytes of header length, a JSON header, the data.
+/* stfile.c - one safetensors file: 8 bytes of header length, a JSON header, the data. gguf.c reads
+ * the header of a GGUF file.
  *
  * Only the pages of tensors in use are mapped, so that a file may be larger than the allowed
  * address space. If mapping fails, the bytes are read with pread. */
@@ -68,21 +69,32 @@ static const char *foreign_format(const unsigned char *p)
     if (!memcmp(p, "PK\3\4", 4) || pickle)
         return "is a PyTorch pickle, not safetensors: load it with diffusers or transformers and "
                "save it with save_pretrained(..., safe_serialization=True)";
-    if (!memcmp(p, "GGUF", 4))
-        return "is a GGUF file, not safetensors: take the safetensors file in bf16, f16 or f32";
     return NULL;
+}
+
+xd_status xd_st_file_read(const xd_st_file *f, void *to, size_t n, size_t at, xd_err *e)
+{
+    int err = read_at(f->fd, to, n, at);
+    return err ? xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, why_read(err)) : XD_OK;
+}
+
+static xd_status find_magic(xd_st_file *f, xd_err *e)
+{
+    char      p[4] = "";
+    xd_status st = f->size < sizeof p ? XD_OK : xd_st_file_read(f, p, sizeof p, 0, e);
+    f->gguf = memcmp(p, "GGUF", 4) == 0;
+    return st;
 }
 
 static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
 {
     unsigned char p[8];
     uint64_t      n = 0;
-    int           err;
     if (f->size < 8)
         return xd_fail(e, XD_EFORMAT, "%s is truncated: it has %zu bytes, a safetensors file has "
                        "at least 8", f->path, f->size);
-    if ((err = read_at(f->fd, p, 8, 0)))
-        return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, why_read(err));
+    if (xd_st_file_read(f, p, 8, 0, e) != XD_OK)
+        return XD_EIO;
     if (foreign_format(p))
         return xd_fail(e, XD_EFORMAT, "%s %s", f->path, foreign_format(p));
     for (int i = 7; i >= 0; i--)
@@ -114,18 +126,20 @@ static xd_status open_fd(xd_st_file *f, xd_err *e)
 
 xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e)
 {
-    int       err;
     char     *text = NULL;
     xd_status st = open_fd(f, e);
+    *header = NULL;
     if (st == XD_OK)
+        st = find_magic(f, e);
+    if (st == XD_OK && !f->gguf)
         st = header_size(f, len, e);
-    if (st != XD_OK)
+    if (st != XD_OK || f->gguf)
         return st;
     if (!(text = malloc(*len)))
         return xd_fail(e, XD_ENOMEM, "%s: no memory for its header of %zu bytes", f->path, *len);
-    if ((err = read_at(f->fd, text, *len, 8))) {
+    if (xd_st_file_read(f, text, *len, 8, e) != XD_OK) {
         free(text);
-        return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, why_read(err));
+        return XD_EIO;
     }
     f->data = 8 + *len;
     *header = text;

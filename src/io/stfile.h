@@ -1,5 +1,5 @@
-/* stfile.h - inside io: one safetensors file, mapped or read, and the choice of the file in a
- * directory */
+/* stfile.h - inside io: one safetensors or GGUF file, mapped or read, and the choice of the file in
+ * a directory */
 #ifndef XD_IO_STFILE_H
 #define XD_IO_STFILE_H
 
@@ -12,6 +12,7 @@ typedef struct xd_st_file {
     char       *path;           /* owned                                                      */
     int         fd;
     size_t      size, data;     /* bytes of the file; offset of the data                      */
+    int         gguf;           /* it begins as a GGUF file                                   */
 } xd_st_file;
 
 typedef struct xd_st_view {     /* bytes of a file in memory; {0}: none                        */
@@ -22,8 +23,11 @@ typedef struct xd_st_view {     /* bytes of a file in memory; {0}: none         
 
 void xd_st_file_init(xd_st_file *f);    /* initializes a closed file                           */
 
-/* Opens f->path and reads its header: malloc'ed JSON text, owned by the caller. Checks sizes. */
+/* Opens f->path and reads its header: malloc'ed JSON text, owned by the caller. Checks sizes. Of a
+ * GGUF file nothing is read yet: *header is NULL. */
 xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e);
+/* Reads bytes [at, at + n) of an open file. */
+xd_status xd_st_file_read(const xd_st_file *f, void *to, size_t n, size_t at, xd_err *e);
 void      xd_st_file_close(xd_st_file *f);
 
 int       xd_st_file_maps(const xd_st_file *f);         /* 1 if the file can be mapped         */
@@ -42,7 +46,7 @@ uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1
 uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);
 
 typedef struct xd_st_which {
-    char *path;                 /* malloc'ed: a safetensors file, or an index of such files    */
+    char *path;                 /* malloc'ed: a file, or an index of safetensors files         */
     int   sharded;
 } xd_st_which;
 

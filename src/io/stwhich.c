@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "io/gguf.h"
 #include "io/stfile.h"
 
 static const char tail_file[] = ".safetensors", tail_index[] = ".safetensors.index.json";
@@ -67,6 +68,8 @@ typedef struct look {                   /* result of scanning a directory       
     int   rank, sharded;
     char *other;                        /* a weight file of another format, malloc'ed          */
     char *piece;                        /* some .safetensors file, malloc'ed                   */
+    char *gguf;                         /* a GGUF file or the first of its shards, malloc'ed   */
+    int   ggufs;                        /* number of such                                      */
 } look;
 
 static void replace_name(char **slot, const char *name)
@@ -77,10 +80,21 @@ static void replace_name(char **slot, const char *name)
     }
 }
 
+/* Vision towers stand beside language models in files of their own. */
+static void consider_gguf(look *l, const char *name)
+{
+    int no = 1, count;
+    if (!ends_with(name, ".gguf") || !strncmp(name, "mmproj", 6) ||
+        (xd_gguf_is_shard(name, &no, &count) && no > 1))
+        return;
+    l->ggufs++;
+    replace_name(&l->gguf, name);
+}
+
 static void consider_file(look *l, const char *name, const char *stem)
 {
     static const char *const others[] = { ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5",
-                                          ".onnx", ".gguf" };
+                                          ".onnx" };
     const char *v;
     size_t      n;
     int         sharded;
@@ -98,17 +112,22 @@ static void consider_file(look *l, const char *name, const char *stem)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (ends_with(name, others[i]))
             replace_name(&l->other, name);
+    consider_gguf(l, name);
 }
 
 static xd_status report_missing(const look *l, const char *dir, const char *stem, xd_err *e)
 {
+    if (l->gguf)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s has %d GGUF files (%s is one): leave one of them "
+                       "there, or name it as a file", dir, l->ggufs, l->gguf);
     if (l->piece)
         return xd_fail(e, XD_EIO, "%s has neither %s.safetensors nor %s.safetensors.index.json, "
                        "only files like %s", dir, stem, stem, l->piece);
     if (l->other)
         return xd_fail(e, XD_EUNSUPPORTED, "%s has its weights only as %s, and only safetensors "
-                       "are read here: load it with diffusers or transformers in Python and save "
-                       "it with save_pretrained(..., safe_serialization=True)", dir, l->other);
+                       "and GGUF are read here: load it with diffusers or transformers in Python "
+                       "and save it with save_pretrained(..., safe_serialization=True)", dir,
+                       l->other);
     return xd_fail(e, XD_EIO, "%s has no weights: neither %s.safetensors nor "
                    "%s.safetensors.index.json is there", dir, stem, stem);
 }
@@ -130,12 +149,17 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
         xd_log(XD_LOG_INFO, "%s has no %s.safetensors: taking %s", dir, stem, l.variant);
         if (!w->path)
             st = xd_fail(e, XD_ENOMEM, "no memory for a file name");
+    } else if (l.ggufs == 1) {
+        w->path = xd_path_join(dir, l.gguf);
+        if (!w->path)
+            st = xd_fail(e, XD_ENOMEM, "no memory for a file name");
     } else {
         st = report_missing(&l, dir, stem, e);
     }
     free(l.variant);
     free(l.other);
     free(l.piece);
+    free(l.gguf);
     return st;
 }
 

@@ -29,11 +29,13 @@ static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t
     *at += xd_bytes(t);
 }
 
-/* The header, padded with spaces so that the data begins at a multiple of 8. */
-static void make_header(xd_text_buf *b, const xd_st_item *items, int n, int keep,
-                        const char *const *meta)
+/* The header, padded with spaces so that the data begins at a multiple of `align`. */
+static void make_header(xd_text_buf *b, const xd_st_head *h, int keep, size_t align)
 {
-    size_t at = 0;
+    const xd_st_item  *items = h->items;
+    const char *const *meta = h->meta;
+    const int          n = h->n;
+    size_t             at = 0;
     xd_buf_add(b, "{");
     if (meta && *meta) {
         xd_buf_add(b, "\"__metadata__\":{");
@@ -50,8 +52,19 @@ static void make_header(xd_text_buf *b, const xd_st_item *items, int n, int keep
         xd_buf_add(b, i + 1 < n ? "," : "");
     }
     xd_buf_add(b, "}");
-    while (!b->failed && b->len % 8)
+    while (!b->failed && (b->len + XD_ST_SIZE) % align)
         xd_buf_add(b, " ");
+}
+
+void xd_st_header(xd_text_buf *b, const xd_st_head *h, size_t align)
+{
+    make_header(b, h, 1, align);
+}
+
+void xd_st_size(size_t n, unsigned char size[XD_ST_SIZE])
+{
+    for (int i = 0; i < XD_ST_SIZE; i++)
+        size[i] = (unsigned char)((uint64_t)n >> 8 * i);
 }
 
 /* Writes n adjacent elements; n <= 256 if they are converted. */
@@ -96,13 +109,12 @@ xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep
 {
     xd_text_buf   b = { 0 };
     xd_out        o;
-    unsigned char size[8];
-    make_header(&b, items, n, keep, meta);
+    unsigned char size[XD_ST_SIZE];
+    make_header(&b, &(xd_st_head){ items, n, meta }, keep, XD_ST_SIZE);
     xd_status st = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for the header of %s", path)
                             : xd_out_open(&o, path, e);
     if (st == XD_OK) {
-        for (int i = 0; i < 8; i++)
-            size[i] = (unsigned char)((uint64_t)b.len >> 8 * i);
+        xd_st_size(b.len, size);
         fwrite(size, 1, sizeof size, o.f);
         fwrite(b.p, 1, b.len, o.f);
         for (int i = 0; i < n; i++)

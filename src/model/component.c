@@ -212,6 +212,7 @@ void xd_component_close(xd_component *p)
     xd_net_close(&p->shadow);
     free(p->blocks_of);
     xd_single_file_close(&p->single);
+    xd_quantized_close(&p->quantized);
     xd_st_close(&p->files);
     xd_json_free(&p->config);
     free(p->file);
@@ -230,7 +231,7 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     int64_t        i = xd_st_find(p->files, name);
     if (i < 0)
         return 0;
-    *shape = xd_st_shape(p->files, i);
+    *shape = xd_quantized_shape(p->quantized, p->files, i);
     return 1;
 }
 
@@ -240,7 +241,13 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
     int64_t        i = xd_st_find(p->files, name);
     if (i < 0)
         return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", p->file ? p->file : p->dir, name);
-    return xd_st_get(p->files, i, t, e);
+    return xd_quantized_get(p->quantized, p->files, i, t, e);
+}
+
+static int src_codes(void *self, const char *name, xd_coding *c)
+{
+    const xd_component *p = self;
+    return xd_quantized_codes(p->quantized, xd_st_find(p->files, name), c);
 }
 
 static void src_done(void *self, const char *name)
@@ -248,7 +255,7 @@ static void src_done(void *self, const char *name)
     const xd_component *p = self;
     int64_t        i = xd_st_find(p->files, name);
     if (i >= 0) {
-        xd_st_done(p->files, i);
+        xd_quantized_done(p->quantized, p->files, i);
         xd_component_was_read(p, i);
     }
 }
@@ -290,7 +297,7 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
     int64_t        w = xd_st_find(p->files, name), i = find_scale(p, name);
     xd_tensor      t;
     *scale = 1;
-    if (w < 0 || i < 0 || !is_fp8(xd_st_shape(p->files, w).type))
+    if (w < 0 || i < 0 || !is_fp8(xd_quantized_shape(p->quantized, p->files, w).type))
         return XD_OK;
     xd_status s = xd_st_get(p->files, i, &t, e);
     if (s == XD_OK) {
@@ -305,7 +312,8 @@ static xd_status check_scales(xd_component *p, xd_err *e)
 {
     for (int64_t i = 0; i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
-        int64_t     k = is_fp8(xd_st_shape(p->files, i).type) ? find_scale(p, name) : -1;
+        xd_dtype    type = xd_quantized_shape(p->quantized, p->files, i).type;
+        int64_t     k = is_fp8(type) ? find_scale(p, name) : -1;
         float       scale = 1;
         if (k < 0)
             continue;
@@ -328,19 +336,18 @@ static xd_status check_scales(xd_component *p, xd_err *e)
 
 /* Is it a scale or a format note of quantized weights, or a tokenizer as ComfyUI puts it beside
  * weights? These are not reported as unused. */
-static int is_note(const char *name)
+int xd_component_is_note(const char *name)
 {
-    static const char *const ends[] = { ".scale_weight", ".weight_scale", ".scale_input",
-                                        ".input_scale",
-                                        ".comfy_quant", "scaled_fp8", "tekken_model",
-                                        "spiece_model" };
+    static const char *const ends[] = { "tekken_model", "spiece_model" };
     size_t n = strlen(name);
+    if (!strcmp(name, "output.weight") || !strcmp(name, "rope_freqs.weight"))
+        return 1;               /* of a language model of llama.cpp                          */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0)
             return 1;
     }
-    return 0;
+    return xd_quantized_is_note(name);
 }
 
 /* ---- which tensors are read --------------------------------------------------------------- */
@@ -374,7 +381,7 @@ static void warn_extra(const xd_component *p)
     for (int64_t i = 0; used && i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
         if (used[i] || strncmp(name, prefix, skip) != 0 || xd_net_unread(p->def, name + skip) ||
-            is_note(name))
+            xd_component_is_note(name))
             continue;
         if (extra++ < SHOWN && at < sizeof text) {
             int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);
@@ -405,22 +412,44 @@ static xd_status list_needed(xd_component *p, xd_declared **list, int *n, xd_err
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
-/* Opens the source of the files and, if `file` is given, the translation of names
- * in front of it. */
+xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared **list, int *n,
+                            xd_err *e)
+{
+    xd_err    mine = { 0 };
+    xd_net    net = { 0 };
+    xd_decl   d = { .visit = XD_VISIT_LIST, .type = XD_BF16, .blocks = blocks, .tp = 1, .whole = 1,
+                    .src = &p->src, .err = &mine };
+    xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
+    if (s == XD_OK && xd_net_visit(&net, &d) != XD_OK)
+        s = xd_fail(e, mine.code, "%s", mine.msg);
+    xd_net_close(&net);
+    *list = d.list;
+    *n = d.nlist;
+    return s;
+}
+
+/* Opens the source of the files and, if `file` is given or the folder has a GGUF file, the
+ * translation of names in front of it. */
 static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
+    if (!p->file && xd_st_is_gguf(p->files)) {
+        xd_status taken = xd_component_take(p, xd_st_path(p->files), p->name, e);
+        if (taken != XD_OK)
+            return taken;
+    }
     p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale,
-                                   src_past, xd_component_will_read, NULL, NULL };
-    if (!p->file)
-        return XD_OK;
+                                   src_past, xd_component_will_read, NULL, NULL, src_codes };
+    xd_status s = xd_quantized_open(&p->quantized, p->files, p->file ? p->file : p->dir, e);
+    if (s != XD_OK || !p->file)
+        return s == XD_OK ? xd_quantized_check(p->quantized, "", e) : s;
     xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot,
                              .net = p->def->name,
                              .list = p->list, .nlist = p->nlist, .needed = needed, .nneeded = n,
                              .files = p->files, .raw = &p->raw };
-    xd_status    s = xd_single_file_open(&p->single, &of, e);
+    s = xd_single_file_open(&p->single, &of, e);
     if (s == XD_OK)
         p->src = xd_single_file_source(p->single);
-    return s;
+    return s == XD_OK ? xd_quantized_check(p->quantized, xd_single_file_prefix(p->single), e) : s;
 }
 
 xd_status xd_component_files(xd_component *p, xd_err *e)
@@ -451,15 +480,40 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
 
 xd_block_sizes xd_component_blocks(const xd_component *p)
 {
-    return (xd_block_sizes){ p->block_bytes, p->net.first,
+    return (xd_block_sizes){ p->block_bytes + p->mapped, p->net.first,
                              p->blocks_of ? p->net.last - p->net.first : 0, p->blocks_of };
+}
+
+size_t xd_component_held_bytes(const xd_component *p)
+{
+    size_t bytes = p->block_bytes;
+    int    n = p->net.last - p->net.first;
+    for (int i = 0; i < n && p->stream.streamed; i++)
+        if (xd_stream_plan_has(&p->stream, n, i))
+            bytes -= p->blocks_of[i] - p->mapped_of[i];
+    return bytes;
 }
 
 static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks,
                       .tp = p->tp,
-                      .tp_at = p->tp_at, .err = e, .src = p->files ? &p->src : NULL };
+                      .tp_at = p->tp_at, .err = e, .src = p->files ? &p->src : NULL,
+                      .stays = p->stays };
+}
+
+/* The network for counting with all blocks in files. Their vectors are held all the same. */
+static void count_streamed(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
+{
+    int     n = p->net.last - p->net.first;
+    xd_decl d = count_decl(p, count, type, e);
+    d.stays = XD_STAYS_ALL;
+    d.blocks_of = calloc(2 * (size_t)n + 1, sizeof *d.blocks_of);
+    d.mapped_of = d.blocks_of ? d.blocks_of + n : NULL;
+    xd_net_visit(&p->shadow, &d);
+    for (int i = 0; i < n && d.blocks_of; i++)
+        p->blocks_of[i] -= d.blocks_of[i];
+    free(d.blocks_of);
 }
 
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
@@ -476,13 +530,17 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     p->shadow.first = p->net.first;
     p->shadow.last = p->net.last;
     free(p->blocks_of);
-    p->blocks_of = d.blocks_of = calloc((size_t)p->net.nlayers + 1, sizeof *p->blocks_of);
+    p->blocks_of = d.blocks_of = calloc(2 * (size_t)p->net.nlayers + 1, sizeof *p->blocks_of);
+    p->mapped_of = d.mapped_of = d.blocks_of ? d.blocks_of + p->net.nlayers : NULL;
     xd_net_visit(&p->shadow, &d);
     p->block_bytes = d.block_bytes;
-    p->packed = xd_dev_identity(count) ? d.block_bytes : d.packed;
+    p->mapped = d.mapped;
+    p->packed = (xd_dev_identity(count) ? d.block_bytes : d.packed) + d.mapped;
     p->work = d.work[0] + d.work[1] + d.work[2];
     p->host_work = xd_dev_identity(count) ? d.work[1] + d.work[2] : 0;
     p->work -= p->host_work;
+    if (p->streams && count->host_memory && !mine.code)
+        count_streamed(p, count, type, &mine);
     if (mine.code)              /* the next request would take a partial count for a complete one */
         xd_net_close(&p->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
@@ -575,13 +633,35 @@ void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type
     count_own(p, &d, xd_net_visit, NULL);
 }
 
+void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, int block)
+{
+    xd_err     mine = { 0 };
+    xd_decl    d = count_decl(p, dev, type, &mine);
+    xd_net     net = { 0 };
+    xd_net_def bare = *p->def;
+    d.announces = 1;
+    if (xd_net_open(&net, p->def, p->config, p->dir, &mine) == XD_OK) {
+        bare.weights = NULL;
+        net.def = &bare;
+        net.first = p->net.first + block;
+        net.last = net.first + 1;
+        xd_net_visit(&net, &d);
+    }
+    xd_net_close(&net);
+}
+
 /* A device with a memory of its own has all weights in one block, so that they take what was
  * counted. */
 static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
     xd_block_sizes w = xd_component_blocks(p);
-    if (share || !p->block_bytes || !xd_dev_identity(dev))
+    if (share || !p->block_bytes)
         return;
+    if (!xd_dev_identity(dev)) {
+        if (p->stream.streamed && p->files)
+            xd_weight_stream_files(&p->net.stream, &p->stream, &w, xd_component_stream_next, p, e);
+        return;
+    }
     if (p->stream.streamed)
         xd_weight_stream_open(&p->net.stream, &p->stream, &w, p->store, dev, e);
     else if (!xd_store_own_block(p->store, p->block_bytes, 0))
@@ -596,7 +676,7 @@ static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int sha
     open_block(p, dev, share, &mine);
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
                   .blocks = p->blocks, .src = p->files ? &p->src : NULL, .tp = p->tp,
-                  .tp_at = p->tp_at,
+                  .tp_at = p->tp_at, .stays = p->stays,
                   .store = p->store, .err = &mine };
     if (mine.code) {
         /* nothing is visited */
@@ -633,6 +713,8 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
     if (s == XD_OK)
         s = fill_store(p, dev, type, share, &mine);
     xd_component_prefetch_end(p);
+    if (s == XD_OK && p->net.stream && !xd_dev_identity(dev))
+        xd_component_stream_open(p, dev, type);
     if (s != XD_OK) {
         if (s != XD_ECOMM)      /* freeing a shared-memory block waits for the other ranks     */
             xd_component_drop(p);
@@ -661,10 +743,12 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
 void xd_component_drop(xd_component *p)
 {
     xd_component_prefetch_end(p);
+    xd_component_stream_close(p);
     xd_weight_stream_close(&p->net.stream);
     xd_store_close(&p->store);
     xd_comm_close(&p->group.c);   /* frees the shared-memory block, too                        */
-    xd_st_release(p->files);
+    if (p->stays == XD_STAYS_NONE && !p->streams)
+        xd_st_release(p->files);        /* else weights that are set aside may read them        */
     p->shared = 0;
     for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {
         free(p->net.layer[i]);

@@ -8,17 +8,21 @@
 
 #include <stdlib.h>
 
-#include "model/component.h"
-
 void xd_component_will_read(void *self, const char *name, int64_t first, int64_t n)
 {
     xd_component *p = self;
     int64_t  i = xd_st_find(p->files, name);
     if (i < 0 || !p->reader)
         return;
-    size_t at, one = xd_dtype_size(xd_st_shape(p->files, i).type);
-    int    fd = xd_st_place(p->files, i, &at);
-    xd_readahead_add(p->reader, fd, at + (size_t)first * one, (size_t)n * one);
+    xd_tensor stored = xd_st_shape(p->files, i);
+    int64_t   all = xd_count(xd_quantized_shape(p->quantized, p->files, i));
+    if (all != xd_count(stored)) {              /* several codes in a byte                     */
+        first = first * xd_count(stored) / all;
+        n = (n * xd_count(stored) + all - 1) / all;
+    }
+    size_t   at, skip = xd_dtype_bytes(stored.type, first);
+    int      fd = xd_st_place(p->files, i, &at);
+    xd_readahead_add(p->reader, fd, at + skip, xd_dtype_bytes(stored.type, first + n) - skip);
     p->upto[i] = xd_readahead_bytes(p->reader);
 }
 
@@ -43,7 +47,8 @@ static int open_readahead(xd_component *p, size_t max_bytes, const atomic_int *c
 void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t max_bytes,
                            const atomic_int *cancel)
 {
-    if (p->store || p->reader || !p->files || (p->group.c && p->group.c->rank) ||
+    if (p->store || p->reader || !p->files || p->stream.streamed ||
+        (p->group.c && p->group.c->rank) ||
         max_bytes < XD_PREFETCH_LEAST || xd_st_bytes(p->files) < XD_PREFETCH_LEAST)
         return;
     if (!open_readahead(p, max_bytes, cancel))
@@ -67,4 +72,50 @@ void xd_component_prefetch_end(xd_component *p)
     xd_readahead_close(&p->reader);
     free(p->upto);
     p->upto = NULL;
+}
+
+/* ---- streamed blocks ---------------------------------------------------------------------- */
+
+/* Lists the tensors of all streamed blocks, and behind them those of the first one: the blocks
+ * follow each other in a circle. */
+static void list_streamed(xd_component *p, xd_dev *dev, xd_dtype type)
+{
+    int n = p->net.last - p->net.first, first = -1, k = 0;
+    for (int i = 0; i < n; i++) {
+        if (!xd_stream_plan_has(&p->stream, n, i))
+            continue;
+        first = first < 0 ? i : first;
+        xd_component_list_block(p, dev, type, i);
+        p->ahead_upto[k++] = xd_readahead_bytes(p->reader);
+    }
+    if (first >= 0)
+        xd_component_list_block(p, dev, type, first);
+}
+
+void xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type)
+{
+    size_t window = p->stream.slot * (size_t)p->stream.slots;
+    if (p->ahead || !(p->ahead_upto = calloc((size_t)p->stream.streamed, sizeof *p->ahead_upto)) ||
+        !open_readahead(p, window, NULL))
+        return;
+    list_streamed(p, dev, type);
+    p->ahead = p->reader;
+    p->reader = NULL;
+    xd_component_prefetch_end(p);
+}
+
+void xd_component_stream_next(void *self, int k)
+{
+    xd_component *p = self;
+    if (p->ahead && k == 0)
+        xd_readahead_again(p->ahead);
+    else if (p->ahead)
+        xd_readahead_used(p->ahead, p->ahead_upto[k - 1]);
+}
+
+void xd_component_stream_close(xd_component *p)
+{
+    xd_readahead_close(&p->ahead);
+    free(p->ahead_upto);
+    p->ahead_upto = NULL;
 }

@@ -37,7 +37,7 @@ static const xd_stem ldm_top[] = {
     XD_STEMS_END,
 };
 
-/* ---- the causal autoencoder ---------------------------------------------------------------- */
+/* ---- the causal autoencoder --------------------------------------------------------------- */
 
 /* A residual block is a list of modules, of which these have weights. */
 #define CAUSAL_RES(want, have)                                                            \
@@ -82,7 +82,7 @@ static const xd_stem causal_top[] = {
     { half ".mid_block.attentions.0.", half ".middle.1.", NULL },                         \
     { half ".mid_block.resnets.1.", half ".middle.2.", causal_part }
 
-/* ---- the encoder of images ----------------------------------------------------------------- */
+/* ---- the encoder of images ---------------------------------------------------------------- */
 
 /* Queries, keys and values are one matrix; its bias has the same rows. */
 #define CLIP_QKV(have)                                                                    \
@@ -105,6 +105,48 @@ static const xd_stem clip_top[] = {
     XD_STEM("vision_model.embeddings.position_embedding.weight", "positional_embedding"),
     XD_STEM("vision_model.pre_layrnorm", "ln_pre"), XD_STEMS_END,
 };
+
+/* ---- text encoders in GGUF files of llama.cpp --------------------------------------------- */
+
+static const xd_stem gguf_t5_block[] = {
+    XD_STEM("layer.0.layer_norm", "attn_norm"),
+    XD_STEM("layer.0.SelfAttention.q", "attn_q"),
+    XD_STEM("layer.0.SelfAttention.k", "attn_k"),
+    XD_STEM("layer.0.SelfAttention.v", "attn_v"),
+    XD_STEM("layer.0.SelfAttention.o", "attn_o"),
+    XD_STEM("layer.0.SelfAttention.relative_attention_bias", "attn_rel_b"),
+    XD_STEM("layer.1.layer_norm", "ffn_norm"),
+    XD_STEM("layer.1.DenseReluDense.wi_0", "ffn_gate"),
+    XD_STEM("layer.1.DenseReluDense.wi_1", "ffn_up"),
+    XD_STEM("layer.1.DenseReluDense.wi", "ffn_up"),
+    XD_STEM("layer.1.DenseReluDense.wo", "ffn_down"),
+    XD_STEMS_END,
+};
+static const xd_stem gguf_t5_top[] = {
+    XD_STEM("shared", "token_embd"), XD_STEM("encoder.final_layer_norm", "enc.output_norm"),
+    XD_STEMS_END,
+};
+
+#define GGUF_LM(q, k)                                                                     \
+    XD_STEM("input_layernorm", "attn_norm"), q, k,                                        \
+    XD_STEM("self_attn.v_proj", "attn_v"), XD_STEM("self_attn.o_proj", "attn_output"),    \
+    XD_STEM("self_attn.q_norm", "attn_q_norm"),                                           \
+    XD_STEM("self_attn.k_norm", "attn_k_norm"),                                           \
+    XD_STEM("post_attention_layernorm", "ffn_norm"), XD_STEM("mlp.gate_proj", "ffn_gate"), \
+    XD_STEM("mlp.up_proj", "ffn_up"), XD_STEM("mlp.down_proj", "ffn_down"), XD_STEMS_END
+static const xd_stem gguf_qwen[] = {
+    GGUF_LM(XD_STEM("self_attn.q_proj", "attn_q"), XD_STEM("self_attn.k_proj", "attn_k")),
+};
+/* Of Llama, and of Mistral, the rows of queries and keys are in another order. */
+static const xd_stem gguf_llama[] = {
+    GGUF_LM(XD_STEM_SWAP("self_attn.q_proj", "attn_q", XD_SWAP_QUERIES),
+            XD_STEM_SWAP("self_attn.k_proj", "attn_k", XD_SWAP_KEYS)),
+};
+static const xd_stem gguf_lm_top[] = {
+    XD_STEM("embed_tokens", "token_embd"), XD_STEM("norm", "output_norm"), XD_STEMS_END,
+};
+#define GGUF_SCOPES(block) { { "model.layers.#.", "blk.#.", block }, { "model.", "", gguf_lm_top } }
+#define GGUF_MARKS { "blk.0.attn_output.weight", "token_embd.weight" }
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
@@ -186,9 +228,33 @@ static const xd_key_map shared[] = {
       { "encoder.block.0.layer.0.SelfAttention.q.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },
       { { "encoder.block.#.", "encoder.block.#.", NULL }, { "", "", NULL } } },
+    { { "t5" }, "a T5 text encoder of llama.cpp", { "enc.blk.0.attn_q.weight", NULL }, { "" },
+      { { "encoder.block.#.", "enc.blk.#.", gguf_t5_block }, { "", "", gguf_t5_top } } },
     LM("model."), LM("language_model.model."), LM("model.language_model."),
     LM("language_model."), LM(""),
 };
+
+/* Language models of llama.cpp, whose names are the same: the architectures tell them apart. */
+static const struct lm {
+    xd_key_map  map;
+    const char *archs;
+} lms[] = {
+    { { { "qwen3" }, "a Qwen3 of llama.cpp", GGUF_MARKS, { "" }, GGUF_SCOPES(gguf_qwen) },
+      "qwen3 qwen3vl" },
+    { { { "qwen2", "qwen2.5-vl" }, "a Qwen2 of llama.cpp", GGUF_MARKS, { "" },
+        GGUF_SCOPES(gguf_qwen) }, "qwen2 qwen2vl" },
+    { { { "llama", "mistral" }, "a Llama or Mistral of llama.cpp", GGUF_MARKS, { "" },
+        GGUF_SCOPES(gguf_llama) }, "llama mistral3" },
+};
+enum { LMS = sizeof lms / sizeof *lms };
+
+const char *xd_key_map_archs(const xd_key_map *k)
+{
+    for (int i = 0; i < LMS; i++)
+        if (k == &lms[i].map)
+            return lms[i].archs;
+    return NULL;
+}
 
 const xd_key_map *xd_key_map_at(int i)
 {
@@ -196,5 +262,8 @@ const xd_key_map *xd_key_map_at(int i)
         for (const xd_key_map *k = xd_families[f]->key_maps; k && k->what; k++)
             if (i-- == 0)
                 return k;
+    if (i < LMS)
+        return &lms[i].map;
+    i -= LMS;
     return (size_t)i < sizeof shared / sizeof *shared ? &shared[i] : NULL;
 }

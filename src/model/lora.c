@@ -566,6 +566,11 @@ static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lo
     l->scale[i] = asked->scale;
     xd_status s = xd_st_open(&l->file[i], asked->path, "pytorch_lora_weights", e);
     r.file = l->file[i];
+    for (int64_t t = 0; s == XD_OK && t < xd_st_count(r.file); t++)
+        if (xd_dtype_block(xd_st_shape(r.file, t).type) > 1)
+            s = xd_fail(e, XD_EUNSUPPORTED, "LoRA %s: tensor %s has the type %s: a LoRA in f32, "
+                        "f16 or bf16 is supported", asked->path, xd_st_name(r.file, t),
+                        xd_st_dtype(r.file, t));
     return s == XD_OK ? read_file(&r) : s;
 }
 
@@ -652,6 +657,19 @@ void xd_loras_close(xd_loras **l)
     free((*l)->terms);
     free(*l);
     *l = NULL;
+}
+
+int xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n)
+{
+    int same = n == (l ? l->n : 0);
+    for (int i = 0; same && i < n; i++)
+        same = strcmp(l->path[i], asked[i].path) == 0 && l->scale[i] == asked[i].scale;
+    return same;
+}
+
+int xd_loras_change(const xd_loras *l, int part)
+{
+    return l && l->src[part];
 }
 
 static double cold_bytes(const xd_lora_term *t, int64_t tensor)

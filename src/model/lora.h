@@ -28,6 +28,10 @@ xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, 
 /* The same of the second of two transformers, without text encoders (m->loras_2). */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 void      xd_loras_close(xd_loras **l);
+/* Are they these files with these scales, in this order? NULL: no files. */
+int       xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n);
+/* Do they change the transformer (part 0), text encoder k (part 1 + k)? */
+int       xd_loras_change(const xd_loras *l, int part);
 
 /* Adds the bytes of the terms of each kind of component that the page cache lacks now; nothing if l
  * is NULL. Opening reads them, so there are some only where memory was short since. */

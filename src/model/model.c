@@ -469,6 +469,40 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     return s == XD_OK ? s : xd_fail_at(e, s, m->dir);
 }
 
+static xd_status check_preview(xd_model *m, const char *dir, xd_err *e)
+{
+    const xd_vae_info *v = &m->preview_info, *own = &m->vae_info;
+    m->preview.vae->info(m->preview.net.cfg, &m->preview_info);
+    if (own->cell[0] > 1 || v->cell[0] > 1 || own->pack > 1 || v->pack > 1)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: previews are decoded of images whose latents are "
+                       "not packed", dir);
+    if (v->channels != own->channels)
+        return xd_fail(e, XD_EINVAL, "%s decodes latents of %lld channels, and those of %s have "
+                       "%lld", dir, (long long)v->channels, m->dir, (long long)own->channels);
+    return XD_OK;
+}
+
+xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e)
+{
+    char     *dir, *name;
+    xd_status s = xd_model_find(path, &dir, e);
+    if (s != XD_OK)
+        return s;
+    for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';)
+        dir[--n] = 0;
+    name = strrchr(dir, '/');
+    if (!name || !name[1]) {
+        s = xd_component_open(&m->preview, "", dir, XD_KIND_VAE, NULL, e);
+    } else {
+        *name++ = 0;
+        s = xd_component_open(&m->preview, *dir ? dir : "/", name, XD_KIND_VAE, NULL, e);
+    }
+    free(dir);
+    if (s == XD_OK)
+        s = check_preview(m, m->preview.dir, e);
+    return s == XD_OK ? xd_component_files(&m->preview, e) : s;
+}
+
 void xd_model_close(xd_model *m)
 {
     for (int i = 0; i < XD_MAXTEXT; i++) {
@@ -478,6 +512,7 @@ void xd_model_close(xd_model *m)
     xd_component_close(&m->dit);
     xd_component_close(&m->dit2);
     xd_component_close(&m->vae);
+    xd_component_close(&m->preview);
     xd_loras_close(&m->loras);
     xd_loras_close(&m->loras_2);
     xd_json_free(&m->index);

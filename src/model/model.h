@@ -37,6 +37,8 @@ typedef struct xd_model {
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
     xd_image_processor processor;       /* of an encoder that sees images                      */
+    xd_component     preview;   /* a tiny autoencoder of previews; without a network: none     */
+    xd_vae_info      preview_info;
     struct xd_loras *loras;     /* differences added to the weights (lora.h); NULL: none       */
     struct xd_loras *loras_2;   /* the same, added to `dit2`                                   */
 } xd_model;
@@ -66,6 +68,9 @@ int64_t   xd_model_image_rows(const xd_model *m, int k);
 xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
 int64_t   xd_model_pooled(const xd_model *m, int k); /* width; 0: encoder k has no pooled output */
 void      xd_model_close(xd_model *m);
+/* Opens the autoencoder of previews in this directory, or org/name of the Hub's cache, with its
+ * files. Refused: one of other latents. */
+xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
 /* xd_component_cold_bytes of all components of each kind, whole ones, with their LoRA terms. */
 void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);

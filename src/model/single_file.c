@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names in messages; numbers in a name; swapped copies at once. */
-enum { FIRST = 3, NUMBERS = 2, MAXHELD = 4 };
+#include "base/word_list.h"
+
+/* Names in messages; numbers in a name; copies at once. */
+enum { FIRST = 3, NUMBERS = 2, MAXHELD = XD_MAXSEG };
 
 typedef struct held { char name[512]; void *p; } held;
 
@@ -15,7 +17,7 @@ struct xd_single_file {
     const xd_key_map *layout;
     char              prefix[64];
     int               blocks[XD_MAXSCOPE];      /* number of blocks of every scope, as declared */
-    held              held[MAXHELD];    /* swapped copies in use                               */
+    held              held[MAXHELD];    /* copies in use                                       */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
@@ -114,23 +116,51 @@ const char *xd_single_file_prefix(const xd_single_file *s)
 
 /* ---- the source --------------------------------------------------------------------------- */
 
-/* Selects the rows. A tensor that cannot be divided is returned whole: its shape then
- * shows the error. */
+/* Elements of a tensor before the rows that are used. */
+static int64_t elements_before(xd_tensor t, const xd_stem *stem)
+{
+    return stem && stem->of ? xd_count(t) / stem->of * stem->at : 0;
+}
+
+/* The shape of the rows that are used. A tensor that cannot be divided is returned whole: its shape
+ * then shows the error. */
 static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 {
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)
         return t;
-    int64_t   rows = t.d[0] / stem->of, d[XD_MAXDIM];
-    size_t    bytes = xd_bytes(t) / (size_t)stem->of;
+    int64_t d[XD_MAXDIM], first = elements_before(t, stem);
     memcpy(d, t.d, sizeof d);
-    d[0] = rows * stem->n;
-    return xd_view(t.p ? (char *)t.p + (size_t)stem->at * bytes : NULL, t.type, t.nd, d);
+    d[0] = t.d[0] / stem->of * stem->n;
+    if (xd_is_coded(t.type))            /* src_codes tells the first row                       */
+        return xd_view(t.p, t.type, t.nd, d);
+    return xd_view(t.p ? (char *)t.p + xd_dtype_bytes(t.type, first) : NULL, t.type, t.nd, d);
 }
 
 static int swaps_halves(const found *f)
 {
     return f->stem && (f->stem->swap == XD_SWAP_ALWAYS ||
                        (f->stem->swap == XD_SWAP_LAST && f->last));
+}
+
+static int swaps_pairs(const found *f)
+{
+    return f->stem && (f->stem->swap == XD_SWAP_QUERIES || f->stem->swap == XD_SWAP_KEYS);
+}
+
+/* Are the rows that are used, or their halves, cut within blocks of a block type? Such rows become
+ * f32. */
+static int cuts_blocks(xd_tensor t, const found *f)
+{
+    const int64_t block = xd_dtype_block(t.type);
+    const int     parts = f->stem && f->stem->of ? f->stem->of : swaps_halves(f) ? 2 : 1;
+    if (block == 1)
+        return 0;
+    return swaps_pairs(f) ? t.d[t.nd - 1] % block != 0 : xd_count(t) / parts % block != 0;
+}
+
+static int is_copied(xd_tensor t, const found *f)
+{
+    return !xd_is_coded(t.type) && (swaps_halves(f) || swaps_pairs(f) || cuts_blocks(t, f));
 }
 
 static int src_has(void *self, const char *name, xd_tensor *shape)
@@ -141,24 +171,92 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     if (!translate_name(s, name, &f) || !s->of.raw->has(s->of.raw->self, f.name, &t))
         return 0;
     *shape = select_rows(t, f.stem);
+    if (cuts_blocks(t, &f))
+        shape->type = XD_F32;
     return 1;
 }
 
-static xd_status hold_swapped(xd_single_file *s, const char *name, xd_tensor *t, xd_err *e)
+/* Rows of a head in the file: one of its first half, one of its second, and so on. */
+static void part_pairs(char *to, const char *from, size_t row, int64_t rows, int64_t heads)
 {
-    held  *h = NULL;
-    size_t n = xd_bytes(*t), half = n / 2;
+    const int64_t each = rows / heads, half = each / 2;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = r % each;
+        memcpy(to + (size_t)r * row,
+               from + (size_t)(r - at + (at < half ? 2 * at : 2 * (at - half) + 1)) * row, row);
+    }
+}
+
+static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, int64_t *heads,
+                          xd_err *e)
+{
+    char        key[128];
+    const char *arch = xd_st_meta(s->of.files, "general.architecture"), *value;
+    const char *which = f->stem->swap == XD_SWAP_KEYS ? "_kv" : "";
+    snprintf(key, sizeof key, "%.60s.attention.head_count%s", arch ? arch : "", which);
+    if (!(value = xd_st_meta(s->of.files, key))) {      /* as many keys as queries             */
+        snprintf(key, sizeof key, "%.60s.attention.head_count", arch ? arch : "");
+        value = xd_st_meta(s->of.files, key);
+    }
+    *heads = value ? atoi(value) : 0;
+    if (t.nd < 1 || *heads < 1 || t.d[0] % (2 * *heads))
+        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s are no rows of %lld heads (%s)",
+                       s->of.file, (long long)t.d[0], f->name, (long long)*heads, key);
+    return XD_OK;
+}
+
+/* Copies the rows that are used to `to`, of another type or in another order. */
+static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t, xd_tensor to,
+                           xd_err *e)
+{
+    const size_t n = xd_bytes(to), half = n / 2;
+    const char  *from = t.p;
+    char        *out = to.p, *plain = NULL;
+    int64_t      heads = 1;
+    xd_status    st = swaps_pairs(f) ? heads_of(s, f, t, &heads, e) : XD_OK;
+    if (st != XD_OK)
+        return st;
+    if (swaps_halves(f) && (t.nd < 1 || t.d[0] % 2))
+        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s have no halves", s->of.file,
+                       (long long)t.d[0], f->name);
+    if (cuts_blocks(t, f)) {
+        if (!(plain = malloc(n + 1)))
+            return xd_fail(e, XD_ENOMEM, "no memory for the %zu bytes of %s", n, f->name);
+        xd_convert_at(plain, XD_F32, t.p, t.type, elements_before(t, f->stem), xd_count(to));
+        from = plain;
+    }
+    if (swaps_pairs(f)) {
+        part_pairs(out, from, n / (size_t)t.d[0], t.d[0], heads);
+    } else {
+        size_t cut = swaps_halves(f) ? half : 0;
+        memcpy(out, from + cut, n - cut);
+        memcpy(out + n - cut, from, cut);
+    }
+    free(plain);
+    return XD_OK;
+}
+
+/* Holds a copy of the rows that are used until src_done. */
+static xd_status hold_copy(xd_single_file *s, const char *name, const found *f, xd_tensor *t,
+                           xd_err *e)
+{
+    held     *h = NULL;
+    xd_tensor to = select_rows(*t, f->stem);
+    if (cuts_blocks(*t, f))
+        to.type = XD_F32;
     for (int i = 0; i < MAXHELD && !h; i++)
         h = s->held[i].p ? NULL : &s->held[i];
-    if (t->nd < 1 || t->d[0] % 2)
-        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s have no halves", s->of.file,
-                       (long long)t->d[0], name);
-    if (!h || !(h->p = malloc(n + 1)))
-        return xd_fail(e, XD_ENOMEM, "no memory for the %zu bytes of %s", n, name);
+    if (!h || !(h->p = malloc(xd_bytes(to) + 1)))
+        return xd_fail(e, XD_ENOMEM, "no memory for the %zu bytes of %s", xd_bytes(to), name);
     snprintf(h->name, sizeof h->name, "%s", name);
-    memcpy(h->p, (char *)t->p + half, half);
-    memcpy((char *)h->p + half, t->p, half);
-    t->p = h->p;
+    to.p = h->p;
+    xd_status st = copy_rows(s, f, *t, to, e);
+    if (st != XD_OK) {
+        free(h->p);
+        h->p = NULL;
+        return st;
+    }
+    *t = to;
     return XD_OK;
 }
 
@@ -172,12 +270,20 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
     xd_status st = raw->get(raw->self, f.name, t, e);
     if (st != XD_OK)
         return st;
-    if (swaps_halves(&f)) {
-        st = hold_swapped(s, name, t, e);
-        raw->done(raw->self, f.name);
+    if (!is_copied(*t, &f)) {
+        *t = select_rows(*t, f.stem);
+        return XD_OK;
     }
-    *t = select_rows(*t, f.stem);
+    st = hold_copy(s, name, &f, t, e);
+    raw->done(raw->self, f.name);
     return st;
+}
+
+/* Is the tensor of this name read through a copy? */
+static int reads_copy(const xd_single_file *s, const found *f)
+{
+    xd_tensor t;
+    return s->of.raw->has(s->of.raw->self, f->name, &t) && is_copied(t, f);
 }
 
 static void src_done(void *self, const char *name)
@@ -190,7 +296,7 @@ static void src_done(void *self, const char *name)
             s->held[i].p = NULL;
             return;
         }
-    if (translate_name(s, name, &f) && !swaps_halves(&f))
+    if (translate_name(s, name, &f) && !reads_copy(s, &f))
         s->of.raw->done(s->of.raw->self, f.name);
 }
 
@@ -204,17 +310,32 @@ static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
                                                      : XD_OK;
 }
 
-/* A swapped copy is private memory; only views have file pages to release. */
+static int src_codes(void *self, const char *name, xd_coding *c)
+{
+    const xd_single_file *s = self;
+    const xd_source      *raw = s->of.raw;
+    found                 f;
+    xd_tensor             t;
+    if (!raw->codes || !translate_name(s, name, &f) || !raw->has(raw->self, f.name, &t) ||
+        t.nd != 2 || swaps_pairs(&f) || !raw->codes(raw->self, f.name, c))
+        return 0;
+    c->first = elements_before(t, f.stem) / t.d[1];
+    c->rows = select_rows(t, f.stem).d[0];
+    c->turn = swaps_halves(&f) ? c->rows / 2 : 0;
+    return 1;
+}
+
+/* A copy is private memory; only views have file pages to release. */
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
-    if (raw->past && translate_name(s, name, &f) && !swaps_halves(&f))
+    if (raw->past && translate_name(s, name, &f) && !reads_copy(s, &f))
         raw->past(raw->self, f.name, p, bytes);
 }
 
-/* Selected rows follow other rows in the file; a swapped tensor is read whole. */
+/* Selected rows follow other rows in the file; a tensor that is copied is read whole. */
 static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
@@ -223,17 +344,16 @@ static void src_will(void *self, const char *name, int64_t first, int64_t n)
     xd_tensor        t;
     if (!raw->will || !translate_name(s, name, &f) || !raw->has(raw->self, f.name, &t))
         return;
-    if (swaps_halves(&f))
+    if (is_copied(t, &f))
         raw->will(raw->self, f.name, 0, xd_count(t));
     else
-        raw->will(raw->self, f.name,
-                  first + (f.stem && f.stem->of ? xd_count(t) / f.stem->of * f.stem->at : 0), n);
+        raw->will(raw->self, f.name, first + elements_before(t, f.stem), n);
 }
 
 xd_source xd_single_file_source(xd_single_file *s)
 {
     return (xd_source){ src_has,  src_get, src_done, s->of.raw->in_place, s, scale_of,
-                        src_past, src_will, NULL, NULL };
+                        src_past, src_will, NULL, NULL, src_codes };
 }
 
 /* ---- which layout ------------------------------------------------------------------------- */
@@ -248,7 +368,11 @@ static void fill_slot(const char *pattern, const char *slot, char out[64])
 
 static int has_marks(const xd_st *files, const xd_key_map *l, const char *prefix)
 {
-    char name[256];
+    char        name[256];
+    const char *arch = xd_st_meta(files, "general.architecture");
+    const char *archs = xd_key_map_archs(l);
+    if (archs && !(arch && xd_list_has(archs, arch)))
+        return 0;
     for (int i = 0; i < 2 && l->marks[i]; i++) {
         snprintf(name, sizeof name, "%s%s", prefix, l->marks[i]);
         if (xd_st_find(files, name) < 0)
@@ -290,13 +414,23 @@ static int reads_network(const xd_key_map *l, const char *net)
     return 0;
 }
 
+/* Of a GGUF file that tells its architecture: what it tells. */
+static void tell_architecture(const xd_st *files, char *out, size_t size)
+{
+    const char *arch = xd_st_meta(files, "general.architecture");
+    out[0] = 0;
+    if (arch)
+        snprintf(out, size, " (its general.architecture is %.60s)", arch);
+}
+
 static xd_status fail_unknown(const xd_single_file_of *of, const xd_key_map *other, xd_err *e)
 {
-    char   names[512] = "";
+    char   names[512] = "", arch[160];
     size_t at = 0;
+    tell_architecture(of->files, arch, sizeof arch);
     if (other)
-        return xd_fail(e, XD_EINVAL, "%s holds %s, and this model has no use for it as its %s",
-                       of->file, other->what, of->slot);
+        return xd_fail(e, XD_EINVAL, "%s holds %s%s, and this model has no use for it as its %s",
+                       of->file, other->what, arch, of->slot);
     if (xd_is_lora(of->files))
         return xd_fail(e, XD_EINVAL, "%s holds a LoRA, not the weights of a whole %s: name it with "
                        "--lora", of->file, of->slot);
@@ -304,8 +438,8 @@ static xd_status fail_unknown(const xd_single_file_of *of, const xd_key_map *oth
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%.100s", i ? ", " : "",
                                xd_st_name(of->files, i));
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "%s has no layout that is known for the %s of this model; its "
-                   "%lld tensors begin with %s", of->file, of->slot,
+                   "%s has no layout that is known for the %s of this model%s; its "
+                   "%lld tensors begin with %s", of->file, of->slot, arch,
                    (long long)xd_st_count(of->files), at ? names : "(none)");
 }
 
@@ -323,28 +457,6 @@ static xd_status find_layout(xd_single_file *s, xd_err *e)
 }
 
 /* ---- other checks ------------------------------------------------------------------------- */
-
-/* Weights in eight bits or less that are not fp8: packed by a quantizer. */
-static xd_status check_types(const xd_single_file *s, xd_err *e)
-{
-    const xd_st *st = s->of.files;
-    size_t       len = strlen(s->prefix);
-    int64_t      bad = 0, first = 0;
-    for (int64_t i = 0; i < xd_st_count(st); i++) {
-        const char *name = xd_st_name(st, i);
-        size_t      n = strlen(name);
-        int         weight = n > 7 && strcmp(name + n - 7, ".weight") == 0;
-        xd_dtype    t = xd_st_shape(st, i).type;
-        int         packed = xd_dtype_size(t) == 1 && t != XD_F8E4M3 && t != XD_F8E5M2;
-        if (strncmp(name, s->prefix, len) == 0 && weight && packed)
-            first = bad++ ? first : i;
-    }
-    if (!bad)
-        return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "%s: %lld of its weights are of type %s (%s is the first): "
-                   "files of a quantizer are not supported, take the one in fp8, bf16, f16 or f32",
-                   s->of.file, (long long)bad, xd_st_dtype(st, first), xd_st_name(st, first));
-}
 
 /* One more than the largest number that follows the first `len` bytes of `scope` in the names ("|"
  * between them), or `most`. */
@@ -399,6 +511,37 @@ static xd_status check_blocks(xd_single_file *s, xd_err *e)
     return XD_OK;
 }
 
+/* llama.cpp has vision towers in files of their own. */
+static xd_status check_tower(const xd_single_file *s, xd_err *e)
+{
+    for (int i = 0; xd_key_map_archs(s->layout) && i < s->of.nneeded; i++)
+        if (strncmp(s->of.needed[i].name, "visual.", 7) == 0)
+            return xd_fail(e, XD_EUNSUPPORTED, "%s has a language model without its vision tower, "
+                           "which this model needs; the mmproj file of llama.cpp is not read: "
+                           "take the safetensors file of the %s", s->of.file, s->of.slot);
+    return XD_OK;
+}
+
+/* Rows that are stored in pairs are those of the heads that the file tells. */
+static xd_status check_heads(const xd_single_file *s, xd_err *e)
+{
+    for (int i = 0; i < s->of.nneeded; i++)
+        for (const char *p = s->of.needed[i].name; p; p = (p = strchr(p, '|')) ? p + 1 : NULL) {
+            char      name[512];
+            found     f;
+            xd_tensor t;
+            int64_t   heads;
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(p, "|"), p);
+            if (!translate_name(s, name, &f) || !swaps_pairs(&f) ||
+                !s->of.raw->has(s->of.raw->self, f.name, &t))
+                continue;
+            xd_status st = heads_of(s, &f, t, &heads, e);
+            if (st != XD_OK)
+                return st;
+        }
+    return XD_OK;
+}
+
 xd_status xd_single_file_open(xd_single_file **out, const xd_single_file_of *of, xd_err *e)
 {
     xd_single_file *s = *out = calloc(1, sizeof *s);
@@ -407,9 +550,11 @@ xd_status xd_single_file_open(xd_single_file **out, const xd_single_file_of *of,
     s->of = *of;
     xd_status st = find_layout(s, e);
     if (st == XD_OK)
-        st = check_types(s, e);
+        st = check_tower(s, e);
     if (st == XD_OK)
         st = check_blocks(s, e);
+    if (st == XD_OK)
+        st = check_heads(s, e);
     if (st != XD_OK)
         xd_single_file_close(out);
     return st;

@@ -25,7 +25,7 @@ typedef struct xd_single_file_of {      /* all borrowed; must outlive the source
 } xd_single_file_of;
 
 /* Finds the layout. Refused with one sentence: an unknown layout, another network's file, a LoRA,
- * 8-bit weights that are not fp8, another number of blocks than the config's. */
+ * another number of blocks than the config's. */
 xd_status xd_single_file_open(xd_single_file **s, const xd_single_file_of *of, xd_err *e);
 void      xd_single_file_close(xd_single_file **s);
 xd_source xd_single_file_source(xd_single_file *s);
@@ -36,6 +36,9 @@ int         xd_single_file_name(const xd_single_file *s, const char *want, char 
 const char *xd_single_file_prefix(const xd_single_file *s);
 
 const xd_key_map *xd_key_map_at(int i);  /* all known layouts (key_map.c); NULL at the end       */
+/* Values of "general.architecture", with blanks between them, of a GGUF file with this layout.
+ * NULL: any. */
+const char       *xd_key_map_archs(const xd_key_map *k);
 /* A layout that the file has for this slot: the first match from xd_key_map_at(*at) on. *at becomes
  * its number, *prefix (at least 64 bytes) the prefix of its names. NULL: none. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);

@@ -168,6 +168,8 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
         .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows,
     };
     w->dev.host_memory = real_dev->host_memory;
+    w->dev.rotates = real_dev->rotates;
+    w->dev.int8_attn = real_dev->int8_attn;
     w->dev.mem = &w->mem;
     w->dev.ops = &w->ops;
 }

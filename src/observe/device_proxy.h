@@ -28,7 +28,8 @@ typedef struct xd_device_proxy { /* `dev` comes first: an xd_dev * is also an xd
     X(resize, xd_resize, RESIZE)                \
     X(lookup, xd_lookup, LOOKUP)                \
     X(copy, xd_copy, COPY)                      \
-    X(qknorm, xd_qknorm, QKNORM)
+    X(qknorm, xd_qknorm, QKNORM)                \
+    X(rotate, xd_rotate, ROTATE)
 
 /* Opens proxy `w` in front of `real`: sets its tables of ops and memory functions, with `close` as
  * given and no kernels. Other fields of w->dev stay as they are. */

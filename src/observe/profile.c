@@ -80,7 +80,7 @@ const char *xd_op_name(xd_op op)
     static const char *const names[XD_NOPS] = {
         "gemm", "attention", "norm", "moments", "group norm", "activation",
         "gated add", "axpby", "convolution", "resize", "lookup", "copy",
-        "norm and rope",
+        "norm and rope", "rotation",
     };
     return names[op];
 }

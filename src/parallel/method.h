@@ -23,6 +23,8 @@ typedef struct xd_method_args {
     int              first, last;       /* DIT: blocks of my stage                              */
     int              npass;     /* DIT: passes of a step, of all cfg ranks                      */
     int              displaced; /* DIT: the ring axis uses last step's K,V (DistriFusion)        */
+    const int64_t   *window;    /* DIT: [t,h,w] image tokens that a tile of them sees, 0: all of an
+                                   axis; NULL: it sees all                                      */
     xd_comm         *rows;      /* VAE: ranks that share the image's rows; NULL: none            */
 } xd_method_args;
 

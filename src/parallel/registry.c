@@ -5,7 +5,8 @@
 #include <string.h>
 
 extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
-                       xd_method_halo, xd_method_tensor;
+                       xd_method_halo, xd_method_tensor,
+                       xd_method_window;
 
 const xd_method *const xd_methods[] = {
     &xd_method_ulysses,         /* exchanges tokens for heads: hooks below see fewer heads     */
@@ -14,6 +15,7 @@ const xd_method *const xd_methods[] = {
     &xd_method_ring,            /* or: adds the K,V of other ranks                             */
     &xd_method_halo,            /* convolutions, row sums and attention of an image in bands   */
     &xd_method_tensor,          /* sums over features                                          */
+    &xd_method_window,          /* attention of tiles over boxes of keys                       */
     NULL,                       /* then the plain kernel                                       */
 };
 

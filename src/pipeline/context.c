@@ -36,6 +36,7 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
     fork_component(&fork->model.dit);
     fork_component(&fork->model.dit2);
     fork_component(&fork->model.vae);
+    fork_component(&fork->model.preview);
     fork->embeddings = NULL;
     fork->colours = NULL;
     for (int k = 0; k < XD_MAXTEXT; k++) {
@@ -56,6 +57,7 @@ void xd_context_fork_close(xd_context *fork, const xd_context *base)
     close_component(&fork->model.dit);
     close_component(&fork->model.dit2);
     close_component(&fork->model.vae);
+    close_component(&fork->model.preview);
     for (int k = 0; k < XD_MAXTEXT; k++) {
         close_component(&fork->model.text[k]);
         if (fork->model.tok[k] != base->model.tok[k])

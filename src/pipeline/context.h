@@ -14,6 +14,9 @@
  * have to be; none, and the request is refused; or all blocks of all networks are streamed. */
 typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } xd_offload;
 
+/* Changes that an engine takes by itself (xd_open_args.fit). */
+enum { XD_FIT_OFFLOAD = 1, XD_FIT_DIT = 2, XD_FIT_TEXT = 4 };
+
 /* State with which a request is checked, counted and run. An engine has one. A prediction makes
  * another, which stands for one rank of a plan and only counts. */
 typedef struct xd_context {
@@ -38,6 +41,9 @@ typedef struct xd_context {
     int          unread;        /* an image to start from is not read: the request is counted   */
     int          neighbours;    /* engines of this host that work at the same time; 0, 1: none    */
     int          borrowed;      /* the weights are another engine's: nothing is freed           */
+    double       budget;        /* bytes (memory_budget.h); 0: all memory that is free            */
+    int          fit;           /* XD_FIT_*: what a request that does not fit may change          */
+    long long    holds;         /* bytes of weights, as told to xd_budget_hold                    */
     const atomic_int *cancel;   /* not 0: the request is to end                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
     xd_balance  *balance; /* these; NULL: even                                           */

@@ -34,19 +34,14 @@ typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_A
 
 static int stage_count(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
 static int my_stage(const xd_denoise *f) { return f->topo->at[XD_PIPE]; }
-static int is_first(const xd_denoise *f) { return my_stage(f) == 0; }
+static int is_first(const xd_denoise *f) { return xd_denoise_is_first(f); }
 static xd_comm *pipe_group(const xd_denoise *f) { return f->topo->group[XD_PIPE]; }
-
-static int is_mine(const xd_denoise *f, int pass)
-{
-    return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
-}
 
 static int passes_of_mine(const xd_denoise *f)
 {
     int n = 0;
     for (int p = 0; p < f->j->npass; p++)
-        n += is_mine(f, p);
+        n += xd_denoise_is_mine(f, p);
     return n;
 }
 
@@ -79,8 +74,7 @@ static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
     return l;
 }
 
-/* This rank's rows of a stream in a unit, as a range of those in all patches. */
-static xd_span stream_rows(const xd_denoise *f, xd_stream_id stream, int unit)
+xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit)
 {
     xd_span s = { 0, 0 };
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -96,7 +90,7 @@ static xd_span stream_rows(const xd_denoise *f, xd_stream_id stream, int unit)
 /* This rank's image rows of a unit, as a range of f->lat. */
 static xd_span rows_of(const xd_denoise *f, int unit)
 {
-    return stream_rows(f, XD_IMG, unit);
+    return xd_denoise_rows(f, XD_IMG, unit);
 }
 
 static xd_tensor part_of(const xd_denoise *f, xd_tensor t, int unit)
@@ -148,6 +142,8 @@ static void post_hidden(xd_denoise *f, int64_t index, piece w)
 {
     int i = (int)(index % XD_NHID), k = (int)(index % f->nskip);
     xd_denoise_wait(f, pipe_group(f), &f->h_out[i]);
+    xd_cache_sent(f, i);
+    xd_cache_post(f, i);
     f->h_in[i] =
         pipe_group(f)->ops->recv(pipe_group(f), hidden_view(f, index, w), my_stage(f) - 1);
     xd_denoise_wait(f, pipe_group(f), &f->skip_out[k]);
@@ -160,6 +156,7 @@ static void send_hidden(xd_denoise *f, piece w)
 {
     int i = (int)(f->piece_index % XD_NHID), k = (int)(f->piece_index % f->nskip),
         to = my_stage(f) + 1;
+    xd_cache_send(f, i);
     f->h_out[i] = pipe_group(f)->ops->send(pipe_group(f), hidden_view(f, f->piece_index, w), to);
     if (f->skips[1])
         f->skip_out[k] = pipe_group(f)->ops->send(pipe_group(f),
@@ -179,7 +176,7 @@ static int next_piece(const xd_denoise *f, piece *p)
             if (++p->step >= f->end)
                 return 0;
         }
-    } while (!is_mine(f, p->pass));
+    } while (!xd_denoise_is_mine(f, p->pass) || xd_cache_predicts(f, p->step));
     p->unit = unit_at(f, p->step, i);
     return 1;
 }
@@ -192,6 +189,7 @@ static void receive_hidden(xd_denoise *f, piece now)
         post_hidden(f, 0, now);
     if (next_piece(f, &next))
         post_hidden(f, f->piece_index + 1, next);
+    xd_cache_arrived(f, (int)(f->piece_index % XD_NHID));
     xd_denoise_wait(f, pipe_group(f), &f->h_in[f->piece_index % XD_NHID]);
     xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
@@ -275,7 +273,8 @@ static void open_tensors(xd_denoise *f)
     if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, xd_denoise_extra(f));
     if (f->lay.len[XD_REF])
-        f->ref = xd_new_f32(x, is_first(f) ? stream_rows(f, XD_REF, XD_ALL).n : 0, f->j->features);
+        f->ref = xd_new_f32(x, is_first(f) ? xd_denoise_rows(f, XD_REF, XD_ALL).n : 0,
+                            f->j->features);
 }
 
 static void open_hidden(xd_denoise *f)
@@ -304,13 +303,27 @@ static void open_kept(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     for (int p = 0; p < f->j->npass && dit->keep; p++) {
-        if (!is_mine(f, p))
+        if (!xd_denoise_is_mine(f, p))
             continue;
         if ((f->kept[p] = calloc(1, f->j->ctx->model.dit_info.kept_size)))
             dit->keep(&f->x, f->net, &f->cond[p], f->kept[p]);
         else
             xd_exec_fail(&f->x, XD_ENOMEM, "no memory for what is kept of the text");
     }
+}
+
+/* The modulations that passes of mine read: each its own where they depend on the text. */
+static xd_mods *mods_of(xd_denoise *f, int pass)
+{
+    int by_text = f->j->ctx->model.dit_info.pooled_dim || f->j->ctx->model.dit.dit->keep;
+    return &f->mods[by_text ? pass : 0];
+}
+
+static void open_mods(xd_denoise *f)
+{
+    for (int p = 0; p < f->j->npass; p++)
+        if (xd_denoise_is_mine(f, p) && !mods_of(f, p)->columns)
+            xd_mods_open(mods_of(f, p), &f->x, f->j->ctx->model.dit.dit, f->net);
 }
 
 static void open_method_stack(xd_denoise *f)
@@ -323,19 +336,19 @@ static void open_method_stack(xd_denoise *f)
                        .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim,
                        .sites = d->sites,
                        .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
-                       .displaced = f->plan->displaced };
+                       .displaced = f->plan->displaced, .window = f->j->window };
     if (xd_method_stack_open(&f->stack, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);
     f->x.hooks = f->stack.head;
 }
 
-/* Passes are recorded where no rank sends messages in them, weights do not wait in host memory, and
- * no trace shows ops. */
+/* Passes are recorded where no rank sends messages in them, weights do not wait in host memory, no
+ * cache leaves out blocks, and no trace shows ops. */
 static void open_replay(xd_denoise *f)
 {
     xd_dev *dev = f->x.dev;
     if (f->topo->replica->size == 1 && f->x.hooks == &xd_hooks_local && !f->trace &&
-        !f->net->stream)
+        !f->net->stream && !xd_cache_is_on(f))
         xd_replay_open(&f->replay, dev, &f->j->step_ops);
     if (f->replay.dev)
         xd_log(XD_LOG_DEBUG, "%s records the transformer's passes: %lld of %lld ops are small",
@@ -357,6 +370,8 @@ static void open_net(xd_denoise *f, const xd_net *net, int step)
     open_hidden(f);
     open_skips(f);
     open_kept(f);
+    open_mods(f);
+    xd_cache_open(f);
     open_method_stack(f);
     if (!f->x.dev->counts)
         open_replay(f);
@@ -367,7 +382,9 @@ static void close_net(xd_denoise *f)
     xd_replay_close(&f->replay);
     xd_method_stack_close(&f->stack);
     xd_tables_close(&f->tables);
+    xd_cache_close(f);
     for (int p = 0; p < XD_MAXPASS; p++) {
+        xd_mods_close(&f->mods[p]);
         free(f->kept[p]);
         f->kept[p] = NULL;
     }
@@ -401,6 +418,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     }
     xd_exec_init(&f->x, dev, tmp, j->ctx->type);
     f->x.lay = &f->lay;
+    f->x.int8_attn = xd_job_int8_attention(j);
     f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
     f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
     f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
@@ -455,20 +473,26 @@ static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
     return s.n ? xd_rows(f->cond[w.pass].tok, s.start, s.n) : (xd_tensor){ 0 };
 }
 
+void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
+{
+    xd_exec *x = &f->x;
+    for (int l = from; l < to; l++) {
+        size_t  m = xd_arena_mark(x->tmp);
+        int64_t t0 = xd_trace_now(f->trace);
+        xd_dit_block(x, f->j->ctx->model.dit.dit, f->net, l, s);
+        xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
+        xd_arena_rewind(x->tmp, m);
+    }
+}
+
 /* Runs the blocks of this stage; the last stage stores the prediction. */
 static void run_blocks(xd_denoise *f, piece w, xd_state *s)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
-    xd_exec      *x = &f->x;
-    for (int l = f->net->first; l < f->net->last; l++) {
-        size_t  m = xd_arena_mark(x->tmp);
-        int64_t t0 = xd_trace_now(f->trace);
-        xd_dit_block(x, dit, f->net, l, s);
-        xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
-        xd_arena_rewind(x->tmp, m);
-    }
+    xd_cache_run(f, s);
     if (xd_denoise_is_last(f))
-        xd_copy_to(x, part_of(f, f->pred[w.pass], w.unit), dit->head(x, f->net, s));
+        xd_copy_to(&f->x, part_of(f, f->pred[w.pass], w.unit), dit->head(&f->x, f->net, s));
+    xd_cache_keep(f, w.step, w.unit, w.pass);
 }
 
 /* run_blocks, or what the device has recorded of it in an earlier step. */
@@ -508,7 +532,11 @@ static void run_piece(xd_denoise *f, piece w)
                                                              : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step], .held = j->held,
                          .guidance = j->distilled };
-    xd_span       refs = stream_rows(f, XD_REF, w.unit);
+    xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
+    if (xd_cache_predicts(f, w.step)) {
+        xd_cache_predict(f, w.step, w.unit, w.pass);
+        return;
+    }
     if (is_first(f) && refs.n)
         in.ref = xd_rows(f->ref, refs.start, refs.n);
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
@@ -519,6 +547,7 @@ static void run_piece(xd_denoise *f, piece w)
         receive_hidden(f, w);
     if (is_first(f) && stage_count(f) > 1) {
         xd_denoise_wait(f, pipe_group(f), &f->h_out[i]);
+        xd_cache_sent(f, i);
         xd_denoise_wait(f, pipe_group(f), &f->skip_out[f->piece_index % f->nskip]);
     }
     if (is_first(f) && j->samp.in_scale[w.step] != 1) {
@@ -528,10 +557,12 @@ static void run_piece(xd_denoise *f, piece w)
     memset(f->local, 0, j->ctx->model.dit_info.local_size);
     xd_state s = { .h = hidden_view(f, f->piece_index, w),
                    .local = f->local,
+                   .t = in.t,
                    .kept = f->kept[w.pass],
                    .skips = f->skip[f->piece_index % f->nskip] };
     if (dit->read && !f->read[w.pass]++)
         dit->read(x, f->net, &in, s.kept);
+    xd_mods_step(mods_of(f, w.pass), x, dit, f->net, &in, s.kept, j->samp.time, w.step, f->end);
     dit->cond(x, f->net, &in, &s);
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);
@@ -716,7 +747,7 @@ int xd_denoise_step(xd_denoise *f, int step)
         if (stage_count(f) > 1 && is_first(f) && step > 0 && mine)
             wait_for_latents(f, unit);
         for (int p = 0; p < xd_job_passes(f->j, step); p++)
-            if (is_mine(f, p))
+            if (xd_denoise_is_mine(f, p))
                 run_piece(f, (piece){ step, unit, p });
         if (stage_count(f) > 1 && is_first(f) && mine && !xd_denoise_is_last(f))
             post_latents(f, step, unit);
@@ -737,16 +768,20 @@ void xd_denoise_finish(xd_denoise *f)
     xd_comm *c = pipe_group(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
     if (failed) {               /* receives that no rank will send to                          */
+        xd_cache_drop(f);
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
         /* These messages are under way: the last stage waits for them. */
         xd_denoise_wait(f, c, &f->lat_in[i]);
-    for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++)
+    for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++) {
+        xd_cache_sent(f, i);
         xd_denoise_wait(f, c, &f->h_out[i]), xd_denoise_wait(f, c, &f->skip_out[i]);
+    }
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
         xd_denoise_wait(f, c, &f->lat_out[i]);
+    xd_cache_count(f);
     if (failed)
         xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
 }

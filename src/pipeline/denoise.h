@@ -7,16 +7,18 @@
 #define XD_PIPELINE_DENOISE_H
 
 #include "base/rng.h"
+#include "dit/mods.h"
 #include "exec/tables.h"
 #include "observe/trace.h"
 #include "parallel/method.h"
 #include "pipeline/replay.h"
+#include "pipeline/step_cache.h"
 #include "plan/plan.h"
 #include "sampler/sampler.h"
 
 struct xd_job;
 
-enum { XD_MAXPASS = 2, XD_NHID = 3, XD_NKEEP = 3 };
+enum { XD_NKEEP = 3 };
 
 typedef struct xd_denoise {
     xd_exec         x;
@@ -30,6 +32,8 @@ typedef struct xd_denoise {
     size_t          mark;       /* of the arena: what begins here belongs to these steps       */
     xd_method_stack stack;
     xd_replay       replay;     /* passes that the device has recorded                         */
+    xd_mods         mods[XD_MAXPASS];   /* of all passes, or of each where the text enters      */
+    xd_step_cache   cache;      /* work of earlier steps that stands for that of later ones     */
     xd_tables       tables;     /* of positions, where the host cannot reach the device's memory */
     xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, then the negative prompt */
     /* This rank's image rows, patch by patch [n,C p^2]: latents (first and last stage),

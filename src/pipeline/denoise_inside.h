@@ -1,4 +1,5 @@
-/* denoise_inside.h - what the parts of the denoising loop share: denoise.c, denoise_latents.c */
+/* denoise_inside.h - what the parts of the denoising loop share: denoise.c, denoise_latents.c,
+ * step_cache.c */
 #ifndef XD_PIPELINE_DENOISE_INSIDE_H
 #define XD_PIPELINE_DENOISE_INSIDE_H
 
@@ -9,6 +10,21 @@ static inline int xd_denoise_is_last(const xd_denoise *f)
     return f->topo->at[XD_PIPE] == f->topo->deg.n[XD_PIPE] - 1;
 }
 
+static inline int xd_denoise_is_first(const xd_denoise *f)
+{
+    return f->topo->at[XD_PIPE] == 0;
+}
+
+/* Does this rank compute the pass? */
+static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
+{
+    return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
+}
+
+/* This rank's rows of a stream in a patch or XD_ALL, as a range of those in all patches. */
+xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
+/* Runs the blocks from `from` to before `to`. */
+void   xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
 /* Ends a message; its failure is sticky on f->x. */
 void   xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
 /* n floats of host memory, malloc'ed; NULL, and a failure on f->x: no memory. */

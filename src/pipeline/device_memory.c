@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "pipeline/memory_budget.h"
 #include "ranks/world.h"
 
 typedef struct share { uint64_t identity; double need, held, available, kernels; } share;
@@ -38,6 +39,7 @@ static void add_up(const share *all, int n, const share *mine, xd_device_room *o
 xd_status xd_device_room_find(const xd_context *ctx, double need, double held, xd_device_room *out,
                               xd_err *e)
 {
+    *out = (xd_device_room){ 0 };
     xd_comm  *h = ctx->world.host;
     int       n = h ? h->size : 1;
     share     mine = share_of(ctx->dev, need, held), *all = calloc((size_t)n, sizeof *all);
@@ -52,6 +54,7 @@ xd_status xd_device_room_find(const xd_context *ctx, double need, double held, x
                                             xd_view2(&mine, XD_U8, 1, sizeof mine)), e);
     if (s == XD_OK)
         add_up(all, n, &mine, out);
+    out->have = xd_budget_least(ctx, out->have);
     free(all);
     free(rows);
     return s;

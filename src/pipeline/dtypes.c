@@ -53,6 +53,19 @@ xd_status xd_types_compute(xd_context *ctx, const xd_open_args *given, xd_err *e
     return XD_OK;
 }
 
+/* Is a matrix stored in codes of this type? */
+static int stores_codes(const xd_component *p, xd_dtype type)
+{
+    for (int i = 0; i < p->nlist && p->quantized; i++) {
+        char      name[512];
+        xd_coding c;
+        if (p->list[i].nd == 2 && xd_source_name(&p->src, p->list[i].name, name, sizeof name) &&
+            p->src.codes(p->src.self, name, &c) && c.type == type)
+            return 1;
+    }
+    return 0;
+}
+
 int xd_types_stores_fp8(const xd_component *p)
 {
     for (int i = 0; i < p->nlist && p->files; i++) {
@@ -62,7 +75,12 @@ int xd_types_stores_fp8(const xd_component *p)
             p->src.has(p->src.self, name, &t) && (t.type == XD_F8E4M3 || t.type == XD_F8E5M2))
             return 1;
     }
-    return 0;
+    return stores_codes(p, XD_F8E4M3);
+}
+
+int xd_types_stores_int8(const xd_component *p)
+{
+    return stores_codes(p, XD_I8);
 }
 
 /* CLIP (of text and of images) and BERT are too small for quantization to pay off; language models
@@ -73,23 +91,53 @@ int xd_types_quantizes(const xd_component *text)
                          (text->text->hidden && !text->text->vision));
 }
 
+/* The type of matrices of blocks in the files, as far as the device takes it; F32: none. Beside
+ * those of four bits and of e4m3 with a scale a row the modulations are integers. */
+static xd_dtype stored_type(const xd_context *ctx, const xd_component *p)
+{
+    return stores_codes(p, XD_Q4_0) && !xd_dev_identity(ctx->dev) ? XD_Q4_0
+           : stores_codes(p, XD_F8E4M3)                           ? XD_F8E4M3
+           : xd_types_stores_int8(p)                              ? XD_I8
+           : xd_types_stores_fp8(p)                               ? XD_F8E4M3
+                                                                  : XD_F32;
+}
+
 /* F32: the compute type. */
-static xd_status read_type(const char *flag, const char *text, const xd_component *p,
-                           xd_dtype *type, xd_err *e)
+static xd_status read_type(const xd_context *ctx, const char *flag, const char *text,
+                           const xd_component *p, xd_dtype *type, xd_err *e)
 {
     *type = XD_F32;
     if (!text || is_word(text, "f32") || is_word(text, "bf16"))
         return XD_OK;
     if (is_word(text, "auto"))
-        *type = xd_types_stores_fp8(p) ? XD_F8E4M3 : XD_F32;
+        *type = stored_type(ctx, p);
     else if (is_word(text, "int8"))
         *type = XD_I8;
     else if (is_word(text, "fp8"))
         *type = XD_F8E4M3;
+    else if (is_word(text, "int4"))
+        *type = XD_Q4_0;
     else
-        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 auto", flag,
-                       text);
+        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 int4 auto",
+                       flag, text);
     return XD_OK;
+}
+
+/* Matrices in block types stay as they are stored, unless another type is asked for; integers,
+ * where they are asked for. */
+static xd_stays stays_of(const char *text)
+{
+    return !text || is_word(text, "auto") ? XD_STAYS_BLOCKS
+           : is_word(text, "f32") || is_word(text, "bf16") ? XD_STAYS_NONE
+                                                           : XD_STAYS_INTEGERS;
+}
+
+static xd_status check_four(const xd_context *ctx, xd_dtype type, const char *flag, xd_err *e)
+{
+    if (type != XD_Q4_0 || !xd_dev_identity(ctx->dev))
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "%s is int4, which is for the CPU; on %s int8 and fp8 take "
+                   "the least memory", flag, ctx->dev->name);
 }
 
 static xd_status check_same(const char *flag, const char *text, const char *dtype, xd_err *e)
@@ -110,19 +158,26 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
         s = check_same("text_weights_dtype", text, wanted_type(&a), e);
     for (int i = 0; i < xd_model_dits(&ctx->model) && s == XD_OK; i++) {
         xd_component *p = xd_model_dit(&ctx->model, i);
-        s = read_type("weights_dtype", a.weights_dtype, p, &p->blocks, e);
+        s = read_type(ctx, "weights_dtype", a.weights_dtype, p, &p->blocks, e);
+        p->stays = stays_of(a.weights_dtype);
+        s = s == XD_OK ? check_four(ctx, p->blocks, "weights_dtype", e) : s;
     }
     for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {
         xd_component *p = &ctx->model.text[k];
         xd_dtype type;
-        s = read_type("text_weights_dtype", text, p, &type, e);
+        s = read_type(ctx, "text_weights_dtype", text, p, &type, e);
         if (s == XD_OK && ctx->model.has_text[k] && xd_types_quantizes(p))
             p->blocks = type;
+        p->stays = stays_of(text);
+        s = s == XD_OK ? check_four(ctx, type, "text_weights_dtype", e) : s;
     }
     return s;
 }
 
 const char *xd_types_name(const xd_component *p, xd_dtype compute)
 {
-    return p->blocks == XD_I8 ? "int8" : p->blocks == XD_F8E4M3 ? "fp8" : xd_dtype_name(compute);
+    return p->blocks == XD_I8 ? "int8"
+           : p->blocks == XD_F8E4M3 ? "fp8"
+           : p->blocks == XD_Q4_0   ? "int4"
+                                    : xd_dtype_name(compute);
 }

@@ -9,10 +9,11 @@
  * matrices of blocks. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
-/* Name of a component's weight type: "bf16", "int8", "fp8". */
+/* Name of a component's weight type: "bf16", "int8", "fp8", "int4". */
 const char *xd_types_name(const xd_component *p, xd_dtype compute);
 /* Does text_weights_dtype apply to this text encoder? */
 int         xd_types_quantizes(const xd_component *text);
 int         xd_types_stores_fp8(const xd_component *p);  /* do its files contain fp8 matrices? */
+int         xd_types_stores_int8(const xd_component *p); /* or integers with scales?           */
 
 #endif

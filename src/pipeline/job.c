@@ -369,6 +369,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = set_tokens(j, e);
     if (s == XD_OK)
+        s = xd_job_window(j, e);
+    if (s == XD_OK)
         s = set_sampler(j, e);
     if (s != XD_OK)
         return s;
@@ -378,7 +380,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         j->guidance = !r->negative_prompt ? 0 :
                       r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.recipe->true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
-    if ((s = xd_job_boundary(j, e)) != XD_OK)
+    if ((s = xd_job_boundary(j, e)) != XD_OK || (s = xd_cache_of_job(j, e)) != XD_OK)
         return s;
     if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
@@ -418,7 +420,9 @@ void xd_job_close(xd_job *j)
     xd_mask_close(j);
     xd_references_close(j);
     free(j->todo);
+    free(j->changes);
     j->todo = NULL;
+    j->changes = NULL;
 }
 
 xd_status xd_job_pick(xd_job *j, xd_err *e)

@@ -4,6 +4,7 @@
 
 #include "io/inpaint.h"
 #include "pipeline/context.h"
+#include "pipeline/step_cache.h"
 #include "xdit/xdit.h"
 
 enum { XD_MAXREFS = 16 };       /* reference images of a request                               */
@@ -36,12 +37,17 @@ typedef struct xd_job {
     int         loads[2];       /* how often the request has come to each                      */
     double      strength;       /* of the initial image; 0: there is none                      */
     int         max_text, images;
+    int64_t     window[3];      /* attention_window: t, h, w; all 0: there is none             */
     int         picks;          /* the request leaves out some images (xd_job_pick)            */
     int        *todo, ntodo;    /* those that are generated, in order; NULL: all               */
     int         asked_steps;    /* samp.steps plus the steps that a strength leaves out        */
     const xd_sampler *sampler;
     xd_sampling samp;
     xd_counts   step_ops;       /* of the first step, counted                                  */
+    xd_cache_spec cache;
+    int64_t     cached[2];      /* middle ranges of an image that were left out, and all       */
+    xd_cache_pair *changes;     /* [nchanges] of the image, of a cache that tells them          */
+    int         nchanges, most_changes;
     double      start_s;
     int64_t     held;           /* image tokens, the first ones, that an image holds; 0: none  */
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
@@ -70,6 +76,10 @@ int       xd_job_has_mask(const xd_request *r);
 int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
+/* 1: the request asks for scores of int8, and the device has them in the compute type. */
+int       xd_job_int8_attention(const xd_job *j);
+/* Reads attention_window, after the tokens are known. */
+xd_status xd_job_window(xd_job *j, xd_err *e);
 /* Warns on rank 0 of options of the request that make no difference. */
 void      xd_job_warn_unused(const xd_job *j);
 /* Finds the scheduler of the request or of the model, sets j->sampler, and reads its config with

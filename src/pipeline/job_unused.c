@@ -1,5 +1,6 @@
 /* job_unused.c - warnings of options of a request that make no difference */
 #include <math.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "backend/backend.h"
@@ -12,9 +13,6 @@ void xd_job_warn_unused(const xd_job *j)
     int            groups = p->deg.n[XD_DATA];
     if (j->ctx->world.all->rank)
         return;
-    if (j->ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(j->ctx->dev))
-        xd_log(XD_LOG_WARN, "offload makes no difference on the CPU, whose weights are in the "
-               "host's memory");
     if (groups > j->ntodo)
         xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to "
                "generate: there %s %d %s",
@@ -48,6 +46,14 @@ void xd_job_warn_unused(const xd_job *j)
     if (j->ctx->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
         xd_log(XD_LOG_WARN, "guidance_scale makes no difference to this model, which reads none "
                "(true_cfg_scale guides it)");
+    if (j->r->attention && strcmp(j->r->attention, "int8") == 0 && !xd_job_int8_attention(j))
+        xd_log(XD_LOG_WARN, "attention int8 makes no difference to %s in %s, which has no such "
+               "attention (CPUs with AVX512-BF16 and VNNI have it, in bf16)", j->ctx->dev->name,
+               xd_dtype_name(j->ctx->type));
+    if (j->r->attention_window && !(j->window[0] | j->window[1] | j->window[2]))
+        xd_log(XD_LOG_WARN, "attention_window makes no difference: it holds all of %lld x %lld x "
+               "%lld tokens", (long long)j->lay.grid[0], (long long)j->lay.grid[1],
+               (long long)j->lay.grid[2]);
     if (j->r->latents_only && j->r->enable_tiling && !xd_job_has_image(j->r))
         xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)

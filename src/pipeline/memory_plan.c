@@ -13,7 +13,9 @@
 #include "pipeline/denoise.h"
 #include "pipeline/device_memory.h"
 #include "pipeline/job.h"
+#include "pipeline/memory_budget.h"
 #include "pipeline/offload.h"
+#include "pipeline/preview_decoder.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/transformers.h"
 #include "pipeline/vae_codec.h"
@@ -26,6 +28,12 @@ static double to_gib(size_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
+/* Memory of the host within the budget, unless that is for a device. */
+static double host_budget(const xd_context *ctx, double have)
+{
+    return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
+}
+
 /* Refuses a size so large that an exact count is pointless: a hidden state and q, k, v
  * exceed memory. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
@@ -34,16 +42,20 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
                    (double)xd_dtype_size(j->ctx->type);
     double image = (double)xd_job_pixels(j) * 5;
     size_t machine, process;
+    char   limit[160];
     if (xd_dev_identity(j->ctx->dev))           /* the device's memory is counted exactly         */
         least = 0;
     if (least + image <= (double)have)
         return XD_OK;
     xd_host_memory(&machine, &process);
-    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
+    int tight = host_budget(j->ctx, 1e18) <= (double)have;
+    xd_budget_text(j->ctx, tight, process < machine ?
+                   "address space (ulimit -v), besides what kernels take," : "memory",
+                   (double)have, limit, sizeof limit);
+    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s",
                    j->fps > 0 ? "video" : "image",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + image).s,
-                   process < machine ? "address space (ulimit -v), besides what kernels take"
-                   : "memory", xd_size_text((double)have).s);
+                   limit);
 }
 
 size_t xd_need_peak(const xd_need *n, int keep, int apart)
@@ -55,8 +67,8 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
     if (!apart)                 /* the VAE is loaded while the loop still has its memory       */
         loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                               n->method_bytes + n->vae_work);
-    loop += n->images;
-    return n->conds + n->messages +
+    loop += n->images + n->preview_tmp;
+    return n->conds + n->messages + n->preview +
            (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
 }
 
@@ -86,13 +98,13 @@ int xd_need_apart(const xd_job *j, int ranks)
            !j->r->latents_only;
 }
 
-/* Was an earlier one of these numbers the same? */
-static int is_repeated(const int64_t *v, int i)
+/* Is the number one of these n? */
+static int is_repeated(const int64_t *v, int n, int64_t number)
 {
     int k = 0;
-    while (k < i && v[k] != v[i])
+    while (k < n && v[k] != number)
         k++;
-    return k < i;
+    return k < n;
 }
 
 /* Encoder k on every prompt: kernels of a library may want more room for fewer rows. */
@@ -100,14 +112,14 @@ static xd_status count_encoder(xd_job *j, const xd_prompts *w, int k, size_t *by
 {
     int64_t  *ids = malloc((size_t)w->n * sizeof *ids);
     xd_status s = ids ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for %d prompts", w->n);
+    int       texts = 0;
     for (int i = 0; i < w->n && s == XD_OK; i++) {
-        size_t tmp;
-        ids[i] = xd_prompts_computed(w, j, i, k);
-        if (is_repeated(ids, i))
-            continue;
-        s = xd_prompts_count(j, k, ids[i], &tmp, e);
-        *bytes = s == XD_OK ? xd_max_size(*bytes, tmp) : *bytes;
+        int64_t n = xd_prompts_computed(w, j, i, k);
+        if (!is_repeated(ids, texts, n))
+            ids[texts++] = n;
     }
+    if (s == XD_OK)
+        s = xd_prompts_count(j, k, ids, texts, bytes, e);
     free(ids);
     return s;
 }
@@ -116,6 +128,13 @@ int xd_need_both(const xd_job *j)
 {
     int D = j->ctx->plan.deg.n[XD_DATA], rounds = (j->ntodo + D - 1) / D;
     return xd_job_changes(j) && (rounds > 1 || !j->ctx->once);
+}
+
+/* Bytes of the weights of a component: as it is loaded, where blocks of it stay in files. */
+static size_t weight_bytes(const xd_component *p)
+{
+    xd_block_sizes w = xd_component_blocks(p);
+    return p->streams && p->store ? xd_stream_plan_bytes(&p->stream, &w) : p->packed;
 }
 
 /* The text encoders: all of them if they stay loaded, otherwise the largest, as only one is
@@ -128,7 +147,7 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
         if (!j->ctx->model.has_text[k])
             continue;
         s = count_encoder(j, w, k, &tmp, e);
-        packed = j->ctx->model.text[k].packed;
+        packed = weight_bytes(&j->ctx->model.text[k]);
         need->text = j->ctx->keep ? need->text + packed : xd_max_size(need->text, packed);
         need->text_tmp = xd_max_size(need->text_tmp, tmp);
         need->text_work = xd_max_size(need->text_work, j->ctx->model.text[k].work);
@@ -144,12 +163,12 @@ void xd_need_dits(xd_need *n, const xd_job *j)
         const xd_component *p = xd_model_dit(m, i);
         if (!xd_job_uses_dit(j, i))
             continue;
-        n->dit = xd_max_size(n->dit, p->packed);
+        n->dit = xd_max_size(n->dit, weight_bytes(p));
         n->dit_work = xd_max_size(n->dit_work, p->work);
         n->host_work = xd_max_size(n->host_work, p->host_work);
     }
     int changes = xd_job_changes(j);
-    n->dit2 = changes ? m->dit.packed + m->dit2.packed - n->dit : 0;
+    n->dit2 = changes ? weight_bytes(&m->dit) + weight_bytes(&m->dit2) - n->dit : 0;
     n->dit2_work = changes ? n->dit_work : 0;
 }
 
@@ -179,7 +198,8 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
         most = xd_max(most, w->rows[i]);
     xd_status s = count_rows(j, most, most, need, e);
     for (int i = 0; i < w->n - 1 && s == XD_OK; i++)
-        if (!is_repeated(w->rows, i) && (w->rows[i] < most || (j->npass > 1 && none < most)))
+        if (!is_repeated(w->rows, i, w->rows[i]) &&
+            (w->rows[i] < most || (j->npass > 1 && none < most)))
             s = count_rows(j, w->rows[i], none, need, e);
     return s;
 }
@@ -203,6 +223,8 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
         s = xd_vae_encode_count(j, &tmp, e);
         need->vae_tmp = xd_max_size(need->vae_tmp, tmp);
     }
+    if (s == XD_OK)
+        s = xd_preview_count(j, &need->preview, &need->preview_tmp, e);
     xd_need_dits(need, j);
     need->vae = vae ? ctx->model.vae.packed : 0;
     need->vae_work = vae ? ctx->model.vae.work : 0;
@@ -224,12 +246,14 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
 /* Bytes of loaded weights of this rank; *once counts shared weights once per group. */
 static double loaded_bytes(xd_context *ctx, double *once)
 {
-    const xd_component *p[3 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.dit2, &ctx->model.vae };
+    enum { FIRST = 4 };
+    const xd_component *p[FIRST + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.dit2,
+                                                  &ctx->model.vae, &ctx->model.preview };
     double         sum = 0;
     *once = 0;
     for (int k = 0; k < XD_MAXTEXT; k++)
-        p[3 + k] = &ctx->model.text[k];
-    for (int i = 0; i < 3 + XD_MAXTEXT; i++) {
+        p[FIRST + k] = &ctx->model.text[k];
+    for (int i = 0; i < FIRST + XD_MAXTEXT; i++) {
         double bytes = (double)xd_store_bytes(p[i]->store);
         sum += bytes;
         *once += p[i]->shared ? bytes / p[i]->group.c->size : bytes;
@@ -237,19 +261,26 @@ static double loaded_bytes(xd_context *ctx, double *once)
     return sum;
 }
 
+void xd_memory_hold(xd_context *ctx)
+{
+    double once;
+    loaded_bytes(ctx, &once);
+    xd_budget_hold(ctx, once);
+}
+
 static xd_size size_of(size_t bytes)
 {
     return xd_size_text((double)bytes);
 }
 
-/* Refuses: `who` needs `bytes` and `have` are available. The message names the parts. */
-static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, double have,
-                               const char *who, xd_err *e)
+/* Refuses: `bytes` are needed of this limit (xd_budget_text). The message names the parts. */
+static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, const char *limit,
+                               xd_err *e)
 {
     return xd_fail(e, XD_ENOMEM,
-                   "the request needs %s of %s and %s are available: text encoder %s + %s, "
+                   "the request needs %s of %s: text encoder %s + %s, "
                    "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
-                   xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s,
+                   xd_size_text(bytes).s, limit, size_of(n->text).s,
                    size_of(n->text_tmp).s, size_of(n->dit + n->dit2).s,
                    size_of(n->dit_tmp + n->method_bytes).s, size_of(n->vae).s,
                    size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
@@ -306,6 +337,58 @@ static size_t share_of(const xd_context *ctx, size_t bytes)
     return ctx->neighbours > 1 ? bytes / (size_t)ctx->neighbours : bytes;
 }
 
+/* Sums over the ranks of this host: bytes that they need, and those that they may take. 1: the
+ * budget limits these. */
+static int sum_host(const xd_job *j, double peak, double once, int reads, size_t have,
+                    double host[XD_HOST_SUMS])
+{
+    xd_context *ctx = j->ctx;
+    double      left = (double)have;
+    host[0] = peak + (xd_dev_identity(ctx->dev) ? 0 : (double)xd_dev_kernel_bytes(ctx->dev));
+    host[0] -= dits_saved(j) + xd_shared_weights_saved(&ctx->model.vae) + texts_saved(ctx);
+    host[1] = once;
+    host[2] = reads;
+    host[3] = xd_budget_elsewhere(ctx);
+    xd_memory_sum(ctx->world.host, host);
+    if (!xd_dev_identity(ctx->dev))
+        left = xd_budget_left(ctx, left, host[1] + host[3]);
+    host[1] += (double)share_of(ctx, (size_t)left);
+    return left < (double)have;
+}
+
+/* Weights in files, on a device in the host's memory: as few blocks as have to stay there, or all
+ * of them. Ranks that share weights share what is saved. Weights that are loaded stay as they
+ * are. */
+static void fit_to_host(xd_job *j, xd_need *need)
+{
+    xd_context      *ctx = j->ctx;
+    xd_offload_parts p;
+    size_t           have, space;
+    double           once, mine = held_by_host(ctx, &once), host[XD_HOST_SUMS];
+    const xd_component *dit = xd_transformer_of(j, 0);
+    double           copies[XD_HOST_SUMS] = { dit->group.c ? 1.0 / dit->group.c->size : 1 };
+    if (ctx->offload == XD_OFFLOAD_NONE || !dit->streams || !dit->files)
+        return;
+    xd_host_memory(&have, &space);
+    sum_host(j, (double)need->peak, once, 1, have, host);
+    xd_memory_sum(ctx->world.host, copies);
+    if (ctx->model.dit.store || ctx->model.dit2.store)
+        return;
+    double room = (double)need->peak - (host[0] - host[1]) / copies[0];
+    room = room < (double)space + mine ? room : (double)space + mine;
+    xd_offload_sizes(ctx, ctx->world.used->rank < ctx->plan.text_tp, &p);
+    xd_offload_fit(&p, need, j, ctx->world.used->size, room);
+    ctx->model.dit.stream = p.plan_dit;
+    ctx->model.dit2.stream = p.plan_dit2;
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        if (!ctx->model.text[k].store)
+            ctx->model.text[k].stream = p.plan_text[k];
+    if (need->streamed && ctx->world.all->rank == 0)
+        xd_log(XD_LOG_INFO, "offload: %d of the transformer's %d blocks, %s, stay in their files "
+               "and are read in every step", dit->stream.streamed, dit->net.last - dit->net.first,
+               size_of(need->streamed).s);
+}
+
 /* Two limits: what this process may map, and what all ranks of the host may use together, with
  * shared weights counted once. room: both limits. */
 static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
@@ -313,28 +396,27 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     xd_context *ctx = j->ctx;
     size_t     have = 0, space = 0;
     double     once, mine = held_by_host(ctx, &once);
-    char       ranks[80] = "memory";
+    char       ranks[80] = "memory", limit[200];
     xd_host_memory(&have, &space);
-    have = share_of(ctx, have);
     const xd_weight_group *group = &xd_transformer_of(j, 0)->group;
     int    reads = !group->c || group->c->rank == 0;
     int    apart = xd_dev_identity(ctx->dev) != 0;
     double peak = (double)(apart ? need->host : need->peak);
-    double kernels = apart ? 0 : (double)xd_dev_kernel_bytes(ctx->dev),
-           host[XD_HOST_SUMS] = { peak + kernels, once, reads };
-    host[0] -= dits_saved(j) + xd_shared_weights_saved(&ctx->model.vae) + texts_saved(ctx);
-    xd_memory_sum(ctx->world.host, host);
-    host[1] += (double)have;
+    double host[XD_HOST_SUMS];
+    int tight = sum_host(j, peak, once, reads, have, host);
     limits->machine = host[1];
     limits->space = (double)space + mine;
     log_memory(ctx, need, host);
     ctx->spare = reads ? free_of(host, (double)space + mine - peak) : 0;
-    if (peak > (double)space + mine)
-        return refuse_memory(ctx->dev, need, peak, (double)space + mine,
-                             "address space (ulimit -v), besides what kernels take,", e);
+    if (peak > (double)space + mine) {
+        xd_budget_text(ctx, 0, "address space (ulimit -v), besides what kernels take,",
+                       (double)space + mine, limit, sizeof limit);
+        return refuse_memory(ctx->dev, need, peak, limit, e);
+    }
     if (ctx->world.host->size > 1)
         snprintf(ranks, sizeof ranks, "memory (%d ranks together)", ctx->world.host->size);
-    return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
+    xd_budget_text(ctx, tight, ranks, host[1], limit, sizeof limit);
+    return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], limit, e) : XD_OK;
 }
 
 /* The larger one of the transformers that the request uses, as it is loaded, or would be whole. One
@@ -414,7 +496,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
 {
     xd_context    *ctx = j->ctx;
     xd_device_room room;
-    char           who[120];
+    char           who[120], limit[200];
     xd_status      s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
     if (s != XD_OK)
         return s;
@@ -438,7 +520,9 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     if (room.ranks > 1)
         snprintf(who, sizeof who, "the memory of %s (%d ranks together)", ctx->dev->name,
                  room.ranks);
-    return refuse_memory(ctx->dev, need, room.need, room.have, who, e);
+    xd_budget_text(ctx, ctx->budget > 0 && room.have >= ctx->budget, who, room.have, limit,
+                   sizeof limit);
+    return refuse_memory(ctx->dev, need, room.need, limit, e);
 }
 
 /* Does memory hold both transformers? All ranks decide alike. */
@@ -473,9 +557,9 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     size_t     machine, space;
     double     once, mine = held_by_host(ctx, &once);
     xd_host_memory(&machine, &space);
-    machine = share_of(ctx, machine);
     *need = (xd_need){ 0 };
-    *limits = (xd_memory_limits){ .machine = (double)machine + mine, .space = (double)space + mine,
+    double most = host_budget(ctx, (double)share_of(ctx, machine) + mine);
+    *limits = (xd_memory_limits){ .machine = most, .space = (double)space + mine,
                                   .held = mine };
     xd_status s = refuse_huge(j, (size_t)(limits->machine < limits->space ? limits->machine
                                                                       : limits->space), e);
@@ -493,6 +577,8 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
         xd_need_sum(need, j, ctx->world.used->size);
     if (s == XD_OK && xd_dev_identity(ctx->dev))
         s = xd_world_agree(&ctx->world, compare_device(j, need, limits, e), e);
+    else if (s == XD_OK)
+        fit_to_host(j, need);
     if (s == XD_OK) {
         limits->device = 0;
         s = xd_world_agree(&ctx->world, compare_limits(j, need, limits, e), e);

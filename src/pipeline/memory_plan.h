@@ -9,6 +9,7 @@ typedef struct xd_need {        /* bytes a request needs, by part               
     size_t text_work, dit_work, vae_work;       /* extra while weights are loaded              */
     size_t dit2;                /* of the other transformer, where both stay loaded; else 0     */
     size_t dit2_work;           /* extra while a transformer is loaded between two steps        */
+    size_t preview, preview_tmp;        /* of the decoder of previews; 0: there is none         */
     size_t method_bytes;        /* of the loop: stale keys and values, buffers of messages     */
     /* On a device with a memory of its own all of the above is bytes of that memory, and so are the
      * embeddings of the texts; `images` is 0. Else these are 0. */
@@ -46,9 +47,12 @@ int       xd_need_both(const xd_job *j);
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e);
 
+/* Tells the budget which weights this engine holds now. */
+void      xd_memory_hold(xd_context *ctx);
+
 /* Sums over the ranks of a host: bytes they need, bytes they already have, and the number that
- * read files ahead. Collective over them. */
-enum { XD_HOST_SUMS = 3 };
+ * read files ahead, and bytes of other engines. Collective over them. */
+enum { XD_HOST_SUMS = 4 };
 void      xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "families/help.h"
+#include "pipeline/step_cache.h"
 #include "sampler/sampler.h"
 #include "xdit/tools.h"
 
@@ -99,8 +100,14 @@ static xd_option options[] = {
       "so many previews of an image, spread over its steps (default: none)" },
     { "preview_every", XD_OPT_INT, AT(preview_every), 1, 1000, NULL, "STEPS",
       "a preview every so many steps (default: none)" },
+    { "cache", XD_OPT_TEXT, AT(cache), 0, 0, NULL, "NAME:OPTIONS",
+      NULL },                   /* of the registry                                             */
     { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
       "noise: philox, or torch to generate what diffusers generates" },
+    { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
+      "scores of attention: int8 is faster and less exact (default: auto)" },
+    { "attention_window", XD_OPT_TEXT, AT(attention_window), 0, 0, NULL, "T,H,W",
+      "frames, rows and columns of tokens around it that an image token attends to; 0: all" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
       "decode in overlapping tiles: less memory" },
     { "output_quality", XD_OPT_INT64, AT(output_quality), 0, 100, NULL, "N",
@@ -144,6 +151,18 @@ static void name_samplers(void)
     set_help(AT(scheduler), b.failed ? "a scheduler (default: the model's)" : b.p);
 }
 
+static void name_caches(void)
+{
+    static xd_text_buf b;
+    xd_buf_add(&b, "leave out blocks whose effect changes little from step to step, another image "
+               "in less time: ");
+    for (int i = 0; xd_caches[i]; i++)
+        xd_buf_add(&b, "%s%s%s (%s)", i ? ", " : "", xd_caches[i]->name, i ? "" : ":0.12",
+                   xd_caches[i]->help);
+    xd_buf_add(&b, " (default: none)");
+    set_help(AT(cache), b.failed ? "a step cache (default: none)" : b.p);
+}
+
 /* These help texts name the families that have the option. */
 static void name_families(void)
 {
@@ -185,6 +204,7 @@ static void name_families(void)
 static void name_all(void)
 {
     name_samplers();
+    name_caches();
     name_families();
 }
 

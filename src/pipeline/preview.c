@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/preview_decoder.h"
 #include "pipeline/result.h"
 #include "pipeline/vae_codec.h"
 
@@ -206,6 +207,20 @@ static void colour_cells(const xd_job *j, const frame *f, float *rgb)
         grey_cells(f, rgb);
 }
 
+/* An image of the first frame, malloc'ed, and its size: decoded, or a pixel for each cell. NULL: no
+ * memory. */
+static float *decode_frame(const xd_job *j, const float *clean, xd_grid *size)
+{
+    frame  f = first_frame(j, clean);
+    float *image = xd_preview_decode(j, f.lat, size);
+    if (image)
+        return image;
+    *size = (xd_grid){ f.h, f.w };
+    if ((image = malloc((size_t)(f.h * f.w * 3) * sizeof *image)))
+        colour_cells(j, &f, image);
+    return image;
+}
+
 /* The size asked for, or one of its ratio with XD_PREVIEW_SIDE pixels of the longer side. */
 static xd_grid preview_size(const xd_job *j)
 {
@@ -217,15 +232,13 @@ static xd_grid preview_size(const xd_job *j)
 
 void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p)
 {
-    frame    f = first_frame(j, clean);
-    xd_grid  to = preview_size(j);
+    xd_grid  to = preview_size(j), from;
     int64_t  n = to.rows * to.cols * 3;
-    float   *cells = malloc((size_t)(f.h * f.w * 3) * sizeof *cells);
+    float   *image = decode_frame(j, clean, &from);
     float   *rgb = malloc((size_t)n * sizeof *rgb);
     uint8_t *pixels = NULL;
-    if (cells && rgb) {
-        colour_cells(j, &f, cells);
-        xd_vae_fit(cells, (xd_grid){ f.h, f.w }, rgb, to);
+    if (image && rgb) {
+        xd_vae_fit(image, from, rgb, to);
         pixels = xd_pixels_quantize(rgb, n);
     }
     if (pixels) {
@@ -235,5 +248,5 @@ void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p
     }
     free(pixels);
     free(rgb);
-    free(cells);
+    free(image);
 }

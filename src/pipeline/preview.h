@@ -1,6 +1,7 @@
 /* preview.h - previews: small images of the clean latents that a step predicts
  *
- * Latents become colours by a linear map of their channels: the autoencoder's (xd_vae_info.rgb),
+ * Latents become an image by the decoder that the engine was given for that (preview_decoder.h), or
+ * colours by a linear map of their channels: the autoencoder's (xd_vae_info.rgb),
  * or, where none is known, the one that fits best the images that this engine has decoded; before
  * there is one, previews are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H

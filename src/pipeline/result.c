@@ -131,6 +131,20 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
     if (r->enable_tiling)
         xd_buf_add(b, ", \"enable_tiling\": true");
+    if (j->window[0] | j->window[1] | j->window[2])
+        xd_buf_add(b, ", \"attention_window\": \"%" PRId64 ",%" PRId64 ",%" PRId64 "\"",
+                   j->window[0], j->window[1], j->window[2]);
+    if (xd_job_int8_attention(j))
+        xd_buf_add(b, ", \"attention\": \"int8\"");
+    if (j->cache.kind) {
+        xd_buf_add(b, ", \"cache\": ");
+        xd_buf_json_string(b, r->cache);
+        xd_buf_add(b, ", \"cache_reused\": %" PRId64 ", \"cache_ranges\": %" PRId64, j->cached[0],
+                   j->cached[1]);
+    }
+    for (int i = 0; i < j->nchanges; i++)
+        xd_buf_add(b, "%s[%.9g, %.9g]%s", i ? ", " : ", \"cache_changes\": [", j->changes[i].in,
+                   j->changes[i].out, i + 1 < j->nchanges ? "" : "]");
 }
 
 static char *make_json(const xd_job *j, int i, int64_t seed)

@@ -7,6 +7,7 @@
 #include "exec/host.h"
 #include "exec/op.h"
 #include "pipeline/context.h"
+#include "pipeline/memory_budget.h"
 #include "ranks/world.h"
 
 typedef struct entry {
@@ -204,10 +205,12 @@ xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e)
     return s;
 }
 
-static size_t most_bytes(void)
+static size_t most_bytes(const xd_context *ctx)
 {
     size_t free_bytes, all;
     xd_host_memory_free(&free_bytes, &all);
+    if (!xd_dev_identity(ctx->dev))
+        free_bytes = (size_t)xd_budget_least(ctx, (double)free_bytes);
     free_bytes /= XD_TEXT_CACHE_SHARE;
     return free_bytes < XD_TEXT_CACHE_MOST ? free_bytes : XD_TEXT_CACHE_MOST;
 }
@@ -234,7 +237,7 @@ void xd_prompts_remember(const xd_prompts *w, xd_job *j)
     xd_exec     x;
     if (!ctx->keep || ctx->world.used->rank != 0)
         return;
-    if (!ctx->embeddings && !(ctx->embeddings = xd_text_cache_open(most_bytes())))
+    if (!ctx->embeddings && !(ctx->embeddings = xd_text_cache_open(most_bytes(ctx))))
         return;
     xd_exec_init(&x, ctx->dev, &none, ctx->type);
     for (int i = 0; i < w->n; i++)

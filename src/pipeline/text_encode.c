@@ -241,28 +241,57 @@ static void open_method_stack(xd_exec *x, const xd_context *ctx, xd_method_stack
     x->hooks = c->head;
 }
 
-xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
+static xd_layout layout_of(int64_t n)
+{
+    return (xd_layout){ .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
+}
+
+/* Rows of the images that encoder k sees, which are those of every prompt. */
+static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
+{
+    xd_text_image images[XD_MAXREFS];
+    xd_text_read  r = { .images = images };
+    r.nimages = xd_prompt_images_among(j, k, NULL, 0, images);
+    xd_layout lay = layout_of(xd_prompt_images_more_ids(j, k) + r.nimages);
+    x->lay = &lay;
+    return xd_text_see(j->ctx->model.text[k].text, x, n, &r);
+}
+
+/* Encodes a text of n tokens on the counting device. */
+static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor seen, int64_t n)
+{
+    const xd_component *p = &j->ctx->model.text[k];
+    xd_layout           lay = layout_of(n);
+    xd_cond             c = { 0 };
+    size_t              mark = xd_arena_mark(x->tmp);
+    xd_text_image       images[XD_MAXREFS];
+    xd_text_read        r = xd_model_reads(&j->ctx->model, k);
+    x->lay = &lay;
+    r.n = r.real = n;
+    r.images = images;
+    r.nimages = xd_prompt_images_among(j, k, NULL, n, images);
+    r.seen = seen;
+    xd_text_encode(p->text, x, &p->shadow, &r, &c);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,
+                           xd_err *e)
 {
     xd_method_stack  stack;
     xd_component  *p = &j->ctx->model.text[k];
     xd_arena  a;
     xd_exec   x;
-    xd_cond   c = { 0 };
-    xd_layout lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
     xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
         s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
-    x.lay = &lay;
     open_method_stack(&x, j->ctx, &stack);
-    xd_text_read r = xd_model_reads(&j->ctx->model, k);
-    xd_text_image images[XD_MAXREFS];
-    r.n = r.real = n;
-    r.images = images;
-    r.nimages = xd_prompt_images_among(j, k, NULL, n, images);
-    xd_text_encode(p->text, &x, &p->shadow, &r, &c);
+    xd_tensor seen = see_images(j, k, &x, &p->shadow);
+    for (int i = 0; i < texts; i++)
+        count_one(j, k, &x, seen, n[i]);
     xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
@@ -437,13 +466,13 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
     return 1;
 }
 
-/* Encodes prompt i with encoder k into its place. */
-static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
+/* Encodes prompt i with encoder k into its place. seen: as of see_images. */
+static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor seen, xd_exec *x)
 {
     const xd_component     *p = &j->ctx->model.text[k];
     const xd_text_use *u = &recipe_of(j)->text[k];
     int64_t            at[3], n = xd_prompts_computed(w, j, i, k), rows = kept(j, k, n);
-    xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
+    xd_layout          lay = layout_of(n);
     size_t             mark = xd_arena_mark(x->tmp);
     xd_cond            c = { 0 };
     if (copy_image_rows(w, j, i, k, x))
@@ -458,6 +487,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
     xd_text_image images[XD_MAXREFS];
     r.images = images;
     r.nimages = xd_prompt_images_among(j, k, r.ids, n, images);
+    r.seen = seen;
     xd_text_encode(p->text, x, &p->net, &r, &c);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
@@ -484,9 +514,12 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     if (shared)                 /* no rank begins unless all have their resources              */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
+    xd_tensor seen = { 0 };
+    if (going)
+        seen = see_images(j, k, &x, &ctx->model.text[k].net);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i) && !w->known[i])
-            encode_one(w, j, i, k, &x);
+            encode_one(w, j, i, k, seen, &x);
     xd_method_stack_close(&stack);
     if (xd_ok(&x))
         return XD_OK;

@@ -28,8 +28,10 @@ void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
 int64_t   xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i);
 /* The ids of prompt i that encoder k computes. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
-/* Counts the arena bytes for encoding n tokens with encoder k, those of its images among them. */
-xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e);
+/* Counts the arena bytes for encoding texts of n[0], n[1] ... tokens with encoder k, those of the
+ * same images among them. */
+xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,
+                           xd_err *e);
 /* Bytes of the device's own memory that the embeddings of all used prompts take; 0: they lie in
  * the host's. */
 size_t    xd_prompts_bytes(const xd_prompts *w, const xd_job *j);

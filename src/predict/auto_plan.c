@@ -14,6 +14,7 @@
 #include "base/par.h"
 #include "pipeline/context.h"
 #include "pipeline/job.h"
+#include "pipeline/memory_budget.h"
 #include "pipeline/references.h"
 #include "plan/plan.h"
 #include "plan/plan_table.h"
@@ -52,6 +53,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     xd_status s;
     if (c->a->cluster) {
         s = xd_machine_read(&c->m, c->a->cluster, e);
+        c->m.memory = xd_budget_least(c->ctx, c->m.memory);
         if (s == XD_OK && all > c->m.hosts * c->m.ranks)
             s = xd_fail(e, XD_EINVAL, "%d ranks are there and the cluster %s has %d", all,
                         c->m.name, c->m.hosts * c->m.ranks);
@@ -60,12 +62,13 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     if (xd_dev_identity(c->ctx->dev)) {
         s = xd_machine_of_devices(&c->m, c->ctx->dev, c->a->device, (all + hosts - 1) / hosts, e);
         c->m.hosts = hosts;
+        c->m.memory = xd_budget_least(c->ctx, c->m.memory);
         return s;
     }
     s = xd_machine_here(&c->m, c->ctx->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
     c->m.hosts = hosts;
     xd_host_memory(&have, &space);
-    c->m.memory = (double)have;
+    c->m.memory = xd_budget_left(c->ctx, (double)have, xd_budget_elsewhere(c->ctx));
     c->space = (double)space;
     return s;
 }

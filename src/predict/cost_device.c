@@ -71,12 +71,17 @@ static double attn_rate(const xd_rates *r, double D)
     return r->attn[0] * (1 - w) + r->attn[1] * w;
 }
 
+/* Speed of attention with scores of int8, as a multiple of that in bf16 (doc/lab/attention.md). */
+static const double INT8_GAIN = 1.3;
+
 static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_counts *c)
 {
     double keys = 0;
     for (int i = 0; i < a->nkv; i++)
         keys += (double)a->kv[i].k.d[1];
     double rate = rate_at(attn_rate(r, (double)a->q.d[3]), keys, r->attn_keys);
+    if (a->int8)
+        rate *= INT8_GAIN;
     return xd_max_double(c->flops / rate_at(rate, (double)a->q.d[1], r->attn_rows),
                          c->bytes / r->bytes);
 }
@@ -90,6 +95,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
     case XD_OP_ADDMUL:          /* sums over ranks are in no cache of this core                */
+    case XD_OP_ROTATE:
     case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:
     case XD_OP_GNORM:   return seconds_moved(r, r->gnorm, c->bytes);

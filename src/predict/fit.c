@@ -4,6 +4,7 @@
  * contains a set that fits is not tried. */
 #include "predict/fit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static const double PATIENCE_S = 1.5;
 
 typedef struct set {            /* 0: as requested                                             */
     int      bf16;
-    xd_dtype dit, text;         /* I8 or F8E4M3                                                */
+    xd_dtype dit, text;         /* I8, F8E4M3 or Q4_0                                          */
     int      text_tp, tp;       /* tp: in place of the given degrees                           */
     int      tiles, rows;       /* --enable_tiling, --use_parallel_vae                         */
     int      ranks;             /* fewer ranks                                                 */
@@ -32,6 +33,7 @@ typedef struct set {            /* 0: as requested                              
 typedef struct trial {
     double need, have;          /* bytes; of the tighter limit                                 */
     double text, dit;           /* weights of the rank that needs most                         */
+    double streamed;            /* bytes that a step reads from files or copies to the device  */
     char   plan[256];
 } trial;
 
@@ -99,11 +101,16 @@ const xd_candidate *xd_fit_least(const xd_search *s)
 
 /* ---- a set of flags ----------------------------------------------------------------------- */
 
-static int text_can_be_small(const finder *w, int k)
+/* Is `type` smaller than the type that weights have? */
+static int is_smaller(xd_dtype type, xd_dtype now)
+{
+    return now != XD_Q4_0 && (type == XD_Q4_0 || (now != XD_I8 && now != XD_F8E4M3));
+}
+
+static int text_can_be(const finder *w, int k, xd_dtype type)
 {
     const xd_model *m = &w->t->ctx->model;
-    return m->has_text[k] && xd_types_quantizes(&m->text[k]) && w->text[k] != XD_I8 &&
-        w->text[k] != XD_F8E4M3;
+    return m->has_text[k] && xd_types_quantizes(&m->text[k]) && is_smaller(type, w->text[k]);
 }
 
 /* Gives the context the types of a set; an empty set has the engine's types. Forgets kernel
@@ -115,9 +122,13 @@ static void set_types(finder *w, const set *s)
         xd_dev_forget(ctx->dev);
     ctx->type = s->bf16 ? XD_BF16 : w->type;
     ctx->offload = s->offload ? XD_OFFLOAD_AUTO : w->offload;
+    int streams = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
+    ctx->model.dit.streams = ctx->model.dit2.streams = streams;
     ctx->model.dit.blocks = ctx->model.dit2.blocks = s->dit ? s->dit : w->dit;
-    for (int k = 0; k < ctx->model.recipe->ntext; k++)
-        ctx->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
+    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
+        ctx->model.text[k].blocks = s->text && text_can_be(w, k, s->text) ? s->text : w->text[k];
+        ctx->model.text[k].streams = streams;
+    }
 }
 
 /* Height and width of the smaller size i: three, two and one quarter, then repeated halves down to
@@ -172,7 +183,7 @@ static xd_parallel plan_of(const set *s, const xd_parallel *a)
 
 static const char *kept_name(xd_dtype t)
 {
-    return t == XD_I8 ? "int8" : "fp8";
+    return t == XD_I8 ? "int8" : t == XD_Q4_0 ? "int4" : "fp8";
 }
 
 XD_PRINTF(2, 3) static void add_flag(xd_text_buf *b, const char *fmt, ...)
@@ -223,15 +234,21 @@ static double with_margin(double have)
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
 }
 
+/* Bytes that a process may map, including its weights and kernels of the last set. */
+static double space_of(const finder *w)
+{
+    size_t machine, process;
+    xd_host_memory(&machine, &process);
+    return with_margin((double)process + w->t->held);
+}
+
 static void measure_trial(const finder *w, const xd_prediction *f, trial *c)
 {
     const xd_fit *t = w->t;
     int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
-    size_t        machine, process;
-    xd_host_memory(&machine, &process);    /* includes kernels of this set                     */
-    double space = with_margin((double)process + t->held), one = xd_fit_fullest(f);
+    double        space = space_of(w), one = xd_fit_fullest(f);
     double all = f->peak + (here ? (double)xd_dev_kernel_bytes(w->t->ctx->dev) * host : 0);
-    *c = (trial){ .need = all, .have = with_margin(t->m->memory) };
+    *c = (trial){ .need = all, .have = with_margin(t->m->memory), .streamed = f->streamed };
     if (here && one * c->have > all * space)
         c->need = one, c->have = space > 1 ? space : 1;
     for (int r = 0; r < f->ranks; r++) {
@@ -247,10 +264,34 @@ static int is_lighter(const trial *a, const trial *b)
     return !(b->have > 0) || a->need * b->have < b->need * a->have;
 }
 
+/* Predicts a plan. Streaming takes what memory there is, beside the kernels, whose bytes are known
+ * when the plan has been predicted once. */
+static xd_status predict_plan(const finder *w, const xd_request *r, const xd_parallel *p,
+                              xd_prediction *f, trial *c, xd_err *e)
+{
+    const xd_fit *t = w->t;
+    xd_machine    m = *t->m;
+    for (int again = 0;; again++) {
+        xd_status st = xd_predict(f, t->ctx, r, p, t->ranks, &m, e);
+        if (st != XD_OK)
+            return st;
+        measure_trial(w, f, c);
+        if (again || !m.shares || t->ctx->offload != XD_OFFLOAD_AUTO || c->need <= c->have)
+            return st;
+        int host = f->ranks < m.ranks ? f->ranks : m.ranks;
+        m.memory = with_margin(m.memory);
+        if (t->space > 0)
+            m.memory -= (double)xd_dev_kernel_bytes(t->ctx->dev) * host;
+        if (t->space > 0 && f->ranks == 1)
+            m.memory = fmin(m.memory, space_of(w));
+        m.memory = fmax(m.memory, 1);
+        xd_prediction_free(f);
+    }
+}
+
 /* The plan that needs least with a set of flags. 0: none of them is possible. */
 static int count_plans(finder *w, const set *s, trial *best)
 {
-    const xd_fit *t = w->t;
     xd_request    r;
     int           any = 0;
     copy_request(w, s, &r);
@@ -260,8 +301,7 @@ static int count_plans(finder *w, const set *s, trial *best)
         trial       c;
         xd_err      e = { 0 };
         set_types(w, s);
-        if (xd_predict(&f, t->ctx, &r, &p, t->ranks, t->m, &e) == XD_OK) {
-            measure_trial(w, &f, &c);
+        if (predict_plan(w, &r, &p, &f, &c, &e) == XD_OK) {
             if (!any++ || is_lighter(&c, best))
                 *best = c;
         }
@@ -308,10 +348,16 @@ static void add_advice(finder *w, const set *s, const trial *c)
 {
     xd_buf_add(&w->reported, "%s", w->nfit ? "; " : "");
     flags_of(w, s, &w->reported);
-    if (w->t->ranks > 1)
-        xd_buf_add(&w->reported, " (%s, %s)", c->plan, xd_size_text(c->need).s);
-    else
-        xd_buf_add(&w->reported, " (%s)", xd_size_text(c->need).s);
+    xd_buf_add(&w->reported, " (%s%s%s", w->t->ranks > 1 ? c->plan : "",
+               w->t->ranks > 1 ? ", " : "", xd_size_text(c->need).s);
+    if (s->offload && c->streamed > 0)
+        xd_buf_add(&w->reported, ", a step %s %s of weights",
+                   xd_dev_identity(w->t->ctx->dev) ? "copies" : "reads",
+                   xd_size_text(c->streamed).s);
+    if (s->offload)
+        xd_buf_add(&w->reported, ", %s", s->dit || s->text || s->bf16 || s->size
+                   ? "blocks are streamed" : "the same image");
+    xd_buf_add(&w->reported, ")");
     if (w->nfit < MAX_REPORTED)
         w->fit[w->nfit++] = *s;
 }
@@ -331,7 +377,7 @@ static int includes(const set *s, const set *f)
  * one does not fit. */
 static void simplify_set(finder *w, set *s, trial *c, double most)
 {
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         set   a = *s;
         trial d;
         switch (i) {
@@ -341,7 +387,8 @@ static void simplify_set(finder *w, set *s, trial *c, double most)
         case 3: a.tiles = 0; break;
         case 4: a.bf16 = 0; break;
         case 5: a.text = XD_F32; break;
-        default: a.dit = XD_F32;
+        case 6: a.dit = XD_F32; break;
+        default: a.offload = 0;
         }
         if (memcmp(&a, s, sizeof a) != 0 && count_set(w, &a, &d) && d.need <= most * d.have)
             *s = a, *c = d;
@@ -354,7 +401,7 @@ static int try_set(finder *w, const set *asked)
     static const set nothing;
     set              s = *asked;
     trial            c;
-    if (w->nfit == MAX_REPORTED || memcmp(&s, &nothing, sizeof nothing) == 0 ||
+    if (w->nfit == (w->t->only ? 1 : MAX_REPORTED) || memcmp(&s, &nothing, sizeof nothing) == 0 ||
         xd_now_s() > w->until)
         return 0;
     for (int i = 0; i < w->nfit; i++)
@@ -371,16 +418,25 @@ static int try_set(finder *w, const set *asked)
 /* ---- which sets --------------------------------------------------------------------------- */
 
 typedef struct levers {         /* possible changes; 0: not possible                           */
-    int      bf16, tiles, rows, tp, text_tp;
+    int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
+    xd_dtype dit4, text4;       /* Q4_0, on the CPU                                            */
     int      text_first;        /* the text encoder is the larger component                    */
 } levers;
 
 static xd_dtype small_text(const finder *w)
 {
     for (int k = 0; k < w->t->ctx->model.recipe->ntext; k++)
-        if (text_can_be_small(w, k))
+        if (text_can_be(w, k, XD_I8))
             return xd_types_stores_fp8(&w->t->ctx->model.text[k]) ? XD_F8E4M3 : XD_I8;
+    return XD_F32;
+}
+
+static xd_dtype least_text(const finder *w)
+{
+    for (int k = 0; k < w->t->ctx->model.recipe->ntext; k++)
+        if (text_can_be(w, k, XD_Q4_0))
+            return XD_Q4_0;
     return XD_F32;
 }
 
@@ -388,15 +444,20 @@ static levers find_levers(const finder *w, const trial *base)
 {
     const xd_fit      *t = w->t;
     const xd_parallel *f = t->fixed;
-    int                small = w->dit == XD_I8 || w->dit == XD_F8E4M3, text = t->r->nprompts > 0;
+    int                text = t->r->nprompts > 0, host = !xd_dev_identity(t->ctx->dev);
     return (levers){
         .bf16 = w->type == XD_F32 && xd_dev_compute(t->ctx->dev, XD_BF16) == XD_BF16,
+        .offload = w->offload == XD_OFFLOAD_NONE,
         .tiles = !t->r->enable_tiling && !t->r->latents_only,
         .rows = t->ranks > 1 && !t->chosen && !f->use_parallel_vae && !t->r->latents_only,
         .tp = t->ranks > 1 && !t->chosen && f->tensor_parallel_degree != t->ranks ? t->ranks : 0,
         .text_tp = t->ranks > 1 && f->text_tensor_parallel_degree <= 1 && text ? t->ranks : 0,
-        .dit = small ? XD_F32 : xd_types_stores_fp8(&t->ctx->model.dit) ? XD_F8E4M3 : XD_I8,
+        .dit = !is_smaller(XD_I8, w->dit)                ? XD_F32
+               : xd_types_stores_fp8(&t->ctx->model.dit) ? XD_F8E4M3
+                                                         : XD_I8,
         .text = small_text(w),
+        .dit4 = host && is_smaller(XD_Q4_0, w->dit) ? XD_Q4_0 : XD_F32,
+        .text4 = host ? least_text(w) : XD_F32,
         .text_first = base->text > base->dit };
 }
 
@@ -420,6 +481,19 @@ static void try_types(finder *w, const levers *l, set s)
     }
 }
 
+/* Four bits, where no other types of weights fit, unless they are streamed. */
+static void try_four(finder *w, const levers *l)
+{
+    levers four = *l;
+    for (int i = 0; i < w->nfit; i++)
+        if (!w->fit[i].offload && (w->fit[i].dit || w->fit[i].text))
+            return;
+    four.dit = l->dit4;
+    four.text = l->text4;
+    if (four.dit || four.text)
+        try_types(w, &four, (set){ 0 });
+}
+
 /* Tries changes of the plan, each alone and then together. */
 static void try_degrees(finder *w, const levers *l)
 {
@@ -437,17 +511,21 @@ static set all_levers(const levers *l)
 {
     return (set){ .bf16 = l->bf16, .dit = l->dit, .text = l->text, .tp = l->tp,
                   .text_tp = l->text_tp,
-                  .tiles = l->tiles, .rows = l->rows };
+                  .tiles = l->tiles, .rows = l->rows, .offload = l->offload };
+}
+
+/* What changes no pixel of the image, or hardly one, comes before types of less precision. */
+static void try_lossless(finder *w, const levers *l)
+{
+    for (int k = 1; k < 4; k++)
+        if ((l->tiles || !(k & 1)) && (l->offload || !(k & 2)))
+            try_set(w, &(set){ .tiles = k & 1, .offload = k & 2 ? 1 : 0 });
 }
 
 static void try_tiles(finder *w, const levers *l)
 {
-    set s = { .tiles = 1 }, all = all_levers(l);
-    if (!l->tiles)
-        return;
-    try_set(w, &s);
-    try_types(w, l, s);
-    try_set(w, &all);
+    if (l->tiles)
+        try_types(w, l, (set){ .tiles = 1 });
 }
 
 static void try_fewer(finder *w)
@@ -478,22 +556,51 @@ static int try_sizes(finder *w, set s, int from, int to)
     return to;
 }
 
+/* Can any set fit that keeps the size? Kernels of tiles may take more than tiles save: then `all`
+ * does without. */
+static int any_may_fit(finder *w, set *all)
+{
+    set   plain = *all;
+    trial c, d;
+    plain.tiles = 0;
+    if (!count_set(w, all, &c) || c.need <= c.have)
+        return 1;
+    if (!all->tiles || !count_set(w, &plain, &d) || !is_lighter(&d, &c))
+        return w->nfit > 0;
+    *all = plain;
+    return w->nfit > 0 || d.need <= d.have;
+}
+
+/* Where eight bits do not fit: all changes with four, which take the place of `all`. */
+static void try_all_in_four(finder *w, const levers *l, set *all)
+{
+    all->dit = l->dit4 ? l->dit4 : all->dit;
+    all->text = l->text4 ? l->text4 : all->text;
+    if ((!l->dit4 && !l->text4) || !any_may_fit(w, all))
+        return;
+    try_four(w, l);
+    try_set(w, all);
+}
+
 static void try_all(finder *w, const levers *l)
 {
     enum { SIZES = 12 };
     set   all = all_levers(l);
-    trial c;
     int   huge = w->t->huge;
-    if (w->offload == XD_OFFLOAD_NONE && xd_dev_identity(w->t->ctx->dev))
-        try_set(w, &(set){ .offload = 1 });
-    if (!huge && (!count_set(w, &all, &c) || c.need <= c.have)) {
+    if (!huge)
+        try_lossless(w, l);
+    if (!huge && any_may_fit(w, &all)) {
         try_types(w, l, (set){ 0 });
         try_degrees(w, l);
         try_tiles(w, l);
+        try_set(w, &all);
+        try_four(w, l);
+    } else if (!huge) {
+        try_all_in_four(w, l, &all);
     }
-    if (!huge)
+    if (!huge && !w->t->only)
         try_fewer(w);
-    if (w->nfit > 0)
+    if (w->nfit > 0 || w->t->only)
         return;
     w->until = xd_now_s() + PATIENCE_S; /* more time, because nothing was found                */
     int size = try_sizes(w, (set){ 0 }, 1, SIZES);
@@ -507,11 +614,12 @@ static void write_advice(finder *w, char *out, size_t size)
 {
     static const set nothing;
     set              lean = w->leanest;
-    trial            c = w->least;
+    trial            c = w->least, plain = { 0 };
     xd_text_buf      b = { 0 };
     if (w->nfit) {
         xd_buf_add(&b, "; what would fit: %s", w->reported.p ? w->reported.p : "");
-    } else if (c.have > 0 && memcmp(&lean, &nothing, sizeof nothing) != 0) {
+    } else if (c.have > 0 && (!count_set(w, &nothing, &plain) || c.need < plain.need) &&
+               memcmp(&lean, &nothing, sizeof nothing) != 0) {
         simplify_set(w, &lean, &c, 1.001 * c.need / c.have);
         xd_buf_add(&b, "; nothing near it fits: the least is %s, with ", xd_size_text(c.need).s);
         flags_of(w, &lean, &b);
@@ -522,7 +630,22 @@ static void write_advice(finder *w, char *out, size_t size)
     xd_buf_free(&b);
 }
 
-void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size)
+/* Leaves only the changes that an engine takes by itself. */
+static levers limit_levers(levers l, int only)
+{
+    if (only)
+        l = (levers){ .offload = only & XD_FIT_OFFLOAD ? l.offload : 0,
+                      .dit = only & XD_FIT_DIT ? l.dit : XD_F32,
+                      .text = only & XD_FIT_TEXT ? l.text : XD_F32,
+                      .dit4 = only & XD_FIT_DIT ? l.dit4 : XD_F32,
+                      .text4 = only & XD_FIT_TEXT ? l.text4 : XD_F32,
+                      .text_first = l.text_first };
+    return l;
+}
+
+/* Writes the sets that fit in words; *first: the first of them. */
+static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *first, char *out,
+                        size_t size)
 {
     xd_fit             mine = *t;
     finder             w = { .t = &mine, .plans = plans, .nplans = n, .type = t->ctx->type,
@@ -536,13 +659,30 @@ void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, 
     for (int k = 0; k < XD_MAXTEXT; k++)
         w.text[k] = t->ctx->model.text[k].blocks;
     if (t->huge || count_set(&w, &same, &base)) {
-        levers l = find_levers(&w, &base);
+        levers l = limit_levers(find_levers(&w, &base), t->only);
         try_all(&w, &l);
         write_advice(&w, out, size);
+        *first = w.nfit ? w.fit[0] : (set){ 0 };
     }
     set_types(&w, &same);
     xd_context_fork_close(&w.own, t->ctx);
     xd_buf_free(&w.reported);
+}
+
+void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size)
+{
+    set first = { 0 };
+    find_advice(t, plans, n, &first, out, size);
+}
+
+xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out, size_t size)
+{
+    static const char before[] = "; what would fit: ";
+    set               s = { 0 };
+    find_advice(t, plan, 1, &s, out, size);
+    if (strncmp(out, before, strlen(before)) == 0)
+        memmove(out, out + strlen(before), strlen(out + strlen(before)) + 1);
+    return (xd_fit_choice){ s.offload, (int32_t)s.dit, (int32_t)s.text };
 }
 
 /* Tries two plans: the one that needs least, and the one that would need least without

@@ -16,7 +16,12 @@ typedef struct xd_fit {
     double             space;
     double             held;    /* bytes of weights that it already has                        */
     int                huge;    /* the image alone is too large: only smaller ones are counted */
+    int                only;    /* XD_FIT_*: only these changes are tried; 0: all                */
 } xd_fit;
+
+typedef struct xd_fit_choice {  /* changes of the first piece of advice; all 0: there is none    */
+    int32_t offload, dit, text; /* --offload auto; types of weights (xd_dtype), 0: as they are   */
+} xd_fit_choice;
 
 /* Bytes of the rank that needs most. */
 double    xd_fit_fullest(const xd_prediction *f);
@@ -27,10 +32,13 @@ xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e);
 const xd_candidate *xd_fit_least(const xd_search *s);
 
 /* Text to append to a refusal: "; what would fit: --weights_dtype int8 (13.1 GB)", or the least
- * that is needed with all changes that help. Each option has been counted and fits. Order: types
- * of weights (those of the larger component first), tensor parallelism, tiles, fewer ranks, sizes.
+ * that is needed with all changes that help. Each option has been counted and fits. Order: what
+ * changes no pixel or hardly one (tiles, streaming), types of weights (those of the larger
+ * component first, four bits last), tensor parallelism, fewer ranks, sizes.
  * plans: [n], tried with each change. Counts for at most a second or two. */
 void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
+/* The first advice among the changes `only`, and its text: "--offload auto (13.1 GB ...)". */
+xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out, size_t size);
 /* As xd_fit_advice, for the plans of a search in which none fits. */
 void      xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size);
 

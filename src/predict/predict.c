@@ -363,6 +363,7 @@ static void read_steps(predictor *s)
                       : n > 1 ? mark_time(s, n) - mark_time(s, n - 1) : f->exact_s;
     if (!f->stale)
         f->exact_s = f->step_s;
+    xd_predict_cache(f, &s->job);
     for (int r = 0; r < f->ranks; r++) {
         teller t = { s, r, mark_time(s, n - 1), mark_time(s, n), &f->rank[r] };
         xd_simulation_events(s->simulation, r, report_piece, &t);
@@ -420,26 +421,35 @@ static int64_t ids_of(const predictor *s, int i, int k)
     return xd_prompts_most_ids(&s->job, k);
 }
 
+static xd_status count_texts(predictor *s, int k, size_t *bytes, xd_err *e)
+{
+    int      texts = s->ctx->model.recipe->text[k].tokenizer ? text_count(s) : 1;
+    int64_t *ids = malloc((size_t)texts * sizeof *ids);
+    if (!ids)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", texts);
+    for (int i = 0; i < texts; i++)
+        ids[i] = ids_of(s, i, k);
+    xd_status st = xd_prompts_count(&s->job, k, ids, texts, bytes, e);
+    free(ids);
+    return st;
+}
+
 static xd_status text_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
     xd_need   *n = &s->f->rank[me].need;
     for (int k = 0; k < ctx->model.recipe->ntext; k++) {
-        size_t most = 0, tmp;
+        size_t most;
         if (!ctx->model.has_text[k])
             continue;
         xd_simulation_mark(s->simulation, k);   /* what the encoders before it took            */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
-        int images = !ctx->model.recipe->text[k].tokenizer, texts = images ? 1 : text_count(s);
         if (ctx->count_text && (xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK ||
-            (images && xd_encoder_images_share(&s->job, ctx->count_text, e) != XD_OK)))
+            (!ctx->model.recipe->text[k].tokenizer &&
+             xd_encoder_images_share(&s->job, ctx->count_text, e) != XD_OK)))
             return e->code;
-        for (int i = 0; i < texts; i++) {
-            xd_status st = xd_prompts_count(&s->job, k, ids_of(s, i, k), &tmp, e);
-            if (st != XD_OK)
-                return st;
-            most = tmp > most ? tmp : most;
-        }
+        if (count_texts(s, k, &most, e) != XD_OK)
+            return e->code;
         size_t packed = ctx->model.text[k].packed;
         n->text = ctx->keep ? n->text + packed : n->text > packed ? n->text : packed;
         n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
@@ -762,9 +772,8 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
         st = predict_request(&s, e);
     if (st == XD_OK) {
         xd_predict_memory(f, &s.job, s.parts, m);
-        f->request_s = f->text_s + f->encode_s + f->rounds * (f->exact * f->exact_s +
-                                                (f->steps - f->exact) * f->step_s +
-                                                f->decode_s);
+        double steps_s = f->exact * f->exact_s + (f->steps - f->exact) * f->step_s;
+        f->request_s = f->text_s + f->encode_s + f->rounds * (steps_s + f->decode_s);
         add_reading(&s);
     }
     leave_rank(&s);

@@ -39,6 +39,8 @@ typedef struct xd_prediction {
     double  upload;             /* bytes/s of these copies                                      */
     int     apart;              /* transformer and VAE are not loaded together                  */
     int     fits, stale;        /* into the memory there is; its image is not the exact one    */
+    double  left_out;           /* share of block ranges that a step cache is expected to leave
+                                   out, which is in exact_s and step_s; 0: none */
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;
 
@@ -56,6 +58,9 @@ double    xd_predicted_reading_to_load(const xd_prediction *f);
 /* Seconds that a request waits for `cold` bytes from a disk of so many bytes/s. Prefetch begins
  * `beside_s` of computing before they are needed and may use `room` bytes. */
 double    xd_reading_wait_s(double cold, double speed, double room, double beside_s);
+/* What a step cache of the request is expected to leave out: what taylorseer's schedule says; of
+ * one that measures, half of the steps behind its warm-up, as far as it may. */
+void      xd_predict_cache(xd_prediction *f, const xd_job *j);
 void      xd_prediction_free(xd_prediction *f);
 
 /* A time span of a rank on the time scale of the prediction: what 'c' it computes,

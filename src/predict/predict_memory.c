@@ -10,14 +10,13 @@
 
 static const double USUAL_UPLOAD = 20e9;        /* bytes/s to a device, where it is not known */
 
-/* Streams blocks of a rank whose device does not hold all weights. */
+/* Streams blocks of a rank so that it needs at most `room` bytes. */
 static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_parts *p, int ranks,
-                          const xd_machine *m)
+                          double room)
 {
     xd_offload how = j->ctx->offload;
-    if (!m->shares && how != XD_OFFLOAD_NONE &&
-        ((double)k->need.peak > m->memory || how == XD_OFFLOAD_STREAM))
-        xd_offload_fit(p, &k->need, j, ranks, m->memory);
+    if (how != XD_OFFLOAD_NONE && ((double)k->need.peak > room || how == XD_OFFLOAD_STREAM))
+        xd_offload_fit(p, &k->need, j, ranks, room);
     k->dit_blocks = p->dit.n;
     k->dit_streamed = p->plan_dit.streamed;
     for (int i = 0; i < XD_MAXTEXT; i++)
@@ -27,6 +26,14 @@ static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_par
         }
 }
 
+/* bytes/s of weights that stay in files of the page cache. */
+static double rate_of_packing(const xd_job *j, const xd_machine *m)
+{
+    const xd_rates *k = j->ctx->type == XD_F32 ? &m->f32 : &m->bf16;
+    double          rate = k->weights > 0 ? k->weights : k->bytes;
+    return rate > 0 ? rate / 3 : USUAL_UPLOAD;
+}
+
 /* A step takes at least the time of the copies of its streamed blocks, which run beside it. */
 static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m)
 {
@@ -34,10 +41,22 @@ static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m
     for (int r = 0; r < f->ranks; r++)
         most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
     f->upload = m->upload > 0 ? m->upload : USUAL_UPLOAD;
+    if (m->shares)              /* rows of files are read, packed, and read again               */
+        f->upload = rate_of_packing(j, m);
     double pass_s = (double)most / f->upload;
     f->streamed = (double)most * xd_offload_runs(j, 0);
     f->exact_s = fmax(f->exact_s, pass_s * xd_offload_runs(j, 1));
     f->step_s = fmax(f->step_s, pass_s * xd_offload_runs(j, !f->stale));
+}
+
+/* Does an earlier rank of the host have the weights of rank r? */
+static int has_twin(const xd_prediction *f, int r, int first, const xd_machine *m)
+{
+    int twin = 0;
+    for (int o = first; o < r && m->shares; o++)
+        twin |= f->rank[o].need.dit == f->rank[r].need.dit &&
+                o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];
+    return twin;
 }
 
 /* What rank r of a host, whose first rank is `first`, adds to its memory. On CPUs the ranks of a
@@ -45,12 +64,9 @@ static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m
 static double share_of(const xd_prediction *f, int r, int first, const xd_machine *m)
 {
     const xd_need *n = &f->rank[r].need;
-    int            twin = 0;
     if (m->shares && n->host)           /* devices have memories of their own                   */
         return (double)n->host;
-    for (int o = first; o < r && m->shares; o++)
-        twin |= f->rank[o].need.dit == n->dit &&
-                o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];
+    int twin = has_twin(f, r, first, m);
     return (double)n->peak - (twin ? (double)(n->dit + n->dit2) : 0) -
            (m->shares && r > first ? (double)n->vae : 0);
 }
@@ -71,6 +87,21 @@ static double peak_of(const xd_prediction *f, const xd_machine *m)
     return peak;
 }
 
+/* Streams what all ranks of a host have too much, as they do (fit_to_host of memory_plan.c). */
+static void stream_on_host(xd_prediction *f, const xd_job *j, xd_offload_parts *parts, int first,
+                           const xd_machine *m)
+{
+    double over = -m->memory;
+    int    copies = 0, end = first + m->ranks < f->ranks ? first + m->ranks : f->ranks;
+    for (int r = first; r < end; r++) {
+        over += share_of(f, r, first, m);
+        copies += !has_twin(f, r, first, m);
+    }
+    for (int r = first; r < end; r++)
+        stream_blocks(&f->rank[r], j, &parts[r], f->ranks,
+                      (double)f->rank[r].need.peak - over / copies);
+}
+
 static void sum_needs(xd_prediction *f, const xd_job *j, int both)
 {
     for (int r = 0; r < f->ranks; r++) {
@@ -86,8 +117,12 @@ void xd_predict_memory(xd_prediction *f, xd_job *j, xd_offload_parts *parts, con
     sum_needs(f, j, both);
     if (both && peak_of(f, m) > m->memory)
         sum_needs(f, j, 0);
-    for (int r = 0; r < f->ranks; r++)
-        stream_blocks(&f->rank[r], j, &parts[r], f->ranks, m);
+    int host = m->shares && !xd_dev_identity(j->ctx->count);
+    for (int r = 0; r < f->ranks; r += host ? m->ranks : 1)
+        if (host)
+            stream_on_host(f, j, parts, r, m);
+        else
+            stream_blocks(&f->rank[r], j, &parts[r], f->ranks, m->shares ? 1e18 : m->memory);
     f->peak = peak_of(f, m);
     f->fits = f->peak <= m->memory;
     f->apart = xd_need_apart(j, f->ranks);

@@ -435,6 +435,7 @@ static void run_text(void *ctx)
     text_run *t = ctx;
     xd_cond   c = { 0 };
     xd_arena_rewind(t->x.tmp, 0);
+    t->read.seen = xd_text_see(t->p->text, &t->x, &t->p->net, &t->read);
     xd_text_encode(t->p->text, &t->x, &t->p->net, &t->read, &c);
 }
 
@@ -450,7 +451,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     char      what[64];
     xd_status s = count_component(b, p, &share, e);
     if (s == XD_OK)
-        s = xd_prompts_count(&b->job, k, t.n, &bytes, e);
+        s = xd_prompts_count(&b->job, k, &t.n, 1, &bytes, e);
     if (s == XD_OK)
         s = load_component(b, p, share, bytes, e);
     if (s == XD_OK && p->text->vision)
@@ -559,8 +560,8 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
-    if (s == XD_OK)
-        s = xd_device_arena_open(&a, g->ctx.dev, bytes, e);
+    if (s == XD_OK)             /* blocks alone run beside what a step gives back before them   */
+        s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
         xd_denoise_noise(&r.f, 0);

@@ -116,7 +116,7 @@ typedef struct row {            /* one component                                
     xd_component *p;
     double   numbers;           /* declared elements                                           */
     size_t   bytes;             /* in its files                                                */
-    char     types[64];
+    char     types[256];
     xd_err   lack;
 } row;
 
@@ -162,17 +162,24 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
+/* "bf16+f32"; of files with block types also how many tensors have each type. */
 static void types_of(const xd_st *st, char *out, size_t size)
 {
-    int seen[XD_NDTYPES] = { 0 };
+    int64_t seen[XD_NDTYPES] = { 0 };
+    int     blocks = 0;
     out[0] = 0;
-    for (int64_t i = 0; i < xd_st_count(st); i++)
-        seen[xd_st_shape(st, i).type] = 1;
-    for (int t = 0; t < XD_NDTYPES; t++)
-        if (seen[t] && strlen(out) + 10 < size) {
-            strcat(out, out[0] ? "+" : "");
-            strcat(out, xd_dtype_name((xd_dtype)t));
-        }
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        seen[xd_st_shape(st, i).type]++;
+        blocks |= xd_dtype_block(xd_st_shape(st, i).type) > 1;
+    }
+    for (int t = 0; t < XD_NDTYPES; t++) {
+        size_t at = strlen(out);
+        if (seen[t] && blocks)
+            snprintf(out + at, size - at, "%s%s (%lld)", at ? " + " : "",
+                     xd_dtype_name((xd_dtype)t), (long long)seen[t]);
+        else if (seen[t])
+            snprintf(out + at, size - at, "%s%s", at ? "+" : "", xd_dtype_name((xd_dtype)t));
+    }
 }
 
 /* whole: all configs were read; otherwise each component is opened by itself, to

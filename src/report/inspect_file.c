@@ -6,38 +6,50 @@
 #include "base/json.h"
 #include "io/safetensors.h"
 
-enum { SLOTS = 6, SHOWN = 3 };
+enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
 
 typedef struct share {          /* the tensors with one prefix                                 */
-    int64_t n;
-    double  numbers, bytes;
-    char    types[128];         /* "BF16+F32"                                                  */
+    int64_t     n;
+    double      numbers, bytes;
+    const char *type[TYPES];    /* as the file calls them                                      */
+    int64_t     of[TYPES];      /* tensors of the type                                         */
+    int         ntypes, blocks; /* blocks: a block type is among them                          */
 } share;
 
-/* Is it an element of the list with + between elements? "F16" is not in "BF16+F32". */
-static int is_listed(const char *types, const char *type)
+static void count_type(share *r, const char *type)
 {
-    size_t n = strlen(type);
-    for (const char *p = types; *p; p += strcspn(p, "+"), p += *p == '+')
-        if (strcspn(p, "+") == n && strncmp(p, type, n) == 0)
-            return 1;
-    return 0;
+    int i = 0;
+    while (i < r->ntypes && strcmp(r->type[i], type) != 0)
+        i++;
+    if (i == TYPES)
+        return;
+    r->type[i] = type;
+    r->of[i]++;
+    r->ntypes += i == r->ntypes;
+}
+
+/* "BF16+F32"; with block types, which are mixed on purpose, "F32 (470) + Q4_K (304)". */
+static void write_types(xd_text_buf *b, const share *r, int counts)
+{
+    for (int i = 0; i < r->ntypes; i++) {
+        xd_buf_add(b, "%s%s", !i ? "" : counts ? " + " : "+", r->type[i]);
+        if (counts)
+            xd_buf_add(b, " (%lld)", (long long)r->of[i]);
+    }
 }
 
 static share add_up(const xd_st *st, const char *prefix)
 {
     share r = { 0 };
     for (int64_t i = 0; i < xd_st_count(st); i++) {
-        const char *type = xd_st_dtype(st, i);
-        xd_tensor   t = xd_st_shape(st, i);
-        size_t      at = strlen(r.types);
+        xd_tensor t = xd_st_shape(st, i);
         if (strncmp(xd_st_name(st, i), prefix, strlen(prefix)) != 0)
             continue;
         r.n++;
         r.numbers += (double)xd_count(t);
         r.bytes += (double)xd_bytes(t);
-        if (!is_listed(r.types, type))
-            snprintf(r.types + at, sizeof r.types - at, "%s%s", at ? "+" : "", type);
+        r.blocks |= xd_dtype_block(t.type) > 1;
+        count_type(&r, xd_st_dtype(st, i));
     }
     return r;
 }
@@ -45,23 +57,32 @@ static share add_up(const xd_st *st, const char *prefix)
 static void write_share(const xd_inspect_args *a, const char *slot, const char *what,
                         const char *prefix, const share *r, int first)
 {
+    xd_text_buf b = { 0 }, types = { 0 };
+    write_types(&types, r, r->blocks && !a->json);
     if (!a->json) {
         xd_inspect_line(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
             *prefix ? ", names begin with " : "", prefix, (long long)r->n, r->numbers / 1e6,
-            r->bytes / 1e9, r->n ? r->types : "empty");
+            r->bytes / 1e9, r->n && types.p ? types.p : "empty");
+        xd_buf_free(&types);
         return;
     }
-    xd_text_buf b = { 0 };
     xd_buf_add(&b, "  %s{\"component\": \"%s\", \"layout\": \"%s\", \"prefix\": ", first ? "" : ",",
                slot, what);
     xd_buf_json_string(&b, prefix);
     xd_buf_add(&b, ", \"tensors\": %lld, \"parameters\": %.0f, \"bytes\": %.0f, \"dtype\": ",
                (long long)r->n, r->numbers, r->bytes);
-    xd_buf_json_string(&b, r->types);
-    xd_buf_add(&b, "}");
+    xd_buf_json_string(&b, types.p ? types.p : "");
+    xd_buf_add(&b, ", \"types\": {");
+    for (int i = 0; i < r->ntypes; i++) {
+        xd_buf_add(&b, i ? ", " : "");
+        xd_buf_json_string(&b, r->type[i]);
+        xd_buf_add(&b, ": %lld", (long long)r->of[i]);
+    }
+    xd_buf_add(&b, "}}");
     if (!b.failed)
         xd_inspect_line(a, "%s", b.p);
     xd_buf_free(&b);
+    xd_buf_free(&types);
 }
 
 /* Can a layout of these networks be used for the slot? */
@@ -72,7 +93,7 @@ static int suits_slot(const xd_key_map *l, const char *slot)
         return strcmp(net, "clip") == 0;
     if (strcmp(slot, "t5xxl") == 0)
         return strcmp(net, "t5") == 0;
-    int llm = strcmp(net, "qwen3") == 0;
+    int llm = !strcmp(net, "qwen3") || !strcmp(net, "qwen2") || !strcmp(net, "llama");
     if (strcmp(slot, "llm") == 0)
         return llm;
     int vae = strcmp(net, "kl") == 0 || strcmp(net, "kl-packed") == 0;

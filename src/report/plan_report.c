@@ -90,8 +90,9 @@ static void write_streaming(const xd_plans *p, int i)
     for (int r = 0; r < f->ranks && f->rank; r++)
         host = fmax(host, (double)f->rank[r].need.host);
     if (f->streamed > 0)
-        write_line(p, "offload: plan %d streams %s a step from the host's memory, at least %.3g s "
-                   "at %s/s", i + 1, xd_size_text(f->streamed).s, f->streamed / f->upload,
+        write_line(p, "offload: plan %d streams %s a step from %s, at least %.3g s "
+                   "at %s/s", i + 1, xd_size_text(f->streamed).s,
+                   p->m.shares ? "the files" : "the host's memory", f->streamed / f->upload,
                    xd_size_text(f->upload).s);
     if (host > 0)
         write_line(p, "plan %d needs %s of the host's memory for a rank", i + 1,
@@ -131,8 +132,12 @@ static void write_table(const xd_plans *p)
     write_line(p, "%s", line);
     for (int i = 0; i < p->info.count && (i < good || p->a.all); i++) {
         write_row(p, shape, i);
-        stale |= !p->plan[i].same_image && !p->plan[i].refused;
+        stale |= p->s.c[i].f.stale && !p->plan[i].refused;
     }
+    if (good && p->s.c[0].f.left_out > 0)
+        write_line(p, "~ with --cache %s: not the image without it; times are with %.0f %% of the "
+                   "block ranges left out, which may turn out otherwise", p->r.cache,
+                   100 * p->s.c[0].f.left_out);
     if (stale)
         write_line(p, "~ uses keys and values of the step before: the image is close to that of "
                    "one rank, not the same");

@@ -10,6 +10,7 @@
 #include "base/word_list.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/job.h"
+#include "pipeline/memory_budget.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/references.h"
 #include "predict/fit.h"
@@ -72,6 +73,7 @@ static xd_status set_machine(xd_plans *p, xd_err *e)
     } else if (!p->device && (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0)) {
         p->g->ctx.type = XD_BF16;
     }
+    p->m.memory = xd_budget_least(&p->g->ctx, p->m.memory);
     p->info.cluster_ranks = p->m.hosts * p->m.ranks;
     p->info.ranks = ranks = ranks ? ranks : p->info.cluster_ranks;
     if (s == XD_OK && ranks > p->info.cluster_ranks)
@@ -121,7 +123,7 @@ static xd_status open_all(xd_plans *p, xd_err *e)
                        .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log,
                        .offload = a->offload ? a->offload
                                   : a->cluster && !p->device ? "none" : NULL,
-                       .device = p->device,
+                       .device = p->device, .memory = a->memory,
                        .cookie = a->cookie, .log_level = a->log_level };
     int sizes = a->cluster && p->device ? XD_SIZES : 0;
     if (s == XD_OK)
@@ -204,7 +206,7 @@ static void fill_plan(const xd_plans *p, int i)
     if (!t->predicted)
         return;
     t->ranks = f->ranks;
-    t->same_image = !f->stale;
+    t->same_image = !f->stale && !(f->left_out > 0);
     t->exact_steps = f->exact;
     t->load_s = xd_predicted_reading_to_load(f);
     t->text_s = f->text_s, t->exact_step_s = f->exact_s, t->step_s = f->step_s;

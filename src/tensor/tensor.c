@@ -4,19 +4,45 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tensor/blocks.h"
+
 static const struct {
     const char *name;
-    size_t      size;
+    size_t      size;           /* bytes of a block                                           */
+    int64_t     block;          /* elements of a block; 1: no block type                      */
 } types[XD_NDTYPES] = {
-    [XD_F32] = { "f32", 4 },     [XD_F16] = { "f16", 2 },       [XD_BF16] = { "bf16", 2 },
-    [XD_F64] = { "f64", 8 },     [XD_F8E4M3] = { "f8_e4m3", 1 }, [XD_F8E5M2] = { "f8_e5m2", 1 },
-    [XD_I8] = { "i8", 1 },       [XD_U8] = { "u8", 1 },         [XD_I16] = { "i16", 2 },
-    [XD_I32] = { "i32", 4 },     [XD_I64] = { "i64", 8 },       [XD_BOOL] = { "bool", 1 },
+    [XD_F32] = { "f32", 4, 1 },         [XD_F16] = { "f16", 2, 1 },
+    [XD_BF16] = { "bf16", 2, 1 },       [XD_F64] = { "f64", 8, 1 },
+    [XD_F8E4M3] = { "f8_e4m3", 1, 1 },  [XD_F8E5M2] = { "f8_e5m2", 1, 1 },
+    [XD_I8] = { "i8", 1, 1 },           [XD_U8] = { "u8", 1, 1 },
+    [XD_I16] = { "i16", 2, 1 },         [XD_I32] = { "i32", 4, 1 },
+    [XD_I64] = { "i64", 8, 1 },         [XD_BOOL] = { "bool", 1, 1 },
+    [XD_Q8_0] = { "q8_0", 34, 32 },     [XD_Q4_0] = { "q4_0", 18, 32 },
+    [XD_Q4_1] = { "q4_1", 20, 32 },     [XD_Q5_0] = { "q5_0", 22, 32 },
+    [XD_Q5_1] = { "q5_1", 24, 32 },     [XD_Q2_K] = { "q2_k", 84, 256 },
+    [XD_Q3_K] = { "q3_k", 110, 256 },   [XD_Q4_K] = { "q4_k", 144, 256 },
+    [XD_Q5_K] = { "q5_k", 176, 256 },   [XD_Q6_K] = { "q6_k", 210, 256 },
+    [XD_IQ4_NL] = { "iq4_nl", 18, 32 }, [XD_IQ4_XS] = { "iq4_xs", 136, 256 },
 };
 
 size_t xd_dtype_size(xd_dtype t)
 {
+    return types[t].block > 1 ? 0 : types[t].size;
+}
+
+int64_t xd_dtype_block(xd_dtype t)
+{
+    return types[t].block;
+}
+
+size_t xd_dtype_block_bytes(xd_dtype t)
+{
     return types[t].size;
+}
+
+size_t xd_dtype_bytes(xd_dtype t, int64_t n)
+{
+    return (size_t)(types[t].block > 1 ? n / types[t].block : n) * types[t].size;
 }
 
 const char *xd_dtype_name(xd_dtype t)
@@ -44,7 +70,7 @@ xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols)
 static xd_tensor moved_by(xd_tensor t, int64_t elements)
 {
     if (t.p)
-        t.p = (char *)t.p + elements * (int64_t)xd_dtype_size(t.type);
+        t.p = (char *)t.p + (int64_t)xd_dtype_bytes(t.type, elements);
     return t;
 }
 
@@ -107,7 +133,7 @@ int64_t xd_count(xd_tensor t)
 
 size_t xd_bytes(xd_tensor t)
 {
-    return (size_t)xd_count(t) * xd_dtype_size(t.type);
+    return xd_dtype_bytes(t.type, xd_count(t));
 }
 
 int xd_contiguous(xd_tensor t)
@@ -243,11 +269,34 @@ static float load_element(const char *p, xd_dtype t)
     }
 }
 
+/* Through f32, a piece of whole blocks at a time. */
+static void convert_blocks(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
+{
+    enum { PIECE = 1024 };
+    const char *in = from;
+    char       *out = to;
+    float       piece[PIECE];
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t m = n - i < PIECE ? n - i : PIECE;
+        xd_blocks_f32(piece, in, ft, m);
+        xd_convert(out, tt, piece, XD_F32, m);
+        in += xd_dtype_bytes(ft, m);
+        out += xd_dtype_bytes(tt, m);
+    }
+}
+
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
 {
     const char *in = from;
     if (tt == ft) {
-        memcpy(to, from, (size_t)n * xd_dtype_size(ft));
+        memcpy(to, from, xd_dtype_bytes(ft, n));
+        return;
+    }
+    if (types[ft].block > 1) {
+        if (tt == XD_F32)
+            xd_blocks_f32(to, from, ft, n);
+        else
+            convert_blocks(to, tt, from, ft, n);
         return;
     }
     if (ft == XD_BF16 && tt == XD_F32) {        /* the common case, in a loop that vectorises  */
@@ -277,5 +326,28 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
             ((uint8_t *)to)[i] = xd_f32_f8e4m3(v);
         else
             ((uint16_t *)to)[i] = tt == XD_F16 ? xd_f32_f16(v) : xd_f32_bf16(v);
+    }
+}
+
+void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t first, int64_t n)
+{
+    enum { MAX_BLOCK = 256 };
+    const int64_t block = xd_dtype_block(ft), skip = first % block;
+    const char   *in = (const char *)from + xd_dtype_bytes(ft, first);
+    char         *out = to;
+    float         x[MAX_BLOCK];
+    if (skip && n) {                            /* the rest of the first block                  */
+        int64_t m = block - skip < n ? block - skip : n;
+        xd_convert(x, XD_F32, in, ft, block);
+        xd_convert(out, tt, x + skip, XD_F32, m);
+        in += xd_dtype_block_bytes(ft);
+        out += xd_dtype_bytes(tt, m);
+        n -= m;
+    }
+    int64_t whole = n / block * block;
+    xd_convert(out, tt, in, ft, whole);
+    if (n > whole) {                            /* the beginning of the last one                */
+        xd_convert(x, XD_F32, in + xd_dtype_bytes(ft, whole), ft, block);
+        xd_convert(out + xd_dtype_bytes(tt, whole), tt, x, XD_F32, n - whole);
     }
 }

@@ -9,7 +9,11 @@
 
 typedef enum xd_dtype {
     XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
-    XD_BOOL, XD_NDTYPES,
+    XD_BOOL,
+    /* Of tensors in GGUF files only: blocks of 32 elements, of 256 the _K ones and XD_IQ4_XS, with
+     * scales among them. Only the functions below that name block types take them. */
+    XD_Q8_0, XD_Q4_0, XD_Q4_1, XD_Q5_0, XD_Q5_1, XD_Q2_K, XD_Q3_K, XD_Q4_K, XD_Q5_K, XD_Q6_K,
+    XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
 } xd_dtype;
 
 enum { XD_MAXDIM = 5 };                 /* [B,C,T,H,W]                                       */
@@ -23,8 +27,11 @@ typedef struct xd_tensor {
     int      nd;
 } xd_tensor;
 
-size_t      xd_dtype_size(xd_dtype t);  /* bytes of an element                               */
-const char *xd_dtype_name(xd_dtype t);  /* "f32", "bf16", ...                                */
+size_t      xd_dtype_size(xd_dtype t);  /* bytes of an element; 0: a block type              */
+const char *xd_dtype_name(xd_dtype t);  /* "f32", "bf16", "q4_k", ...                        */
+int64_t     xd_dtype_block(xd_dtype t); /* elements of a block; 1: no block type             */
+size_t      xd_dtype_block_bytes(xd_dtype t);
+size_t      xd_dtype_bytes(xd_dtype t, int64_t n);      /* of n elements, whole blocks       */
 
 xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d);       /* contiguous        */
 xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols);
@@ -36,7 +43,7 @@ xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);    /* contiguous on
 xd_tensor xd_permute(xd_tensor t, const int *order);            /* dimension i of the result
                                                                    is dimension order[i]      */
 int64_t   xd_count(xd_tensor t);                                /* elements                   */
-size_t    xd_bytes(xd_tensor t);                                /* of the elements            */
+size_t    xd_bytes(xd_tensor t);                /* of the elements; also of block types       */
 int       xd_contiguous(xd_tensor t);
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);             /* address of element [i,j]   */
 
@@ -55,8 +62,11 @@ float   xd_f8e4m3_f32(uint8_t v);
 uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
 
-/* Copies n contiguous elements from one float type (F32 F16 BF16 F64 F8E4M3 F8E5M2) to another (F32
- * F16 BF16 F8E4M3). `from` need not be aligned. Plain C: for loading and tests, not for loops. */
+/* Copies n contiguous elements from one float type (F32 F16 BF16 F64 F8E4M3 F8E5M2) or from whole
+ * blocks of a block type to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned.
+ * Plain C: for loading and tests, not for loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
+/* xd_convert of elements [first, first + n) at `from`, which may begin and end within blocks. */
+void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t first, int64_t n);
 
 #endif

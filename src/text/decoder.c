@@ -354,7 +354,7 @@ static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     if (c->kind->gemma)
         xd_axpby(x, s.h, 0, (xd_tensor){ 0 }, sqrtf((float)c->dim));
     if (c->seeing)
-        xd_qwen_vision_run(x, n, &c->vision, &g->vision, r, s.h);
+        xd_qwen_vision_place(x, r, s.h);
     for (int i = n->first + c->seeing; i <= n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
         hand_out(x, n, r, i, s.h, out->tok);
@@ -387,6 +387,12 @@ static const xd_block *block(const void *c, int layer)
     return layer < ((const xd_decoder *)c)->seeing ? &vision_block : &kind_of_block;
 }
 
+static void run_tower(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows)
+{
+    const glob *g = n->glob;
+    xd_qwen_vision_run(x, n, &((const xd_decoder *)n->cfg)->vision, &g->vision, r, rows);
+}
+
 static void sight(const void *c, xd_text_sight *out)
 {
     const xd_qwen_vision *v = &((const xd_decoder *)c)->vision;
@@ -414,7 +420,8 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
 #define BLIND(first, all, name, i)                                                                 \
     { NET_OF(qwen25vl, , "qwen2.5-vl", first, all, "visual.*", name), .seeing = &seeing[i] }
 #define SEEING(first, all, name)                                                                   \
-    { NET_OF(qwen25vl, _seeing, "qwen2.5-vl", first, all, NULL, name), .sight = sight }
+    { NET_OF(qwen25vl, _seeing, "qwen2.5-vl", first, all, NULL, name), .sight = sight,             \
+      .see = run_tower }
 
 #define INSIDE "language_model."
 #define OUTSIDE "language_model.model."

@@ -45,6 +45,18 @@ int xd_text_layer(const xd_net *n, int number)
     return k < 0 ? 0 : k > n->nlayers ? n->nlayers : k;
 }
 
+xd_tensor xd_text_see(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r)
+{
+    int64_t tokens = 0;
+    for (int k = 0; k < r->nimages; k++)
+        tokens += r->images[k].n;
+    if (!tokens || !t->see)
+        return (xd_tensor){ 0 };
+    xd_tensor rows = xd_new_f32(x, tokens, t->width(n->cfg));
+    t->see(x, n, r, rows);
+    return rows;
+}
+
 void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r,
                     xd_cond *out)
 {

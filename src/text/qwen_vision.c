@@ -235,9 +235,9 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
     xd_linear_add(x, s->h, none, y, &w->down);
 }
 
-/* The patches of a token side by side become one row, which goes to its place in h. */
+/* The patches of a token side by side become one row, which goes to its place in `rows`. */
 static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_glob *g,
-                          const xd_text_read *r, xd_tensor patches, xd_tensor h)
+                          const xd_text_read *r, xd_tensor patches, xd_tensor rows)
 {
     int64_t   unit = c->merge * c->merge, n = patches.d[0] / unit, from = 0;
     xd_tensor y = xd_reshape(xd_rms_norm(x, patches, g->norm, eps), 2,
@@ -248,52 +248,65 @@ static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vis
         for (int64_t i = 0, run; i < s.rows * s.cols; i += run) {
             int64_t row, col;
             place_of(&s, i, &row, &col, &run);
-            xd_copy_to(x, xd_rows(h, r->images[k].at + row * s.cols + col, run),
-                       xd_rows(y, from + i, run));
+            xd_copy_to(x, xd_rows(rows, from + row * s.cols + col, run), xd_rows(y, from + i, run));
         }
         from += s.rows * s.cols;
     }
 }
 
-/* Rows of the patches of all images. Refuses images that are not of whole tokens in order. */
+/* Rows of the patches of all images. Refuses images that are not of whole tokens. */
 static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r)
 {
-    int64_t sum = 0, unit = c->patch * c->merge, last = 0;
+    int64_t sum = 0, unit = c->patch * c->merge;
     for (int k = 0; k < r->nimages; k++) {
         const xd_text_image *i = &r->images[k];
         sight                s = sight_of(c, i);
         if (!xd_check(x, s.rows * unit == i->height && s.cols * unit == i->width &&
-                      s.rows * s.cols == i->n && i->n && i->at >= last && i->at + i->n <= r->n,
-                      "image %d of %lld x %lld pixels has %lld tokens from %lld on, of %lld", k + 1,
-                      (long long)i->width, (long long)i->height, (long long)i->n, (long long)i->at,
-                      (long long)r->n))
+                      s.rows * s.cols == i->n && i->n,
+                      "image %d of %lld x %lld pixels has %lld tokens", k + 1, (long long)i->width,
+                      (long long)i->height, (long long)i->n))
             return 0;
-        last = i->at + i->n;
         sum += i->n * c->merge * c->merge;
     }
     return sum;
 }
 
 void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
-                        const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor h)
+                        const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows)
 {
-    int64_t   rows = count_patches(x, c, r), half = c->dim / c->heads / 2;
+    int64_t   np = count_patches(x, c, r), half = c->dim / c->heads / 2;
     size_t    mark = xd_arena_mark(x->tmp);
     local     l = { .r = r };
     xd_state  s = { .local = &l };
-    if (!rows)
+    if (!np)
         return;
-    xd_tensor patches = xd_new_f32(x, rows, c->channels * c->frames * c->patch * c->patch);
+    xd_tensor patches = xd_new_f32(x, np, c->channels * c->frames * c->patch * c->patch);
     xd_fill(x, patches, fill_colours, &(table){ .c = c, .r = r });
     s.h = xd_linear_f32(x, patches, &g->patches);
-    xd_fill(x, l.cos = xd_new_f32(x, rows, half), fill_angles, &(table){ .c = c, .r = r });
-    xd_fill(x, l.sin = xd_new_f32(x, rows, half), fill_angles,
+    xd_fill(x, l.cos = xd_new_f32(x, np, half), fill_angles, &(table){ .c = c, .r = r });
+    xd_fill(x, l.sin = xd_new_f32(x, np, half), fill_angles,
             &(table){ .c = c, .r = r, .sine = 1 });
     for (int i = 0; i < c->depth; i++) {
         size_t block = xd_arena_mark(x->tmp);
         xd_net_block(x, n, i, &s);
         xd_arena_rewind(x->tmp, block);
     }
-    merge_patches(x, c, g, r, s.h, h);
+    merge_patches(x, c, g, r, s.h, rows);
     xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h)
+{
+    int64_t from = 0, last = 0, have = r->seen.nd ? r->seen.d[0] : 0;
+    for (int k = 0; k < r->nimages; k++) {
+        const xd_text_image *i = &r->images[k];
+        if (!xd_check(x, i->n > 0 && i->at >= last && i->at + i->n <= r->n && from + i->n <= have,
+                      "image %d of %d has the tokens [%lld, %lld) of %lld, and %lld rows of images "
+                      "are there", k + 1, r->nimages, (long long)i->at, (long long)(i->at + i->n),
+                      (long long)r->n, (long long)have))
+            return;
+        xd_copy_to(x, xd_rows(h, i->at, i->n), xd_rows(r->seen, from, i->n));
+        last = i->at + i->n;
+        from += i->n;
+    }
 }

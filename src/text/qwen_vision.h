@@ -51,9 +51,10 @@ void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
 /* A block, with s->local of xd_qwen_vision_run. */
 void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
                                  const xd_qwen_vision_block *w, xd_state *s);
-/* Runs the blocks [0, depth) of the net over the images and puts their rows where their tokens are
- * in h [n,E] F32. */
+/* Runs the blocks [0, depth) of the net over the images: rows of their tokens, [tokens,E] F32. */
 void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
-                             const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor h);
+                             const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
+/* Puts r->seen where the tokens of the images are in h [n,E] F32. */
+void      xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
 
 #endif

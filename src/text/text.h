@@ -24,6 +24,7 @@ typedef struct xd_text_read {
     const int     *layers;      /* their numbers, as of xd_text_layer                          */
     int            nimages;     /* of an encoder with a vision tower, in the order of their ids */
     const xd_text_image *images;
+    xd_tensor      seen;        /* their rows, of xd_text_see; absent without images             */
 } xd_text_read;
 
 /* What a vision tower makes of an image. */
@@ -56,12 +57,18 @@ struct xd_text {
      * Hidden states of it are numbered from the last one: -1, -2. */
     const xd_text *seeing;
     void (*sight)(const void *cfg, xd_text_sight *out); /* of an encoder with a vision tower   */
+    /* Runs the tower over the images of r, of which nothing else is read: their tokens one after
+     * the other -> rows [tokens,E] F32. */
+    void (*see)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows);
 };
 
 /* The index of a hidden state as in transformers' hidden_states: 0 is what the first block reads, k
  * what block k reads, nlayers the last one after the final norm; -1 is nlayers, -2 what the last
  * block reads. Numbers beyond these are the nearest of them. */
 int xd_text_layer(const xd_net *n, int number);
+/* The rows of the images of r, in the arena, for every text that has these images among its ids, in
+ * this order; absent without images. */
+xd_tensor xd_text_see(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r);
 /* Runs an encoder: `hidden` where it has numbered states, else `encode`, which takes text that
  * starts at row 0. */
 void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r,

@@ -14,7 +14,7 @@ check "no arguments: a short usage and code 2" [ "$rc" = 2 ]
 check "the usage goes to standard error" [ -z "$out" -a -n "$err" ]
 try --version
 check "--version" [ "$out" = "xdit $("$ROOT/tools/version.sh")" ]
-for c in "" generate inspect bench doctor from-xdit; do
+for c in "" generate models inspect convert compare calibrate bench doctor from-xdit; do
     try help $c
     check "help $c: code 0" well
     check "help $c fits 80 columns" narrow
@@ -24,20 +24,21 @@ for c in "" generate inspect bench doctor from-xdit; do
     check "$c --help is the same" [ "$out" = "$help" ]
 done
 for f in model prompt negative_prompt width height num_inference_steps guidance_scale seed \
-         num_images_per_prompt max_sequence_length scheduler rng dtype weights_dtype threads bind \
-         device output \
+         num_images_per_prompt max_sequence_length scheduler cache rng dtype weights_dtype threads \
+         bind device output \
          enable_tiling enable_slicing no_resolution_binning output_quality quiet verbose prompts \
          nproc \
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
-         attn_layer_num_for_pp use_displaced_patches trace lora preview preview_every previews; do
+         attn_layer_num_for_pp use_displaced_patches trace lora preview preview_every previews \
+         attention attention_window; do
     try generate --help
     check "generate --help knows --$f" shows "--$f"
 done
 
 # Every flag that a help text has is in the manual page.
 lacks=
-for c in generate inspect bench plan probe doctor from-xdit; do
+for c in generate models inspect convert compare calibrate bench plan probe doctor from-xdit; do
     try $c --help
     for f in $(printf '%s\n' "$out" | sed -n 's/^ *\(-[a-zA-Z], \)\{0,1\}--\([a-z0-9_]*\).*/\2/p')
     do
@@ -108,9 +109,17 @@ refused "an end of guidance of another pipeline" 2 "cfg_truncation is for Z-Imag
 refused "text of another length" 2 "max_sequence_length is 9, and.*hunyuandit read 333" plan \
     --model "$ROOT/tests/golden/hunyuan" --world 2 --max_sequence_length 9
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
+for w in 3,3 0,-1,2 1,2,3,4 a; do
+    refused "a window $w" 2 "attention_window is \"$w\"; it is three numbers" generate \
+        --model "$MODEL" --prompt a --attention_window $w -o "$T/x.png"
+done
+refused "a window of stages" 2 "attention_window is for plans .*neither for PipeFusion" generate \
+    --model "$MODEL" --prompt a --attention_window 0,3,3 --num_pipeline_patch 4 \
+    --patches_without_stages -o "$T/x.png"
+refused "an unknown attention" 2 "auto or int8" generate --attention int4
 refused "an unknown dtype" 2 "takes f32, bf16 or f16, not" generate --dtype f64
-refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate \
-    --weights_dtype int4
+refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8, int4 or auto, not" generate \
+    --weights_dtype int3
 refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench \
     --text-weights-dtype e5m2
 refused "weights of another type than is computed in" 2 "weights_dtype is bf16 and dtype f32" \
@@ -206,6 +215,24 @@ try bench --config "$MODEL" --random_weights --parts vae --repeats 1 --num_pipel
 check "of bench, too" said "^xdit: warning: num_pipeline_patch makes no difference without stages"
 generate -p a --seed 1 --enable_tiling -o "$T/idle.safetensors"
 check "tiles of latents" said "^xdit: warning: enable_tiling makes no difference to latents"
+generate -p a --seed 1 --attention_window 1,50,0 -o "$T/idle.ppm"
+check "a window of the whole image" said \
+    "^xdit: warning: attention_window makes no difference: it holds all of 1 x"
+generate -p a --seed 1 --attention_window 0,3,3 -o "$T/window.ppm"
+check "a window changes the image" sh -c '[ -z "$1" ] && ! cmp -s "$2" "$3"' x "$err" \
+    "$T/plain.ppm" "$T/window.ppm"
+generate -p a --seed 1 --attention auto -o "$T/idle.ppm"
+check "attention as usual" [ -z "$err" ]
+export XDIT_ISA=avx2
+generate -p a --seed 1 --attention int8 -o "$T/idle.ppm"
+check "int8 attention where there is none" said \
+    "^xdit: warning: attention int8 makes no difference to cpu-avx2 in f32, which has no such"
+XDIT_ISA=c
+generate -p a --seed 1 -o "$T/plainc.ppm"
+generate -p a --seed 1 --attention int8 -o "$T/int8.ppm"
+check "int8 attention where there is some" sh -c '[ -z "$1" ] && ! cmp -s "$2" "$3"' x "$err" \
+    "$T/plainc.ppm" "$T/int8.ppm"
+unset XDIT_ISA
 generate -p a --seed 1 --num_pipeline_patch 4 --patches_without_stages -o "$T/idle.ppm"
 check "the tests' way to have patches without stages" sh -c '[ "$1" = 0 ] && ! cmp -s "$2" "$3"' x \
     "$rc" "$T/plain.ppm" "$T/idle.ppm"
@@ -248,9 +275,9 @@ done
 refused "a part of a name" 2 "unknown flag --karras; .*--use_karras_sigmas" generate --model m \
     -p a --karras
 refused "a command of another program" 2 "unknown command 'txt2img'; here it is 'generate'" txt2img
-refused "converting" 2 "unknown command 'convert'; nothing has to be converted" convert
+refused "quantizing" 2 "unknown command 'quantize'; here it is 'convert'" quantize
 refused "serving" 2 "unknown command 'server'; here it is 'serve'" server
-refused "models" 2 "unknown command 'models'; models are directories" models
+refused "weights" 2 "unknown command 'download'; nothing is downloaded" download
 refused "a far command" 2 "unknown command 'foo'; xdit --help lists them" foo
 refused "a switch with a value" 2 "'2'; --use_cfg_parallel takes no value" generate -m m -p a \
     --use_cfg_parallel 2

@@ -48,7 +48,7 @@ EOF
     check "bash: a value of a list" [ "$(ask xdit generate --dtype b)" = bf16 ]
     check "bash: behind an equals sign" [ "$(ask xdit generate --dtype = b)" = bf16 ]
     check "bash: a value with dashes in the flag" \
-        [ "$(ask xdit generate --weights-dtype i)" = int8 ]
+        [ "$(ask xdit generate --weights-dtype b)" = bf16 ]
     mkdir "$T/some-model" && : >"$T/some-file"
     check "bash: a directory" [ "$(ask xdit generate --model "$T/some-")" = "$T/some-model" ]
     check "bash: a file" [ "$(ask xdit generate --output "$T/some-f")" = "$T/some-file" ]

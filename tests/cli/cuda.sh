@@ -125,7 +125,7 @@ refused "no GPU" 1 "a CUDA driver, but no GPU" "$@" cuda
 unset XDIT_SIM_DEVICES
 XDIT_SIM_MEMORY=40000000; export XDIT_SIM_MEMORY
 refused "a GPU with too little memory" 1 \
-    "needs 1[0-9.]* MB of the memory of cuda:0 and 6.45 MB are available: .*the least is" \
+    "needs 1[0-9.]* MB of the memory of cuda:0 and 6.45 MB are .*what would fit: --offload auto" \
     "$@" cuda --offload none
 XDIT_SIM_MEMORY=33000000
 refused "a GPU with no memory for the workspace" 1 "cuda:0 has no memory for a workspace" "$@" cuda

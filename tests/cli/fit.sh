@@ -75,12 +75,13 @@ refusing 500000 100000 --dtype f32
 check "a transformer that does not fit ($at kB): exit 1" [ "$rc" = 1 ]
 check "a sentence" one_line
 check "the transformer's weights come first" said \
-    'what would fit: --(dtype bf16|weights_dtype int8) \('
+    'what would fit: (--offload auto \([^()]*\); )?--(dtype bf16|weights_dtype int8) \('
 check "tiles and sizes, which cannot help, are not named" \
     sh -c '! grep -Eq "enable_tiling|--width" "$1"' x "$T/stderr"
 obeyed "$at" "one rank" --dtype f32
 limited "$at" plan --model "$MODEL" --world 1 --dtype f32
-check "xdit plan advises the same" said 'what would fit: --(dtype bf16|weights_dtype int8) \('
+check "xdit plan advises the same" said \
+    'what would fit: (--offload auto \([^()]*\); )?--(dtype bf16|weights_dtype int8) \('
 
 # 2. The text encoder is: 140 MB in f32.
 model text
@@ -92,7 +93,7 @@ filled
 refusing 500000 100000 --dtype f32
 check "a text encoder that does not fit ($at kB): exit 1" [ "$rc" = 1 ]
 check "the text encoder's come first" said \
-    'what would fit: --(dtype bf16|text_weights_dtype int8) \('
+    'what would fit: (--offload auto \([^()]*\); )?--(dtype bf16|text_weights_dtype int8) \('
 check "the transformer's do not help" sh -c '! grep -Eq -- "--weights_dtype" "$1"' x "$T/stderr"
 obeyed "$at" "text" --dtype f32
 if [ -z "${XDIT_NO_MPI-}" ] && ! "$XDIT" generate --model "$MODEL" -p a --steps 1 -q \
@@ -153,15 +154,18 @@ told() {
     try plan --model "$m" --world "$world" --cluster "$T/machine.json" "$@" $flags
     check "and with $flags there is a plan" [ "$rc" = 0 -a -n "$flags" ]
 }
-told 22e9 black-forest-labs/FLUX.1-dev 1 'what would fit: --weights_dtype int8 \('
-told 6e9 PixArt-alpha/PixArt-XL-2-1024-MS 1 'what would fit: --text_weights_dtype int8 \('
-told 6e9 PixArt-alpha/PixArt-XL-2-1024-MS 2 'what would fit: --text_weights_dtype int8 \('
-told 9e9 THUDM/CogVideoX-5b 1 'what would fit: --weights_dtype int8 --text_weights_dtype int8 \('
+told 22e9 black-forest-labs/FLUX.1-dev 1 \
+    'what would fit: --offload auto \(.*--weights_dtype int8 \('
+told 6e9 PixArt-alpha/PixArt-XL-2-1024-MS 1 \
+    'what would fit: --offload auto \(.*--text_weights_dtype int8 \('
+told 6e9 PixArt-alpha/PixArt-XL-2-1024-MS 2 \
+    'what would fit: --offload auto \(.*--text_weights_dtype int8 \('
+told 9e9 THUDM/CogVideoX-5b 1 'what would fit: --offload auto \(.*--weights_dtype int8'
 if published PixArt-alpha/PixArt-XL-2-1024-MS; then
-    machine 3e9
+    machine 3e8
     try plan --model "$HF/PixArt-alpha/PixArt-XL-2-1024-MS" --world 1 --cluster "$T/machine.json"
     check "the least where nothing fits, and by which flags" said \
-        'nothing near it fits: the least is [0-9.]+ GB, with .*--text_weights_dtype int8'
+        'nothing near it fits: the least is [0-9.]+ [MG]B, with .*--text_weights_dtype int8'
 fi
 # The same with files of the published lengths, which are opened and not read.
 if ! published black-forest-labs/FLUX.1-dev; then
@@ -171,7 +175,7 @@ then
     MODEL=$T/flux
     generate 22000000
     check "FLUX.1-dev in 22 GB of address space: int8" said \
-        'what would fit: --weights_dtype int8 \('
+        'what would fit: --offload auto \(.*--weights_dtype int8 \('
     check "quickly, and without reading" [ "$rc" = 1 ]
 else
     echo "# skipped: no sparse files of these lengths can be made here: $(tail -n 1 "$T/why")"

@@ -42,6 +42,7 @@ static void request(xd_request *r, int variant)
     r->no_resolution_binning = 1;
     r->latents_only = variant % 5 == 3;
     r->enable_tiling = variant % 4 == 2;
+    r->attention = variant % 3 == 2 ? "int8" : NULL;
     r->num_inference_steps = 1 + variant % 4;
     r->max_sequence_length = 20;
 }

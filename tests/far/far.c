@@ -35,6 +35,7 @@ typedef union args {
     xd_lookup     lookup;
     xd_copy       copy;
     xd_qknorm     qknorm;
+    xd_rotate     rotate;
 } args;
 
 typedef struct item {           /* an op or an upload that waits                               */
@@ -154,6 +155,7 @@ static xd_status run_one(far *f, item *n)
     case XD_OP_LOOKUP: return o->lookup(d, NULL, &n->a.lookup, n->tmp);
     case XD_OP_COPY: return o->copy(d, NULL, &n->a.copy, n->tmp);
     case XD_OP_QKNORM: return o->qknorm(d, NULL, &n->a.qknorm, n->tmp);
+    case XD_OP_ROTATE: return o->rotate(d, NULL, &n->a.rotate, n->tmp);
     case XD_NOPS: break;
     }
     memcpy(n->to, n->tmp, n->bytes);
@@ -312,6 +314,7 @@ OPERANDS(AXPBY, axpby, xd_axpby_args, &b->y, &b->x)
 OPERANDS(RESIZE, resize, xd_resize, &b->out, &b->in)
 OPERANDS(LOOKUP, lookup, xd_lookup, &b->out, &b->table, &b->ids)
 OPERANDS(COPY, copy, xd_copy, &b->out, &b->in)
+OPERANDS(ROTATE, rotate, xd_rotate, &b->out, &b->in)
 OPERANDS(QKNORM, qknorm, xd_qknorm, &b->out, &b->in, &b->gain, &b->bias, &b->cos, &b->sin)
 
 /* ---- weights: packed at once, from host memory -------------------------------------------- */
@@ -443,8 +446,9 @@ static xd_status open_far(xd_dev **out, const char *which, xd_err *e)
         .lookup = lookup,
         .copy = copy,
         .qknorm = qknorm,
+        .rotate = rotate,
     };
-    f->dev = (xd_dev){ .mem = &mem, .ops = &f->ops, .priv = f->real->priv };
+    f->dev = (xd_dev){ .mem = &mem, .ops = &f->ops, .priv = f->real->priv, .rotates = 1 };
     snprintf(f->dev.name, sizeof f->dev.name, "far-%.24s", f->real->name);
     *out = &f->dev;
     return XD_OK;

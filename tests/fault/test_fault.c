@@ -1,7 +1,7 @@
 /* test_fault.c - every rank fails at every seam: the same error on all ranks, in time, and the next
  * request is as good as ever.
  *
- *     test_fault MODEL
+ *     test_fault MODEL [CACHE]
  *
  * Run under mpirun. For each plan a run without faults counts how often each rank passes each seam;
  * then each rank is made to fail at some of those calls in turn. All ranks must return the same
@@ -24,6 +24,7 @@
 static const double LIMIT_S = 10;
 
 static const char *model;
+static const char *cache;       /* a step cache; NULL: none                                     */
 static xd_comm    *world;
 static int         me, ranks, cases, hits, failures, all;
 static double      slowest;
@@ -124,6 +125,7 @@ static outcome generate(const plan *p)
     r.enable_tiling = p->images < 0;
     r.no_resolution_binning = 1;
     r.num_inference_steps = 3;
+    r.cache = cache;
     r.previews = 1;             /* its latents are gathered between two steps                  */
     r.num_images_per_prompt = p->images < 0 ? 1 : p->images;
     xd_generate(engine, &r, &res, &o.err);
@@ -263,11 +265,12 @@ static void run_plan(const plan *p)
 int main(int argc, char **argv)
 {
     xd_err e = { 0 };
-    if (argc != 2) {
-        fprintf(stderr, "usage: %s MODEL\n", argv[0]);
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: %s MODEL [CACHE]\n", argv[0]);
         return 2;
     }
     model = argv[1];
+    cache = argc > 2 ? argv[2] : NULL;
     all = getenv("XDIT_FAULT_ALL") != NULL;
     signal(SIGALRM, hangs);
     fault_cancel = cancel;

@@ -158,6 +158,12 @@ int64_t xd_http_count(const xd_http *h, int digit)
     return digit;
 }
 
+size_t xd_http_body_bytes(const xd_http *h)
+{
+    (void)h;
+    return 0;
+}
+
 void xd_worker_look(xd_worker_process *w, xd_worker_state *state)
 {
     (void)w;

@@ -87,6 +87,90 @@ def safetensors():
         put("safetensors", name, data)
 
 
+# ---- GGUF --------------------------------------------------------------------------------------
+
+def word(text):
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def key(name, kind, value):
+    """A key with a number (format of struct) or a text."""
+    if isinstance(value, str):
+        return word(name) + struct.pack("<I", 8) + word(value)
+    number, form = kind
+    return word(name) + struct.pack("<I" + form, number, value)
+
+
+def items(name, kind, form, values):
+    """A key with a list of numbers."""
+    return (word(name) + struct.pack("<IIQ", 9, kind, len(values)) +
+            struct.pack(f"<{len(values)}{form}", *values))
+
+
+def info(name, kind, shape, at):
+    """A tensor; the shape is as in the file, innermost first."""
+    return (word(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, at))
+
+
+def gguf(keys, infos, data=b"", version=3, tensors=None, nkeys=None):
+    head = b"GGUF" + struct.pack("<IQQ", version, len(infos) if tensors is None else tensors,
+                                 len(keys) if nkeys is None else nkeys)
+    head += b"".join(keys) + b"".join(infos)
+    return head + bytes(-len(head) % 32) + data
+
+
+def gguf_files():
+    u16, u32, i8, f32, f64, flag = (2, "H"), (4, "I"), (1, "b"), (6, "f"), (12, "d"), (7, "?")
+    arch, one = key("general.architecture", 0, "flux"), info("x", 0, [4, 2], 0)
+    blocks = {2: 18, 3: 20, 6: 22, 7: 24, 8: 34, 20: 18}, {10: 84, 11: 110, 12: 144, 13: 176,
+                                                          14: 210, 23: 136}
+    words = word("words") + struct.pack("<IIQ", 9, 8, 3) + word("a") + word("") + word("bcd")
+    nested = word("nested") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQI", 4, 1, 7)
+    files = {
+        "good": gguf([arch], [one, info("y", 8, [32, 2], 32)], bytes(range(100))),
+        "version_2": gguf([arch], [one], bytes(32), version=2),
+        "version_9": gguf([arch], [one], bytes(32), version=9),
+        "big_endian": b"GGUF" + struct.pack(">IQQ", 3, 1, 0),
+        "empty": gguf([], []),
+        "keys": gguf([key("a", u16, 7), key("b", u32, 1 << 31), key("c", i8, -7),
+                      key("d", f32, 0.5), key("e", f64, 1e300), key("f", flag, True), words,
+                      nested, items("g", 10, "Q", [1, 2])], [one], bytes(32)),
+        "alignment": gguf([key("general.alignment", u32, 8)], [info("x", 1, [3], 8)], bytes(14)),
+        "alignment_odd": gguf([key("general.alignment", u32, 24)], [one], bytes(32)),
+        "original_shape": gguf([items("comfy.gguf.orig_shape.x", 5, "i", [8, 1, 4])],
+                               [info("x", 8, [32], 0)], bytes(34)),
+        "original_shape_wrong": gguf([items("comfy.gguf.orig_shape.x", 5, "i", [8, 5])],
+                                     [info("x", 8, [32], 0)], bytes(34)),
+        "original_shape_negative": gguf([items("comfy.gguf.orig_shape.x", 5, "i", [-8, -4])],
+                                        [info("x", 8, [32], 0)], bytes(34)),
+        "five_extents": gguf([], [info("x", 30, [1, 2, 1, 2, 1], 0)], bytes(8)),
+        "nine_extents": gguf([], [info("x", 0, [1] * 9, 0)], bytes(8)),
+        "huge_extents": gguf([], [info("x", 0, [1 << 62, 1 << 62], 0)], bytes(8)),
+        "huge_counts": gguf([], [], tensors=1 << 63, nkeys=1 << 60),
+        "huge_list": gguf([word("l") + struct.pack("<IIQ", 9, 8, 1 << 61)], [], bytes(8)),
+        "huge_word": gguf([struct.pack("<Q", 1 << 63)], [], bytes(32)),
+        "overlap": gguf([], [info("x", 0, [16], 0), info("y", 0, [16], 32)], bytes(96)),
+        "beyond": gguf([], [info("x", 0, [16], 1 << 40)], bytes(96)),
+        "unaligned": gguf([], [info("x", 0, [4], 4)], bytes(96)),
+        "unknown_type": gguf([], [info("x", 16, [256], 0)], bytes(66)),
+        "no_type": gguf([], [info("x", 4242, [256], 0)], bytes(66)),
+        "half_a_block": gguf([], [info("x", 12, [128, 2], 0)], bytes(144)),
+        "twice": gguf([], [info("x", 0, [4], 0), info("x", 0, [4], 32)], bytes(48)),
+        "truncated_data": gguf([], [one], bytes(31)),
+        "shard": gguf([key("split.count", u16, 2)], [info("b", 0, [4], 0)], bytes(15) + b"\xa5"),
+        "shard_told_wrong": gguf([key("split.count", u16, 3)], [info("b", 0, [4], 0)],
+                                 bytes(15) + b"\xa5"),
+        "shard_alone": gguf([key("split.count", u16, 2)], [info("b", 0, [4], 0)], bytes(16)),
+    }
+    files["truncated_header"] = files["keys"][:70]
+    for width, kinds in zip((32, 256), blocks):
+        for kind, size in kinds.items():
+            files[f"type_{kind}"] = gguf([], [info("x", kind, [width, 2], 0)],
+                                         bytes(i * 37 % 256 for i in range(2 * size)))
+    for name, data in files.items():
+        put("gguf", name, data)
+
+
 # ---- JSON ----------------------------------------------------------------------------------------
 
 def documents():
@@ -324,6 +408,7 @@ def tokenizers():
 
 
 safetensors()
+gguf_files()
 documents()
 tokenizers()
 for target, files in corpus_serve.corpus().items():

@@ -6,10 +6,13 @@
 #define _XOPEN_SOURCE 700       /* strdup */
 #include "rename.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
+#include "base/json.h"
 #include "golden.h"
 
 enum { PARTS = 4 };
@@ -340,6 +343,89 @@ int box_fp8(box *b, box *plain, const char *in, xd_dtype type, int most)
     return done;
 }
 
+/* The power of 2 that takes numbers up to `most` below 127. */
+static float power_for(float most)
+{
+    int k;
+    frexpf(most / 127, &k);
+    return ldexpf(1, k);
+}
+
+/* Rows as integers; rows [0, n) of `scale` are theirs, and those of a matrix with one scale are
+ * equal. */
+static xd_tensor integers_of(xd_tensor t, float *scale, int one)
+{
+    xd_tensor q = xd_view(room((size_t)xd_count(t)), XD_I8, 2, t.d);
+    float    *x = room((size_t)xd_count(t) * sizeof *x), most = 0;
+    xd_convert(x, XD_F32, t.p, t.type, xd_count(t));
+    for (int64_t i = 0; i < xd_count(t); i++) {
+        most = i % t.d[1] || one ? fmaxf(most, fabsf(x[i])) : fabsf(x[i]);
+        scale[i / t.d[1]] = power_for(most);
+    }
+    for (int64_t i = 0; i < xd_count(t); i++) {
+        float s = scale[one ? t.d[0] - 1 : i / t.d[1]];
+        ((int8_t *)q.p)[i] = i % t.d[1] ? (int8_t)lrintf(x[i] / s) : 127;
+    }
+    scale[0] = one ? scale[t.d[0] - 1] : scale[0];
+    free(x);
+    return q;
+}
+
+static xd_tensor meant_rows(xd_tensor q, const float *scale, int one, int group)
+{
+    xd_tensor t = xd_view(room((size_t)xd_count(q) * sizeof(float)), XD_F32, 2, q.d);
+    for (int64_t i = 0; i < xd_count(q); i++)
+        ((float *)t.p)[i] = (float)((int8_t *)q.p)[i] * scale[one ? 0 : i / q.d[1]];
+    for (int64_t i = 0; group && i < xd_count(q); i += group)
+        xd_rotation((float *)t.p + i, group);
+    return t;
+}
+
+static void put_note(box *b, const char *weight, int own, int group, xd_text_buf *meta)
+{
+    char      name[512], note[128];
+    const int stem = (int)strlen(weight) - 7;
+    int n = snprintf(note, sizeof note, "{\"format\": \"int8_tensorwise\", \"convrot\": %s, "
+                     "\"convrot_groupsize\": %d}", group ? "true" : "false", group);
+    if (!own) {
+        xd_buf_add(meta, "%s\"%.*s\": %s", meta->len ? ", " : "{\"layers\": {", stem, weight, note);
+        return;
+    }
+    snprintf(name, sizeof name, "%.*s.comfy_quant", stem, weight);
+    box_add(b, name, XD_U8, 1, (int64_t[]){ n });
+    memcpy(b->item[b->n - 1].t.p, note, (size_t)n);
+}
+
+int box_int8(box *b, box *plain, const char *in, int group, char **meta)
+{
+    xd_text_buf text = { 0 };
+    int         n = b->n, done = 0;
+    for (int i = 0; i < n; i++) {
+        xd_tensor  *t = &b->item[i].t;
+        const char *name = b->item[i].name;
+        size_t      len = strlen(name);
+        char        side[512];
+        int         one = done % 3 == 2;
+        if (t->nd != 2 || !strstr(name, in) || len < 7 || strcmp(name + len - 7, ".weight")) {
+            put(plain, "", name, copy_of(*t));
+            continue;
+        }
+        float    *scale = room((size_t)t->d[0] * sizeof *scale);
+        xd_tensor q = integers_of(*t, scale, one);
+        put(plain, "", name, meant_rows(q, scale, one, group));
+        free(t->p);
+        *t = q;
+        snprintf(side, sizeof side, "%.*sweight_scale", (int)len - 6, name);
+        box_add(b, side, XD_F32, one ? 0 : 2, (int64_t[]){ one ? 1 : q.d[0], 1 });
+        memcpy(b->item[b->n - 1].t.p, scale, xd_bytes(b->item[b->n - 1].t));
+        free(scale);
+        put_note(b, name, done++ % 2, group, &text);
+    }
+    xd_buf_add(&text, "}}");
+    *meta = text.p;
+    return done;
+}
+
 int box_find(const box *b, const char *name)
 {
     for (int i = 0; i < b->n; i++)
@@ -364,8 +450,13 @@ void box_remove(box *b, const char *begin)
 
 void box_write(const box *b, const char *path)
 {
+    box_write_meta(b, path, NULL);
+}
+
+void box_write_meta(const box *b, const char *path, const char *const *meta)
+{
     xd_err e = { 0 };
-    must(xd_st_write(path, b->item, b->n, 1, NULL, &e), &e, path);
+    must(xd_st_write(path, b->item, b->n, 1, meta, &e), &e, path);
 }
 
 void box_free(box *b)

@@ -36,9 +36,15 @@ void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d);
  * a scale beside them, as ComfyUI and as others call it; `plain` gets all tensors, these in f32
  * as the numbers that are meant. How many became it. */
 int  box_fp8(box *b, box *plain, const char *in, xd_dtype type, int most);
+/* All matrices with `in` in their names become I8 with scales, for two of three of rows, as ComfyUI
+ * stores them; some tell their format, *meta tells that of the others (free it). Each row has the
+ * number 127 and a power of 2 as its scale, so that their numbers in `plain` are quantized to the
+ * same integers. group > 0: the integers are those of rows that were rotated in such groups. */
+int  box_int8(box *b, box *plain, const char *in, int group, char **meta);
 int  box_find(const box *b, const char *name);          /* -1: none                            */
 void box_remove(box *b, const char *begin);             /* all names that begin so             */
 void box_write(const box *b, const char *path);
+void box_write_meta(const box *b, const char *path, const char *const *meta);   /* xd_st_write  */
 void box_free(box *b);
 
 #endif

@@ -77,6 +77,14 @@ static const char *const all[] = { "alpha",
                                    "flux-crop",
                                    "flux-fill",
                                    "flux-schnell",
+                                   "flux-cache",
+                                   "flux-taylor",
+                                   "flux-tea",
+                                   "flux-db",
+                                   "wan-cache",
+                                   "wan-taylor",
+                                   "wan-tea",
+                                   "cog5b-cache",
                                    "chroma",
                                    "chroma-image",
                                    "chroma-one",
@@ -112,11 +120,13 @@ static const char *const all[] = { "alpha",
                                    "wan-lora",
                                    "wan-i2v",
                                    "wan-i2v-two",
+                                   "wan-i2v-one",
                                    "wan-i2v-lora",
                                    "wan-flf",
                                    "wan-i2v-blind",
                                    "wan22",
                                    "wan22-two",
+                                   "wan22-one",
                                    "wan22-low",
                                    "wan22-lora",
                                    "wan22-i2v",
@@ -142,6 +152,7 @@ static const char *const all[] = { "alpha",
                                    "qwen-edit",
                                    "qwen-edit-plus",
                                    "qwen-edit-last",
+                                   "qwen-edit-one",
                                    "qwen-edit-lora",
                                    "qwen-edit-mask" };
 
@@ -328,6 +339,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->num_images_per_prompt = (int)js_num(r->js, "num_images_per_prompt");
     q->max_sequence_length = (int)js_num(r->js, "max_sequence_length");
     q->scheduler = js_text(r->js, "scheduler");
+    q->cache = xd_json_get(r->js, "cache") ? js_text(r->js, "cache") : NULL;
     q->rng = "torch";
     q->enable_tiling = js_flag(r->js, "tiling");
     q->no_resolution_binning = !js_flag(r->js, "resolution_binning");

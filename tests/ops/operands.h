@@ -61,6 +61,9 @@ void test_quant_refusals(void **unused);
 /* test_qknorm.c */
 void test_qknorm(void **unused);
 void test_qknorm_refusals(void **unused);
+void test_rotate(void **unused);
+void test_rotation_bits(void **unused);
+void test_rotate_refusals(void **unused);
 void test_attn_pieces(void **unused);
 void test_attn_many(void **unused);
 

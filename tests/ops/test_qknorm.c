@@ -1,5 +1,5 @@
 /* test_qknorm.c - norm and rotary turn of heads, against complex numbers in double precision;
- * attention whose queries lie in pieces */
+ * rotation of groups, against the matrix; attention whose queries lie in pieces */
 #include "operands.h"
 
 #include <setjmp.h>
@@ -121,6 +121,85 @@ void test_qknorm_refusals(void **unused)
     b = a;
     b.in.d[2] = b.out.d[2] = XD_QKNORM_MAX + 1;
     assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+}
+
+/* ---- rotation ------------------------------------------------------------------------------ */
+
+/* Element [i,j] of the matrix: a product over the digits of i and j to the base 4. */
+static double rotation_at(int64_t group, int64_t i, int64_t j)
+{
+    static const double h[4][4] = { { 1, 1, 1, -1 }, { 1, 1, -1, 1 }, { 1, -1, 1, 1 },
+                                    { -1, 1, 1, 1 } };
+    double r = 1;
+    for (; group > 1; group /= 4, i /= 4, j /= 4)
+        r *= h[i % 4][j % 4] / 2;
+    return r;
+}
+
+static void rotate_case(int64_t n, int64_t groups, int64_t group)
+{
+    const int64_t C = groups * group;
+    double       *want = numbers(n * C);
+    fresh();
+    xd_rotate a = { .in = matrix(f32_or_half(), n, C, upto(2) * 5), .group = group };
+    a.out = upto(3) == 0 ? a.in : matrix(f32_or_half(), n, C, upto(2) * 3);
+    for (int64_t k = 0; k < n * C; k++) {
+        want[k] = 0;
+        for (int64_t i = 0; i < group; i++)
+            want[k] += at2(&a.in, k / C, k % C / group * group + i) *
+                       rotation_at(group, i, k % group);
+    }
+    remember();
+    RUN(rotate, XD_OP_ROTATE, &a);
+    check("rotate", &a.out, want);
+    free(want);
+}
+
+void test_rotate(void **unused)
+{
+    static const int64_t sizes[] = { 1, 4, 16, 64, 256, 1024 };
+    (void)unused;
+    if (!dev->rotates)
+        return;
+    rotate_case(0, 2, 256);
+    rotate_case(3, 0, 256);
+    rotate_case(40, 3, 256);
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 4; k++)
+            rotate_case(1 + upto(4), 1 + upto(3), sizes[i]);
+}
+
+/* Every device rotates with the bits of xd_rotation, and two rotations give the row back. */
+void test_rotation_bits(void **unused)
+{
+    (void)unused;
+    for (int64_t g = 4; g <= XD_ROTATE_MAX && dev->rotates; g *= 4) {
+        fresh();
+        xd_rotate a = { .in = matrix(XD_F32, 1, g, 0), .out = matrix(XD_F32, 1, g, 0), .group = g };
+        float     x[XD_ROTATE_MAX];
+        memcpy(x, a.in.p, (size_t)g * sizeof *x);
+        xd_rotation(x, g);
+        RUN(rotate, XD_OP_ROTATE, &a);
+        assert_memory_equal(a.out.p, x, (size_t)g * sizeof *x);
+        xd_rotation(x, g);
+        for (int64_t i = 0; i < g; i++)
+            assert_true(fabs((double)x[i] - at(&a.in, i)) < 1e-5);
+    }
+    assert_true(xd_rotates(1) && xd_rotates(4) && xd_rotates(256) && xd_rotates(1024));
+    assert_false(xd_rotates(0) || xd_rotates(2) || xd_rotates(48) || xd_rotates(4096));
+}
+
+void test_rotate_refusals(void **unused)
+{
+    (void)unused;
+    fresh();
+    xd_rotate a = { .in = matrix(XD_F32, 2, 48, 0), .out = matrix(XD_F32, 2, 48, 0), .group = 16 };
+    assert_int_equal(dev->ops->rotate(dev, NULL, &a, NULL),
+                     dev->rotates ? XD_OK : XD_EUNSUPPORTED);
+    for (int i = 0; i < 3 && dev->rotates; i++) {
+        a.group = i == 0 ? 64 : i == 1 ? 8 : 4096;
+        assert_int_equal(dev->ops->rotate(dev, NULL, &a, NULL), XD_EINVAL);
+    }
 }
 
 /* Rows of q, and output rows, that lie in pieces, one of them empty: no bit may differ from

@@ -63,24 +63,30 @@ static int64_t number_of(const xd_json *config, const char *key)
     return (int64_t)v;
 }
 
-/* Encoder k on m tokens: sums of two layers a block over [m,E]; of a vision tower those over the
- * patches of the images, and one over their tokens. */
-static int64_t of_encoder(const xd_engine *g, const xd_job *j, int k, int64_t m)
+/* The vision tower of encoder k: sums of two layers a block over the patches of the images, and one
+ * over their tokens. */
+static int64_t of_tower(const xd_engine *g, const xd_job *j, int k)
 {
     const xd_component *p = &g->ctx.model.text[k];
     xd_text_image       image[XD_MAXREFS];
-    xd_text_sight       sight = { 0 };
-    int64_t             E = p->text->width(p->net.cfg), tokens = 0, depth = 0, wide = 0;
-    for (int i = xd_prompt_images_among(j, k, NULL, m, image); i > 0; i--)
+    xd_text_sight       sight;
+    int64_t             tokens = 0;
+    for (int i = xd_prompt_images_among(j, k, NULL, 0, image); i > 0; i--)
         tokens += image[i - 1].n;
-    if (tokens) {
-        p->text->sight(p->net.cfg, &sight);
-        depth = number_of(p->config, "depth");
-        wide = number_of(p->config, "hidden_size");
-    }
-    return 2 * (p->net.last - p->net.first - depth) * of_sum(g, m * E) +
-           (tokens ? of_sum(g, tokens * E) : 0) +
-           2 * depth * of_sum(g, tokens * sight.merge * sight.merge * wide);
+    if (!tokens)
+        return 0;
+    p->text->sight(p->net.cfg, &sight);
+    return of_sum(g, tokens * p->text->width(p->net.cfg)) +
+           2 * number_of(p->config, "depth") *
+               of_sum(g, tokens * sight.merge * sight.merge * number_of(p->config, "hidden_size"));
+}
+
+/* Encoder k on m tokens: sums of two layers a block over [m,E]. */
+static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
+{
+    const xd_component *p = &g->ctx.model.text[k];
+    int64_t             tower = p->text->sight ? number_of(p->config, "depth") : 0;
+    return 2 * (p->net.last - p->net.first - tower) * of_sum(g, m * p->text->width(p->net.cfg));
 }
 
 /* How many of S ranks this one sends to in a broadcast along a binomial tree. */
@@ -132,7 +138,8 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
         int images = g->ctx.model.text[k].text->vision != NULL;         /* the same for all   */
         for (int i = 0; i < (images ? 1 : w->n); i++)
-            want += of_encoder(g, j, k, xd_prompts_computed(w, j, i, k));
+            want += of_encoder(g, k, xd_prompts_computed(w, j, i, k));
+        want += of_tower(g, j, k);      /* once for all prompts                               */
         want += images ? of_pixels(g, k) : 0;
     }
     want += of_images(g, j);
@@ -142,15 +149,15 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
         fail(g, "bytes sent are not those of the formula", (double)(sent - want));
 }
 
-/* The counted messages of one text, which no broadcast follows; the most memory of an encoder. */
+/* The counted messages of two texts, which no broadcast follows; the most memory of an encoder. */
 static size_t check_count(const xd_engine *g, const xd_job *j, int k, int64_t m, size_t most)
 {
     xd_err  e = { 0 };
     size_t  bytes;
     int64_t before = g->ctx.count_world->traffic->bytes;
-    must(xd_prompts_count(j, k, m, &bytes, &e), &e);
+    must(xd_prompts_count(j, k, (int64_t[]){ m, m }, 2, &bytes, &e), &e);
     before = g->ctx.count_world->traffic->bytes - before;
-    if (before != of_encoder(g, j, k, m))
+    if (before != 2 * of_encoder(g, k, m) + of_tower(g, j, k))
         fail(g, "bytes counted are not those of the formula", (double)before);
     return bytes > most ? bytes : most;
 }

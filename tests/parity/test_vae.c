@@ -274,6 +274,36 @@ static void batches(walk *q, const xd_vae_info *v, int64_t n, int64_t most, int 
     }
 }
 
+/* A small autoencoder of plain convolutions, of one frame; the first one reads f32. */
+static void plain(walk *q, int64_t latents, int encode)
+{
+    const char    *side = encode ? "num_encoder_blocks" : "num_decoder_blocks";
+    const xd_json *n = xd_json_get(q->cfg, side);
+    const xd_json *wide = xd_json_get(q->cfg, encode ? "encoder_block_out_channels"
+                                                     : "decoder_block_out_channels");
+    double         C = 0, blocks = 0;
+    int            L = xd_json_size(n);
+    int64_t        e = q->e;
+    xd_json_number(xd_json_at(wide, 0), &C);
+    q->k = encode ? (int64_t)1 << (L - 1) : 1;
+    q->e = 4;
+    conv(q, encode ? 3 : latents, 1);
+    q->e = e;
+    for (int l = 0; l < L; l++) {
+        xd_json_number(xd_json_at(n, l), &blocks);
+        for (int i = 0; i < 3 * (int)blocks; i++)
+            conv(q, (int64_t)C, 1);
+        if (l == L - 1)
+            break;
+        if (encode)             /* with stride 2, a row of the input to the band below         */
+            q->bytes += q->down * q->w * q->k * (int64_t)C * q->e;
+        q->k = encode ? q->k / 2 : 2 * q->k;
+        if (!encode)
+            conv(q, (int64_t)C, 1);
+    }
+    conv(q, (int64_t)C, 1);
+}
+
 static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &ctx->model.vae_info;
@@ -286,7 +316,9 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
         return 0;
     q.up = h * rank / S > 0;
     q.down = h * (rank + 1) / S < h;
-    if (xd_json_get(q.cfg, "base_dim"))
+    if (xd_json_get(q.cfg, "num_decoder_blocks"))
+        plain(&q, v->channels, encode);
+    else if (xd_json_get(q.cfg, "base_dim"))
         causal_chunks(&q, v, T, encode);
     else
         batches(&q, v, n, most, encode);

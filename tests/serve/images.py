@@ -3,14 +3,16 @@
 way of asking for them; every wrong field with its status and a sentence. FILL makes a model of
 random weights. Speaks TAP."""
 
+import array
 import base64
 import json
+import re
 import struct
 import subprocess
 import sys
 import zlib
 
-from harness import DEMO, PROMPT, ROOT, T, Server, end, generate, image_of, report
+from harness import DEMO, PROMPT, ROOT, T, Server, end, generate, image_of, pixels, report
 
 GEN, EDIT = "/v1/images/generations", "/v1/images/edits"
 FAST = {"prompt": PROMPT, "num_inference_steps": 2}
@@ -33,6 +35,10 @@ def same_as_command_line(s):
                     "160", "--negative_prompt", "a circle", "--guidance_scale", "3")
     r = s.post(GEN, {**FAST, "size": "96x160", "negative_prompt": "a circle", "cfg_scale": 3})
     report(r.status == 200 and image_of(r) == wide, "size, negative prompt, guidance", r)
+    less = generate("--prompt", PROMPT, "--num_inference_steps", "4", "--cache", "fbcache:1e6")
+    r = s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 4, "cache": "fbcache:1e6"})
+    report(r.status == 200 and image_of(r) == less and b'"cache_reused": 6' in less,
+           "a step cache", r)
     return mine
 
 
@@ -123,6 +129,7 @@ def mistakes(s):
             ({**FAST, "n": 0}, 400, "num_images_per_prompt", "from 1"),
             ({**FAST, "num_inference_steps": 1e9}, 400, "num_inference_steps", "from 1 to 1000"),
             ({**FAST, "scheduler": "nope"}, 400, None, "scheduler"),
+            ({**FAST, "cache": "nope"}, 400, None, "there are fbcache, dbcache"),
             ({**FAST, "output_format": "bmp"}, 400, "output_format", "png, jpeg or webp"),
             ({**FAST, "response_format": "x"}, 400, "response_format", "b64_json or url"),
             ({**FAST, "partial_images": 9}, 400, "partial_images", "from 0 to 3"),
@@ -260,6 +267,42 @@ def status(s):
     report(set(names) == set(typed), "every metric has a type", names, typed)
 
 
+def write_lora(path):
+    """Differences of one matrix of the demo's transformer, of rank 4."""
+    width, rank, name = 192, 4, "transformer.transformer_blocks.0.attn1.to_q.lora_{}.weight"
+    shapes = {name.format("A"): [rank, width], name.format("B"): [width, rank]}
+    head, at = {}, 0
+    for key, shape in shapes.items():
+        head[key] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * rank * width]}
+        at += 4 * rank * width
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    data = array.array("f", [0.3 * ((i * 37) % 17 - 8) / 8 for i in range(2 * rank * width)])
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data.tobytes())
+
+
+def switch_loras(folder):
+    """A LoRA file changes the transformer alone, and comes back without being read again."""
+    write_lora(folder / "one.safetensors")
+    asked = {"prompt": PROMPT, "num_inference_steps": 2, "seed": 3}
+    line = ["--prompt", PROMPT, "--num_inference_steps", "2", "--seed", "3"]
+    file = str(folder / "one.safetensors")
+    want = [pixels(generate(*line, *more)) for more in ([], ["--lora", file],
+                                                        ["--lora", file + ":0.5"])]
+    report(len(set(want)) == 3, "the command line's images differ")
+    with Server("--loras", str(folder), "--verbose") as s:
+        for lora, i in ((None, 0), ("one", 1), (None, 0), ("one:0.5", 2), ("one", 1), (None, 0)):
+            r = s.post(GEN, {**asked, **({"lora": lora} if lora else {})})
+            report(r.status == 200 and pixels(image_of(r)) == want[i],
+                   f"the command line's image with LoRA {lora}", r)
+        said = s.said()
+        loads = [len(re.findall(rf"^xdit: {part}: .*MB of weights", said, re.M))
+                 for part in ("transformer", "text_encoder", "vae")]
+        report(loads == [3, 1, 1], "the transformer is loaded once for each, other parts once",
+               loads, said)
+        report(s.metric("models_open") == 1, "one model is open", s.get("/metrics").body)
+
+
 def main():
     folder = T / "loras"
     folder.mkdir()
@@ -279,6 +322,7 @@ def main():
         report(s.stop() == 0, "SIGTERM ends it well", s.said())
     with Server("--loras", str(folder)) as s:
         loras(s)
+    switch_loras(folder)
     results = (T / "results").resolve()
     results.mkdir()
     with Server("--results", str(results)) as s:

@@ -3,17 +3,22 @@
 stable-diffusion-webui, those of a video; their files. FILL makes a tiny model of videos. Speaks
 TAP."""
 
+import array
 import base64
 import json
+import math
+import random
+import re
 import struct
 import subprocess
 import sys
 import threading
 import zlib
 
-from harness import DEMO, PROMPT, ROOT, T, Server, end, image_of, report, wait_for
+from harness import DEMO, PROMPT, ROOT, T, XDIT, Server, end, image_of, report, wait_for
 
 GEN, EDIT, WEBUI = "/v1/images/generations", "/v1/images/edits", "/sdapi/v1"
+RANDOM = random.Random(1)
 ASKED = {"prompt": PROMPT, "num_inference_steps": 12, "seed": 3}
 
 
@@ -148,6 +153,78 @@ def videos():
         report(made and r.status == 404 and "preview_every" in r.error, "none was asked for", r)
 
 
+def write_tiny(folder, latents=4, width=16):
+    """A tiny autoencoder of random weights with cells of 8 pixels."""
+    convs = {"decoder.layers.0": (width, latents), "decoder.layers.12": (3, width),
+             "encoder.layers.0": (width, 3), "encoder.layers.8": (latents, width)}
+    bare = [f"decoder.layers.{i}" for i in (4, 7, 10)] + [f"encoder.layers.{i}" for i in (2, 4, 6)]
+    blocks = [f"decoder.layers.{i}.conv.{k}" for i in (2, 5, 8, 11) for k in (0, 2, 4)]
+    blocks += [f"encoder.layers.{i}.conv.{k}" for i in (1, 3, 5, 7) for k in (0, 2, 4)]
+    convs.update({name: (width, width) for name in bare + blocks})
+    head, data = {}, array.array("f")
+    for name, (out, into) in convs.items():
+        for part, shape in (("weight", [out, into, 3, 3]), ("bias", [out])):
+            if part == "bias" and name in bare:
+                continue
+            n, at = math.prod(shape), 4 * len(data)
+            data.extend(RANDOM.uniform(-1, 1) * (0.2 if part == "weight" else 0.3)
+                        for _ in range(n))
+            head[f"{name}.{part}"] = {"dtype": "F32", "shape": shape,
+                                      "data_offsets": [at, at + 4 * n]}
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    folder.mkdir()
+    (folder / "diffusion_pytorch_model.safetensors").write_bytes(
+        struct.pack("<Q", len(text)) + text + data.tobytes())
+    (folder / "config.json").write_text(json.dumps({
+        "_class_name": "AutoencoderTiny", "latent_channels": latents,
+        **{f"{side}_block_out_channels": [width] * 4 for side in ("encoder", "decoder")},
+        **{f"num_{side}_blocks": [1] * 4 for side in ("encoder", "decoder")}}))
+
+
+def line(out, *more, model=DEMO):
+    """What the command line prints, and the pixels of a file that it writes."""
+    r = subprocess.run([XDIT, "generate", "--model", str(model), "--threads", "1", "--dtype", "f32",
+                        "--prompt", PROMPT, "--seed", "3", "--num_inference_steps", "4", "--output",
+                        str(T / "tiny.png"), *more], capture_output=True, text=True, timeout=120,
+                       check=False)
+    return r, pixels((T / out).read_bytes()) if r.returncode == 0 else None
+
+
+def decoders():
+    """The last step's preview is the image of a model whose autoencoder is the decoder."""
+    tiny, other, asked = T / "tiny", T / "other", ["--preview", str(T / "seen.png")]
+    write_tiny(tiny)
+    write_tiny(other, 3)
+    model = T / "model"
+    model.mkdir()
+    for path in (ROOT / "models" / "demo-pixart").iterdir():
+        (model / path.name).symlink_to(tiny if path.name == "vae" else path)
+    want = line("tiny.png", model=model)[1]
+    plain = line("seen.png", *asked, "--preview_every", "4")[1]
+    image = pixels((T / "tiny.png").read_bytes())
+    _, seen = line("seen.png", *asked, "--preview_every", "4", "--preview_decoder", str(tiny))
+    report(want and seen and seen[:2] == (128, 128) and distance(seen, want) < 1 and
+           distance(plain, want) > 8, "a preview is decoded", distance(plain, want),
+           distance(seen, want))
+    report(pixels((T / "tiny.png").read_bytes()) == image, "the image is as without")
+    peaks = [re.search(r"peak (\S+),", line("tiny.png", "-v", "--width", "512", "--height", "512",
+                                            "--num_inference_steps", "1", *more)[0].stderr)[1]
+             for more in ([], ["--taesd", str(tiny)], [*asked, "--taesd", str(tiny)])]
+    report(float(peaks[0]) == float(peaks[1]) < float(peaks[2]) - 0.04,
+           "the memory plan has it where previews are asked for", peaks)
+    for folder, code, text in ((other, 2, "latents of 3 channels"),
+                               (T / "none", 1, "no directory")):
+        r = line("tiny.png", "--preview_decoder", str(folder))[0]
+        report(r.returncode == code and text in r.stderr, f"refused: {text}", r)
+    for ranks in ([], ["--ulysses_degree", "2"]):
+        with Server("--dtype", "f32", "--preview_decoder", str(tiny), *ranks) as s:
+            got = events(s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 4, "seed": 3,
+                                      "stream": True, "preview_every": 4}))
+            report(len(got) == 2 and distance(pixels(file_of(got[0])), seen) < 0.5,
+                   f"over HTTP {ranks}", [e["type"] for e in got])
+
+
 def main():
     results = T / "images"
     results.mkdir()
@@ -163,6 +240,7 @@ def main():
         far = [distance(pixels(a), pixels(file_of(e))) for a, e in zip(mine, got)]
         report(len(far) == 3 and max(far) < 0.5, "those of two ranks", far)
     videos()
+    decoders()
     end()
 
 

@@ -80,6 +80,27 @@ def images(folder):
         s.post("/sdapi/v1/interrupt", {})
 
 
+def order(model, folder):
+    """Priorities and deadlines of what was queued hold after a kill."""
+    folder.mkdir()
+    with start(model, folder) as s:
+        long = s.post("/v1/videos", LONG).json["id"]
+        wait_for(lambda: status(s, long) == "in_progress")
+        ids = [s.post("/v1/videos", {**FAST, "seed": i, "priority": p}).json["id"]
+               for i, p in enumerate(("low", "normal", "high"))]
+        late = s.post("/v1/videos", {**FAST, "priority": "low", "deadline": 1.5}).json["id"]
+        s.process.kill()
+        s.process.wait()
+    time.sleep(2)
+    with start(model, folder) as s:
+        wait_for(lambda: all(status(s, i) == "completed" for i in ids), 60)
+        began = [json.loads((folder / f"{i}.task").read_text())["started"] for i in ids]
+        report(began[0] > began[1] > began[2] > 0, "the higher priority goes first", began)
+        r = s.get(f"/v1/videos/{late}").json
+        report(r["status"] == "cancelled" and "deadline" in json.dumps(r),
+               "a deadline that passed meanwhile", r)
+
+
 def odd_files(folder):
     folder.mkdir()
     for name, text in (("a.task", ""), ("b.task", "{}"), ("c.task", '{"id":"../x","state":"done"}'),
@@ -140,6 +161,7 @@ def main():
     folder = T / "images"
     folder.mkdir()
     images(folder)
+    order(model, T / "order")
     odd_files(T / "odd")
     changed_files(T / "changed")
     end()

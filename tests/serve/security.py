@@ -32,6 +32,7 @@ def refused_lines():
             (["--port", "70000"], 2, "65535"),
             (["--tls_cert", "a"], 2, "--tls_key is missing"),
             (["--loras", "/nowhere"], 1, "no directory"),
+            (["--max_body", "5000", "--max_bodies", "4000"], 2, "--max_bodies 4000"),
             (["--results", "/nowhere"], 1, "no directory"),
             (["--tls_cert", "/nowhere", "--tls_key", "/nowhere"], 1, "/nowhere"),
             (["--model", DEMO + "/"], 2, "two models are called demo-pixart"),
@@ -329,6 +330,34 @@ def limits():
         report(got and b" 413 " in got, "413 of chunks without a length", got and got[:200])
 
 
+def upload(s, size):
+    """A connection that has sent so much of a longer body."""
+    k = socket.create_connection(s.address)
+    k.sendall(f"POST {GEN} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+              f"Content-Length: {size + 1}\r\nConnection: close\r\n\r\n".encode() + b" " * size)
+    return k
+
+
+def all_bodies():
+    with Server("--max_body", "100000", "--max_bodies", "200000") as s:
+        held = [upload(s, 90000) for _ in range(2)]
+        report(wait_for(lambda: s.metric("body_bytes") == 180000), "bodies that come are counted",
+               s.metric("body_bytes"))
+        r = s.post(GEN, {**FAST, "prompt": "a" * 50000})
+        report(r.status == 503 and "max_bodies" in r.error and int(r.headers["Retry-After"]) > 0,
+               "one too many is told to come later", r)
+        got = s.form(GEN, [("prompt", "a" * 50000), ("num_inference_steps", 1)])
+        report(got.status == 503, "so is a form", got)
+        report(s.post(GEN, {**FAST, "num_inference_steps": 1}).status == 200, "a short one is not")
+        report(s.metric("body_bytes") == 180000, "what was refused takes nothing",
+               s.metric("body_bytes"))
+        for k in held:
+            k.close()
+        report(wait_for(lambda: s.metric("body_bytes") == 0), "those that are gone take nothing")
+        r = s.post(GEN, {**FAST, "num_inference_steps": 1, "negative_prompt": "a" * 80000})
+        report(r.status == 200, "then there is room", r)
+
+
 def tls():
     if not shutil.which("openssl"):
         print("ok - TLS # SKIP no openssl to make a certificate")
@@ -371,6 +400,7 @@ def main():
         half_closed(s)
     slow()
     limits()
+    all_bodies()
     tls()
     help_text = subprocess.run([XDIT, "serve", "--help"], capture_output=True, text=True,
                                check=True).stdout

@@ -187,6 +187,8 @@ MIRRORED(XD_OP_LOOKUP, lookup, xd_lookup, , , &b.out, &b.table, &b.ids)
 MIRRORED(XD_OP_COPY, copy, xd_copy, , , &b.out, &b.in)
 MIRRORED(XD_OP_QKNORM, qknorm, xd_qknorm, , , &b.out, &b.in, &b.gain, &b.bias, &b.cos, &b.sin)
 
+MIRRORED(XD_OP_ROTATE, rotate, xd_rotate, , , &b.out, &b.in)
+
 enum { PIECES = 64 };
 
 static void attn_add(call *c, xd_attn_args *b, xd_kv *kv, xd_qo *part)
@@ -269,6 +271,7 @@ static const xd_ops ops = {
     .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .norm = norm,
     .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby,
     .conv = conv, .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
+    .rotate = rotate,
 };
 
 /* ---- the device --------------------------------------------------------------------------- */

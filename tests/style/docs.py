@@ -5,8 +5,8 @@ usage: docs.py [ROOT]
 
 Looks at doc/, README.md and CONTRIBUTING.md. There must be
   * every path that begins with a folder of the tree: src/ doc/ tests/ tools/ bench/ app/ include/
-    models/. It is a file, a directory, a pattern (bench/*.c, src/{io,tok}, doc/NAME.md) or a
-    program that meson builds there;
+    models/ python/. It is a file, a directory, a pattern (bench/*.c, src/{io,tok}, doc/NAME.md) or
+    a program that meson builds there;
   * every C file that is named by its end ("plan.h", "exec/op.h", "gemm/tile_tmpl.h"), unless it is
     a header of the system ("<stdio.h>");
   * every name that begins with xd_, XD_ or XDIT_, somewhere in the code; xd_w_* and xd_dit_NAME
@@ -21,8 +21,8 @@ import re
 import sys
 
 LIMITS = {"doc/architecture.md": 400, "doc/performance.md": 200}
-FOLDERS = "src doc tests tools bench app include models".split()
-CODE = "src include app tests bench tools examples".split()
+FOLDERS = "src doc tests tools bench app include models python".split()
+CODE = "src include app tests bench tools examples python".split()
 PATH = re.compile(r"(?<![\w/.$~}*-])((?:%s)/[\w./*{},<>?-]*)" % "|".join(FOLDERS))
 FILE = re.compile(r"(?<![\w/.$~}*<>-])((?:[\w-]+/)*[\w-]+\.[ch])(?![\w/*])")
 NAME = re.compile(r"(?<![\w-])((?:xd|XD|XDIT)_\w*)(\*?)")

@@ -115,11 +115,40 @@ static void the_system_is_asked(void **state)
     fclose(f);
 }
 
+/* Bytes: a bar with their share on a terminal; without one a line where it has taken long. */
+static void bytes_are_counted(void **state)
+{
+    (void)state;
+    for (int columns = 0; columns < 100; columns += 90) {
+        xd_bar b;
+        FILE  *f = tmpfile();
+        char   text[4096] = "";
+        assert_non_null(f);
+        xd_bar_init(&b, f, columns, 0);
+        xd_bar_bytes(&b, "a", 0, 4e9);
+        wait_ms(250);
+        xd_bar_bytes(&b, "a", 1e9, 4e9);
+        const double rate_s = (xd_now_s() - b.since_s) * 3;
+        b.said_s -= columns ? 0 : 11;
+        xd_bar_bytes(&b, "a", 4e9, 4e9);
+        xd_bar_end(&b);
+        rewind(f);
+        assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+        fclose(f);
+        const char *half = strstr(text, "1 GB of 4 GB"), *eta = strstr(text, "ETA 0:0");
+        assert_true(columns ? half && eta : !half);
+        assert_non_null(strstr(text, columns ? "convert [######" : "convert a  4 GB of 4 GB"));
+        if (columns)
+            assert_in_range(atoi(eta + 7), (int)rate_s, (int)rate_s + 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_terminal_is_told), cmocka_unit_test(plain_lines_are_few),
         cmocka_unit_test(silence), cmocka_unit_test(the_system_is_asked),
+        cmocka_unit_test(bytes_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,6 +92,12 @@ static void close_run(run *t)
     close_bench(&t->b);
 }
 
+static void see_and_read(run *t, xd_cond *c)
+{
+    t->r.seen = xd_text_see(t->p.text, &t->x, &t->p.net, &t->r);
+    t->p.text->hidden(&t->x, &t->p.net, &t->r, c);
+}
+
 /* State 0 has the tower's rows in the places of the images, the others follow from it. */
 static void compare(xd_dtype want, xd_dtype blocks, double tol)
 {
@@ -99,7 +105,7 @@ static void compare(xd_dtype want, xd_dtype blocks, double tol)
     xd_cond c;
     char    name[32];
     open_run(&t, want, blocks, 0);
-    t.p.text->hidden(&t.x, &t.p.net, &t.r, &c);
+    see_and_read(&t, &c);
     ok(t.x.err.code, &t.x.err);
     for (int k = 0; k < 4; k++) {
         xd_tensor shape;
@@ -136,7 +142,7 @@ static void counts_as_it_runs(void **state)
                 free((void *)(uintptr_t)t.image[k].rgb);
                 t.image[k].rgb = NULL;
             }
-        t.p.text->hidden(&t.x, &t.p.net, &t.r, &c);
+        see_and_read(&t, &c);
         ok(t.x.err.code, &t.x.err);
         peak[counts] = xd_arena_peak(&t.b.tmp);
         close_run(&t);
@@ -182,7 +188,7 @@ static void wrong_images(void **state)
         xd_cond c;
         open_run(&t, XD_F32, XD_F32, 0);
         t.image[0].height = bad[i].height, t.image[0].at = bad[i].at, t.image[0].n = bad[i].n;
-        t.p.text->hidden(&t.x, &t.p.net, &t.r, &c);
+        see_and_read(&t, &c);
         assert_int_equal(t.x.err.code, XD_EINVAL);
         assert_non_null(strstr(t.x.err.msg, "image 1 of"));
         close_run(&t);

@@ -120,12 +120,14 @@ static void a_record_ends_at_its_size(void **state)
 
 typedef struct later_open_args { xd_open_args now; int64_t more[3]; } later_open_args;
 typedef struct later_request { xd_request now; const char *more; } later_request;
+typedef struct later_convert { xd_convert_args now; double more; } later_convert;
 typedef struct later_inspect { xd_inspect_args now; double more; } later_inspect;
 
 static void a_later_program(void **state)
 {
     later_open_args a;
     later_inspect   i;
+    later_convert   c;
     xd_err          e = { 0 };
     xd_engine      *g = NULL;
     (void)state;
@@ -145,6 +147,11 @@ static void a_later_program(void **state)
     i.now.model = model, i.more = 0.5;
     assert_int_equal(xd_inspect(&i.now, &e), XD_EINVAL);
     assert_non_null(strstr(e.msg, "xd_inspect_args has a field"));
+    e = (xd_err){ 0 };
+    xd_convert_args_init_size(&c.now, sizeof c);
+    c.now.model = model, c.now.output = model, c.more = 0.5;
+    assert_int_equal(xd_convert_model(&c.now, &e), XD_EINVAL);
+    assert_non_null(strstr(e.msg, "xd_convert_args has a field"));
 }
 
 static void a_later_request(void **state)
@@ -188,6 +195,8 @@ static void records_need_their_size(void **state)
     xd_open_args    a = { .model = model };
     xd_request      r = { 0 };
     xd_inspect_args i = { 0 };
+    xd_compare_args d = { 0 };
+    xd_comparison   c = { 0 };
     xd_bench_args   b = { 0 };
     xd_advise_args  p = { 0 };
     xd_probe_args   q = { 0 };
@@ -200,6 +209,10 @@ static void records_need_their_size(void **state)
     memset(&a, 0xa5, sizeof a), e = (xd_err){ 0 };      /* what a stack may hold               */
     refused(xd_open(&g, &a, &e), &e, "xd_open_args is not initialised");
     e = (xd_err){ 0 }, refused(xd_inspect(&i, &e), &e, "call xd_inspect_args_init before");
+    e = (xd_err){ 0 }, refused(xd_compare_files(&d, NULL, &e), &e,
+                               "call xd_compare_args_init before");
+    e = (xd_err){ 0 }, refused(xd_compare_images(&c, NULL, NULL, &e), &e,
+                               "call xd_comparison_init before");
     e = (xd_err){ 0 }, refused(xd_bench(&b, &e), &e, "call xd_bench_args_init before");
     e = (xd_err){ 0 }, refused(xd_advise(&p, &e), &e, "call xd_advise_args_init before");
     e = (xd_err){ 0 }, refused(xd_probe(&q, &e), &e, "call xd_probe_args_init before");
@@ -226,12 +239,16 @@ static void reserved_fields(void **state)
 static void records_end_with_fields(void **state)
 {
     (void)state;
-    assert_int_equal(sizeof(xd_request), offsetof(xd_request, on_turn) + sizeof(void *));
-    assert_int_equal(sizeof(xd_open_args), offsetof(xd_open_args, nloras_2) + sizeof(int64_t));
+    assert_int_equal(sizeof(xd_request), offsetof(xd_request, attention_window) + sizeof(void *));
+    assert_int_equal(sizeof(xd_open_args),
+                     offsetof(xd_open_args, fit) + sizeof(char *));
     assert_int_equal(sizeof(xd_image), offsetof(xd_image, fps) + sizeof(double));
     assert_int_equal(sizeof(xd_inspect_args), offsetof(xd_inspect_args, cookie) + sizeof(void *));
+    assert_int_equal(sizeof(xd_compare_args), offsetof(xd_compare_args, cookie) + sizeof(void *));
+    assert_int_equal(sizeof(xd_comparison), offsetof(xd_comparison, worst) + sizeof(int64_t));
+    assert_int_equal(sizeof(xd_convert_args), offsetof(xd_convert_args, cookie) + sizeof(void *));
     assert_int_equal(sizeof(xd_bench_args), offsetof(xd_bench_args, on_stage) + sizeof(void *));
-    assert_int_equal(sizeof(xd_advise_args), offsetof(xd_advise_args, device) + sizeof(void *));
+    assert_int_equal(sizeof(xd_advise_args), offsetof(xd_advise_args, memory) + sizeof(int64_t));
     assert_int_equal(sizeof(xd_probe_args), offsetof(xd_probe_args, device) + sizeof(void *));
     assert_int_equal(sizeof(xd_pinged), offsetof(xd_pinged, bytes_s) + sizeof(double));
     assert_int_equal(sizeof(xd_parallel),

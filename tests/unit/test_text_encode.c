@@ -17,11 +17,13 @@
 #include "engine/engine.h"
 #include "families/recipe.h"
 #include "pipeline/job.h"
+#include "pipeline/prompt_images.h"
 #include "pipeline/text_cache.h"
 
 enum { E = 24, PAD = 33, L = 3 };       /* width and layers of tests/parity/text-lm          */
 
 static const char     *prompt[] = { "a small cyan square" };
+static const char     *negative;       /* NULL: none                                            */
 static const xd_image *shown;   /* what the encoder sees beside the prompt; NULL: nothing       */
 
 static void ok(xd_status s, const xd_err *e)
@@ -41,8 +43,17 @@ static void open_model(xd_engine **g, xd_recipe *mine, const char *dir)
 
 typedef struct encoded { float *v; int64_t rows, cols, real; } encoded;
 
-/* The embedding of the prompt, malloc'ed. */
-static encoded encode(xd_engine *g)
+static encoded copy_of(const xd_cond *c)
+{
+    encoded out = { .rows = c->tok.d[0], .cols = c->tok.d[1], .real = c->real[0] };
+    out.v = malloc(xd_bytes(c->tok));
+    assert_non_null(out.v);
+    memcpy(out.v, c->tok.p, xd_bytes(c->tok));
+    return out;
+}
+
+/* The embeddings of the prompt and, if there is one, of the negative one, malloc'ed. */
+static void encode_both(xd_engine *g, encoded out[2])
 {
     xd_request r;
     xd_job     j;
@@ -50,22 +61,26 @@ static encoded encode(xd_engine *g)
     xd_err     e = { 0 };
     size_t     bytes;
     xd_request_init(&r);
-    r.prompts = prompt, r.nprompts = 1;
+    r.prompts = prompt, r.nprompts = 1, r.negative_prompt = negative;
+    r.true_cfg_scale = negative ? 2 : 0;
     r.image_pixels = shown, r.max_area = shown ? 4096 : 0;
     g->ctx.model.dit_info.text_dim = xd_model_text_width(&g->ctx.model, 0);
     ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
     ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
     ok(xd_prompts_tokenize(&w, &j, &e), &e);
-    ok(xd_prompts_count(&j, 0, w.len[0] > w.len[1] ? w.len[0] : w.len[1], &bytes, &e), &e);
+    ok(xd_prompts_count(&j, 0, w.len, 2, &bytes, &e), &e);
     ok(xd_prompts_encode(&w, &j, bytes, &e), &e);       /* in exactly what was counted          */
-    encoded out = { .rows = w.cond[0].tok.d[0], .cols = w.cond[0].tok.d[1],
-                    .real = w.cond[0].real[0] };
-    out.v = malloc(xd_bytes(w.cond[0].tok));
-    assert_non_null(out.v);
-    memcpy(out.v, w.cond[0].tok.p, xd_bytes(w.cond[0].tok));
+    for (int i = 0; i < 1 + (negative != NULL); i++)
+        out[i] = copy_of(&w.cond[i]);
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
-    return out;
+}
+
+static encoded encode(xd_engine *g)
+{
+    encoded out[2];
+    encode_both(g, out);
+    return out[0];
 }
 
 /* n rows and cols of a from (ra, ca) on are those of b from (rb, cb) on. */
@@ -253,24 +268,124 @@ static void repeated_prompts(void **state)
     xd_close(&g);
 }
 
+/* ---- images --------------------------------------------------------------------------------- */
+
+enum { WIDTH = 48, HEIGHT = 40 };
+
+static uint8_t pixels[2][WIDTH * HEIGHT * 3];
+
+static void show(xd_image *image, int k)
+{
+    for (size_t i = 0; i < sizeof pixels[k]; i++)
+        pixels[k][i] = (uint8_t)(i * 7 % 251);
+    pixels[1][777] = 200;
+    xd_image_init(image);
+    image->data = pixels[k];
+    image->width = WIDTH, image->height = HEIGHT;
+    shown = image;
+}
+
+static double counted_gemms(const xd_job *j, const int64_t *n, int texts)
+{
+    xd_counts c;
+    xd_err    e = { 0 };
+    size_t    bytes;
+    xd_dev_counts(j->ctx->count, &c, 1);
+    ok(xd_prompts_count(j, 0, n, texts, &bytes, &e), &e);
+    xd_dev_counts(j->ctx->count, &c, 1);
+    return c.gemm_flops;
+}
+
+static double number_of(const xd_engine *g, const char *key)
+{
+    double         v = 0;
+    const xd_json *config = xd_json_get(g->ctx.model.text[0].config, "vision_config");
+    assert_true(xd_json_number(xd_json_get(config, key), &v));
+    return v;
+}
+
+/* Multiply-adds of the vision tower for so many tokens, times two. */
+static double tower_gemms(const xd_engine *g, double tokens)
+{
+    double D = number_of(g, "hidden_size"), F = number_of(g, "intermediate_size");
+    double patch = number_of(g, "patch_size"), merge = number_of(g, "spatial_merge_size");
+    double unit = merge * merge, wide = unit * D, out = number_of(g, "out_hidden_size");
+    double in = 3 * number_of(g, "temporal_patch_size") * patch * patch;
+    return 2 * tokens * (unit * D * (in + number_of(g, "depth") * (4 * D + 3 * F)) +
+                         wide * (wide + out));
+}
+
+/* However many prompts there are, the tower runs once. */
+static void images_seen_once(void **state)
+{
+    xd_engine *g;
+    xd_recipe  mine;
+    xd_request r;
+    xd_job     j;
+    xd_prompts w;
+    xd_image   image;
+    xd_err     e = { 0 };
+    (void)state;
+    open_model(&g, &mine, "tests/golden/qwen-edit");
+    show(&image, 0);
+    xd_request_init(&r);
+    r.prompts = prompt, r.nprompts = 1, r.negative_prompt = "a blurry image";
+    r.image_pixels = shown, r.max_area = 4096;
+    ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
+    ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
+    ok(xd_prompts_tokenize(&w, &j, &e), &e);
+    assert_true(w.len[0] != w.len[1]);
+    double both = counted_gemms(&j, w.len, 2), tower = counted_gemms(&j, NULL, 0);
+    double one[] = { counted_gemms(&j, w.len, 1), counted_gemms(&j, w.len + 1, 1) };
+    double tokens = (double)(xd_prompt_images_more_ids(&j, 0) + 1);
+    if (tower != tower_gemms(g, tokens) || both != one[0] + one[1] - tower)
+        fail_msg("the tower multiplies %g times, not %g; both prompts %g times, one by one %g and "
+                 "%g", tower, tower_gemms(g, tokens), both, one[0], one[1]);
+    xd_prompts_close(&w, &g->ctx);
+    xd_job_close(&j);
+    shown = NULL;
+    xd_close(&g);
+}
+
+/* Prompt and negative prompt see the same: exchanged, they have each other's bits. */
+static void seen_by_both(void **state)
+{
+    static const char *const text[] = { "a small cyan square", "a red star, blurry" };
+    xd_engine *g;
+    xd_recipe  mine;
+    xd_image   image;
+    encoded    got[2][2];
+    (void)state;
+    open_model(&g, &mine, "tests/golden/qwen-edit");
+    g->ctx.keep = 0;
+    show(&image, 0);
+    for (int i = 0; i < 2; i++) {
+        prompt[0] = text[i], negative = text[!i];
+        encode_both(g, got[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        const encoded *a = &got[0][i], *b = &got[1][!i];
+        assert_int_equal(a->rows, b->rows);
+        assert_memory_equal(a->v, b->v, (size_t)(a->rows * a->cols) * sizeof(float));
+    }
+    assert_int_not_equal(got[0][0].rows, got[0][1].rows);
+    for (int i = 0; i < 4; i++)
+        free(got[i / 2][i % 2].v);
+    prompt[0] = text[0], negative = NULL, shown = NULL;
+    xd_close(&g);
+}
+
 /* Of one prompt with two images each has its own rows. */
 static void repeated_images(void **state)
 {
-    static uint8_t pixels[2][48 * 40 * 3];
     xd_engine *g;
     xd_recipe  mine;
     encoded    got[4];
     xd_image   image[2];
     (void)state;
     open_model(&g, &mine, "tests/golden/qwen-edit");
-    memset(pixels[0], 90, sizeof pixels[0]);
-    memset(pixels[1], 90, sizeof pixels[1]);
-    pixels[1][777] = 200;
     for (int i = 0; i < 4; i++) {
-        xd_image_init(&image[i % 2]);
-        image[i % 2].data = pixels[i % 2];
-        image[i % 2].width = 48, image[i % 2].height = 40;
-        shown = &image[i % 2];
+        show(&image[i % 2], i % 2);
         got[i] = encode(g);
         assert_int_equal(g->ctx.model.text[0].store != NULL, i < 2);
         xd_component_drop(&g->ctx.model.text[0]);
@@ -336,6 +451,8 @@ int main(void)
         cmocka_unit_test(wrong_front),
         cmocka_unit_test(wrong_numbers),
         cmocka_unit_test(repeated_prompts),
+        cmocka_unit_test(images_seen_once),
+        cmocka_unit_test(seen_by_both),
         cmocka_unit_test(repeated_images),
         cmocka_unit_test(bounded_cache),
     };

@@ -513,6 +513,41 @@ static void eight_bits_are_scaled_before_they_are_added(void **state)
     xd_store_close(&y);
 }
 
+/* Random elements of one tensor that is declared in the scope "model.block". */
+static void make_named(const char *names, const char *prefix, const char *lead, float to[IN])
+{
+    static const char *const more[] = { "language.", NULL };
+    xd_err   e = { 0 };
+    xd_decl  d = { .visit = XD_VISIT_RANDOM, .dev = dev, .type = XD_F32, .blocks = XD_F32, .tp = 1,
+                   .err = &e, .prefix = prefix, .lead = lead, .prefixes = prefix ? more : NULL };
+    xd_tensor t;
+    assert_int_equal(xd_store_open(&d.store, dev, &e), XD_OK);
+    xd_w_enter(&d, "model.block");
+    xd_w_vec(&d, &t, names, 1, (int64_t[]){ IN });
+    assert_int_equal(e.code, XD_OK);
+    memcpy(to, t.p, xd_bytes(t));
+    xd_store_close(&d.store);
+}
+
+/* What files may call a tensor besides does not move its random elements. */
+static void random_elements_keep_with_names(void **state)
+{
+    static const struct { const char *names, *prefix, *lead; } same_as[] = {
+        { "bias|shift", NULL, NULL },      { "bias", "model.", NULL },
+        { "bias|shift|b", "model.", "" }, { "bias", "model.", "language." },
+    };
+    float want[IN], got[IN];
+    (void)state;
+    make_named("bias", NULL, NULL, want);
+    assert_true(want[0] != want[1]);
+    for (size_t i = 0; i < sizeof same_as / sizeof *same_as; i++) {
+        make_named(same_as[i].names, same_as[i].prefix, same_as[i].lead, got);
+        assert_memory_equal(want, got, sizeof want);
+    }
+    make_named("shift|bias", NULL, NULL, got);
+    assert_memory_not_equal(want, got, sizeof want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +558,7 @@ int main(void)
         cmocka_unit_test(odd_numbers_are_found),
         cmocka_unit_test(what_is_read_is_told),
         cmocka_unit_test(eight_bits_are_scaled_before_they_are_added),
+        cmocka_unit_test(random_elements_keep_with_names),
     };
     xd_err e = { 0 };
     if (xd_dev_open(&dev, "cpu", &e) != XD_OK) {

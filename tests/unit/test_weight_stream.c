@@ -158,13 +158,14 @@ static const xd_dev_ops mem = { .get = get, .put = put, .sync = await_all, .down
 /* Loads n blocks, whose bytes are their numbers; at[i]: where block i lies. */
 static void load(xd_weight_stream *s, xd_store *store, int first, int n, unsigned char **at)
 {
-    xd_err e = { 0 };
-    int    mine;
+    xd_err  e = { 0 };
+    xd_decl d = { .err = &e };
+    int     mine;
     for (int i = 0; i < n; i++) {
-        xd_weight_stream_enter(s, first + i);
+        xd_weight_stream_enter(s, &d, first + i);
         assert_non_null(at[i] = xd_store_get(store, sizes[i], &mine));
         memset(at[i], i + 1, sizes[i]);
-        xd_weight_stream_leave(s, first + i, &e);
+        xd_weight_stream_leave(s, &d, first + i);
         assert_int_equal(e.code, XD_OK);
     }
 }

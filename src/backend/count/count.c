@@ -248,6 +248,7 @@ MOVES(resize, xd_resize, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(lookup, xd_lookup, 2 * bytes_of(&a->out) + bytes_of(&a->ids))
 MOVES(qknorm, xd_qknorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
                              bytes_of(&a->bias) + bytes_of(&a->cos) + bytes_of(&a->sin))
+MOVES(rotate, xd_rotate, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
@@ -255,6 +256,7 @@ static const xd_ops ops = {
     .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .norm = norm,
     .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
     .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
+    .rotate = rotate,
 };
 
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
@@ -266,7 +268,9 @@ xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
     c->real = real;
     c->next = (uintptr_t)1 << 20;
     c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1,
-                       .host_memory = !real || real->host_memory, .priv = c };
+                       .host_memory = !real || real->host_memory,
+                       .rotates = !real || real->rotates,
+                       .int8_attn = real ? real->int8_attn : 0, .priv = c };
     *d = &c->dev;
     return XD_OK;
 }

@@ -340,6 +340,15 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
     return st;
 }
 
+static xd_status rotate(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp)
+{
+    xd_status st = xd_rotate_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        cpu_of(d)->k->rotate(a);
+    return st;
+}
+
 /* ---- tables ------------------------------------------------------------------------------- */
 
 /* Scratch of all ops except attention. */
@@ -365,17 +374,38 @@ static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
     return 0;
 }
 
+/* 1: the kernel for scores of int8 computes this call. The set "c" has them in its only kernel. */
+static int in_int8(const xd_dev *d, const xd_attn_args *a)
+{
+    return cpu_of(d)->isa != XD_ISA_C && d->int8_attn >> a->q.type & 1 && xd_attn_in_int8(a);
+}
+
+#if !defined(__x86_64__)
+#define xd_attn_scratch_int8 xd_attn_scratch_c
+#define xd_attn_int8 xd_attn_c
+#endif
+
+/* Types of queries whose scores are made of int8 on request. Tiles multiply bf16 faster than VNNI
+ * multiplies int8. */
+static unsigned int8_types(xd_isa isa)
+{
+    if (isa == XD_ISA_C)
+        return 1u << XD_F32 | 1u << XD_BF16;
+    return isa == XD_ISA_AVX512BF16 && xd_isa_has_vnni() ? 1u << XD_BF16 : 0;
+}
+
 #define TABLE(isa)                                                                          \
     static size_t scratch_##isa(xd_dev *d, xd_op op, const void *args)                      \
     {                                                                                       \
+        if (op == XD_OP_ATTN && in_int8(d, args))                                           \
+            return xd_attn_scratch_int8(args, xd_par_threads());                            \
         return op == XD_OP_ATTN ? xd_attn_scratch_##isa(args, xd_par_threads())             \
                                 : scratch_of(cpu_of(d), op, args);                          \
     }                                                                                       \
     static xd_status attn_##isa(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)  \
     {                                                                                       \
-        (void)d;                                                                            \
         (void)s;                                                                            \
-        return xd_attn_##isa(a, tmp);                                                       \
+        return in_int8(d, a) ? xd_attn_int8(a, tmp) : xd_attn_##isa(a, tmp);                \
     }                                                                                       \
     static const xd_ops ops_##isa = {                                                       \
         .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \
@@ -383,7 +413,7 @@ static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
         .gemm = gemm, .attn = attn_##isa,                                                   \
         .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,                       \
         .addmul = addmul, .axpby = axpby, .conv = conv, .resize = resize,                   \
-        .lookup = lookup, .copy = copy, .qknorm = qknorm,                                   \
+        .lookup = lookup, .copy = copy, .qknorm = qknorm, .rotate = rotate,                 \
     };
 
 TABLE(c)
@@ -409,6 +439,11 @@ static const xd_ops *const     tables[XD_NISAS] = { &ops_c };
 static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c };
 #endif
 
+const xd_kernels *xd_cpu_kernels(xd_isa isa)
+{
+    return kernels[isa];
+}
+
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
@@ -429,7 +464,8 @@ static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
     c->isa = isa;
     c->k = kernels[isa];
     c->emulate = bf16 && strcmp(bf16, "emulate") == 0;
-    c->dev = (xd_dev){ .mem = &mem_ops, .ops = tables[isa], .host_memory = 1, .priv = c };
+    c->dev = (xd_dev){ .mem = &mem_ops, .ops = tables[isa], .host_memory = 1, .rotates = 1,
+                       .int8_attn = int8_types(isa), .priv = c };
     snprintf(c->dev.name, sizeof c->dev.name, "cpu-%s", xd_isa_name(isa));
     if (isa != XD_ISA_C)
         s = xd_dnn_open(&c->dnn, isa, forced, c->k, e);

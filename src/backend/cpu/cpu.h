@@ -17,8 +17,12 @@ typedef enum xd_isa {
 
 const char *xd_isa_name(xd_isa isa);
 int         xd_isa_has(xd_isa isa);     /* 1: this machine and its system can run it          */
+int         xd_isa_has_vnni(void);      /* 1: AVX-512 VNNI                                     */
 /* Chooses the set that XDIT_ISA names (*forced = 1), else the best one (*forced = 0). */
 xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
+
+/* The one that xd_isa_choose chooses; "c" where it refuses. */
+xd_isa      xd_isa_of_host(void);
 
 /* Element-wise and row kernels of one instruction set. They use threads inside, unless the comment
  * of a kernel says "One thread". */
@@ -33,6 +37,9 @@ typedef struct xd_kernels {
     void (*lookup)(const xd_lookup *a);                 /* ids are checked before             */
     void (*copy)(const xd_copy *a);
     void (*qknorm)(const xd_qknorm *a);
+    void (*rotate)(const xd_rotate *a);
+    /* xd_four_quantize (backend/four.h). One thread. */
+    void (*four)(void *to, const float *from, int64_t n);
     /* Rows [r0, r0+n), columns [c0, c0+m) of the output = residual + gate * act(acc + bias); acc
      * holds these sums, `ld` floats per row. One thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
@@ -58,11 +65,22 @@ typedef struct xd_kernels {
 } xd_kernels;
 
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512, xd_kernels_avx512bf16;
+const xd_kernels *xd_cpu_kernels(xd_isa isa);
 /* Implementations of `qknorm` (qknorm.c). */
 void   xd_qknorm_c(const xd_qknorm *a);
 void   xd_qknorm_avx2(const xd_qknorm *a);
 void   xd_qknorm_avx512(const xd_qknorm *a);
 void   xd_qknorm_avx512bf16(const xd_qknorm *a);
+/* Implementations of `rotate` (rotate.c). */
+void   xd_rotate_c(const xd_rotate *a);
+void   xd_rotate_avx2(const xd_rotate *a);
+void   xd_rotate_avx512(const xd_rotate *a);
+void   xd_rotate_avx512bf16(const xd_rotate *a);
+/* Implementations of `four` (four.c). */
+void   xd_four_c(void *to, const float *from, int64_t n);
+void   xd_four_avx2(void *to, const float *from, int64_t n);
+void   xd_four_avx512(void *to, const float *from, int64_t n);
+void   xd_four_avx512bf16(void *to, const float *from, int64_t n);
 /* Implementations of `most`, `integers`, `int_dot` and `float_dot` (quantdot.c). */
 #define XD_QUANT_SLOTS(isa)                                                                        \
     float xd_max_magnitude_##isa(const void *x, xd_dtype t, int64_t n);                            \

@@ -50,10 +50,21 @@ int xd_isa_has(xd_isa isa)
     default:                return isa == XD_ISA_C;
     }
 }
+
+int xd_isa_has_vnni(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512vnni") != 0;
+}
 #else
 int xd_isa_has(xd_isa isa)
 {
     return isa == XD_ISA_C;
+}
+
+int xd_isa_has_vnni(void)
+{
+    return 0;
 }
 #endif
 

@@ -1124,7 +1124,9 @@ const xd_kernels GLUE(xd_kernels_, ISA) = {
     .norm = norm,         .moments = moments, .gnorm = gnorm,   .glu = glu,
     .addmul = addmul,     .axpby = axpby,     .resize = resize, .lookup = lookup,
     .copy = copy,         .epilogue = epilogue, .tile = tile,   .burst = run_burst,
-    .qknorm = GLUE(xd_qknorm_, ISA), .widen = widen, .most = GLUE(xd_max_magnitude_, ISA),
+    .qknorm = GLUE(xd_qknorm_, ISA), .rotate = GLUE(xd_rotate_, ISA),
+    .four = GLUE(xd_four_, ISA),
+    .widen = widen, .most = GLUE(xd_max_magnitude_, ISA),
     .integers = GLUE(xd_integers_, ISA), .int_dot = GLUE(xd_int_dot_, ISA),
     .float_dot = GLUE(xd_float_dot_, ISA),
 };

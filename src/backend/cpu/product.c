@@ -14,18 +14,10 @@ struct xd_product {
     const xd_gemm_kernels *k;   /* NULL: plain.c                                               */
 };
 
-static xd_isa host_isa(void)
-{
-    xd_isa isa;
-    int    forced;
-    xd_err e = { 0 };
-    return xd_isa_choose(&isa, &forced, &e) == XD_OK ? isa : XD_ISA_C;
-}
-
 xd_dtype xd_product_type(xd_dtype a, xd_dtype b)
 {
-    return a == XD_BF16 && b == XD_BF16 && xd_cpu_gemm_alone(host_isa(), XD_BF16) ? XD_BF16
-                                                                                  : XD_F32;
+    return a == XD_BF16 && b == XD_BF16 && xd_cpu_gemm_alone(xd_isa_of_host(), XD_BF16)
+               ? XD_BF16 : XD_F32;
 }
 
 static int64_t padded(int64_t n, int64_t to)
@@ -44,7 +36,7 @@ xd_status xd_product_open(xd_product **out, xd_tensor up, xd_tensor across, floa
     int64_t     cols = across.d[0];
     if (!p)
         return xd_fail(e, XD_ENOMEM, "no memory for a product of matrices");
-    *p = (xd_product){ .up = up, .k = xd_cpu_gemm_alone(host_isa(), up.type) };
+    *p = (xd_product){ .up = up, .k = xd_cpu_gemm_alone(xd_isa_of_host(), up.type) };
     p->w = (xd_weight){ .type = up.type, .out = cols, .in = up.d[1], .kernel = { 1, 1, 1 },
                         .stride = { 1, 1, 1 }, .groups = 1 };
     p->w.bytes = p->k ? p->k->pack_size(&p->w) : xd_plain_pack_size(&p->w);

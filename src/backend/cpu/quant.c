@@ -81,8 +81,11 @@ static void quantize_int(const pack_ctx *c, int64_t o, float s)
     const xd_weight *w = c->w;
     int8_t          *to = (int8_t *)w->p + scale_bytes(w) + (size_t)(o * row_bytes(w));
     float            x[CHUNK];
+    const int8_t    *from = (const int8_t *)source_at(c, o, 0);
     memset(to, 0, (size_t)row_bytes(w));
-    for (int64_t i = 0; i < w->in && s > 0; i += CHUNK) {
+    for (int64_t i = 0; i < w->in && s > 0 && c->src.type == XD_I8; i++)
+        to[i] = from[i] < -127 ? -127 : from[i];
+    for (int64_t i = 0; i < w->in && s > 0 && c->src.type != XD_I8; i += CHUNK) {
         int64_t n = chunk_of(w->in - i);
         xd_convert(x, XD_F32, source_at(c, o, i), c->src.type, n);
         for (int64_t j = 0; j < n; j++)

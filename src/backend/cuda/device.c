@@ -17,6 +17,12 @@ static size_t scratch(xd_dev *d, xd_op op, const void *args)
     return op == XD_OP_GEMM ? xd_cuda_gemm_scratch(args) : 0;
 }
 
+static xd_status rotate(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp)
+{
+    (void)d, (void)s, (void)a, (void)tmp;
+    return XD_EUNSUPPORTED;
+}
+
 const xd_ops xd_cuda_ops = {
     .name = "cuda", .scratch = scratch, .pack_size = xd_cuda_pack_size,
     .pack_tmp = xd_cuda_pack_tmp, .pack = xd_cuda_pack, .pack_band = xd_cuda_pack_band,
@@ -24,7 +30,7 @@ const xd_ops xd_cuda_ops = {
     .norm = xd_cuda_norm, .moments = xd_cuda_moments, .gnorm = xd_cuda_gnorm, .glu = xd_cuda_glu,
     .addmul = xd_cuda_addmul, .axpby = xd_cuda_axpby, .conv = xd_cuda_conv,
     .resize = xd_cuda_resize, .lookup = xd_cuda_lookup, .copy = xd_cuda_copy,
-    .qknorm = xd_cuda_qknorm,
+    .qknorm = xd_cuda_qknorm, .rotate = rotate,
 };
 
 /* ---- peak --------------------------------------------------------------------------------- */

@@ -146,7 +146,7 @@ static void info(const void *c_, xd_dit_info *out)
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
-        .txt_flows = 1, .sites = 1, .local_size = sizeof(local),
+        .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
     };
 }
 
@@ -173,6 +173,17 @@ static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)
                                                          .bias = 1, .few = 1 });
     declare_norm(d, c, "norm", &w->gain, &w->bias);
     xd_w_leave(d);
+}
+
+static int64_t active_width(const void *c)
+{
+    return ((const cfg *)c)->temb;
+}
+
+static int64_t mod_width(const void *c, int layer)
+{
+    (void)layer;
+    return 12 * ((const cfg *)c)->dim;
 }
 
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
@@ -251,18 +262,31 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+/* [1, time_embed_dim] F32 */
+static xd_tensor embed_time(xd_exec *x, const xd_net *n, double t)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
-    local      *l = s->local;
-    xd_tensor   waves = xd_time_embed(x, &in->t, 1, c->dim, c->flip, c->freq_shift);
+    xd_tensor   waves = xd_time_embed(x, &t, 1, c->dim, c->flip, c->freq_shift);
     xd_tensor   emb = xd_mlp_run(x, waves, &g->time, XD_SILU);
     if (c->ofs) {
         waves = xd_time_embed(x, &offset, 1, c->ofs, c->flip, c->freq_shift);
         xd_add(x, emb, xd_mlp_run(x, waves, &g->ofs, XD_SILU));
     }
-    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    return emb;
+}
+
+static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
+{
+    (void)kept;
+    return xd_gated(x, embed_time(x, n, in->t), (xd_tensor){ 0 }, XD_SILU);
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const cfg *c = n->cfg;
+    local     *l = s->local;
+    l->active = xd_mods_input(x, n, in, s->kept, active);
     if (c->rope) {
         l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
         l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
@@ -349,6 +373,28 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         xd_add(x, img, t);
     }
     xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- step caches -------------------------------------------------------------------------- */
+
+static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    return embed_time(x, n, s->t);
+}
+
+/* TeaCache4CogVideoX1.5: 2b, 5b with and without an image, 1.5, and 1.5 with an image. */
+static int change_poly(const void *c_, double poly[5])
+{
+    static const double of[4][5] = {
+        { -3.10658903e+01, 2.54732368e+01, -5.92380459e+00, 1.75769064e+00, -3.61568434e-03 },
+        { -1.53880483e+03, 8.43202495e+02, -1.34363087e+02, 7.97131516e+00, -5.23162339e-02 },
+        { 2.50210439e+02, -1.65061612e+02, 3.57804877e+01, -7.81551492e-01, 3.58559703e-02 },
+        { 1.22842302e+02, -1.04088754e+02, 2.62981677e+01, -3.06009921e-01, 3.71213220e-02 },
+    };
+    const cfg *c = c_;
+    int        i = !c->rope ? 0 : !c->patch_t ? 1 : c->in_ch == c->out_ch ? 2 : 3;
+    memcpy(poly, of[i], sizeof of[i]);
+    return 1;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -453,7 +499,12 @@ const xd_dit xd_dit_cogvideox = {
              .block = block,
              .weights = weights },
     .info = info,
+    .active = active,
+    .active_width = active_width,
+    .mod_width = mod_width,
     .cond = cond,
     .embed = embed,
     .head = head,
+    .probe = probe,
+    .change_poly = change_poly,
 };

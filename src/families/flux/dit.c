@@ -7,6 +7,7 @@
  * identity. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "dit/dual.h"
 
@@ -97,6 +98,17 @@ static xd_dual_form block_form(const cfg *c)
     return (xd_dual_form){ .dim = c->dim, .head_dim = c->head_dim, .modulated = 1 };
 }
 
+static int64_t active_width(const void *c)
+{
+    return ((const cfg *)c)->dim;
+}
+
+static int64_t mod_width(const void *c_, int layer)
+{
+    const cfg *c = c_;
+    return (layer < c->ndouble ? 12 : 3) * c->dim;
+}
+
 static void pair_weights(xd_decl *d, const void *c, int layer, void *w)
 {
     xd_dual_form f = block_form(c);
@@ -131,18 +143,25 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
-    local      *l = s->local;
     xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
+    (void)kept;
     if (c->guided) {
         double scale = in->guidance * 1000;
         xd_add(x, emb, xd_mlp_timesteps(x, &scale, 1, &g->guidance));
     }
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
-    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const cfg *c = n->cfg;
+    local     *l = s->local;
+    l->active = xd_mods_input(x, n, in, s->kept, active);
     l->cos = xd_dual_angles(x, NULL, &c->axes, cos);
     l->sin = xd_dual_angles(x, NULL, &c->axes, sin);
 }
@@ -151,6 +170,33 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     xd_dual_embed(x, in, s, &g->text, &g->latents);
+}
+
+/* ---- step caches -------------------------------------------------------------------------- */
+
+/* The image's rows as the first block's attention reads them; those of two kinds of blocks. */
+static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const xd_pair *w = xd_net_layer(x, n, 0);
+    const local   *l = s->local;
+    int64_t        rows = xd_n(x, XD_IMG);
+    xd_tensor      out = xd_new_f32(x, rows, s->h.d[1]), mod = xd_mod_rows(x, l->active,
+                                                                           &w->img.mod, 6);
+    xd_norm_into(x, &(xd_norm){ .out = out, .in = xd_rows(s->h, s->h.d[0] - rows, rows),
+                                .scale = xd_rows(mod, 1, 1), .shift = xd_rows(mod, 0, 1),
+                                .eps = 1e-6f });
+    return out;
+}
+
+/* TeaCache4FLUX */
+static int change_poly(const void *c, double poly[5])
+{
+    static const double of_dev[] = { 4.98651651e+02, -2.83781631e+02, 5.58554382e+01,
+                                     -3.82021401e+00, 2.64230861e-01 };
+    if (!((const cfg *)c)->ndouble)
+        return 0;
+    memcpy(poly, of_dev, sizeof of_dev);
+    return 1;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -205,7 +251,12 @@ const xd_dit xd_dit_flux = {
              .block = block,
              .weights = weights },
     .info = info,
+    .active = active,
+    .active_width = active_width,
+    .mod_width = mod_width,
     .cond = cond,
     .embed = embed,
     .head = head,
+    .probe = probe,
+    .change_poly = change_poly,
 };

@@ -175,6 +175,17 @@ static void skip_weights(xd_decl *d, const void *c_, blk *w)
                 &(xd_linear_spec){ .in = 2 * c->dim, .out = c->dim, .bias = 1 });
 }
 
+static int64_t active_width(const void *c)
+{
+    return ((const cfg *)c)->dim;
+}
+
+static int64_t mod_width(const void *c, int layer)
+{
+    (void)layer;
+    return ((const cfg *)c)->dim;
+}
+
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" }, *const kv[] = { "to_k", "to_v" };
@@ -369,15 +380,20 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
 {
     const glob *g = n->glob;
-    const cfg  *c = n->cfg;
-    const kept *k = s->kept;
-    local      *l = s->local;
+    const kept *k = kept_;
     xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     xd_add(x, emb, k->extra);
-    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const cfg *c = n->cfg;
+    local     *l = s->local;
+    l->active = xd_mods_input(x, n, in, s->kept, active);
     l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
@@ -442,7 +458,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         join_skip(x, w, h, s->skip);
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, norm_rows(x, h, &w->norm1, xd_linear_f32(x, l->active, &w->shift)),
+    xd_tensor y = xd_linear(x, norm_rows(x, h, &w->norm1, xd_mod_rows(x, l->active, &w->shift, 1)),
                             &w->qkv);
     xd_tensor q = norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), &w->norm_q, l);
     xd_tensor k = norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), &w->norm_k, l);
@@ -490,6 +506,7 @@ const xd_dit xd_dit_hunyuandit = {
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block,
              .weights = weights },
-    .info = info, .skip_from = skip_from, .keep = keep_text, .read = read_text, .cond = cond,
+    .info = info, .skip_from = skip_from, .keep = keep_text, .read = read_text,
+    .active = active, .active_width = active_width, .mod_width = mod_width, .cond = cond,
     .embed = embed, .head = head,
 };

@@ -102,6 +102,17 @@ static const xd_adaln_names names[2] = {
       "txt_mlp.net.2" },
 };
 
+static int64_t active_width(const void *c)
+{
+    return ((const cfg *)c)->dim;
+}
+
+static int64_t mod_width(const void *c, int layer)
+{
+    (void)layer;
+    return 12 * ((const cfg *)c)->dim;
+}
+
 static void block_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     const cfg *c = c_;
@@ -191,13 +202,19 @@ static xd_tensor active_of(xd_exec *x, const glob *g, double time)
     return xd_gated(x, xd_mlp_timesteps(x, &time, 1, &g->time), (xd_tensor){ 0 }, XD_SILU);
 }
 
+static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
+{
+    (void)kept;
+    return active_of(x, n->glob, in->t);
+}
+
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
     int64_t     rows = xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG);
-    l->active = active_of(x, g, in->t);
+    l->active = xd_mods_input(x, n, in, s->kept, active);
     if (c->zero_cond && xd_n(x, XD_REF))
         l->still = active_of(x, g, 0);
     l->cos = xd_rope_table_of(x, in->cond, rows, c->head_dim / 2, fill_angles, c, cos);
@@ -260,6 +277,9 @@ const xd_dit xd_dit_qwenimage = {
              .block = block,
              .weights = weights },
     .info = info,
+    .active = active,
+    .active_width = active_width,
+    .mod_width = mod_width,
     .cond = cond,
     .embed = embed,
     .head = head,

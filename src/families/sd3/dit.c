@@ -120,6 +120,17 @@ static int nlayers(const void *c)
 
 #define L1(a) 1, (int64_t[]){ a }
 
+static int64_t active_width(const void *c)
+{
+    return ((const cfg *)c)->dim;
+}
+
+static int64_t mod_width(const void *c_, int layer)
+{
+    const cfg *c = c_;
+    return ((is_dual(c, layer) ? 9 : 6) + (layer == c->nlayers - 1 ? 2 : 6)) * c->dim;
+}
+
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
@@ -166,13 +177,19 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- embedding ---------------------------------------------------------------------------- */
 
-static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
 {
     const glob *g = n->glob;
-    local      *l = s->local;
     xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
+    (void)kept;
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
-    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    local *l = s->local;
+    l->active = xd_mods_input(x, n, in, s->kept, active);
 }
 
 typedef struct places { const xd_exec *x; const cfg *c; } places;
@@ -312,6 +329,9 @@ const xd_dit xd_dit_sd3 = {
              .block = block,
              .weights = weights },
     .info = info,
+    .active = active,
+    .active_width = active_width,
+    .mod_width = mod_width,
     .cond = cond,
     .embed = embed,
     .head = head,

@@ -160,7 +160,7 @@ static void info(const void *c_, xd_dit_info *out)
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { 21, 480 / cell, 832 / cell }, .text_dim = c->text,
         .image_dim = c->image, .image_rows = c->image ? c->places : 0,
-        .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
+        .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept), .probe_dim = c->dim,
     };
     for (int i = 0; i < 3; i++) {
         out->patch[i] = (int)c->patch.v[i];
@@ -450,6 +450,32 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_arena_rewind(x->tmp, mark);
 }
 
+/* ---- step caches -------------------------------------------------------------------------- */
+
+/* The embedding of the time (TeaCache4Wan2.1 without use_ret_steps). */
+static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const local *l = s->local;
+    (void)x, (void)n;
+    return xd_rows(l->emb, 0, 1);
+}
+
+/* TeaCache4Wan2.1: 1.3B, 14B, and 14B from an image of 480 rows. */
+static int change_poly(const void *c_, double poly[5])
+{
+    static const double of[3][5] = {
+        { 2.39676752e+03, -1.31110545e+03, 2.01331979e+02, -8.29855975e+00, 1.37887774e-01 },
+        { -5784.54975374, 5449.50911966, -1811.16591783, 256.27178429, -13.02252404 },
+        { -3.02331670e+02, 2.23948934e+02, -5.25463970e+01, 5.87348440e+00, -2.01973289e-01 },
+    };
+    const cfg *c = c_;
+    int        i = c->dim == 1536 ? 0 : c->dim != 5120 ? -1 : c->image ? 2 : 1;
+    if (i < 0 || c->out_ch != 16 || (i < 2 && c->in_ch != c->out_ch))
+        return 0;
+    memcpy(poly, of[i], sizeof of[i]);
+    return 1;
+}
+
 /* ---- running ------------------------------------------------------------------------------ */
 
 static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const local *l, xd_tensor y)
@@ -559,4 +585,5 @@ const xd_dit xd_dit_wan = {
              .nlayers = nlayers, .block = block, .weights = weights,
              .unread = { "*norm_added_q.weight" } },
     .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head,
+    .probe = probe, .change_poly = change_poly,
 };

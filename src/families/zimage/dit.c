@@ -150,7 +150,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = nlayers(c), .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, PATCH, PATCH }, .dim = c->dim, .lat_ch = c->in_ch,
         .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
-        .multiple = MULTIPLE, .local_size = sizeof(local),
+        .multiple = MULTIPLE, .local_size = sizeof(local), .lead = 2 * c->nrefiners,
         .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
         /* Positions 1 and up, and the image's one behind them. */
         .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,

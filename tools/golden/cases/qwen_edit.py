@@ -49,6 +49,8 @@ RUNS = {
     "qwen-edit-last": dict(model="qwen-edit-plus", prompt="a cyan triangle",
                            sizes=[(33, 33), (80, 47)], width=0, height=0, area=64 * 64, steps=2,
                            seed=23),
+    "qwen-edit-one": dict(model="qwen-edit", prompt="a star", sizes=[(32, 32)], width=16, height=16,
+                          area=32 * 32, steps=2, seed=26),
     "qwen-edit-lora": dict(model="qwen-edit-plus", prompt="a cyan triangle", sizes=[(80, 47)],
                            width=40, height=48, area=64 * 64, steps=2, seed=24,
                            loras=dict(peft=0.7, kohya=-0.4)),

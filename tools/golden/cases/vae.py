@@ -6,7 +6,8 @@ vae.encode.out [2C,h,w], and the same in tiles, of another size, under "vae.tile
 are rounded to the type they are stored in before anything is computed.
 """
 import torch
-from diffusers import AutoencoderKL, AutoencoderKLFlux2, Flux2KleinPipeline
+from diffusers import (AutoencoderKL, AutoencoderKLFlux2, AutoencoderTiny,
+                       Flux2KleinPipeline)
 from safetensors.torch import save_file
 
 OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
@@ -30,10 +31,28 @@ CASES = {
                     layers_per_block=1, latent_channels=3, norm_num_groups=4, sample_size=32,
                     batch_norm_eps=0.05, use_quant_conv=False),
         attn=False, packed=True, type=torch.float16, old=False, whole=(5, 3), tiled=(3, 6)),
+    # convolutions and ReLU; in tiles diffusers blends otherwise
+    "vae-tiny": dict(
+        config=dict(encoder_block_out_channels=[8, 8, 8], num_encoder_blocks=[1, 2, 1],
+                    decoder_block_out_channels=[12, 12, 12], num_decoder_blocks=[2, 1, 1],
+                    latent_channels=4, scaling_factor=0.7),
+        tiny=True, type=torch.float16, old=False, whole=(7, 5), tiled=(13, 9)),
 }
 
 
+def build_tiny(case):
+    vae = AutoencoderTiny(**case["config"]).eval()
+    with torch.no_grad():
+        vae.encoder.layers[-1].weight.mul_(40)          # beside the constant log variance
+        for p in vae.parameters():
+            wide = p * 1.5 if p.ndim > 1 else 0.2 * torch.randn(p.shape)
+            p.copy_(wide.to(case["type"]).float())
+    return vae
+
+
 def build(case):
+    if case.get("tiny"):
+        return build_tiny(case)
     prefix = "Attn" if case["attn"] else ""
     n = len(case["config"]["block_out_channels"])
     kind = AutoencoderKLFlux2 if case.get("packed") else AutoencoderKL
@@ -107,6 +126,20 @@ def golden(vae, case):
     return {k: v.contiguous() for k, v in out.items()}
 
 
+@torch.no_grad()
+def golden_tiny(vae, case):
+    """The encoder gives the first half of moments."""
+    (h, w), f = case["whole"], 2 ** (len(vae.config.decoder_block_out_channels) - 1)
+    z = 2 * torch.randn(1, vae.config.latent_channels, h, w)
+    x = torch.rand(1, 3, h * f, w * f) * 2 - 1
+    latents = vae.encode(x).latents
+    same = torch.full_like(latents, -30)
+    return {k: v.contiguous() for k, v in {
+        "vae.decode.in": z[0], "vae.decode.out": rows_last(vae.decode(z).sample),
+        "vae.encode.in": rows_last(x), "vae.encode.out": torch.cat([latents, same], dim=1)[0],
+    }.items()}
+
+
 def make(names, options):
     for seed, (name, case) in enumerate(CASES.items()):
         if name not in names:
@@ -117,7 +150,8 @@ def make(names, options):
         vae.save_config(folder / "vae")
         weights = folder / "vae/diffusion_pytorch_model.safetensors"
         for path, tensors in ((weights, stored(vae, case)),
-                              (folder / "golden.safetensors", golden(vae, case))):
+                              (folder / "golden.safetensors",
+                               (golden_tiny if case.get("tiny") else golden)(vae, case))):
             save_file(tensors, path)
             path.chmod(0o644)
         print(name, sum(p.stat().st_size for p in folder.rglob("*.*")), "bytes")

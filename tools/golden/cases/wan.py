@@ -84,6 +84,8 @@ RUNS = {
                     frames=9, steps=4, seed=81, image=(70, 37)),
     "wan-i2v-two": dict(model="wan-i2v", prompts=["a star", "two stars"], width=48, height=32,
                         frames=5, steps=2, seed=82, guidance=1.0, image=(31, 55)),
+    "wan-i2v-one": dict(model="wan-i2v", prompts=["a star"], width=32, height=32, frames=5, steps=2,
+                        seed=86, guidance=1.0, image=(20, 24)),
     "wan-i2v-lora": dict(model="wan-i2v", prompts=["a white star"], width=32, height=48, frames=5,
                          steps=2, seed=83, guidance=1.0, image=(32, 48),
                          loras=dict(peft=0.8, kohya=-0.5)),

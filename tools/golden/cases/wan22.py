@@ -65,6 +65,8 @@ RUNS = {
     "wan22-two": dict(prompts=["a purple ring", "a star"], negative_prompt="", width=32, height=48,
                       frames=5, steps=4, seed=41, guidance=3.0, guidance_scale_2=1.0,
                       boundary_ratio=0.9),
+    "wan22-one": dict(model="wan22", prompts=["a star"], width=32, height=32, frames=1, steps=3,
+                      seed=42, guidance=1.0, guidance_scale_2=1.0, boundary_ratio=0.9),
     "wan22-low": dict(prompts=["a blue square"], negative_prompt="a ring", width=32, height=48,
                       frames=5, steps=2, seed=5, guidance=2.0, guidance_scale_2=3.0),
     "wan22-lora": dict(model="wan22", prompts=["a white star"], width=32, height=48, frames=5,

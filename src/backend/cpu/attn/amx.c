@@ -23,6 +23,7 @@
 
 enum {
     TILES = 1,
+    QUADS = 0,
     STRIP = XD_ATTN_STRIP,
     STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys of a step                                     */
     QROWS = STRIP,
@@ -37,7 +38,7 @@ enum {
 
 #define ONES 0x3f803f80u        /* two bf16 ones                                               */
 
-#include "backend/cpu/attn/flash_tmpl.h"
+#include "backend/cpu/attn/floats_tmpl.h"
 #include "backend/cpu/attn/powers_tmpl.h"
 
 /* A compiler fence. Tile loads read memory that vector stores have written, and the compiler does

@@ -12,7 +12,12 @@
 
 #include "backend/backend.h"
 
-/* Plain C, three loops and a softmax: the reference for the other implementations. */
+/* 1: these arguments ask for scores of int8, and kernels for such scores take them. Masks, biases
+ * and caps are computed in the type of the queries. */
+int xd_attn_in_int8(const xd_attn_args *a);
+
+/* Plain C, three loops and a softmax: the reference for the other implementations. The only one of
+ * these that makes scores of int8 where the arguments ask for it. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 
@@ -29,6 +34,11 @@ xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
  * probabilities are rounded to bf16. F32 operands are computed by xd_attn_avx512. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
+
+/* AVX512_BF16 and VNNI, for BF16 operands of calls that xd_attn_in_int8 is true of: scores of int8,
+ * probabilities and values of bf16. */
+size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
+xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 
 /* Additionally AMX: BF16 operands are multiplied by tile multiplies. */
 size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);

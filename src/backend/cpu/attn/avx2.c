@@ -4,7 +4,7 @@
 #include "backend/cpu/attn/plan.h"
 
 enum {
-    PAIRS = 0, TILES = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0, LDS = XD_ATTN_LDS,
+    PAIRS = 0, TILES = 0, QUADS = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0, LDS = XD_ATTN_LDS,
     STEP_KEYS = 2 * LANES
 };
 
@@ -31,6 +31,7 @@ static inline void put_probs(float *to, vf x, vf y)
     v_store(to + LANES, y);
 }
 
+#include "backend/cpu/attn/float_softmax_tmpl.h"
 #include "backend/cpu/attn/tile_tmpl.h"
 
 SCORE_TILE(score1, 6, 1, 0)

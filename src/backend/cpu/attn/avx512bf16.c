@@ -5,48 +5,7 @@
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
-#include "backend/cpu/attn/pairs.h"
-
-typedef __m256i vuh;
-
-static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
-static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
-
-/* Not loaded as uint32_t: the memory of probabilities was written as float. */
-static inline vu v_spread(const unit *p)
-{
-    return _mm512_castps_si512(_mm512_broadcastss_ps(_mm_load_ss((const float *)(const void *)p)));
-}
-
-#ifdef XD_EMULATE_BF16DOT
-/* The high halves first, in the order of the instruction. */
-static inline vf v_dot(vf acc, vu x, vu y)
-{
-    const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
-    const vf xh = _mm512_castsi512_ps(_mm512_and_si512(x, high));
-    const vf yh = _mm512_castsi512_ps(_mm512_and_si512(y, high));
-    const vf xl = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
-    const vf yl = _mm512_castsi512_ps(_mm512_slli_epi32(y, 16));
-    return _mm512_fmadd_ps(xl, yl, _mm512_fmadd_ps(xh, yh, acc));
-}
-
-static inline vh v_dot_half(vh acc, vu x, vuh y)
-{
-    return _mm512_castps512_ps256(
-        v_dot(_mm512_castps256_ps512(acc), x, _mm512_castsi256_si512(y)));
-}
-#else
-static inline vf v_dot(vf acc, vu x, vu y)
-{
-    return _mm512_dpbf16_ps(acc, (__m512bh)x, (__m512bh)y);
-}
-
-static inline vh v_dot_half(vh acc, vu x, vuh y)
-{
-    return _mm256_dpbf16_ps(acc, (__m256bh)_mm512_castsi512_si256(x), (__m256bh)y);
-}
-#endif
-
+#include "backend/cpu/attn/pair_dots.h"
 #include "backend/cpu/attn/wide_tiles_tmpl.h"
 #include "backend/cpu/attn/vector_tmpl.h"
 

@@ -10,6 +10,7 @@
  * The including file defines:
  *   LANES, PAIRS, TILES    floats of a vector; 1 when a unit is two bf16; 1 for tile registers,
  *                          whose panels of keys and values are padded with zeros
+ *   QUADS              1 when a unit of queries and keys is four int8
  *   TURN               keys of a step: scores that become probabilities together, an even number of
  *                      vectors
  *   unit, vf, vu       a packed element, a vector of floats, a vector of units
@@ -22,8 +23,8 @@
  *   transpose(v[LANES])          transposes LANES x LANES units
  *   put_out(p, type, x, n)       stores the first n floats of x, converted
  *   QROWS, SCORE_WIDTH queries of a score tile, and vectors of its keys
- * and defines place_values and attend_keys, and wraps flash_scratch and flash_attn under its own
- * names. */
+ * and defines measure_keys, place_keys, load_queries, left_out (floats_tmpl.h), place_values and
+ * attend_keys, and wraps flash_scratch and flash_attn under its own names. */
 #ifndef XD_BACKEND_CPU_ATTN_FLASH_TMPL_H
 #define XD_BACKEND_CPU_ATTN_FLASH_TMPL_H
 
@@ -34,7 +35,10 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { LINE = 64 };             /* bytes of a cache line                                       */
+enum {
+    LINE = 64,                  /* bytes of a cache line                                       */
+    MOST_KEYS = QUADS ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS,
+};
 
 static const float log2e = 1.44269504088896341f;
 
@@ -48,52 +52,38 @@ typedef struct job {
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
-static int64_t vector_count(int64_t n)
-{
-    return (n + LANES - 1) / LANES;
-}
-
 /* Steps of TURN keys that n keys take. */
 static int64_t step_count(int64_t n)
 {
     return (n + STEP_KEYS - 1) / STEP_KEYS;
 }
 
-/* Packs keys j0 .. of `rows` to [unit][key], `nv` vectors wide. The last key is repeated as
- * padding, which changes no maximum of scores. */
-static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
-{
-    const xd_attn_plan *p = &w->p;
-    for (int64_t g = 0; g < nv; g++)
-        for (int64_t u = 0; u < p->kdu; u += LANES) {
-            vu      v[LANES];
-            int64_t left = xd_min(p->kdu - u, LANES);
-            for (int64_t j = 0; j < LANES; j++)
-                v[j] = get_units(rows[xd_min(g * LANES + j, n - 1)], w->a->q.type, u, p->D);
-            transpose(v);
-            for (int64_t k = 0; k < left; k++)
-                v_put_units(to + ((u + k) * nv + g) * LANES, v[k]);
-        }
-}
+/* 1: values are padded with zeros to whole steps. */
+enum { WHOLE_STEPS = TILES || QUADS };
 
-/* The key in the low half of packed unit u. The high half holds the next key, or for tiles, in
- * groups of 32 keys, the key 16 positions after it: then two vectors of probabilities form units
+/* The key in the low half of packed unit u. The high half holds the next key, or with whole steps,
+ * in groups of 32 keys, the key 16 positions after it: then two vectors of probabilities form units
  * without a shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
-    if (TILES)
+    if (WHOLE_STEPS)
         return u / 16 * 32 + u % 16;
     return PAIRS ? 2 * u : u;
 }
 
-/* Packs columns c .. of all n value rows to [unit of keys][column]; tiles are padded with zeros. */
+/* Units of the probabilities of n keys. */
+static int64_t unit_count(int64_t n)
+{
+    return WHOLE_STEPS ? step_count(n) * STEP_KEYS / 2 : PAIRS ? (n + 1) / 2 : n;
+}
+
+/* Packs columns c .. of all n value rows to [unit of keys][column]. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
     const xd_attn_plan *p = &w->p;
-    const int64_t units = TILES ? step_count(n) * STEP_KEYS / 2 : PAIRS ? (n + 1) / 2 : n;
-    for (int64_t u = 0; u < units; u++) {
-        const int64_t j = key_of_unit(u), next = j + (TILES ? 16 : 1);
+    for (int64_t u = 0; u < unit_count(n); u++) {
+        const int64_t j = key_of_unit(u), next = j + (WHOLE_STEPS ? 16 : 1);
         if (j >= n) {
             memset(to, 0, (size_t)(nv * LANES) * sizeof *to);
             to += nv * LANES;
@@ -110,7 +100,15 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* Packs all values of key block kb, n rows, to where the multiplications of `pair` read them. */
+/* What is to be known of all keys of the group before they are packed. */
+static void measure_keys(job *w);
+
+/* Packs all keys of key block kb, n rows, to where the multiplications of `pair` read them; v has
+ * the rows of their values, which are packed next. */
+static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
+                       unit *pair);
+
+/* The same for the values. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* Prefetches a row into the L2 cache. The hardware prefetcher does not predict these rows, because
@@ -132,20 +130,14 @@ static void prefetch_rows(const char **rows, int64_t from, int64_t to, size_t by
 static void pack_block(const job *w, int64_t pair, int64_t kb)
 {
     const xd_attn_plan *p = &w->p;
-    const char         *k[XD_ATTN_KEYS], *v[XD_ATTN_KEYS];
+    const char         *k[MOST_KEYS], *v[MOST_KEYS];
     int64_t b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
     int64_t j0 = kb * p->keys, n = xd_min(xd_attn_len(w->a, b, p->m) - j0, p->keys);
-    unit   *all = packed_pair(w, pair), *to = all + kb * p->knext;
-    size_t  bytes = (size_t)p->D * xd_dtype_size(w->a->q.type);
+    unit   *all = packed_pair(w, pair);
     if (n <= 0)
         return;
     xd_attn_rows(w->a, b, h, j0, n, k, v);
-    prefetch_rows(k, 0, xd_min(n, SCORE_WIDTH * LANES), bytes);
-    for (int64_t j = 0, next = SCORE_WIDTH * LANES; j < n; j = next, next += SCORE_WIDTH * LANES) {
-        prefetch_rows(k, xd_min(n, next), xd_min(n, next + SCORE_WIDTH * LANES), bytes);
-        prefetch_rows(v, j, xd_min(n, next), bytes);
-        pack_keys(w, k + j, n - j, xd_min(vector_count(n - j), SCORE_WIDTH), to + j * p->kdu);
-    }
+    place_keys(w, k, v, n, kb, all);
     place_values(w, v, n, kb, all);
 }
 
@@ -200,42 +192,8 @@ static void find_rows(const job *w, block *k)
         k->next[r] = k->in[r];
 }
 
-static void load_queries(const job *w, const block *k)
-{
-    const xd_attn_plan *p = &w->p;
-    int64_t             rows = (k->n + QROWS - 1) / QROWS * QROWS;
-    for (int64_t i = 0; i < k->n; i++) {
-        const char *row = k->in[i];
-        for (int64_t u = 0; u < p->du; u += LANES)
-            v_put_units(k->q + i * p->ldq + u, get_units(row, w->a->q.type, u, p->D));
-    }
-    memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
-}
-
-/* Sets scores outside [lo, hi) of the block's n keys, and the padding of the last step, to
- * -infinity. */
-static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
-{
-    for (int64_t j = 0; j < lo; j++)
-        s[j] = -INFINITY;
-    for (int64_t j = hi / LANES * LANES; j < step_count(n) * STEP_KEYS; j += LANES)
-        v_store(s + j, v_keep(v_load(s + j), hi - j));
-}
-
-/* Sets the scores of row i that the window or causality hides, of the n keys from j0 on, to
- * -infinity; 1 if there were any. */
-static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n)
-{
-    int64_t lo = 0, hi = n;
-    if (w->a->window || w->a->causal) {
-        xd_attn_range(w->a, k->i0 + i, k->keys, &lo, &hi);
-        lo = lo < j0 ? 0 : xd_min(lo - j0, n);
-        hi = hi < j0 ? 0 : xd_min(hi - j0, n);
-    }
-    if (lo > 0 || hi < n || n % STEP_KEYS)
-        mask_range(s, lo, hi, n);
-    return lo > 0 || hi < n;
-}
+/* Packs the queries of block k. */
+static void load_queries(const job *w, const block *k);
 
 static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float *from, float by)
 {
@@ -248,6 +206,9 @@ static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float
         put_out(row + c * size, type, v_mul(r, v_load(from + c)), p->D - c);
 }
 
+/* What the scores of row i leave out, alike for all keys. */
+static double left_out(const job *w, const block *k, int64_t i);
+
 static void store_rows(const job *w, const block *k)
 {
     const xd_tensor *e = &w->a->lse;
@@ -258,7 +219,8 @@ static void store_rows(const job *w, const block *k)
         put_row(&w->p, k->out[i], w->a->out.type, k->o + i * w->p.dp, l != 0 ? 1 / l : 0);
         if (e->p)
             ((float *)e->p)[k->b * e->s[0] + (k->i0 + i) * e->s[1] + k->h * e->s[2]] =
-                l != 0 ? (float)(((double)k->top[i] + log2((double)l)) * 0.693147180559945309)
+                l != 0 ? (float)(((double)k->top[i] + log2((double)l)) * 0.693147180559945309 +
+                                 left_out(w, k, i))
                        : -INFINITY;
     }
 }
@@ -299,7 +261,7 @@ static void attend_job(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- the call ----------------------------------------------------------------------------- */
 
-static const xd_attn_form form = { LANES, PAIRS, TILES };
+static const xd_attn_form form = { LANES, PAIRS, TILES, QUADS };
 
 static size_t flash_scratch(const xd_attn_args *a, int threads)
 {
@@ -318,6 +280,7 @@ static xd_status flash_attn(const xd_attn_args *a, void *tmp)
     for (; w.first < w.p.B * w.p.Hk && w.p.blocks; w.first += w.p.group) {
         w.count = xd_min(w.p.group, w.p.B * w.p.Hk - w.first);
         w.lots = w.p.kblocks < 4 * threads ? w.count : 1;
+        measure_keys(&w);
         xd_par_dynamic(w.lots * w.p.kblocks, pack_job, &w);
         xd_par_dynamic(w.count * w.p.rep * w.p.blocks, attend_job, &w);
     }

@@ -14,6 +14,9 @@ typedef struct job {
     const xd_attn_args *a;
     float              *scores;         /* m per thread                                       */
     int64_t             m, rep;
+    /* with int8: mean [D], scales [m] and integers [m,D] of the keys of each (batch, key head) */
+    float              *means, *scales;
+    int8_t             *ints;
 } job;
 
 static float get_element(const char *row, xd_dtype t, int64_t i)
@@ -36,6 +39,68 @@ static float dot(const char *x, const char *y, xd_dtype t, int64_t n)
     return s;
 }
 
+/* ---- integers ----------------------------------------------------------------------------- */
+
+/* Makes integers of a row less a mean, which may be NULL; returns their scale. */
+static float quantize(const char *row, const float *mean, xd_dtype t, int64_t n, int8_t *to)
+{
+    float most = 0;
+    for (int64_t c = 0; c < n; c++) {
+        const float x = fabsf(get_element(row, t, c) - (mean ? mean[c] : 0));
+        most = x > most || isnan(x) ? x : most;
+    }
+    const float by = most > 1e-30f && isfinite(most) ? 127 / most : 0;
+    for (int64_t c = 0; c < n; c++)
+        to[c] = by > 0 ? (int8_t)rintf((get_element(row, t, c) - (mean ? mean[c] : 0)) * by) : 0;
+    return by > 0 || !isfinite(most) ? most / 127 : 0;
+}
+
+static void quantize_keys(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const job          *w = ctx;
+    const xd_attn_args *a = w->a;
+    const int64_t       D = a->q.d[3], Hk = a->q.d[2] / w->rep;
+    (void)thread;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t n = xd_attn_len(a, p / Hk, w->m);
+        float        *mean = w->means + p * D;
+        const char   *k, *v;
+        memset(mean, 0, (size_t)D * sizeof *mean);
+        for (int64_t j = 0; j < n; j++) {
+            xd_attn_rows(a, p / Hk, p % Hk, j, 1, &k, &v);
+            for (int64_t c = 0; c < D; c++)
+                mean[c] += get_element(k, a->q.type, c) / (float)n;
+        }
+        for (int64_t j = 0; j < n; j++) {
+            xd_attn_rows(a, p / Hk, p % Hk, j, 1, &k, &v);
+            w->scales[p * w->m + j] =
+                quantize(k, mean, a->q.type, D, w->ints + (p * w->m + j) * D);
+        }
+    }
+}
+
+/* The score of query q, whose integers have the scale sq, and key j of pair p. */
+static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64_t j)
+{
+    const int64_t D = w->a->q.d[3];
+    const int8_t *k = w->ints + (p * w->m + j) * D;
+    int32_t       sum = 0;
+    for (int64_t c = 0; c < D; c++)
+        sum += q[c] * k[c];
+    return w->a->scale * (float)sum * sq * w->scales[p * w->m + j];
+}
+
+/* The part of scores that integers leave out, alike for all keys. */
+static double mean_score(const job *w, const char *q, int64_t p)
+{
+    double sum = 0;
+    for (int64_t c = 0; w->ints && c < w->a->q.d[3]; c++)
+        sum += (double)(get_element(q, w->a->q.type, c) * w->means[p * w->a->q.d[3] + c]);
+    return sum * (double)w->a->scale;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
 /* Computes the scores of keys [lo, hi) and returns the largest. */
 static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int64_t hi,
                        float *s)
@@ -43,12 +108,16 @@ static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo
     const xd_attn_args *a = w->a;
     const xd_tensor    *q = &a->q, *bias = &a->bias;
     const char         *qr;
-    float top = -INFINITY;
+    float  top = -INFINITY, sq = 0;
+    int8_t iq[XD_ATTN_MAXD];
     xd_attn_queries(a, b, h, i, 1, &qr, NULL);
+    if (w->ints)
+        sq = quantize(qr, NULL, q->type, q->d[3], iq);
     for (int64_t j = lo; j < hi; j++) {
         const char *k, *v;
         xd_attn_rows(a, b, h / w->rep, j, 1, &k, &v);
-        s[j] = a->scale * dot(qr, k, q->type, q->d[3]);
+        s[j] = w->ints ? int_score(w, iq, sq, (b * q->d[2] + h) / w->rep, j)
+                       : a->scale * dot(qr, k, q->type, q->d[3]);
         if (a->softcap > 0)
             s[j] = a->softcap * tanhf(s[j] / a->softcap);
         if (bias->p)
@@ -103,17 +172,28 @@ static void attend_rows(void *ctx, int64_t begin, int64_t end, int thread)
             l += s[j];
         }
         sum_weighted_values(w, b, i, h, lo, hi, s, (float)l);
-        if (a->lse.p)
-            ((float *)a->lse.p)[b * a->lse.s[0] + i * a->lse.s[1] + h * a->lse.s[2]] =
-                l != 0 ? (float)(top + log(l)) : -INFINITY;
+        if (!a->lse.p)
+            continue;
+        const char *q;
+        xd_attn_queries(a, b, h, i, 1, &q, NULL);
+        ((float *)a->lse.p)[b * a->lse.s[0] + i * a->lse.s[1] + h * a->lse.s[2]] =
+            l != 0 ? (float)(top + log(l) + mean_score(w, q, (b * a->q.d[2] + h) / w->rep))
+                   : -INFINITY;
     }
+}
+
+/* Floats of scratch for keys of int8, with their integers. */
+static int64_t int8_floats(const xd_attn_args *a)
+{
+    const int64_t pairs = a->q.d[0] * xd_attn_heads_kv(a), D = a->q.d[3], m = xd_attn_keys(a);
+    return xd_attn_in_int8(a) ? pairs * (D + m) + (pairs * m * D + 3) / 4 : 0;
 }
 
 size_t xd_attn_scratch_c(const xd_attn_args *a, int threads)
 {
     if (xd_attn_check(a, XD_TYPES_F32_BF16) != XD_OK)
         return 0;
-    return (size_t)xd_attn_keys(a) * (size_t)threads * sizeof(float);
+    return (size_t)(xd_attn_keys(a) * threads + int8_floats(a)) * sizeof(float);
 }
 
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp)
@@ -123,6 +203,13 @@ xd_status xd_attn_c(const xd_attn_args *a, void *tmp)
         return st;
     job w = { .a = a, .scores = tmp, .m = xd_attn_keys(a) };
     w.rep = a->q.d[2] ? a->q.d[2] / xd_attn_heads_kv(a) : 1;
+    if (int8_floats(a)) {
+        const int64_t pairs = a->q.d[0] * xd_attn_heads_kv(a);
+        w.means = w.scores + w.m * xd_par_threads();
+        w.scales = w.means + pairs * a->q.d[3];
+        w.ints = (int8_t *)(w.scales + pairs * w.m);
+        xd_par_for(pairs, quantize_keys, &w);
+    }
     xd_par_for(a->q.d[0] * a->q.d[1] * a->q.d[2], attend_rows, &w);
     return XD_OK;
 }

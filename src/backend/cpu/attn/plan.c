@@ -1,6 +1,7 @@
 /* plan.c - how a call of attention is cut into blocks */
 #include "backend/cpu/attn/plan.h"
 
+#include "backend/cpu/attn/attn.h"
 #include "base/arena.h"
 #include "base/minmax.h"
 
@@ -32,9 +33,10 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 
 /* Blocks of equal size, because a short last block costs a row almost as much time as a full
  * block. */
-static void cut_keys(xd_attn_plan *p, int tiles)
+static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
 {
-    int64_t most = tiles ? XD_ATTN_TILE_KEYS : XD_ATTN_KEYS, blocks = xd_ceil_div(p->m, most);
+    int64_t most = f->tiles ? XD_ATTN_TILE_KEYS : f->quads ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS;
+    int64_t blocks = xd_ceil_div(p->m, most);
     p->keys = blocks ? xd_round_up(xd_ceil_div(p->m, blocks), 64) : most;
     p->kblocks = xd_ceil_div(p->m, p->keys);
 }
@@ -52,6 +54,12 @@ static void cut_group(xd_attn_plan *p, int threads)
     p->group = pairs ? xd_ceil_div(pairs, xd_ceil_div(pairs, g)) : 0;
 }
 
+int xd_attn_in_int8(const xd_attn_args *a)
+{
+    return a->int8 && !a->bias.p && !a->window && !a->causal && !(a->softcap > 0) &&
+           a->scale > 1e-20f;
+}
+
 void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f)
 {
     const int64_t lanes = f->lanes;
@@ -59,30 +67,37 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->Hk = xd_attn_heads_kv(a);
     p->m = xd_attn_keys(a);
     p->rep = p->Hk ? p->H / p->Hk : 0;
-    p->du = f->pairs ? xd_ceil_div(p->D, 2) : p->D;
+    p->du = f->quads ? xd_ceil_div(p->D, 4) : f->pairs ? xd_ceil_div(p->D, 2) : p->D;
     p->ldq = xd_round_up(p->du, lanes);
     p->kdu = f->tiles ? p->ldq : p->du;
     p->dp = xd_round_up(p->D > 0 ? p->D : 1, lanes);
     cut_rows(p, threads, f->tiles);
-    cut_keys(p, f->tiles);
-    int64_t keys = f->tiles ? p->keys : xd_min(xd_round_up(p->m, lanes), p->keys);
-    p->kunits = keys * p->kdu;
+    cut_keys(p, f);
+    int64_t keys = f->tiles ? p->keys
+                            : xd_min(xd_round_up(p->m, f->quads ? 2 * lanes : lanes), p->keys);
+    p->scales = keys * p->kdu;
+    p->kunits = p->scales + (f->quads ? keys / 2 + lanes : 0);
     p->vunits = (f->pairs ? xd_ceil_div(keys, 2) : keys) * p->dp;
     p->knext = p->kunits + (f->tiles ? 0 : p->vunits);
     int64_t vblocks =
         f->tiles ? xd_round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_STEP_KEYS / XD_ATTN_TILE_KEYS)
                  : p->kblocks;
     p->lengths = p->kunits * p->kblocks + p->vunits * vblocks;
-    p->pair_bytes = align_bytes((size_t)(p->lengths + (f->tiles ? p->kblocks : 0)) * 4);
+    p->means = p->lengths;
+    p->pair_bytes = align_bytes(
+        (size_t)(p->lengths + (f->tiles ? p->kblocks : f->quads ? p->dp : 0)) * 4);
     cut_group(p, threads);
     size_t rows = (size_t)p->max_rows, scores = rows * XD_ATTN_LDS;
     if (f->tiles)
         scores = XD_ATTN_WORKSPACE;
+    if (f->quads)
+        scores = rows * XD_ATTN_INT_LDS;
     p->q = 0;
     p->s = p->q + align_bytes(rows * (size_t)p->ldq * 4);
     p->o = p->s + align_bytes(scores * 4);
     p->ml = p->o + align_bytes(rows * (size_t)p->dp * 4);
-    p->thread_bytes = p->ml + align_bytes(rows * (3 + 2 * (size_t)lanes) * 4);
+    p->thread_bytes = p->ml + align_bytes(rows * (3 + 2 * (size_t)lanes +
+                                                  (f->quads ? XD_ATTN_INT_ROW : 0)) * 4);
     p->bytes = p->thread_bytes * (size_t)threads + p->pair_bytes * (size_t)p->group;
 }
 

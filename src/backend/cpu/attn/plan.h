@@ -12,6 +12,9 @@ enum {
     XD_ATTN_ROWS = 96,                  /* queries of a block, at most; multiple of 12        */
     XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from one row of scores to the next          */
+    XD_ATTN_INT_KEYS = 768,             /* keys of a block where scores have 16 bits          */
+    XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,        /* units from one row of them to the next */
+    XD_ATTN_INT_ROW = 8,                /* floats that int8.c knows of a row                  */
     XD_ATTN_TILE_ROWS = 512,            /* queries of a block on AMX tiles, at most;          */
     /* halved while their queries and sums exceed this. All keys and values are read once per
      * block */
@@ -29,6 +32,7 @@ typedef struct xd_attn_form {
     int lanes;                  /* floats of a vector                                         */
     int pairs;                  /* 1 when a unit is two bf16                                  */
     int tiles;                 /* 1 for tile registers: keys and values are padded to whole tiles */
+    int quads;                  /* 1 when a unit of queries and keys is four int8             */
 } xd_attn_form;
 
 typedef struct xd_attn_plan {
@@ -37,7 +41,7 @@ typedef struct xd_attn_plan {
     int64_t rows, blocks;       /* queries of a block; blocks of one head                     */
     int64_t max_rows;           /* rows that the scratch of a thread has space for            */
     int64_t keys, kblocks;      /* keys of a block; key blocks                                */
-    int64_t du;                 /* 4-byte units of a row of q or k: floats, or pairs of bf16   */
+    int64_t du;         /* 4-byte units of a row of q or k: floats, pairs of bf16, four int8  */
     int64_t ldq;                /* du rounded up to whole vectors                             */
     int64_t kdu;                /* units of a packed key                                      */
     int64_t dp;                 /* floats of a row of the output sum: D rounded up             */
@@ -48,6 +52,8 @@ typedef struct xd_attn_plan {
      * blocks. */
     int64_t knext;
     int64_t lengths;            /* for tiles: units before the norms of the longest keys      */
+    /* for quads: units of a key block before the scales of its keys; of a pair before the means */
+    int64_t scales, means;
     size_t  pair_bytes;         /* packed keys and values of one pair                         */
     size_t  q, s, o, ml;        /* offsets in the scratch of a thread                         */
     size_t  thread_bytes;

@@ -15,6 +15,8 @@
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
+#include "backend/cpu/attn/powers.h"
+
 static const float ONE = 128;           /* 1.0 in fixed point                                 */
 static const float BASE = 0x1.8p23f;    /* float whose low half is 0                          */
 /* exponent bias, plus 2^15 that is subtracted later */
@@ -49,12 +51,7 @@ typedef struct curve {
     __m512i met;                /* WATCHED: all bits that were set in powers                  */
 } curve;
 
-/* 128 (1 + f - 2^f), the error of the mantissa f, by its first six bits. */
-static const uint8_t LESS[64] __attribute__((aligned(64))) = {
-    0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, 11,
-    11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, 7, 6,
-    6, 5, 5, 4, 3, 3, 2, 1, 1,
-};
+static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
 /* What is known about the scores of a strip. BOUNDED: they stay within BOUND. WATCHED: relative to
  * any reference they are numbers below FAR. CLAMPED: nothing is known, and they are clamped. */

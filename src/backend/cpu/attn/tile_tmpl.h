@@ -7,7 +7,8 @@
  * k counts units: floats, or pairs of bf16 whose two products are both added. `a` is row-major with
  * `lda` units from row to row, `b` a packed panel of NV vectors per unit, c floats with ldc from
  * row to row. All MR x NV sums stay in registers, so MR NV + NV + 1 must not exceed their number.
- * The including file defines the types vf and vu, LANES, and the v_ functions. */
+ * The including file defines the types vf and vu, LANES, LDS and the v_ functions, and
+ * softmax_state and softmax_next (values_tmpl.h). */
 #ifndef XD_BACKEND_CPU_ATTN_TILE_TMPL_H
 #define XD_BACKEND_CPU_ATTN_TILE_TMPL_H
 
@@ -15,36 +16,8 @@ typedef void score_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, flo
                       int add);
 typedef void sum_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add);
 
-/* Softmax state of a few rows: 2 LANES scores per step, row by row. */
-typedef struct softmax_state {
-    float       *row;           /* XD_ATTN_LDS floats from row to row                         */
-    const float *low;           /* per row: the addend of scaled scores                       */
-    float       *sum;           /* per row: LANES floats                                      */
-    float        scale;
-    int64_t      at, width;     /* first key of the next step; keys of a row, in whole steps  */
-    int64_t      left;          /* steps left                                                 */
-} softmax_state;
-
 typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,
                      softmax_state *s);
-
-static inline void softmax_next(softmax_state *s)
-{
-    float   *from = s->row + s->at, *to = s->row + s->at / (1 + PAIRS);
-    const vf c = v_set(s->scale), low = v_set(*s->low);
-    const vf x = v_exp2(v_fma(v_load(from), c, low));
-    const vf y = v_exp2(v_fma(v_load(from + LANES), c, low));
-    v_store(s->sum, v_add(v_add(v_load(s->sum), x), y));
-    put_probs(to, x, y);
-    s->at += 2 * LANES;
-    if (s->at == s->width) {
-        s->at = 0;
-        s->row += XD_ATTN_LDS;
-        s->low++;
-        s->sum += LANES;
-    }
-    s->left--;
-}
 
 #define TILE_ROWS_2(X) X(0) X(1)
 #define TILE_ROWS_3(X) TILE_ROWS_2(X) X(2)
@@ -123,7 +96,7 @@ static inline void softmax_next(softmax_state *s)
                      int add)                                                                      \
     {                                                                                              \
         enum { NV = NVS, HALF = HALFS, ADD = 0 };                                                  \
-        const int64_t ldc = XD_ATTN_LDS;                                                           \
+        const int64_t ldc = LDS;                                                           \
         const int     MORE = add;                                                                  \
         TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
         for (int64_t k = 0; k < kn;)                                                               \
@@ -131,13 +104,13 @@ static inline void softmax_next(softmax_state *s)
         TILE_ROWS_##MR(TILE_STORE_TOP)                                                             \
     }
 
-/* Sums of values. Rows of probabilities are XD_ATTN_LDS units apart: a constant saves the address
+/* Sums of values. Rows of probabilities are LDS units apart: a constant saves the address
  * registers that tall tiles do not have. */
 #define SUM_TILE(name, MR, NVS, HALFS)                                                             \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
     {                                                                                              \
         enum { NV = NVS, HALF = HALFS, MORE = 0 };                                                 \
-        const int64_t lda = XD_ATTN_LDS;                                                           \
+        const int64_t lda = LDS;                                                           \
         const int     ADD = add;                                                                   \
         TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
         for (int64_t k = 0; k < kn;)                                                               \
@@ -152,7 +125,7 @@ static inline void softmax_next(softmax_state *s)
                      softmax_state *s)                                                             \
     {                                                                                              \
         enum { NV = NVS, HALF = HALFS, MORE = 0 };                                                 \
-        const int64_t lda = XD_ATTN_LDS;                                                           \
+        const int64_t lda = LDS;                                                           \
         const int     ADD = add;                                                                   \
         int64_t       k = 0;                                                                       \
         softmax_state     e = *s;                                                                  \

@@ -13,7 +13,8 @@
 #ifndef XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
 #define XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
 
-#include "backend/cpu/attn/flash_tmpl.h"
+#include "backend/cpu/attn/floats_tmpl.h"
+#include "backend/cpu/attn/values_tmpl.h"
 
 /* ---- bias and masks ----------------------------------------------------------------------- */
 
@@ -99,46 +100,10 @@ static int scaled_first(const job *w)
     return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
 }
 
-static void scale_row(float *o, int64_t n, float by)
-{
-    const vf f = v_set(by);
-    for (int64_t c = 0; c < n; c += LANES)
-        v_store(o + c, v_mul(f, v_load(o + c)));
-}
-
 enum {
     KCHUNK = 128,               /* units of q.k at a time: the panel stays in L1               */
     LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow before a rescale     */
 };
-
-static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair)
-{
-    const xd_attn_plan *p = &w->p;
-    unit               *to = pair + kb * p->knext + p->kunits;
-    for (int64_t c = 0, nv; c < p->dp; c += nv * LANES) {
-        nv = sum_width((p->dp - c) / LANES);
-        pack_values(w, rows, n, c, nv, to + c * (p->vunits / p->dp));
-    }
-}
-
-/* Initializes a block. Tiles may be taller than the block's last rows: the rows after them are set
- * to zero. */
-static void init_block(const job *w, const block *k)
-{
-    if (k->n % 12)
-        memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
-    for (int64_t i = 0; i < k->n; i++) {
-        k->top[i] = -INFINITY;
-        k->l[i] = 0;
-        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* a tile may skip half of it */
-    }
-}
-
-/* 1: the elements of n from `at` on fill at most half of the last of nv vectors. */
-static int half_left(int64_t n, int64_t at, int64_t nv)
-{
-    return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
-}
 
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
@@ -183,37 +148,6 @@ static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_
     int64_t   rows = xd_min(k->n - i, height);
     s.left = rows > 0 ? rows * step_count(n) : 0;
     return s;
-}
-
-static void softmax(softmax_state *s)
-{
-    while (s->left > 0)
-        softmax_next(s);
-}
-
-/* Turns scores into 2^(c s - top) and adds up the values with these weights. Without a maximum all
- * scores are -infinity and become 0, or they are NaN, which the vector maximum may miss, and stay
- * NaN. The softmax of the next rows runs during the first columns of the value sums. */
-static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
-{
-    const xd_attn_plan *p = &w->p;
-    int64_t   nv = sum_width(p->dp / LANES), units = PAIRS ? (n + 1) / 2 : n, high = SOFT_ROWS[nv];
-    soft_fn  *tile = SOFT_TILES[half_left(p->D, 0, nv)][nv];
-    softmax_state s = soft_rows(k, 0, high, n, c);
-    softmax(&s);
-    for (int64_t i = 0; i < k->n; i += high) {
-        s = soft_rows(k, i + high, high, n, c);
-        tile(units, (const unit *)(const void *)(k->s + i * LDS), values, k->o + i * p->dp, p->dp,
-             k->begun, &s);
-        softmax(&s);
-    }
-    for (int64_t col = nv * LANES; col < p->dp; col += nv * LANES) {
-        nv = sum_width((p->dp - col) / LANES);
-        sum_fn *sum = SUM_TILES[half_left(p->D, col, nv)][nv];
-        for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
-            sum(units, (const unit *)(const void *)(k->s + i * LDS),
-                values + col * (p->vunits / p->dp), k->o + i * p->dp + col, p->dp, k->begun);
-    }
 }
 
 static void attend_key_block(const job *w, block *k, int64_t kb, const unit *keys)

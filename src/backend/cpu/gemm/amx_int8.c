@@ -31,7 +31,8 @@ typedef struct pack_ctx { source s; float *scale; } pack_ctx;
 static inline __m512i step_at(const void *ctx, int64_t o, int64_t k)
 {
     const pack_ctx *c = ctx;
-    return source_integers(&c->s, o, 64 * k, c->scale[o]);
+    return c->s.src.type == XD_I8 ? one_stored(&c->s, o, 64 * k, c->scale[o])
+                                  : source_integers(&c->s, o, 64 * k, c->scale[o]);
 }
 
 static void pack_strips(void *ctx, int64_t begin, int64_t end, int thread)

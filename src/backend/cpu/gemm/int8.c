@@ -57,6 +57,27 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * (XD_PANEL * 8 + units_of(w) * XD_UNIT_BYTES));
 }
 
+/* The same of rows that are stored as integers. */
+static void copy_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
+{
+    const int64_t units = units_of(s->w);
+    __m512i       sum = _mm512_setzero_si512();
+    for (int64_t i = 0; i < 16; i++)
+        scale[i] = o0 + i < s->w->out ? source_scale(s, o0 + i) : 0.0f;
+    const stored_rows rows = stored_rows_of(s, o0, scale);
+    for (int64_t u = 0; u < units; u += 16, to += 16 * XD_UNIT_BYTES) {
+        const int64_t n = units - u < 16 ? units - u : 16;
+        __m512i       r[16];
+        stored_integers(r, &rows, 4 * u);
+        transpose_bits(r);
+        for (int64_t i = 0; i < n; i++) {
+            _mm512_storeu_si512(to + i * XD_UNIT_BYTES, r[i]);
+            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(-128), r[i]);
+        }
+    }
+    _mm512_storeu_si512(fix, sum);
+}
+
 /* Packs 16 columns of a panel. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
 {
@@ -81,12 +102,14 @@ static void pack_columns(const source *s, int64_t o0, char *to, float *scale, in
 static void pack_panels(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const source *s = ctx;
+    void (*pack)(const source *, int64_t, char *, float *, int32_t *) =
+        s->src.type == XD_I8 ? copy_columns : pack_columns;
     (void)thread;
     for (int64_t p = s->row0 / XD_PANEL + begin; p < s->row0 / XD_PANEL + end; p++)
         for (int64_t j = 0; j < XD_PANEL; j += 16)
-            pack_columns(s, p * XD_PANEL + j,
-                         panels_of(s->w) + p * units_of(s->w) * XD_UNIT_BYTES + j * 4,
-                         scales_of(s->w) + p * XD_PANEL + j, fixes_of(s->w) + p * XD_PANEL + j);
+            pack(s, p * XD_PANEL + j,
+                 panels_of(s->w) + p * units_of(s->w) * XD_UNIT_BYTES + j * 4,
+                 scales_of(s->w) + p * XD_PANEL + j, fixes_of(s->w) + p * XD_PANEL + j);
 }
 
 static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)

@@ -11,6 +11,45 @@ static inline __m128i to_int8(__m512 x)
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
 }
 
+/* 16 rows that are stored as integers, from row o0 on. Of rows that are absent or have the scale 0
+ * no byte is read. */
+typedef struct stored_rows { const char *at[16]; __mmask64 mask[16]; int64_t n; } stored_rows;
+
+static inline stored_rows stored_rows_of(const source *s, int64_t o0, const float *scale)
+{
+    stored_rows r = { .n = s->w->in };
+    for (int64_t i = 0; i < 16; i++) {
+        const int is = o0 + i < s->w->out && scale[i] > 0;
+        r.at[i] = source_row(s, is ? o0 + i : s->row0);
+        r.mask[i] = is ? ~0ull : 0;
+    }
+    return r;
+}
+
+/* The same of one row. */
+static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float scale)
+{
+    const int64_t   n = scale > 0 ? s->w->in - i : 0;
+    const __mmask64 m = n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
+    return _mm512_max_epi8(_mm512_maskz_loadu_epi8(m, source_row(s, o) + i),
+                           _mm512_set1_epi8(-127));
+}
+
+/* 64 integers of each row from input i on, zeros after the end; -128 becomes -127. The rows are too
+ * many for the hardware to prefetch. */
+static inline void stored_integers(__m512i to[16], const stored_rows *r, int64_t i)
+{
+    enum { AHEAD = 1024 };
+    const int64_t   n = r->n - i;
+    const __mmask64 m = n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < 16; k++) {
+        _mm_prefetch(r->at[k] + i + AHEAD, _MM_HINT_T0);
+        to[k] = _mm512_max_epi8(_mm512_maskz_loadu_epi8(m & r->mask[k], r->at[k] + i),
+                                _mm512_set1_epi8(-127));
+    }
+}
+
 /* 64 quantized elements of weight row o from input i on, zeros after the end. */
 static inline __m512i source_integers(const source *s, int64_t o, int64_t i, float scale)
 {

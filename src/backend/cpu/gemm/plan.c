@@ -135,12 +135,6 @@ void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn)
 /* ---- which kernels ------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
-static int has_vnni(void)
-{
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512vnni") != 0;
-}
-
 /* The kernels that pack a weight; NULL: not handled here. */
 static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
 {
@@ -153,7 +147,7 @@ static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
         return &xd_cpu_gemm_amx_bf16;
 #endif
     if (w->type == XD_I8)
-        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_MAX_INPUTS
+        return isa >= XD_ISA_AVX512 && xd_isa_has_vnni() && w->in <= XD_INT8_MAX_INPUTS
                    ? &xd_cpu_gemm_int8
                    : NULL;
     if (w->type == XD_F32)

@@ -1,0 +1,227 @@
+/* cmd_calibrate.c - xdit calibrate: the coefficients of TeaCache for a model
+ *
+ * Images are generated with the cache "measure", which computes every block and tells how much the
+ * input and the output of all blocks change from step to step. A polynomial through these pairs
+ * foretells the one from the other. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/word_list.h"
+#include "cli/cli.h"
+#include "cli/fit_poly.h"
+#include "cli/launch.h"
+#include "cli/open_flags.h"
+#include "cli/progress.h"
+#include "cli/prompts.h"
+
+enum { MOST_FLAGS = 24 };
+
+typedef struct task {           /* one run of the command                                      */
+    const char   *model, *prompt_file;
+    xd_opt_texts  prompts;
+    double        threshold;
+    int           json;
+    xd_open_flags open;
+    xd_request    request;
+    char         *text;         /* of the file of prompts                                      */
+    double      (*pair)[2];     /* [npairs]: changes of input and output                       */
+    int           npairs;
+    xd_bar        bar;
+    xd_opt_table  tables[3];
+    xd_opt_spec   spec;
+} task;
+
+#define AT(field) offsetof(task, field)
+
+static const xd_option rows[] = {
+    { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", "model directory, or org/name" },
+    { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
+      "what to measure with; may be repeated, and many are better" },
+    { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
+      "a file of prompts, one a line; - for standard input" },
+    { "threshold", XD_OPT_REAL, AT(threshold), XD_ABOVE_ZERO, 1e6, NULL, "SUM",
+      "of the cache that is printed (default: 0.15)" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
+      "print one JSON object with all pairs" },
+};
+
+static const xd_opt_alias aliases[] = {
+    { "m", "model" }, { "p", "prompt" },  { "W", "width" },      { "H", "height" },
+    { "s", "seed" },  { "t", "threads" }, { "config", "model" },
+    { "steps", "num_inference_steps" },   { 0 },
+};
+
+/* Of the flags of commands that generate: those of one rank. */
+static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
+                             "lora lora_2 threads dtype weights_dtype text_weights_dtype device "
+                             "offload memory fit no_t5";
+
+static void on_log(void *cookie, int level, const char *line)
+{
+    task *t = cookie;
+    xd_bar_clear(&t->bar);
+    fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
+}
+
+static void on_step(void *cookie, const xd_progress *p)
+{
+    task *t = cookie;
+    xd_bar_step(&t->bar, p);
+}
+
+static void task_init(task *t)
+{
+    static xd_option some[MOST_FLAGS];
+    int              all, nr, n = 0;
+    const xd_option *open = xd_open_flags_rows(&all), *request = xd_request_options(&nr);
+    for (int i = 0; i < all && n < MOST_FLAGS; i++)
+        if (xd_list_has(shared, open[i].name))
+            some[n++] = open[i];
+    *t = (task){ .threshold = 0.15 };
+    xd_open_flags_init(&t->open);
+    xd_request_init(&t->request);
+    xd_bar_init(&t->bar, stderr, xd_launch_columns(), 0);
+    t->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
+    t->tables[1] = (xd_opt_table){ request, nr, &t->request };
+    t->tables[2] = (xd_opt_table){ some, n, &t->open };
+    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases, .operands = 1,
+                             .once = "prompts negative_prompt",
+                             .stray = "calibrate measures one model" };
+}
+
+static void print_help(FILE *f)
+{
+    static const xd_opt_group groups[] = {
+        { "Options", "model prompt prompts threshold json" },
+        { "The request", "negative_prompt width height num_frames num_inference_steps "
+                         "guidance_scale seed image" },
+        { "This machine", "dtype weights_dtype threads device offload memory" },
+        { "Files that a model is read from", "transformer transformer_2 lora lora_2" },
+    };
+    task t;
+    task_init(&t);
+    fputs("Usage: xdit calibrate --model DIR --prompt TEXT [options]\n\n"
+          "Generates with every block computed, measures how much the first block's input\n"
+          "and the last one's output change from step to step, and prints the --cache\n"
+          "teacache of this model. The request is the one that the cache is going to be\n"
+          "used for, with as many steps. One rank, latents only.\n", f);
+    xd_opt_help(f, &t.spec, groups, 4);
+    fputs("\nExamples:\n"
+          "  xdit calibrate --model models/demo-pixart --prompt \"a star\" --prompt \"a ring\"\n"
+          "  xdit calibrate --model DIR --prompts prompts.txt --num_inference_steps 28\n", f);
+}
+
+static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
+{
+    xd_opt_texts dir = { 0 };
+    xd_status    s = xd_opt_parse(&t->spec, argc, argv, &dir, e);
+    xd_status    one = xd_opt_operand(&t->model, &dir, "model", s == XD_OK ? e : NULL);
+    s = s == XD_OK ? one : s;
+    if (s == XD_OK && !t->model)
+        s = xd_fail(e, XD_EINVAL, "calibrate needs a model: --model DIR");
+    if (s == XD_OK && t->prompt_file)
+        s = xd_prompts_read(&t->prompts, t->prompt_file, &t->text, e);
+    if (s == XD_OK && !t->prompts.n)
+        s = xd_fail(e, XD_EINVAL, "calibrate needs prompts: --prompt TEXT or --prompts FILE");
+    if (s == XD_OK && t->request.cache)
+        s = xd_fail(e, XD_EINVAL, "calibrate measures what a --cache would leave out: give none");
+    return s == XD_OK ? xd_open_flags_read(&t->open, e) : s;
+}
+
+/* Adds the pairs of an image's parameters. */
+static xd_status take_pairs(task *t, const char *json, xd_err *e)
+{
+    xd_json  *j = NULL;
+    xd_status s = xd_json_parse(&j, json, strlen(json), "the image's parameters", e);
+    if (s != XD_OK)
+        return s;
+    const xd_json *list = xd_json_get(j, "cache_changes");
+    int            n = xd_json_size(list);
+    double       (*v)[2] = realloc(t->pair, (size_t)(t->npairs + n + 1) * sizeof *v);
+    if (v) {
+        t->pair = v;
+        for (int i = 0; i < n; i++, t->npairs++)
+            for (int k = 0; k < 2; k++)
+                if (!xd_json_number(xd_json_at(xd_json_at(list, i), k), &v[t->npairs][k]))
+                    v[t->npairs][k] = 0;
+    } else {
+        s = xd_fail(e, XD_ENOMEM, "no memory for %d pairs", t->npairs + n);
+    }
+    xd_json_free(&j);
+    return s;
+}
+
+static xd_status measure(task *t, xd_err *e)
+{
+    xd_open_args a = xd_open_flags_args(&t->open, t->model);
+    xd_engine   *g = NULL;
+    xd_result   *res = NULL;
+    a.plan = NULL;
+    a.log = on_log, a.log_level = XD_LOG_WARN, a.cookie = t;
+    t->request.prompts = t->prompts.v;
+    t->request.nprompts = t->prompts.n;
+    t->request.cache = "measure";
+    t->request.latents_only = 1;
+    t->request.on_step = on_step;
+    t->request.cookie = t;
+    xd_status s = xd_open(&g, &a, e);
+    if (s == XD_OK)
+        s = xd_generate(g, &t->request, &res, e);
+    xd_bar_clear(&t->bar);
+    for (int i = 0; s == XD_OK && i < xd_result_count(res); i++)
+        s = take_pairs(t, xd_result_json(res, i), e);
+    xd_result_free(&res);
+    xd_close(&g);
+    return s;
+}
+
+/* Prints the cache, and what is known of it. */
+static xd_status print_fit(const task *t, xd_err *e)
+{
+    double poly[XD_FIT_POWERS];
+    if (!xd_fit_poly((const double (*)[2])t->pair, t->npairs, poly))
+        return xd_fail(e, XD_EUNSUPPORTED, "%d pairs of changes give no polynomial of degree 4: "
+                       "more steps or more prompts are needed", t->npairs);
+    double share = xd_fit_explained((const double (*)[2])t->pair, t->npairs, poly);
+    printf(t->json ? "{\"cache\":\"" : "--cache ");
+    printf("teacache:%g,coefficients=%.8g/%.8g/%.8g/%.8g/%.8g", t->threshold, poly[0], poly[1],
+           poly[2], poly[3], poly[4]);
+    if (!t->json) {
+        printf("\n");
+        fprintf(stderr, "xdit: %d pairs of changes; the polynomial explains %.0f %% of their "
+                "variance\n", t->npairs, 100 * share);
+        return XD_OK;
+    }
+    printf("\",\"explained\":%.6g,\"pairs\":[", share);
+    for (int i = 0; i < t->npairs; i++)
+        printf("%s[%.9g,%.9g]", i ? "," : "", t->pair[i][0], t->pair[i][1]);
+    printf("]}\n");
+    return XD_OK;
+}
+
+static int run_command(int argc, char **argv)
+{
+    task   t;
+    xd_err e = { .rank = -1 };
+    task_init(&t);
+    xd_status s = read_task(&t, argc, argv, &e);
+    if (s == XD_OK)
+        s = measure(&t, &e);
+    if (s == XD_OK)
+        s = print_fit(&t, &e);
+    int code = s == XD_OK ? xd_cli_flush() : xd_cli_exit(s, &e);
+    xd_opt_texts_free(&t.prompts);
+    xd_open_flags_free(&t.open);
+    free(t.text);
+    free(t.pair);
+    return code;
+}
+
+const xd_command xd_cmd_calibrate = {
+    .name = "calibrate",
+    .summary = "measure the coefficients of a step cache for a model",
+    .run = run_command,
+    .help = print_help,
+};

@@ -1,0 +1,60 @@
+/* cmd_compare.c - xdit compare: how far two images or videos are apart */
+#include <stddef.h>
+
+#include "cli/cli.h"
+#include "cli/opt.h"
+
+#define AT(field) offsetof(xd_compare_args, field)
+
+static const xd_option rows[] = {
+    { "difference", XD_OPT_TEXT, AT(difference), 0, 0, NULL, "FILE",
+      "write an image of where they differ, of the frame that differs most: black: equal, white: "
+      "by 255 levels" },
+    { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N", "threads (default: all cores)" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
+};
+
+static const xd_opt_alias aliases[] = { { "t", "threads" }, { 0 } };
+
+static void print_help(FILE *f)
+{
+    xd_compare_args    a = { 0 };
+    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .aliases = aliases };
+    const xd_opt_group groups[] = { { "Options", NULL } };
+    fputs("Usage: xdit compare A B [options]\n\n"
+          "Says how far two images are apart: PSNR, SSIM, the mean and the largest\n"
+          "difference of levels. A and B are images (PNG, JPEG, WebP, PPM), videos (MP4,\n"
+          "MOV, MKV, WebM, GIF), or directories of images, of one size and length.\n", f);
+    xd_opt_help(f, &s, groups, 1);
+    fputs("\nExamples:\n"
+          "  xdit compare exact.png cached.png\n"
+          "  xdit compare bf16.mp4 int8.mp4 --difference where.png\n", f);
+}
+
+static int run_command(int argc, char **argv)
+{
+    xd_err             e = { 0 };
+    xd_compare_args    a = { .size = sizeof a, .line = xd_cli_line };
+    xd_opt_texts       files = { 0 };
+    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .aliases = aliases, .operands = 2,
+                             .stray = "compare takes two images" };
+    xd_status st = xd_opt_parse(&s, argc, argv, &files, &e);
+    if (files.n == 2)
+        a.a = files.v[0], a.b = files.v[1];
+    xd_opt_texts_free(&files);
+    if (st == XD_OK && !a.b)
+        st = xd_fail(&e, XD_EINVAL, "compare needs two images: xdit compare A B");
+    if (st == XD_OK)
+        st = xd_compare_files(&a, NULL, &e);
+    int flushed = xd_cli_flush();
+    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+}
+
+const xd_command xd_cmd_compare = {
+    .name = "compare",
+    .summary = "how far two images or videos are apart",
+    .run = run_command,
+    .help = print_help,
+};

@@ -1,0 +1,238 @@
+/* cmd_models.c - xdit models: the models of this machine, what they lack, and whether they fit */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/model_list.h"
+#include "cli/opt.h"
+
+typedef struct own {
+    xd_opt_texts models;
+    const char  *memory;
+    int          json;
+} own;
+
+#define AT(field) offsetof(own, field)
+
+static const xd_option rows[] = {
+    { "models", XD_OPT_TEXT, AT(models), 0, XD_OPT_MANY, NULL, "DIR",
+      "list the models in this directory, too; may be repeated" },
+    { "memory", XD_OPT_TEXT, AT(memory), 0, 0, NULL, "SIZE",
+      "whether they fit into so much memory, as 12GB (default: what is free)" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object a model" },
+};
+
+static xd_opt_spec spec_of(own *o, xd_opt_table *table)
+{
+    *table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, o };
+    return (xd_opt_spec){ .tables = table, .ntables = 1, .stray = "models takes directories by "
+                          "--models DIR" };
+}
+
+static void print_help(FILE *f)
+{
+    own                o = { 0 };
+    xd_opt_table       table;
+    const xd_opt_spec  s = spec_of(&o, &table);
+    const xd_opt_group groups[] = { { "Options", NULL } };
+    fputs("Usage: xdit models [options]\n\n"
+          "Lists the models of the local Hugging Face cache: what they are, their size,\n"
+          "what is missing, and whether a request with their defaults fits into the memory\n"
+          "of this machine, and how.\n", f);
+    xd_opt_help(f, &s, groups, 1);
+    fputs("\nExamples:\n"
+          "  xdit models\n"
+          "  xdit models --models models --memory 8GB\n", f);
+}
+
+/* ---- one model ----------------------------------------------------------------------------- */
+
+typedef struct facts {
+    char   recipe[64], makes[16];
+    double bytes;               /* of its files of weights                                     */
+    int    lacks;               /* things that are missing or wrong                            */
+    char   first[4096];         /* the first of them                                           */
+    int    fits;                /* 1: as it is; 0: with changes, or not                        */
+    char   how[4096];           /* the memory that it needs, the changes, or why it does not    */
+} facts;
+
+static void add_line(void *cookie, const char *line)
+{
+    xd_buf_add(cookie, "%s\n", line);
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from ? from : "");
+}
+
+/* What xd_inspect says of it. */
+static void look_into(const char *dir, facts *f)
+{
+    xd_text_buf     b = { 0 };
+    xd_err          e = { 0 };
+    xd_json        *j = NULL;
+    xd_inspect_args a;
+    xd_inspect_args_init(&a);
+    a.model = dir, a.json = 1, a.line = add_line, a.cookie = &b;
+    xd_inspect(&a, &e);
+    if (!b.p || b.failed || xd_json_parse(&j, b.p, b.len, dir, NULL) != XD_OK) {
+        f->lacks = 1;
+        copy(f->first, sizeof f->first, e.msg);
+        xd_buf_free(&b);
+        return;
+    }
+    const xd_json *missing = xd_json_get(j, "missing");
+    copy(f->recipe, sizeof f->recipe, xd_json_text(xd_json_get(j, "recipe")));
+    copy(f->makes, sizeof f->makes, xd_json_text(xd_json_get(xd_json_get(j, "uses"), "makes")));
+    f->lacks = xd_json_size(missing);
+    copy(f->first, sizeof f->first, xd_json_text(xd_json_first(missing)));
+    for (const xd_json *c = xd_json_first(xd_json_get(j, "components")); c; c = xd_json_next(c)) {
+        double n = 0;
+        if (xd_json_number(xd_json_get(c, "bytes"), &n))
+            f->bytes += n;
+    }
+    xd_json_free(&j);
+    xd_buf_free(&b);
+}
+
+/* "--weights_dtype int8 (13.1 GB ...)", the first advice of a refusal, or the refusal. */
+static void take_advice(const char *refusal, char *out, size_t size)
+{
+    static const char mark[] = "; what would fit: ", head[] = "1 rank does not work: ";
+    const char       *at = strstr(refusal, mark), *why = strstr(refusal, head);
+    if (!at) {
+        copy(out, size, why ? why + sizeof head - 1 : refusal);
+        return;
+    }
+    at += sizeof mark - 1;
+    const char *end = strstr(at, "); ");
+    snprintf(out, size, "with %.*s", end ? (int)(end - at + 1) : (int)strlen(at), at);
+}
+
+/* Whether a request with the defaults fits, on one rank. */
+static void predict(const char *dir, int64_t memory, facts *f)
+{
+    xd_advise_args a;
+    xd_request     r;
+    xd_plans      *p = NULL;
+    xd_err         e = { 0 };
+    xd_advise_args_init(&a);
+    xd_request_init(&r);
+    a.model = dir, a.request = &r, a.ranks = 1, a.memory = memory;
+    if (xd_plans_predict(&p, &a, &e) == XD_OK) {
+        f->fits = 1;
+        copy(f->how, sizeof f->how, xd_size_text(xd_plans_get(p, 0)->peak).s);
+    } else {
+        take_advice(e.msg, f->how, sizeof f->how);
+    }
+    xd_plans_free(&p);
+}
+
+static void print_json(const xd_listed *m, const facts *f)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "{\"name\": ");
+    xd_buf_json_string(&b, m->name);
+    xd_buf_add(&b, ", \"directory\": ");
+    xd_buf_json_string(&b, m->dir);
+    xd_buf_add(&b, ", \"recipe\": ");
+    xd_buf_json_string(&b, f->recipe);
+    xd_buf_add(&b, ", \"makes\": ");
+    xd_buf_json_string(&b, f->makes);
+    xd_buf_add(&b, ", \"bytes\": %.0f, \"complete\": %s, \"missing\": %d, \"first_missing\": ",
+               f->bytes, f->lacks ? "false" : "true", f->lacks);
+    xd_buf_json_string(&b, f->first);
+    xd_buf_add(&b, ", \"fits\": %s, \"how\": ", f->fits ? "true" : "false");
+    xd_buf_json_string(&b, f->how);
+    xd_buf_add(&b, "}");
+    if (b.p && !b.failed)
+        xd_cli_line(NULL, b.p);
+    xd_buf_free(&b);
+}
+
+static void print_text(const xd_listed *m, const facts *f)
+{
+    char line[2 * sizeof f->how];
+    snprintf(line, sizeof line, "%s", m->name);
+    xd_cli_line(NULL, line);
+    if (f->recipe[0]) {
+        snprintf(line, sizeof line, "    %s, makes %ss, %s", f->recipe, f->makes,
+                 f->bytes > 0 ? xd_size_text(f->bytes).s : "no weights");
+        xd_cli_line(NULL, line);
+    }
+    if (f->lacks) {
+        snprintf(line, sizeof line, "    %d missing or wrong: %s", f->lacks, f->first);
+        xd_cli_line(NULL, line);
+    }
+    if (f->lacks && m->hub) {
+        snprintf(line, sizeof line, "    to download it: hf download %s", m->name);
+        xd_cli_line(NULL, line);
+    }
+    if (f->recipe[0]) {
+        int changed = strncmp(f->how, "with ", 5) == 0;
+        snprintf(line, sizeof line, "    %s%s", f->fits ? "fits: " : changed ? "fits "
+                 : "does not fit: ", f->how);
+        xd_cli_line(NULL, line);
+    }
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static xd_status find_all(const own *o, xd_model_list *l, char *cache, size_t size, xd_err *e)
+{
+    xd_status s = xd_model_list_hub(l, cache, size, e);
+    for (int i = 0; s == XD_OK && i < o->models.n; i++)
+        s = xd_model_list_dir(l, o->models.v[i], e);
+    return s;
+}
+
+static xd_status list_models(const own *o, xd_err *e)
+{
+    xd_model_list l = { 0 };
+    char          cache[4096] = "";
+    int64_t       memory = 0;
+    xd_status     s = o->memory ? xd_size_read(o->memory, "memory", &memory, e) : XD_OK;
+    if (s == XD_OK)
+        s = find_all(o, &l, cache, sizeof cache, e);
+    for (int i = 0; s == XD_OK && i < l.n; i++) {
+        facts f = { 0 };
+        look_into(l.v[i].dir, &f);
+        if (f.recipe[0])
+            predict(l.v[i].dir, memory, &f);
+        if (o->json)
+            print_json(&l.v[i], &f);
+        else
+            print_text(&l.v[i], &f);
+        fflush(stdout);
+    }
+    if (s == XD_OK && !l.n)
+        fprintf(stderr, "xdit: there is no model in the Hugging Face cache %s%s; \"hf download "
+                "ORG/NAME\" puts one there, --models DIR names a directory of models\n",
+                *cache ? cache : "(no HOME)", o->models.n ? " and those directories" : "");
+    xd_model_list_free(&l);
+    return s;
+}
+
+static int run_command(int argc, char **argv)
+{
+    own               o = { 0 };
+    xd_err            e = { 0 };
+    xd_opt_table      table;
+    const xd_opt_spec s = spec_of(&o, &table);
+    xd_status         st = xd_opt_parse(&s, argc, argv, NULL, &e);
+    if (st == XD_OK)
+        st = list_models(&o, &e);
+    xd_opt_texts_free(&o.models);
+    int flushed = xd_cli_flush();
+    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+}
+
+const xd_command xd_cmd_models = {
+    .name = "models",
+    .summary = "list the models of this machine, and whether they fit",
+    .run = run_command,
+    .help = print_help,
+};

@@ -1,0 +1,99 @@
+/* compare_runs.c - a request with its savings beside the same request without them */
+#include "cli/compare_runs.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+
+static int is_set(const char *saving, const char *none)
+{
+    return saving && strcmp(saving, none) != 0;
+}
+
+xd_status xd_compare_check(const xd_request *r, xd_err *e)
+{
+    if (r->random_seed)
+        return xd_fail(e, XD_EINVAL, "--compare generates twice from one seed: give --seed a "
+                       "number");
+    if (r->wanted)
+        return xd_fail(e, XD_EINVAL, "--compare generates every image: not with --skip_existing");
+    if (is_set(r->cache, "none") || is_set(r->attention, "auto") || r->attention_window)
+        return r->latents_only ? xd_fail(e, XD_EINVAL, "--compare compares images, not latents: "
+                                         "give --output another extension") : XD_OK;
+    return xd_fail(e, XD_EINVAL, "--compare generates with and without --cache, --attention and "
+                   "--attention_window: give one of them; xdit compare takes two files");
+}
+
+static void print_head(void)
+{
+    xd_cli_line(NULL, "  PSNR, dB     SSIM    mean  largest  seconds  exact, s  times faster  "
+                "image");
+}
+
+static void print_row(const xd_comparison *c, double seconds, double exact, const char *name)
+{
+    char psnr[32] = "equal", line[4400];
+    if (isfinite(c->psnr))
+        snprintf(psnr, sizeof psnr, "%.2f", c->psnr);
+    snprintf(line, sizeof line, "%10s  %.5f  %6.3f  %7" PRId64 "  %7.2f  %8.2f  %12.2f  %s", psnr,
+             c->ssim, c->mean, c->most, seconds, exact, exact / seconds, name);
+    xd_cli_line(NULL, line);
+}
+
+static void print_object(const xd_comparison *c, double seconds, double exact, const char *name)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "{\"compared\": ");
+    xd_buf_json_string(&b, name);
+    if (isfinite(c->psnr))
+        xd_buf_add(&b, ", \"psnr\": %.9g", c->psnr);
+    else
+        xd_buf_add(&b, ", \"psnr\": null");
+    xd_buf_add(&b, ", \"ssim\": %.8g, \"mean\": %.8g, \"largest\": %" PRId64 ", \"seconds\": %.6g, "
+               "\"exact_seconds\": %.6g}", c->ssim, c->mean, c->most, seconds, exact);
+    if (b.p && !b.failed)
+        xd_cli_line(NULL, b.p);
+    xd_buf_free(&b);
+}
+
+/* Compares the images that both results have pixels of. */
+static xd_status print_images(const xd_result *saved, const xd_result *exact, int json,
+                              const char *(*name)(void *cookie, int i), void *cookie, xd_err *e)
+{
+    xd_status s = XD_OK;
+    if (!json)
+        print_head();
+    for (int i = 0; s == XD_OK && i < xd_result_count(saved); i++) {
+        const xd_image *a = xd_result_image(saved, i), *b = xd_result_image(exact, i);
+        xd_comparison   c;
+        xd_comparison_init(&c);
+        if (!a || !b)
+            continue;
+        s = xd_compare_images(&c, a, b, e);
+        if (s == XD_OK)
+            (json ? print_object : print_row)(&c, xd_result_image_seconds(saved, i, "denoise"),
+                                              xd_result_image_seconds(exact, i, "denoise"),
+                                              name(cookie, i));
+    }
+    return s;
+}
+
+xd_status xd_compare_runs(xd_engine *g, const xd_request *r, const xd_result *saved, int json,
+                          const char *(*name)(void *cookie, int i), void *cookie, xd_err *e)
+{
+    xd_request exact = *r;
+    xd_result *res = NULL;
+    exact.cache = exact.attention = exact.attention_window = NULL;
+    exact.on_image = NULL;
+    exact.on_preview = NULL;
+    exact.previews = exact.preview_every = 0;
+    xd_status s = xd_generate(g, &exact, &res, e);
+    if (s == XD_OK && xd_rank(g) == 0)
+        s = print_images(saved, res, json, name, cookie, e);
+    xd_result_free(&res);
+    return s;
+}

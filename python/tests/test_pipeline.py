@@ -1,0 +1,276 @@
+"""Pipelines of the demo model: results, options, callbacks, errors, interruption."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import xdit
+
+ROOT = pathlib.Path(__file__).parents[2]
+MODEL = ROOT / "models" / "demo-pixart"
+PROMPT = "a large red circle on a blue background"
+
+
+@pytest.fixture(scope="module")
+def pipe():
+    with xdit.Pipeline.from_pretrained(MODEL, threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        yield p
+
+
+@pytest.fixture(scope="module")
+def image(pipe):
+    return pipe(PROMPT, num_inference_steps=4, generator=3, output_type="uint8").images[0]
+
+
+def test_types_of_an_image(pipe, image):
+    out = pipe(PROMPT, num_inference_steps=4, generator=3)
+    assert isinstance(out.images[0], Image.Image) and out.frames is None
+    assert np.array_equal(np.asarray(out.images[0]), image)
+    values = pipe(PROMPT, num_inference_steps=4, seed=3, output_type="np").images
+    assert values.shape == (1, 128, 128, 3) and values.dtype == np.float32
+    assert np.array_equal(np.rint(values[0] * 255), image)
+    assert out.seeds == [3]
+    assert out.parameters[0]["steps"] == 4
+    assert out.seconds["total"] >= out.seconds["denoise"] > 0
+
+
+def test_tensors(pipe, image):
+    torch = pytest.importorskip("torch", reason="there is no torch")
+    values = pipe(PROMPT, num_inference_steps=4, generator=torch.Generator().manual_seed(3),
+                  output_type="pt").images
+    assert tuple(values.shape) == (1, 3, 128, 128)
+    assert np.array_equal(np.rint(values[0].numpy().transpose(1, 2, 0) * 255), image)
+
+
+def test_the_command_line_makes_the_same_image(pipe, image, tmp_path):
+    program = os.environ.get("XDIT_PROGRAM")
+    if not program:
+        pytest.skip("XDIT_PROGRAM names no program")
+    subprocess.run([program, "generate", "--model", MODEL, "--prompt", PROMPT, "--threads", "1",
+                    "--num_inference_steps", "4", "--seed", "3", "--quiet", "--output",
+                    tmp_path / "x.png"], check=True, stdout=subprocess.DEVNULL)
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "x.png")), image)
+
+
+def test_several_images(pipe):
+    out = pipe(["a red circle", "a blue star"], num_inference_steps=2, num_images_per_prompt=2,
+               seed=2**64 - 2)
+    assert len(out.images) == 4
+    assert out.seeds == [2**64 - 2, 2**64 - 1, 0, 1]
+    again = pipe("a blue star", num_inference_steps=2, seed=0).images[0]
+    assert np.array_equal(np.asarray(out.images[2]), np.asarray(again))
+
+
+def test_a_tuple(pipe):
+    (images,) = pipe("a star", num_inference_steps=1, return_dict=False)
+    assert len(images) == 1
+
+
+def test_latents(pipe):
+    seen = []
+    out = pipe(PROMPT, num_inference_steps=3, output_type="latent", num_images_per_prompt=2,
+               callback_on_step_end=lambda p, step, t, values: seen.append((step, values)),
+               callback_on_step_end_tensor_inputs=["latents"])
+    assert out.images.shape == (2, 4, 16, 16) and out.images.dtype == np.float32
+    assert [step for step, _ in seen] == [0, 1, 2] * 2
+    assert np.array_equal(seen[-1][1]["latents"], out.images[1])
+    assert not np.array_equal(out.images[0], out.images[1])
+
+
+def test_images_go_in(pipe, image, tmp_path):
+    Image.fromarray(image).save(tmp_path / "in.png")
+    how = {"strength": 0.5, "num_inference_steps": 4, "seed": 5, "output_type": "uint8"}
+    want = pipe(PROMPT, image=tmp_path / "in.png", **how).images
+    for same in (image, image / np.float32(255), Image.fromarray(image), [image]):
+        assert np.array_equal(pipe(PROMPT, image=same, **how).images, want)
+    with pytest.raises(TypeError, match=r"shape .* not \[2, 2, 5\]"):
+        pipe(PROMPT, image=np.zeros((2, 2, 5)))
+
+
+@pytest.fixture
+def tiny():
+    """The directory of the tests' tiny models, with random weights."""
+    if "XDIT_TINY_MODELS" not in os.environ:
+        pytest.skip("XDIT_TINY_MODELS names no tiny models")
+    return pathlib.Path(os.environ["XDIT_TINY_MODELS"])
+
+
+def test_masks(tiny):
+    image = np.random.default_rng(1).integers(0, 256, (48, 64, 3), np.uint8)
+    mask = np.zeros((48, 64), np.uint8)
+    mask[:, 32:] = 255
+    how = {"width": 64, "height": 48, "num_inference_steps": 4, "strength": 1.0,
+           "output_type": "uint8"}
+    with xdit.Pipeline.from_pretrained(tiny / "flux", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        first = p("a star", image=image, mask_image=mask, seed=1, **how).images[0].astype(int)
+        other = p("a star", image=image, mask_image=Image.fromarray(mask), seed=2, **how).images[0]
+    assert np.abs(first - other)[:, 40:].max() > 2 * np.abs(first - other)[:, :8].max()
+
+
+def test_videos(tiny, tmp_path):
+    how = {"num_inference_steps": 2, "width": 48, "height": 32, "num_frames": 5}
+    with xdit.Pipeline.from_pretrained(tiny / "wan", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        out = p("a cat", **how)
+        assert p.makes_videos and out.images is None
+        assert [f.size for f in out.frames[0]] == [(48, 32)] * 5
+        values = p("a cat", output_type="np", **how).frames
+        assert values.shape == (1, 5, 32, 48, 3)
+        assert np.array_equal(np.rint(values[0, 4] * 255), np.asarray(out.frames[0][4]))
+        out.save(tmp_path / "x.gif")
+        assert Image.open(tmp_path / "x.gif").n_frames == 5
+        latents = p("a cat", output_type="latent", **how).frames
+        assert latents.ndim == 5 and latents.shape[:2] == (1, 2)
+
+
+def test_progress(capsys):
+    pytest.importorskip("tqdm", reason="there is no tqdm")
+    with xdit.Pipeline.from_pretrained(MODEL, threads=1) as p:
+        p(PROMPT, num_inference_steps=2)
+        assert "2/2" in capsys.readouterr().err
+        p.set_progress_bar_config(disable=True)
+        p(PROMPT, num_inference_steps=2)
+        assert capsys.readouterr().err == ""
+
+
+def test_previews(pipe):
+    seen = []
+    pipe(PROMPT, num_inference_steps=3, on_preview=lambda im, i, n: seen.append((im.size, i, n)))
+    assert seen == [((128, 128), i, 3) for i in range(3)]
+
+
+def test_saving_keeps_parameters(pipe, tmp_path):
+    out = pipe("a star", num_inference_steps=2, seed=8)
+    out.save(tmp_path / "star.png")
+    told = json.loads(Image.open(tmp_path / "star.png").text["xdit"])
+    assert told["seed"] == 8 and told["prompt"] == "a star"
+    with pytest.raises(xdit.InvalidRequest, match="png"):
+        out.save(tmp_path / "star.tiff")
+    with pytest.raises(xdit.FileError):
+        out.save(tmp_path / "none" / "star.png")
+
+
+@pytest.mark.parametrize("kind,base,words,more", [
+    (xdit.InvalidRequest, ValueError, "width is -3", {"width": -3}),
+    (xdit.InvalidRequest, ValueError, "scheduler", {"scheduler": "nonsense"}),
+    (xdit.FileError, OSError, "none.png", {"image": "none.png"}),
+    (TypeError, TypeError, "unexpected keyword argument 'guidence'", {"guidence": 3}),
+    (TypeError, TypeError, "whole number", {"width": 64.5}),
+    (xdit.InvalidRequest, ValueError, "output_type", {"output_type": "jpeg"}),
+])
+def test_refusals(pipe, kind, base, words, more):
+    with pytest.raises(kind, match=words) as e:
+        pipe(PROMPT, num_inference_steps=4, **more)
+    assert isinstance(e.value, base)
+    assert len(pipe(PROMPT, num_inference_steps=1).images) == 1     # it goes on
+
+
+def test_opening_fails():
+    with pytest.raises(xdit.FileError, match="no directory"):
+        xdit.Pipeline.from_pretrained("/none/at/all")
+    with pytest.raises(xdit.InvalidRequest, match="size"):
+        xdit.Pipeline.from_pretrained(MODEL, memory="12 apples")
+    with pytest.raises(TypeError, match="ulises_degree"):
+        xdit.Pipeline.from_pretrained(MODEL, ulises_degree=2)
+    with pytest.raises(xdit.InvalidRequest, match="2"):             # one rank, and no launcher
+        xdit.Pipeline.from_pretrained(MODEL, ulysses_degree=2)
+    with pytest.raises(xdit.InvalidRequest):
+        xdit.Pipeline.from_pretrained(MODEL, plan="nonsense")
+
+
+def test_memory():
+    with xdit.Pipeline.from_pretrained(MODEL, memory="1MB") as p:
+        with pytest.raises(MemoryError, match="needs"):
+            p(PROMPT, num_inference_steps=1)
+
+
+def test_types_of_weights():
+    torch_like = type("dtype", (), {"__str__": lambda self: "torch.float32"})()
+    for more in ({"dtype": "f32"}, {"torch_dtype": torch_like}, {"dtype": "float32"}):
+        with xdit.Pipeline.from_pretrained(MODEL, threads=1, **more) as p:
+            out = p(PROMPT, num_inference_steps=1)
+            assert out.parameters[0]["dtype"] == "f32"
+    with xdit.Pipeline.from_pretrained(MODEL, weights_dtype="int8") as p:
+        assert p(PROMPT, num_inference_steps=1).parameters[0]["weights_dtype"] == "int8"
+
+
+def test_exceptions_of_callbacks(pipe):
+    def fail(*_):
+        raise KeyError("mine")
+    start = time.monotonic()
+    with pytest.raises(KeyError, match="mine"):
+        pipe(PROMPT, num_inference_steps=1000, callback_on_step_end=fail)
+    assert time.monotonic() - start < 5
+
+    def stop(p, step, t, values):
+        p._interrupt = step == 1
+    with pytest.raises(xdit.Cancelled):
+        pipe(PROMPT, num_inference_steps=1000, callback_on_step_end=stop)
+    assert len(pipe(PROMPT, num_inference_steps=1).images) == 1
+
+
+def test_cancel_from_a_thread(pipe):
+    threading.Timer(0.3, pipe.cancel).start()
+    with pytest.raises(xdit.Cancelled):
+        pipe(PROMPT, num_inference_steps=1000, width=512, height=512)
+
+
+def test_other_threads_run(pipe):
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.01)
+    thread = threading.Thread(target=tick)
+    thread.start()
+    pipe(PROMPT, num_inference_steps=1, width=512, height=512)
+    done.set()
+    thread.join()
+    assert len(ticks) > 3
+
+
+def test_keyboard_interrupt(pipe):
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pipe(PROMPT, num_inference_steps=1000, width=512, height=512)
+    assert time.monotonic() - start < 5
+    assert len(pipe(PROMPT, num_inference_steps=1).images) == 1
+
+
+def test_closed():
+    p = xdit.Pipeline.from_pretrained(MODEL)
+    p.close()
+    p.close()
+    with pytest.raises(xdit.InvalidRequest, match="closed"):
+        p(PROMPT)
+
+
+def test_ranks(tmp_path, image):
+    mpirun = os.environ.get("XDIT_MPIRUN")
+    if not mpirun:
+        pytest.skip("XDIT_MPIRUN names no launcher")
+    script = tmp_path / "ranks.py"
+    script.write_text(f"""
+import xdit
+with xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, ulysses_degree=2) as pipe:
+    pipe.set_progress_bar_config(disable=True)
+    out = pipe({PROMPT!r}, num_inference_steps=4, generator=3)
+    assert pipe.ranks == 2 and len(out.images) == (pipe.rank == 0)
+    if pipe.rank == 0:
+        out.images[0].save({str(tmp_path / "two.png")!r})
+""")
+    subprocess.run([*mpirun.split(), "-n", "2", sys.executable, script], check=True, timeout=120)
+    two = np.asarray(Image.open(tmp_path / "two.png")).astype(int)
+    assert np.abs(two - image).max() <= 2

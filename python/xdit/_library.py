@@ -1,0 +1,130 @@
+"""libxdit through cffi: the library, its errors, and conversions of C's values."""
+from __future__ import annotations
+
+import ctypes.util
+import os
+import pathlib
+import threading
+from typing import Any
+
+import cffi
+
+from . import _cdef
+from ._errors import BY_STATUS, Error
+
+ffi = cffi.FFI()
+ffi.cdef(_cdef.CDEF)
+
+
+def _load() -> Any:
+    """The library: that of XDIT_LIBRARY, that beside this file, or that of the system."""
+    named = os.environ.get("XDIT_LIBRARY")
+    beside = pathlib.Path(__file__).with_name("libxdit.so")
+    usual = [str(beside), "libxdit.so.0", ctypes.util.find_library("xdit")]
+    for path in [named] if named else usual:
+        if path and (path != str(beside) or beside.exists()):
+            try:
+                return ffi.dlopen(path)
+            except OSError as e:
+                why = e
+    raise ImportError(f"libxdit cannot be loaded: {why}; XDIT_LIBRARY names the file")
+
+
+lib = _load()
+# One thread at a time is inside the library.
+lock = threading.RLock()
+
+
+def version() -> str:
+    """The version of the library that runs."""
+    return text(lib.xd_version())
+
+
+def text(p: Any) -> str | None:
+    """A C string, or None."""
+    return ffi.string(p).decode("utf-8", "replace") if p else None
+
+
+class Kept:
+    """C values that live as long as this object: texts, arrays, callbacks."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+
+    def keep(self, value: Any) -> Any:
+        self._values.append(value)
+        return value
+
+    def text(self, value: Any) -> Any:
+        """A text or a path as a C string; None: NULL."""
+        if value is None:
+            return ffi.NULL
+        raw = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+        return self.keep(ffi.new("char[]", os.fsencode(raw)))
+
+    def texts(self, values: list[Any]) -> Any:
+        return self.keep(ffi.new("const char *[]", [self.text(v) for v in values]))
+
+
+def new_error() -> Any:
+    return ffi.new("xd_err *")
+
+
+def check(status: int, e: Any) -> None:
+    """Raises the exception of a status that is not XD_OK."""
+    if status == lib.XD_OK:
+        return
+    kind = BY_STATUS[status] if 0 < status < len(BY_STATUS) else Error
+    raise kind(text(e.msg) or f"libxdit failed with status {status}", e.rank)
+
+
+def record(name: str) -> Any:
+    """A record with its defaults, as its init function makes it."""
+    r = ffi.new(f"{name} *")
+    getattr(lib, f"{name}_init_size")(r, ffi.sizeof(name))
+    return r
+
+
+def options(rows: str) -> dict[str, Any]:
+    """The table that the function `rows` of the library returns, by names."""
+    n = ffi.new("int *")
+    table = getattr(lib, rows)(n)
+    return {text(table[i].name): table[i] for i in range(n[0])}
+
+
+def set_option(r: Any, option: Any, value: Any, kept: Kept) -> None:
+    """Writes a value to the field of a record that an option describes. Raises TypeError."""
+    name, kind = text(option.name), option.kind
+    at = ffi.cast("char *", r) + option.offset
+    if kind == lib.XD_OPT_TEXT:
+        if isinstance(value, (list, tuple)):
+            value = ",".join(str(v) for v in value)
+        ffi.cast("const char **", at)[0] = kept.text(value)
+    elif kind == lib.XD_OPT_REAL:
+        ffi.cast("double *", at)[0] = float(value)
+    elif kind == lib.XD_OPT_FLAG:
+        ffi.cast("int *", at)[0] = bool(value)
+    elif int(value) != value:
+        raise TypeError(f"{name} is a whole number, not {value!r}")
+    elif kind == lib.XD_OPT_INT:
+        ffi.cast("int *", at)[0] = int(value)
+    else:
+        ffi.cast("int64_t *", at)[0] = int(value)
+
+
+def about() -> dict[str, Any]:
+    """What the library knows of itself and of this machine, as `xdit doctor` prints it. Names that
+    come several times have a list."""
+    facts: dict[str, Any] = {}
+
+    @ffi.callback("xd_fact")
+    def fact(_, name, value):
+        name, value = text(name), text(value)
+        if name in facts:
+            old = facts[name]
+            facts[name] = [*old, value] if isinstance(old, list) else [old, value]
+        else:
+            facts[name] = value
+    with lock:
+        lib.xd_about(fact, ffi.NULL)
+    return facts

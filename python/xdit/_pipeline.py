@@ -1,0 +1,448 @@
+"""A model that generates: opened once, called for each request."""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import threading
+import warnings
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+from . import _pixels
+from ._errors import InvalidRequest
+from ._library import Kept, check, ffi, lib, lock, new_error, options, record, set_option, text
+from ._plan import Plan
+
+_PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
+_UNITS = {"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+          "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+@dataclasses.dataclass
+class Output:
+    """What a call has made. On ranks above 0 there is nothing in it.
+
+    Of a model of images, `images` has PIL images, an array [B,H,W,3] of 0 to 1 ("np") or of levels
+    ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Of a model of videos,
+    `frames` has a list of PIL images for each video, or arrays with the frames behind B.
+    """
+    images: Any = None
+    frames: Any = None
+    seeds: list[int] = dataclasses.field(default_factory=list)
+    parameters: list[dict] = dataclasses.field(default_factory=list)    # as files have them
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    _result: Any = dataclasses.field(default=None, repr=False)
+
+    def save(self, path: Any, index: int = 0) -> None:
+        """Writes one image or video with its parameters; the extension selects the format."""
+        if self._result is None:
+            raise InvalidRequest("there is no result to save: ranks above 0 have none")
+        e, kept = new_error(), Kept()
+        with lock:
+            check(lib.xd_result_save(self._result[0], index, kept.text(path), e), e)
+
+
+def _bytes(v: Any) -> int:
+    """12000000000 of "12GB" or of the number."""
+    if not isinstance(v, str):
+        return int(v)
+    number = v.strip().rstrip("BKMGTIbkmgti")
+    unit = v.strip()[len(number):].upper()
+    unit = unit + "B" if unit and not unit.endswith("B") else "" if unit == "B" else unit
+    try:
+        return int(float(number) * _UNITS[unit])
+    except (KeyError, ValueError):
+        raise InvalidRequest(f"{v!r} is no size; it is a number of bytes, or as '12GB'") from None
+
+
+def _dtype(v: Any) -> str | None:
+    """The name of a type here: of torch.bfloat16, "bfloat16" and "bf16" alike."""
+    names = {"bfloat16": "bf16", "float32": "f32", "float": "f32", "float16": "f16", "half": "f16",
+             "auto": None}
+    name = None if v is None else str(v).rsplit(".", 1)[-1]
+    return names.get(name, name)
+
+
+def _seed(generator: Any) -> int | None:
+    """A number, or what a torch.Generator was seeded with."""
+    if isinstance(generator, (list, tuple)):
+        if len(generator) != 1:
+            raise InvalidRequest("one generator is taken: image i has its seed + i")
+        generator = generator[0]
+    if generator is None or isinstance(generator, int):
+        return generator
+    return int(generator.initial_seed())
+
+
+def _watch(engine: Any, read: socket.socket, old: int) -> None:
+    """Cancels the running request when SIGINT arrives. Ends when the other end closes."""
+    while data := read.recv(64):
+        if old != -1:
+            with contextlib.suppress(OSError):
+                os.write(old, data)
+        if signal.SIGINT in data:
+            lib.xd_cancel(engine)
+
+
+@contextlib.contextmanager
+def _interruptible(engine: Any) -> Iterator[None]:
+    """KeyboardInterrupt ends the call within one block: Python runs its handler only after the
+    library has returned, so another thread sees the signal and cancels the request."""
+    if (threading.current_thread() is not threading.main_thread() or
+            signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
+        yield
+        return
+    read, write = socket.socketpair()
+    write.setblocking(False)
+    old = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+    thread = threading.Thread(target=_watch, args=(engine, read, old), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(old)
+        write.close()
+        thread.join()
+        read.close()
+
+
+class _Call:
+    """One request while it runs: its callbacks and the first exception in them."""
+
+    def __init__(self, pipe: "Pipeline", kept: Kept):
+        self.pipe, self.kept = pipe, kept
+        self.request = record("xd_request")
+        self.failure: BaseException | None = None
+        self.latents: np.ndarray | None = None      # of the current step
+        self.results: list[np.ndarray] = []         # of finished images
+        self.bar: Any = None
+
+    def callback(self, field: str, function: Callable) -> None:
+        """Sets a callback of the request. An exception in it cancels the request."""
+        def failed(kind, value, trace):
+            self.failure = self.failure or value
+            lib.xd_cancel(self.pipe._engine[0])
+        kind = ffi.typeof(getattr(self.request, field))
+        setattr(self.request, field,
+                self.kept.keep(ffi.callback(kind, function, onerror=failed)))
+
+    def show_progress(self) -> None:
+        if self.pipe._bar_config.get("disable"):
+            return
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return
+        self._tqdm = tqdm
+
+    def on_step(self, _, p) -> None:
+        tqdm = getattr(self, "_tqdm", None)
+        if tqdm and (self.bar is None or p.step == 1):
+            self.close_bar()
+            more = {"desc": f"image {p.image}/{p.images}"} if p.images > 1 else {}
+            self.bar = tqdm(total=p.steps, **{**more, **self.pipe._bar_config})
+        if self.bar is not None:
+            self.bar.update(p.step - self.bar.n)
+            if p.step == p.steps:
+                self.close_bar()
+        if self.at_end is None:
+            return
+        values = {"latents": self.latents} if self.latents is not None else {}
+        self.at_end(self.pipe, p.step - 1, None, values)
+        if self.pipe._interrupt:
+            lib.xd_cancel(self.pipe._engine[0])
+
+    def on_tensor(self, _, name, step, nd, d, data) -> None:
+        if text(name) == "latents":
+            shape = tuple(d[i] for i in range(nd))
+            raw = ffi.buffer(data, 4 * int(np.prod(shape)))
+            self.latents = np.frombuffer(raw, np.float32).reshape(shape).copy()
+
+    def on_image(self, _, partial, i, e) -> int:
+        if self.latents is not None:
+            self.results.append(self.latents)
+        return lib.XD_OK
+
+    at_end: Callable | None = None
+
+    def close_bar(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+class Pipeline:
+    """A model of images or videos. Made by from_pretrained, closed by close() or `with`."""
+
+    def __init__(self, engine: Any, model: str, kept: Kept):
+        self._engine, self._kept = engine, kept
+        self._loras: list[tuple[str, float]] = []
+        self._bar_config: dict[str, Any] = {}
+        self._interrupt = False
+        self.model = model
+        self.rank = lib.xd_rank(engine[0])
+        self.ranks = lib.xd_ranks(engine[0])
+        self.makes_videos = bool(lib.xd_makes_videos(engine[0]))
+
+    @classmethod
+    def from_pretrained(cls, model: Any, *, dtype: Any = None, torch_dtype: Any = None,
+                        weights_dtype: str | None = None, text_weights_dtype: str | None = None,
+                        plan: Any = None, device: str | None = None, threads: int = 0,
+                        memory: Any = 0, offload: str | None = None, fit: str | None = None,
+                        files: dict[str, Any] | None = None, loras: Any = (), loras_2: Any = (),
+                        without: str | None = None, keep: bool = True, bind: str | None = None,
+                        cluster: str | None = None, balance: str | None = None,
+                        preview_decoder: Any = None, trace: Any = None, comm: Any = None,
+                        log: Callable[[int, str], None] | None = None,
+                        **degrees: Any) -> "Pipeline":
+        """Opens a model: a directory in the layout of diffusers, or org/name in the local Hugging
+        Face cache. Weights are loaded by the first call.
+
+        dtype: "f32", "bf16", "f16", or torch's; weights_dtype: as --weights_dtype of the command
+        line. plan: "auto", a name such as "u2cfg2", or a Plan; `degrees` name one by one what it is
+        made of (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer": path} replaces the
+        weights of a component by a safetensors or GGUF file. loras: paths, or (path, scale).
+        memory: bytes that may be used, or "12GB". comm: a communicator of mpi4py. log: called with
+        a level (0 errors to 3) and a line; by default warnings become Python's warnings.
+        """
+        kept, a, e = Kept(), record("xd_open_args"), new_error()
+        rows = options("xd_parallel_options")
+        for name, value in degrees.items():
+            if name not in rows:
+                raise TypeError(f"from_pretrained() got an unexpected keyword argument {name!r}")
+            set_option(ffi.addressof(a.parallel), rows[name], value, kept)
+        if isinstance(plan, Plan):
+            plan = plan.name
+        if plan and not str(plan).startswith("auto"):
+            check(lib.xd_parallel_read(ffi.addressof(a.parallel), kept.text(plan), e), e)
+            plan = None
+        a.model, a.plan = kept.text(model), kept.text(plan)
+        a.dtype = kept.text(_dtype(dtype if dtype is not None else torch_dtype))
+        a.weights_dtype = kept.text(weights_dtype)
+        a.text_weights_dtype = kept.text(text_weights_dtype)
+        a.device, a.threads, a.keep = kept.text(device), threads, bool(keep)
+        a.memory, a.offload, a.fit = _bytes(memory), kept.text(offload), kept.text(fit)
+        a.without, a.bind, a.cluster = kept.text(without), kept.text(bind), kept.text(cluster)
+        a.balance, a.trace = kept.text(balance), kept.text(trace)
+        a.preview_decoder = kept.text(preview_decoder)
+        rows = kept.keep(ffi.new("xd_component_file[]", len(files or {})))
+        for row, (component, path) in zip(rows, (files or {}).items()):
+            row.component, row.path = kept.text(component), kept.text(path)
+        a.files, a.nfiles = rows, len(rows)
+        a.loras, a.nloras = _lora_rows(loras, kept)
+        a.loras_2, a.nloras_2 = _lora_rows(loras_2, kept)
+        if comm is not None:
+            from mpi4py import MPI
+            a.mpi_comm = ffi.cast("void *", MPI._addressof(comm))
+
+        @ffi.callback("void(void *, int, const char *)")
+        def write(_, level, line):
+            if log:
+                log(level, text(line))
+            elif level <= lib.XD_LOG_WARN:
+                warnings.warn(text(line), stacklevel=2)
+        a.log, a.log_level = kept.keep(write), lib.XD_LOG_INFO if log else lib.XD_LOG_WARN
+        engine = ffi.new("xd_engine **")
+        with lock:
+            check(lib.xd_open(engine, a, e), e)
+        return cls(engine, os.fspath(model), kept)
+
+    def close(self) -> None:
+        """Frees the weights. The pipeline cannot be called any more."""
+        if self._engine is not None:
+            with lock:
+                lib.xd_close(self._engine)
+            self._engine = None
+
+    def __enter__(self) -> "Pipeline":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_engine", None) is not None and lib is not None:
+            self.close()
+
+    # ---- settings of diffusers' pipelines
+
+    def set_progress_bar_config(self, **config: Any) -> None:
+        """Arguments of tqdm; disable=True: no progress bar."""
+        self._bar_config = config
+
+    def to(self, device: Any) -> "Pipeline":
+        """A pipeline stays where it was opened: nothing changes for "cpu" where that is the CPU."""
+        if str(device) != "cpu":
+            raise InvalidRequest("a pipeline stays on its device: "
+                                 "Pipeline.from_pretrained(..., device='cuda')")
+        return self
+
+    def load_lora_weights(self, path: Any, weight_name: str | None = None,
+                          scale: float = 1.0) -> None:
+        """Adds a LoRA file to the later calls."""
+        file = os.path.join(path, weight_name) if weight_name else os.fspath(path)
+        self._loras.append((file, scale))
+
+    def unload_lora_weights(self) -> None:
+        """Later calls use no files of load_lora_weights."""
+        self._loras = []
+
+    def cancel(self) -> None:
+        """Ends the running call with Cancelled, within one block. For any thread."""
+        if self._engine is not None:
+            lib.xd_cancel(self._engine[0])
+
+    # ---- a request
+
+    def __call__(self, prompt: Any = None, negative_prompt: str | None = None, *,
+                 image: Any = None, mask_image: Any = None, last_image: Any = None,
+                 generator: Any = None, seed: int | None = None, num_images_per_prompt: int = 1,
+                 output_type: str = "pil", return_dict: bool = True,
+                 callback_on_step_end: Callable | None = None,
+                 callback_on_step_end_tensor_inputs: Any = (),
+                 on_preview: Callable[[Any, int, int], None] | None = None,
+                 **more: Any) -> Any:
+        """Generates. Options have the names of diffusers and of the command line, such as height,
+        width, num_inference_steps, guidance_scale, num_frames, strength, max_sequence_length.
+
+        generator: a number, or a torch.Generator whose seed is taken; image i has the seed + i.
+        image: a PIL image, an array, a path, or a list of them for models that read several.
+        output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe, step, None,
+        values) is called behind every step; values has "latents" where
+        callback_on_step_end_tensor_inputs names it; an exception in it, or pipe._interrupt = True,
+        ends the call. on_preview(image, step, steps) gets a small PIL image behind every step.
+        """
+        if self._engine is None:
+            raise InvalidRequest("the pipeline is closed")
+        if output_type not in ("pil", "np", "uint8", "pt", "latent"):
+            raise InvalidRequest(f"output_type is {output_type!r}; it is one of pil, np, uint8, "
+                                 "pt, latent")
+        kept = Kept()
+        call = _Call(self, kept)
+        r = call.request
+        rows = options("xd_request_options")
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt or [])
+        r.prompts, r.nprompts = kept.texts(prompts), len(prompts)
+        r.negative_prompt = kept.text(negative_prompt)
+        r.num_images_per_prompt = num_images_per_prompt
+        seed = _seed(generator) if seed is None else seed
+        if seed is not None and seed < 0:
+            r.random_seed = 1
+        elif seed is not None:
+            r.seed = seed - 2**64 if seed >= 2**63 else seed
+        for name, value in more.items():
+            if name not in rows or name in ("image", "mask_image", "last_image", "seed"):
+                raise TypeError(f"Pipeline got an unexpected keyword argument {name!r}")
+            if value is not None:
+                set_option(r, rows[name], value, kept)
+        _set_images(r, image, mask_image, last_image, kept)
+        r.latents_only = output_type == "latent"
+        self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
+                            on_preview, output_type)
+        out = self._run(call)
+        return out if return_dict else (out.frames if self.makes_videos else out.images,)
+
+    def _set_callbacks(self, call: _Call, at_end: Callable | None, tensors: Any,
+                       on_preview: Callable | None, output_type: str) -> None:
+        self._interrupt = False
+        call.at_end = at_end
+        call.output_type = output_type
+        call.show_progress()
+        call.callback("on_step", call.on_step)
+        call.callback("on_image", call.on_image)
+        if "latents" in tensors or output_type == "latent":
+            call.callback("on_tensor", call.on_tensor)
+        if on_preview:
+            from PIL import Image
+
+            def preview(_, im, p):
+                on_preview(Image.fromarray(_pixels.to_numpy(im)[0]), p.step - 1, p.steps)
+            call.request.preview_every = 1
+            call.callback("on_preview", preview)
+
+    def _run(self, call: _Call) -> Output:
+        result, e = ffi.new("xd_result **"), new_error()
+        try:
+            with lock, _interruptible(self._engine[0]):
+                if self._loras:
+                    rows, n = _lora_rows(self._loras, call.kept)
+                    check(lib.xd_use_loras(self._engine[0], rows, n, e), e)
+                try:
+                    status = lib.xd_generate(self._engine[0], call.request, result, e)
+                finally:
+                    if self._loras:
+                        lib.xd_leave_loras(self._engine[0])
+        finally:
+            call.close_bar()
+        result = ffi.gc(result, lib.xd_result_free)
+        if call.failure is not None:
+            raise call.failure
+        check(status, e)
+        return self._output(call, result)
+
+    def _output(self, call: _Call, result: Any) -> Output:
+        r = result[0]
+        n = lib.xd_result_count(r) if r != ffi.NULL and self.rank == 0 else 0
+        out = Output(_result=result if n else None)
+        parts = {p: lib.xd_result_seconds(r, p.encode()) for p in _PARTS if n}
+        out.seconds = {p: s for p, s in parts.items() if s >= 0}
+        out.seeds = [lib.xd_result_seed(r, i) % 2**64 for i in range(n)]
+        out.parameters = [json.loads(text(lib.xd_result_json(r, i))) for i in range(n)]
+        if call.output_type == "latent":
+            values = np.stack(call.results) if call.results else []
+        else:
+            films = [_pixels.to_numpy(im) for i in range(n)
+                     if (im := lib.xd_result_image(r, i)) != ffi.NULL]
+            values = _as_type(films if self.makes_videos else [f[0] for f in films],
+                              call.output_type)
+        out.frames, out.images = (values, None) if self.makes_videos else (None, values)
+        return out
+
+
+def _lora_rows(loras: Any, kept: Kept) -> tuple[Any, int]:
+    pairs = [(v, 1.0) if _pixels.is_path(v) else v for v in loras]
+    rows = kept.keep(ffi.new("xd_lora[]", len(pairs)))
+    for row, (path, scale) in zip(rows, pairs):
+        row.path, row.scale = kept.text(path), scale
+    return rows, len(pairs)
+
+
+def _set_images(r: Any, image: Any, mask: Any, last: Any, kept: Kept) -> None:
+    """Images of a request: paths as they are, all else as pixels."""
+    first, *behind = image if isinstance(image, (list, tuple)) else [image]
+    for field, value in (("image", first), ("mask", mask), ("last", last)):
+        path = "image" if field == "image" else f"{field}_image"
+        if value is None:
+            continue
+        if _pixels.is_path(value):
+            setattr(r, path, kept.text(value))
+        else:
+            setattr(r, f"{field}_pixels", _pixels.to_c(value, kept))
+    if behind:
+        r.nmore_images = len(behind)
+        r.more_images = kept.texts([v if _pixels.is_path(v) else None for v in behind])
+        r.more_pixels = kept.keep(ffi.new("const xd_image *[]", [
+            ffi.NULL if _pixels.is_path(v) else _pixels.to_c(v, kept) for v in behind]))
+
+
+def _as_type(films: list[np.ndarray], kind: str) -> Any:
+    """Images [H,W,3] or videos [F,H,W,3] of levels as an output type."""
+    if kind == "pil":
+        from PIL import Image
+        return [[Image.fromarray(f) for f in film] if film.ndim == 4 else Image.fromarray(film)
+                for film in films]
+    if not films:
+        return []
+    levels = np.stack(films)
+    if kind == "uint8":
+        return levels
+    values = levels.astype(np.float32) / 255
+    if kind == "np":
+        return values
+    import torch
+    return torch.from_numpy(np.moveaxis(values, -1, -3).copy())

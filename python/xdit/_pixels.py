@@ -1,0 +1,51 @@
+"""Images between Python and libxdit: PIL, numpy arrays, tensors, lists of frames."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from ._library import Kept, ffi, record
+
+
+def is_path(v: Any) -> bool:
+    return isinstance(v, (str, os.PathLike))
+
+
+def to_array(v: Any) -> np.ndarray:
+    """An image as levels [H,W,C], or frames as [F,H,W,C]. Floats are levels of 0 to 1."""
+    if isinstance(v, (list, tuple)):
+        return np.stack([to_array(f) for f in v])
+    if hasattr(v, "convert"):                   # PIL: palettes and 1 bit become RGB
+        v = v if v.mode in ("RGB", "RGBA", "L") else v.convert("RGB")
+    elif hasattr(v, "detach"):                  # a tensor of torch: channels come first
+        v = v.detach().cpu().float().numpy()
+        if v.ndim >= 3 and v.shape[-3] in (1, 3, 4):
+            v = np.moveaxis(v, -3, -1)
+    a = np.asarray(v)
+    if a.ndim == 2:
+        a = a[:, :, None]
+    if a.ndim not in (3, 4) or a.shape[-1] not in (1, 3, 4):
+        raise TypeError(f"an image has the shape [H,W], [H,W,3] or [H,W,4], not {list(a.shape)}")
+    if a.dtype != np.uint8:
+        a = np.clip(np.rint(a * 255.0), 0, 255).astype(np.uint8) if a.dtype.kind == "f" else \
+            np.clip(a, 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(a)
+
+
+def to_c(v: Any, kept: Kept) -> Any:
+    """An xd_image, whose pixels `kept` holds."""
+    a = kept.keep(to_array(v))
+    im = kept.keep(record("xd_image"))
+    im.frames = a.shape[0] if a.ndim == 4 else 1
+    im.height, im.width, im.channels = a.shape[-3:]
+    im.data = kept.keep(ffi.from_buffer("uint8_t[]", a))
+    return im
+
+
+def to_numpy(im: Any) -> np.ndarray:
+    """Levels [F,H,W,C] of an xd_image, copied."""
+    shape = (im.frames, im.height, im.width, im.channels)
+    raw = ffi.buffer(im.data, int(np.prod(shape)))
+    return np.frombuffer(raw, np.uint8).reshape(shape).copy()

@@ -1,0 +1,35 @@
+/* float_softmax_tmpl.h - scores in f32 that become probabilities: the softmax_state of
+ * values_tmpl.h for scores of floats. The including file defines the v_ functions, LANES, PAIRS and
+ * put_probs, and has included plan.h. */
+#ifndef XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
+#define XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
+
+/* Softmax state of a few rows: 2 LANES scores per step, row by row. */
+typedef struct softmax_state {
+    float       *row;           /* XD_ATTN_LDS floats from row to row                         */
+    const float *low;           /* per row: the addend of scaled scores                       */
+    float       *sum;           /* per row: LANES floats                                      */
+    float        scale;
+    int64_t      at, width;     /* first key of the next step; keys of a row, in whole steps  */
+    int64_t      left;          /* steps left                                                 */
+} softmax_state;
+
+static inline void softmax_next(softmax_state *s)
+{
+    float   *from = s->row + s->at, *to = s->row + s->at / (1 + PAIRS);
+    const vf c = v_set(s->scale), low = v_set(*s->low);
+    const vf x = v_exp2(v_fma(v_load(from), c, low));
+    const vf y = v_exp2(v_fma(v_load(from + LANES), c, low));
+    v_store(s->sum, v_add(v_add(v_load(s->sum), x), y));
+    put_probs(to, x, y);
+    s->at += 2 * LANES;
+    if (s->at == s->width) {
+        s->at = 0;
+        s->row += XD_ATTN_LDS;
+        s->low++;
+        s->sum += LANES;
+    }
+    s->left--;
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* host.c - kernels of the host's best instruction set, whatever the device */
+#include "backend/cpu/cpu.h"
+
+#include "backend/four.h"
+#include "base/minmax.h"
+
+enum { AT_ONCE = 4096 };        /* numbers: few enough for one thread                          */
+
+xd_isa xd_isa_of_host(void)
+{
+    xd_isa isa;
+    int    forced;
+    xd_err e = { 0 };
+    return xd_isa_choose(&isa, &forced, &e) == XD_OK ? isa : XD_ISA_C;
+}
+
+/* The environment is read once: every set makes the same bits. */
+static const xd_kernels *kernels_of_host(void)
+{
+    static const xd_kernels *_Atomic known;
+    const xd_kernels        *k = known;
+    if (!k)
+        known = k = xd_cpu_kernels(xd_isa_of_host());
+    return k;
+}
+
+void xd_four_quantize(void *to, const float *from, int64_t n)
+{
+    kernels_of_host()->four(to, from, n);
+}
+
+void xd_four_rotate(float *x, int64_t n, int64_t group)
+{
+    const xd_kernels *k = kernels_of_host();
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = xd_min(n - i, AT_ONCE);
+        const xd_tensor t = xd_view2(x + i, XD_F32, 1, m);
+        k->rotate(&(xd_rotate){ t, t, group });
+    }
+}

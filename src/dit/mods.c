@@ -1,0 +1,89 @@
+/* mods.c - modulation vectors (adaLN) of several steps at once */
+#include "dit/mods.h"
+
+#include <stdlib.h>
+
+#include "base/minmax.h"
+#include "exec/op.h"
+
+enum { MATRICES = 4 };          /* most of a block                                             */
+
+void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n)
+{
+    int64_t     width = 0;
+    *m = (xd_mods){ 0 };
+    for (int i = n->first; d->mod_width && i < n->last; i++)
+        width += d->mod_width(n->cfg, i);
+    if (!width || !x->dev->host_memory)
+        return;
+    m->room = (int64_t)MATRICES * (n->last - n->first);
+    m->columns = calloc((size_t)m->room, sizeof *m->columns);
+    if (!m->columns)
+        xd_exec_fail(x, XD_ENOMEM, "no memory for a list of modulations");
+    m->in = xd_new(x, XD_MOD_STEPS, d->active_width(n->cfg));
+    m->all = xd_new_f32(x, XD_MOD_STEPS, width);
+}
+
+void xd_mods_close(xd_mods *m)
+{
+    free(m->columns);
+    *m = (xd_mods){ 0 };
+}
+
+void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
+                  const void *kept, const double *time, int step, int end)
+{
+    x->mods = NULL;
+    if (!m->columns)
+        return;
+    if (!m->n || step < m->begin || step >= m->begin + m->n) {
+        xd_input at = *in;
+        m->begin = step;
+        m->n = (int)xd_min(XD_MOD_STEPS, end - step);
+        m->used = m->known = 0;
+        for (int i = 0; i < m->n; i++) {
+            size_t mark = xd_arena_mark(x->tmp);
+            at.t = time[step + i];
+            xd_copy_to(x, xd_rows(m->in, i, 1), d->active(x, n, &at, kept));
+            xd_arena_rewind(x->tmp, mark);
+        }
+    }
+    m->row = step - m->begin;
+    x->mods = m;
+}
+
+xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept,
+                        xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
+                                            const void *kept))
+{
+    return x->mods ? xd_rows(x->mods->in, x->mods->row, 1) : active(x, n, in, kept);
+}
+
+/* The columns of w, computed if they are not there; -1: there is no room. */
+static int64_t columns_of(xd_exec *x, xd_mods *m, const xd_lin *w)
+{
+    for (int i = 0; i < m->known; i++)
+        if (m->columns[i].w == w)
+            return m->columns[i].at;
+    if (m->known == m->room || m->used + w->w.out > m->all.d[1])
+        return -1;
+    size_t mark = xd_arena_mark(x->tmp);
+    xd_copy_to(x, xd_cols(xd_rows(m->all, 0, m->n), m->used, w->w.out),
+               xd_linear_f32(x, xd_rows(m->in, 0, m->n), w));
+    xd_arena_rewind(x->tmp, mark);
+    m->columns[m->known++] = (struct xd_mod_columns){ w, m->used };
+    m->used += w->w.out;
+    return m->used - w->w.out;
+}
+
+xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k)
+{
+    xd_mods *m = x->mods;
+    int64_t  at = m && active.p == xd_rows(m->in, m->row, 1).p ? columns_of(x, m, w) : -1;
+    if (at < 0) {
+        xd_tensor t = xd_linear_f32(x, active, w);
+        return xd_reshape(t, 2, (int64_t[]){ k, t.d[1] / k });
+    }
+    xd_tensor t = xd_cols(xd_rows(m->all, m->row, 1), at, w->w.out);
+    return xd_view(t.p, XD_F32, 2, (int64_t[]){ k, w->w.out / k });
+}

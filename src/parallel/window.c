@@ -1,0 +1,245 @@
+/* window.c - attention that leaves out: image tokens see the tokens near them in time, rows and
+ * columns, and all tokens that are not of the image; those see everything.
+ *
+ * After sliding tiles (Zhang et al. 2025, arXiv:2502.04507): the image's tokens are cut into tiles,
+ * and all queries of a tile see one box of keys around it, moved inwards at the edges, so that each
+ * sees as many. Each tile is one attention over its queries in pieces and its keys in segments,
+ * which any kernel computes without a mask.
+ *
+ * The method is the last of the stack: it sees all keys of its heads, in the token order of one
+ * rank, whichever methods stand in front of it. Which queries it sees follows from the ruler. A
+ * query's keys depend on its place alone, so that results equal those of one rank. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "parallel/rows.h"
+
+extern const xd_method xd_method_window;
+
+enum { NAXES = 3 };
+
+/* Tokens of a tile along an axis, at most: the keys of a box are packed once for each tile. */
+static const int64_t most_tile[NAXES] = { 4, 10, 16 };
+
+typedef struct window {
+    xd_hooks       hooks;
+    const xd_topo *topo;
+    int64_t        size[NAXES];         /* of boxes: t, h, w; 0: the whole axis               */
+    xd_kv         *seg;
+    xd_qo         *part;
+    int            segs, parts;         /* space in both                                      */
+    int            nseg, nparts;        /* of the tile at hand                                */
+} window;
+
+typedef struct box { xd_span at[NAXES]; } box;          /* t, h, w                             */
+
+static int64_t box_size(const window *s, const int64_t *grid, int axis)
+{
+    return s->size[axis] && s->size[axis] < grid[axis] ? s->size[axis] : grid[axis];
+}
+
+/* Tiles along an axis. An axis that boxes span is not cut. */
+static int tiles_of(const window *s, const int64_t *grid, int axis)
+{
+    int64_t size = box_size(s, grid, axis), most = most_tile[axis] < size ? most_tile[axis] : size;
+    return size == grid[axis] ? 1 : (int)((grid[axis] + most - 1) / most);
+}
+
+/* What tile i of n sees of an axis. */
+static xd_span seen_by(const window *s, const int64_t *grid, int axis, xd_span tile)
+{
+    const int64_t size = box_size(s, grid, axis), twice = 2 * tile.start + tile.n - size;
+    int64_t       start = twice > 0 ? twice / 2 : 0;
+    return (xd_span){ start + size < grid[axis] ? start : grid[axis] - size, size };
+}
+
+/* The next run of consecutive tokens of a box; *row, its row among the box's rows and frames,
+ * begins at 0. n is 0 at the end. */
+static xd_span next_run(const box *b, const int64_t *grid, int64_t *row)
+{
+    const xd_span *t = &b->at[0], *h = &b->at[1], *w = &b->at[2];
+    xd_span        run = { 0, 0 };
+    for (; *row < t->n * h->n; ++*row) {
+        const int64_t frame = t->start + *row / h->n, y = h->start + *row % h->n;
+        const int64_t start = (frame * grid[1] + y) * grid[2] + w->start;
+        if (run.n && start != run.start + run.n)
+            return run;
+        run.start = run.n ? run.start : start;
+        run.n += w->n;
+    }
+    return run;
+}
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+/* Appends keys [first, first + n) of all segments. */
+static void add_keys(xd_exec *x, window *s, const xd_attn_args *a, int64_t first, int64_t n)
+{
+    for (int i = 0; i < a->nkv && n > 0; first -= a->kv[i++].k.d[1]) {
+        const int64_t all = a->kv[i].k.d[1], some = all - first < n ? all - first : n;
+        if (some <= 0)
+            continue;
+        if (!xd_check(x, s->nseg < s->segs, "window: more than %d segments of keys", s->segs))
+            return;
+        s->seg[s->nseg++] = (xd_kv){ xd_piece_of(a->kv[i].k, first, some),
+                                     xd_piece_of(a->kv[i].v, first, some) };
+        first += some;
+        n -= some;
+    }
+}
+
+/* ---- queries ------------------------------------------------------------------------------ */
+
+/* Part u of the queries: those of Ulysses rank u, all of a piece. */
+static xd_qo part_of(const xd_attn_args *a, int u)
+{
+    return a->nparts ? a->part[u] : (xd_qo){ a->q, a->out };
+}
+
+static int part_count(const xd_attn_args *a)
+{
+    return a->nparts ? a->nparts : 1;
+}
+
+/* Rows of part u that are not of the image: they come first. */
+static int64_t rows_before(const xd_exec *x, const window *s, int u)
+{
+    const int sp = xd_topo_sp(s->topo, u, s->topo->at[XD_RING]);
+    return xd_own_rows(x->lay, XD_ALL, sp) - xd_own(x->lay, XD_IMG, 0, sp).n;
+}
+
+static void add_rows(xd_exec *x, window *s, xd_qo part, int64_t row, int64_t n)
+{
+    if (n > 0 && xd_check(x, s->nparts < s->parts, "window: more than %d pieces of queries",
+                          s->parts))
+        s->part[s->nparts++] =
+            (xd_qo){ xd_piece_of(part.q, row, n), xd_piece_of(part.out, row, n) };
+}
+
+/* Appends those of the image tokens of a run that are among the queries. */
+static void add_queries(xd_exec *x, window *s, const xd_attn_args *a, xd_span run)
+{
+    for (int u = 0; u < part_count(a); u++) {
+        const xd_span own = xd_own(x->lay, XD_IMG, 0, xd_topo_sp(s->topo, u, s->topo->at[XD_RING]));
+        const int64_t lo = run.start > own.start ? run.start : own.start,
+                      end = run.start + run.n < own.start + own.n ? run.start + run.n
+                                                                  : own.start + own.n;
+        add_rows(x, s, part_of(a, u), rows_before(x, s, u) + lo - own.start, end - lo);
+    }
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
+/* The queries gathered, over these keys. */
+static void attend(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const xd_kv *kv, int nkv)
+{
+    const window *s = m->priv;
+    xd_attn_args  b = *a;
+    b.part = s->part, b.nparts = s->nparts;
+    b.kv = kv, b.nkv = nkv;
+    b.q.d[1] = 0;
+    for (int i = 0; i < s->nparts; i++)
+        b.q.d[1] += s->part[i].q.d[1];
+    b.out.d[1] = b.q.d[1];
+    if (b.q.d[1])
+        xd_next_attn(x, m, &b);
+}
+
+static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const box *tile)
+{
+    window       *s = m->priv;
+    const int64_t *grid = x->lay->grid;
+    int64_t       others = 0, row = 0;
+    box           seen;
+    xd_span       run;
+    for (int i = 0; i < NAXES; i++)
+        seen.at[i] = seen_by(s, grid, i, tile->at[i]);
+    for (int i = 0; i < XD_NSTREAMS; i++)
+        others += i == XD_IMG ? 0 : x->lay->len[i];
+    s->nseg = s->nparts = 0;
+    while ((run = next_run(tile, grid, &row)).n)
+        add_queries(x, s, a, run);
+    if (!s->nparts)
+        return;
+    add_keys(x, s, a, 0, others);
+    for (row = 0; (run = next_run(&seen, grid, &row)).n;)
+        add_keys(x, s, a, others + run.start, run.n);
+    attend(x, m, a, s->seg, s->nseg);
+}
+
+/* 1: queries and keys are those of the ruler. */
+static int are_all_tokens(xd_exec *x, const window *s, const xd_attn_args *a)
+{
+    int64_t keys = 0, tokens = 0, rows = 0;
+    for (int i = 0; i < a->nkv; i++)
+        keys += a->kv[i].k.d[1];
+    for (int i = 0; i < XD_NSTREAMS; i++)
+        tokens += x->lay->len[i];
+    for (int u = 0; u < part_count(a); u++)
+        rows += xd_own_rows(x->lay, XD_ALL, xd_topo_sp(s->topo, u, s->topo->at[XD_RING]));
+    return xd_check(x, keys == tokens && rows == a->q.d[1] && x->lay->npatch == 1 &&
+                    a->q.d[0] == 1 && !a->lse.p && !a->bias.p,
+                    "attention_window: this model's attention is not over all tokens in order");
+}
+
+static void window_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+{
+    window        *s = m->priv;
+    const int64_t *grid = x->lay->grid;
+    if (!x->lay->len[XD_IMG]) {
+        xd_next_attn(x, m, a);
+        return;
+    }
+    if (!are_all_tokens(x, s, a))
+        return;
+    s->nparts = 0;
+    for (int u = 0; u < part_count(a); u++)
+        add_rows(x, s, part_of(a, u), 0, rows_before(x, s, u));
+    attend(x, m, a, a->kv, a->nkv);
+    const int n[NAXES] = { tiles_of(s, grid, 0), tiles_of(s, grid, 1), tiles_of(s, grid, 2) };
+    for (int i = 0; i < n[0] * n[1] * n[2]; i++) {
+        const int at[NAXES] = { i / n[2] / n[1], i / n[2] % n[1], i % n[2] };
+        box       tile;
+        for (int k = 0; k < NAXES; k++)
+            tile.at[k] = xd_cut((xd_span){ 0, grid[k] }, at[k], n[k]);
+        attend_tile(x, m, a, &tile);
+    }
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static void close_window(xd_hooks *m)
+{
+    window *s = m->priv;
+    free(s->seg), free(s->part), free(s);
+}
+
+static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_hooks **out,
+                             xd_err *e)
+{
+    *out = NULL;
+    if (a->what != XD_FOR_DIT || !a->window || !(a->window[0] | a->window[1] | a->window[2]))
+        return XD_OK;
+    window *s = calloc(1, sizeof *s);
+    if (!s)
+        return xd_fail(e, XD_ENOMEM, "attention_window: no memory");
+    s->hooks = (xd_hooks){ .name = "window", .attn = window_attn, .next = next, .priv = s };
+    s->topo = a->topo;
+    memcpy(s->size, a->window, sizeof s->size);
+    /* runs of a box or a tile, cut where the shares of ranks end */
+    const int64_t *grid = a->lay->grid;
+    const int      cuts = XD_NSTREAMS * a->lay->nsp + 1;
+    s->segs = (int)(box_size(s, grid, 0) * box_size(s, grid, 1)) + 2 * cuts;
+    s->parts = (int)(grid[0] * grid[1]) + 2 * cuts;
+    s->seg = calloc((size_t)s->segs, sizeof *s->seg);
+    s->part = calloc((size_t)s->parts, sizeof *s->part);
+    *out = &s->hooks;
+    if (s->seg && s->part)
+        return XD_OK;
+    close_window(*out);
+    *out = NULL;
+    return xd_fail(e, XD_ENOMEM, "attention_window: no memory");
+}
+
+const xd_method xd_method_window = { "window", open_window, close_window };

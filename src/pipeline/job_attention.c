@@ -1,0 +1,35 @@
+/* job_attention.c - what a request says of the transformer's attention */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "pipeline/job.h"
+
+int xd_job_int8_attention(const xd_job *j)
+{
+    return j->r->attention && strcmp(j->r->attention, "int8") == 0 &&
+           j->ctx->dev->int8_attn >> j->ctx->type & 1;
+}
+
+xd_status xd_job_window(xd_job *j, xd_err *e)
+{
+    const char    *text = j->r->attention_window;
+    const xd_plan *p = &j->ctx->plan;
+    long long      n[3];
+    char           end;
+    if (!text)
+        return XD_OK;
+    if (sscanf(text, "%lld,%lld,%lld%c", &n[0], &n[1], &n[2], &end) != 3 || n[0] < 0 || n[1] < 0 ||
+        n[2] < 0)
+        return xd_fail(e, XD_EINVAL, "attention_window is \"%s\"; it is three numbers from 0 on, "
+                       "as 5,16,24", text);
+    if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)
+        return xd_fail(e, XD_EINVAL, "attention_window is for plans that have all keys of a "
+                       "step, and neither for PipeFusion nor for displaced patches");
+    if (!j->ctx->dev->host_memory)
+        return xd_fail(e, XD_EUNSUPPORTED, "attention_window is for the CPU; %s has no kernel for "
+                       "keys in so many pieces", j->ctx->dev->name);
+    for (int i = 0; i < 3; i++)
+        j->window[i] = n[i] < j->lay.grid[i] ? n[i] : 0;
+    return XD_OK;
+}

@@ -1,0 +1,545 @@
+/* step_cache.c - decisions and corrections of step caches
+ *
+ * The value of a middle range is what it adds to the hidden state, h behind it less h before it, of
+ * all rows of this rank and all streams. The values of an expansion take turns in order + 1
+ * buffers: the new value is written to the buffer of the highest difference, which the update does
+ * not read, and each difference then takes the buffer of the one below it. */
+#include "pipeline/step_cache.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "exec/op.h"
+#include "exec/run.h"
+#include "model/component.h"
+#include "pipeline/denoise_inside.h"
+#include "pipeline/job.h"
+
+static const xd_cache_options *options_of(const xd_denoise *f)
+{
+    return &f->cache.spec->o;
+}
+
+static xd_cache_measure measure_of(const xd_denoise *f)
+{
+    return f->cache.spec->kind->measure;
+}
+
+int xd_cache_is_on(const xd_denoise *f)
+{
+    return f->cache.spec && f->cache.spec->kind;
+}
+
+/* The stage with the first of the blocks that are counted decides. Those before it compute all of
+ * theirs. */
+static int decides(const xd_denoise *f)
+{
+    return f->net->first <= f->cache.lead && f->cache.lead < f->net->last;
+}
+
+static int is_before(const xd_denoise *f)
+{
+    return f->net->last <= f->cache.lead;
+}
+
+static int slot_of(const xd_denoise *f, int unit)
+{
+    return unit == XD_ALL ? f->lay.npatch : unit;
+}
+
+static xd_cache_unit *unit_of(const xd_denoise *f)
+{
+    return &f->cache.pass[f->x.pass].unit[slot_of(f, f->x.patch)];
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* Rows of the hidden state of a patch, of this rank, in the pass with the longest text. */
+static int64_t most_rows(const xd_denoise *f, int unit)
+{
+    xd_layout l = f->lay;
+    l.txt_patch = unit != XD_ALL && f->plan->text_every ? unit : 0;
+    return xd_own_rows(&l, unit, f->x.sp);
+}
+
+/* Where the rows of a patch begin among those of all. */
+static int64_t rows_before(const xd_denoise *f, int unit)
+{
+    int64_t n = 0;
+    for (int p = 0; p < unit && unit != XD_ALL; p++)
+        n += most_rows(f, p);
+    return n;
+}
+
+static void set_range(xd_denoise *f)
+{
+    xd_step_cache *c = &f->cache;
+    int            n = options_of(f)->first, end = f->net->nlayers - options_of(f)->last;
+    c->lead = f->j->ctx->model.dit_info.lead;
+    c->from = f->net->first;
+    if (decides(f))
+        c->from = c->lead + n < f->net->last ? c->lead + n : f->net->last;
+    c->to = end < f->net->last ? end : f->net->last;
+    c->to = c->to > c->from ? c->to : c->from;
+    if (decides(f) && c->lead + n > c->from && !f->x.dev->counts)
+        xd_log(XD_LOG_INFO, "cache %s: it decides behind %d blocks, not %d: the stage has no more",
+               c->spec->kind->name, c->from - c->lead, n);
+}
+
+/* What is compared: rows of the image, or a row for each unit where it is the same of all rows. */
+static xd_tensor new_before(xd_denoise *f)
+{
+    const xd_dit_info *d = &f->j->ctx->model.dit_info;
+    int                here = decides(f);
+    if (measure_of(f) == XD_CACHE_INPUT && d->probe_dim)
+        return xd_new_f32(&f->x, here ? f->lay.npatch + 1 : 0, d->probe_dim);
+    return xd_new_f32(&f->x, here ? xd_denoise_rows(f, XD_IMG, XD_ALL).n : 0, d->dim);
+}
+
+static void open_pass(xd_denoise *f, int pass)
+{
+    xd_cache_pass *p = &f->cache.pass[pass];
+    int64_t        all = most_rows(f, XD_ALL), apart = rows_before(f, f->lay.npatch);
+    xd_tensor      like = f->pred[pass];
+    if (!(p->unit = calloc((size_t)f->lay.npatch + 1, sizeof *p->unit)))
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of a cache");
+    for (int i = 0; i <= options_of(f)->order; i++)
+        p->value[i] = measure_of(f) == XD_CACHE_SCHEDULE
+                          ? xd_new_f32(&f->x, like.d[0], like.d[1])
+                          : xd_new_f32(&f->x, all > apart ? all : apart, f->h[0].d[1]);
+    if (measure_of(f) != XD_CACHE_SCHEDULE)
+        p->before = new_before(f);
+}
+
+void xd_cache_open(xd_denoise *f)
+{
+    f->cache.spec = &f->j->cache;
+    if (!xd_cache_is_on(f))
+        return;
+    set_range(f);
+    f->j->nchanges = f->begin ? f->j->nchanges : 0;
+    for (int p = 0; p < f->j->npass; p++)
+        if (xd_denoise_is_mine(f, p))
+            open_pass(f, p);
+}
+
+void xd_cache_close(xd_denoise *f)
+{
+    for (int p = 0; p < XD_MAXPASS; p++) {
+        free(f->cache.pass[p].unit);
+        f->cache.pass[p] = (xd_cache_pass){ .unit = NULL };
+    }
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+/* Rows of the i-th value of a unit. */
+static xd_tensor value_at(const xd_denoise *f, int pass, const xd_cache_unit *u, int i, xd_span at)
+{
+    int n = options_of(f)->order + 1;
+    return xd_rows(f->cache.pass[pass].value[(i + u->turn) % n], at.start, at.n);
+}
+
+/* The newest value is in the buffer of the highest difference. */
+static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span at)
+{
+    int       n = options_of(f)->order + 1;
+    float     by = 1 / (float)(step - u->step);
+    xd_tensor now = value_at(f, pass, u, n - 1, at);
+    for (int i = 0; i < n - 1 && i < u->known; i++) {
+        xd_tensor was = value_at(f, pass, u, i, at);
+        xd_axpby(&f->x, was, by, now, -by);
+        now = was;
+    }
+    u->turn = (u->turn + n - 1) % n;
+    u->known = u->known < n ? u->known + 1 : n;
+    u->step = step;
+}
+
+/* to = by to + the expansion at `step`. */
+static void expand(xd_denoise *f, int pass, const xd_cache_unit *u, int step, xd_span at,
+                   xd_tensor to, float by)
+{
+    double share = 1;
+    for (int i = 0; i < u->known; i++) {
+        xd_axpby(&f->x, to, (float)share, value_at(f, pass, u, i, at), i ? 1 : by);
+        share *= (double)(step - u->step) / (i + 1);
+    }
+}
+
+static void count_reused(xd_denoise *f, xd_cache_unit *u, int reused)
+{
+    u->reused += reused;
+    u->run = reused ? u->run + 1 : 0;
+    f->cache.count[0] += reused;
+    f->cache.count[1]++;
+}
+
+/* ---- the relative change ------------------------------------------------------------------- */
+
+/* Sums of the rows of t [n,C] as [n,1] F32, added in f64. */
+static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   n = t.d[0];
+    xd_tensor both = xd_new_as(x, XD_F64, 3, (int64_t[]){ n, 1, 2 }), sums = to;
+    xd_run(x, XD_OP_MOMENTS, "sums of rows",
+           &(xd_moments){ both, xd_reshape(t, 3, (int64_t[]){ n, 1, t.d[1] }), 1 });
+    sums.type = XD_F64;
+    sums.p = both.p, sums.s[0] = 2;
+    xd_copy_to(x, to, sums);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* The sum of the magnitudes of t [n,C], contiguous: |v| = 2 max(v, 0) - v. The sum of a row does
+ * not depend on which rank holds it. */
+static double sum_magnitudes(xd_denoise *f, xd_tensor t)
+{
+    xd_exec  *x = &f->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   n = t.d[0];
+    double    sum = 0;
+    xd_tensor sums = xd_new_f32(x, 2 * n, 1), above = xd_new_f32(x, n, t.d[1]);
+    float    *host = n ? xd_denoise_buffer(f, 2 * n, "the sums of a cache") : NULL;
+    if (n) {
+        sum_rows(x, xd_rows(sums, 0, n), t);
+        xd_copy_to(x, above, t);
+        xd_activate(x, above, XD_RELU);
+        sum_rows(x, xd_rows(sums, n, n), above);
+    }
+    if (host) {
+        memset(host, 0, (size_t)(2 * n) * sizeof *host);
+        xd_get(x, host, sums);
+    }
+    for (int64_t i = 0; host && i < n; i++)
+        sum += 2 * (double)host[n + i] - (double)host[i];
+    free(host);
+    xd_arena_rewind(x->tmp, mark);
+    return sum;
+}
+
+/* The mean magnitude of now - was, as a share of that of `was`, over all ranks with tokens. */
+static double change_of(xd_denoise *f, xd_tensor now, xd_tensor was)
+{
+    xd_exec  *x = &f->x;
+    xd_comm  *c = f->topo->tokens;
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor gap = xd_new_f32(x, now.d[0], now.d[1]);
+    xd_copy_to(x, gap, now);
+    xd_axpby(x, gap, -1, was, 1);
+    double sum[2] = { sum_magnitudes(f, gap), sum_magnitudes(f, was) };
+    xd_arena_rewind(x->tmp, mark);
+    if (c->size > 1) {
+        xd_req r = c->ops->allreduce(c, xd_view(sum, XD_F64, 1, (int64_t[]){ 2 }), XD_SUM);
+        xd_denoise_wait(f, c, &r);
+    }
+    return sum[0] / sum[1];
+}
+
+/* ---- the decision ------------------------------------------------------------------------- */
+
+static xd_tensor one_int(int32_t *v)
+{
+    return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
+}
+
+/* Is there anything to decide? The same on all ranks of the stage. */
+static int may_reuse(const xd_denoise *f, const xd_cache_unit *u)
+{
+    const xd_cache_options *o = options_of(f);
+    int                     at = f->x.step - f->begin;
+    return u->known && u->measured && at >= o->warmup && !(o->most >= 0 && u->reused >= o->most) &&
+           !(o->running >= 0 && u->run >= o->running) && !(o->until >= 0 && at >= o->until) &&
+           !(f->cache.spec->kind->ends && f->x.step == f->end - 1);
+}
+
+/* The decision of the first rank of those that hold tokens or shares of this pass. */
+static int agree(xd_denoise *f, int mine)
+{
+    xd_comm *group[2] = { f->topo->tokens, f->topo->group[XD_TENSOR] };
+    int32_t  v = mine;
+    for (int i = 0; i < 2; i++)
+        if (group[i]->size > 1) {
+            xd_req r = group[i]->ops->bcast(group[i], one_int(&v), 0);
+            xd_denoise_wait(f, group[i], &r);
+        }
+    return v;
+}
+
+/* The memory of a comparison is counted, too, whose numbers decide nothing then. */
+static int decide(xd_denoise *f, xd_cache_unit *u, xd_tensor now, xd_tensor was)
+{
+    const xd_cache_kind *k = f->cache.spec->kind;
+    if (!may_reuse(f, u) && !xd_counting(&f->x)) {
+        u->sum = 0;
+        return 0;
+    }
+    double change = change_of(f, now, was);
+    int    reuse = agree(f, k->is_small(options_of(f), u, change) && !xd_counting(&f->x));
+    if (!xd_counting(&f->x) && f->topo->tokens->rank == 0 && f->topo->at[XD_TENSOR] == 0)
+        xd_log(XD_LOG_DEBUG, "cache: step %d pass %d patch %d: change %.5f, blocks %d to %d are %s",
+               f->x.step, f->x.pass, f->x.patch, change, f->cache.from, f->cache.to - 1,
+               reuse ? "left out" : "computed");
+    return reuse;
+}
+
+static xd_tensor image_rows(const xd_denoise *f, xd_tensor h)
+{
+    int64_t n = xd_n(&f->x, XD_IMG);
+    return xd_rows(h, h.d[0] - n, n);
+}
+
+/* What is measured of the first block's input. */
+static xd_tensor probe(xd_denoise *f, xd_state *s)
+{
+    const xd_dit *dit = f->j->ctx->model.dit.dit;
+    return dit->probe ? dit->probe(&f->x, f->net, s) : image_rows(f, s->h);
+}
+
+/* Where the last measured value of the unit is. */
+static xd_tensor measured_before(const xd_denoise *f)
+{
+    xd_tensor t = f->cache.pass[f->x.pass].before;
+    xd_span   at = xd_denoise_rows(f, XD_IMG, f->x.patch);
+    if (measure_of(f) == XD_CACHE_INPUT && f->j->ctx->model.dit_info.probe_dim)
+        at = (xd_span){ slot_of(f, f->x.patch), 1 };
+    return xd_rows(t, at.start, at.n);
+}
+
+/* Runs the first blocks and decides. */
+static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
+{
+    xd_exec       *x = &f->x;
+    xd_step_cache *c = &f->cache;
+    xd_tensor      img = image_rows(f, s->h), now, was = measured_before(f);
+    int            input = measure_of(f) == XD_CACHE_INPUT;
+    xd_denoise_blocks(f, f->net->first, c->lead, s);
+    size_t mark = xd_arena_mark(x->tmp);
+    if (input) {
+        now = probe(f, s);
+        xd_denoise_blocks(f, c->lead, c->from, s);
+    } else {
+        now = xd_new_f32(x, img.d[0], img.d[1]);
+        xd_copy_to(x, now, img);
+        xd_denoise_blocks(f, c->lead, c->from, s);
+        xd_axpby(x, now, 1, img, -1);
+    }
+    int reuse = decide(f, u, now, was);
+    if (input || !reuse) {
+        xd_copy_to(x, was, now);
+        u->measured = 1;
+    }
+    xd_arena_rewind(x->tmp, mark);
+    return reuse;
+}
+
+/* Patches and all tokens have the same memory. */
+static void forget_others(xd_denoise *f)
+{
+    xd_cache_unit *u = f->cache.pass[f->x.pass].unit;
+    int            n = f->lay.npatch, all = f->x.patch == XD_ALL;
+    for (int i = all ? 0 : n; i < (all ? n : n + 1); i++)
+        u[i] = (xd_cache_unit){ .known = 0 };
+}
+
+/* Keeps a pair of changes for the image's parameters. */
+static void add_pair(xd_denoise *f, double in, double out)
+{
+    xd_job *j = f->j;
+    if (j->nchanges == j->most_changes) {
+        int            most = 2 * j->most_changes + 64;
+        xd_cache_pair *v = realloc(j->changes, (size_t)most * sizeof *v);
+        if (!v) {
+            xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the changes of a cache");
+            return;
+        }
+        j->changes = v;
+        j->most_changes = most;
+    }
+    j->changes[j->nchanges++] = (xd_cache_pair){ in, out };
+}
+
+/* Runs all blocks and measures how much their input and their output have changed. */
+static void run_measured(xd_denoise *f, xd_state *s)
+{
+    xd_exec       *x = &f->x;
+    xd_cache_unit *u = unit_of(f);
+    xd_tensor      img = image_rows(f, s->h), was = measured_before(f);
+    xd_tensor      last = xd_rows(f->cache.pass[x->pass].value[0], rows_before(f, x->patch),
+                                  img.d[0]);
+    double         change[2] = { 0, 0 };
+    int            known = u->measured;
+    forget_others(f);
+    xd_denoise_blocks(f, f->net->first, f->cache.lead, s);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor now = probe(f, s);
+    if (known || xd_counting(x))
+        change[0] = change_of(f, now, was);
+    xd_copy_to(x, was, now);
+    xd_arena_rewind(x->tmp, mark);
+    xd_denoise_blocks(f, f->cache.lead, f->net->last, s);
+    if (known || xd_counting(x))
+        change[1] = change_of(f, img, last);
+    xd_copy_to(x, last, img);
+    u->measured = 1;
+    count_reused(f, u, 0);
+    if (known && !xd_counting(x))
+        add_pair(f, change[0], change[1]);
+}
+
+/* Runs the blocks of this stage, of which the middle range may be left out. */
+static void run_ranges(xd_denoise *f, xd_state *s)
+{
+    xd_exec       *x = &f->x;
+    xd_step_cache *c = &f->cache;
+    int            i = (int)(f->piece_index % XD_NHID), n = options_of(f)->order;
+    xd_span        at = { rows_before(f, x->patch), s->h.d[0] };
+    if (!c->pass[x->pass].unit) /* there was no memory                                          */
+        return;
+    xd_cache_unit *u = unit_of(f);
+    forget_others(f);
+    int reuse = decides(f) ? begin_blocks(f, s, u) : c->got[i];
+    c->told[i] = reuse;
+    if (reuse) {
+        expand(f, x->pass, u, x->step, at, s->h, 1);
+    } else {
+        xd_tensor value = value_at(f, x->pass, u, n, at);
+        xd_copy_to(x, value, s->h);
+        xd_denoise_blocks(f, c->from, c->to, s);
+        xd_axpby(x, value, 1, s->h, -1);
+        renew(f, x->pass, u, x->step, at);
+    }
+    count_reused(f, u, reuse);
+    xd_denoise_blocks(f, c->to, f->net->last, s);
+}
+
+void xd_cache_run(xd_denoise *f, xd_state *s)
+{
+    if (xd_cache_is_on(f) && f->cache.spec->kind->tells)
+        run_measured(f, s);
+    else if (xd_cache_is_on(f) && measure_of(f) != XD_CACHE_SCHEDULE && !is_before(f))
+        run_ranges(f, s);
+    else
+        xd_denoise_blocks(f, f->net->first, f->net->last, s);
+}
+
+/* ---- predictions that are kept -------------------------------------------------------------- */
+
+int xd_cache_skips(const xd_cache_options *o, int at)
+{
+    return at >= o->warmup && (at - o->warmup + o->interval - 1) % o->interval != 0 &&
+           !(o->until >= 0 && at >= o->until);
+}
+
+/* The count device computes every step. */
+int xd_cache_predicts(const xd_denoise *f, int step)
+{
+    return xd_cache_is_on(f) && measure_of(f) == XD_CACHE_SCHEDULE && !xd_counting(&f->x) &&
+           xd_cache_skips(options_of(f), step - f->begin);
+}
+
+/* Calls work on each patch of a unit that this rank has predictions of. */
+static void each_patch(xd_denoise *f, int step, int unit, int pass,
+                       void (*work)(xd_denoise *f, int step, int pass, xd_cache_unit *u,
+                                    xd_span at))
+{
+    xd_cache_unit *u = f->cache.pass[pass].unit;
+    for (int p = 0; p < f->lay.npatch && u; p++)
+        if (unit == XD_ALL || p == unit)
+            work(f, step, pass, &u[p], xd_denoise_rows(f, XD_IMG, p));
+}
+
+static void predict_patch(xd_denoise *f, int step, int pass, xd_cache_unit *u, xd_span at)
+{
+    expand(f, pass, u, step, at, xd_rows(f->pred[pass], at.start, at.n), 0);
+}
+
+static void keep_patch(xd_denoise *f, int step, int pass, xd_cache_unit *u, xd_span at)
+{
+    xd_copy_to(&f->x, value_at(f, pass, u, options_of(f)->order, at),
+               xd_rows(f->pred[pass], at.start, at.n));
+    renew(f, pass, u, step, at);
+}
+
+void xd_cache_predict(xd_denoise *f, int step, int unit, int pass)
+{
+    if (xd_denoise_is_last(f))
+        each_patch(f, step, unit, pass, predict_patch);
+    f->cache.count[0]++;
+    f->cache.count[1]++;
+}
+
+void xd_cache_keep(xd_denoise *f, int step, int unit, int pass)
+{
+    if (!xd_cache_is_on(f) || measure_of(f) != XD_CACHE_SCHEDULE)
+        return;
+    if (xd_denoise_is_last(f))
+        each_patch(f, step, unit, pass, keep_patch);
+    f->cache.count[1]++;
+}
+
+/* ---- decisions between stages ---------------------------------------------------------------- */
+
+static int travels(const xd_denoise *f)
+{
+    return xd_cache_is_on(f) && measure_of(f) != XD_CACHE_SCHEDULE && !is_before(f);
+}
+
+static xd_comm *stages(const xd_denoise *f)
+{
+    return f->topo->group[XD_PIPE];
+}
+
+void xd_cache_post(xd_denoise *f, int i)
+{
+    if (travels(f) && !decides(f))
+        f->cache.in[i] = stages(f)->ops->recv(stages(f), one_int(&f->cache.got[i]),
+                                              f->topo->at[XD_PIPE] - 1);
+}
+
+void xd_cache_arrived(xd_denoise *f, int i)
+{
+    xd_denoise_wait(f, stages(f), &f->cache.in[i]);
+}
+
+void xd_cache_send(xd_denoise *f, int i)
+{
+    if (travels(f))
+        f->cache.out[i] = stages(f)->ops->send(stages(f), one_int(&f->cache.told[i]),
+                                               f->topo->at[XD_PIPE] + 1);
+}
+
+void xd_cache_sent(xd_denoise *f, int i)
+{
+    xd_denoise_wait(f, stages(f), &f->cache.out[i]);
+}
+
+void xd_cache_drop(xd_denoise *f)
+{
+    stages(f)->ops->drop(stages(f), f->cache.in, XD_NHID);
+}
+
+void xd_cache_count(xd_denoise *f)
+{
+    xd_job  *j = f->j;
+    int64_t *n = f->cache.count;
+    if (!xd_cache_is_on(f))
+        return;
+    for (int i = 0; i < 2; i++) {       /* stages that do not decide count nothing               */
+        xd_comm *c = f->topo->group[i ? XD_CFG : XD_PIPE];
+        if (c->size > 1) {
+            xd_req r = c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }),
+                                         i ? XD_SUM : XD_MAX);
+            xd_denoise_wait(f, c, &r);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        j->cached[i] = n[i] + (f->begin ? j->cached[i] : 0);
+        n[i] = 0;
+    }
+    if (f->end == j->samp.steps && !f->topo->replica->rank && xd_ok(&f->x))
+        xd_log(XD_LOG_INFO, "cache %s: %lld of %lld block ranges were reused", j->r->cache,
+               (long long)j->cached[0], (long long)j->cached[1]);
+}

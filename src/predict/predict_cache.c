@@ -1,0 +1,37 @@
+/* predict_cache.c - what a step cache saves, by a hit rate that is said */
+#include "pipeline/job.h"
+#include "predict/predict.h"
+
+static const double usual = 0.5;        /* of the steps behind the warm-up (doc/lab/caches.md)  */
+
+/* Steps of one transformer that are left out. */
+static double steps_left_out(const xd_cache_spec *c, int steps)
+{
+    const xd_cache_options *o = &c->o;
+    int                     most = steps - o->warmup - c->kind->ends, n = 0;
+    if (c->kind->measure == XD_CACHE_SCHEDULE) {
+        for (int i = 0; i < steps; i++)
+            n += xd_cache_skips(o, i);
+        return n;
+    }
+    if (!(o->threshold > 0) || c->kind->tells)
+        return 0;
+    double want = usual * (most > 0 ? most : 0);
+    return o->most >= 0 && o->most < want ? o->most : want;
+}
+
+void xd_predict_cache(xd_prediction *f, const xd_job *j)
+{
+    const xd_cache_spec *c = &j->cache;
+    const xd_dit_info   *d = &j->ctx->model.dit_info;
+    double               n = 0, blocks = d->nlayers, middle = 1;
+    if (!c->kind || !f->steps)
+        return;
+    for (int at = 0; at < f->steps; at = xd_job_dit_end(j, at))
+        n += steps_left_out(c, xd_job_dit_end(j, at) - at);
+    if (c->kind->measure != XD_CACHE_SCHEDULE)
+        middle = (blocks - d->lead - c->o.first - c->o.last) / blocks;
+    f->left_out = n / f->steps;
+    f->step_s *= 1 - f->left_out * middle;
+    f->exact_s *= 1 - f->left_out * middle;
+}

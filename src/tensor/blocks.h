@@ -1,0 +1,11 @@
+/* blocks.h - inside tensor: elements of the block types of GGUF files */
+#ifndef XD_TENSOR_BLOCKS_H
+#define XD_TENSOR_BLOCKS_H
+
+#include "tensor/tensor.h"
+
+/* Decodes n elements, whole blocks, of a block type to f32. The numbers are those of ggml's own
+ * decoding, bit for bit. `from` need not be aligned. */
+void xd_blocks_f32(float *to, const void *from, xd_dtype type, int64_t n);
+
+#endif

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""packaging.py ROOT XDIT LIBRARY SERVER - packages, the container, and examples for clusters: they
+parse, name flags that the program has, and packages of the libraries that it needs. Speaks TAP."""
+import configparser
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+from tap import check, done
+
+ROOT, XDIT = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
+BINARIES = [pathlib.Path(p).resolve() for p in sys.argv[2:]]
+HOME = ROOT / "packaging"
+
+
+def skip(what, why):
+    check(f"{what} # SKIP {why}", True)
+
+
+def flags_of(command):
+    text = subprocess.run([XDIT, "help", command], capture_output=True, text=True,
+                          env={**os.environ, "COLUMNS": "100"}).stdout
+    return set(re.findall(r"--([a-z0-9_]+)", text))
+
+
+def unknown(words):
+    """Flags in the words of a command line of xdit that the program does not have."""
+    words = [w for w in words if w != "xdit"]
+    known = flags_of(words[0])
+    given = [w[2:].split("=")[0].replace("-", "_") for w in words if w.startswith("--")]
+    return [f for f in given if f not in known]
+
+
+def cluster_files(yaml):
+    jobs = list(yaml.safe_load_all((HOME / "kubernetes" / "generate.yaml").read_text()))
+    spec = jobs[0]["spec"]["mpiReplicaSpecs"]
+    launcher = spec["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    at = launcher.index("xdit")
+    ranks = int(launcher[launcher.index("-n") + 1])
+    check("MPIJob: its kind", jobs[0]["apiVersion"] == "kubeflow.org/v2beta1" and
+          jobs[0]["kind"] == "MPIJob")
+    check("MPIJob: flags", not unknown(launcher[at:]), launcher)
+    check("MPIJob: as many slots as ranks",
+          ranks == spec["Worker"]["replicas"] * jobs[0]["spec"]["slotsPerWorker"], ranks)
+    pod = spec["Worker"]["template"]["spec"]
+    check("MPIJob: volumes", {m["name"] for m in pod["containers"][0]["volumeMounts"]} ==
+          {v["name"] for v in pod["volumes"]})
+    server, service = yaml.safe_load_all((HOME / "kubernetes" / "server.yaml").read_text())
+    pod = server["spec"]["template"]["spec"]
+    box = pod["containers"][0]
+    check("Deployment: flags", not unknown(box["args"]), box["args"])
+    check("Deployment: volumes", {m["name"] for m in box["volumeMounts"]} ==
+          {v["name"] for v in pod["volumes"]})
+    port = box["ports"][0]["containerPort"]
+    check("Deployment: one port", str(port) in box["args"] and
+          box["readinessProbe"]["httpGet"]["port"] == port ==
+          service["spec"]["ports"][0]["targetPort"])
+    check("Service: finds the pods", service["spec"]["selector"] ==
+          server["spec"]["template"]["metadata"]["labels"])
+
+
+def sbatch():
+    path = HOME / "slurm" / "generate.sbatch"
+    r = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
+    check("Slurm: a script of bash", r.returncode == 0, r.stderr)
+    line = path.read_text().replace("\\\n", " ").splitlines()[-1]
+    words = shlex.split(line)
+    check("Slurm: flags", not unknown(words[words.index("xdit"):]), words)
+
+
+def unit():
+    u = configparser.ConfigParser(strict=False, interpolation=None)
+    u.optionxform = str
+    u.read(HOME / "xdit-server.service")
+    words = shlex.split(u["Service"]["ExecStart"])
+    check("systemd: flags", words[0] == "/usr/bin/xdit" and not unknown(words[1:]), words)
+    given = (HOME / "xdit-server.default").read_text()
+    flags = shlex.split(re.search(r'^XDIT_SERVE="(.*)"$', given, re.M)[1])
+    check("systemd: flags of the environment", not unknown(["serve", *flags]), flags)
+    verify = shutil.which("systemd-analyze")
+    if not verify or not pathlib.Path("/usr/bin/xdit").exists():
+        skip("systemd-analyze verify", "systemd-analyze or /usr/bin/xdit is not there")
+        return
+    r = subprocess.run([verify, "verify", HOME / "xdit-server.service"], capture_output=True,
+                       text=True)
+    check("systemd-analyze verify", r.returncode == 0, r.stderr)
+
+
+def needed():
+    """Packages of the libraries that the binaries link, as this system has them."""
+    files = set()
+    for b in BINARIES:
+        out = subprocess.run(["objdump", "-p", b], capture_output=True, text=True).stdout
+        files |= set(re.findall(r"NEEDED\s+(\S+)", out))
+    owners = set()
+    for f in files:
+        r = subprocess.run(["dpkg-query", "-S", f"*/{f}"], capture_output=True, text=True)
+        owners |= {line.split(":")[0] for line in r.stdout.splitlines()
+                   if "/lib32/" not in line and "/libx32/" not in line}
+    return owners - {"libc6", "libstdc++6", "libgcc-s1"}
+
+
+def container():
+    text = (HOME / "container" / "Containerfile").read_text()
+    stages = re.split(r"^FROM ", text, flags=re.M)[1:]
+    check("container: two stages", len(stages) == 2 and " AS build" in stages[0])
+    packages = [set(re.sub(r".*?--no-install-recommends|&&.*", "", s.replace("\\\n", " ")
+                           .split("RUN apt-get")[1].split("\n")[0].replace(
+                               "update && apt-get install -y", "")).split()) for s in stages]
+    check("container: no build tools in the result",
+          not any(p.endswith("-dev") or p in ("gcc", "g++", "meson") for p in packages[1]),
+          packages[1])
+    wanted = set(re.search(r"^PACKAGES = (.*?)\n\n", (ROOT / "Makefile").read_text() + "\n\n",
+                           re.M | re.S)[1].split("\nTEST")[0].replace("\\", "").split())
+    check("container: builds with packages of the Makefile",
+          packages[0] - {"libc6-dev"} <= wanted | {"libcurl4-openssl-dev"}, packages[0] - wanted)
+    if not shutil.which("dpkg-query") or not shutil.which("objdump"):
+        skip("container: packages of all libraries", "this is no Debian")
+        return
+    check("container: packages of all libraries", needed() <= packages[1],
+          needed() - packages[1])
+
+
+def debian():
+    control = (ROOT / "debian" / "control").read_text()
+    names = re.findall(r"^Package: (\S+)", control, re.M)
+    check("debian: packages", names == ["libxdit0", "libxdit-dev", "xdit", "xdit-server",
+                                        "python3-xdit"], names)
+    files = {p.name.removesuffix(".install") for p in (ROOT / "debian").glob("*.install")}
+    check("debian: each has its files", files == set(names), files)
+    version = subprocess.run([ROOT / "tools" / "version.sh"], capture_output=True, text=True,
+                             cwd=ROOT).stdout.strip()
+    log = (ROOT / "debian" / "changelog").read_text()
+    check("debian: the version", log.startswith(f"xdit ({version})"), log[:40])
+
+
+def main():
+    try:
+        import yaml
+        cluster_files(yaml)
+    except ImportError:
+        skip("Kubernetes", "there is no Python package yaml")
+    sbatch()
+    unit()
+    container()
+    debian()
+    sys.exit(done())
+
+
+main()

@@ -1,0 +1,200 @@
+/* test_window.c - attention_window on one rank against attention with the mask it stands for, in
+ * double precision: 1e-5 of the largest value. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "exec/op.h"
+#include "parallel/method.h"
+
+enum { H = 2, D = 8, MOST = 1200, BLOCK = 4 << 20 };
+
+extern const xd_method xd_method_window;
+
+typedef struct setup {
+    xd_dev         *dev;
+    void           *mem;
+    xd_arena        tmp;
+    xd_exec         x;
+    xd_layout       lay;
+    xd_topo         topo;
+    xd_method_stack stack;
+    float           q[MOST * H * D], k[MOST * H * D], v[MOST * H * D];
+    int64_t         n, others;
+} setup;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of an axis of n tokens cut into tiles of at most `most`, and boxes of `size`: does token i see
+ * token j? */
+static int sees_along(int64_t n, int64_t size, int64_t most, int64_t i, int64_t j)
+{
+    if (!size || size >= n)
+        return 1;
+    most = least(most, size);
+    const int64_t tiles = (n + most - 1) / most;
+    int64_t       t = 0;
+    while (i >= n * (t + 1) / tiles)
+        t++;
+    const int64_t first = n * t / tiles, end = n * (t + 1) / tiles;
+    int64_t       lo = first + end > size ? (first + end - size) / 2 : 0;
+    lo = least(lo, n - size);
+    return j >= lo && j < lo + size;
+}
+
+static int sees(const setup *s, const int64_t *size, int64_t i, int64_t j)
+{
+    static const int64_t most[3] = { 4, 10, 16 };
+    const int64_t       *g = s->lay.grid;
+    if (i < s->others || j < s->others)
+        return 1;
+    i -= s->others, j -= s->others;
+    const int64_t a[3] = { i / g[2] / g[1], i / g[2] % g[1], i % g[2] },
+                  b[3] = { j / g[2] / g[1], j / g[2] % g[1], j % g[2] };
+    for (int k = 0; k < 3; k++)
+        if (!sees_along(g[k], size[k], most[k], a[k], b[k]))
+            return 0;
+    return 1;
+}
+
+static void open_setup(setup *s, const int64_t *grid, int64_t text, const int64_t *size)
+{
+    xd_err e = { 0 };
+    memset(s, 0, sizeof *s);
+    s->lay = (xd_layout){ .npatch = 1, .nsp = 1, .grid = { grid[0], grid[1], grid[2] } };
+    s->lay.len[XD_IMG] = grid[0] * grid[1] * grid[2];
+    s->lay.len[XD_TXT] = text, s->lay.len[XD_PAD] = text / 2;
+    s->others = text + text / 2;
+    s->n = s->others + s->lay.len[XD_IMG];
+    assert_true(s->n <= MOST);
+    assert_int_equal(xd_dev_open(&s->dev, "cpu", &e), XD_OK);
+    s->mem = s->dev->mem->get(s->dev, BLOCK);
+    assert_non_null(s->mem);
+    xd_arena_init(&s->tmp, s->mem, BLOCK);
+    xd_exec_init(&s->x, s->dev, &s->tmp, XD_F32);
+    s->x.lay = &s->lay;
+    for (int i = 0; i < XD_NAXES; i++)
+        s->topo.deg.n[i] = 1;
+    static const xd_method *const list[] = { &xd_method_window, NULL };
+    xd_method_args a = { .what = XD_FOR_DIT, .topo = &s->topo, .lay = &s->lay, .dev = s->dev,
+                         .act = XD_F32, .heads = H, .head_dim = D, .window = size };
+    assert_int_equal(xd_method_stack_open_of(&s->stack, list, &a, &e), XD_OK);
+    s->x.hooks = s->stack.head;
+    xd_noise_philox(s->q, 0, s->n * H * D, 1);
+    xd_noise_philox(s->k, 0, s->n * H * D, 2);
+    xd_noise_philox(s->v, 0, s->n * H * D, 3);
+}
+
+static void close_setup(setup *s)
+{
+    xd_method_stack_close(&s->stack);
+    s->dev->mem->put(s->dev, s->mem, BLOCK);
+    xd_dev_close(&s->dev);
+}
+
+/* Output c of query i of head h, and the number of keys that it sees. */
+static double expected(const setup *s, const int64_t *size, int64_t i, int h, int c, int64_t *keys)
+{
+    double top = -INFINITY, sum = 0, out = 0;
+    *keys = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t j = 0; j < s->n; j++) {
+            double x = 0;
+            if (!sees(s, size, i, j))
+                continue;
+            for (int d = 0; d < D; d++)
+                x += (double)s->q[(i * H + h) * D + d] * (double)s->k[(j * H + h) * D + d];
+            x /= sqrt(D);
+            if (!pass) {
+                top = fmax(top, x);
+                ++*keys;
+                continue;
+            }
+            sum += exp(x - top);
+            out += exp(x - top) * (double)s->v[(j * H + h) * D + c];
+        }
+    return out / sum;
+}
+
+static void check(const int64_t *grid, int64_t text, const int64_t *size)
+{
+    static setup s;
+    const int64_t d[3] = { 0, H, D };
+    open_setup(&s, grid, text, size);
+    int64_t   dims[3] = { s.n, d[1], d[2] }, seen = 1;
+    xd_tensor out = xd_attn(&s.x, xd_view(s.q, XD_F32, 3, dims), xd_view(s.k, XD_F32, 3, dims),
+                            xd_view(s.v, XD_F32, 3, dims), 0);
+    assert_true(xd_ok(&s.x));
+    for (int i = 0; i < 3; i++)
+        seen *= size[i] ? least(size[i], grid[i]) : grid[i];
+    for (int64_t i = 0; i < s.n; i += s.n > 400 ? 7 : 1)
+        for (int h = 0; h < H; h++) {
+            int64_t      keys;
+            const double e = expected(&s, size, i, h, 3, &keys),
+                         g = (double)((const float *)out.p)[(i * H + h) * D + 3];
+            assert_int_equal(keys, i < s.others ? s.n : s.others + seen);
+            if (!(fabs(g - e) <= 1e-5 * 4))
+                fail_msg("grid %d %d %d: query %d is %g, not %g", (int)grid[0], (int)grid[1],
+                         (int)grid[2], (int)i, g, e);
+        }
+    close_setup(&s);
+}
+
+static void tiles_see_their_boxes(void **state)
+{
+    static const struct { int64_t grid[3], text, size[3]; } cases[] = {
+        { { 3, 7, 9 }, 5, { 2, 3, 4 } },    { { 3, 7, 9 }, 0, { 0, 3, 0 } },
+        { { 1, 20, 40 }, 7, { 0, 12, 21 } }, { { 9, 10, 11 }, 4, { 5, 0, 3 } },
+        { { 5, 4, 3 }, 3, { 1, 1, 1 } },    { { 6, 5, 7 }, 2, { 5, 4, 6 } },
+        { { 2, 11, 33 }, 1, { 1, 0, 0 } },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check(cases[i].grid, cases[i].text, cases[i].size);
+}
+
+/* Of a model that does not attend to all of its tokens in order the request fails, and says why. */
+static void other_attention_is_refused(void **state)
+{
+    static setup  s;
+    const int64_t grid[3] = { 3, 7, 9 }, size[3] = { 1, 3, 3 };
+    (void)state;
+    open_setup(&s, grid, 4, size);
+    int64_t all[3] = { s.n, H, D }, half[3] = { s.n / 2, H, D };
+    xd_attn(&s.x, xd_view(s.q, XD_F32, 3, all), xd_view(s.k, XD_F32, 3, half),
+            xd_view(s.v, XD_F32, 3, half), 0);
+    assert_false(xd_ok(&s.x));
+    assert_non_null(strstr(s.x.err.msg, "attention_window"));
+    close_setup(&s);
+}
+
+/* Boxes of the whole image leave the stack empty. */
+static void no_window_is_no_method(void **state)
+{
+    static setup  s;
+    const int64_t grid[3] = { 3, 7, 9 }, size[3] = { 0, 0, 0 };
+    (void)state;
+    open_setup(&s, grid, 4, size);
+    assert_ptr_equal(s.stack.head, &xd_hooks_local);
+    close_setup(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiles_see_their_boxes),
+        cmocka_unit_test(other_attention_is_refused),
+        cmocka_unit_test(no_window_is_no_method),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
