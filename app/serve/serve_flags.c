@@ -49,6 +49,8 @@ static const xd_option rows[] = {
       "eight times --max_body)" },
     { "request_timeout", XD_OPT_REAL, AT(request_timeout), 1, 86400, NULL, "SECONDS",
       "in which a request must have come (default: 60)" },
+    { "omit_folders", XD_OPT_FLAG, AT(omit_folders), 0, 0, NULL, NULL,
+      "parameters of results name the model and LoRA files without their folders" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
 };
@@ -135,7 +137,7 @@ void xd_serve_flags_help(FILE *out)
     const xd_opt_group groups[] = {
         { "Server", "model host port loras results keep keep_mb queue" },
         { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
-                         "max_bodies request_timeout" },
+                         "max_bodies request_timeout omit_folders" },
         { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                     "lora lora_2 no_t5 preview_decoder" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "

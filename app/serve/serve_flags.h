@@ -7,7 +7,7 @@
 typedef struct xd_serve_flags {
     const char   *host, *loras, *results, *tls_cert, *tls_key;
     xd_opt_texts  models, keys, origins, urls;
-    int           port, queue, connections, no_auth, verbose, quiet;
+    int           port, queue, connections, no_auth, omit_folders, verbose, quiet;
     int64_t       max_body, max_bodies; /* bytes; 0: eight times max_body                      */
     double        keep_s, keep_mb;      /* of results                                          */
     double        request_timeout;

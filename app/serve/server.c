@@ -238,7 +238,7 @@ static char **worker_args(const xd_serve_flags *f, int argc, char **argv, int *n
         const xd_option *o = xd_opt_find(&f->spec, name, &field);
         int  own = !o || ((char *)field >= (char *)f && (char *)field < (char *)&f->open);
         int  pair = o && o->kind != XD_OPT_FLAG && !argv[i][dashes + len];
-        if (!own || (o && strcmp(o->name, "verbose") == 0))
+        if (!own || strcmp(o->name, "verbose") == 0 || strcmp(o->name, "omit_folders") == 0)
             v[(*n)++] = argv[i];
         if (pair && !own)
             v[(*n)++] = argv[i + 1];

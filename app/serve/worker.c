@@ -21,7 +21,7 @@
 
 typedef struct worker {
     const char      *connect;
-    int              verbose;
+    int              omit_folders, verbose;
     xd_open_flags    open;
     xd_rank_group   *group;
     int              rank;
@@ -89,7 +89,8 @@ static xd_status on_turn(void *cookie, xd_err *e);
 static xd_task_run task_run(worker *w, xd_opened *alone)
 {
     return (xd_task_run){ .inbox = &w->inbox, .models = &w->models, .alone = alone,
-                          .speaks = w->rank == 0 || alone, .on_turn = on_turn, .cookie = w };
+                          .speaks = w->rank == 0 || alone, .omit_folders = w->omit_folders,
+                          .on_turn = on_turn, .cookie = w };
 }
 
 static xd_status run_task(worker *w, const xd_frame *f, int cancelled, xd_opened *alone, xd_err *e)
@@ -221,6 +222,8 @@ static xd_status run_worker(worker *w)
 static const xd_option rows[] = {
     { "connect", XD_OPT_TEXT, offsetof(worker, connect), 0, 0, NULL, "SOCKET",
       "of the server that sends tasks" },
+    { "omit_folders", XD_OPT_FLAG, offsetof(worker, omit_folders), 0, 0, NULL, NULL,
+      "parameters name files without their folders" },
     { "verbose", XD_OPT_FLAG, offsetof(worker, verbose), 0, 0, NULL, NULL,
       "log more of what is done" },
 };

@@ -202,6 +202,7 @@ xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled
     char       code[NUMBER];
     xd_inbox_begin(t->inbox, &t->running, xd_inbox_task_id(frame), cancelled);
     xd_status s = xd_task_flags_read(&t->flags, frame->n, frame->v, &mine);
+    t->flags.request.omit_folders = t->omit_folders;
     if (s == XD_OK)
         s = xd_task_flags_load(&t->flags, &mine);
     if (s == XD_OK)

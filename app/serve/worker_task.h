@@ -9,6 +9,7 @@ typedef struct xd_task_run {
     xd_inbox         *inbox;
     xd_worker_models *models;
     int               speaks;   /* this rank tells the server                                  */
+    int               omit_folders;     /* as in xd_request                                    */
     xd_opened        *alone;    /* this rank computes it by itself, with this model; NULL: all do */
     /* Between two steps, on all ranks; not called where `alone` is set. */
     xd_status       (*on_turn)(void *cookie, xd_err *e);

@@ -408,6 +408,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* "T,H,W": image tokens see those of a box of so many frames, rows and columns of tokens around
      * them, and all that are not of the image; 0: of the whole axis. NULL: they see all. */
     const char     *attention_window;
+    /* Nonzero: parameters name the model and files without their folders, as replies to others
+     * should; a model of the Hugging Face cache is "org/name". */
+    int64_t         omit_folders;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

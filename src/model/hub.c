@@ -66,6 +66,46 @@ static char *find_snapshot(const char *id, const char *revision)
     return dir;
 }
 
+/* ---- names without folders ---------------------------------------------------------------- */
+
+/* The part of a path before `end`, without slashes at its end. */
+static xd_span last_part(const char *path, int64_t end)
+{
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    int64_t start = end;
+    while (start > 0 && path[start - 1] != '/')
+        start--;
+    return (xd_span){ start, end - start };
+}
+
+static int starts_with(const char *path, xd_span s, const char *word)
+{
+    size_t n = strlen(word);
+    return (size_t)s.n >= n && strncmp(path + s.start, word, n) == 0;
+}
+
+void xd_model_short_name(const char *path, xd_text_buf *b)
+{
+    const xd_span name = last_part(path, (int64_t)strlen(path)), up = last_part(path, name.start),
+                  repo = last_part(path, up.start);
+    char *text = strndup(path + name.start, (size_t)name.n), *slash;
+    if (text && up.n == 9 && starts_with(path, up, "snapshots") &&
+        starts_with(path, repo, "models--")) {
+        free(text);
+        text = strndup(path + repo.start + 8, (size_t)repo.n - 8);
+        if (text && (slash = strstr(text, "--"))) {
+            *slash = '/';
+            memmove(slash + 1, slash + 2, strlen(slash + 2) + 1);
+        }
+    }
+    if (text)
+        xd_buf_json_string(b, text);
+    else
+        b->failed = 1;
+    free(text);
+}
+
 /* ---- a name without its organisation ------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b)

@@ -706,14 +706,17 @@ uint64_t xd_loras_hash(const xd_loras *l, uint64_t h)
     return h;
 }
 
-void xd_loras_json(const xd_loras *l, const char *member, xd_text_buf *b)
+void xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b)
 {
     for (int i = 0; l && i < l->n; i++) {
         if (i)
             xd_buf_add(b, ", {\"path\": ");
         else
             xd_buf_add(b, ", \"%s\": [{\"path\": ", member);
-        xd_buf_json_string(b, l->path[i]);
+        if (omit_folders)
+            xd_model_short_name(l->path[i], b);
+        else
+            xd_buf_json_string(b, l->path[i]);
         xd_buf_add(b, ", \"scale\": %.10g}", l->scale[i]);
     }
     if (l && l->n)

@@ -39,8 +39,8 @@ void      xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
 /* Hash of the files (xd_st_hash) and scales, continued from h; h itself if l is NULL. */
 uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
 /* Appends `, "loras": [{"path": ..., "scale": ...}]`, `member` for "loras", and `, LoRA:
- * "name:scale"`; nothing if there are none. */
-void      xd_loras_json(const xd_loras *l, const char *member, xd_text_buf *b);
+ * "name:scale"`; nothing if there are none. omit_folders: paths are file names alone. */
+void      xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
 void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* ---- inside: names (lora_keys.c) ---------------------------------------------------------- */

@@ -82,12 +82,20 @@ static double scale_read(const xd_job *j)
     return !p->distilled ? j->guidance : asked < 0 ? p->guidance : asked;
 }
 
+/* Appends the name of a file or a model; NULL: pixels came without a file. */
+static void add_name(xd_text_buf *b, const xd_request *r, const char *path)
+{
+    if (path && r->omit_folders)
+        xd_model_short_name(path, b);
+    else
+        xd_buf_json_string(b, path ? path : "(pixels)");
+}
+
 static void add_more_images(xd_text_buf *b, const xd_request *r)
 {
     for (int64_t i = 0; i < r->nmore_images; i++) {
-        const char *file = r->more_images ? r->more_images[i] : NULL;
         xd_buf_add(b, i ? ", " : ", \"more_images\": [");
-        xd_buf_json_string(b, file ? file : "(pixels)");
+        add_name(b, r, r->more_images ? r->more_images[i] : NULL);
     }
     xd_buf_add(b, r->nmore_images ? "]" : "");
 }
@@ -114,16 +122,16 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
     if (xd_job_has_image(r)) {
         xd_buf_add(b, ", \"image\": ");
-        xd_buf_json_string(b, r->image ? r->image : "(pixels)");
+        add_name(b, r, r->image);
         add_more_images(b, r);
     }
     if (xd_job_has_last(r)) {
         xd_buf_add(b, ", \"last_image\": ");
-        xd_buf_json_string(b, r->last_image ? r->last_image : "(pixels)");
+        add_name(b, r, r->last_image);
     }
     if (xd_job_has_mask(r)) {
         xd_buf_add(b, ", \"mask_image\": ");
-        xd_buf_json_string(b, r->mask_image ? r->mask_image : "(pixels)");
+        add_name(b, r, r->mask_image);
     }
     if (r->padding_mask_crop >= 0)
         xd_buf_add(b, ", \"padding_mask_crop\": %" PRId64, r->padding_mask_crop);
@@ -166,12 +174,12 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
         xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s",
                    j->frames, j->fps, r->use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
-    xd_buf_json_string(&b, j->ctx->model.dir);
+    add_name(&b, r, j->ctx->model.dir);
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": "
                "\"%s\", \"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
                xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
-    xd_loras_json(j->ctx->model.loras, "loras", &b);
-    xd_loras_json(j->ctx->model.loras_2, "loras_2", &b);
+    xd_loras_json(j->ctx->model.loras, "loras", r->omit_folders != 0, &b);
+    xd_loras_json(j->ctx->model.loras_2, "loras_2", r->omit_folders != 0, &b);
     xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text,
                xd_version());
     if (b.failed)

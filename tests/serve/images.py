@@ -290,11 +290,15 @@ def switch_loras(folder):
     want = [pixels(generate(*line, *more)) for more in ([], ["--lora", file],
                                                         ["--lora", file + ":0.5"])]
     report(len(set(want)) == 3, "the command line's images differ")
-    with Server("--loras", str(folder), "--verbose") as s:
+    with Server("--loras", str(folder), "--verbose", "--omit_folders") as s:
         for lora, i in ((None, 0), ("one", 1), (None, 0), ("one:0.5", 2), ("one", 1), (None, 0)):
             r = s.post(GEN, {**asked, **({"lora": lora} if lora else {})})
             report(r.status == 200 and pixels(image_of(r)) == want[i],
                    f"the command line's image with LoRA {lora}", r)
+            told = r.json["data"][0]["parameters"]
+            report(told["model"] == "demo-pixart" and
+                   [f["path"] for f in told.get("loras", ())] == ["one.safetensors"] * bool(lora),
+                   "its parameters name files without folders", told)
         said = s.said()
         loads = [len(re.findall(rf"^xdit: {part}: .*MB of weights", said, re.M))
                  for part in ("transformer", "text_encoder", "vae")]
