@@ -185,7 +185,9 @@ typedef struct xd_plan_info {   /* one plan, the fastest first                  
     xd_parallel parallel;       /* for xd_open_args                                           */
     int         predicted;      /* 0: refused before; the fields below are 0                   */
     int         ranks;          /* that it uses                                               */
-    int         same_image;     /* 1: the image of one rank; 0: stale keys and values, a cache */
+    int         same_image;     /* 1: the image of one rank with all of attention in the compute
+                                   type; 0: stale keys and values, a cache, attention of eight
+                                   bits or of windows */
     int         steps, exact_steps;     /* of an image; of these, steps without stale values   */
     /* Seconds: waiting for weights before the first step; text encoding; an exact step; a step that
      * repeats; decoding one image; decoding with waiting for weights; the whole request. Waiting

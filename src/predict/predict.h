@@ -41,6 +41,7 @@ typedef struct xd_prediction {
     int     fits, stale;        /* into the memory there is; its image is not the exact one    */
     double  left_out;           /* share of block ranges that a step cache is expected to leave
                                    out, which is in exact_s and step_s; 0: none */
+    int     int8_attn, windowed;        /* attention that changes the image a little            */
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;
 

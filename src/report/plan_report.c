@@ -138,6 +138,11 @@ static void write_table(const xd_plans *p)
         write_line(p, "~ with --cache %s: not the image without it; times are with %.0f %% of the "
                    "block ranges left out, which may turn out otherwise", p->r.cache,
                    100 * p->s.c[0].f.left_out);
+    if (good && p->s.c[0].f.int8_attn)
+        write_line(p, "~ with --attention int8: close to the image without it, not the same");
+    if (good && p->s.c[0].f.windowed)
+        write_line(p, "~ with --attention_window %s: not the image without it",
+                   p->r.attention_window);
     if (stale)
         write_line(p, "~ uses keys and values of the step before: the image is close to that of "
                    "one rank, not the same");

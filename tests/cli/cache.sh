@@ -85,6 +85,25 @@ try plan --model "$MODEL" --world 1 --num_inference_steps 20 --cache fbcache:0.1
 check "plan says what it expects" \
     sh -c 'grep -q "^~ with --cache fbcache:0.1: .* 50 % of the block ranges" "$1"' x "$T/stdout"
 
+# So is attention of eight bits, where the CPU has it, and of windows.
+export XDIT_ISA=c
+marked() {
+    try plan --model "$MODEL" --world 1 --num_inference_steps 20 "$@"
+    table=$out
+    try plan --model "$MODEL" --world 1 --num_inference_steps 20 --json "$@"
+}
+marked --attention int8
+check "plan marks attention of eight bits" \
+    sh -c 'printf "%s" "$1" | grep -q "^~ with --attention int8: close to"' x "$table"
+check "plan: not the same image" json "all(p['exact'] is False for p in j['plans'])"
+marked --attention_window 0,3,3
+check "plan marks windows of attention" \
+    sh -c 'printf "%s" "$1" | grep -q "^~ with --attention_window 0,3,3: not the"' x "$table"
+check "plan: another image" json "all(p['exact'] is False for p in j['plans'])"
+marked --attention_window 0,99,99
+check "plan: a window of all is the same image" json "all(p['exact'] for p in j['plans'])"
+unset XDIT_ISA
+
 # Coefficients of a model, and the cache that they make.
 calibrate() { try calibrate --model "$MODEL" --dtype f32 --prompt "a red circle" "$@"; }
 calibrate --prompt "a white star" --num_inference_steps 8 --threshold 0.4
