@@ -3,9 +3,9 @@
 
     tools/python_cdef.py OUTPUT INCLUDE CC [ARG...]
 
-Preprocesses INCLUDE/xdit/tools.h, which includes xdit.h, by the C compiler CC and writes a Python
-module with the declarations of these two headers in one string, CDEF, and the version of the
-headers in VERSION. What system headers declare is known to cffi.
+Preprocesses INCLUDE/xdit/tools.h and module.h, which include xdit.h, by the C compiler CC and
+writes a Python module with the declarations of these headers in one string, CDEF, and the version
+of the headers in VERSION. What system headers declare is known to cffi.
 """
 import pathlib
 import re
@@ -15,8 +15,9 @@ import sys
 
 def main():
     output, include, cc = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
-    text = subprocess.run([*cc, "-E", "-I", include, include / "xdit" / "tools.h"], check=True,
-                          capture_output=True, text=True).stdout
+    text = subprocess.run([*cc, "-E", "-I", include, "-include", include / "xdit" / "tools.h",
+                           include / "xdit" / "module.h"], check=True, capture_output=True,
+                          text=True).stdout
     ours, lines = False, []
     for line in text.splitlines():
         mark = re.match(r'# \d+ "(.*?)"', line)
@@ -27,7 +28,7 @@ def main():
     head = (include / "xdit" / "xdit.h").read_text()
     version = ".".join(re.search(rf"#define XDIT_VERSION_{part} (\d+)", head)[1]
                        for part in ("MAJOR", "MINOR", "PATCH"))
-    output.write_text('"""Declarations of libxdit, from xdit/xdit.h and xdit/tools.h."""\n'
+    output.write_text('"""Declarations of libxdit, from the headers in xdit/."""\n'
                       f'VERSION = "{version}"\nCDEF = r"""\n' + "\n".join(lines) + '\n"""\n')
 
 

@@ -13,6 +13,20 @@ from ._pipeline import Output, Pipeline
 from ._plan import Plan, Plans, plan
 from ._tools import Comparison, compare, inspect
 
+
+def accelerate(pipe, weights_dtype=None, vae=True, release=False, threads=0, *, dtype=None,
+               copy=False):
+    """Makes a loaded pipeline of diffusers compute with xdit: see _accelerate.accelerate."""
+    from ._accelerate import accelerate as run
+    return run(pipe, weights_dtype, vae, release, threads, dtype=dtype, copy=copy)
+
+
+def restore(pipe):
+    """Undoes accelerate; returns the pipeline."""
+    from ._accelerate import restore as run
+    return run(pipe)
+
+
 __version__ = _version()
 __all__ = ["Cancelled", "CommunicationError", "Comparison", "DeviceError", "Error", "FileError",
            "FormatError", "InvalidRequest", "OutOfMemory", "Output", "Pipeline", "Plan", "Plans",

@@ -1,11 +1,14 @@
 """libxdit through cffi: the library, its errors, and conversions of C's values."""
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import os
 import pathlib
+import signal
+import socket
 import threading
-from typing import Any
+from typing import Any, Callable, Iterator
 
 import cffi
 
@@ -110,6 +113,38 @@ def set_option(r: Any, option: Any, value: Any, kept: Kept) -> None:
         ffi.cast("int *", at)[0] = int(value)
     else:
         ffi.cast("int64_t *", at)[0] = int(value)
+
+
+def _watch(cancel: Callable[[], None], read: socket.socket, old: int) -> None:
+    """Cancels the running call when SIGINT arrives. Ends when the other end closes."""
+    while data := read.recv(64):
+        if old != -1:
+            with contextlib.suppress(OSError):
+                os.write(old, data)
+        if signal.SIGINT in data:
+            cancel()
+
+
+@contextlib.contextmanager
+def interruptible(cancel: Callable[[], None]) -> Iterator[None]:
+    """KeyboardInterrupt ends the call within one block: Python runs its handler only after the
+    library has returned, so another thread sees the signal and calls `cancel`."""
+    if (threading.current_thread() is not threading.main_thread() or
+            signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
+        yield
+        return
+    read, write = socket.socketpair()
+    write.setblocking(False)
+    old = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+    thread = threading.Thread(target=_watch, args=(cancel, read, old), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(old)
+        write.close()
+        thread.join()
+        read.close()
 
 
 def about() -> dict[str, Any]:

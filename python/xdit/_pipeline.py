@@ -1,21 +1,18 @@
 """A model that generates: opened once, called for each request."""
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
-import signal
-import socket
-import threading
 import warnings
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import numpy as np
 
 from . import _pixels
 from ._errors import InvalidRequest
-from ._library import Kept, check, ffi, lib, lock, new_error, options, record, set_option, text
+from ._library import (Kept, check, ffi, interruptible, lib, lock, new_error, options, record,
+                       set_option, text)
 from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
@@ -77,38 +74,6 @@ def _seed(generator: Any) -> int | None:
     if generator is None or isinstance(generator, int):
         return generator
     return int(generator.initial_seed())
-
-
-def _watch(engine: Any, read: socket.socket, old: int) -> None:
-    """Cancels the running request when SIGINT arrives. Ends when the other end closes."""
-    while data := read.recv(64):
-        if old != -1:
-            with contextlib.suppress(OSError):
-                os.write(old, data)
-        if signal.SIGINT in data:
-            lib.xd_cancel(engine)
-
-
-@contextlib.contextmanager
-def _interruptible(engine: Any) -> Iterator[None]:
-    """KeyboardInterrupt ends the call within one block: Python runs its handler only after the
-    library has returned, so another thread sees the signal and cancels the request."""
-    if (threading.current_thread() is not threading.main_thread() or
-            signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
-        yield
-        return
-    read, write = socket.socketpair()
-    write.setblocking(False)
-    old = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
-    thread = threading.Thread(target=_watch, args=(engine, read, old), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(old)
-        write.close()
-        thread.join()
-        read.close()
 
 
 class _Call:
@@ -368,7 +333,7 @@ class Pipeline:
     def _run(self, call: _Call) -> Output:
         result, e = ffi.new("xd_result **"), new_error()
         try:
-            with lock, _interruptible(self._engine[0]):
+            with lock, interruptible(lambda: lib.xd_cancel(self._engine[0])):
                 if self._loras:
                     rows, n = _lora_rows(self._loras, call.kept)
                     check(lib.xd_use_loras(self._engine[0], rows, n, e), e)

@@ -42,6 +42,7 @@ typedef struct xd_dit_info {
     int64_t most[3];            /* most latent cells with positions: t, h, w; 0: any number    */
     int     refs;               /* tokens of reference images pass through the blocks, behind
                                  * the text and before the image (XD_REF); xd_ref_at has places */
+    int     holds;              /* xd_input.held counts                                        */
     int     micro;              /* takes size[] (resolution and aspect ratio)                  */
     size_t  local_size;         /* bytes of xd_state.local                                     */
     size_t  kept_size;          /* bytes of xd_state.kept; 0: no kept tensors                  */

@@ -54,8 +54,9 @@ static xd_status unknown_class(const xd_component *p, const char *name, xd_err *
     for (int i = 0; def_at(p->kind, i); i++)
         for (int k = 0; k < 6 && def_at(p->kind, i)->classes[k]; k++)
             xd_buf_add(&known, "%s%s", known.len ? ", " : "", def_at(p->kind, i)->classes[k]);
-    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s/config.json names the class %s, which this "
-                          "version does not know (it knows %s)", p->dir, name ? name : "(none)",
+    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s%s names the class %s, which this "
+                          "version does not know (it knows %s)", p->dir,
+                          p->from_text ? "" : "/config.json", name ? name : "(none)",
                           known.p ? known.p : "");
     xd_buf_free(&known);
     return s;
@@ -141,6 +142,22 @@ static xd_status reread_blocks(xd_component *p, const char *hint, const char *la
     return s;
 }
 
+/* Finds the network of the config, with other numbers of blocks if `layers` is given, and lists its
+ * tensors. */
+static xd_status open_network(xd_component *p, const char *hint, const char *layers,
+                              const char *path, xd_err *e)
+{
+    xd_status s = XD_OK;
+    name_class(p, hint);
+    if (!find_def(p, p->class_name) && !find_def(p, hint))
+        s = unknown_class(p, p->class_name, e);
+    if (s == XD_OK && layers && xd_json_is_object(p->config))
+        s = reread_blocks(p, hint, layers, path, e);
+    if (s == XD_OK)
+        s = xd_net_open(&p->net, p->def, p->config, path, e);
+    return s == XD_OK ? list_tensors(p, e) : s;
+}
+
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, xd_err *e)
 {
@@ -165,21 +182,41 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
         return xd_fail(e, XD_EIO, "%s has no folder %s", model, name);
     }
     xd_status s = xd_json_read(&p->config, path, e);
-    if (s == XD_OK) {
-        name_class(p, hint);
-        if (!find_def(p, p->class_name) && !find_def(p, hint))
-            s = unknown_class(p, p->class_name, e);
-    }
-    if (s == XD_OK && layers && xd_json_is_object(p->config))
-        s = reread_blocks(p, hint, layers, path, e);
     if (s == XD_OK)
-        s = xd_net_open(&p->net, p->def, p->config, path, e);
-    if (s == XD_OK)
-        s = list_tensors(p, e);
+        s = open_network(p, hint, layers, path, e);
     if (s != XD_OK)
         xd_fail_at(e, s, path);
     free(path);
     return s;
+}
+
+xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
+                                 xd_err *e)
+{
+    memset(p, 0, sizeof *p);
+    p->kind = kind;
+    p->tp = 1;
+    p->from_text = 1;
+    p->name = strdup(name);
+    p->dir = strdup(name);
+    if (!p->name || !p->dir)
+        return xd_fail(e, XD_ENOMEM, "no memory for component %s", name);
+    xd_status s = xd_json_parse(&p->config, text, strlen(text), name, e);
+    if (s == XD_OK)
+        s = open_network(p, NULL, NULL, name, e);
+    return s == XD_OK ? s : xd_fail_at(e, s, name);
+}
+
+xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e)
+{
+    p->src = *src;
+    xd_status s = xd_declared_check(p->list, p->nlist, src, p->dir, e);
+    return s == XD_OK ? s : xd_fail_at(e, s, p->dir);
+}
+
+int xd_component_knows(xd_kind kind, const char *name)
+{
+    return find_def(&(xd_component){ .kind = kind }, name);
 }
 
 xd_status xd_component_see(xd_component *p, xd_err *e)
@@ -494,11 +531,17 @@ size_t xd_component_held_bytes(const xd_component *p)
     return bytes;
 }
 
+/* Are its weights read from somewhere? Else random ones are made. */
+static int has_source(const xd_component *p)
+{
+    return p->src.has != NULL;
+}
+
 static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks,
                       .tp = p->tp,
-                      .tp_at = p->tp_at, .err = e, .src = p->files ? &p->src : NULL,
+                      .tp_at = p->tp_at, .err = e, .src = has_source(p) ? &p->src : NULL,
                       .stays = p->stays };
 }
 
@@ -674,13 +717,13 @@ static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int sha
 {
     xd_err  mine = { 0 };
     open_block(p, dev, share, &mine);
-    xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
-                  .blocks = p->blocks, .src = p->files ? &p->src : NULL, .tp = p->tp,
+    xd_decl d = { .visit = has_source(p) ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
+                  .blocks = p->blocks, .src = has_source(p) ? &p->src : NULL, .tp = p->tp,
                   .tp_at = p->tp_at, .stays = p->stays,
                   .store = p->store, .err = &mine };
     if (mine.code) {
         /* nothing is visited */
-    } else if (share && !p->files) {
+    } else if (share && !has_source(p)) {
         visit_kinds(&p->net, &d);
         if (mine.code == XD_OK)
             alias_layers(&p->net, &mine);

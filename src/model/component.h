@@ -24,6 +24,7 @@ typedef struct xd_weight_group {        /* ranks of this host that hold the same
 typedef struct xd_component {
     char       *name, *dir;     /* "transformer"; its directory                                */
     xd_kind     kind;
+    int         from_text;      /* 1: there is no directory; dir is `name`                    */
     xd_json    *config;
     const char *class_name;     /* from its config, borrowed                                   */
     const xd_net_def *def;
@@ -75,6 +76,14 @@ xd_status xd_component_open(xd_component *p, const char *model, const char *name
  * NULL: all do. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
+/* As xd_component_open, with the text of a config in place of a directory. */
+xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
+                                 xd_err *e);
+/* From now on its weights are those of `src` (copied; what it points to is borrowed), which names
+ * them as the component declares them. Compares them with the declared tensors. */
+xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);
+/* Is it a class of a network of this kind? */
+int       xd_component_knows(xd_kind kind, const char *name);
 /* From now on a text encoder has its vision tower. Refuses one that has none. */
 xd_status xd_component_see(xd_component *p, xd_err *e);
 void      xd_component_close(xd_component *p);

@@ -31,26 +31,31 @@ static const char *wanted_type(const xd_open_args *a)
     return a->dtype;
 }
 
-xd_status xd_types_compute(xd_context *ctx, const xd_open_args *given, xd_err *e)
+xd_status xd_types_of_device(xd_dev *dev, const xd_open_args *given, xd_dtype *type, xd_err *e)
 {
     const xd_open_args a = replace_aliases(given);
     const char        *dtype = wanted_type(&a);
     const int half = dtype && xd_word_half(dtype);
-    if (half && xd_dev_compute(ctx->dev, XD_F16) != XD_F16)
+    if (half && xd_dev_compute(dev, XD_F16) != XD_F16)
         return xd_fail(e, XD_EINVAL,
                        "dtype is \"%s\", in which %s does not compute: float16 ends at 65504, "
                        "which these models exceed; bf16 takes the same memory", given->dtype,
-                       ctx->dev->name);
+                       dev->name);
     if (dtype && !half && !is_word(dtype, "f32") && !is_word(dtype, "bf16"))
         return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16, on a GPU also f16",
                        dtype);
-    xd_dtype want = !dtype ? xd_dev_best(ctx->dev) : half ? XD_F16
+    xd_dtype want = !dtype ? xd_dev_best(dev) : half ? XD_F16
                   : is_word(dtype, "f32") ? XD_F32 : XD_BF16;
-    ctx->type = xd_dev_compute(ctx->dev, want);
-    if (ctx->type != want)
+    *type = xd_dev_compute(dev, want);
+    if (*type != want)
         xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no bf16 arithmetic that is faster",
-               ctx->dev->name);
+               dev->name);
     return XD_OK;
+}
+
+xd_status xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e)
+{
+    return xd_types_of_device(ctx->dev, a, &ctx->type, e);
 }
 
 /* Is a matrix stored in codes of this type? */
@@ -93,9 +98,9 @@ int xd_types_quantizes(const xd_component *text)
 
 /* The type of matrices of blocks in the files, as far as the device takes it; F32: none. Beside
  * those of four bits and of e4m3 with a scale a row the modulations are integers. */
-static xd_dtype stored_type(const xd_context *ctx, const xd_component *p)
+static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
 {
-    return stores_codes(p, XD_Q4_0) && !xd_dev_identity(ctx->dev) ? XD_Q4_0
+    return stores_codes(p, XD_Q4_0) && !xd_dev_identity(dev) ? XD_Q4_0
            : stores_codes(p, XD_F8E4M3)                           ? XD_F8E4M3
            : xd_types_stores_int8(p)                              ? XD_I8
            : xd_types_stores_fp8(p)                               ? XD_F8E4M3
@@ -103,14 +108,14 @@ static xd_dtype stored_type(const xd_context *ctx, const xd_component *p)
 }
 
 /* F32: the compute type. */
-static xd_status read_type(const xd_context *ctx, const char *flag, const char *text,
+static xd_status read_type(const xd_dev *dev, const char *flag, const char *text,
                            const xd_component *p, xd_dtype *type, xd_err *e)
 {
     *type = XD_F32;
     if (!text || is_word(text, "f32") || is_word(text, "bf16"))
         return XD_OK;
     if (is_word(text, "auto"))
-        *type = stored_type(ctx, p);
+        *type = stored_type(dev, p);
     else if (is_word(text, "int8"))
         *type = XD_I8;
     else if (is_word(text, "fp8"))
@@ -132,12 +137,12 @@ static xd_stays stays_of(const char *text)
                                                            : XD_STAYS_INTEGERS;
 }
 
-static xd_status check_four(const xd_context *ctx, xd_dtype type, const char *flag, xd_err *e)
+static xd_status check_four(const xd_dev *dev, xd_dtype type, const char *flag, xd_err *e)
 {
-    if (type != XD_Q4_0 || !xd_dev_identity(ctx->dev))
+    if (type != XD_Q4_0 || !xd_dev_identity(dev))
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED, "%s is int4, which is for the CPU; on %s int8 and fp8 take "
-                   "the least memory", flag, ctx->dev->name);
+                   "the least memory", flag, dev->name);
 }
 
 static xd_status check_same(const char *flag, const char *text, const char *dtype, xd_err *e)
@@ -149,6 +154,22 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
                    "computed in", flag, text, dtype);
 }
 
+/* Of the matrices of a transformer: their type, and whether they stay as files store them. */
+static xd_status set_types(const xd_dev *dev, const char *text, xd_component *p, xd_err *e)
+{
+    xd_status s = read_type(dev, "weights_dtype", text, p, &p->blocks, e);
+    p->stays = stays_of(text);
+    return s == XD_OK ? check_four(dev, p->blocks, "weights_dtype", e) : s;
+}
+
+xd_status xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_args *given,
+                             xd_err *e)
+{
+    const xd_open_args a = replace_aliases(given);
+    xd_status s = check_same("weights_dtype", a.weights_dtype, wanted_type(&a), e);
+    return s == XD_OK ? set_types(dev, a.weights_dtype, p, e) : s;
+}
+
 xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e)
 {
     const xd_open_args a = replace_aliases(given);
@@ -156,20 +177,16 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
     xd_status          s = check_same("weights_dtype", a.weights_dtype, wanted_type(&a), e);
     if (s == XD_OK)
         s = check_same("text_weights_dtype", text, wanted_type(&a), e);
-    for (int i = 0; i < xd_model_dits(&ctx->model) && s == XD_OK; i++) {
-        xd_component *p = xd_model_dit(&ctx->model, i);
-        s = read_type(ctx, "weights_dtype", a.weights_dtype, p, &p->blocks, e);
-        p->stays = stays_of(a.weights_dtype);
-        s = s == XD_OK ? check_four(ctx, p->blocks, "weights_dtype", e) : s;
-    }
+    for (int i = 0; i < xd_model_dits(&ctx->model) && s == XD_OK; i++)
+        s = set_types(ctx->dev, a.weights_dtype, xd_model_dit(&ctx->model, i), e);
     for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {
         xd_component *p = &ctx->model.text[k];
         xd_dtype type;
-        s = read_type(ctx, "text_weights_dtype", text, p, &type, e);
+        s = read_type(ctx->dev, "text_weights_dtype", text, p, &type, e);
         if (s == XD_OK && ctx->model.has_text[k] && xd_types_quantizes(p))
             p->blocks = type;
         p->stays = stays_of(text);
-        s = s == XD_OK ? check_four(ctx, type, "text_weights_dtype", e) : s;
+        s = s == XD_OK ? check_four(ctx->dev, type, "text_weights_dtype", e) : s;
     }
     return s;
 }

@@ -9,6 +9,10 @@
  * matrices of blocks. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
+/* The same without a context: from `dtype` and `weights_dtype` of the flags. */
+xd_status   xd_types_of_device(xd_dev *dev, const xd_open_args *a, xd_dtype *type, xd_err *e);
+xd_status   xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_args *a,
+                               xd_err *e);
 /* Name of a component's weight type: "bf16", "int8", "fp8", "int4". */
 const char *xd_types_name(const xd_component *p, xd_dtype compute);
 /* Does text_weights_dtype apply to this text encoder? */

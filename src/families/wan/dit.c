@@ -159,7 +159,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { 21, 480 / cell, 832 / cell }, .text_dim = c->text,
-        .image_dim = c->image, .image_rows = c->image ? c->places : 0,
+        .holds = 1, .image_dim = c->image, .image_rows = c->image ? c->places : 0,
         .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept), .probe_dim = c->dim,
     };
     for (int i = 0; i < 3; i++) {

@@ -1,0 +1,311 @@
+"""What the classes of transformers of diffusers call their inputs.
+
+For each class a function makes passes of the arguments of its forward: the rows of a batch one by
+one, as the inputs of Module.run. What the library does not compute is refused.
+"""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Iterator
+
+import torch
+
+from ._errors import InvalidRequest, Unsupported
+
+Values = dict[str, Any]         # arguments of a forward, by their names
+Passes = Iterator[Values]       # of each row of the batch: inputs of Module.run
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """passes: inputs of each row, of the arguments and the config. join: the result of the forward,
+    of the arguments, the predictions of the rows, and the config. unused: arguments that change the
+    result and are not computed; they have to be None or empty."""
+    passes: Callable[[Values, Any], Passes]
+    join: Callable[[Values, list[torch.Tensor], Any], Any]
+    unused: tuple[str, ...]
+
+
+# ---- parts of arguments --------------------------------------------------------------------------
+
+def _row(value: Any, b: int, scale: float = 1.0) -> float:
+    """A number of row b: of a number, of a tensor of one, or of one a row."""
+    if not torch.is_tensor(value):
+        return float(value) * scale
+    flat = value.reshape(-1).to(torch.float64)
+    return float(flat[b if flat.numel() > 1 else 0]) * scale
+
+
+def _text(value: torch.Tensor, mask: torch.Tensor | None, b: int, name: str) -> torch.Tensor:
+    """The rows of text that are not masked."""
+    if mask is None:
+        return value[b]
+    if mask.dim() != 2 or mask.shape != value.shape[:2]:
+        raise InvalidRequest(f"{name} is {list(mask.shape)} and the text {list(value.shape)}: a "
+                             "mask has a number for each row of text")
+    return value[b][mask[b] > 0.5]
+
+
+def _first_rows(mask: torch.Tensor | None, b: int, rows: int, name: str) -> int:
+    """How many rows a mask leaves, which are the first ones."""
+    if mask is None:
+        return rows
+    on = mask[b] > 0.5
+    n = int(on.sum())
+    if not bool(on[:n].all()):
+        raise Unsupported(f"{name} has text behind padding, which xdit does not compute")
+    return n
+
+
+def _image_grid(ids: torch.Tensor, number: int, what: str) -> tuple[int, int]:
+    """Rows and columns of an image whose tokens have the places [n, (number, row, column)]."""
+    rows, columns = int(ids[:, 1].max()) + 1, int(ids[:, 2].max()) + 1
+    if rows * columns == len(ids):
+        want = torch.cartesian_prod(torch.tensor([number]), torch.arange(rows),
+                                    torch.arange(columns))
+        if torch.equal(ids[:, :3].long(), want) and bool((ids[:, 3:] == 0).all()):
+            return rows, columns
+    raise Unsupported(f"{what}: the places of {len(ids)} tokens are not those of an image's rows "
+                      "and columns from 0, one after the other")
+
+
+def _images(ids: torch.Tensor, step: int) -> list[tuple[int, int]]:
+    """The grids of the image and of reference images behind it, whose numbers in the first column
+    of img_ids are multiples of `step`."""
+    ids = ids[0] if ids.dim() == 3 else ids
+    numbers, counts = torch.unique_consecutive(ids[:, 0].long(), return_counts=True)
+    grids, at = [], 0
+    for i, n in enumerate(counts.tolist()):
+        if int(numbers[i]) != i * step:
+            raise Unsupported(f"img_ids: image {i} has the number {int(numbers[i])}, not "
+                              f"{i * step}")
+        grids.append(_image_grid(ids[at:at + n], i * step, "img_ids"))
+        at += n
+    return grids
+
+
+def _tokens(value: torch.Tensor, grids: list[tuple[int, int]], b: int) -> Values:
+    """Tokens of the image, and of reference images behind it."""
+    n = grids[0][0] * grids[0][1]
+    if sum(r * c for r, c in grids) != value.shape[1]:
+        raise InvalidRequest(f"hidden_states has {value.shape[1]} tokens, and their places are "
+                             f"those of {sum(r * c for r, c in grids)}")
+    inputs: Values = {"latents": value[b, :n], "grid": [1, *grids[0]]}
+    if len(grids) > 1:
+        inputs.update(reference=value[b, n:], references=grids[1:])
+    return inputs
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+def _stack_tokens(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
+    """Predictions [B,N,F]; zeros for tokens of reference images, which no pipeline reads."""
+    out = torch.stack(rows)
+    short = v["hidden_states"].shape[1] - out.shape[1]
+    if short:
+        out = torch.cat([out, out.new_zeros(len(rows), short, out.shape[2])], dim=1)
+    return out.to(v["hidden_states"].dtype)
+
+
+def _stack_cells(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
+    return torch.stack(rows).to(v["hidden_states"].dtype)
+
+
+def _stack_image(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
+    """Predictions [B,C,h,w]; zeros for learned variances, which no pipeline reads."""
+    out = torch.stack(rows)
+    more = v["hidden_states"].shape[1]
+    twice = config.get("learn_sigma", (config.get("out_channels") or more) == 2 * more)
+    out = torch.cat([out, torch.zeros_like(out)], dim=1) if twice else out
+    return out.to(v["hidden_states"].dtype)
+
+
+def _stack_video(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
+    """[B,C,T,h,w] of rows [T,C,h,w]."""
+    return torch.stack(rows).transpose(1, 2).contiguous().to(v["hidden_states"].dtype)
+
+
+# ---- images in cells -----------------------------------------------------------------------------
+
+def _pixart(v: Values, config: Any) -> Passes:
+    more = v["added_cond_kwargs"] or {}
+    size, ratio = more.get("resolution"), more.get("aspect_ratio")
+    for b, latents in enumerate(v["hidden_states"]):
+        inputs = {"latents": latents, "timestep": _row(v["timestep"], b),
+                  "text": _text(v["encoder_hidden_states"], v["encoder_attention_mask"], b,
+                                "encoder_attention_mask")}
+        if size is not None:
+            inputs["height"], inputs["width"] = size[b].tolist()
+            if abs(_row(ratio, b) * inputs["width"] - inputs["height"]) > 1e-2 * inputs["height"]:
+                raise Unsupported(f"aspect_ratio is {_row(ratio, b):g}, and the resolution "
+                                  f"{inputs['height']:g} x {inputs['width']:g} has another one")
+        yield inputs
+
+
+def _sd3(v: Values, config: Any) -> Passes:
+    for b, latents in enumerate(v["hidden_states"]):
+        yield {"latents": latents, "text": v["encoder_hidden_states"][b],
+               "pooled": v["pooled_projections"][b], "timestep": _row(v["timestep"], b)}
+
+
+def _hunyuan(v: Values, config: Any) -> Passes:
+    first, second = v["encoder_hidden_states"], v["encoder_hidden_states_t5"]
+    width = max(first.shape[2], second.shape[2])
+    style = v["style"]
+    if style is not None and bool((style != 0).any()):
+        raise Unsupported("style is not 0, which xdit does not compute")
+    for b, latents in enumerate(v["hidden_states"]):
+        rows = [torch.nn.functional.pad(t[b], (0, width - t.shape[2])) for t in (first, second)]
+        inputs = {"latents": latents, "timestep": _row(v["timestep"], b), "text": torch.cat(rows),
+                  "text_real": [_first_rows(v["text_embedding_mask"], b, first.shape[1],
+                                            "text_embedding_mask"),
+                                _first_rows(v["text_embedding_mask_t5"], b, second.shape[1],
+                                            "text_embedding_mask_t5")]}
+        if v["image_meta_size"] is not None:
+            meta = [float(x) for x in v["image_meta_size"][b]]
+            if meta[:2] != [1024, 1024] or meta[4:] != [0, 0]:
+                raise Unsupported(f"image_meta_size is {meta}: xdit computes the original size "
+                                  "1024 x 1024 without a crop (the pipeline's default)")
+            inputs["height"], inputs["width"] = meta[2:4]
+        yield inputs
+
+
+def _zimage(v: Values, config: Any) -> Passes:
+    if v["patch_size"] != 2 or v["f_patch_size"] != 1:
+        raise Unsupported(f"patch_size is {v['patch_size']} and f_patch_size {v['f_patch_size']}; "
+                          "xdit computes 2 and 1")
+    for b, (latents, text) in enumerate(zip(v["x"], v["cap_feats"])):
+        if not torch.is_tensor(latents) or not torch.is_tensor(text):
+            raise Unsupported("x and cap_feats are lists of lists: xdit computes no edits of "
+                              "images with this class")
+        yield {"latents": latents.transpose(0, 1), "text": text,
+               "timestep": 1000 - _row(v["t"], b, 1000)}
+
+
+def _zimage_list(v: Values, rows: list[torch.Tensor], config: Any) -> list[torch.Tensor]:
+    return [r.transpose(0, 1).to(x.dtype) for r, x in zip(rows, v["x"])]
+
+
+# ---- images in tokens ----------------------------------------------------------------------------
+
+def _text_at_zero(ids: torch.Tensor | None) -> None:
+    if ids is not None and bool((ids != 0).any()):
+        raise Unsupported("txt_ids are not 0, which xdit does not compute")
+
+
+def _flux(v: Values, config: Any) -> Passes:
+    _text_at_zero(v["txt_ids"])
+    grids = _images(v["img_ids"], 1)
+    guided = config.get("guidance_embeds")
+    for b in range(len(v["hidden_states"])):
+        inputs = {"text": v["encoder_hidden_states"][b], "pooled": v["pooled_projections"][b],
+                  "timestep": _row(v["timestep"], b, 1000)}
+        if guided and v["guidance"] is not None:
+            inputs["guidance"] = _row(v["guidance"], b)
+        yield {**inputs, **_tokens(v["hidden_states"], grids, b)}
+
+
+def _chroma(v: Values, config: Any) -> Passes:
+    _text_at_zero(v["txt_ids"])
+    grids, text, mask = _images(v["img_ids"], 1), v["encoder_hidden_states"], v["attention_mask"]
+    if mask is not None and not bool((mask[:, text.shape[1]:] > 0.5).all()):
+        raise Unsupported("attention_mask hides tokens of the image, which xdit does not compute")
+    for b in range(len(v["hidden_states"])):
+        rows = None if mask is None else mask[:, :text.shape[1]]
+        yield {"text": _text(text, rows, b, "attention_mask"),
+               "timestep": _row(v["timestep"], b, 1000), **_tokens(v["hidden_states"], grids, b)}
+
+
+def _flux2(v: Values, config: Any) -> Passes:
+    text, ids = v["encoder_hidden_states"], v["txt_ids"]
+    ids = ids[0] if ids.dim() == 3 else ids
+    if bool((ids[:, :3] != 0).any()) or not torch.equal(ids[:, 3].long(), torch.arange(len(ids))):
+        raise Unsupported("txt_ids do not number the text's tokens from 0")
+    if v["kv_cache_mode"] is not None or v["num_ref_tokens"]:
+        raise Unsupported("keys and values of reference images are kept between steps (kv_cache), "
+                          "which xdit does not do")
+    grids = _images(v["img_ids"], 10)
+    for b in range(len(v["hidden_states"])):
+        inputs = {"text": text[b], "timestep": _row(v["timestep"], b, 1000)}
+        if config.get("guidance_embeds", True) and v["guidance"] is not None:
+            inputs["guidance"] = _row(v["guidance"], b)
+        yield {**inputs, **_tokens(v["hidden_states"], grids, b)}
+
+
+def _qwen(v: Values, config: Any) -> Passes:
+    text, mask = v["encoder_hidden_states"], v["encoder_hidden_states_mask"]
+    for b in range(len(v["hidden_states"])):
+        shapes = v["img_shapes"][b if len(v["img_shapes"]) > 1 else 0]
+        shapes = [shapes] if isinstance(shapes[0], int) else shapes
+        if any(frames != 1 for frames, _, _ in shapes):
+            raise Unsupported(f"img_shapes is {shapes}; xdit computes images of one frame")
+        n = _first_rows(mask, b, text.shape[1], "encoder_hidden_states_mask")
+        yield {"text": text[b, :n], "timestep": _row(v["timestep"], b, 1000),
+               **_tokens(v["hidden_states"], [(h, w) for _, h, w in shapes], b)}
+
+
+# ---- videos --------------------------------------------------------------------------------------
+
+def _cogvideox(v: Values, config: Any) -> Passes:
+    if v["ofs"] is not None and _row(v["ofs"], 0) != 2:
+        raise Unsupported(f"ofs is {_row(v['ofs'], 0):g}; xdit computes 2, the pipelines' value")
+    hidden, p, p_t = v["hidden_states"], config["patch_size"], config.get("patch_size_t") or 1
+    tokens = hidden.shape[1] // p_t * (hidden.shape[3] // p) * (hidden.shape[4] // p)
+    angles = v["image_rotary_emb"]
+    if angles is not None and len(angles[0]) != tokens:
+        raise Unsupported(f"image_rotary_emb has {len(angles[0])} rows, and the video {tokens} "
+                          "tokens")
+    for b, latents in enumerate(hidden):
+        yield {"latents": latents, "text": v["encoder_hidden_states"][b],
+               "timestep": _row(v["timestep"], b)}
+
+
+def _wan(v: Values, config: Any) -> Passes:
+    image = v["encoder_hidden_states_image"]
+    for b, latents in enumerate(v["hidden_states"]):
+        inputs = {"latents": latents.transpose(0, 1), "text": v["encoder_hidden_states"][b]}
+        if image is not None:
+            inputs["image"] = image[b if image.shape[0] > 1 else 0]
+        times = v["timestep"]
+        if torch.is_tensor(times) and times.dim() == 2:         # of each token
+            row, t = times[b], float(times[b].max())
+            held = int((row == 0).sum()) if t else 0
+            if bool((row[:held] != 0).any()) or bool((row[held:] != t).any()):
+                raise Unsupported("timestep: xdit computes tokens of two times, the first ones of "
+                                  "time 0")
+            inputs.update(timestep=t, held=held)
+        else:
+            inputs["timestep"] = _row(times, b)
+        yield inputs
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+_KWARGS = ("joint_attention_kwargs", "attention_kwargs", "cross_attention_kwargs")
+_CONTROL = ("controlnet_block_samples", "controlnet_single_block_samples",
+            "block_controlnet_hidden_states")
+
+FORWARDS = {
+    "FluxTransformer2DModel": Forward(_flux, _stack_tokens, _CONTROL),
+    "ChromaTransformer2DModel": Forward(_chroma, _stack_tokens, _CONTROL),
+    "Flux2Transformer2DModel": Forward(_flux2, _stack_tokens, ("kv_cache",)),
+    "QwenImageTransformer2DModel": Forward(_qwen, _stack_tokens,
+                                           (*_CONTROL, "additional_t_cond", "guidance")),
+    "PixArtTransformer2DModel": Forward(_pixart, _stack_image, ("attention_mask",)),
+    "Transformer2DModel": Forward(_pixart, _stack_image, ("attention_mask", "class_labels")),
+    "SD3Transformer2DModel": Forward(_sd3, _stack_cells, (*_CONTROL, "skip_layers")),
+    "HunyuanDiT2DModel": Forward(_hunyuan, _stack_image, _CONTROL),
+    "ZImageTransformer2DModel": Forward(_zimage, _zimage_list,
+                                        (*_CONTROL, "siglip_feats", "image_noise_mask")),
+    "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, ("timestep_cond",)),
+    "WanTransformer3DModel": Forward(_wan, _stack_video, ()),
+}
+
+
+def refuse_unused(name: str, v: Values) -> None:
+    """Refuses arguments that change what the class computes and that xdit leaves out."""
+    for key in (*FORWARDS[name].unused, *_KWARGS):
+        value = v.get(key)
+        if value is not None and not (isinstance(value, (dict, list, tuple)) and not value):
+            raise Unsupported(f"{name}.forward got {key}, which xdit does not compute: "
+                              "xdit.restore(pipe) brings the pipeline's own forward back")
