@@ -37,7 +37,8 @@ def _check_processors(part: torch.nn.Module, what: str) -> None:
 def _check_part(part: torch.nn.Module, what: str, known: list[str]) -> None:
     name = type(part).__name__
     if name not in known:
-        raise Unsupported(f"{what} is a {name}; xdit.accelerate knows {', '.join(known)}")
+        cure = ": say vae=False to keep torch's" if what == "vae" else ""
+        raise Unsupported(f"{what} is a {name}; xdit.accelerate knows {', '.join(known)}{cure}")
     _check_adapters(part, what)
     _check_processors(part, what)
 
@@ -73,6 +74,11 @@ def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
 
 # ---- an autoencoder ------------------------------------------------------------------------------
 
+# Classes, and those of the networks that compute them. FLUX.2's pipelines unpack and normalize its
+# latents; what is left is an AutoencoderKL.
+_VAES = {"AutoencoderKL": "AutoencoderKL", "AutoencoderKLFlux2": "AutoencoderKL",
+         "AutoencoderKLCogVideoX": "AutoencoderKLCogVideoX", "AutoencoderKLWan": "AutoencoderKLWan",
+         "AutoencoderKLQwenImage": "AutoencoderKLQwenImage"}
 _CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")
 
 
@@ -80,7 +86,7 @@ def _vae_config(part: torch.nn.Module) -> dict[str, Any]:
     """Its config with latents as its decoder reads them: pipelines have undone their scaling."""
     config = dict(part.config)
     channels = config.get("z_dim") or config.get("latent_channels")
-    config["_class_name"] = type(part).__name__
+    config["_class_name"] = _VAES[type(part).__name__]
     if config.get("latents_mean") is not None and config.get("latents_std") is not None:
         lists = "z_dim" in config
         config["latents_mean"] = [0.0] * channels if lists else None
@@ -201,10 +207,7 @@ def accelerate(pipe: Any, weights_dtype: str | None = None, vae: bool = True,
                "dtype": _dtype(dtype), "copy": copy}
     try:
         for name, part in parts:
-            if name == "vae" and type(part).__name__ not in classes("vae"):
-                raise Unsupported(f"vae is a {type(part).__name__}; xdit.accelerate knows "
-                                  f"{', '.join(classes('vae'))}: say vae=False to keep torch's")
-            _check_part(part, name, classes("vae") if name == "vae" else known)
+            _check_part(part, name, [*_VAES] if name == "vae" else known)
         for name, part in parts:
             config = _vae_config(part) if name == "vae" else \
                 {**part.config, "_class_name": type(part).__name__}

@@ -183,7 +183,8 @@ def _zimage(v: Values, config: Any) -> Passes:
 
 
 def _zimage_list(v: Values, rows: list[torch.Tensor], config: Any) -> list[torch.Tensor]:
-    return [r.transpose(0, 1).to(x.dtype) for r, x in zip(rows, v["x"])]
+    """The class predicts the way from noise to image, the library the one that schedulers take."""
+    return [-r.transpose(0, 1).to(x.dtype) for r, x in zip(rows, v["x"])]
 
 
 # ---- images in tokens ----------------------------------------------------------------------------
@@ -207,6 +208,8 @@ def _flux(v: Values, config: Any) -> Passes:
 
 def _chroma(v: Values, config: Any) -> Passes:
     _text_at_zero(v["txt_ids"])
+    """Masked rows are left out, as the model was trained. diffusers 0.42 adds a mask of floats to
+    the logits instead, and masks with one of bools alone."""
     grids, text, mask = _images(v["img_ids"], 1), v["encoder_hidden_states"], v["attention_mask"]
     if mask is not None and not bool((mask[:, text.shape[1]:] > 0.5).all()):
         raise Unsupported("attention_mask hides tokens of the image, which xdit does not compute")

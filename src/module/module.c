@@ -182,7 +182,7 @@ void xd_module_close(xd_module **out)
 
 int64_t xd_module_bytes(const xd_module *m)
 {
-    return (int64_t)xd_store_bytes(m->part.store);
+    return (int64_t)m->part.packed;
 }
 
 void xd_module_cancel(xd_module *m)

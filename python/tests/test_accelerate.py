@@ -1,0 +1,356 @@
+"""Pipelines of diffusers that compute with xdit: the images of tiny models of every family, what is
+refused, memory. Needs torch and diffusers; XDIT_TINY_MODELS names the models."""
+import json
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+import xdit
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROMPT = "a large red circle on a blue background"
+LEVELS = 2                      # of 255, that images may be apart
+# Models, and arguments of their calls beside those of golden.json.
+CASES = {
+    "flux": {"negative_prompt": "a star", "true_cfg_scale": 2.0},
+    "flux-schnell": {},
+    "kontext": {"image": 1, "_auto_resize": False},
+    "flux-fill": {"image": 1, "mask_image": 1},
+    "alpha": {},
+    "micro": {"num_images_per_prompt": 2},
+    "sigma": {},
+    "demo-pixart": {},
+    "sd3": {},
+    "sd35": {"prompt": [PROMPT, "a star"]},
+    "hunyuan": {},
+    "hunyuan12": {},
+    "zimage": {"guidance_scale": 3.0},
+    "chroma": {"negative_prompt": "a star"},
+    "flux2-klein": {},
+    "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
+    "cog2b": {},
+    "cog5b": {},
+    "cog5b-i2v": {"image": 1},
+    "cog15": {},
+    "cog15-i2v": {"image": 1},
+    "wan": {},
+    "wan-i2v": {"image": 1},
+    "wan22": {},
+    "wan-ti2v": {"image": 1},
+}
+
+
+@pytest.fixture(autouse=True)
+def torch():
+    """torch, with diffusers beside it."""
+    module = pytest.importorskip("torch", reason="there is no torch")
+    diffusers = pytest.importorskip("diffusers", reason="there is no diffusers")
+    pytest.importorskip("transformers", reason="there is no transformers")
+    diffusers.utils.logging.set_verbosity_error()
+    diffusers.utils.logging.disable_progress_bar()
+    module.manual_seed(0)
+    return module
+
+
+def folder(name):
+    tiny = os.environ.get("XDIT_TINY_MODELS")
+    if not tiny:
+        pytest.skip("XDIT_TINY_MODELS names no folder")
+    return ROOT / "models" / name if name == "demo-pixart" else pathlib.Path(tiny) / name
+
+
+def load(torch, name, dtype=None):
+    """The pipeline of a tiny model in f32."""
+    import diffusers
+    path, more = folder(name), {}
+    if name == "qwen":          # its files lack what images do not need
+        more["vae"] = diffusers.AutoencoderKLQwenImage.from_pretrained(
+            path / "vae", low_cpu_mem_usage=False)
+    pipe = diffusers.DiffusionPipeline.from_pretrained(
+        path, torch_dtype=dtype or torch.float32, **more)
+    pipe.set_progress_bar_config(disable=True)
+    if name == "chroma":        # see _forwards: as the model was trained
+        plain = pipe._prepare_attention_mask
+        pipe._prepare_attention_mask = lambda *a, **k: plain(*a, **k).bool()
+    return pipe
+
+
+def arguments(name):
+    from PIL import Image
+    file = ROOT / "tests" / "golden" / name / "golden.json"
+    request = json.loads(file.read_text()) if file.exists() else {}
+    args = {k: request[k] for k in ("width", "height", "num_frames", "max_sequence_length")
+            if request.get(k)}
+    more = dict(CASES[name])
+    ramp = np.add.outer(np.arange(64), 2 * np.arange(64)).astype(np.uint8)
+    for key in ("image", "mask_image"):
+        if key in more:
+            more[key] = Image.fromarray(np.stack([ramp, ramp.T, 255 - ramp], -1))
+    return {"prompt": PROMPT, "num_inference_steps": 2, **args, **more}
+
+
+def run(torch, pipe, name, **more):
+    """Levels of the images or frames that a call makes."""
+    import inspect
+    args = {**arguments(name), **more}
+    takes = inspect.signature(pipe.__call__).parameters
+    args = {k: v for k, v in args.items() if k in takes}
+    if "use_resolution_binning" in takes:
+        args["use_resolution_binning"] = False
+    out = pipe(generator=torch.Generator().manual_seed(3), output_type="np", **args)
+    return np.asarray(out.images if hasattr(out, "images") else out.frames) * 255
+
+
+def apart(a, b):
+    assert a.shape == b.shape and np.isfinite(b).all() and a.std() > 5
+    return np.abs(np.rint(a) - np.rint(b)).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_image(torch, name, monkeypatch):
+    pipe = load(torch, name)
+    plain = run(torch, pipe, name)
+    assert xdit.accelerate(pipe) is pipe
+    with monkeypatch.context() as m:
+
+        def fails(*args, **kwargs):
+            raise AssertionError("torch computes")
+        for part in (pipe.transformer, getattr(pipe, "transformer_2", None)):
+            if part is not None:
+                m.setattr(type(part), "forward", fails)
+        m.setattr(type(pipe.vae), "decode", fails)
+        m.setattr(type(pipe.vae), "encode", fails)
+        assert apart(plain, run(torch, pipe, name)) <= LEVELS
+    xdit.restore(pipe)
+    assert np.array_equal(plain, run(torch, pipe, name))
+
+
+@pytest.fixture(name="flux")
+def flux_pipe(torch):
+    return load(torch, "flux")
+
+
+def test_weights_in_place_and_copied(torch, flux):
+    in_place = run(torch, xdit.accelerate(flux), "flux")
+    taken = flux.transformer._xdit.module.bytes
+    xdit.restore(flux)
+    copied = run(torch, xdit.accelerate(flux, copy=True), "flux")
+    assert np.array_equal(in_place, copied)
+    assert flux.transformer._xdit.module.bytes > 2 * taken
+
+
+def test_released_weights(torch, flux):
+    plain = run(torch, flux, "flux")
+    xdit.accelerate(flux, release=True)
+    assert sum(p.numel() for p in flux.transformer.parameters()) == 0
+    assert flux.transformer.dtype == torch.float32 and flux.device == torch.device("cpu")
+    assert apart(plain, run(torch, flux, "flux")) <= LEVELS
+    with pytest.raises(xdit.InvalidRequest, match="released.*load the pipeline again"):
+        xdit.restore(flux)
+
+
+@pytest.mark.parametrize("kind, most", [("int8", 8), ("fp8", 16), ("int4", 40)])
+def test_small_weights(torch, flux, kind, most):
+    plain = run(torch, flux, "flux")
+    xdit.accelerate(flux, weights_dtype=kind)
+    assert 0 < apart(plain, run(torch, flux, "flux")) <= most
+
+
+def test_bf16(torch):
+    pipe = load(torch, "flux", torch.bfloat16)
+    exact = run(torch, load(torch, "flux"), "flux")
+    xdit.accelerate(pipe)
+    assert apart(exact, run(torch, pipe, "flux")) <= 8
+    assert pipe.transformer.dtype == torch.bfloat16
+    assert pipe.vae.decode(torch.zeros(1, pipe.vae.config.latent_channels, 4, 4,
+                                       dtype=torch.bfloat16)).sample.dtype == torch.bfloat16
+
+
+def test_callbacks_change_latents(torch, flux):
+    def halve(pipe, step, t, values):
+        return {"latents": values["latents"] * 0.5}
+    plain = run(torch, flux, "flux", callback_on_step_end=halve)
+    unlike = run(torch, flux, "flux")
+    xdit.accelerate(flux)
+    assert apart(plain, run(torch, flux, "flux", callback_on_step_end=halve)) <= LEVELS
+    assert apart(plain, unlike) > LEVELS
+
+
+def test_other_texts_between_passes(torch):
+    """What is kept of a text is not taken for another one's: six texts of four that are kept."""
+    pipe = load(torch, "alpha")
+    n, width = 7, pipe.transformer.config.caption_channels
+    texts = torch.randn(6, n, width)
+    mask = torch.ones(6, n)
+    mask[2:, 5:] = 0
+    args = {"hidden_states": torch.randn(6, 4, 8, 6), "timestep": torch.tensor([500]),
+            "added_cond_kwargs": {"resolution": None, "aspect_ratio": None}, "return_dict": False}
+    with torch.no_grad():
+        plain = [pipe.transformer(encoder_hidden_states=t, encoder_attention_mask=mask, **args)[0]
+                 for t in (texts, texts.flip(0), texts)]
+        xdit.accelerate(pipe, vae=False)
+        for want, t in zip(plain, (texts, texts.flip(0), texts)):
+            got = pipe.transformer(encoder_hidden_states=t, encoder_attention_mask=mask, **args)[0]
+            assert got.shape == want.shape
+            assert (got - want)[:, :4].abs().max() <= 2e-4 * want.abs().max()
+            assert (got[:, 4:] == 0).all()
+
+
+def test_reference_images_of_two_numbers(torch):
+    """FLUX.2 [dev] with two reference images behind the image, and a guidance scale."""
+    import types
+    import diffusers
+    part = diffusers.Flux2Transformer2DModel.from_pretrained(folder("flux2") / "transformer",
+                                                             torch_dtype=torch.float32)
+    c, places = part.config, lambda t, h, w: torch.cartesian_prod(
+        torch.tensor([t]), torch.arange(h), torch.arange(w), torch.tensor([0]))
+    ids = torch.cat([places(0, 3, 4), places(10, 2, 5), places(20, 4, 1)])
+    args = {"hidden_states": torch.randn(2, 26, c.in_channels), "img_ids": ids[None].repeat(2, 1, 1),
+            "txt_ids": torch.cartesian_prod(*[torch.tensor([0])] * 3, torch.arange(7)),
+            "timestep": torch.tensor([0.7, 0.2]), "guidance": torch.tensor([3.0, 5.0]),
+            "encoder_hidden_states": torch.randn(2, 7, c.joint_attention_dim)}
+    with torch.no_grad():
+        want = part(**args).sample[:, :12]
+    xdit.accelerate(types.SimpleNamespace(transformer=part))
+    got = part(**args).sample
+    assert got.shape == (2, 26, want.shape[2])
+    assert (got[:, :12] - want).abs().max() <= 2e-4 * want.abs().max()
+
+
+@pytest.mark.parametrize("name", ["alpha", "cog5b", "wan", "flux2-klein"])
+def test_autoencoders(torch, name):
+    pipe = load(torch, name)
+    video = pipe.vae.__class__.__name__ in ("AutoencoderKLCogVideoX", "AutoencoderKLWan")
+    pixels = torch.rand(2, 3, *((9,) if video else ()), 32, 48) * 2 - 1
+    with torch.no_grad():
+        want = pipe.vae.encode(pixels).latent_dist
+        image = pipe.vae.decode(want.mean).sample
+        xdit.accelerate(pipe)
+        got = pipe.vae.encode(pixels).latent_dist
+        for a, b in ((want.mean, got.mean), (want.logvar, got.logvar),
+                     (image, pipe.vae.decode(want.mean, return_dict=False)[0])):
+            assert a.shape == b.shape and (a - b).abs().max() <= 2e-4 * a.abs().max()
+
+
+def test_tiles(torch):
+    pipe = load(torch, "alpha")
+    latents = torch.randn(1, 4, 40, 56)
+    pipe.vae.enable_tiling()
+    with torch.no_grad():
+        want = pipe.vae.decode(latents).sample
+        xdit.accelerate(pipe)
+        got = pipe.vae.decode(latents).sample
+        pipe.vae.disable_tiling()
+        whole = pipe.vae.decode(latents).sample
+    assert (got - want).abs().max() <= 2e-4 * want.abs().max()
+    assert (whole - want).abs().max() > 1e-2
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+def refuses(words, kind=xdit.Unsupported):
+    return pytest.raises(kind, match=words)
+
+
+def test_other_classes(torch, flux):
+    class Other(torch.nn.Module):
+        pass
+    own, flux.transformer = flux.transformer, Other()
+    with refuses("transformer is a Other; xdit.accelerate knows .*FluxTransformer2DModel"):
+        xdit.accelerate(flux)
+    flux.transformer, flux.vae = own, Other()
+    with refuses("vae is a Other; .*AutoencoderKL.*vae=False"):
+        xdit.accelerate(flux)
+    assert "_xdit" not in own.__dict__
+    with refuses("object has no transformer"):
+        xdit.accelerate(object())
+
+
+def test_adapters(torch, flux):
+    peft = pytest.importorskip("peft", reason="there is no peft")
+    xdit.accelerate(flux)
+    flux.transformer.add_adapter(peft.LoraConfig(r=2, target_modules=["to_q"]))
+    with refuses("LoRA layers: pipe.fuse_lora"):
+        run(torch, flux, "flux")
+    xdit.restore(flux)
+    with refuses("LoRA layers: pipe.fuse_lora"):
+        xdit.accelerate(flux)
+
+
+def test_attention_processors(torch, flux):
+    class Mine:
+        def __call__(self, *args, **kwargs):
+            raise AssertionError
+    flux.transformer.transformer_blocks[0].attn.set_processor(Mine())
+    with refuses("transformer_blocks.0.attn.processor is a Mine"):
+        xdit.accelerate(flux)
+
+
+def test_twice(torch, flux):
+    xdit.accelerate(flux)
+    with refuses("accelerated already", xdit.InvalidRequest):
+        xdit.accelerate(flux)
+    assert xdit.restore(xdit.restore(flux)) is flux
+
+
+def test_options(torch, flux):
+    with refuses("int7", xdit.InvalidRequest):
+        xdit.accelerate(flux, weights_dtype="int7")
+    with refuses("threads is -1", xdit.InvalidRequest):
+        xdit.accelerate(flux, threads=-1)
+    assert "_xdit" not in flux.transformer.__dict__ and "forward" not in flux.transformer.__dict__
+
+
+def test_broken_weights(torch, flux):
+    state = flux.transformer
+    del state.x_embedder.bias
+    with refuses("x_embedder.bias .* is missing", xdit.FormatError):
+        xdit.accelerate(flux)
+    state.x_embedder.bias = torch.nn.Parameter(torch.zeros(3))
+    with refuses("x_embedder.bias is 3, expected", xdit.FormatError):
+        xdit.accelerate(flux)
+    state.x_embedder.bias = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    with refuses("x_embedder.bias is a Tensor of torch.float64"):
+        xdit.accelerate(flux)
+
+
+def forward_of(torch, pipe):
+    """Arguments of a forward of the tiny FLUX.1: 3 x 4 tokens and 5 of text."""
+    c = pipe.transformer.config
+    ids = torch.cartesian_prod(torch.zeros(1), torch.arange(3.), torch.arange(4.))
+    return {"hidden_states": torch.randn(1, 12, c.in_channels), "img_ids": ids,
+            "txt_ids": torch.zeros(5, 3), "timestep": torch.tensor([0.5]),
+            "encoder_hidden_states": torch.randn(1, 5, c.joint_attention_dim),
+            "pooled_projections": torch.randn(1, c.pooled_projection_dim),
+            "guidance": torch.tensor([3.5]) if c.guidance_embeds else None}
+
+
+def test_inputs(torch, flux):
+    args = forward_of(torch, flux)
+    with torch.no_grad():
+        want = flux.transformer(**args).sample
+    xdit.accelerate(flux)
+    got = flux.transformer(**args)
+    assert (got.sample - want).abs().max() <= 2e-4 * want.abs().max()
+    assert torch.equal(flux.transformer(**args, return_dict=False)[0], got.sample)
+    bad = [
+        ({"hidden_states": args["hidden_states"][..., :-1]}, xdit.InvalidRequest, "latents"),
+        ({"hidden_states": args["hidden_states"][:, :-1]}, xdit.InvalidRequest, "11 tokens"),
+        ({"encoder_hidden_states": torch.zeros(1, 5, 3)}, xdit.InvalidRequest, "text is 5x3"),
+        ({"pooled_projections": torch.zeros(1, 3)}, xdit.InvalidRequest, "pooled is 1x3"),
+        ({"img_ids": args["img_ids"] + 1}, xdit.Unsupported, "img_ids"),
+        ({"img_ids": args["img_ids"] * 2}, xdit.Unsupported, "img_ids"),
+        ({"txt_ids": args["txt_ids"] + 1}, xdit.Unsupported, "txt_ids"),
+        ({"joint_attention_kwargs": {"scale": 2}}, xdit.Unsupported, "joint_attention_kwargs"),
+        ({"controlnet_block_samples": [1]}, xdit.Unsupported, "controlnet_block_samples"),
+        ({"timestep": torch.tensor([float("nan")])}, xdit.InvalidRequest, "timestep is nan"),
+        ({"hidden_states": args["hidden_states"].clone().requires_grad_()}, xdit.Unsupported,
+         "torch.no_grad"),
+        ({"hidden_states": args["hidden_states"].to("meta")}, xdit.InvalidRequest, "is on meta"),
+    ]
+    for change, kind, words in bad:
+        with refuses(words, kind):
+            flux.transformer(**{**args, **change})
+    assert torch.equal(flux.transformer(**args).sample, got.sample)
