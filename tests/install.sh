@@ -15,8 +15,8 @@ png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ]; }
 
 check "meson install" env DESTDIR="$T/root" meson install -C "$build" --no-rebuild
 cp "$build/meson-logs/install-log.txt" "$T/installed.txt"
-for f in /bin/xdit /include/xdit/xdit.h /include/xdit/tools.h /include/xdit/module.h /libxdit.so /libxdit.a \
-    /pkgconfig/xdit.pc /man1/xdit.1; do
+for f in /bin/xdit /include/xdit/xdit.h /include/xdit/tools.h /include/xdit/module.h \
+    /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
     check "installs $f" there "$f"
 done
 for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit \

@@ -36,7 +36,7 @@ typedef struct xd_module xd_module;
 typedef struct xd_module_args { /* call xd_module_args_init, then set fields                   */
     size_t          size;
     const char     *config;     /* JSON text; "_class_name" selects the network                */
-    const xd_array *weights;    /* [nweights]; those that the network does not declare are ignored */
+    const xd_array *weights;    /* [nweights]; those that the network does not declare count not */
     int64_t         nweights;
     const char     *dtype, *weights_dtype;      /* as in xd_open_args                          */
     /* Nonzero: matrices stay where they are and are packed by groups of rows for each product; the
@@ -110,7 +110,7 @@ XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *
  * have been divided by the scaling factor. */
 XD_API xd_status xd_module_decode(xd_module *m, const xd_array *latents, int tiled, float *pixels,
                                   xd_err *e);
-/* Pixels [frames,H,W,3] in -1 to 1 -> moments, f32 [T,h,w,2C]: means and logarithms of variances. */
+/* Pixels [frames,H,W,3] in -1 to 1 -> moments, f32 [T,h,w,2C]: means and logs of variances. */
 XD_API xd_status xd_module_encode(xd_module *m, const xd_array *pixels, int tiled, float *moments,
                                   xd_err *e);
 /* The shape [frames,H,W,3] of the pixels of latents of shape [T,C,h,w], and [T,h,w,2C] of the

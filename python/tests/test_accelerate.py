@@ -185,7 +185,7 @@ def test_other_texts_between_passes(torch):
     texts = torch.randn(6, n, width)
     mask = torch.ones(6, n)
     mask[2:, 5:] = 0
-    args = {"hidden_states": torch.randn(6, 4, 8, 6), "timestep": torch.tensor([500]),
+    args = {"hidden_states": torch.randn(6, 4, 8, 6), "timestep": torch.full([6], 500),
             "added_cond_kwargs": {"resolution": None, "aspect_ratio": None}, "return_dict": False}
     with torch.no_grad():
         plain = [pipe.transformer(encoder_hidden_states=t, encoder_attention_mask=mask, **args)[0]
@@ -207,7 +207,8 @@ def test_reference_images_of_two_numbers(torch):
     c, places = part.config, lambda t, h, w: torch.cartesian_prod(
         torch.tensor([t]), torch.arange(h), torch.arange(w), torch.tensor([0]))
     ids = torch.cat([places(0, 3, 4), places(10, 2, 5), places(20, 4, 1)])
-    args = {"hidden_states": torch.randn(2, 26, c.in_channels), "img_ids": ids[None].repeat(2, 1, 1),
+    args = {"hidden_states": torch.randn(2, 26, c.in_channels),
+            "img_ids": ids[None].repeat(2, 1, 1),
             "txt_ids": torch.cartesian_prod(*[torch.tensor([0])] * 3, torch.arange(7)),
             "timestep": torch.tensor([0.7, 0.2]), "guidance": torch.tensor([3.0, 5.0]),
             "encoder_hidden_states": torch.randn(2, 7, c.joint_attention_dim)}

@@ -9,68 +9,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "families/family.h"
 #include "model/shared_weights.h"
 
 enum { SHOWN = 10 };            /* tensors that a warning lists                                */
-
-/* ---- which network ------------------------------------------------------------------------ */
-
-static int is_class_of(const xd_net_def *d, const char *name)
-{
-    for (int i = 0; name && i < 6 && d->classes[i]; i++)
-        if (strcmp(d->classes[i], name) == 0)
-            return 1;
-    return 0;
-}
-
-static const xd_net_def *def_at(xd_kind kind, int i)
-{
-    switch (kind) {
-    case XD_KIND_TEXT: return xd_text_encoders[i] ? &xd_text_encoders[i]->net : NULL;
-    case XD_KIND_DIT: return xd_dit_at(i) ? &xd_dit_at(i)->net : NULL;
-    case XD_KIND_VAE: return xd_vaes[i] ? &xd_vaes[i]->net : NULL;
-    }
-    return NULL;
-}
-
-static int find_def(xd_component *p, const char *name)
-{
-    for (int i = 0; def_at(p->kind, i); i++) {
-        if (!is_class_of(def_at(p->kind, i), name))
-            continue;
-        p->def = def_at(p->kind, i);
-        p->text = p->kind == XD_KIND_TEXT ? xd_text_encoders[i] : NULL;
-        p->dit = p->kind == XD_KIND_DIT ? xd_dit_at(i) : NULL;
-        p->vae = p->kind == XD_KIND_VAE ? xd_vaes[i] : NULL;
-        return 1;
-    }
-    return 0;
-}
-
-static xd_status unknown_class(const xd_component *p, const char *name, xd_err *e)
-{
-    xd_text_buf known = { 0 };
-    for (int i = 0; def_at(p->kind, i); i++)
-        for (int k = 0; k < 6 && def_at(p->kind, i)->classes[k]; k++)
-            xd_buf_add(&known, "%s%s", known.len ? ", " : "", def_at(p->kind, i)->classes[k]);
-    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s%s names the class %s, which this "
-                          "version does not know (it knows %s)", p->dir,
-                          p->from_text ? "" : "/config.json", name ? name : "(none)",
-                          known.p ? known.p : "");
-    xd_buf_free(&known);
-    return s;
-}
-
-static void name_class(xd_component *p, const char *hint)
-{
-    const xd_json *arch = xd_json_get(p->config, "architectures");
-    p->class_name = xd_json_text(xd_json_get(p->config, "_class_name"));
-    if (!p->class_name)
-        p->class_name = xd_json_text(xd_json_at(arch, 0));
-    if (!p->class_name)
-        p->class_name = hint;
-}
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -135,7 +76,7 @@ static xd_status reread_blocks(xd_component *p, const char *hint, const char *la
     if (s == XD_OK) {
         xd_json_free(&p->config);
         p->config = again;
-        name_class(p, hint);
+        xd_component_name_class(p, hint);
     }
     xd_buf_free(&b);
     free(text);
@@ -147,10 +88,7 @@ static xd_status reread_blocks(xd_component *p, const char *hint, const char *la
 static xd_status open_network(xd_component *p, const char *hint, const char *layers,
                               const char *path, xd_err *e)
 {
-    xd_status s = XD_OK;
-    name_class(p, hint);
-    if (!find_def(p, p->class_name) && !find_def(p, hint))
-        s = unknown_class(p, p->class_name, e);
+    xd_status s = xd_component_network(p, hint, e);
     if (s == XD_OK && layers && xd_json_is_object(p->config))
         s = reread_blocks(p, hint, layers, path, e);
     if (s == XD_OK)
@@ -212,11 +150,6 @@ xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e)
     p->src = *src;
     xd_status s = xd_declared_check(p->list, p->nlist, src, p->dir, e);
     return s == XD_OK ? s : xd_fail_at(e, s, p->dir);
-}
-
-int xd_component_knows(xd_kind kind, const char *name)
-{
-    return find_def(&(xd_component){ .kind = kind }, name);
 }
 
 xd_status xd_component_see(xd_component *p, xd_err *e)
@@ -717,9 +650,9 @@ static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int sha
 {
     xd_err  mine = { 0 };
     open_block(p, dev, share, &mine);
-    xd_decl d = { .visit = has_source(p) ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
-                  .blocks = p->blocks, .src = has_source(p) ? &p->src : NULL, .tp = p->tp,
-                  .tp_at = p->tp_at, .stays = p->stays,
+    xd_decl d = { .visit = has_source(p) ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev,
+                  .type = type, .blocks = p->blocks, .src = has_source(p) ? &p->src : NULL,
+                  .tp = p->tp, .tp_at = p->tp_at, .stays = p->stays,
                   .store = p->store, .err = &mine };
     if (mine.code) {
         /* nothing is visited */

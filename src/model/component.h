@@ -82,6 +82,10 @@ xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind
 /* From now on its weights are those of `src` (copied; what it points to is borrowed), which names
  * them as the component declares them. Compares them with the declared tensors. */
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);
+/* Sets the name of the class: that of the config, or `hint`. */
+void      xd_component_name_class(xd_component *p, const char *hint);
+/* Sets the network that understands the config: that of the class which it names, or of `hint`. */
+xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 /* Is it a class of a network of this kind? */
 int       xd_component_knows(xd_kind kind, const char *name);
 /* From now on a text encoder has its vision tower. Refuses one that has none. */
