@@ -272,8 +272,8 @@ static xd_status count(xd_turn *t, size_t *bytes, size_t *kept_bytes, xd_err *e)
     }
     *bytes = xd_arena_peak(&a);
     *kept_bytes = xd_arena_peak(&keeps);
+    xd_device_arena_close(&keeps, m->count);    /* what was opened last has to be first     */
     xd_device_arena_close(&a, m->count);
-    xd_device_arena_close(&keeps, m->count);
     free(kept);
     return s;
 }
