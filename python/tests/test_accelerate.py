@@ -141,14 +141,15 @@ def test_weights_in_place_and_copied(torch, flux):
     assert flux.transformer._xdit.module.bytes > 2 * taken
 
 
-def test_released_weights(torch, flux):
+def test_released_weights(torch, flux, tmp_path):
     plain = run(torch, flux, "flux")
     xdit.accelerate(flux, release=True)
     assert sum(p.numel() for p in flux.transformer.parameters()) == 0
     assert flux.transformer.dtype == torch.float32 and flux.device == torch.device("cpu")
     assert apart(plain, run(torch, flux, "flux")) <= LEVELS
-    with pytest.raises(xdit.InvalidRequest, match="released.*load the pipeline again"):
-        xdit.restore(flux)
+    for call in (lambda: xdit.restore(flux), lambda: flux.save_pretrained(tmp_path)):
+        with pytest.raises(xdit.InvalidRequest, match="released.*load the pipeline again"):
+            call()
 
 
 @pytest.mark.parametrize("kind, most", [("int8", 8), ("fp8", 16), ("int4", 40)])
@@ -289,6 +290,12 @@ def test_attention_processors(torch, flux):
         xdit.accelerate(flux)
 
 
+def test_hooks(torch, flux):
+    flux.transformer.forward = flux.transformer.forward
+    with refuses("hooks have replaced its forward"):
+        xdit.accelerate(flux)
+
+
 def test_twice(torch, flux):
     xdit.accelerate(flux)
     with refuses("accelerated already", xdit.InvalidRequest):
@@ -339,6 +346,9 @@ def test_inputs(torch, flux):
     bad = [
         ({"hidden_states": args["hidden_states"][..., :-1]}, xdit.InvalidRequest, "latents"),
         ({"hidden_states": args["hidden_states"][:, :-1]}, xdit.InvalidRequest, "11 tokens"),
+        ({"img_ids": None}, xdit.InvalidRequest, "got no img_ids"),
+        ({"pooled_projections": None}, xdit.InvalidRequest, "got no pooled_projections"),
+        ({"encoder_hidden_states": torch.zeros(2, 5, 40)}, xdit.InvalidRequest, "as many rows"),
         ({"encoder_hidden_states": torch.zeros(1, 5, 3)}, xdit.InvalidRequest, "text is 5x3"),
         ({"pooled_projections": torch.zeros(1, 3)}, xdit.InvalidRequest, "pooled is 1x3"),
         ({"img_ids": args["img_ids"] + 1}, xdit.Unsupported, "img_ids"),

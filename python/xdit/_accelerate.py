@@ -7,7 +7,7 @@ from typing import Any, Callable
 import torch
 
 from ._errors import InvalidRequest, Unsupported
-from ._forwards import FORWARDS, Values, refuse_unused
+from ._forwards import FORWARDS, Values, check
 from ._module import Module, classes, type_name, weights_of
 
 _TRANSFORMERS = ("transformer", "transformer_2")
@@ -39,6 +39,10 @@ def _check_part(part: torch.nn.Module, what: str, known: list[str]) -> None:
     if name not in known:
         cure = ": say vae=False to keep torch's" if what == "vae" else ""
         raise Unsupported(f"{what} is a {name}; xdit.accelerate knows {', '.join(known)}{cure}")
+    replaced = [f for f in _REPLACED if f in part.__dict__]
+    if replaced and _MINE not in part.__dict__:
+        raise Unsupported(f"{what}: hooks have replaced its {replaced[0]} (offloading, a cache): "
+                          "remove them, or load the pipeline again")
     _check_adapters(part, what)
     _check_processors(part, what)
 
@@ -54,7 +58,7 @@ def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
         bound = signature.bind(part, *args, **kwargs)
         bound.apply_defaults()
         v: Values = dict(bound.arguments)
-        refuse_unused(name, v)
+        check(name, v)
         if getattr(part, "_hf_peft_config_loaded", False):
             _check_adapters(part, what)
         if torch.is_grad_enabled() and any(torch.is_tensor(t) and t.requires_grad
@@ -142,10 +146,18 @@ class _State:
         self.module, self.released = module, released
 
 
-def _release(part: torch.nn.Module) -> None:
+def _release(part: torch.nn.Module, what: str) -> None:
     """Frees the parameters. They stay on the CPU with their types, which pipelines ask for."""
     for p in part.parameters():
         p.data = torch.empty(0, dtype=p.dtype)
+
+    def save_pretrained(*args: Any, **kwargs: Any) -> None:
+        raise InvalidRequest(_released(what))
+    part.save_pretrained = save_pretrained
+
+
+def _released(what: str) -> str:
+    return f"the weights of {what} were released (release=True): load the pipeline again"
 
 
 def _open(part: torch.nn.Module, what: str, config: dict[str, Any], options: Values) -> None:
@@ -165,7 +177,7 @@ def _open(part: torch.nn.Module, what: str, config: dict[str, Any], options: Val
         part.forward = _forward(part, module, what)
     if options["release"]:
         del weights
-        _release(part)
+        _release(part, what)
 
 
 def _restore(part: torch.nn.Module) -> None:
@@ -225,8 +237,7 @@ def restore(pipe: Any) -> Any:
     parts = _parts(pipe, True)
     for name, part in parts:
         if _MINE in part.__dict__ and part.__dict__[_MINE].released:
-            raise InvalidRequest(f"the weights of {name} were released (release=True): load the "
-                                 "pipeline again")
+            raise InvalidRequest(_released(name))
     for _, part in parts:
         _restore(part)
     return pipe

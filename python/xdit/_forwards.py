@@ -19,10 +19,12 @@ Passes = Iterator[Values]       # of each row of the batch: inputs of Module.run
 @dataclasses.dataclass(frozen=True)
 class Forward:
     """passes: inputs of each row, of the arguments and the config. join: the result of the forward,
-    of the arguments, the predictions of the rows, and the config. unused: arguments that change the
-    result and are not computed; they have to be None or empty."""
+    of the arguments, the predictions of the rows, and the config. rows: arguments that have as many
+    rows as the first one. unused: arguments that change the result and are not computed; they have
+    to be None or empty."""
     passes: Callable[[Values, Any], Passes]
     join: Callable[[Values, list[torch.Tensor], Any], Any]
+    rows: tuple[str, ...]
     unused: tuple[str, ...]
 
 
@@ -288,25 +290,43 @@ _KWARGS = ("joint_attention_kwargs", "attention_kwargs", "cross_attention_kwargs
 _CONTROL = ("controlnet_block_samples", "controlnet_single_block_samples",
             "block_controlnet_hidden_states")
 
+_TEXT = ("hidden_states", "encoder_hidden_states")
+_POOLED = (*_TEXT, "pooled_projections")
+_TWO = (*_TEXT, "encoder_hidden_states_t5")
+
 FORWARDS = {
-    "FluxTransformer2DModel": Forward(_flux, _stack_tokens, _CONTROL),
-    "ChromaTransformer2DModel": Forward(_chroma, _stack_tokens, _CONTROL),
-    "Flux2Transformer2DModel": Forward(_flux2, _stack_tokens, ("kv_cache",)),
-    "QwenImageTransformer2DModel": Forward(_qwen, _stack_tokens,
+    "FluxTransformer2DModel": Forward(_flux, _stack_tokens, _POOLED, _CONTROL),
+    "ChromaTransformer2DModel": Forward(_chroma, _stack_tokens, _TEXT, _CONTROL),
+    "Flux2Transformer2DModel": Forward(_flux2, _stack_tokens, _TEXT, ("kv_cache",)),
+    "QwenImageTransformer2DModel": Forward(_qwen, _stack_tokens, _TEXT,
                                            (*_CONTROL, "additional_t_cond", "guidance")),
-    "PixArtTransformer2DModel": Forward(_pixart, _stack_image, ("attention_mask",)),
-    "Transformer2DModel": Forward(_pixart, _stack_image, ("attention_mask", "class_labels")),
-    "SD3Transformer2DModel": Forward(_sd3, _stack_cells, (*_CONTROL, "skip_layers")),
-    "HunyuanDiT2DModel": Forward(_hunyuan, _stack_image, _CONTROL),
-    "ZImageTransformer2DModel": Forward(_zimage, _zimage_list,
+    "PixArtTransformer2DModel": Forward(_pixart, _stack_image, _TEXT, ("attention_mask",)),
+    "Transformer2DModel": Forward(_pixart, _stack_image, _TEXT,
+                                  ("attention_mask", "class_labels")),
+    "SD3Transformer2DModel": Forward(_sd3, _stack_cells, _POOLED, (*_CONTROL, "skip_layers")),
+    "HunyuanDiT2DModel": Forward(_hunyuan, _stack_image, _TWO, _CONTROL),
+    "ZImageTransformer2DModel": Forward(_zimage, _zimage_list, ("x", "cap_feats"),
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),
-    "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, ("timestep_cond",)),
-    "WanTransformer3DModel": Forward(_wan, _stack_video, ()),
+    "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
+    "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
 }
 
 
-def refuse_unused(name: str, v: Values) -> None:
-    """Refuses arguments that change what the class computes and that xdit leaves out."""
+def _is_rows(value: Any) -> bool:
+    return torch.is_tensor(value) and value.dim() > 1 or isinstance(value, list)
+
+
+def check(name: str, v: Values) -> None:
+    """Refuses arguments that are missing, or of other batches, and those that change what the class
+    computes and that xdit leaves out."""
+    first = FORWARDS[name].rows[0]
+    for key in (*FORWARDS[name].rows, *(k for k in ("img_ids", "img_shapes", "timestep", "t")
+                                        if k in v)):
+        if v[key] is None:
+            raise InvalidRequest(f"{name}.forward got no {key}")
+    for key in FORWARDS[name].rows:
+        if not _is_rows(v[key]) or len(v[key]) != len(v[first]):
+            raise InvalidRequest(f"{name}.forward: {key} has not as many rows as {first}")
     for key in (*FORWARDS[name].unused, *_KWARGS):
         value = v.get(key)
         if value is not None and not (isinstance(value, (dict, list, tuple)) and not value):
