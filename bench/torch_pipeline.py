@@ -3,10 +3,10 @@
 
 usage: torch_pipeline.py [FAMILY...] [--size 512] [--steps 2] [--rounds 3] [--dtype bf16] [--threads N]
 
-FAMILY is flux (4 + 8 blocks of width 1536, 512 rows of text) or pixart (14 blocks of width 1152, 120
-rows of text, guidance); the weights are random, and so are the embeddings of the text. Every round
-runs each pipeline in turn: torch's, with weights in place, and with copies of them. A round before
-them warms up. Needs the package xdit, torch and diffusers.
+FAMILY is flux (4 + 8 blocks of width 1536, 512 rows of text) or pixart (14 blocks of width 1152,
+120 rows of text, guidance); the weights are random, and so are the embeddings of the text. Every
+round runs each pipeline in turn: torch's, with weights in place, and with copies of them. A round
+before them warms up. Needs the package xdit, torch and diffusers.
 """
 import argparse
 import copy
