@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Seconds of pipelines of diffusers by themselves and with xdit.accelerate, in one run.
 
-usage: torch_pipeline.py [FAMILY...] [--size 512] [--steps 2] [--rounds 3] [--dtype bf16] [--threads N]
+usage: torch_pipeline.py [FAMILY...] [--size 512] [--steps 2] [--rounds 3] [--dtype bf16]
+                         [--threads N]
 
 FAMILY is flux (4 + 8 blocks of width 1536, 512 rows of text) or pixart (14 blocks of width 1152,
 120 rows of text, guidance); the weights are random, and so are the embeddings of the text. Every

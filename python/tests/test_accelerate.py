@@ -112,6 +112,7 @@ def apart(a, b):
 def test_the_same_image(torch, name, monkeypatch):
     pipe = load(torch, name)
     plain = run(torch, pipe, name)
+    threads = torch.get_num_threads()
     assert xdit.accelerate(pipe) is pipe
     with monkeypatch.context() as m:
 
@@ -123,6 +124,7 @@ def test_the_same_image(torch, name, monkeypatch):
         m.setattr(type(pipe.vae), "decode", fails)
         m.setattr(type(pipe.vae), "encode", fails)
         assert apart(plain, run(torch, pipe, name)) <= LEVELS
+    assert torch.get_num_threads() == threads
     xdit.restore(pipe)
     assert np.array_equal(plain, run(torch, pipe, name))
 
@@ -294,6 +296,13 @@ def test_hooks(torch, flux):
     flux.transformer.forward = flux.transformer.forward
     with refuses("hooks have replaced its forward"):
         xdit.accelerate(flux)
+
+
+def test_threads_of_torch(torch, flux):
+    threads = torch.get_num_threads()
+    run(torch, xdit.accelerate(flux, threads=3 - min(threads, 2)), "flux")
+    xdit.restore(flux)
+    assert torch.get_num_threads() == threads
 
 
 def test_twice(torch, flux):

@@ -142,8 +142,8 @@ def _encode(part: torch.nn.Module, module: Module) -> Callable:
 class _State:
     """What an accelerated module of torch has beside its own."""
 
-    def __init__(self, module: Module, released: bool):
-        self.module, self.released = module, released
+    def __init__(self, module: Module, released: bool, torch_threads: int):
+        self.module, self.released, self.torch_threads = module, released, torch_threads
 
 
 def _release(part: torch.nn.Module, what: str) -> None:
@@ -170,7 +170,7 @@ def _open(part: torch.nn.Module, what: str, config: dict[str, Any], options: Val
     in_place = not (options["copy"] or options["release"] or quantized or what == "vae")
     module = Module(config, weights, dtype=dtype, in_place=in_place, threads=options["threads"],
                     weights_dtype=options["weights_dtype"] if what != "vae" else None)
-    setattr(part, _MINE, _State(module, options["release"]))
+    setattr(part, _MINE, _State(module, options["release"], options["torch_threads"]))
     if what == "vae":
         part.decode, part.encode = _decode(part, module), _encode(part, module)
     else:
@@ -186,6 +186,7 @@ def _restore(part: torch.nn.Module) -> None:
         part.__dict__.pop(name, None)
     if state:
         state.module.close()
+        torch.set_num_threads(state.torch_threads)
 
 
 def _parts(pipe: Any, vae: bool) -> list[tuple[str, torch.nn.Module]]:
@@ -203,8 +204,9 @@ def accelerate(pipe: Any, weights_dtype: str | None = None, vae: bool = True,
 
     weights_dtype: of the transformer's matrices, "int8", "fp8" or "int4"; None: as computed. vae:
     the autoencoder, too. release: frees the weights in torch, once they are copied; the pipeline
-    cannot be restored then. threads: 0, all cores. dtype: to compute in, "f32" or "bf16"; None: the
-    type of the weights. copy: matrices are copied into the layout of the kernels, which takes their
+    cannot be restored then. threads: 0, as many as torch has; where both have one OpenMP, torch
+    takes the library's number until restore. dtype: to compute in, "f32" or "bf16"; None: the type
+    of the weights. copy: matrices are copied into the layout of the kernels, which takes their
     memory again and makes small images faster; False: they are read from torch's memory.
     """
     from ._pipeline import _dtype
@@ -215,8 +217,9 @@ def accelerate(pipe: Any, weights_dtype: str | None = None, vae: bool = True,
                           f"pipelines of diffusers with a {', '.join(known)}")
     if any(_MINE in part.__dict__ for _, part in parts):
         raise InvalidRequest("the pipeline is accelerated already: xdit.restore(pipe) first")
-    options = {"weights_dtype": weights_dtype, "release": release, "threads": threads,
-               "dtype": _dtype(dtype), "copy": copy}
+    options = {"weights_dtype": weights_dtype, "release": release, "dtype": _dtype(dtype),
+               "threads": threads or torch.get_num_threads(), "copy": copy,
+               "torch_threads": torch.get_num_threads()}
     try:
         for name, part in parts:
             _check_part(part, name, [*_VAES] if name == "vae" else known)

@@ -26,7 +26,8 @@ def main():
         print("1..0 # SKIP no Python has cffi, numpy, Pillow and pytest (XDIT_TEST_PYTHON)")
         return
     env = {**os.environ, "PYTHONPATH": str(package), "XDIT_PROGRAM": str(program),
-           "XDIT_TINY_MODELS": str(tiny), "PYTHONDONTWRITEBYTECODE": "1"}
+           "XDIT_TINY_MODELS": str(tiny), "PYTHONDONTWRITEBYTECODE": "1",
+           "COLUMNS": "200"}            # pytest cuts reasons of skips at the line's end
     if len(sys.argv) > 5:
         env["XDIT_MPIRUN"] = " ".join(sys.argv[5:])
     run = subprocess.run([python, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb=short",
