@@ -281,6 +281,16 @@ def test_adapters(torch, flux):
     xdit.restore(flux)
     with refuses("LoRA layers: pipe.fuse_lora"):
         xdit.accelerate(flux)
+    base = run(torch, flux, "flux")
+    for name, value in flux.transformer.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(value, std=0.3)
+    flux.fuse_lora(components=["transformer"])          # the cure
+    flux.unload_lora_weights()
+    plain = run(torch, flux, "flux")
+    assert apart(base, plain) > LEVELS
+    xdit.accelerate(flux)
+    assert apart(plain, run(torch, flux, "flux")) <= LEVELS
 
 
 def test_attention_processors(torch, flux):

@@ -30,4 +30,4 @@ def restore(pipe):
 __version__ = _version()
 __all__ = ["Cancelled", "CommunicationError", "Comparison", "DeviceError", "Error", "FileError",
            "FormatError", "InvalidRequest", "OutOfMemory", "Output", "Pipeline", "Plan", "Plans",
-           "Unsupported", "about", "compare", "inspect", "plan"]
+           "Unsupported", "about", "accelerate", "compare", "inspect", "plan", "restore"]

@@ -1,6 +1,8 @@
 """Pipelines of diffusers whose transformers and autoencoders compute with the library."""
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import inspect
 from typing import Any, Callable
 
@@ -150,6 +152,8 @@ def _release(part: torch.nn.Module, what: str) -> None:
     """Frees the parameters. They stay on the CPU with their types, which pipelines ask for."""
     for p in part.parameters():
         p.data = torch.empty(0, dtype=p.dtype)
+    with contextlib.suppress(OSError, AttributeError):      # of glibc: pages go back to the system
+        ctypes.CDLL(None).malloc_trim(0)
 
     def save_pretrained(*args: Any, **kwargs: Any) -> None:
         raise InvalidRequest(_released(what))
