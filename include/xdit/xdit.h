@@ -411,6 +411,11 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* Nonzero: parameters name the model and files without their folders, as replies to others
      * should; a model of the Hugging Face cache is "org/name". */
     int64_t         omit_folders;
+    /* Steps from one computation of the reference images' keys and values to the next: the steps
+     * between use the stored ones, and compute no tokens of reference images. 1: every step
+     * computes them; 0: the first alone. The image is another one, but of models that are made for
+     * it. */
+    int64_t         reference_interval;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -20,7 +20,12 @@ xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp)
     xd_span all = { 0, l->len[s] };
     if (s == XD_TXT || s == XD_PAD)     /* they belong to one patch */
         return patch == l->txt_patch ? xd_cut_at(all, sp, l->nsp, l->share) : (xd_span){ 0, 0 };
-    return xd_cut_at(xd_cut(all, patch, l->npatch), sp, l->nsp, l->share);
+    const int parts = l->npatch - l->refs_apart;
+    if (l->refs_apart && (patch == parts) != (s == XD_REF))
+        return (xd_span){ 0, 0 };
+    if (patch < parts)
+        all = xd_cut(all, patch, parts);
+    return xd_cut_at(all, sp, l->nsp, l->share);
 }
 
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp)

@@ -21,6 +21,7 @@ typedef struct xd_layout {      /* how the flowing tokens of one pass are cut   
     int64_t grid[3];            /* t, h, w of the image tokens                                 */
     int     npatch, nsp;        /* PipeFusion patches; sequence ranks (ulysses x ring)         */
     int     txt_patch;          /* the patch that the text rows and XD_PAD belong to           */
+    int     refs_apart;         /* 1: the last patch is all of XD_REF, and nothing else         */
     /* Reference images (borrowed); their tokens are the stream XD_REF, image after image. */
     int            nrefs;
     const xd_grid *refs;

@@ -1,4 +1,4 @@
-/* order.c - keys and values of the members of an axis, in the token order of one rank */
+/* order.c - keys and values in token order: those of the members of an axis, and of pieces */
 #include "parallel/rows.h"
 
 /* The first row of patch p of the stream order[st], among the rows of the member `sp`. */
@@ -28,4 +28,21 @@ int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tenso
                     seg[n++] = (xd_kv){ xd_piece_of(k[i], row, m), xd_piece_of(v[i], row, m) };
             }
     return n;
+}
+
+int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room)
+{
+    int segs = 0;
+    for (int i = 0; i < a->nkv && n > 0; first -= a->kv[i++].k.d[1]) {
+        const int64_t all = a->kv[i].k.d[1], some = all - first < n ? all - first : n;
+        if (some <= 0)
+            continue;
+        if (!xd_check(x, segs < room, "attention: keys in more than %d pieces", room))
+            break;
+        seg[segs++] = (xd_kv){ xd_piece_of(a->kv[i].k, first, some),
+                               xd_piece_of(a->kv[i].v, first, some) };
+        first += some;
+        n -= some;
+    }
+    return segs;
 }

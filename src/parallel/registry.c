@@ -6,11 +6,12 @@
 
 extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
                        xd_method_halo, xd_method_tensor,
-                       xd_method_window;
+                       xd_method_window, xd_method_references;
 
 const xd_method *const xd_methods[] = {
     &xd_method_ulysses,         /* exchanges tokens for heads: hooks below see fewer heads     */
     &xd_method_stale,           /* PipeFusion: adds K,V of the patches not being computed      */
+    &xd_method_references,      /* or: K,V of reference images from an earlier step            */
     &xd_method_displaced,       /* or: adds last step's K,V of other ranks (DistriFusion)      */
     &xd_method_ring,            /* or: adds the K,V of other ranks                             */
     &xd_method_halo,            /* convolutions, row sums and attention of an image in bands   */

@@ -46,6 +46,10 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg);
 
+/* Views of keys and values [first, first + n) of all of an attention's, one for each piece of them
+ * that has some. Returns their number; more than `room` fail x. */
+int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room);
+
 /* Calls the attention of the hooks behind m. */
 static inline void xd_next_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {

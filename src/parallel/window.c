@@ -71,24 +71,6 @@ static xd_span next_run(const box *b, const int64_t *grid, int64_t *row)
     return run;
 }
 
-/* ---- keys --------------------------------------------------------------------------------- */
-
-/* Appends keys [first, first + n) of all segments. */
-static void add_keys(xd_exec *x, window *s, const xd_attn_args *a, int64_t first, int64_t n)
-{
-    for (int i = 0; i < a->nkv && n > 0; first -= a->kv[i++].k.d[1]) {
-        const int64_t all = a->kv[i].k.d[1], some = all - first < n ? all - first : n;
-        if (some <= 0)
-            continue;
-        if (!xd_check(x, s->nseg < s->segs, "window: more than %d segments of keys", s->segs))
-            return;
-        s->seg[s->nseg++] = (xd_kv){ xd_piece_of(a->kv[i].k, first, some),
-                                     xd_piece_of(a->kv[i].v, first, some) };
-        first += some;
-        n -= some;
-    }
-}
-
 /* ---- queries ------------------------------------------------------------------------------ */
 
 /* Part u of the queries: those of Ulysses rank u, all of a piece. */
@@ -157,14 +139,15 @@ static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, co
         seen.at[i] = seen_by(s, grid, i, tile->at[i]);
     for (int i = 0; i < XD_NSTREAMS; i++)
         others += i == XD_IMG ? 0 : x->lay->len[i];
-    s->nseg = s->nparts = 0;
+    s->nparts = 0;
     while ((run = next_run(tile, grid, &row)).n)
         add_queries(x, s, a, run);
     if (!s->nparts)
         return;
-    add_keys(x, s, a, 0, others);
+    s->nseg = xd_pick_keys(x, a, 0, others, s->seg, s->segs);
     for (row = 0; (run = next_run(&seen, grid, &row)).n;)
-        add_keys(x, s, a, others + run.start, run.n);
+        s->nseg += xd_pick_keys(x, a, others + run.start, run.n, s->seg + s->nseg,
+                                s->segs - s->nseg);
     attend(x, m, a, s->seg, s->nseg);
 }
 

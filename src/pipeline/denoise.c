@@ -47,20 +47,29 @@ static int passes_of_mine(const xd_denoise *f)
 
 /* ---- units and rows ----------------------------------------------------------------------- */
 
-/* The first steps of each transformer are exact. */
-static int is_exact(const xd_denoise *f, int step)
+int xd_denoise_exact(const xd_denoise *f)
 {
-    return step - xd_job_dit_begin(f->j, step) < xd_plan_exact(f->plan);
+    return f->lay.refs_apart && f->plan->npatch == 1 ? 1 : xd_plan_exact(f->plan);
 }
 
+/* The first steps of each transformer are exact, and those that compute keys and values of
+ * reference images anew. */
+static int is_exact(const xd_denoise *f, int step)
+{
+    int     n = step - xd_job_dit_begin(f->j, step);
+    int64_t interval = f->j->r->reference_interval;
+    return n < xd_denoise_exact(f) || (f->lay.refs_apart && interval && n % interval == 0);
+}
+
+/* Reference images that are a patch of their own are computed in exact steps alone. */
 static int unit_count(const xd_denoise *f, int step)
 {
-    return is_exact(f, step) ? 1 : f->lay.npatch;
+    return is_exact(f, step) ? 1 : f->lay.npatch - f->lay.refs_apart;
 }
 
 static int unit_at(const xd_denoise *f, int step, int i)
 {
-    return unit_count(f, step) == 1 ? XD_ALL : i;
+    return is_exact(f, step) || f->lay.npatch == 1 ? XD_ALL : i;
 }
 
 /* The layout of tokens of a pass for a unit: the text goes with the first patch, or
@@ -408,7 +417,8 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->topo = topo;
     f->trace = dev->counts ? NULL : j->ctx->trace;
     f->lay = j->lay;
-    f->lay.npatch = f->plan->npatch;
+    f->lay.refs_apart = xd_job_keeps_references(j);
+    f->lay.npatch = f->plan->npatch + f->lay.refs_apart;
     f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
     xd_balance_tokens(j->ctx->balance, &f->lay);
     for (int p = 0; p < j->npass; p++) {

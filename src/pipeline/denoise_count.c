@@ -1,7 +1,7 @@
 /* denoise_count.c - the denoising loop on the count device: its bytes, and how small its ops are */
 #include "model/component.h"
 #include "pipeline/arenas.h"
-#include "pipeline/denoise.h"
+#include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 #include "pipeline/text_encode.h"
 #include "plan/plan.h"
@@ -39,7 +39,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     }
     xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a,
                     &xd_model_dit(m, xd_job_dit(j, 0))->shadow, cond);
-    int       stale = xd_plan_exact(f.plan);
+    int       stale = xd_denoise_exact(&f);
     xd_counts was, now;
     xd_dev_counts(j->ctx->count, &was, 0);
     for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {

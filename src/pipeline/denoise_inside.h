@@ -21,6 +21,8 @@ static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
     return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
 }
 
+/* The number of exact steps at the start of a transformer. */
+int     xd_denoise_exact(const xd_denoise *f);
 /* This rank's rows of a stream in a patch or XD_ALL, as a range of those in all patches. */
 xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
 /* Runs the blocks from `from` to before `to`. */

@@ -24,6 +24,7 @@ void xd_request_init_size(xd_request *r, size_t size)
 {
     xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .eta = -1,
                        .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1,
+                       .reference_interval = 1,
                        .guidance_scale_2 = -1, .boundary_ratio = -1, .shift_terminal = -1,
                        .output_quality = -1 };
     xd_record_init(r, size);
@@ -401,7 +402,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
     if ((s = xd_init_image_read(j, e)) != XD_OK || (s = xd_condition_read(j, e)) != XD_OK ||
-        (s = xd_references_read(j, e)) != XD_OK)
+        (s = xd_references_read(j, e)) != XD_OK || (s = xd_job_check_references(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, and "

@@ -80,6 +80,10 @@ void      xd_job_close(xd_job *j);
 int       xd_job_int8_attention(const xd_job *j);
 /* Reads attention_window, after the tokens are known. */
 xd_status xd_job_window(xd_job *j, xd_err *e);
+/* 1: there are reference images, and some steps use their keys and values of an earlier step. */
+int       xd_job_keeps_references(const xd_job *j);
+/* Refuses a reference_interval that is wrong, or not for this plan or these options. */
+xd_status xd_job_check_references(const xd_job *j, xd_err *e);
 /* Warns on rank 0 of options of the request that make no difference. */
 void      xd_job_warn_unused(const xd_job *j);
 /* Finds the scheduler of the request or of the model, sets j->sampler, and reads its config with

@@ -33,3 +33,27 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
         j->window[i] = n[i] < j->lay.grid[i] ? n[i] : 0;
     return XD_OK;
 }
+
+int xd_job_keeps_references(const xd_job *j)
+{
+    return j->lay.len[XD_REF] > 0 && j->r->reference_interval != 1;
+}
+
+xd_status xd_job_check_references(const xd_job *j, xd_err *e)
+{
+    if (j->r->reference_interval < 0)
+        return xd_fail(e, XD_EINVAL, "reference_interval is %lld; it is a number of steps, or 0 "
+                       "for the first step alone", (long long)j->r->reference_interval);
+    if (!xd_job_keeps_references(j))
+        return XD_OK;
+    if (j->ctx->plan.displaced)
+        return xd_fail(e, XD_EINVAL, "reference_interval and displaced patches both take keys and "
+                       "values of an earlier step: give one of them");
+    if (j->cache.kind)
+        return xd_fail(e, XD_EINVAL, "reference_interval and cache both leave out work of a step: "
+                       "give one of them");
+    if (j->window[0] | j->window[1] | j->window[2])
+        return xd_fail(e, XD_EINVAL, "reference_interval and attention_window both leave out work "
+                       "of attention: give one of them");
+    return XD_OK;
+}

@@ -54,6 +54,9 @@ void xd_job_warn_unused(const xd_job *j)
         xd_log(XD_LOG_WARN, "attention_window makes no difference: it holds all of %lld x %lld x "
                "%lld tokens", (long long)j->lay.grid[0], (long long)j->lay.grid[1],
                (long long)j->lay.grid[2]);
+    if (j->r->reference_interval != 1 && !xd_job_keeps_references(j))
+        xd_log(XD_LOG_WARN, "reference_interval makes no difference: there are no reference images "
+               "whose tokens flow beside the image's");
     if (j->r->latents_only && j->r->enable_tiling && !xd_job_has_image(j->r))
         xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)

@@ -108,6 +108,8 @@ static xd_option options[] = {
       "scores of attention: int8 is faster and less exact (default: auto)" },
     { "attention_window", XD_OPT_TEXT, AT(attention_window), 0, 0, NULL, "T,H,W",
       "frames, rows and columns of tokens around it that an image token attends to; 0: all" },
+    { "reference_interval", XD_OPT_INT64, AT(reference_interval), 0, 1e6, NULL, "STEPS",
+      "steps that share the keys and values of reference images; 0: all (default: 1)" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
       "decode in overlapping tiles: less memory" },
     { "output_quality", XD_OPT_INT64, AT(output_quality), 0, 100, NULL, "N",

@@ -144,6 +144,8 @@ static void add_options(xd_text_buf *b, const xd_job *j)
                    j->window[0], j->window[1], j->window[2]);
     if (xd_job_int8_attention(j))
         xd_buf_add(b, ", \"attention\": \"int8\"");
+    if (xd_job_keeps_references(j))
+        xd_buf_add(b, ", \"reference_interval\": %" PRId64, r->reference_interval);
     if (j->cache.kind) {
         xd_buf_add(b, ", \"cache\": ");
         xd_buf_json_string(b, r->cache);

@@ -33,6 +33,7 @@ typedef struct predictor {
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
+    xd_request          played; /* r without a reference_interval between the steps played     */
     xd_prediction      *f;
     xd_job              job;
     xd_prompts          words;  /* n = 0: texts are not known                                  */
@@ -150,7 +151,7 @@ static xd_status reset_simulation(predictor *s, xd_err *e)
 
 static int steps_played(const predictor *s)
 {
-    int want = s->f->stale ? STEPS : 2;
+    int want = s->f->stale || s->f->keeps_refs ? STEPS : 2;
     return s->job.samp.steps < want ? s->job.samp.steps : want;
 }
 
@@ -361,7 +362,7 @@ static void read_steps(predictor *s)
     f->to_s = mark_time(s, n);
     f->step_s = n > 3 ? (mark_time(s, n) - mark_time(s, n - 2)) / 2
                       : n > 1 ? mark_time(s, n) - mark_time(s, n - 1) : f->exact_s;
-    if (!f->stale)
+    if (!f->stale && !f->keeps_refs)
         f->exact_s = f->step_s;
     xd_predict_cache(f, &s->job);
     f->int8_attn = xd_job_int8_attention(&s->job);
@@ -715,8 +716,6 @@ static void add_reading(predictor *s)
     f->text_s += f->read_s[XD_KIND_TEXT];
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
-
 static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
 {
     xd_context   *ctx = s->ctx;
@@ -741,9 +740,7 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
         xd_prompts_close(&s->words, ctx);
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
-    s->warm = f->stale ? xd_plan_exact(&f->plan) : f->steps;
-    for (int i = 0; i < f->steps; i++)
-        f->exact += i - xd_job_dit_begin(&s->job, i) < s->warm;
+    s->warm = xd_predict_exact(f, &s->job, &s->played);
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
         return xd_fail(e, XD_EINVAL,
                        "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) "

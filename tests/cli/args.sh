@@ -31,7 +31,7 @@ for f in model prompt negative_prompt width height num_inference_steps guidance_
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
          attn_layer_num_for_pp use_displaced_patches trace lora preview preview_every previews \
-         attention attention_window; do
+         attention attention_window reference_interval; do
     try generate --help
     check "generate --help knows --$f" shows "--$f"
 done

@@ -20,6 +20,28 @@ edit
 check "an edit needs no image" [ "$rc" = 0 ]
 check "the image counts" sh -c "! cmp -s '$T/a.png' '$T/image.png'"
 
+# Keys and values of the reference image that stay from step to step.
+kept() { edit --image "$IMAGE" --num_inference_steps 4 --output "$T/$@"; }
+kept exact.png
+kept kept.png --reference_interval 0 --json
+check "kept keys are said" json 'j["parameters"]["reference_interval"] == 0'
+kept two.png --reference_interval 0 --nproc 2 --plan u2
+kept stages.png --reference_interval 0 --nproc 2 --plan pp2 --num_pipeline_patch 1
+same() { try compare --json "$T/$1" "$T/$2"; json 'j["largest"] == 0'; }
+check "kept keys change the image" sh -c "! cmp -s '$T/exact.png' '$T/kept.png'"
+check "a second rank does not" same kept.png two.png
+check "nor do stages" same kept.png stages.png
+kept bad.png --reference_interval 2 --cache fbcache:0.1
+check "not with a cache" said '^xdit: reference_interval and cache both leave out work of a step'
+kept bad.png --reference_interval 2 --nproc 2 --plan u2 --use_displaced_patches
+check "not with displaced patches" [ "$rc" = 2 ]
+kept bad.png --reference_interval=-1
+check "no interval below 0" [ "$rc" = 2 ]
+edit --reference_interval 2
+check "nothing to keep" said '^xdit: warning: reference_interval makes no difference: there are no'
+try plan --model "$MODEL" --image "$IMAGE" --max_area 3072 --world 1 --reference_interval 0
+check "plan marks kept keys" grep -q '^~ with --reference_interval 0: not the image' "$T/stdout"
+
 try generate --model "$MODEL" --prompt a --num_inference_steps 1 --width 32 --height 32 \
     --max_area 1024 --image "$IMAGE" --image "$IMAGE" --output "$T/b.png"
 check "one image is the most" [ "$rc" = 2 ]

@@ -96,6 +96,7 @@ static const char *const all[] = { "alpha",
                                    "kontext",
                                    "kontext-true",
                                    "kontext-none",
+                                   "kontext-kept",
                                    "sd3",
                                    "sd3-image",
                                    "sd3-mask",
@@ -340,6 +341,8 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->max_sequence_length = (int)js_num(r->js, "max_sequence_length");
     q->scheduler = js_text(r->js, "scheduler");
     q->cache = xd_json_get(r->js, "cache") ? js_text(r->js, "cache") : NULL;
+    if (xd_json_get(r->js, "reference_interval"))
+        q->reference_interval = (int64_t)js_num(r->js, "reference_interval");
     q->rng = "torch";
     q->enable_tiling = js_flag(r->js, "tiling");
     q->no_resolution_binning = !js_flag(r->js, "resolution_binning");

@@ -1,7 +1,8 @@
 """Step caches: requests for models of other suites. FBCache and TaylorSeer are those of diffusers;
-it has no TeaCache and no DBCache, so their rules stand here, around the blocks.
+it has no TeaCache, no DBCache and no kept keys of reference images, so their rules stand here.
 
-Layout as in joint.py, video.py and wan.py; "cache" of golden.json is what the program is asked for.
+Layout as in joint.py, video.py and wan.py; "cache" or "reference_interval" of golden.json is what
+the program is asked for.
 Caches decide by numbers: a case is written only if none of them is near its threshold.
 """
 import json
@@ -10,6 +11,7 @@ import math
 import numpy as np
 from diffusers import FirstBlockCacheConfig, TaylorSeerCacheConfig
 from diffusers.hooks import first_block_cache
+from diffusers.models.transformers import transformer_flux
 import torch
 
 from ..common import quiet
@@ -32,6 +34,10 @@ CASES = {
     "flux-tea": (joint, dict(FLUX, steps=9), "teacache:0.7,coefficients=3/-2/1/0.5/0.1"),
     "wan-tea": (wan, dict(WAN, steps=8), "teacache:0.45,coefficients=0/0/0/0.3/0.02"),
     "cog5b-cache": (video, dict(COG, steps=8), "fbcache:1.25"),
+    "kontext-kept": (joint, dict(model="kontext", prompts=["make it a star"], width=48, height=64,
+                                 negative_prompt="a ring", steps=5, seed=53, guidance=2.5,
+                                 true_cfg=3.0, max_sequence_length=9, image=(40, 56),
+                                 max_area=48 * 64), "references:2"),
 }
 
 
@@ -169,6 +175,38 @@ class Db:
         return run
 
 
+class References:
+    """Keys and values of reference images that stay from step to step: a step that does not compute
+    them reads the image's tokens alone, and its attention also those that are stored. Of `dit`, a
+    transformer of FLUX.1 Kontext with two passes, whose reference has ids that begin with 1."""
+
+    def __init__(self, dit, interval):
+        self.interval, self.calls, self.kept = interval, 0, {}
+        self.forward, self.attend = dit.forward, transformer_flux.dispatch_attention_fn
+        dit.forward = self.pass_of
+
+    def pass_of(self, hidden_states, img_ids, **kwargs):
+        self.key, step = self.calls % 2, self.calls // 2
+        self.calls, self.site, self.fresh = self.calls + 1, 0, step % self.interval == 0
+        self.tokens = int((img_ids[:, 0] == 1).sum())
+        if not self.fresh:
+            hidden_states, img_ids = (v[..., :-self.tokens, :] for v in (hidden_states, img_ids))
+        transformer_flux.dispatch_attention_fn = self.attention
+        try:
+            return self.forward(hidden_states=hidden_states, img_ids=img_ids, **kwargs)
+        finally:
+            transformer_flux.dispatch_attention_fn = self.attend
+
+    def attention(self, query, key, value, **kwargs):
+        at = self.key, self.site
+        self.site += 1
+        if self.fresh:
+            self.kept[at] = key[:, -self.tokens:].clone(), value[:, -self.tokens:].clone()
+        else:
+            key, value = (torch.cat([a, b], dim=1) for a, b in zip((key, value), self.kept[at]))
+        return self.attend(query, key, value, **kwargs)
+
+
 def watched(seen):
     """The decision of diffusers, which also tells its number and its threshold."""
     def should_compute(hook, now):
@@ -185,6 +223,7 @@ def run(name, out_dir):
     module, request, text = CASES[name]
     module.RUNS[name] = request
     make, decide, seen = module.make_parts, first_block_cache.FBCHeadBlockHook, []
+    interval = int(text.rpartition(":")[2]) if text.startswith("references") else 1
     kept = decide._should_compute_remaining_blocks
 
     def make_parts(model):
@@ -194,6 +233,8 @@ def run(name, out_dir):
             Tea(parts["transformer"], text, request["steps"], passes, seen)
         elif text.startswith("dbcache"):
             Db(parts["transformer"], text, seen)
+        elif text.startswith("references"):
+            References(parts["transformer"], interval)
         else:
             parts["transformer"].enable_cache(config_of(text))
         return parts
@@ -207,7 +248,8 @@ def run(name, out_dir):
     reused = sum(c <= limit for c, limit in seen)
     assert not near and (not seen or 0 < reused < len(seen)), (near, reused, len(seen))
     path = out_dir / name / "golden.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"cache": text}, indent=2) + "\n")
+    asked = {"cache": text} if interval == 1 else {"reference_interval": interval}
+    path.write_text(json.dumps(json.loads(path.read_text()) | asked, indent=2) + "\n")
 
 
 def make(names, options):

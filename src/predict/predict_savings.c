@@ -1,5 +1,7 @@
-/* predict_cache.c - what a step cache saves, by a hit rate that is said */
+/* predict_savings.c - what a step cache saves, by a hit rate that is said, and steps that are
+ * exact */
 #include "pipeline/job.h"
+#include "plan/plan.h"
 #include "predict/predict.h"
 
 static const double usual = 0.5;        /* of the steps behind the warm-up (doc/lab/caches.md)  */
@@ -34,4 +36,21 @@ void xd_predict_cache(xd_prediction *f, const xd_job *j)
     f->left_out = n / f->steps;
     f->step_s *= 1 - f->left_out * middle;
     f->exact_s *= 1 - f->left_out * middle;
+}
+
+int xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played)
+{
+    const int64_t interval = j->r->reference_interval;
+    f->keeps_refs = xd_job_keeps_references(j);
+    int warm = f->stale ? xd_plan_exact(&f->plan) : f->keeps_refs ? 1 : f->steps;
+    for (int i = 0; i < f->steps; i++) {
+        int n = i - xd_job_dit_begin(j, i);
+        f->exact += n < warm || (f->keeps_refs && interval && n % interval == 0);
+    }
+    if (f->keeps_refs) {
+        *played = *j->r;
+        played->reference_interval = 0;
+        j->r = played;
+    }
+    return warm;
 }
