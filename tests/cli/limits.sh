@@ -36,7 +36,7 @@ sweep "bench of a large image" "150 200 250 300 400" bench --config "$MODEL" --r
     -W 512 -H 512 --repeats 1 -t 1 --parts vae
 sweep "generate" "80 100 120 128 136 144 152 200" generate --model "$MODEL" -q -p a --steps 1 \
     -t 1 -o "$T/x.png"
-sweep "generate, a large image" "290 320 350 380 460" generate --model "$MODEL" -q -p a --steps 1 \
+sweep "generate, a large image" "290 320 350 380 520" generate --model "$MODEL" -q -p a --steps 1 \
     -t 1 -W 1024 -H 1024 --no_resolution_binning -o "$T/x.png"
 if [ -n "${XDIT_NO_MPI-}" ] || "$XDIT" bench --config "$MODEL" --nproc 2 --repeats 1 2>&1 |
     grep -Eq 'has no MPI|install the package'; then
