@@ -228,12 +228,12 @@ def decoders():
 def main():
     results = T / "images"
     results.mkdir()
-    with Server("--results", str(results), "--keep", "1") as s:
+    with Server("--results", str(results), "--keep", "8") as s:
         mine = partial_images(s)
         report(names(results), "files while they are kept")
         how_many(s)
         current_image(s)
-        report(wait_for(lambda: not names(results), 20), "and none later", names(results))
+        report(wait_for(lambda: not names(results), 40), "and none later", names(results))
     with Server("--ulysses_degree", "2", model=DEMO) as s:
         s.post(GEN, {**ASKED, "n": 2})
         got = events(s.post(GEN, {**ASKED, "n": 2, "stream": True, "partial_images": 3}))
