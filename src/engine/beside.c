@@ -77,14 +77,19 @@ static void copy_model(xd_context *to, xd_context *from)
     to->colours = from->colours;
 }
 
-xd_status xd_beside_take(xd_engine *g, xd_err *e)
+static void take_components(xd_engine *g)
 {
-    if (!g->of)
-        return XD_OK;
     copy_model(&g->ctx, &g->of->ctx);
     for (int i = 0; i < PARTS; i++)
         if (part_of(&g->ctx.model, i))
             count_anew(part_of(&g->ctx.model, i), part_of(&g->of->ctx.model, i));
+}
+
+xd_status xd_beside_take(xd_engine *g, xd_err *e)
+{
+    if (!g->of)
+        return XD_OK;
+    take_components(g);
     for (int i = 0; g->alone && i < PARTS; i++) {
         const xd_component *p = part_of(&g->ctx.model, i);
         if (p && !p->store)
@@ -98,6 +103,16 @@ void xd_beside_give(xd_engine *g)
 {
     if (g->of)
         copy_model(&g->of->ctx, &g->ctx);
+}
+
+/* A context is the first member of its engine. */
+static void lend_components(xd_context *ctx, int out)
+{
+    xd_engine *g = (xd_engine *)(void *)ctx;
+    if (out)
+        xd_beside_give(g);
+    else
+        take_components(g);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -127,6 +142,7 @@ static void copy_context(xd_engine *g)
     c->trace = NULL;
     c->cancel = &g->cancel;
     c->borrowed = 1;
+    c->lend = lend_components;
     memset(c->cold, 0, sizeof c->cold);
     for (int i = 0; i < PARTS; i++) {
         xd_component *p = part_of(&c->model, i);

@@ -42,6 +42,7 @@
 #include "pipeline/text_cache.h"
 #include "pipeline/trace_json.h"
 #include "pipeline/transformers.h"
+#include "pipeline/turns.h"
 #include "pipeline/vae_codec.h"
 #include "plan/plan.h"
 #include "predict/auto_plan.h"
@@ -298,7 +299,6 @@ typedef struct loop {
     const xd_need *need;
     int       apart;            /* xd_need_apart                                               */
     int       fresh;            /* the request loads the transformer                           */
-    double    away_s, told_s;   /* seconds in on_turn; of these, those of earlier images       */
 } loop;
 
 static int all_finite(const float *v, int64_t n)
@@ -347,22 +347,6 @@ static xd_status status_of(const xd_denoise *f, xd_err *e)
     return f->x.err.code;
 }
 
-/* Between two steps: the program may use other engines. Only where all ranks come here together. */
-static void take_turn(loop *l, xd_denoise *f)
-{
-    const xd_job     *j = l->j;
-    const xd_context *ctx = j->ctx;
-    if (!j->r->on_turn || ctx->plan.deg.n[XD_DATA] > 1 ||
-        ctx->world.used->size < ctx->world.all->size)
-        return;
-    xd_err    e = { .rank = -1 };
-    double    t0 = xd_now_s();
-    xd_status s = j->r->on_turn(j->r->cookie, &e);
-    l->away_s += xd_now_s() - t0;
-    if (s != XD_OK)
-        xd_exec_fail(&f->x, s, "%s", e.msg);
-}
-
 /* Runs the steps of one transformer, from `step` on. lat: memory for latents. */
 static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat, xd_err *e)
 {
@@ -392,7 +376,7 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
         if (xd_ok(&f->x) && going)
             report_step(l, nth, step, t0, previews ? lat : NULL);
         if (going && step + 1 < j->samp.steps)
-            take_turn(l, f);
+            xd_turns_step(j, &f->x);
     }
     if (ready)
         xd_denoise_finish(f);
@@ -466,6 +450,7 @@ static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *
     xd_exec_init(&x, j->ctx->dev, &l->a, j->ctx->type);
     x.cancel = j->ctx->cancel;
     xd_world_watch(&j->ctx->world, &x);
+    xd_turns_watch(j, &x);
     xd_vae_decode(&x, j, &j->ctx->model.vae.net, lat, *rgb);
     if (xd_ok(&x) && *rgb)
         xd_preview_learn(j, lat, *rgb);
@@ -479,8 +464,7 @@ static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *
 /* Adds the seconds of an image, to it and to the sum. */
 static void add_seconds(loop *l, int nth, const char *part, double t0)
 {
-    double s = xd_now_s() - t0 - (strcmp(part, "denoise") == 0 ? l->away_s - l->told_s : 0);
-    l->told_s = l->away_s;
+    double s = xd_now_s() - t0 - xd_turns_seconds(l->j);
     xd_result_time(l->r, part, s);
     xd_result_image_time(l->r, xd_job_image(l->j, nth), part, s);
 }
@@ -502,14 +486,26 @@ static xd_status one_latent(loop *l, int nth, const xd_prompts *w, float **lat, 
     return XD_OK;
 }
 
-/* Decodes this replica's image on its first rank. */
+/* Decodes this replica's image on its first rank, or on all of them. */
 static xd_status one_image(loop *l, int nth, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
+    int    mine = xd_vae_on_this_rank(l->j);
     xd_callback_stage(l->j, "decode");
-    xd_status s = xd_vae_on_this_rank(l->j) ? decode_latents(l, lat, rgb, e) : XD_OK;
+    if (mine)
+        xd_turns_begin(l->j);
+    xd_status s = mine ? decode_latents(l, lat, rgb, e) : xd_turns_attend(l->j, e);
+    xd_turns_end(l->j);
     add_seconds(l, nth, "decode", t0);
     return s;
+}
+
+/* A turn behind the steps of an image, or before those of the next one. */
+static xd_status take_turn(xd_job *j, xd_err *e)
+{
+    xd_status s = xd_turns_take(j, e);
+    xd_turns_seconds(j);        /* no part's                                                   */
+    return xd_world_agree(&j->ctx->world, s, e);
 }
 
 /* Latents and pixels of an image from another replica: the number of floats of both. */
@@ -592,8 +588,12 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     for (int i = 0; s == XD_OK && i < j->ntodo; i += D) {
         float *v[2] = { NULL, NULL };
         int    busy = i + at < j->ntodo;
+        if (i && (s = take_turn(j, e)) != XD_OK)
+            break;
         s = busy ? one_latent(l, i + at, w, &v[0], &v[1], e) : change_for_others(l, i + at, e);
         s = xd_world_agree(&j->ctx->world, s, e);
+        if (s == XD_OK && !j->r->latents_only)
+            s = take_turn(j, e);
         if (s == XD_OK && !j->r->latents_only) {
             s = busy ? one_image(l, i + at, v[0], &v[1], e) : XD_OK;
             s = xd_world_agree(&j->ctx->world, s, e);
@@ -711,7 +711,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
     l->fresh = !xd_transformer_of(j, 0)->store;
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
-    xd_result_time(l->r, "text", xd_now_s() - t0);
+    xd_result_time(l->r, "text", xd_now_s() - t0 - xd_turns_seconds(j));
     if (s != XD_OK && l->fresh)
         unload_after_failure(ctx, s);
     if (s == XD_OK)
@@ -758,7 +758,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     if (s == XD_OK)
         s = run_images(&l, &w, &need, &mine);
     if (s == XD_OK) {
-        xd_result_time(l.r, "total", xd_now_s() - t0 - l.away_s);
+        xd_result_time(l.r, "total", xd_now_s() - t0 - j.away_s);
         xd_trace_phase(g->ctx.trace, "finish");
         xd_result_traffic(l.r, sent = xd_world_sent(&g->ctx.world, sent));
     }

@@ -23,6 +23,12 @@ int xd_ok(const xd_exec *x)
     return x->err.code == XD_OK;
 }
 
+void xd_pause(xd_exec *x)
+{
+    if (x->pause)
+        x->pause(x->pauser, x);
+}
+
 int xd_counting(const xd_exec *x)
 {
     return x->dev->counts;

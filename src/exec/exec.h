@@ -71,6 +71,10 @@ struct xd_exec {
     /* Called before every op: receives other ranks' failures and sends this rank's; or NULL. */
     void           (*watch)(void *watcher, xd_exec *x);
     void            *watcher;
+    /* Called between two parts of what takes long, where no message is on its way and memory of the
+     * device stays as it is: others may compute meanwhile; or NULL. */
+    void           (*pause)(void *pauser, xd_exec *x);
+    void            *pauser;
     xd_err           err;       /* the first failure                                          */
 };
 
@@ -78,6 +82,7 @@ struct xd_exec {
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
 int     xd_ok(const xd_exec *x);                        /* nothing has failed so far          */
+void    xd_pause(xd_exec *x);                           /* calls x->pause                     */
 int     xd_counting(const xd_exec *x);                  /* addresses must not be followed      */
 /* Fails the context when `cond` is false. Always compiled. Returns cond. */
 int     xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);

@@ -19,7 +19,8 @@ enum { XD_FIT_OFFLOAD = 1, XD_FIT_DIT = 2, XD_FIT_TEXT = 4 };
 
 /* State with which a request is checked, counted and run. An engine has one. A prediction makes
  * another, which stands for one rank of a plan and only counts. */
-typedef struct xd_context {
+typedef struct xd_context xd_context;
+struct xd_context {
     xd_model     model;
     xd_dev      *dev, *count;
     xd_plan      plan;
@@ -41,6 +42,8 @@ typedef struct xd_context {
     int          unread;        /* an image to start from is not read: the request is counted   */
     int          neighbours;    /* engines of this host that work at the same time; 0, 1: none    */
     int          borrowed;      /* the weights are another engine's: nothing is freed           */
+    /* Gives that engine what is loaded (out 1), or takes it; NULL: they are this engine's.      */
+    void       (*lend)(xd_context *ctx, int out);
     double       budget;        /* bytes (memory_budget.h); 0: all memory that is free            */
     int          fit;           /* XD_FIT_*: what a request that does not fit may change          */
     long long    holds;         /* bytes of weights, as told to xd_budget_hold                    */
@@ -48,7 +51,7 @@ typedef struct xd_context {
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
     xd_balance  *balance; /* these; NULL: even                                           */
     uint64_t     hash;          /* of the model                                                */
-} xd_context;
+};
 
 /* Makes a separate context for counting, with the model and device of `base` (borrowed; base
  * outlives it). Nothing is loaded in it, no group of ranks is open, components are whole, images

@@ -49,6 +49,8 @@ typedef struct xd_job {
     xd_cache_pair *changes;     /* [nchanges] of the image, of a cache that tells them          */
     int         nchanges, most_changes;
     double      start_s;
+    double      away_s, told_s; /* seconds in on_turn; of these, those of earlier parts (turns.h) */
+    int         in_turns;       /* this rank computes, and there may be turns                  */
     int64_t     held;           /* image tokens, the first ones, that an image holds; 0: none  */
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */

@@ -8,6 +8,7 @@
 
 #include "pipeline/text_cache.h"
 #include "pipeline/transformers.h"
+#include "pipeline/turns.h"
 #include "base/log.h"
 #include "base/minmax.h"
 #include "exec/host.h"
@@ -510,6 +511,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     xd_exec_init(&x, ctx->dev, a, ctx->type);
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
+    xd_turns_watch(j, &x);
     open_method_stack(&x, ctx, &stack);
     if (shared)                 /* no rank begins unless all have their resources              */
         xd_world_settle(&ctx->world, ctx->text, &x);
@@ -518,8 +520,10 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     if (going)
         seen = see_images(j, k, &x, &ctx->model.text[k].net);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
-        if (is_used(w, j, i) && !w->known[i])
+        if (is_used(w, j, i) && !w->known[i]) {
+            xd_pause(&x);
             encode_one(w, j, i, k, seen, &x);
+        }
     xd_method_stack_close(&stack);
     if (xd_ok(&x))
         return XD_OK;
@@ -548,6 +552,13 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
     return s;
 }
 
+/* After a failure (s) of this rank, which the others will hear of, too. */
+static xd_status attend_turns(xd_job *j, xd_status s, xd_err *e)
+{
+    xd_status other = xd_turns_attend(j, s == XD_OK ? e : NULL);
+    return s == XD_OK ? other : s;
+}
+
 /* Called on ranks that encode. Ranks that share the encoder begin when all of them have loaded it;
  * therefore all of them call this, also one that has failed (s). */
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
@@ -557,6 +568,8 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
+    if (ctx->keep && mine)      /* a program's other engines would drop what is not kept         */
+        xd_turns_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
@@ -569,6 +582,10 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
         s = xd_encoder_images_share(j, ctx->text, e);
     if (s == XD_OK && mine)
         s = encode_all(w, j, k, &a, e);
+    if (mine)
+        xd_turns_end(j);
+    else if (ctx->keep)
+        s = attend_turns(j, s, e);
     xd_device_arena_close(&a, ctx->dev);
     if (mine && !ctx->keep)
         xd_component_drop(&ctx->model.text[k]);

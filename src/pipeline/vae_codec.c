@@ -71,6 +71,8 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         put_view(x, xd_reshape(xd_rows(in, t, 1), 3, (int64_t[]){ n, w, C }), src);
     }
     unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
+    if (xd_vae_shards_tiles(&s))
+        x->pause = NULL;        /* ranks have different numbers of tiles                       */
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else

@@ -501,6 +501,8 @@ static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m
     for (int64_t i = 0, from = 0, to = 0; i < chunks; i++) {
         r->first = !i || r->c->images;
         int64_t k = r->first ? 1 : n, l = r->first ? 1 : m;
+        if (i)
+            xd_pause(r->x);
         run_patches(r, xd_rows(in, from, k), xd_rows(out, to, l));
         from += k, to += l;
     }

@@ -418,6 +418,8 @@ void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     for (int64_t t = 0, k; t < T; t += k, r.first = 0) {
         k = t ? LATENTS : xd_min(T, LATENTS + T % LATENTS);
         int64_t frames = xd_vae_frames(&v, k);
+        if (t)
+            xd_pause(x);
         decode_batch(&r, xd_rows(lat, t, k), xd_rows(rgb, done, frames),
                      c->post_quant ? &g->post_quant : NULL);
         done += frames;
@@ -441,6 +443,8 @@ void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     for (int64_t t = 0, k; t < T; t += k, r.first = 0) {
         k = t ? SAMPLES : xd_min(T, SAMPLES + T % SAMPLES);
         int64_t frames = xd_vae_latents(&v, k);
+        if (t)
+            xd_pause(x);
         encode_batch(&r, xd_rows(rgb, t, k), xd_rows(moments, done, frames),
                      c->quant ? &g->quant : NULL);
         done += frames;

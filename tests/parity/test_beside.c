@@ -2,8 +2,8 @@
  *
  * usage: test_beside MODEL DEVICE PLAN...    PLAN as xd_parallel_read, of all ranks, "cut" behind
  *                                            those that cut weights: "u2" "tp2:cut"
- * A request that waits between two steps, the requests that are generated meanwhile, and those of
- * single ranks all have the bits of requests that run by themselves. Speaks TAP. */
+ * A request that waits between two of its parts, the requests that are generated meanwhile, and
+ * those of single ranks all have the bits of requests that run by themselves. Speaks TAP. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,9 @@ typedef struct shot { int64_t width, height; int seed, steps; } shot;
 
 static const shot outer = { 80, 48, 1, 3 }, inner = { 48, 64, 2, 2 }, deep = { 48, 48, 3, 2 };
 
-static int         me, ranks, failed, count;
+enum { FRAMES = 9 };            /* of a video; the first one, and two times four               */
+
+static int         me, ranks, failed, count, loads, video;
 static const char *model, *device;
 
 static void check(int ok, const char *plan, const char *what)
@@ -27,6 +29,13 @@ static void check(int ok, const char *plan, const char *what)
     failed |= !all;
     if (me == 0)
         printf("%sok %d - %s: %s\n", all ? "" : "not ", count, plan, what);
+}
+
+/* Weights are loaded once, whichever engine needs them first. */
+static void on_log(void *cookie, int level, const char *line)
+{
+    (void)cookie, (void)level;
+    loads += strstr(line, "MB of weights") != NULL;
 }
 
 static xd_engine *open_main(const char *plan, MPI_Comm *comm)
@@ -41,6 +50,8 @@ static xd_engine *open_main(const char *plan, MPI_Comm *comm)
     a.threads = 1;
     a.keep = 1;
     a.mpi_comm = comm;
+    a.log = on_log;
+    a.log_level = XD_LOG_DEBUG;
     if ((*plan && xd_parallel_read(&a.parallel, plan, &e) != XD_OK) || xd_open(&g, &a, &e) != XD_OK)
         fprintf(stderr, "rank %d: %s\n", me, e.msg);
     return g;
@@ -56,6 +67,8 @@ static void fill_request(xd_request *r, const shot *p)
     r->height = p->height;
     r->no_resolution_binning = 1;
     r->num_inference_steps = p->steps;
+    if (video)
+        r->num_frames = FRAMES;
     r->guidance_scale = 4;
     r->seed = p->seed;
 }
@@ -86,23 +99,33 @@ static uint64_t generate_shot(xd_engine *g, const shot *p)
 
 /* ---- turns -------------------------------------------------------------------------------- */
 
+enum { TEXT, STEPS, DECODE, STAGES };        /* parts of a request */
+
 typedef struct turns {
     xd_engine *of, *beside[2], *alone;
-    int        depth, calls;
+    int        depth, stage[3], calls[STAGES];  /* stage: of the requests at each depth         */
     uint64_t   got[2], own;     /* of the requests at each depth; of this rank's                */
 } turns;
+
+static void on_stage(void *cookie, const char *stage)
+{
+    turns *t = cookie;
+    t->stage[t->depth] = strcmp(stage, "text") == 0 ? TEXT
+                         : strcmp(stage, "decode") == 0 ? DECODE : STEPS;
+}
 
 static xd_status on_turn(void *cookie, xd_err *e)
 {
     turns *t = cookie;
     int    k = t->depth;
     (void)e;
-    t->calls++;
+    t->calls[t->stage[k]]++;
     if (k > 1 || t->got[k])
         return XD_OK;
     xd_request r;
     fill_request(&r, k ? &deep : &inner);
     r.on_turn = on_turn;
+    r.on_stage = on_stage;
     r.cookie = t;
     t->depth++;
     t->got[k] = generate(t->beside[k], &r);
@@ -117,8 +140,30 @@ static uint64_t generate_with_turns(turns *t)
     xd_request r;
     fill_request(&r, &outer);
     r.on_turn = on_turn;
+    r.on_stage = on_stage;
     r.cookie = t;
     return generate(t->of, &r);
+}
+
+/* The first requests of an engine: turns come in text already, and weights that a request in a turn
+ * has loaded are there for those that wait. */
+static void test_first(const char *plan, const uint64_t want[3], int once)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    turns    t = { .of = open_main(plan, &world) };
+    xd_err   e = { 0 };
+    loads = 0;
+    for (int k = 0; k < 2; k++)
+        check(xd_open_beside(&t.beside[k], t.of, 0, &e) == XD_OK, plan, "beside a new engine");
+    check(generate_with_turns(&t) == want[0] && t.got[0] == want[1] && t.got[1] == want[2], plan,
+          "three images of a new engine");
+    check(t.calls[TEXT] > 0, plan, "turns in the text");
+    check(loads == once, plan, "weights are loaded once");
+    if (loads != once)
+        fprintf(stderr, "rank %d: %d components are loaded, not %d\n", me, loads, once);
+    for (int k = 2; k--;)
+        xd_close(&t.beside[k]);
+    xd_close(&t.of);
 }
 
 static xd_status fail_turn(void *cookie, xd_err *e)
@@ -149,8 +194,10 @@ static void test_plan(const char *plan, int cut, const uint64_t one[3])
     MPI_Comm world = MPI_COMM_WORLD;
     turns    t = { .of = open_main(plan, &world) };
     xd_err   e = { 0 };
+    loads = 0;
     uint64_t want[3] = { generate_shot(t.of, &outer), generate_shot(t.of, &inner),
                          generate_shot(t.of, &deep) };
+    int      once = loads;
     check(want[0] && want[1] && want[2], plan, "three images");
     if (failed)
         return;
@@ -158,8 +205,10 @@ static void test_plan(const char *plan, int cut, const uint64_t one[3])
         check(xd_open_beside(&t.beside[k], t.of, 0, &e) == XD_OK, plan, "an engine beside it");
     check(generate_with_turns(&t) == want[0], plan, "the request that waits");
     check(t.got[0] == want[1] && t.got[1] == want[2], plan, "the requests in its turns");
-    check(t.calls == (outer.steps - 1) + (inner.steps - 1) + (deep.steps - 1), plan,
-          "a turn after every step but the last");
+    check(t.calls[TEXT] == 0 && t.calls[STEPS] == outer.steps + inner.steps + deep.steps, plan,
+          "a turn after every step, none where the text is known");
+    check(t.calls[DECODE] == (video ? 3 * (FRAMES - 1) / 4 : 0), plan,
+          "turns between frames of the latents that are decoded");
     xd_status s = xd_load_everywhere(t.of, &e);
     check(s == (cut ? XD_EUNSUPPORTED : XD_OK), plan,
           "all weights everywhere, unless it cuts them");
@@ -179,6 +228,7 @@ static void test_plan(const char *plan, int cut, const uint64_t one[3])
     xd_close(&t.beside[0]);
     check(generate_shot(t.of, &inner) == want[1], plan, "the engine after the others are closed");
     xd_close(&t.of);
+    test_first(plan, want, once);
 }
 
 int main(int argc, char **argv)
@@ -192,6 +242,7 @@ int main(int argc, char **argv)
     model = argv[1];
     device = argv[2];
     xd_engine *g = open_main("", &self);
+    video = g && xd_makes_videos(g);
     uint64_t   one[3] = { generate_shot(g, &outer), generate_shot(g, &inner),
                           generate_shot(g, &deep) };
     check(one[0] > 1 && one[0] != one[1] && one[1] != one[2], "one rank", "three images");
