@@ -21,6 +21,7 @@ typedef struct known {
     char    *key;
     double   planned[WAYS];     /* the planner's seconds; negative: it knows none               */
     double   took[WAYS];        /* measured; 0: not yet                                        */
+    double   text, decode;      /* parts of it, of 1                                           */
     unsigned used;
 } known;
 
@@ -87,14 +88,14 @@ static known *entry_of(xd_predictor *p, char *key, int make)
 
 /* ---- the planner ----------------------------------------------------------------------------- */
 
-/* Seconds of the request by all ranks, or (`way` 1) of as many images as there are ranks, one by
- * each. Negative: the planner refuses it. */
-static double plan(const xd_predictor *p, const xd_task_flags *f, int way, int ranks)
+/* Plans the request by all ranks, or (`way` 1) of as many images as there are ranks, one by each.
+ * Its seconds are negative where the planner refuses it. */
+static void plan(const xd_predictor *p, const xd_task_flags *f, int way, int ranks, known *k)
 {
     xd_advise_args a;
     xd_plans      *plans = NULL;
     xd_request     r = f->request;
-    double         s = -1;
+    const xd_plan_info *best = NULL;
     xd_advise_args_init(&a);
     a.model = f->model;
     a.request = &r;
@@ -110,22 +111,27 @@ static double plan(const xd_predictor *p, const xd_task_flags *f, int way, int r
         r.num_images_per_prompt *= ranks;
     }
     r.image = f->images.n ? f->images.v[0] : NULL;
-    if (xd_plans_predict(&plans, &a, NULL) == XD_OK && xd_plans_get(plans, 0))
-        s = xd_plans_get(plans, 0)->request_s;
+    if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
+        best = xd_plans_get(plans, 0);
+    k->planned[way] = best ? best->request_s : -1;
+    if (best && way == 0 && best->request_s > 0) {
+        double images = (double)r.nprompts * r.num_images_per_prompt;
+        k->text = fmin(best->text_s / best->request_s, 1);
+        k->decode = fmin(images * best->decode_s / best->request_s, 1 - k->text);
+    }
     xd_plans_free(&plans);
-    return s;
 }
 
-static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, double s[WAYS])
+static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, known *k)
 {
     xd_task_flags f;
     int64_t       w, h;
-    s[0] = s[1] = -1;
+    k->planned[0] = k->planned[1] = -1;
     if (xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK) {
         w = f.request.width, h = f.request.height;
         if (h <= 0 || w <= MOST_PIXELS / h)     /* the worker refuses others, and faster          */
-            for (int way = 0; way < WAYS && (way == 0 || (ranks > 1 && s[0] > 0)); way++)
-                s[way] = plan(p, &f, way, ranks);
+            for (int way = 0; way < WAYS && (way == 0 || (ranks > 1 && k->planned[0] > 0)); way++)
+                plan(p, &f, way, ranks, k);
     }
     xd_task_flags_free(&f);
 }
@@ -142,25 +148,28 @@ static double seconds_of(const xd_predictor *p, const known *k, int way)
 
 static void predict_task(xd_predictor *p, xd_task *t)
 {
-    char  *key = key_of(t);
-    double planned[WAYS], s[WAYS] = { -1, -1 };
+    char        *key = key_of(t);
+    known        planned = { .key = NULL };
+    xd_task_time time = { -1, -1, 0, 0 };
     pthread_mutex_lock(&p->lock);
     int    ranks = p->ranks, fresh = key && !entry_of(p, key, 0);
     pthread_mutex_unlock(&p->lock);
     if (fresh)
-        plan_task(p, t, ranks, planned);
+        plan_task(p, t, ranks, &planned);
     pthread_mutex_lock(&p->lock);
     if (key) {
         known *k = entry_of(p, key, fresh);
-        if (k && fresh)
-            memcpy(k->planned, planned, sizeof planned);
-        for (int way = 0; k && way < WAYS; way++)
-            s[way] = seconds_of(p, k, way);
+        if (k && fresh) {
+            memcpy(k->planned, planned.planned, sizeof k->planned);
+            k->text = planned.text, k->decode = planned.decode;
+        }
+        if (k)
+            time = (xd_task_time){ seconds_of(p, k, 0), seconds_of(p, k, 1), k->text, k->decode };
         if (!k || k->key != key)
             free(key);
     }
     pthread_mutex_unlock(&p->lock);
-    xd_task_expected(p->tasks, t, s[0], s[1]);
+    xd_task_expected(p->tasks, t, &time);
 }
 
 static void *predict_tasks(void *arg)
@@ -174,10 +183,11 @@ static void *predict_tasks(void *arg)
     return NULL;
 }
 
-void xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, double seconds)
+void xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, const xd_task_time *t)
 {
-    int   way = alone ? 1 : 0;
-    char *key = key_of(task);
+    int    way = alone ? 1 : 0;
+    double seconds = alone ? t->alone : t->together;
+    char  *key = key_of(task);
     pthread_mutex_lock(&p->lock);
     known *k = key && seconds > 0 ? entry_of(p, key, 0) : NULL;
     if (k) {
@@ -185,6 +195,7 @@ void xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, double 
         double old = k->took[way];
         k->took[way] = old > 0 && seconds < 2 * old && old < 2 * seconds
                            ? old + newest * (seconds - old) : seconds;
+        k->text = t->text, k->decode = t->decode;
         double wrong = k->planned[way] > 0 ? k->took[way] / k->planned[way] : 0;
         if (wrong > 0)
             p->wrong[way] = p->wrong[way] > 0 ? p->wrong[way] * pow(wrong / p->wrong[way], newest)

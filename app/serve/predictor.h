@@ -12,8 +12,9 @@ xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_fla
                             xd_err *e);
 /* There are so many ranks: from the first call on a thread predicts tasks as they come. */
 void      xd_predictor_ranks(xd_predictor *p, int ranks);
-/* A task has taken so many seconds, of all ranks together or of one `alone`. */
-void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, double seconds);
+/* A task has taken this time: `alone` 1: one rank's, else that of all ranks together. */
+void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone,
+                             const xd_task_time *t);
 /* The tasks have ended (xd_tasks_end). */
 void      xd_predictor_close(xd_predictor **p);
 

@@ -55,12 +55,14 @@ static double expected(const xd_schedule *s, const xd_task *t)
     return t->expected_s > 0 ? t->expected_s : s->usual;
 }
 
+/* Text comes once, then the steps and the decoding of every image. */
 static double part_done(const xd_task *t)
 {
-    int images = t->images > 0 ? t->images : 1, image = t->image > 0 ? t->image - 1 : 0;
+    int    images = t->images > 0 ? t->images : 1, image = t->image > 0 ? t->image - 1 : 0;
+    double each = (1 - t->text_part) / images, steps = each - t->decode_part / images;
     if (t->state != XD_TASK_RUNNING || t->steps <= 0)
         return 0;
-    double done = (image + (double)t->step / t->steps) / images;
+    double done = t->text_part + image * each + steps * t->step / t->steps;
     return done < 0 ? 0 : done > 1 ? 1 : done;
 }
 

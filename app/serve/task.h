@@ -47,6 +47,7 @@ typedef struct xd_task {
     /* Seconds that it is expected to take, of all ranks together and of one alone; 0: not known
      * yet; negative: unknown. */
     double  expected_s, alone_s;
+    double  text_part, decode_part;     /* what text and decoding take of them, of 1; 0: unknown  */
     int     previews;           /* that were written so far                                    */
     char   *preview;            /* file of the last one; NULL: none                            */
     xd_task_image *done;         /* [ndone]                                                     */
@@ -65,6 +66,11 @@ typedef struct xd_task {
 /* A video has its first frame beside it, in a file of this name behind the video's. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"     /* so have frames of it                               */
+
+typedef struct xd_task_time {   /* how long a task takes                                       */
+    double together, alone;     /* seconds of all ranks, of one by itself; 0, negative: unknown */
+    double text, decode;        /* parts of it, of 1                                            */
+} xd_task_time;
 
 typedef struct xd_tasks xd_tasks;
 
@@ -97,7 +103,7 @@ int       xd_task_has(const xd_task *task, const char *beginning);
 void      xd_task_images_free(xd_task *task);   /* forgets what is done                        */
 void      xd_task_free(xd_task *task);     /* of one that was not added                           */
 /* Puts a task behind the queue, which owns it then, and holds it for the caller. XD_ENOMEM: the
- * queue is full, and the caller owns it still. */
+ * queue is full, XD_ECANCELLED: the server ends; the caller owns it still. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
 xd_task   *xd_tasks_find(xd_tasks *j, const char *id);        /* held; NULL: there is none */
 void      xd_task_release(xd_tasks *j, xd_task *task);
@@ -140,7 +146,7 @@ void     xd_tasks_late(xd_tasks *j);
 /* The next task that nobody has said how long it takes, held; waits for one. NULL: the tasks were
  * closed. */
 xd_task *xd_tasks_unexpected(xd_tasks *j);
-void     xd_task_expected(xd_tasks *j, xd_task *task, double together, double alone);
+void     xd_task_expected(xd_tasks *j, xd_task *task, const xd_task_time *t);
 /* The one that began last, of this owner unless that is NULL; held. NULL: none. */
 xd_task *xd_tasks_running(xd_tasks *j, const char *owner);
 void    xd_task_stage(xd_tasks *j, xd_task *task, const char *stage);

@@ -259,7 +259,7 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
     int waiting = count_queued(j);
     if (waiting >= j->queue || j->closed) {
         j->counts.refused++;
-        s = j->closed ? xd_fail(e, XD_ENOMEM, "the server ends")
+        s = j->closed ? xd_fail(e, XD_ECANCELLED, "the server ends")
                       : xd_fail(e, XD_ENOMEM, "%d requests wait already, as many as the queue "
                                 "takes; come back later", waiting);
     } else {
@@ -627,11 +627,13 @@ xd_task *xd_tasks_unexpected(xd_tasks *j)
     return task;
 }
 
-void xd_task_expected(xd_tasks *j, xd_task *task, double together, double alone)
+void xd_task_expected(xd_tasks *j, xd_task *task, const xd_task_time *t)
 {
     xd_tasks_lock(j);
-    task->expected_s = together > 0 ? together : -1;
-    task->alone_s = alone > 0 ? alone : -1;
+    task->expected_s = t->together > 0 ? t->together : -1;
+    task->alone_s = t->alone > 0 ? t->alone : -1;
+    task->text_part = t->text;
+    task->decode_part = t->decode;
     note_change(j, task);
     ring(j);
     xd_tasks_unlock(j);

@@ -25,6 +25,7 @@
 
 enum { LINE = 1024, FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 30000, END_S = 5, LOOK_MS = 250 };
 enum { TRIES = 2 };             /* how often a task is sent to a worker                         */
+enum { PARTS = 4 };             /* of the seconds of a task: xd_worker_state                    */
 
 struct xd_worker_process {
     xd_tasks     *tasks;
@@ -193,10 +194,15 @@ static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
     xd_task_image_done(tasks, task, &im);
 }
 
-static void note_seconds(xd_worker_process *w, const xd_worker_run *r, double seconds)
+/* part: seconds of text, load, denoise, decode. */
+static void note_seconds(xd_worker_process *w, const xd_worker_run *r, double seconds,
+                         const double part[PARTS])
 {
-    int share = r->rank < 0 ? 1 : w->feed.ranks;
-    xd_predictor_learn(w->predictor, r->task, r->rank >= 0, seconds);
+    int          share = r->rank < 0 ? 1 : w->feed.ranks;
+    xd_task_time t = { seconds, seconds, part[0] / seconds, part[3] / seconds };
+    if (!(seconds > 0))
+        return;
+    xd_predictor_learn(w->predictor, r->task, r->rank >= 0, &t);
     xd_schedule_taken(&w->feed.schedule, r->task->owner ? r->task->owner : "", seconds / share,
                       xd_unix_s());
     double usual = w->feed.schedule.usual;
@@ -205,23 +211,24 @@ static void note_seconds(xd_worker_process *w, const xd_worker_run *r, double se
 
 static void note_done(xd_worker_process *w, const xd_worker_run *r, const xd_frame *f)
 {
-    static const char *const parts[] = { "text", "load", "denoise", "decode" };
+    static const char *const parts[PARTS] = { "text", "load", "denoise", "decode" };
+    double                   part[PARTS] = { 0 }, total = 0;
     xd_text_buf              b = { 0 };
     xd_buf_add(&b, "{");
     for (int i = 1; i + 1 < f->n; i += 2) {
         double s = atof(f->v[i + 1]);
         xd_buf_add(&b, "%s\"%s\":%.6f", i > 1 ? "," : "", f->v[i], s);
-        pthread_mutex_lock(&w->lock);
-        for (int k = 0; k < 4; k++)
-            if (strcmp(f->v[i], parts[k]) == 0)
-                w->state.parts[k] += s;
-        if (strcmp(f->v[i], "total") == 0)
-            w->state.seconds += s;
-        pthread_mutex_unlock(&w->lock);
-        if (strcmp(f->v[i], "total") == 0)
-            note_seconds(w, r, s);
+        for (int k = 0; k < PARTS; k++)
+            part[k] = strcmp(f->v[i], parts[k]) == 0 ? s : part[k];
+        total = strcmp(f->v[i], "total") == 0 ? s : total;
     }
     xd_buf_add(&b, "}");
+    pthread_mutex_lock(&w->lock);
+    for (int k = 0; k < PARTS; k++)
+        w->state.parts[k] += part[k];
+    w->state.seconds += total;
+    pthread_mutex_unlock(&w->lock);
+    note_seconds(w, r, total, part);
     xd_task_done(w->tasks, r->task, b.failed ? "{}" : b.p);
     xd_buf_free(&b);
 }

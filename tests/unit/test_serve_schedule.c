@@ -59,6 +59,26 @@ static void rest_counts(void **state)
     assert_false(xd_schedule_passes(&s, &half, &t, now));
 }
 
+/* 100 s: 10 of text, two images of 25 s of steps and 20 s of decoding. */
+static void parts_count(void **state)
+{
+    (void)state;
+    const xd_schedule s = { 0 };
+    xd_task t = waiting(100, 0), other = waiting(9, 0);
+    t.text_part = 0.1, t.decode_part = 0.4;
+    t.state = XD_TASK_RUNNING;
+    assert_float_equal(xd_schedule_left(&s, &t), 100, 1e-9);
+    t.images = 2, t.image = 1, t.steps = 10, t.step = 5;
+    assert_float_equal(xd_schedule_left(&s, &t), 77.5, 1e-9);
+    t.step = 10;                /* the first one is decoded                                     */
+    assert_float_equal(xd_schedule_left(&s, &t), 65, 1e-9);
+    t.image = 2;
+    assert_float_equal(xd_schedule_left(&s, &t), 20, 1e-9);
+    assert_true(xd_schedule_passes(&s, &other, &t, now));
+    other.expected_s = 11;
+    assert_false(xd_schedule_passes(&s, &other, &t, now));
+}
+
 static void priorities(void **state)
 {
     (void)state;
@@ -119,7 +139,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_first), cmocka_unit_test(waiting_counts),
-        cmocka_unit_test(rest_counts), cmocka_unit_test(priorities),
+        cmocka_unit_test(rest_counts), cmocka_unit_test(parts_count),
+        cmocka_unit_test(priorities),
         cmocka_unit_test(deadlines),   cmocka_unit_test(owners),
         cmocka_unit_test(apart),
     };
