@@ -24,18 +24,25 @@ static void set_response(void *cookie, const char *name, const char *value)
         xd_ask_refuse(&q->ask, 400, name, "response_format is b64_json or url, not '%.40s'", value);
 }
 
+/* Forms have texts alone. */
+static int is_on(image_ask *q, const char *name, const char *value)
+{
+    int on = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+    if (!on && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
+        xd_ask_refuse(&q->ask, 400, name, "%s is true or false, not '%.40s'", name, value);
+    return on;
+}
+
 static void set_stream(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
-    (void)name;
-    q->stream = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+    q->stream = is_on(q, name, value);
 }
 
 static void set_progress(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
-    (void)name;
-    q->progress = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+    q->progress = is_on(q, name, value);
 }
 
 static void set_partial(void *cookie, const char *name, const char *value)

@@ -159,7 +159,7 @@ void xd_ask_size(xd_ask *a, const char *size)
     int64_t w = strtoll(size, &end, 10);
     if (a->failed || strcmp(size, "auto") == 0)
         return;
-    if (w <= 0 || (*end != 'x' && *end != 'X') || !isdigit((unsigned char)end[1]) ||
+    if (!isdigit((unsigned char)size[0]) || w <= 0 || (*end != 'x' && *end != 'X') || !isdigit((unsigned char)end[1]) ||
         end[1 + strspn(end + 1, "0123456789")]) {
         xd_ask_refuse(a, 400, "size", "size is WIDTHxHEIGHT in pixels, or auto, not '%.40s'", size);
         return;
@@ -299,6 +299,16 @@ static const char *option_of(const char *name)
     return NULL;
 }
 
+/* An option that is a list of numbers as a text. */
+static int takes_list(const char *name)
+{
+    static const char *const lists[] = { "sigmas", "timesteps", "attention_window" };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (strcmp(lists[i], name) == 0)
+            return 1;
+    return 0;
+}
+
 /* When the request is to have its turn: "priority" and "deadline". 0: it is another name. */
 static int ask_order(xd_ask *a, const char *name, const char *value)
 {
@@ -345,9 +355,9 @@ static void ask_lora_json(xd_ask *a, const xd_json *v)
     char        text[256];
     double      scale = 1;
     const char *name = xd_json_text(xd_json_get(v, "name"));
+    const xd_json *given = xd_json_get(v, "scale");
     name = name ? name : xd_json_text(xd_json_get(v, "path"));
-    xd_json_number(xd_json_get(v, "scale"), &scale);
-    if (!name && !xd_json_text(v)) {
+    if ((!name && !xd_json_text(v)) || (!xd_json_null(given) && !xd_json_number(given, &scale))) {
         xd_ask_refuse(a, 400, "lora", "a LoRA file is \"name:0.8\" or {\"name\": \"name\", "
                       "\"scale\": 0.8}");
         return;
@@ -356,15 +366,36 @@ static void ask_lora_json(xd_ask *a, const xd_json *v)
     xd_ask_lora(a, name ? text : xd_json_text(v));
 }
 
+/* [1, 0.75, 0.5] is "1,0.75,0.5". */
+static void ask_numbers(xd_ask *a, const char *name, const xd_json *list)
+{
+    xd_text_buf b = { 0 };
+    double      number;
+    for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
+        if (!xd_json_number(v, &number))
+            xd_ask_refuse(a, 400, name, "%s is a list of numbers, or a text of them", name);
+        else
+            xd_buf_add(&b, "%s%.17g", b.len ? "," : "", number);
+    }
+    if (b.failed)
+        xd_ask_refuse(a, 503, NULL, "no memory for a list of numbers");
+    else
+        xd_ask_named_text(a, name, b.p ? b.p : "");
+    xd_buf_free(&b);
+}
+
 int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
 {
     char        text[40];
     double      number;
-    int         on;
+    int         on, orders = strcmp(name, "priority") == 0 || strcmp(name, "deadline") == 0,
+                loras = strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0;
     const char *given = xd_json_text(value);
+    if (!option_of(name) && !orders && !loras)
+        return 0;
     if (xd_json_null(value))
-        return option_of(name) != NULL || strcmp(name, "lora") == 0;
-    if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0) {
+        return 1;
+    if (loras) {
         const xd_json *v = xd_json_is_list(value) ? xd_json_first(value) : value;
         for (; v; v = v == value ? NULL : xd_json_next(v))
             ask_lora_json(a, v);
@@ -374,9 +405,9 @@ int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
         snprintf(text, sizeof text, "%.17g", number), given = text;
     else if (xd_json_bool(value, &on))
         given = on ? "true" : "false";
-    if (!option_of(name) && strcmp(name, "priority") != 0 && strcmp(name, "deadline") != 0)
-        return 0;
-    if (!given)
+    if (takes_list(name) && xd_json_is_list(value))
+        ask_numbers(a, name, value);
+    else if (!given)
         xd_ask_refuse(a, 400, name, "%s is a text, a number, true or false", name);
     else
         xd_ask_named_text(a, name, given);
@@ -430,7 +461,7 @@ xd_task *xd_ask_submit(xd_ask *a)
     }
     check_args(a);
     if (!a->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
-        xd_ask_refuse(a, 429, NULL, "%s", e.msg);
+        xd_ask_refuse(a, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s", e.msg);
         snprintf(path, sizeof path, "%.0f", xd_tasks_seconds_full(s->tasks));
         xd_reply_header(a->call, "Retry-After", path);
     }

@@ -1,4 +1,5 @@
 /* ask_fields.c - the fields of a request, whichever way they come: JSON, a form, multipart */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,11 +45,21 @@ static void take_json_image(xd_ask *a, const xd_ask_field *f, const xd_json *v)
     const char    *text = xd_json_text(v) ? xd_json_text(v)
                         : xd_json_text(url) ? xd_json_text(url)
                                             : xd_json_text(xd_json_get(url, "url"));
+    if (text && !*text && a->lenient)
+        return;                 /* clients of A1111 leave fields empty                         */
     if (text)
         xd_ask_data_url(a, f->file, text);
     else
         xd_ask_refuse(a, 400, f->name, "%s is a data URL, or {\"image_url\": \"data:...\"}",
                       f->name);
+}
+
+/* Readers of JSON have whole numbers up to 2^53: a longer one would come as its neighbour. */
+static void check_seed(xd_ask *a, const char *name, double number)
+{
+    if (strcmp(name, "seed") == 0 && fabs(number) > 0x1p53)
+        xd_ask_refuse(a, 400, name, "a seed beyond 2^53 is given as a text, \"seed\": \"%.0f\", "
+                      "since a number of JSON has not all of its digits", number);
 }
 
 static void take_json(xd_ask *a, const xd_ask_field *fields, void *cookie, const xd_json *v)
@@ -59,6 +70,8 @@ static void take_json(xd_ask *a, const xd_ask_field *fields, void *cookie, const
     double              d;
     int                 on;
     set_text *set = f || a->lenient ? NULL : find_common(name);
+    if (xd_json_number(v, &d))
+        check_seed(a, name, d);
     if ((f || set) && xd_json_null(v))
         return;
     if (set && text)

@@ -155,6 +155,8 @@ static xd_status refuse_unknown(const char *name, xd_status s, xd_err *e)
     return s;
 }
 
+static const char sde[] = "sde-dpmsolver++";
+
 xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -169,6 +171,8 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     if (!j->sampler)
         return refuse_unknown(name, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
+    if (s == XD_OK && xd_sampler_is_sde(j->sampler, name))
+        strcpy(cfg->algorithm_type, sde);
     if (s == XD_OK)
         s = set_keys(j, cfg, e);
     if (s == XD_OK)
@@ -193,6 +197,8 @@ void xd_job_sampler_json(const xd_job *j, xd_text_buf *b)
             xd_buf_add(b, ", \"%s\": %d", keys[i].key, *(const int *)at);
         }
     }
+    if (!r->algorithm_type && xd_sampler_is_sde(j->sampler, r->scheduler))
+        xd_buf_add(b, ", \"algorithm_type\": \"%s\"", sde);
     const char *list = r->sigmas ? r->sigmas : r->timesteps;
     if (list) {
         xd_buf_add(b, ", \"%s\": ", r->sigmas ? "sigmas" : "timesteps");

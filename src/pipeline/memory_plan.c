@@ -52,8 +52,8 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     xd_budget_text(j->ctx, tight, process < machine ?
                    "address space (ulimit -v), besides what kernels take," : "memory",
                    (double)have, limit, sizeof limit);
-    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s",
-                   j->fps > 0 ? "video" : "image",
+    return xd_fail(e, XD_ENOMEM, "%s of %lld x %lld needs at least %s of %s",
+                   j->fps > 0 ? "a video" : "an image",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + image).s,
                    limit);
 }

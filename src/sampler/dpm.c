@@ -299,7 +299,7 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_dpm;
 const xd_sampler xd_sampler_dpm = {
     .name = "dpm++",
-    .webui = "DPM++ 2M",
+    .webui = "DPM++ 2M", .webui_sde = "DPM++ 2M SDE",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
     .fields = fields, .history = history_length, .open = dpm_open, .close = xd_dpm_close,
     .draws = count_draws, .step = dpm_step, .shares = xd_dpm_shares,

@@ -37,13 +37,19 @@ const xd_sampler *xd_sampler_find(const char *name)
     return NULL;
 }
 
+int xd_sampler_is_sde(const xd_sampler *s, const char *name)
+{
+    return s->webui_sde && name && strcasecmp(s->webui_sde, name) == 0;
+}
+
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow)
 {
     if (own && own->webui && strcasecmp(own->webui, name) == 0)
         return own;
     for (int i = 0; name && xd_samplers[i]; i++) {
         const xd_sampler *s = xd_samplers[i];
-        if (s->webui && strcasecmp(s->webui, name) == 0 && s->flow == flow)
+        if (s->flow == flow && ((s->webui && strcasecmp(s->webui, name) == 0) ||
+                                xd_sampler_is_sde(s, name)))
             return s;
     }
     return NULL;

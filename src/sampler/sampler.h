@@ -72,6 +72,7 @@ enum { XD_MAXHIST = 4 };        /* history arrays that the denoising loop provid
 typedef struct xd_sampler {
     const char *name;           /* "dpm++", the value of --scheduler                            */
     const char *webui;          /* name in stable-diffusion-webui; NULL: none                   */
+    const char *webui_sde;      /* and with the algorithm_type sde-dpmsolver++                  */
     const char *classes[6];     /* diffusers scheduler classes it implements                    */
     const xd_field *fields;     /* of xd_sched_cfg, with the defaults of the class              */
     int (*history)(const xd_sched_cfg *c);      /* arrays, each like the latents                */
@@ -116,6 +117,8 @@ const xd_sampler *xd_sampler_find(const char *name);
 /* Finds a sampler by its name in stable-diffusion-webui, in any case of letters: `own` if that is
  * its name, else the first one of rectified flow, or of none; NULL: there is none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
+/* 1: the name asks the sampler for sde-dpmsolver++. */
+int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
 /* Reads the config for this sampler; `obj` may be NULL. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);

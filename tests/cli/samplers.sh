@@ -138,6 +138,12 @@ latents noisy --algorithm_type sde-dpmsolver++
 check "DPM++ with noise" differ dpm noisy
 latents two --algorithm_type sde-dpmsolver++ --plan cfg2 --nproc 2
 check "the same noise on two ranks" same noisy two
+latents webui --scheduler "DPM++ 2M SDE"
+check "which stable-diffusion-webui calls DPM++ 2M SDE" same noisy webui
+try generate --model "$MODEL" -p a --scheduler "DPM++ 2m sde" --width 48 --height 48 \
+    --num_inference_steps 1 --output "$T/s.png" --json
+check "JSON has both" json 'j["parameters"]["scheduler"] == "dpm++" and
+    j["parameters"]["algorithm_type"] == "sde-dpmsolver++"'
 last=dpm
 latents ancestral --scheduler euler-ancestral
 latents webui --scheduler "Euler a"

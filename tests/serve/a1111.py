@@ -67,6 +67,12 @@ def images(s, names):
     r = s.post(API + "/txt2img", {**fields, "denoising_strength": 0.7})
     report(r.status == 200 and base64.b64decode(r.json["images"][0]) == mine,
            "without an image its strength is passed over", r)
+    r = s.post(API + "/txt2img", {**fields, "mask": "", "init_images": [""]})
+    report(r.status == 200 and base64.b64decode(r.json["images"][0]) == mine,
+           "empty images are none", r)
+    r = s.post(API + "/txt2img", {**fields, "sampler_name": "DPM++ 2M SDE Karras"})
+    report(r.status == 200 and "Sampler: DPM++ 2M SDE Karras" in r.json["info"],
+           "a sampler with noise of its own, and a schedule", r)
     r = s.post(API + "/img2img", fields)
     report(r.status == 400 and "init_images" in r.json["detail"], "which must be there", r)
     for wrong, text in (({"sampler_name": "Nope"}, "Nope"), ({"steps": 0}, "num_inference_steps"),

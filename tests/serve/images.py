@@ -150,6 +150,12 @@ def mistakes(s):
             ({**FAST, "output": "/etc/x.png"}, 400, "output", "no field"),
             ({**FAST, "mask_image": "/etc/passwd"}, 400, "mask_image", "no field"),
             ({**FAST, "guidance_scale": {"a": 1}}, 400, "guidance_scale", "a text, a number"),
+            ({**FAST, "size": "+64x64"}, 400, "size", "WIDTHxHEIGHT"),
+            ({**FAST, "size": " 64x64"}, 400, "size", "WIDTHxHEIGHT"),
+            ({**FAST, "stream": "yes"}, 400, "stream", "true or false"),
+            ({**FAST, "seed": 2**53 + 1000}, 400, "seed", 'as a text, "seed": "9007199254741992"'),
+            ({**FAST, "sigmas": [1, "a"]}, 400, "sigmas", "list of numbers"),
+            ({**FAST, "lora": {"name": "a", "scale": "b"}}, 400, "lora", '"scale": 0.8'),
             ({**FAST, "lora": "a"}, 400, "lora", "--loras DIR")):
         refused(s, GEN, fields, status, param, text)
     for body in (b"", b"{", b"[1]", b'"a"', b"\0\0", b"[" * 100000):
@@ -160,6 +166,18 @@ def mistakes(s):
     report(s.get("/nothing").status == 404, "404")
     r = s.request("POST", GEN, b"x", {"Content-Length": str(1 << 40)})
     report(r.status == 413, "413 by the length alone", r)
+
+
+def spellings(s):
+    """The same request in other words."""
+    want = image_of(s.post(GEN, {**FAST, "timesteps": "900,500", "num_inference_steps": 2,
+                                 "seed": 2**53 - 1}))
+    r = s.post(GEN, {**FAST, "timesteps": [900, 500], "num_inference_steps": 2, "priority": None,
+                     "deadline": None, "lora": None, "seed": str(2**53 - 1), "stream": "false"})
+    report(r.status == 200 and image_of(r) == want, "a list, a text, and nothing", r)
+    far = [s.post(GEN, {**FAST, "seed": str(2**64 - i)}) for i in (1, 2)]
+    report([r.json["data"][0]["seed"] for r in far] == [2**64 - 1, 2**64 - 2] and
+           image_of(far[0]) != image_of(far[1]), "long seeds keep their last digit")
 
 
 def loras(s):
@@ -320,6 +338,7 @@ def main():
         formats(s)
         edits(s, start)
         mistakes(s)
+        spellings(s)
         stream(s)
         usage(s)
         status(s)
