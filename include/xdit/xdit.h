@@ -394,11 +394,11 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * group, for the image that this group makes. */
     void          (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
     /* Called on every rank between two steps, between images, and, where text encoders are kept,
-     * between texts; while an image or a video is decoded in tiles or chunks of frames, between
-     * these. Equally often on all ranks: the program may generate with other engines meanwhile,
-     * also with one that was opened beside this one (xd_open_beside), and the request goes on
-     * behind that. A failure ends the request. Not called with data parallelism, nor with idle
-     * ranks. The result's seconds do not count it. */
+     * between texts; while an image or a video is encoded or decoded in tiles or chunks of frames,
+     * between these. Equally often on all ranks: the program may generate with other engines
+     * meanwhile, also with one that was opened beside this one (xd_open_beside), and the request
+     * goes on behind that. A failure ends the request. Not called with data parallelism, nor with
+     * idle ranks. The result's seconds do not count it. */
     xd_status     (*on_turn)(void *cookie, xd_err *e);
     /* Scores of the transformer's attention: NULL or "auto", in the compute type; "int8", of eight
      * bits, which is faster and a little less exact, where the device has them. */

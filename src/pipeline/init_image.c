@@ -18,6 +18,7 @@
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
 #include "pipeline/references.h"
+#include "pipeline/turns.h"
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
@@ -188,12 +189,22 @@ static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
     xd_exec_init(&x, ctx->dev, a, ctx->type);
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
+    xd_turns_watch(j, &x);
     xd_vae_encode_frames(&x, j, &ctx->model.vae.net, clip, *pixels[0], moments);
     if (xd_ok(&x))
         return XD_OK;
     xd_fail(e, x.err.code, "%s", x.err.msg);
     e->rank = x.err.rank;
     return x.err.code;
+}
+
+static xd_status encode_in_turns(xd_job *j, xd_arena *a, const xd_vae_clip *clip,
+                                 float **pixels[2], float *moments, xd_err *e)
+{
+    xd_turns_begin(j);
+    xd_status s = encode_clip(j, a, clip, pixels, moments, e);
+    xd_turns_end(j);
+    return s;
 }
 
 /* With a parallel VAE every replica encodes, otherwise only rank 0. */
@@ -215,8 +226,10 @@ xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip,
     for (int i = 0; i < 2 && all; i++)
         if (s == XD_OK && pixels[i])
             s = xd_world_broadcast(&ctx->world, *pixels[i], in * (int64_t)sizeof(float), e);
-    if (s == XD_OK && (all || ctx->world.used->rank == 0))
-        s = encode_clip(j, a, clip, pixels, *moments, e);
+    if (s == XD_OK)
+        s = all || ctx->world.used->rank == 0 ? encode_in_turns(j, a, clip, pixels, *moments, e)
+                                              : xd_turns_attend(j, e);
+    xd_turns_seconds(j);        /* encoding is no part of the result's seconds                 */
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
         s = xd_world_broadcast(&ctx->world, *moments, n * (int64_t)sizeof **moments, e);

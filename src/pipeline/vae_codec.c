@@ -108,6 +108,8 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     for (int64_t t = 0; t < frames; t++)
         xd_put(x, xd_rows(in, t, 1),
                rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
+    if (xd_vae_shards_tiles(&s))
+        x->pause = NULL;
     if (s.tiled)
         xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else

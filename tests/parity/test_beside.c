@@ -20,6 +20,7 @@ enum { FRAMES = 9 };            /* of a video; the first one, and two times four
 
 static int         me, ranks, failed, count, loads, video;
 static const char *model, *device;
+static char        image[4096];         /* that videos begin with; "": none                      */
 
 static void check(int ok, const char *plan, const char *what)
 {
@@ -69,6 +70,7 @@ static void fill_request(xd_request *r, const shot *p)
     r->num_inference_steps = p->steps;
     if (video)
         r->num_frames = FRAMES;
+    r->image = *image ? image : NULL;
     r->guidance_scale = 4;
     r->seed = p->seed;
 }
@@ -99,7 +101,7 @@ static uint64_t generate_shot(xd_engine *g, const shot *p)
 
 /* ---- turns -------------------------------------------------------------------------------- */
 
-enum { TEXT, STEPS, DECODE, STAGES };        /* parts of a request */
+enum { TEXT, LOAD, STEPS, DECODE, STAGES };        /* parts of a request */
 
 typedef struct turns {
     xd_engine *of, *beside[2], *alone;
@@ -110,8 +112,10 @@ typedef struct turns {
 static void on_stage(void *cookie, const char *stage)
 {
     turns *t = cookie;
-    t->stage[t->depth] = strcmp(stage, "text") == 0 ? TEXT
-                         : strcmp(stage, "decode") == 0 ? DECODE : STEPS;
+    t->stage[t->depth] = strcmp(stage, "text") == 0     ? TEXT
+                         : strcmp(stage, "load") == 0   ? LOAD
+                         : strcmp(stage, "decode") == 0 ? DECODE
+                                                        : STEPS;
 }
 
 static xd_status on_turn(void *cookie, xd_err *e)
@@ -209,6 +213,8 @@ static void test_plan(const char *plan, int cut, const uint64_t one[3])
           "a turn after every step, none where the text is known");
     check(t.calls[DECODE] == (video ? 3 * (FRAMES - 1) / 4 : 0), plan,
           "turns between frames of the latents that are decoded");
+    check(t.calls[LOAD] == (*image ? 3 * (FRAMES - 1) / 4 : 0), plan,
+          "and between those that are encoded");
     xd_status s = xd_load_everywhere(t.of, &e);
     check(s == (cut ? XD_EUNSUPPORTED : XD_OK), plan,
           "all weights everywhere, unless it cuts them");
@@ -243,6 +249,12 @@ int main(int argc, char **argv)
     device = argv[2];
     xd_engine *g = open_main("", &self);
     video = g && xd_makes_videos(g);
+    snprintf(image, sizeof image, "%s/image.png", model);
+    FILE *f = video ? fopen(image, "rb") : NULL;
+    if (f)
+        fclose(f);
+    else
+        image[0] = 0;
     uint64_t   one[3] = { generate_shot(g, &outer), generate_shot(g, &inner),
                           generate_shot(g, &deep) };
     check(one[0] > 1 && one[0] != one[1] && one[1] != one[2], "one rank", "three images");
