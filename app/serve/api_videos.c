@@ -56,12 +56,16 @@ static const char *status_of(const xd_task *task)
     return task->cancel && task->state == XD_TASK_RUNNING ? "cancelling" : names[task->state];
 }
 
-/* Decoding is the last twentieth. */
+/* Text and decoding are what they are expected to take; decoding at least the last twentieth. */
 static int percent_of(const xd_task *task)
 {
+    double decode = task->decode_part > 0.05 ? task->decode_part : 0.05,
+           steps = 1 - decode - task->text_part;
     if (task->state == XD_TASK_DONE)
         return 100;
-    return task->steps > 0 ? task->step * 95 / task->steps : 0;
+    if (task->steps <= 0)
+        return 0;
+    return (int)(100 * (task->text_part + (steps > 0 ? steps : 0) * task->step / task->steps));
 }
 
 static void add_time(xd_text_buf *b, const char *name, double t)

@@ -8,7 +8,8 @@
 
 #include "serve/task.h"
 
-/* A task gains a second for so many that it waits: a long one is not put off for ever. */
+/* A task gains a second for so many that it waits: a long one is not put off for ever. It uses up
+ * what it has gained while it runs, so that short ones go on between its steps. */
 #define XD_SCHEDULE_WAIT 4.0
 /* What an owner has taken counts half after so many seconds. */
 #define XD_SCHEDULE_HALF 600.0

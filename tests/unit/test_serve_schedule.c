@@ -44,6 +44,23 @@ static void waiting_counts(void **state)
     assert_true(score(&s, &old) < score(&s, &fresh));
 }
 
+/* 100 s, of which 10 are done: it has waited for half of what it would gain to be first. While it
+ * runs on, its score stays: what it gained is used up as fast as it comes to its end. */
+static void gains_are_used_up(void **state)
+{
+    (void)state;
+    const xd_schedule s = { 0 };
+    xd_task t = waiting(100, 0);
+    t.state = XD_TASK_RUNNING;
+    t.images = 1, t.image = 1, t.steps = 100, t.step = 10;
+    t.created = now - 10 - 50 * XD_SCHEDULE_WAIT;
+    assert_float_equal(score(&s, &t), 90 - (50 - 10), 1e-9);
+    t.step = 20;
+    assert_float_equal(xd_schedule_score(&s, &t, now + 10), 50, 1e-9);
+    t.step = 60;                /* all is used up                                               */
+    assert_float_equal(xd_schedule_score(&s, &t, now + 50), 40, 1e-9);
+}
+
 static void rest_counts(void **state)
 {
     (void)state;
@@ -140,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_first), cmocka_unit_test(waiting_counts),
         cmocka_unit_test(rest_counts), cmocka_unit_test(parts_count),
+        cmocka_unit_test(gains_are_used_up),
         cmocka_unit_test(priorities),
         cmocka_unit_test(deadlines),   cmocka_unit_test(owners),
         cmocka_unit_test(apart),
