@@ -58,11 +58,11 @@ static int agree_to_go_on(xd_job *j, int mine)
     return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
-/* The request's own failure does not keep a rank from a turn, since the others take it, too. */
+/* A request that has failed, or is cancelled, is not to wait for others. */
 static void pause_for_turn(void *pauser, xd_exec *x)
 {
     xd_job *j = pauser;
-    if (j->in_turns && (j->in_turns = agree_to_go_on(j, 1)))
+    if (j->in_turns && (j->in_turns = agree_to_go_on(j, xd_ok(x))))
         turn_or_fail(j, x);
 }
 
