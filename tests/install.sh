@@ -23,6 +23,9 @@ for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit \
     /fish/vendor_completions.d/xdit.fish; do
     check "installs $f" there "$f"
 done
+for f in $(find "$build/app" -maxdepth 1 -name 'xdit-*.1' -exec basename {} ';'); do
+    check "installs $f" there "/man1/$f"
+done
 check "the library has a version in its name" there '/libxdit.so.[0-9]*'
 
 lib=$(dirname "$(found /libxdit.so)")

@@ -9,7 +9,8 @@ const xd_command *const xd_commands[] = { &xd_cmd_generate,   &xd_cmd_serve,   &
                                           &xd_cmd_models,     &xd_cmd_inspect, &xd_cmd_convert,
                                           &xd_cmd_compare,    &xd_cmd_calibrate, &xd_cmd_bench,
                                           &xd_cmd_probe,      &xd_cmd_doctor,  &xd_cmd_from_xdit,
-                                          &xd_cmd_completion, &xd_cmd_worker,  NULL };
+                                          &xd_cmd_completion, &xd_cmd_man,     &xd_cmd_worker,
+                                          NULL };
 
 static const char shells[] = "bash zsh fish";
 
@@ -27,6 +28,12 @@ static void put_short(const char *help)
             fputc(' ', stdout);
         else
             fputc(*p, stdout);
+}
+
+static void print_names(void)
+{
+    for (const xd_command *const *c = xd_commands; *c; c++)
+        printf("%s%s", c == xd_commands ? "" : " ", (*c)->name);
 }
 
 /* ---- bash ------------------------------------------------------------------------------------ */
@@ -65,17 +72,15 @@ static void print_bash(void)
            "    if [ \"$cur\" = = ]; then cur=; elif [ \"$prev\" = = ]; then "
            "prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
            "    if [ \"$COMP_CWORD\" = 1 ]; then\n        COMPREPLY=($(compgen -W '");
-    for (const xd_command *const *c = xd_commands; *c; c++)
-        printf("%s ", (*c)->name);
-    printf("help --version' -- \"$cur\"))\n        return\n    fi\n"
+    print_names();
+    printf(" help --version' -- \"$cur\"))\n        return\n    fi\n"
            "    case $prev in --*) name=${prev#--} prev=--${name//-/_} ;; esac\n"
            "    case ${COMP_WORDS[1]}:$prev in\n");
     for (const xd_command *const *c = xd_commands; *c; c++)
         xd_opt_each((*c)->help, bash_value, (void *)(*c)->name);
     printf("    completion:completion) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n"
-           "    help:help) COMPREPLY=($(compgen -W '", shells);
-    for (const xd_command *const *c = xd_commands; *c; c++)
-        printf("%s ", (*c)->name);
+           "    help:help | man:man) COMPREPLY=($(compgen -W '", shells);
+    print_names();
     printf("' -- \"$cur\")); return ;;\n    esac\n    case ${COMP_WORDS[1]} in\n");
     for (const xd_command *const *c = xd_commands; *c; c++) {
         printf("    %s) flags='--help", (*c)->name);
@@ -125,6 +130,11 @@ static void print_zsh(void)
         xd_opt_each((*c)->help, zsh_flag, NULL);
         if (*c == &xd_cmd_completion)
             printf("      '1:shell:(%s)' \\\n", shells);
+        else if (*c == &xd_cmd_man) {
+            printf("      '1:command:(");
+            print_names();
+            printf(")' \\\n");
+        }
         printf("      '--help[the options of this command]' '*:file:_files' ;;\n");
     }
     printf("  esac\n}\n_xdit \"$@\"\n");
@@ -157,7 +167,10 @@ static void print_fish(void)
                (*c)->summary);
     for (const xd_command *const *c = xd_commands; *c; c++)
         xd_opt_each((*c)->help, fish_flag, (void *)(*c)->name);
-    printf("complete -c xdit -n '__fish_seen_subcommand_from completion' -f -a '%s'\n", shells);
+    printf("complete -c xdit -n '__fish_seen_subcommand_from completion' -f -a '%s'\n"
+           "complete -c xdit -n '__fish_seen_subcommand_from man' -f -a '", shells);
+    print_names();
+    printf("'\n");
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

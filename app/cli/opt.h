@@ -80,6 +80,11 @@ int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
 /* Calls `visit` for every option that this help shows, with its short form or NULL. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
 void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
+/* A help text with a line XD_OPT_TITLE, title for each group, and a line XD_OPT_ROW, letter or
+ * nothing, tab, name, tab, argument or nothing, tab, text for each option; malloc'ed, NULL: no
+ * memory. */
+enum { XD_OPT_TITLE = 2, XD_OPT_ROW = 3 };
+char *xd_opt_marked(void (*help)(FILE *f));
 /* The option of a name or alias, and where its value goes; NULL: there is none. */
 const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **field);
 /* "a b c" -> "a, b or c" */

@@ -30,6 +30,8 @@ static struct {
     int found;
 } topic; /* of the groups that are shown; NULL: all */
 
+static int marked;              /* titles and options are lines of xd_opt_marked                */
+
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
 {
     for (int i = 0; i < n; i++)
@@ -181,16 +183,21 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
         walk.visit(walk.cookie, o, letter);
         return;
     }
+    if (o->choices && !is_mentioned(o->choices, o->help))
+        xd_opt_spell(o->choices, spelled, sizeof spelled);
+    default_text(o, record, def, sizeof def);
+    snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);
+    if (marked) {
+        fprintf(f, "%c%s\t%s\t%s\t%s\n", XD_OPT_ROW, letter ? letter : "", o->name,
+                o->kind == XD_OPT_FLAG ? "" : o->arg ? o->arg : "VALUE", text);
+        return;
+    }
     int at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "      ");
     at += fprintf(f, "--%s", o->name);
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, " %s", o->arg ? o->arg : "VALUE");
     if (at > help_at() - 2)
         at = help_at();
-    if (o->choices && !is_mentioned(o->choices, o->help))
-        xd_opt_spell(o->choices, spelled, sizeof spelled);
-    default_text(o, record, def, sizeof def);
-    snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);
     put_wrapped(f, at, text);
 }
 
@@ -286,7 +293,7 @@ void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int 
     for (int g = 0; g < ngroups; g++) {
         if (!is_shown(s, &groups[g]))
             continue;
-        fprintf(f, "\n%s:\n", groups[g].title);
+        fprintf(f, marked ? "%c%s\n" : "%c%s:\n", marked ? XD_OPT_TITLE : '\n', groups[g].title);
         if (groups[g].names) {
             help_named(f, s, groups[g].names);
             continue;
@@ -313,4 +320,18 @@ void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie)
     help(f);
     walk.visit = NULL;
     fclose(f);
+}
+
+char *xd_opt_marked(void (*help)(FILE *f))
+{
+    char  *text = NULL;
+    size_t len = 0;
+    FILE  *f = open_memstream(&text, &len);
+    if (!f)
+        return NULL;
+    marked = 1;
+    help(f);
+    marked = 0;
+    fclose(f);
+    return text;
 }

@@ -36,7 +36,8 @@ EOF
         ask xdit "$c" | grep -qx -- "$c" || missing="$missing $c"
         flags_of "$c" >"$T/flags"
         ask xdit "$c" -- | sort -u >"$T/offered"
-        [ "$c" = completion ] || [ -s "$T/flags" ] || missing="$missing $c(no flags)"
+        case $c in completion | man) continue ;; esac
+        [ -s "$T/flags" ] || missing="$missing $c(no flags)"
         while read -r f; do grep -qx -- "$f" "$T/offered" || missing="$missing $c:$f"
         done <"$T/flags"
     done
@@ -54,6 +55,7 @@ EOF
     check "bash: a file" [ "$(ask xdit generate --output "$T/some-f")" = "$T/some-file" ]
     check "bash: a number is not known" [ -z "$(ask xdit generate --seed '')" ]
     check "bash: shells" [ "$(ask xdit completion z)" = zsh ]
+    check "bash: commands of man" [ "$(ask xdit man gen)" = generate ]
 else
     echo "# skipped: there is no bash"
 fi
@@ -71,6 +73,18 @@ if command -v fish >/dev/null; then
     }
     check "fish: a value of a list" [ "$(fish_says 'xdit generate --dtype b')" = 'bf16 ' ]
     check "fish: a command" [ "$(fish_says 'xdit gen')" = 'generate ' ]
+    check "fish: a command of man" [ "$(fish_says 'xdit man prob')" = 'probe ' ]
+fi
+if command -v zsh >/dev/null && command -v python3 >/dev/null; then
+    # zsh_says LINE: what a zsh at a terminal makes of the line and the tabulator
+    mkdir "$T/functions" && cp "$T/zsh" "$T/functions/_xdit"
+    zsh_says() { python3 "$ROOT/tests/cli/zsh_says.py" "$T/functions" "$1"; }
+    check "zsh: a command" [ "$(zsh_says 'xdit gen')" = 'xdit generate ' ]
+    check "zsh: a flag" [ "$(zsh_says 'xdit generate --num_inf')" = \
+        'xdit generate --num_inference_steps=' ]
+    check "zsh: a value of a list" [ "$(zsh_says 'xdit generate --dtype b')" = \
+        'xdit generate --dtype bf16 ' ]
+    check "zsh: a command of man" [ "$(zsh_says 'xdit man prob')" = 'xdit man probe ' ]
 fi
 missing=
 for c in $commands; do

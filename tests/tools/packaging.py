@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""packaging.py ROOT XDIT LIBRARY SERVER - packages, the container, and examples for clusters: they
+"""packaging.py ROOT BUILD XDIT LIBRARY - packages, the container, and examples for clusters: they
 parse, name flags that the program has, and packages of the libraries that it needs. Speaks TAP."""
 import configparser
+import fnmatch
+import json
 import os
 import pathlib
 import re
@@ -12,8 +14,8 @@ import sys
 
 from tap import check, done
 
-ROOT, XDIT = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
-BINARIES = [pathlib.Path(p).resolve() for p in sys.argv[2:]]
+ROOT, BUILD, XDIT = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
+BINARIES = [pathlib.Path(p).resolve() for p in sys.argv[3:]]
 HOME = ROOT / "packaging"
 
 
@@ -132,10 +134,28 @@ def debian():
                                         "python3-xdit"], names)
     files = {p.name.removesuffix(".install") for p in (ROOT / "debian").glob("*.install")}
     check("debian: each has its files", files == set(names), files)
+    installed(names)
     version = subprocess.run([ROOT / "tools" / "version.sh"], capture_output=True, text=True,
                              cwd=ROOT).stdout.strip()
     log = (ROOT / "debian" / "changelog").read_text()
     check("debian: the version", log.startswith(f"xdit ({version})"), log[:40])
+
+
+def installed(packages):
+    """What meson installs is in one package each."""
+    rows = [(p, line) for p in packages
+            for line in (ROOT / "debian" / f"{p}.install").read_text().split()]
+    prefix = next(o["value"] for o in json.loads(
+        (BUILD / "meson-info" / "intro-buildoptions.json").read_text()) if o["name"] == "prefix")
+    files = json.loads((BUILD / "meson-info" / "intro-installed.json").read_text()).values()
+    lost = {}
+    for f in files:
+        name = str(pathlib.Path("usr") / pathlib.Path(f).relative_to(prefix))
+        owners = {p for p, line in rows
+                  if fnmatch.fnmatchcase(name, line) or fnmatch.fnmatchcase(name, line + "/*")}
+        if len(owners) != 1:
+            lost[name] = owners
+    check("debian: every installed file is in one package", files and not lost, lost)
 
 
 def main():
