@@ -219,7 +219,7 @@ static const char ending[] =
     ".SH SEE ALSO\n"
     ".BR xdit (1)";
 
-/* The page's date: today's, or that of SOURCE_DATE_EPOCH, as builds have it that can be repeated. */
+/* The page's date: today's, or that of SOURCE_DATE_EPOCH of builds that are repeated. */
 static void put_date(void)
 {
     const char *given = getenv("SOURCE_DATE_EPOCH");

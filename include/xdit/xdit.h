@@ -287,6 +287,7 @@ typedef struct xd_progress {    /* a denoising step that has ended              
     int    image, images;       /* 1 .. images of the request                                */
     double step_s;              /* seconds of this step                                      */
     double since_start_s;       /* seconds since the start of the request                    */
+    double timestep;            /* of the scheduler, for which this step was computed        */
 } xd_progress;
 
 typedef struct xd_request {     /* call xd_request_init, then set fields                      */
@@ -418,6 +419,12 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * computes them; 0: the first alone. The image is another one, but of models that are made for
      * it. */
     int64_t         reference_interval;
+    /* Called behind each step, after on_tensor and before on_step, with the latents, as on_tensor
+     * has them. It may change them and then returns 1: what follows goes on from there. 0: they are
+     * as they were. Of ranks that make one image together all call it, and what the first of them
+     * leaves counts. Set on all ranks or on none. */
+    int           (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
+                                float *data);
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -86,6 +86,64 @@ def test_latents(pipe):
     assert not np.array_equal(out.images[0], out.images[1])
 
 
+def test_timesteps(pipe):
+    seen = []
+    pipe(PROMPT, num_inference_steps=4,
+         callback_on_step_end=lambda p, step, t, values: seen.append((step, t, list(values))),
+         callback_on_step_end_tensor_inputs=[])
+    # those of the scheduler in diffusers, "linspace"
+    assert seen == [(0, 999, []), (1, 749, []), (2, 500, []), (3, 250, [])]
+
+
+def test_changed_latents(pipe, image):
+    how = {"num_inference_steps": 4, "generator": 3, "output_type": "uint8"}
+
+    def change(at, by):
+        def end(p, step, t, values):
+            return {"latents": by(values["latents"])} if step == at else {}
+        return end
+    same = pipe(PROMPT, callback_on_step_end=change(1, lambda v: v + 0), **how).images[0]
+    assert np.array_equal(same, image)
+    in_place = pipe(PROMPT, callback_on_step_end=change(1, lambda v: np.multiply(v, 0.5, out=v)),
+                    **how).images[0]
+    new = pipe(PROMPT, callback_on_step_end=change(1, lambda v: v[None] * 0.5), **how).images[0]
+    assert np.array_equal(in_place, new)
+    assert np.abs(new.astype(int) - image).max() > 20
+    last = pipe(PROMPT, callback_on_step_end=change(3, lambda v: v * 0 + 0.25),
+                **{**how, "output_type": "latent"}).images[0]
+    assert np.all(last == 0.25)
+    with pytest.raises(xdit.InvalidRequest, match=r"shape \[4, 16\]; it is \[4, 16, 16\]"):
+        pipe(PROMPT, callback_on_step_end=change(1, lambda v: v[:, 0]), **how)
+    with pytest.raises(xdit.InvalidRequest, match="latents alone, not prompt_embeds"):
+        pipe(PROMPT, callback_on_step_end=change(1, lambda v: v),
+             callback_on_step_end_tensor_inputs=["prompt_embeds"], **how)
+
+
+def test_lists_of_generators(pipe):
+    how = {"num_inference_steps": 2, "output_type": "uint8"}
+    out = pipe(["a red circle", "a star"], generator=[7, 2**63], **how)
+    assert out.seeds == [7, 2**63] and len(out.parameters) == 2
+    assert np.array_equal(out.images[1], pipe("a star", generator=2**63, **how).images[0])
+    assert pipe("a star", generator=[4, 5], num_images_per_prompt=2, **how).seeds == [4, 5]
+    with pytest.raises(xdit.InvalidRequest, match="3 generators for 2 images"):
+        pipe("a star", generator=[1, 2, 3], num_images_per_prompt=2, **how)
+
+
+def test_lists_of_negative_prompts(pipe, tmp_path):
+    how = {"num_inference_steps": 2, "seed": 4}
+    out = pipe(["a red circle", "a star"], ["green", "blue"], num_images_per_prompt=2, **how)
+    assert out.seeds == [4, 5, 6, 7] and len(out.images) == 4
+    assert [p["negative_prompt"] for p in out.parameters] == ["green", "green", "blue", "blue"]
+    out.save(tmp_path / "x.png", 2)
+    assert json.loads(Image.open(tmp_path / "x.png").text["xdit"])["seed"] == 6
+    with pytest.raises(xdit.InvalidRequest, match="from 0 to 3"):
+        out.save(tmp_path / "x.png", 4)
+    one = pipe(["a red circle", "a star"], ["green", "green"], **how)
+    assert [p["negative_prompt"] for p in one.parameters] == ["green", "green"]
+    with pytest.raises(xdit.InvalidRequest, match="2 negative prompts for 3 prompts"):
+        pipe(["a", "b", "c"], ["d", "e"], **how)
+
+
 def test_images_go_in(pipe, image, tmp_path):
     Image.fromarray(image).save(tmp_path / "in.png")
     how = {"strength": 0.5, "num_inference_steps": 4, "seed": 5, "output_type": "uint8"}
@@ -257,20 +315,61 @@ def test_closed():
         p(PROMPT)
 
 
-def test_ranks(tmp_path, image):
+def test_ranks(tmp_path, pipe, image):
     mpirun = os.environ.get("XDIT_MPIRUN")
     if not mpirun:
         pytest.skip("XDIT_MPIRUN names no launcher")
     script = tmp_path / "ranks.py"
     script.write_text(f"""
+import sys
+import numpy as np
 import xdit
-with xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, ulysses_degree=2) as pipe:
-    pipe.set_progress_bar_config(disable=True)
-    out = pipe({PROMPT!r}, num_inference_steps=4, generator=3)
-    assert pipe.ranks == 2 and len(out.images) == (pipe.rank == 0)
-    if pipe.rank == 0:
-        out.images[0].save({str(tmp_path / "two.png")!r})
+def half(p, step, t, values):
+    return {{"latents": values["latents"] * (0.5 if step == 1 else 1)}}
+made = {{}}
+def same(p, step, t, values):
+    return {{"latents": values["latents"].copy()}}
+for plan, exact in (("u2", 1), ("cfg2", 1), ("pp2", 4), ("pp2", 1)):
+    with xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, plan=plan,
+                                       warmup_steps=exact) as pipe:
+        pipe.set_progress_bar_config(disable=True)
+        how = dict(num_inference_steps=4, generator=3, output_type="uint8")
+        out = pipe({PROMPT!r}, **how)
+        changed = pipe({PROMPT!r}, callback_on_step_end=half if plan != "pp2" or exact == 4
+                       else same, **how)
+        assert pipe.ranks == 2 and len(out.images) == (pipe.rank == 0)
+        if pipe.rank == 0:
+            made[f"{{plan}} {{exact}}"] = out.images[0]
+            made[f"{{plan}} {{exact}} changed"] = changed.images[0]
+            out.save({str(tmp_path / "two.png")!r})
+if made:
+    np.savez({str(tmp_path / "made.npz")!r}, **made)
 """)
     subprocess.run([*mpirun.split(), "-n", "2", sys.executable, script], check=True, timeout=120)
-    two = np.asarray(Image.open(tmp_path / "two.png")).astype(int)
-    assert np.abs(two - image).max() <= 2
+    half = pipe(PROMPT, num_inference_steps=4, generator=3, output_type="uint8",
+                callback_on_step_end=lambda p, step, t, values:
+                {"latents": values["latents"] * (0.5 if step == 1 else 1)}).images[0]
+    made = np.load(tmp_path / "made.npz")
+    for plan in ("u2 1", "cfg2 1", "pp2 4"):
+        assert np.abs(made[plan].astype(int) - image).max() <= 2
+        assert np.abs(made[plan + " changed"].astype(int) - half).max() <= 2
+    # patches on their way between stages: what is put in their place has the same values
+    assert np.array_equal(made["pp2 1 changed"], made["pp2 1"])
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "two.png")), made["pp2 1"])
+
+
+def test_a_rank_that_fails_ends_all(tmp_path):
+    mpirun = os.environ.get("XDIT_MPIRUN")
+    if not mpirun:
+        pytest.skip("XDIT_MPIRUN names no launcher")
+    script = tmp_path / "fails.py"
+    script.write_text(f"""
+import xdit
+pipe = xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, plan="u2")
+if pipe.rank == 1:
+    raise KeyError("mine")
+pipe({PROMPT!r}, num_inference_steps=4)
+""")
+    run = subprocess.run([*mpirun.split(), "-n", "2", sys.executable, script], timeout=120,
+                         capture_output=True, text=True)
+    assert run.returncode != 0 and "KeyError: 'mine'" in run.stderr

@@ -1,5 +1,9 @@
 """Plans, inspection, comparison, and what the package says of itself."""
+import inspect
+import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -49,3 +53,37 @@ def test_compare(tmp_path):
     assert xdit.compare(tmp_path / "a.ppm", str(tmp_path / "b.ppm")) == c
     with pytest.raises(xdit.InvalidRequest, match="equal"):
         xdit.compare(a, b[:10])
+
+
+def test_types(tmp_path):
+    assert pathlib.Path(xdit.__file__).with_name("py.typed").exists()
+    functions = [getattr(xdit, n) for n in xdit.__all__ if inspect.isroutine(getattr(xdit, n))]
+    functions += [f for n, f in vars(xdit.Pipeline).items()
+                  if inspect.isfunction(f) and n[0] != "_" or n == "__call__"]
+    assert len(functions) > 10
+    for f in functions:
+        for name, p in inspect.signature(f).parameters.items():
+            assert p.annotation is not p.empty or name == "self", (f, name)
+
+
+def test_types_by_mypy(tmp_path):
+    pytest.importorskip("mypy", reason="there is no mypy")
+    (tmp_path / "caller.py").write_text("""
+import xdit
+
+def generate(pipe: xdit.Pipeline, prompt: str) -> list[int]:
+    out: xdit.Output = pipe(prompt, num_inference_steps=2, generator=1)
+    out.save("x.png")
+    total: float | None = xdit.plan("model", ranks=2)[0].total
+    same: bool = xdit.compare(out.images[0], out.images[0]).equal
+    xdit.restore(xdit.accelerate(None, "int8"))
+    return out.seeds if same or total else []
+
+wrong: int = xdit.plan("model")[0].name
+""")
+    run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "c",
+                          "caller.py"], cwd=tmp_path, capture_output=True, text=True,
+                         env={**os.environ,
+                              "MYPYPATH": str(pathlib.Path(xdit.__file__).parents[1])})
+    errors = [line for line in run.stdout.splitlines() if line.startswith("caller.py:")]
+    assert len(errors) == 1 and "caller.py:12: error: Incompatible types" in errors[0], run.stdout

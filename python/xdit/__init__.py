@@ -6,6 +6,10 @@
 
 The computing is done by libxdit, whose header xdit.h says what each option means.
 """
+from __future__ import annotations
+
+from typing import Any as _Any
+
 from ._errors import (Cancelled, CommunicationError, DeviceError, Error, FileError, FormatError,
                       InvalidRequest, OutOfMemory, Unsupported)
 from ._library import about, version as _version
@@ -14,14 +18,15 @@ from ._plan import Plan, Plans, plan
 from ._tools import Comparison, compare, inspect
 
 
-def accelerate(pipe, weights_dtype=None, vae=True, release=False, threads=0, *, dtype=None,
-               copy=False):
+def accelerate(pipe: _Any, weights_dtype: str | None = None, vae: bool = True,
+               release: bool = False, threads: int = 0, *, dtype: _Any = None,
+               copy: bool = False) -> _Any:
     """Makes a loaded pipeline of diffusers compute with xdit: see _accelerate.accelerate."""
     from ._accelerate import accelerate as run
     return run(pipe, weights_dtype, vae, release, threads, dtype=dtype, copy=copy)
 
 
-def restore(pipe):
+def restore(pipe: _Any) -> _Any:
     """Undoes accelerate; returns the pipeline."""
     from ._accelerate import restore as run
     return run(pipe)

@@ -1,12 +1,14 @@
 """libxdit through cffi: the library, its errors, and conversions of C's values."""
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes.util
 import os
 import pathlib
 import signal
 import socket
+import sys
 import threading
 from typing import Any, Callable, Iterator
 
@@ -145,6 +147,26 @@ def interruptible(cancel: Callable[[], None]) -> Iterator[None]:
         write.close()
         thread.join()
         read.close()
+
+
+_ranks: Any = None              # the processes of the launcher; while it is open, MPI runs
+
+
+def join_ranks() -> None:
+    """Starts MPI in a process of a launcher, once: it cannot start again, so it ends with Python,
+    and pipelines open and close in between. A process that ends by an exception leaves ending the
+    others to the launcher."""
+    global _ranks
+    if _ranks is not None or not lib.xd_launched(ffi.NULL):
+        return
+    ranks, e = ffi.new("xd_rank_group **"), new_error()
+    check(lib.xd_rank_group_open(ranks, e), e)
+    _ranks = ranks
+
+    @atexit.register
+    def leave() -> None:
+        if getattr(sys, "last_value", None) is None:
+            lib.xd_rank_group_close(_ranks)
 
 
 def about() -> dict[str, Any]:

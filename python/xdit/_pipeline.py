@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import numbers
 import os
 import warnings
 from typing import Any, Callable
@@ -11,8 +12,8 @@ import numpy as np
 
 from . import _pixels
 from ._errors import InvalidRequest
-from ._library import (Kept, check, ffi, interruptible, lib, lock, new_error, options, record,
-                       set_option, text)
+from ._library import (Kept, check, ffi, interruptible, join_ranks, lib, lock, new_error, options,
+                       record, set_option, text)
 from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
@@ -33,15 +34,19 @@ class Output:
     seeds: list[int] = dataclasses.field(default_factory=list)
     parameters: list[dict] = dataclasses.field(default_factory=list)    # as files have them
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    _result: Any = dataclasses.field(default=None, repr=False)
+    # Of each image the library's result, and its number there.
+    _results: list[tuple[Any, int]] = dataclasses.field(default_factory=list, repr=False)
 
     def save(self, path: Any, index: int = 0) -> None:
         """Writes one image or video with its parameters; the extension selects the format."""
-        if self._result is None:
+        if not self._results:
             raise InvalidRequest("there is no result to save: ranks above 0 have none")
+        if not 0 <= index < len(self._results):
+            raise InvalidRequest(f"index is {index}; it is from 0 to {len(self._results) - 1}")
+        result, at = self._results[index]
         e, kept = new_error(), Kept()
         with lock:
-            check(lib.xd_result_save(self._result[0], index, kept.text(path), e), e)
+            check(lib.xd_result_save(result[0], at, kept.text(path), e), e)
 
 
 def _bytes(v: Any) -> int:
@@ -65,15 +70,32 @@ def _dtype(v: Any) -> str | None:
     return names.get(name, name)
 
 
-def _seed(generator: Any) -> int | None:
-    """A number, or what a torch.Generator was seeded with."""
+def _seed(generator: Any) -> Any:
+    """A number, or what a torch.Generator was seeded with; a list of them of a list."""
     if isinstance(generator, (list, tuple)):
-        if len(generator) != 1:
-            raise InvalidRequest("one generator is taken: image i has its seed + i")
-        generator = generator[0]
-    if generator is None or isinstance(generator, int):
-        return generator
+        return [_seed(g) for g in generator]
+    if generator is None or isinstance(generator, numbers.Integral):
+        return None if generator is None else int(generator)
     return int(generator.initial_seed())
+
+
+def _join(parts: list[Output]) -> Output:
+    """What several calls have made, as one."""
+    out = Output()
+    for field in ("images", "frames"):
+        values = [getattr(p, field) for p in parts if getattr(p, field) is not None]
+        whole = [v for part in values for v in part] if values else None
+        if values and len(values[0]) and not isinstance(values[0], list):
+            whole = _pixels.concatenate(values)
+        setattr(out, field, whole)
+    for p in parts:
+        out.seeds += p.seeds
+        out.parameters += p.parameters
+        out._results += p._results
+        for name, s in p.seconds.items():
+            out.seconds[name] = out.seconds.get(name, 0) + (s if name != "first_step" else 0)
+    out.seconds.update({k: s for k, s in parts[0].seconds.items() if k == "first_step"})
+    return out
 
 
 class _Call:
@@ -115,12 +137,32 @@ class _Call:
             self.bar.update(p.step - self.bar.n)
             if p.step == p.steps:
                 self.close_bar()
-        if self.at_end is None:
-            return
-        values = {"latents": self.latents} if self.latents is not None else {}
-        self.at_end(self.pipe, p.step - 1, None, values)
+        if self.at_end and not self.hands_latents:
+            self.call_at_end(p, {})
+
+    def call_at_end(self, p, values: dict) -> Any:
+        changed = self.at_end(self.pipe, p.step - 1, p.timestep, values)
         if self.pipe._interrupt:
             lib.xd_cancel(self.pipe._engine[0])
+        return changed
+
+    def on_latents(self, _, p, nd, d, data) -> int:
+        """Hands latents to the callback; what it returns as "latents" takes their place."""
+        shape = tuple(d[i] for i in range(nd))
+        here = np.frombuffer(ffi.buffer(data, 4 * int(np.prod(shape))), np.float32).reshape(shape)
+        mine = here.copy()
+        values = self.call_at_end(p, {"latents": mine})
+        new = values.get("latents") if isinstance(values, dict) else None
+        if new is None or (new is mine and np.array_equal(new, here)):
+            return 0
+        new = new.detach().cpu().float().numpy() if hasattr(new, "detach") else np.asarray(new)
+        if new.shape not in (shape, (1, *shape)):
+            raise InvalidRequest(f"latents that the callback returns have the shape "
+                                 f"{list(new.shape)}; it is {list(shape)}")
+        here[...] = new.reshape(shape)
+        if self.latents is not None:
+            self.latents = here.copy()
+        return 1
 
     def on_tensor(self, _, name, step, nd, d, data) -> None:
         if text(name) == "latents":
@@ -134,6 +176,7 @@ class _Call:
         return lib.XD_OK
 
     at_end: Callable | None = None
+    hands_latents = False
 
     def close_bar(self) -> None:
         if self.bar is not None:
@@ -214,6 +257,8 @@ class Pipeline:
         a.log, a.log_level = kept.keep(write), lib.XD_LOG_INFO if log else lib.XD_LOG_WARN
         engine = ffi.new("xd_engine **")
         with lock:
+            if comm is None:
+                join_ranks()
             check(lib.xd_open(engine, a, e), e)
         return cls(engine, os.fspath(model), kept)
 
@@ -264,38 +309,58 @@ class Pipeline:
 
     # ---- a request
 
-    def __call__(self, prompt: Any = None, negative_prompt: str | None = None, *,
+    def __call__(self, prompt: Any = None, negative_prompt: Any = None, *,
                  image: Any = None, mask_image: Any = None, last_image: Any = None,
                  generator: Any = None, seed: int | None = None, num_images_per_prompt: int = 1,
+                 num_videos_per_prompt: int | None = None,
                  output_type: str = "pil", return_dict: bool = True,
                  callback_on_step_end: Callable | None = None,
-                 callback_on_step_end_tensor_inputs: Any = (),
+                 callback_on_step_end_tensor_inputs: Any = ("latents",),
                  on_preview: Callable[[Any, int, int], None] | None = None,
                  **more: Any) -> Any:
         """Generates. Options have the names of diffusers and of the command line, such as height,
         width, num_inference_steps, guidance_scale, num_frames, strength, max_sequence_length.
 
-        generator: a number, or a torch.Generator whose seed is taken; image i has the seed + i.
+        generator: a number, or a torch.Generator whose seed is taken; image i has the seed + i. Or
+        a list with one for each image. negative_prompt: one, or a list with one for each prompt.
         image: a PIL image, an array, a path, or a list of them for models that read several.
-        output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe, step, None,
-        values) is called behind every step; values has "latents" where
-        callback_on_step_end_tensor_inputs names it; an exception in it, or pipe._interrupt = True,
-        ends the call. on_preview(image, step, steps) gets a small PIL image behind every step.
+        output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe, step,
+        timestep, values) is called behind every step; values has "latents" where
+        callback_on_step_end_tensor_inputs names it, and where it returns others in a dict, the next
+        step goes on from these; an exception in it, or pipe._interrupt = True, ends the call.
+        on_preview(image, step, steps) gets a small PIL image behind every step.
         """
         if self._engine is None:
             raise InvalidRequest("the pipeline is closed")
         if output_type not in ("pil", "np", "uint8", "pt", "latent"):
             raise InvalidRequest(f"output_type is {output_type!r}; it is one of pil, np, uint8, "
                                  "pt, latent")
+        if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
+            raise InvalidRequest("callback_on_step_end_tensor_inputs may name latents alone, not "
+                                 f"{', '.join(callback_on_step_end_tensor_inputs)}")
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt or [])
+        each = num_videos_per_prompt or num_images_per_prompt
+        how = {"image": image, "mask_image": mask_image, "last_image": last_image,
+               "output_type": output_type, "callback_on_step_end": callback_on_step_end,
+               "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
+               "on_preview": on_preview, **more}
+        runs = _runs(prompts, negative_prompt, _seed(generator) if seed is None else seed, each)
+        out = _join([self._call(*run, **how) for run in runs]) if len(runs) > 1 else \
+            self._call(*runs[0], **how)
+        return out if return_dict else (out.frames if self.makes_videos else out.images,)
+
+    def _call(self, prompts: list[str], negative_prompt: str | None, seed: int | None, each: int,
+              image: Any, mask_image: Any, last_image: Any, output_type: str,
+              callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
+              on_preview: Callable | None, **more: Any) -> Output:
+        """One request of the library."""
         kept = Kept()
         call = _Call(self, kept)
         r = call.request
         rows = options("xd_request_options")
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt or [])
         r.prompts, r.nprompts = kept.texts(prompts), len(prompts)
         r.negative_prompt = kept.text(negative_prompt)
-        r.num_images_per_prompt = num_images_per_prompt
-        seed = _seed(generator) if seed is None else seed
+        r.num_images_per_prompt = each
         if seed is not None and seed < 0:
             r.random_seed = 1
         elif seed is not None:
@@ -309,8 +374,7 @@ class Pipeline:
         r.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
                             on_preview, output_type)
-        out = self._run(call)
-        return out if return_dict else (out.frames if self.makes_videos else out.images,)
+        return self._run(call)
 
     def _set_callbacks(self, call: _Call, at_end: Callable | None, tensors: Any,
                        on_preview: Callable | None, output_type: str) -> None:
@@ -320,8 +384,11 @@ class Pipeline:
         call.show_progress()
         call.callback("on_step", call.on_step)
         call.callback("on_image", call.on_image)
-        if "latents" in tensors or output_type == "latent":
+        if output_type == "latent":
             call.callback("on_tensor", call.on_tensor)
+        if at_end and "latents" in (tensors or ()):
+            call.hands_latents = True
+            call.callback("on_latents", call.on_latents)
         if on_preview:
             from PIL import Image
 
@@ -353,7 +420,7 @@ class Pipeline:
     def _output(self, call: _Call, result: Any) -> Output:
         r = result[0]
         n = lib.xd_result_count(r) if r != ffi.NULL and self.rank == 0 else 0
-        out = Output(_result=result if n else None)
+        out = Output(_results=[(result, i) for i in range(n)])
         parts = {p: lib.xd_result_seconds(r, p.encode()) for p in _PARTS if n}
         out.seconds = {p: s for p, s in parts.items() if s >= 0}
         out.seeds = [lib.xd_result_seed(r, i) % 2**64 for i in range(n)]
@@ -367,6 +434,31 @@ class Pipeline:
                               call.output_type)
         out.frames, out.images = (values, None) if self.makes_videos else (None, values)
         return out
+
+
+def _runs(prompts: list[str], negative: Any, seed: Any, each: int) \
+        -> list[tuple[list[str], str | None, int | None, int]]:
+    """The requests that prompts, negative prompts and seeds take: prompts, negative prompt, seed,
+    images of each. One, where all negative prompts are the same and seeds count up."""
+    negatives = list(negative) if isinstance(negative, (list, tuple)) else [negative]
+    if len(set(negatives)) > 1 and len(negatives) != len(prompts):
+        raise InvalidRequest(f"there are {len(negatives)} negative prompts for {len(prompts)} "
+                             "prompts")
+    n = len(prompts) * each
+    seeds = seed if isinstance(seed, list) else None
+    if seeds is not None and len(seeds) not in (1, n):
+        raise InvalidRequest(f"there are {len(seeds)} generators for {n} images")
+    first = seeds[0] if seeds else None if seeds is not None else seed
+    counted = seeds is None or len(seeds) == 1 or \
+        all(s is not None and s == (first + i) % 2**64 for i, s in enumerate(seeds))
+    if len(set(negatives)) <= 1 and counted:
+        return [(prompts, negatives[0] if negatives else None, first, each)]
+    negatives = negatives * len(prompts) if len(negatives) == 1 else negatives
+    if not counted:
+        return [([prompts[i // each]], negatives[i // each], seeds[i], 1) for i in range(n)]
+    start = first if first is not None and first < 0 else (first or 0)
+    return [([p], negatives[i], start if start < 0 else (start + i * each) % 2**64, each)
+            for i, p in enumerate(prompts)]
 
 
 def _lora_rows(loras: Any, kept: Kept) -> tuple[Any, int]:

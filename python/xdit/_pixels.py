@@ -49,3 +49,11 @@ def to_numpy(im: Any) -> np.ndarray:
     shape = (im.frames, im.height, im.width, im.channels)
     raw = ffi.buffer(im.data, int(np.prod(shape)))
     return np.frombuffer(raw, np.uint8).reshape(shape).copy()
+
+
+def concatenate(values: list[Any]) -> Any:
+    """Arrays, or tensors of torch, one behind the other."""
+    if isinstance(values[0], np.ndarray):
+        return np.concatenate(values)
+    import torch
+    return torch.cat(values)

@@ -25,7 +25,7 @@ class Plan:
     sent: int | None            # bytes that all ranks send
 
 
-class Plans(list):
+class Plans(list[Plan]):
     """Plans, the fastest first, behind them those that are refused. `model`, `machine`, `ranks`,
     `dtype` and `weights_dtype` say what they are for."""
     model: str | None = None

@@ -309,16 +309,19 @@ static int all_finite(const float *v, int64_t n)
     return 1;
 }
 
-/* turn: index among the images that are generated. clean: latents of a preview; NULL: none. */
-static void report_step(const loop *l, int nth, int step, double t0, const float *clean)
+/* nth: index among the images that are generated. */
+static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
 {
-    const xd_job *j = l->j;
-    xd_progress   p = { step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
-                        xd_now_s() - j->start_s };
+    return (xd_progress){ step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
+                          xd_now_s() - j->start_s, j->samp.time[step] };
+}
+
+static void report_step(const xd_job *j, const xd_progress *p, const float *clean)
+{
     if (j->r->on_step)
-        j->r->on_step(j->r->cookie, &p);
+        j->r->on_step(j->r->cookie, p);
     if (clean && j->r->on_preview && j->ctx->topo.replica->rank == 0)
-        xd_preview_report(j, clean, &p);
+        xd_preview_report(j, clean, p);
 }
 
 /* Does the transformer of `step` have to be looked for? Of the first image's first step it is
@@ -366,15 +369,14 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
         going = xd_denoise_step(f, step);
         xd_trace_collect(ctx->trace);
         xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
-        if (j->r->on_tensor && going) {
-            xd_denoise_latents(f, lat);
-            xd_callback_latents(j, "latents", step, lat);
-        }
+        xd_progress p = progress_of(j, nth, step, t0);
+        if (going)
+            xd_denoise_report(f, step, &p, lat);
         int previews = going && xd_preview_due(j, step);
         if (previews)
             xd_denoise_clean(f, lat);
         if (xd_ok(&f->x) && going)
-            report_step(l, nth, step, t0, previews ? lat : NULL);
+            report_step(j, &p, previews ? lat : NULL);
         if (going && step + 1 < j->samp.steps)
             xd_turns_step(j, &f->x);
     }

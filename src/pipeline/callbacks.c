@@ -10,6 +10,12 @@ void xd_callback_latents(const xd_job *j, const char *name, int step, const floa
     xd_callback_tensor(j, name, step, 4 - image, j->lat + image, lat);
 }
 
+int xd_callback_change(const xd_job *j, const xd_progress *p, float *lat)
+{
+    int image = j->fps <= 0;
+    return j->r->on_latents(j->r->cookie, p, 4 - image, j->lat + image, lat);
+}
+
 void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
                         const float *data)
 {

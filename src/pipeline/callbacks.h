@@ -11,5 +11,7 @@ void xd_callback_stage(const xd_job *j, const char *name);
 
 /* Calls on_tensor with latents, as [C,h,w] or, for a video, [t,C,h,w]. */
 void      xd_callback_latents(const xd_job *j, const char *name, int step, const float *lat);
+/* Calls on_latents with them; nonzero: it has changed them. */
+int       xd_callback_change(const xd_job *j, const xd_progress *p, float *lat);
 
 #endif

@@ -85,6 +85,10 @@ int  xd_denoise_step(xd_denoise *f, int step);
 void xd_denoise_finish(xd_denoise *f);
 /* The whole latents as [t,C,h,w], F32 on the host of every rank of the replica. */
 void xd_denoise_latents(xd_denoise *f, float *out);
+/* Calls on_tensor and on_latents, where they are set, with the latents behind a step; the next step
+ * goes on from what on_latents leaves on the replica's first rank. `lat`: memory for them.
+ * Collective over the replica. */
+void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
 /* The same of the clean latents that the last step, one of xd_preview_due, has predicted. */
 void xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the arena bytes of this rank, and the bytes that its methods hold in addition. `len`:

@@ -262,6 +262,42 @@ void xd_denoise_latents(xd_denoise *f, float *out)
     gather_latents(f, f->lat, out);
 }
 
+/* The next step goes on from `lat` of the replica's first rank, if `changed` is nonzero there. */
+static void replace_latents(xd_denoise *f, int changed, float *lat)
+{
+    xd_comm *c = f->topo->replica, *pipe = f->topo->group[XD_PIPE];
+    int64_t  n = f->j->numbers;
+    int32_t  any = changed != 0;
+    if (c->size > 1) {
+        xd_req r = c->ops->bcast(c, xd_view(&any, XD_I32, 1, (int64_t[]){ 1 }), 0);
+        xd_denoise_wait(f, c, &r);
+    }
+    if (!any)
+        return;
+    if (c->size > 1) {
+        xd_req r = c->ops->bcast(c, xd_view(lat, XD_F32, 1, &n), 0);
+        xd_denoise_wait(f, c, &r);
+    }
+    for (int i = 0; i <= f->lay.npatch && pipe->size > 1; i++) {
+        /* what is under way from the last stage to the first */
+        xd_denoise_wait(f, pipe, &f->lat_in[i]);
+        xd_denoise_wait(f, pipe, &f->lat_out[i]);
+    }
+    if (xd_ok(&f->x))
+        set_rows(f, f->lat, lat);
+}
+
+void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat)
+{
+    const xd_job *j = f->j;
+    if (!j->r->on_tensor && !j->r->on_latents)
+        return;
+    xd_denoise_latents(f, lat);
+    xd_callback_latents(j, "latents", step, lat);
+    if (j->r->on_latents)
+        replace_latents(f, xd_ok(&f->x) ? xd_callback_change(j, p, lat) : 0, lat);
+}
+
 void xd_denoise_clean(xd_denoise *f, float *out)
 {
     gather_latents(f, f->clean, out);

@@ -96,7 +96,7 @@ static void copy_request(chooser *c)
     if (!p->references)         /* of an image that is read it counts with its mask only         */
         c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
-    c->r.wanted = NULL;
+    c->r.wanted = NULL, c->r.on_latents = NULL;
     if (!c->r.nprompts)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }
