@@ -106,6 +106,24 @@ void xd_model_short_name(const char *path, xd_text_buf *b)
     free(text);
 }
 
+/* ---- what is missing ----------------------------------------------------------------------- */
+
+xd_status xd_model_fail_cached(xd_err *e, xd_status code)
+{
+    static const char before[] = "/models--";
+    const char       *repo = e && code == XD_EIO ? strstr(e->msg, before) : NULL;
+    const char       *end = repo ? strstr(repo, "/snapshots/") : NULL;
+    const char       *sep = repo ? strstr(repo + sizeof before - 1, "--") : NULL;
+    if (!end || !sep || sep > end || strstr(e->msg, "hf download"))
+        return code;
+    repo += sizeof before - 1;
+    size_t n = strlen(e->msg);
+    char   id[512];
+    snprintf(id, sizeof id, "%.*s/%.*s", (int)(sep - repo), repo, (int)(end - sep - 2), sep + 2);
+    snprintf(e->msg + n, sizeof e->msg - n, "; \"hf download %s\" gets what is missing", id);
+    return code;
+}
+
 /* ---- a name without its organisation ------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b)
@@ -159,16 +177,18 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
     else if (n == 1)
         xd_fail(e, s,
                 "%s is in the Hugging Face cache %s without a snapshot of %s: download it with "
-                "\"hf download %s\", or name a directory",
-                repo[0], root, at ? at + 1 : "main", repo[0]);
+                "\"hf download %s%s%s\", or name a directory",
+                repo[0], root, at ? at + 1 : "main", repo[0], at ? " --revision " : "",
+                at ? at + 1 : "");
     else if (n > 1)
         xd_fail(e, s,
                 "%s is the name of %d models in the Hugging Face cache %s: %s; name one of them",
                 name, n, root, b.p ? b.p : "");
     else
         xd_fail(e, s,
-                "there is no directory %s, and no model of that name in the Hugging Face cache %s",
-                model, root ? root : "(no HOME)");
+                "there is no directory %s, and no model of that name in the Hugging Face cache %s: "
+                "download it with \"hf download ORG/%s\", or name a directory",
+                model, root ? root : "(no HOME)", name);
     for (int i = 0; i < n; i++)
         free(repo[i]);
     xd_buf_free(&b);
@@ -199,8 +219,9 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e)
         return XD_OK;
     char *root = xd_model_hub();
     xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face cache "
-            "%s: download it with \"hf download %s\" (or huggingface-cli download), or name a "
-            "directory", model, root ? root : "(no HOME)", id);
+            "%s: download it with \"hf download %s%s%s\" (or huggingface-cli download), or name a "
+            "directory", model, root ? root : "(no HOME)", id, at ? " --revision " : "",
+            at ? at : "");
     free(root);
     return XD_EIO;
 }

@@ -460,7 +460,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     m->given = (xd_weight_files){ 0 };
     m->layers = m->without = NULL;
     if (s != XD_OK)
-        return xd_fail_at(e, s, m->dir);
+        return xd_model_fail_cached(e, xd_fail_at(e, s, m->dir));
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
     m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
     leave_images_out(m);
@@ -531,7 +531,7 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
         s = xd_component_files(xd_model_dit(m, i), e);
     if (s == XD_OK)
         s = xd_component_files(&m->vae, e);
-    return s;
+    return xd_model_fail_cached(e, s);
 }
 
 void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS])
@@ -592,7 +592,7 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
     if (s != XD_OK)
         xd_fail_at(e, s, dir);
     free(dir);
-    return s;
+    return xd_model_fail_cached(e, s);
 }
 
 xd_status xd_model_tokenizers(xd_model *m, xd_err *e)

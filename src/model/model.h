@@ -47,6 +47,9 @@ typedef struct xd_model {
  * Hugging Face cache (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub), or that of the only
  * model there called "name". malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
+/* Completes the sentence about a file that is missing in a snapshot of that cache: by what it is
+ * downloaded. Returns the code. */
+xd_status xd_model_fail_cached(xd_err *e, xd_status code);
 /* Appends the name of a model's directory to b as JSON: "org/name" of a snapshot in a Hugging Face
  * cache, else the last part of the path. For a file, its name without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);

@@ -28,10 +28,19 @@ HF_HUB_CACHE=$T/hub g "two models of a name" 1 \
     "two is the name of 2 models .*: a/two and b/two; name one of them" --model two --prompt a
 HF_HUB_CACHE=$T/hub g "a model without a snapshot" 1 'c/bare is in .* without a snapshot of main' \
     --model bare --prompt a
-HF_HUB_CACHE=$T/hub g "no model of a name" 1 "no directory three, and no model of that name .*hub" \
+HF_HUB_CACHE=$T/hub g "no model of a name" 1 \
+    'no directory three, and no model of that name .*hub: .*"hf download ORG/three"' \
     --model three --prompt a
 HF_HUB_CACHE=$T/none g "no cache" 1 "no directory three, and no model of that name" --model three \
     --prompt a
+HF_HUB_CACHE=$T/hub g "a revision that is not there" 1 '"hf download a/one --revision v2"' \
+    --model a/one@v2 --prompt a
+rm "$T"/hub/models--a--one/snapshots/0123/vae/*.safetensors
+HF_HUB_CACHE=$T/hub g "a file of the cache that is missing" 1 \
+    'vae has no weights.*; "hf download a/one" gets what is missing$' --model a/one --prompt a
+rm "$T/hub/models--a--one/snapshots/0123/model_index.json"
+HF_HUB_CACHE=$T/hub g "the index, too" 1 'no model_index.json.*; "hf download a/one" gets' \
+    --model a/one --prompt a
 g "a file instead of a directory" 1 "meson.build is a file; .*--transformer FILE" \
     --model "$ROOT/meson.build" --prompt a
 
