@@ -49,6 +49,12 @@ def test_tensors(pipe, image):
                   output_type="pt").images
     assert tuple(values.shape) == (1, 3, 128, 128)
     assert np.array_equal(np.rint(values[0].numpy().transpose(1, 2, 0) * 255), image)
+    both = pipe([PROMPT, "a star"], num_inference_steps=4, output_type="pt",
+                generator=[torch.Generator().manual_seed(n) for n in (3, 9)],
+                callback_on_step_end=lambda p, step, t, values:
+                {"latents": torch.from_numpy(values["latents"]).double()})
+    assert both.seeds == [3, 9] and tuple(both.images.shape) == (2, 3, 128, 128)
+    assert torch.equal(both.images[0], values[0])
 
 
 def test_the_command_line_makes_the_same_image(pipe, image, tmp_path):
