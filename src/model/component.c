@@ -182,6 +182,7 @@ void xd_component_close(xd_component *p)
     xd_net_close(&p->shadow);
     free(p->blocks_of);
     xd_single_file_close(&p->single);
+    xd_svdquant_close(&p->svdquant);
     xd_quantized_close(&p->quantized);
     xd_st_close(&p->files);
     xd_json_free(&p->config);
@@ -351,7 +352,7 @@ static void warn_extra(const xd_component *p)
     for (int64_t i = 0; used && i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
         if (used[i] || strncmp(name, prefix, skip) != 0 || xd_net_unread(p->def, name + skip) ||
-            xd_component_is_note(name))
+            xd_component_is_note(name) || xd_svdquant_owns(p->svdquant, i))
             continue;
         if (extra++ < SHOWN && at < sizeof text) {
             int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);
@@ -398,18 +399,26 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
     return s;
 }
 
-/* Opens the source of the files and, if `file` is given or the folder has a GGUF file, the
- * translation of names in front of it. */
+/* Opens the source with the names of the files. */
+static xd_status open_raw(xd_component *p, xd_err *e)
+{
+    const char *what = p->file ? p->file : p->dir;
+    p->stored = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale,
+                             src_past, xd_component_will_read, NULL, NULL, src_codes };
+    xd_status s = xd_quantized_open(&p->quantized, p->files, what, e);
+    if (s == XD_OK)
+        s = xd_svdquant_open(&p->svdquant, p->files, &p->stored, what, e);
+    p->src = p->raw = p->svdquant ? xd_svdquant_source(p->svdquant) : p->stored;
+    return s;
+}
+
+/* Opens the source of the files and, if `file` is given or the folder has names of others than
+ * diffusers, the translation of names in front of it. */
 static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
-    if (!p->file && xd_st_is_gguf(p->files)) {
-        xd_status taken = xd_component_take(p, xd_st_path(p->files), p->name, e);
-        if (taken != XD_OK)
-            return taken;
-    }
-    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale,
-                                   src_past, xd_component_will_read, NULL, NULL, src_codes };
-    xd_status s = xd_quantized_open(&p->quantized, p->files, p->file ? p->file : p->dir, e);
+    xd_status s = open_raw(p, e);
+    if (s == XD_OK && !p->file && (xd_st_is_gguf(p->files) || p->svdquant))
+        s = xd_component_take(p, xd_st_path(p->files), p->name, e);
     if (s != XD_OK || !p->file)
         return s == XD_OK ? xd_quantized_check(p->quantized, "", e) : s;
     xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot,

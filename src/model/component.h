@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "model/quantized.h"
 #include "model/single_file.h"
+#include "model/svdquant.h"
 #include "text/text.h"
 #include "vae/vae.h"
 
@@ -38,8 +39,10 @@ typedef struct xd_component {
     char       *file, *slot;
     xd_st      *files;          /* NULL until xd_component_files                               */
     xd_quantized *quantized;    /* what of them is in codes; NULL: nothing                     */
+    xd_svdquant *svdquant;      /* their layers of SVDQuant; NULL: none                        */
     xd_single_file *single;     /* translates declared names to those in `file`                */
-    xd_source   raw, src;       /* source with the names of the files; with declared names     */
+    /* Source of the files; with their layers of SVDQuant as matrices; with declared names. */
+    xd_source   stored, raw, src;
     xd_net      net;            /* the network that computes                                   */
     xd_store   *store;          /* its weights; NULL: not loaded                               */
     xd_net      shadow;         /* the network for counting                                    */

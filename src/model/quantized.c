@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "model/svdquant.h"
 
 static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convrot_w4a4, q4_0 and "
                             "bitsandbytes' nf4 and fp4 are read";
@@ -521,8 +522,8 @@ static void look_at(xd_quantized *q, int64_t i)
     const char *name = xd_st_name(q->files, i);
     size_t      len = strlen(name);
     int         packed = ends_with(name, ".qweight");
-    if (!packed && !ends_with(name, ".weight"))
-        return;
+    if (packed ? xd_svdquant_takes(q->files, i) : !ends_with(name, ".weight"))
+        return;             /* the layers of SVDQuant have a source of their own (svdquant.h)  */
     const int64_t n = q->n;
     coded        *k = &q->list[q->n++];
     search        s = { q, i, name, (int)len - (packed ? 7 : 6), k };

@@ -52,7 +52,7 @@ SUITES = {
                                            "mistral", "llama", "gemma2", "gemma3")},
     "tok": own("tok"),
     "tok_lm": own("tok-lm"),
-    "quantized": {name: f"quantized/{name}.safetensors" for name in ("comfy", "nf4")},
+    "quantized": {name: f"quantized/{name}.safetensors" for name in ("comfy", "nf4", "svdquant")},
     "sampler": {"sampler": "sampler.json"},
 }
 # What another program writes.

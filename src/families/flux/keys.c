@@ -54,7 +54,47 @@ static const xd_stem flux_top[] = {
     XD_STEMS_END,
 };
 
+/* SVDQuant's files for nunchaku. */
+static const xd_stem flux_svd_double[] = {
+    XD_STEM("norm1.linear", "norm1.linear"),
+    XD_STEM("norm1_context.linear", "norm1_context.linear"),
+    XD_STEM_ROWS("attn.to_q", "qkv_proj", 0, 1, 3),
+    XD_STEM_ROWS("attn.to_k", "qkv_proj", 1, 1, 3),
+    XD_STEM_ROWS("attn.to_v", "qkv_proj", 2, 1, 3),
+    XD_STEM_ROWS("attn.add_q_proj", "qkv_proj_context", 0, 1, 3),
+    XD_STEM_ROWS("attn.add_k_proj", "qkv_proj_context", 1, 1, 3),
+    XD_STEM_ROWS("attn.add_v_proj", "qkv_proj_context", 2, 1, 3),
+    XD_STEM("attn.norm_q", "norm_q"),
+    XD_STEM("attn.norm_k", "norm_k"),
+    XD_STEM("attn.norm_added_q", "norm_added_q"),
+    XD_STEM("attn.norm_added_k", "norm_added_k"),
+    XD_STEM("attn.to_out.0", "out_proj"),
+    XD_STEM("attn.to_add_out", "out_proj_context"),
+    XD_STEM("ff.net.0.proj", "mlp_fc1"),
+    XD_STEM("ff.net.2", "mlp_fc2"),
+    XD_STEM("ff_context.net.0.proj", "mlp_context_fc1"),
+    XD_STEM("ff_context.net.2", "mlp_context_fc2"),
+    XD_STEMS_END,
+};
+static const xd_stem flux_svd_single[] = {
+    XD_STEM("norm.linear", "norm.linear"),
+    XD_STEM_ROWS("attn.to_q", "qkv_proj", 0, 1, 3),
+    XD_STEM_ROWS("attn.to_k", "qkv_proj", 1, 1, 3),
+    XD_STEM_ROWS("attn.to_v", "qkv_proj", 2, 1, 3),
+    XD_STEM("attn.norm_q", "norm_q"),
+    XD_STEM("attn.norm_k", "norm_k"),
+    XD_STEM("proj_mlp", "mlp_fc1"),
+    XD_STEM("proj_out", "out_proj+mlp_fc2"),
+    XD_STEMS_END,
+};
+
 const xd_key_map xd_flux_key_maps[] = {
+    { { "flux" }, "a FLUX.1 transformer of SVDQuant",
+      { "transformer_blocks.0.qkv_proj.qweight", "single_transformer_blocks.0.qkv_proj.qweight" },
+      XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "transformer_blocks.#.", flux_svd_double },
+        { "single_transformer_blocks.#.", "single_transformer_blocks.#.", flux_svd_single },
+        { "", "", NULL } } },
     { { "flux" }, "a FLUX.1 transformer in its original layout",
       { "double_blocks.0.img_attn.qkv.weight", "vector_in.in_layer.weight" }, XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "double_blocks.#.", flux_double },

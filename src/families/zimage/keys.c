@@ -35,7 +35,40 @@ static const xd_stem zimage_top[] = {
     XD_STEMS_END,
 };
 
+/* SVDQuant's files for nunchaku: w3 and w1 are one layer. */
+#define ZIMAGE_SVD(q, k, v)                                                               \
+    q, k, v, XD_STEM("attention.to_out.0", "attention.to_out.0"),                         \
+    XD_STEM("attention.norm_q", "attention.norm_q"),                                      \
+    XD_STEM("attention.norm_k", "attention.norm_k"),                                      \
+    XD_STEM_ROWS("feed_forward.w3", "feed_forward.net.0.proj", 0, 1, 2),                  \
+    XD_STEM_ROWS("feed_forward.w1", "feed_forward.net.0.proj", 1, 1, 2),                  \
+    XD_STEM("feed_forward.w2", "feed_forward.net.2"),                                     \
+    XD_STEM("attention_norm1", "attention_norm1"),                                        \
+    XD_STEM("attention_norm2", "attention_norm2"), XD_STEM("ffn_norm1", "ffn_norm1"),     \
+    XD_STEM("ffn_norm2", "ffn_norm2"),                                                    \
+    XD_STEM("adaLN_modulation.0", "adaLN_modulation.0"), XD_STEMS_END
+static const xd_stem zimage_svd[] = {
+    ZIMAGE_SVD(XD_STEM_ROWS("attention.to_q", "attention.to_qkv", 0, 1, 3),
+               XD_STEM_ROWS("attention.to_k", "attention.to_qkv", 1, 1, 3),
+               XD_STEM_ROWS("attention.to_v", "attention.to_qkv", 2, 1, 3)),
+};
+static const xd_stem zimage_svd_plain[] = {
+    ZIMAGE_SVD(XD_STEM("attention.to_q", "attention.to_q"),
+               XD_STEM("attention.to_k", "attention.to_k"),
+               XD_STEM("attention.to_v", "attention.to_v")),
+};
+#define ZIMAGE_SVD_SCOPES(refiner)                                                        \
+    { { "noise_refiner.#.", "noise_refiner.#.", refiner },                                \
+      { "context_refiner.#.", "context_refiner.#.", refiner },                            \
+      { "layers.#.", "layers.#.", zimage_svd }, { "", "", NULL } }
+
 const xd_key_map xd_zimage_key_maps[] = {
+    { { "zimage" }, "a Z-Image transformer of SVDQuant",
+      { "layers.0.attention.to_qkv.qweight", "noise_refiner.0.attention.to_qkv.qweight" },
+      XD_DIT_PREFIXES, ZIMAGE_SVD_SCOPES(zimage_svd) },
+    { { "zimage" }, "a Z-Image transformer of SVDQuant with plain refiners",
+      { "layers.0.attention.to_qkv.qweight", "noise_refiner.0.attention.to_q.weight" },
+      XD_DIT_PREFIXES, ZIMAGE_SVD_SCOPES(zimage_svd_plain) },
     { { "zimage" }, "a Z-Image transformer in the layout of ComfyUI",
       { "layers.0.attention.qkv.weight", "cap_pad_token" }, XD_DIT_PREFIXES,
       { { "noise_refiner.#.", "noise_refiner.#.", zimage_block },

@@ -3,7 +3,9 @@
 Each file has matrices as a quantizer stores them, and under "want.NAME" the numbers in f32. `comfy`
 is written by the layout that ComfyUI documents (QUANTIZATION.md) and, of rotated weights, that
 stable-diffusion.cpp documents (docs/int8_convrot.md): R is the Kronecker power of H4 / 2, and the
-stored rows are those of W R. `nf4` is written and decoded by the package bitsandbytes.
+stored rows are those of W R. `nf4` is written and decoded by the package bitsandbytes. `svdquant`
+is written by deepcompressor (the files of its folder `deepcompressor/backend` are enough, on
+PYTHONPATH); it has every fifth row of the numbers, and under "bias.NAME" the biases.
 """
 import json
 
@@ -12,7 +14,8 @@ from safetensors.torch import save_file
 
 H4 = torch.tensor([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]],
                   dtype=torch.float64)
-CASES = {"comfy": "comfy.safetensors", "nf4": "nf4.safetensors"}
+CASES = {"comfy": "comfy.safetensors", "nf4": "nf4.safetensors",
+         "svdquant": "svdquant.safetensors"}
 
 
 def rotation(n):
@@ -92,12 +95,69 @@ def nf4(g):
     return t, None
 
 
+def svd_layer(g, out, columns, rank, shift=None, fused=False):
+    """A layer as nunchaku has it, its matrix, and its biases where inputs are not shifted."""
+    from deepcompressor.backend.nunchaku import convert
+    groups = columns // 64
+    w = torch.randn(out, columns, generator=g).bfloat16()
+    scale = (w.float().view(out, groups, 64).abs().amax(-1) / 7).bfloat16()
+    bias = torch.randn(out, generator=g).bfloat16()
+    smooth = (0.5 + torch.rand(columns, generator=g)).bfloat16()
+    down = torch.randn(rank, columns, generator=g).bfloat16()
+    up = torch.randn(out, rank, generator=g).bfloat16() / 8
+    stored = convert.convert_to_nunchaku_w4x4y16_linear_state_dict(
+        w.clone(), scale.view(out, 1, groups, 1), bias.clone(), smooth.clone(),
+        (down.clone(), up.clone()), shift, smooth_fused=fused)
+    q = (w.float().view(out, groups, 64) / scale.float().unsqueeze(-1)).round().clamp(-8, 7)
+    q = (q * scale.float().unsqueeze(-1)).view(out, columns).double()
+    m = torch.ones(columns) if fused else smooth
+    thin = up.double() @ (down.double() / m.double()).bfloat16().double()
+    full = q / m.double() + thin
+    if shift is not None:       # by the layer's definition: W (x + shift) + b
+        bias = bias.double() + full @ torch.full((columns,), shift.item(), dtype=torch.float64)
+    return stored, full, bias
+
+
+def svd_modulation(g, parts, columns, single):
+    from deepcompressor.backend.nunchaku import convert
+    out, groups = parts * columns, columns // 64
+    scale = (0.1 + 0.2 * torch.rand(out, groups, generator=g)).bfloat16()
+    q = torch.randint(-7, 9, (out, columns), generator=g).float()
+    w = (q.view(out, groups, 64) * scale.float().unsqueeze(-1)).view(out, columns)
+    low = (7 * scale.float()).bfloat16().float().unsqueeze(-1)  # the offset as it is stored
+    want = ((q.view(out, groups, 64) + 7) * scale.float().unsqueeze(-1) - low).view(out, columns)
+    bias = torch.randn(out, generator=g).bfloat16()
+    write = (convert.convert_to_nunchaku_w4x16_adanorm_single_state_dict if single
+             else convert.convert_to_nunchaku_w4x16_adanorm_zero_state_dict)
+    stored = write(w.bfloat16(), scale.view(out, 1, groups, 1), bias.clone())
+    shown = bias.clone()
+    for part in {1, parts - 2}:
+        rows = slice(part * columns, (part + 1) * columns)
+        shown[rows] = (bias[rows] + 1).bfloat16() - 1
+    return stored, want, shown
+
+
+def svdquant(g):
+    shift = torch.tensor([0.171875])
+    layers = {"qkv_proj": svd_layer(g, 256, 128, 32), "out_proj": svd_layer(g, 128, 128, 16, None,
+                                                                           True),
+              "mlp_fc2": svd_layer(g, 128, 256, 32, shift),
+              "norm.linear": svd_modulation(g, 3, 64, True),
+              "norm1.linear": svd_modulation(g, 6, 64, False)}
+    t = {}
+    for name, (stored, w, bias) in layers.items():
+        t |= {f"a.{name}.{key}": value for key, value in stored.items()}
+        t[f"want.{name}"] = w[::5].float()
+        t[f"bias.{name}"] = bias.float()
+    return t, None
+
+
 def make(names, options):
     out = options.out / "quantized"
     out.mkdir(parents=True, exist_ok=True)
     for name in names:
         g = torch.Generator().manual_seed(7)
-        tensors, meta = (comfy if name == "comfy" else nf4)(g)
+        tensors, meta = {"comfy": comfy, "nf4": nf4, "svdquant": svdquant}[name](g)
         save_file({k: v.clone().contiguous() for k, v in tensors.items()}, out / CASES[name], meta)
         (out / CASES[name]).chmod(0o644)
         print(name, {k: tuple(v.shape) for k, v in tensors.items() if k.startswith("want.")})
