@@ -425,10 +425,17 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
                              .net = p->def->name,
                              .list = p->list, .nlist = p->nlist, .needed = needed, .nneeded = n,
                              .files = p->files, .raw = &p->raw };
-    s = xd_single_file_open(&p->single, &of, e);
+    xd_err mine = { 0 };
+    s = xd_single_file_open(&p->single, &of, &mine);
     if (s == XD_OK)
         p->src = xd_single_file_source(p->single);
-    return s == XD_OK ? xd_quantized_check(p->quantized, xd_single_file_prefix(p->single), e) : s;
+    if (s == XD_OK || s == XD_EUNSUPPORTED) {   /* names may be unknown for an unknown format  */
+        xd_status q = xd_quantized_check(p->quantized, s == XD_OK ? xd_single_file_prefix(p->single)
+                                                                  : "", e);
+        if (q != XD_OK || s == XD_OK)
+            return q;
+    }
+    return xd_fail(e, s, "%s", mine.msg);
 }
 
 xd_status xd_component_files(xd_component *p, xd_err *e)

@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "model/svdquant.h"
 
-static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convrot_w4a4, q4_0 and "
-                            "bitsandbytes' nf4 and fp4 are read";
+static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convrot_w4a4, q4_0, "
+                            "bitsandbytes' nf4 and fp4 and SVDQuant's int4 are read";
 
 enum { TABLE = 256 };           /* entries of bitsandbytes' table of nested scales              */
 
@@ -472,20 +472,38 @@ static void found_four(search *s, const xd_json *state)
 
 /* ---- all tensors -------------------------------------------------------------------------- */
 
-/* SVDQuant has a matrix of packed codes in place of the weight; so have AWQ and GPTQ. */
-static void found_packed(search *s)
+/* Other quantizers have a tensor of codes in place of the weight. */
+static const char *const codes_of[][2] = {
+    { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
+    { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },
+};
+enum { CODES_OF = sizeof codes_of / sizeof *codes_of };
+
+static const char *const *find_codes(const char *name)
+{
+    for (int i = 0; i < CODES_OF; i++)
+        if (ends_with(name, codes_of[i][0]))
+            return codes_of[i];
+    return NULL;
+}
+
+static void found_packed(search *s, const char *whose)
 {
     const int svd = find_beside(s, 0, "wscales") >= 0;
     refuse(s, XD_EUNSUPPORTED, "%s holds codes of %s, which are not read: %s", s->name,
-           svd ? "SVDQuant (nunchaku)" : "AWQ or GPTQ", reads);
+           svd ? "SVDQuant (nunchaku)" : whose, reads);
 }
 
 /* Eight bits or less without a word about what they mean. */
 static void found_bytes(search *s)
 {
-    refuse(s, XD_EUNSUPPORTED, "the weight %s is of type %s, and nothing tells its format: files "
-           "of this quantizer are not supported, take the one in fp8, bf16, f16 or f32", s->name,
-           xd_st_dtype(s->q->files, s->i));
+    if (find_beside(s, 0, "SCB") >= 0)
+        refuse(s, XD_EUNSUPPORTED, "the weight %s holds integers of eight bits of bitsandbytes, "
+               "which are not read: %s", s->name, reads);
+    else
+        refuse(s, XD_EUNSUPPORTED, "the weight %s is of type %s, and nothing tells its format: "
+               "files of this quantizer are not supported, take the one in fp8, bf16, f16 or f32",
+               s->name, xd_st_dtype(s->q->files, s->i));
 }
 
 static const xd_json *layer_of(const search *s)
@@ -512,6 +530,9 @@ static void look_at_weight(search *s)
         found_format(s, own ? own : layer);
     else if (!s->k->why && xd_dtype_size(type) == 1 && type != XD_F8E4M3 && type != XD_F8E5M2)
         found_bytes(s);
+    else if (!s->k->why && xd_dtype_size(type) == 1 && find_beside(s, 0, "weight_scale_inv") >= 0)
+        refuse(s, XD_EUNSUPPORTED, "the weight %s is in fp8 with scales of blocks "
+               "(weight_scale_inv), which are not read: %s", s->name, reads);
     else if (!s->k->why)
         s->q->n--;              /* it is not quantized                                        */
     xd_json_free(&own);
@@ -521,15 +542,15 @@ static void look_at(xd_quantized *q, int64_t i)
 {
     const char *name = xd_st_name(q->files, i);
     size_t      len = strlen(name);
-    int         packed = ends_with(name, ".qweight");
+    const char *const *packed = find_codes(name);
     if (packed ? xd_svdquant_takes(q->files, i) : !ends_with(name, ".weight"))
         return;             /* the layers of SVDQuant have a source of their own (svdquant.h)  */
     const int64_t n = q->n;
     coded        *k = &q->list[q->n++];
-    search        s = { q, i, name, (int)len - (packed ? 7 : 6), k };
+    search        s = { q, i, name, (int)(len - strlen(packed ? packed[0] : ".weight")) + 1, k };
     *k = (coded){ .shape = xd_st_shape(q->files, i), .absmax = -1 };
     if (packed)
-        found_packed(&s);
+        found_packed(&s, packed[1]);
     else
         look_at_weight(&s);
     q->of[i] = q->n > n ? n + 1 : 0;
@@ -539,7 +560,7 @@ static int64_t candidates(const xd_st *files)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < xd_st_count(files); i++)
-        n += ends_with(xd_st_name(files, i), "weight");
+        n += strstr(xd_st_name(files, i), "weight") != NULL;
     return n;
 }
 

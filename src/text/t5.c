@@ -299,7 +299,8 @@ static const xd_block *block(const void *c, int layer)
 #define TEXT(FIELDS, CHECK, ...) { \
     .net = { .name = "t5", .classes = { __VA_ARGS__ }, .fields = FIELDS, \
              .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = CHECK, \
-             .nlayers = nlayers, .block = block, .weights = weights }, \
+             .nlayers = nlayers, .block = block, .weights = weights, \
+             .unread = { "decoder.*", "lm_head.weight", "dec.*" } }, \
     .width = width, .encode = encode }
 
 extern const xd_text xd_text_t5, xd_text_umt5;

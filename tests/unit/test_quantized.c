@@ -343,6 +343,16 @@ static void bad_formats_are_refused(void **state)
     put(&f, "a.qweight", XD_I8, 2, 8, 8, NULL);
     put(&f, "a.wscales", XD_F32, 2, 8, 8, NULL);
     refused(&f, XD_EUNSUPPORTED, "a.qweight holds codes of SVDQuant (nunchaku), which are not");
+    f.n = 1;
+    refused(&f, XD_EUNSUPPORTED, "a.qweight holds codes of AWQ or GPTQ, which are not read: ");
+    f.item[0].name = "a.weight._data";
+    refused(&f, XD_EUNSUPPORTED, "a.weight._data holds codes of optimum-quanto, which are not");
+    f.item[0].name = "a.weight";
+    put(&f, "a.SCB", XD_F32, 1, 8, 1, NULL);
+    refused(&f, XD_EUNSUPPORTED, "a.weight holds integers of eight bits of bitsandbytes, which");
+    f.item[0].t.type = XD_F8E4M3;
+    f.item[1].name = "a.weight_scale_inv";
+    refused(&f, XD_EUNSUPPORTED, "a.weight is in fp8 with scales of blocks (weight_scale_inv)");
 }
 
 static void bad_scales_are_refused(void **state)
