@@ -161,6 +161,15 @@ told 6e9 PixArt-alpha/PixArt-XL-2-1024-MS 1 \
 told 6e9 PixArt-alpha/PixArt-XL-2-1024-MS 2 \
     'what would fit: --offload auto \(.*--text_weights_dtype int8 \('
 told 9e9 THUDM/CogVideoX-5b 1 'what would fit: --offload auto \(.*--weights_dtype int8'
+# streamed MODEL BYTES: the model fits into so many bytes (T5-XXL, of 19 GB in f32, among it).
+streamed() {
+    published "$1" || return 0
+    machine 64e9
+    try plan --model "$HF/$1" --world 1 --cluster "$T/machine.json" --offload stream --memory "$2"
+    check "${1##*/} is streamed in $2" [ "$rc" = 0 ]
+}
+streamed black-forest-labs/FLUX.1-dev 8GiB
+streamed PixArt-alpha/PixArt-XL-2-1024-MS 2GiB
 if published PixArt-alpha/PixArt-XL-2-1024-MS; then
     machine 3e8
     try plan --model "$HF/PixArt-alpha/PixArt-XL-2-1024-MS" --world 1 --cluster "$T/machine.json"

@@ -135,6 +135,7 @@ def gguf_files():
         "keys": gguf([key("a", u16, 7), key("b", u32, 1 << 31), key("c", i8, -7),
                       key("d", f32, 0.5), key("e", f64, 1e300), key("f", flag, True), words,
                       nested, items("g", 10, "Q", [1, 2])], [one], bytes(32)),
+        "looked_up": gguf([key("no such key", u16, 7)], [one], bytes(32)),
         "alignment": gguf([key("general.alignment", u32, 8)], [info("x", 1, [3], 8)], bytes(14)),
         "alignment_odd": gguf([key("general.alignment", u32, 24)], [one], bytes(32)),
         "original_shape": gguf([items("comfy.gguf.orig_shape.x", 5, "i", [8, 1, 4])],
