@@ -368,6 +368,8 @@ static void make_images(xd_http_call *c, int edit)
     compress(&q);
     if (q.stream && *q.partial)
         xd_ask_option(&q.ask, "previews", q.partial);
+    if (!q.ask.failed && xd_task_has(q.ask.task, "--mask_image="))
+        xd_ask_option(&q.ask, "mask_alpha", "true");
     if (edit && !q.ask.images)
         xd_ask_refuse(&q.ask, 400, "image", "image is missing: the one to edit");
     xd_task *task = xd_ask_submit(&q.ask);

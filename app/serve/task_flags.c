@@ -15,6 +15,7 @@ static const xd_option rows[] = {
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT", "what to generate" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE", "image to start from" },
     { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE", "what to inpaint of it" },
+    { "mask_alpha", XD_OPT_FLAG, AT(mask_alpha), 0, 0, NULL, NULL, "it is what is transparent" },
     { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "that a video ends with" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "low-rank file" },
 };
@@ -46,12 +47,13 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
 
 static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **to, xd_err *e)
 {
-    int i = f->npixels;
+    int i = f->npixels, alpha = f->mask_alpha && path == f->mask_image;
     if (!path)
         return XD_OK;
     *to = &f->pixels[i];
     f->npixels++;
-    return xd_image_file_load(path, &f->pixels[i], &f->data[i], e);
+    return (alpha ? xd_image_file_load_mask : xd_image_file_load)(path, &f->pixels[i], &f->data[i],
+                                                                  e);
 }
 
 xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)

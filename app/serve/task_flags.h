@@ -13,6 +13,7 @@ typedef struct xd_task_flags {
     xd_opt_texts  prompts, images, loras;
     xd_loras_read lora;
     const char   *mask_image, *last_image;
+    int           mask_alpha;   /* what is transparent of the mask is inpainted, if anything is  */
     xd_request    request;      /* with the texts above                                        */
     /* Of xd_task_flags_load: the images and, behind them, the mask and the last image. */
     xd_image         *pixels;   /* [npixels]                                                   */

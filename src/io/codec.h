@@ -12,6 +12,8 @@ typedef struct xd_pixels {      /* rows of pixels of 3 bytes                    
     uint8_t *rgb;
     int64_t  w, h;
     int      size_only;         /* xd_pixels_new keeps the size and fails: nothing is decoded  */
+    int      as_mask;           /* reading: what is transparent is white, the rest black, of an
+                                   image that is transparent somewhere (xd_pixels_mask)        */
     int      quick;             /* PNG: little time counts more than few bytes                  */
     int      quality;           /* 0 .. 100 of what is written with losses                     */
 } xd_pixels;
@@ -32,6 +34,8 @@ extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm;
 
 /* Allocates an image of w x h, sizes that come from a file. Refuses sizes that are out of range. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);
+/* Fills p->rgb from pixels with alpha, [h,w,4]: with 255 - alpha where any is below 255. */
+void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
 /* Decodes a complete file of any known format. */
 xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e);

@@ -71,7 +71,7 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
     if (w < 1 || h < 1 || w > max_pixels / h)
         return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not plausible", path,
                        (long long)w, (long long)h);
-    *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only };
+    *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only, .as_mask = p->as_mask };
     if (p->size_only)
         return XD_ECANCELLED;
     p->rgb = malloc((size_t)w * (size_t)h * 3);
@@ -81,10 +81,21 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
     return XD_OK;
 }
 
+void xd_pixels_mask(xd_pixels *p, const uint8_t *rgba)
+{
+    int64_t n = p->w * p->h;
+    int     all = 255;
+    for (int64_t i = 0; i < n; i++)
+        all &= rgba[4 * i + 3];
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < 3; c++)
+            p->rgb[3 * i + c] = (uint8_t)(all == 255 ? rgba[4 * i + c] : 255 - rgba[4 * i + 3]);
+}
+
 xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e)
 {
-    *p = (xd_pixels){ .size_only = p->size_only };
+    *p = (xd_pixels){ .size_only = p->size_only, .as_mask = p->as_mask };
     for (int i = 0; i < NCODECS; i++)
         if (codecs[i]->is(data, len)) {
             xd_status st = codecs[i]->read(data, len, path, p, e);
@@ -97,11 +108,12 @@ xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_
     return xd_fail(e, XD_EFORMAT, "%s is no image: neither PNG, JPEG, WebP nor PPM", path);
 }
 
-xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
+static xd_status read_image(const char *path, int as_mask, uint8_t **rgb, int64_t *w, int64_t *h,
+                            xd_err *e)
 {
     char     *data = NULL;
     size_t    len = 0;
-    xd_pixels p = { 0 };
+    xd_pixels p = { .as_mask = as_mask };
     xd_status st = xd_file_read(path, max_file, &data, &len, e);
     if (st == XD_OK)
         st = xd_image_decode((const uint8_t *)data, len, path, &p, e);
@@ -110,6 +122,16 @@ xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h,
     *w = p.w;
     *h = p.h;
     return st;
+}
+
+xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
+{
+    return read_image(path, 0, rgb, w, h, e);
+}
+
+xd_status xd_image_read_mask(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
+{
+    return read_image(path, 1, rgb, w, h, e);
 }
 
 xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e)

@@ -26,6 +26,9 @@ xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int
 int       xd_image_known(const char *path);
 /* Reads PNG, JPEG, WebP or PPM, whatever the extension, into malloc'ed RGB; alpha is dropped. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
+/* The same of a mask: where a PNG or WebP is transparent somewhere, white is what is transparent,
+ * and black what is not. */
+xd_status xd_image_read_mask(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
 /* The size alone, from the file's header. */
 xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e);

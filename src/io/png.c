@@ -20,6 +20,7 @@ typedef struct session {
     const uint8_t *data;        /* reading: remaining bytes                                   */
     size_t      left;
     xd_pixels  *p;
+    uint8_t    *rgba;           /* reading: pixels with alpha; NULL: there is none, or none is read */
 } session;
 
 static void on_error(png_structp png, png_const_charp msg)
@@ -46,6 +47,7 @@ static void session_free(session *s)
     }
     free(s->texts);
     free(s->rows);
+    free(s->rgba);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -160,13 +162,21 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     s->left -= n;
 }
 
-/* Converts any kind of PNG to 8-bit RGB; drops alpha. */
-static void as_rgb(session *s)
+/* Has it alpha that is wanted? */
+static int reads_alpha(const session *s)
+{
+    return s->p->as_mask && (png_get_color_type(s->png, s->info) & PNG_COLOR_MASK_ALPHA ||
+                             png_get_valid(s->png, s->info, PNG_INFO_tRNS));
+}
+
+/* Converts any kind of PNG to 8-bit RGB; drops alpha that is not wanted. */
+static void as_rgb(session *s, int alpha)
 {
     png_set_expand(s->png);
     png_set_scale_16(s->png);
     png_set_gray_to_rgb(s->png);
-    png_set_strip_alpha(s->png);
+    if (!alpha)
+        png_set_strip_alpha(s->png);
     png_set_interlace_handling(s->png);
     png_read_update_info(s->png, s->info);
 }
@@ -177,19 +187,23 @@ static xd_status read_with(session *s)
         return XD_EFORMAT;
     png_set_read_fn(s->png, s, read_bytes);
     png_read_info(s->png, s->info);
-    as_rgb(s);
+    int alpha = reads_alpha(s), bytes = alpha ? 4 : 3;
+    as_rgb(s, alpha);
     int64_t   w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);
     xd_status st = xd_pixels_new(s->p, w, h, s->path, s->e);
     if (st != XD_OK)
         return st;
-    if (png_get_rowbytes(s->png, s->info) != (size_t)w * 3)
+    if (png_get_rowbytes(s->png, s->info) != (size_t)(w * bytes))
         png_error(s->png, "rows that are not RGB");
-    if (!(s->rows = malloc((size_t)h * sizeof *s->rows)))
+    if (!(s->rows = malloc((size_t)h * sizeof *s->rows)) ||
+        (alpha && !(s->rgba = malloc((size_t)(w * h) * 4))))
         png_error(s->png, "no memory for its rows");
     for (int64_t i = 0; i < h; i++)
-        s->rows[i] = s->p->rgb + i * w * 3;
+        s->rows[i] = (alpha ? s->rgba : s->p->rgb) + i * w * bytes;
     png_read_image(s->png, s->rows);
     png_read_end(s->png, NULL);
+    if (alpha)
+        xd_pixels_mask(s->p, s->rgba);
     return XD_OK;
 }
 

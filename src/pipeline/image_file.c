@@ -19,6 +19,14 @@ xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_
     return s;
 }
 
+xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data, xd_err *e)
+{
+    xd_image_init(im);
+    xd_status s = xd_image_read_mask(path, data, &im->width, &im->height, e);
+    im->data = *data;
+    return s;
+}
+
 xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e)
 {
     if (im->channels != 3 || im->frames != 1 || (im->stride && im->stride != im->width * 3))

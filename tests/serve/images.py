@@ -12,7 +12,8 @@ import subprocess
 import sys
 import zlib
 
-from harness import DEMO, PROMPT, ROOT, T, Server, end, generate, image_of, pixels, report
+from harness import (DEMO, PROMPT, ROOT, T, Server, end, generate, image_of, pixels, report,
+                     wait_for)
 
 GEN, EDIT = "/v1/images/generations", "/v1/images/edits"
 FAST = {"prompt": PROMPT, "num_inference_steps": 2}
@@ -325,6 +326,66 @@ def switch_loras(folder):
         report(s.metric("models_open") == 1, "one model is open", s.get("/metrics").body)
 
 
+def png_of(side, pixel):
+    """A square PNG; pixel(x, y) has 1, 3 or 4 bytes."""
+    rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(side)) for y in range(side))
+    kind = {1: 0, 3: 2, 4: 6}[len(pixel(0, 0))]
+    return (b"\x89PNG\r\n\x1a\n"
+            + png_chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, kind, 0, 0, 0))
+            + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))
+
+
+def masks():
+    """The hole of OpenAI's masks is what is white in others, whatever colours lie around it."""
+    model = T / "flux"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "flux"), str(model)], check=True,
+                   stdout=subprocess.DEVNULL)
+    start = png_of(64, lambda x, y: (3 * x, 2 * y, 90))
+
+    def inside(x, y):
+        return 16 <= x < 48 and y < 32
+
+    white, other = (png_of(64, lambda x, y, i=i: (255 * (inside(x, y) != i),)) for i in (0, 1))
+    holes = [png_of(64, lambda x, y, c=c: (c, c, c, 255 * (not inside(x, y)))) for c in (0, 255)]
+    opaque = png_of(64, lambda x, y: (255 * inside(x, y),) * 3 + (255,))
+    asked = [("prompt", "a cat"), ("num_inference_steps", 2), ("size", "64x64")]
+    with Server("--dtype", "f32", model=str(model)) as s:
+        got = [s.form(EDIT, asked + [("image", "a.png", start), ("mask", "m.png", m)])
+               for m in (white, other, *holes, opaque)]
+        images = [pixels(image_of(r)) for r in got if r.status == 200]
+        report(len(images) == 5 and images[0] != images[1] and
+               images[0] == images[2] == images[3] == images[4],
+               "masks that are transparent are OpenAI's", got)
+
+
+def flags_of_opening():
+    """How a model is opened is said as on the command line, and gives its image."""
+    line = ["--prompt", PROMPT, "--num_inference_steps", "2", "--seed", "3"]
+    weights = DEMO + "/transformer/diffusion_pytorch_model.safetensors"
+    plain = pixels(generate(*line))
+    for flags, other in (
+            (["--weights_dtype", "int8", "--text_weights_dtype", "int8"], True),
+            (["--dtype", "f32", "--transformer", weights], None),
+            (["--offload", "stream", "--memory", "1GB"], False),
+            (["--fit", "auto", "--bind", "none", "--device", "cpu"], False)):
+        want = pixels(generate(*line, *flags))
+        with Server(*flags) as s:
+            r = s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 2, "seed": 3})
+            report(r.status == 200 and pixels(image_of(r)) == want and
+                   (other is None or (want != plain) == other), f"opened with {flags}", r)
+
+
+def expiry():
+    """More than --keep_mb: the oldest results go, the newest stays."""
+    with Server("--keep_mb", "1") as s:
+        urls = [s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 1, "size": "512x512",
+                             "seed": i, "response_format": "url"}).json["data"][0]["url"]
+                for i in range(4)]
+        paths = [u[u.index("/v1"):] for u in urls]
+        report(wait_for(lambda: s.get(paths[0]).status == 404) and s.get(paths[-1]).status == 200,
+               "the oldest results make way")
+
+
 def main():
     folder = T / "loras"
     folder.mkdir()
@@ -351,6 +412,9 @@ def main():
     with Server("--results", str(results)) as s:
         as_xdit(s, results)
     usage_of_edits()
+    masks()
+    flags_of_opening()
+    expiry()
     end()
 
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <webp/encode.h>
 
 #include "base/file.h"
 #include "io/image.h"
@@ -189,6 +190,67 @@ static void every_kind_of_png_is_read(void **state)
     uint8_t *rgb = read_back("k.png", 2, 1);
     assert_memory_equal(rgb, ((uint8_t[]){ 0, 255, 128, 1, 2, 3 }), 6);
     free(rgb);
+    scratch_clean();
+}
+
+/* Pixels of a mask of 3 x 2. */
+static void check_mask(const char *name, const uint8_t want[18])
+{
+    uint8_t *rgb;
+    int64_t  w, h;
+    xd_err   e = { 0 };
+    if (xd_image_read_mask(in_scratch(name), &rgb, &w, &h, &e) != XD_OK)
+        fail_msg("%s: %s", name, e.msg);
+    assert_true(w == 3 && h == 2);
+    assert_memory_equal(rgb, want, 18);
+    free(rgb);
+}
+
+static void save_webp(const char *name, const uint8_t *rgba)
+{
+    uint8_t *coded;
+    size_t   n = WebPEncodeLosslessRGBA(rgba, 3, 2, 12, &coded);
+    FILE    *f = fopen(in_scratch(name), "wb");
+    assert_true(f && fwrite(coded, 1, n, f) == n && fclose(f) == 0);
+    WebPFree(coded);
+}
+
+/* What is transparent is white, half is half; an image without a transparent pixel stays. */
+static void alpha_is_a_mask(void **state)
+{
+    (void)state;
+    uint8_t       alpha[] = { 255, 0, 128, 255, 255, 1 }, want[18], plain[18], px[24], grey[12];
+    png_image     im = { .version = PNG_IMAGE_VERSION, .width = 3, .height = 2 };
+    for (int i = 0; i < 6; i++)
+        for (int c = 0; c < 4; c++) {
+            px[4 * i + c] = c < 3 ? (uint8_t)(7 * i + c) : alpha[i];
+            want[3 * i + c % 3] = (uint8_t)(255 - alpha[i]);
+            grey[2 * i + c % 2] = c % 2 ? alpha[i] : 90;
+        }
+    im.format = PNG_FORMAT_RGBA;
+    assert_true(png_image_write_to_file(&im, in_scratch("m.png"), 0, px, 0, NULL));
+    check_mask("m.png", want);
+    im.format = PNG_FORMAT_GA;
+    assert_true(png_image_write_to_file(&im, in_scratch("m.png"), 0, grey, 0, NULL));
+    check_mask("m.png", want);
+    uint8_t table[] = { 9, 9, 9, 255, 8, 8, 8, 0 }, index[] = { 0, 1, 0, 0, 0, 1 };
+    im.format = PNG_FORMAT_RGBA_COLORMAP;
+    im.colormap_entries = 2;
+    assert_true(png_image_write_to_file(&im, in_scratch("m.png"), 0, index, 0, table));
+    for (int i = 0; i < 18; i++)
+        plain[i] = index[i / 3] ? 255 : 0;
+    check_mask("m.png", plain);
+    save_webp("m.webp", px);
+    check_mask("m.webp", want);
+    for (int i = 0; i < 6; i++) {
+        px[4 * i + 3] = 255;
+        memcpy(plain + 3 * i, px + 4 * i, 3);
+    }
+    im.format = PNG_FORMAT_RGBA;
+    assert_true(png_image_write_to_file(&im, in_scratch("m.png"), 0, px, 0, NULL));
+    check_mask("m.png", plain);
+    save_webp("m.webp", px);
+    check_mask("m.webp", plain);
     scratch_clean();
 }
 
@@ -384,6 +446,7 @@ int main(void)
         cmocka_unit_test(texts_travel),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(every_kind_of_png_is_read),
+        cmocka_unit_test(alpha_is_a_mask),
         cmocka_unit_test(quality_is_asked_for),
         cmocka_unit_test(truncated_images_are_refused),
         cmocka_unit_test(images_without_texts_are_quick),
