@@ -142,7 +142,7 @@ latents webui --scheduler "DPM++ 2M SDE"
 check "which stable-diffusion-webui calls DPM++ 2M SDE" same noisy webui
 try generate --model "$MODEL" -p a --scheduler "DPM++ 2m sde" --width 48 --height 48 \
     --num_inference_steps 1 --output "$T/s.png" --json
-check "JSON has both" json 'j["parameters"]["scheduler"] == "dpm++" and
+check "JSON has both" json 'j["parameters"]["sampler"] == "dpm++" and
     j["parameters"]["algorithm_type"] == "sde-dpmsolver++"'
 last=dpm
 latents ancestral --scheduler euler-ancestral
