@@ -159,8 +159,8 @@ void xd_ask_size(xd_ask *a, const char *size)
     int64_t w = strtoll(size, &end, 10);
     if (a->failed || strcmp(size, "auto") == 0)
         return;
-    if (!isdigit((unsigned char)size[0]) || w <= 0 || (*end != 'x' && *end != 'X') || !isdigit((unsigned char)end[1]) ||
-        end[1 + strspn(end + 1, "0123456789")]) {
+    if (!isdigit((unsigned char)size[0]) || w <= 0 || (*end != 'x' && *end != 'X') ||
+        !isdigit((unsigned char)end[1]) || end[1 + strspn(end + 1, "0123456789")]) {
         xd_ask_refuse(a, 400, "size", "size is WIDTHxHEIGHT in pixels, or auto, not '%.40s'", size);
         return;
     }

@@ -265,8 +265,8 @@ XD_API void xd_output_sweep(void);
 XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Reads such a file into malloc'ed RGB, *data, which the image points to. */
 XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);
-/* The same of a mask as clients of OpenAI send it: where a PNG or WebP file is transparent somewhere,
- * white is what is transparent, and black what is not. */
+/* The same of a mask as clients of OpenAI send it: where a PNG or WebP file is transparent
+ * somewhere, white is what is transparent, and black what is not. */
 XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data,
                                          xd_err *e);
 /* Writes one frame of RGB without gaps between rows; the extension selects the format, as in

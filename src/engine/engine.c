@@ -502,14 +502,6 @@ static xd_status one_image(loop *l, int nth, const float *lat, float **rgb, xd_e
     return s;
 }
 
-/* A turn behind the steps of an image, or before those of the next one. */
-static xd_status take_turn(xd_job *j, xd_err *e)
-{
-    xd_status s = xd_turns_take(j, e);
-    xd_turns_seconds(j);        /* no part's                                                   */
-    return xd_world_agree(&j->ctx->world, s, e);
-}
-
 /* Latents and pixels of an image from another replica: the number of floats of both. */
 static void sizes_of(const xd_job *j, int64_t n[2])
 {
@@ -590,12 +582,12 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     for (int i = 0; s == XD_OK && i < j->ntodo; i += D) {
         float *v[2] = { NULL, NULL };
         int    busy = i + at < j->ntodo;
-        if (i && (s = take_turn(j, e)) != XD_OK)
+        if (i && (s = xd_turns_take(j, e)) != XD_OK)
             break;
         s = busy ? one_latent(l, i + at, w, &v[0], &v[1], e) : change_for_others(l, i + at, e);
         s = xd_world_agree(&j->ctx->world, s, e);
         if (s == XD_OK && !j->r->latents_only)
-            s = take_turn(j, e);
+            s = xd_turns_take(j, e);
         if (s == XD_OK && !j->r->latents_only) {
             s = busy ? one_image(l, i + at, v[0], &v[1], e) : XD_OK;
             s = xd_world_agree(&j->ctx->world, s, e);

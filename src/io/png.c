@@ -20,7 +20,7 @@ typedef struct session {
     const uint8_t *data;        /* reading: remaining bytes                                   */
     size_t      left;
     xd_pixels  *p;
-    uint8_t    *rgba;           /* reading: pixels with alpha; NULL: there is none, or none is read */
+    uint8_t    *rgba;           /* reading: pixels with alpha; NULL: none is read              */
 } session;
 
 static void on_error(png_structp png, png_const_charp msg)

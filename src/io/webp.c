@@ -79,15 +79,14 @@ static xd_status webp_load(const uint8_t *data, size_t len, const char *path, xd
     if (!WebPGetInfo(data, len, &w, &h))
         return xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
     xd_status st = xd_pixels_new(p, w, h, path, e);
-    if (st == XD_OK && p->as_mask) {
-        uint8_t *rgba = WebPDecodeRGBA(data, len, &w, &h);
-        if (rgba)
-            xd_pixels_mask(p, rgba);
-        else
-            st = xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
-        WebPFree(rgba);
-    } else if (st == XD_OK && !WebPDecodeRGBInto(data, len, p->rgb, (size_t)w * (size_t)h * 3, w * 3))
+    if (st != XD_OK)
+        return st;
+    uint8_t *rgba = p->as_mask ? WebPDecodeRGBA(data, len, &w, &h) : NULL;
+    if (rgba)
+        xd_pixels_mask(p, rgba);
+    else if (p->as_mask || !WebPDecodeRGBInto(data, len, p->rgb, (size_t)w * (size_t)h * 3, w * 3))
         st = xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
+    WebPFree(rgba);
     return st;
 }
 

@@ -30,7 +30,11 @@ static xd_status call_program(xd_job *j, xd_err *e)
 
 xd_status xd_turns_take(xd_job *j, xd_err *e)
 {
-    return has_turns(j) ? call_program(j, e) : XD_OK;
+    if (!has_turns(j))
+        return XD_OK;
+    xd_status s = call_program(j, e);
+    xd_turns_seconds(j);        /* no part's                                                   */
+    return xd_world_agree(&j->ctx->world, s, e);
 }
 
 static void turn_or_fail(xd_job *j, xd_exec *x)

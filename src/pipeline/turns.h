@@ -9,9 +9,11 @@
 
 #include "pipeline/job.h"
 
-/* One turn, where all ranks come at the same time. */
+/* One turn, where all ranks come at the same time: behind the steps of an image, or before those of
+ * the next one. */
 xd_status xd_turns_take(xd_job *j, xd_err *e);
-void      xd_turns_step(xd_job *j, xd_exec *x); /* the same; a failure is one of x               */
+/* One between two steps, whose failure is one of x. */
+void      xd_turns_step(xd_job *j, xd_exec *x);
 /* Of a rank that computes: xd_pause on x (xd_turns_watch) is a turn, until xd_turns_end. A rank that
  * has failed calls begin and end, too. */
 void      xd_turns_begin(xd_job *j);
