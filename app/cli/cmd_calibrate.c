@@ -1,12 +1,14 @@
-/* cmd_calibrate.c - xdit calibrate: the coefficients of TeaCache for a model
+/* cmd_calibrate.c - xdit calibrate: the coefficients of TeaCache for a model, or a table of
+ * attentions that are shared
  *
  * Images are generated with the cache "measure", which computes every block and tells how much the
  * input and the output of all blocks change from step to step. A polynomial through these pairs
- * foretells the one from the other. */
+ * foretells the one from the other. A table is what the request finds with fast_attn "measure". */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/word_list.h"
 #include "cli/cli.h"
@@ -25,6 +27,8 @@ typedef struct task {           /* one run of the command                       
     int           json;
     xd_open_flags open;
     xd_request    request;
+    const char   *table;        /* the file that a table is written to; NULL: coefficients      */
+    char          limit[48];    /* what a table is found with                                  */
     char         *text;         /* of the file of prompts                                      */
     double      (*pair)[2];     /* [npairs]: changes of input and output                       */
     int           npairs;
@@ -42,7 +46,8 @@ static const xd_option rows[] = {
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
       "a file of prompts, one a line; - for standard input" },
     { "threshold", XD_OPT_REAL, AT(threshold), XD_ABOVE_ZERO, 1e6, NULL, "SUM",
-      "of the cache that is printed (default: 0.15)" },
+      "of the cache that is printed; of --fast_attn the largest share of an output that may be "
+      "missed (default: 0.15)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object with all pairs" },
 };
@@ -96,7 +101,7 @@ static void print_help(FILE *f)
     static const xd_opt_group groups[] = {
         { "Options", "model prompt prompts threshold json" },
         { "The request", "negative_prompt width height num_frames num_inference_steps "
-                         "guidance_scale seed image" },
+                         "guidance_scale seed image fast_attn attention_window" },
         { "This machine", "dtype weights_dtype threads device offload memory" },
         { "Files that a model is read from", "transformer transformer_2 lora lora_2" },
     };
@@ -106,11 +111,26 @@ static void print_help(FILE *f)
           "Generates with every block computed, measures how much the first block's input\n"
           "and the last one's output change from step to step, and prints the --cache\n"
           "teacache of this model. The request is the one that the cache is going to be\n"
-          "used for, with as many steps. One rank, latents only.\n", f);
+          "used for, with as many steps. One rank, latents only.\n"
+          "With --fast_attn FILE.json it finds a table of attentions that are shared, or of\n"
+          "windows with --attention_window, and writes it.\n", f);
     xd_opt_help(f, &t.spec, groups, 4);
     fputs("\nExamples:\n"
           "  xdit calibrate --model models/demo-pixart --prompt \"a star\" --prompt \"a ring\"\n"
-          "  xdit calibrate --model DIR --prompts prompts.txt --num_inference_steps 28\n", f);
+          "  xdit calibrate --model DIR --prompts prompts.txt --num_inference_steps 28\n"
+          "  xdit calibrate --model DIR --prompts prompts.txt --fast_attn table.json\n", f);
+}
+
+static xd_status ask_for_table(task *t, xd_err *e)
+{
+    size_t n = strlen(t->request.fast_attn);
+    t->table = t->request.fast_attn;
+    if (n < 6 || strcmp(t->table + n - 5, ".json") != 0)
+        return xd_fail(e, XD_EINVAL, "calibrate writes a table to --fast_attn, which is \"%s\": "
+                       "its name ends in .json", t->table);
+    snprintf(t->limit, sizeof t->limit, "measure:%g", t->threshold);
+    t->request.fast_attn = t->limit;
+    return xd_file_writable(t->table, e);
 }
 
 static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
@@ -127,6 +147,8 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
         s = xd_fail(e, XD_EINVAL, "calibrate needs prompts: --prompt TEXT or --prompts FILE");
     if (s == XD_OK && t->request.cache)
         s = xd_fail(e, XD_EINVAL, "calibrate measures what a --cache would leave out: give none");
+    if (s == XD_OK && t->request.fast_attn)
+        s = ask_for_table(t, e);
     return s == XD_OK ? xd_open_flags_read(&t->open, e) : s;
 }
 
@@ -153,6 +175,47 @@ static xd_status take_pairs(task *t, const char *json, xd_err *e)
     return s;
 }
 
+/* Writes the table, says how many attentions of it are computed, and how to use it. */
+static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    int         all = 0, full = 0;
+    for (const xd_json *v = xd_json_first(table); v; v = xd_json_next(v))
+        for (const xd_json *w = xd_json_first(v); w; w = xd_json_next(w), all++)
+            full += xd_json_text(w) && strcmp(xd_json_text(w), "FULL_ATTN") == 0;
+    xd_buf_json(&b, table);
+    xd_buf_add(&b, "\n");
+    xd_out    o = { .f = NULL };
+    xd_status s = b.p && !b.failed ? xd_out_open(&o, t->table, e)
+                                   : xd_fail(e, XD_ENOMEM, "no memory for a table");
+    if (s == XD_OK) {
+        fwrite(b.p, 1, b.len, o.f);
+        s = xd_out_commit(&o, e);
+    }
+    xd_buf_free(&b);
+    if (s != XD_OK)
+        return s;
+    if (t->json)
+        printf("{\"fast_attn\":\"%s\",\"attentions\":%d,\"full\":%d}\n", t->table, all, full);
+    else
+        printf("--fast_attn %s%s%s\n", t->table,
+               t->request.attention_window ? " --attention_window " : "",
+               t->request.attention_window ? t->request.attention_window : "");
+    fprintf(stderr, "xdit: of %d attentions of a pass %d are computed in full\n", all, full);
+    return XD_OK;
+}
+
+/* Writes the table of the last image, which is that of all. */
+static xd_status write_table(const task *t, const char *json, xd_err *e)
+{
+    xd_json  *j = NULL;
+    xd_status s = xd_json_parse(&j, json, strlen(json), "the image's parameters", e);
+    if (s == XD_OK)
+        s = write_found(t, xd_json_get(j, "fast_attn_found"), e);
+    xd_json_free(&j);
+    return s;
+}
+
 static xd_status measure(task *t, xd_err *e)
 {
     xd_open_args a = xd_open_flags_args(&t->open, t->model);
@@ -162,7 +225,7 @@ static xd_status measure(task *t, xd_err *e)
     a.log = on_log, a.log_level = XD_LOG_WARN, a.cookie = t;
     t->request.prompts = t->prompts.v;
     t->request.nprompts = t->prompts.n;
-    t->request.cache = "measure";
+    t->request.cache = t->table ? NULL : "measure";
     t->request.latents_only = 1;
     t->request.on_step = on_step;
     t->request.cookie = t;
@@ -170,7 +233,9 @@ static xd_status measure(task *t, xd_err *e)
     if (s == XD_OK)
         s = xd_generate(g, &t->request, &res, e);
     xd_bar_clear(&t->bar);
-    for (int i = 0; s == XD_OK && i < xd_result_count(res); i++)
+    if (s == XD_OK && t->table)
+        s = write_table(t, xd_result_json(res, xd_result_count(res) - 1), e);
+    for (int i = 0; s == XD_OK && !t->table && i < xd_result_count(res); i++)
         s = take_pairs(t, xd_result_json(res, i), e);
     xd_result_free(&res);
     xd_close(&g);
@@ -209,7 +274,7 @@ static int run_command(int argc, char **argv)
     xd_status s = read_task(&t, argc, argv, &e);
     if (s == XD_OK)
         s = measure(&t, &e);
-    if (s == XD_OK)
+    if (s == XD_OK && !t.table)
         s = print_fit(&t, &e);
     int code = s == XD_OK ? xd_cli_flush() : xd_cli_exit(s, &e);
     xd_opt_texts_free(&t.prompts);
@@ -221,7 +286,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_calibrate = {
     .name = "calibrate",
-    .summary = "measure the coefficients of a step cache for a model",
+    .summary = "measure a step cache or a table of shared attentions for a model",
     .run = run_command,
     .help = print_help,
 };

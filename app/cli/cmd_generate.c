@@ -64,8 +64,8 @@ static xd_option own_rows[] = {
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object an image instead of its file name" },
     { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
-      "generate again without --cache, --attention, --attention_window and --reference_interval, "
-      "and print how far the images are apart and how much time was saved" },
+      "generate again without --cache, --attention, --attention_window, --fast_attn and "
+      "--reference_interval, and print how far the images are apart and how much time was saved" },
 };
 
 static const xd_opt_alias aliases[] = {
@@ -671,7 +671,7 @@ static void print_help(FILE *f)
                               "clip_vision lora lora_2 output skip_existing" },
         { "How to generate", "num_inference_steps guidance_scale scheduler cache rng "
                              "max_sequence_length no_resolution_binning attention "
-                             "attention_window reference_interval" },
+                             "attention_window fast_attn reference_interval" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
                           "offload memory fit enable_tiling enable_slicing" },
         { "Several ranks", ranks },

@@ -171,9 +171,10 @@ const xd_xdit_flag xd_xdit_flags[] = {
          BELONGS("use_hybrid_attn_schedule")),
     NONE("hybrid_attn_schedule", 's', 'r', "a kernel for each step",
          BELONGS("use_hybrid_attn_schedule")),
-    SLOWER("use_fast_attn", 0, 'e',
-           "DiTFastAttn: attention shared or windowed where it changes little",
-           "it is not built: every attention is computed"),
+    VALUE("use_fast_attn", 0, 'e', "fast_attn share,full",
+          "DiTFastAttn: attention shared or windowed where it changes little",
+          "--fast_attn share,full shares every second step's, with every method but PipeFusion; "
+          "xdit calibrate --fast_attn makes a table, and those of xDiT are read"),
     NONE("n_calib", 'i', 'e', "its calibration prompts", BELONGS("use_fast_attn")),
     NONE("threshold", 'r', 'e', "its threshold", BELONGS("use_fast_attn")),
     NONE("window_size", 'i', 'e', "its window", BELONGS("use_fast_attn")),

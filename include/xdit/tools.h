@@ -187,7 +187,8 @@ typedef struct xd_plan_info {   /* one plan, the fastest first                  
     int         ranks;          /* that it uses                                               */
     int         same_image;     /* 1: the image of one rank with all of attention in the compute
                                    type; 0: stale keys and values, a cache, attention of eight
-                                   bits or of windows, reference_interval */
+                                   bits or of windows, reference_interval,
+                                   fast_attn */
     int         steps, exact_steps;     /* of an image; of these, steps without stale values   */
     /* Seconds: waiting for weights before the first step; text encoding; an exact step; a step that
      * repeats; decoding one image; decoding with waiting for weights; the whole request. Waiting

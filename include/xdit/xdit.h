@@ -425,6 +425,11 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * leaves counts. Set on all ranks or on none. */
     int           (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
                                 float *data);
+    /* Attentions that stand for those of later steps or of the other pass, or are of windows
+     * (DiTFastAttn): "share,full", ways that the steps behind the first one take in turn, or a file
+     * "*.json" of xdit calibrate or xDiT, with a way for each block and step. The ways are full,
+     * full+cfg, window, window+cfg and share. NULL: each step computes all. Another image. */
+    const char     *fast_attn;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -64,6 +64,7 @@ struct xd_exec {
     int              sp;        /* sequence rank of these tokens                              */
     int              step, pass, layer, site;   /* site: attentions so far in this block      */
     int              exact;     /* 1: exact step, nothing stale may be used                   */
+    int              window_off;        /* 1: this attention is not that of a window           */
     int              int8_attn; /* 1: attention over tokens has scores of int8                */
     size_t           band;      /* bytes of a band of rows, where a map is computed band by   */
                                 /* band; 0: best size                                         */

@@ -25,6 +25,7 @@ typedef struct xd_method_args {
     int              displaced; /* DIT: the ring axis uses last step's K,V (DistriFusion)        */
     const int64_t   *window;    /* DIT: [t,h,w] image tokens that a tile of them sees, 0: all of an
                                    axis; NULL: it sees all                                      */
+    struct xd_attn_table *ways; /* DIT: attentions that are shared (fast_attn.h); NULL: none      */
     xd_comm         *rows;      /* VAE: ranks that share the image's rows; NULL: none            */
 } xd_method_args;
 

@@ -6,9 +6,10 @@
 
 extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
                        xd_method_halo, xd_method_tensor,
-                       xd_method_window, xd_method_references;
+                       xd_method_window, xd_method_references, xd_method_fast_attn;
 
 const xd_method *const xd_methods[] = {
+    &xd_method_fast_attn,       /* outputs of an earlier step, or of the other pass            */
     &xd_method_ulysses,         /* exchanges tokens for heads: hooks below see fewer heads     */
     &xd_method_stale,           /* PipeFusion: adds K,V of the patches not being computed      */
     &xd_method_references,      /* or: K,V of reference images from an earlier step            */

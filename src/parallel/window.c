@@ -19,13 +19,16 @@ extern const xd_method xd_method_window;
 
 enum { NAXES = 3 };
 
-/* Tokens of a tile along an axis, at most: the keys of a box are packed once for each tile. */
+/* Tokens of a tile along an axis, or along a line, at most: the keys of a box are packed once for
+ * each tile. */
 static const int64_t most_tile[NAXES] = { 4, 10, 16 };
+enum { MOST_LINE = 64 };
 
 typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
     int64_t        size[NAXES];         /* of boxes: t, h, w; 0: the whole axis               */
+    int64_t        grid[NAXES], most[NAXES];    /* tokens of the image, and of a tile at most  */
     xd_kv         *seg;
     xd_qo         *part;
     int            segs, parts;         /* space in both                                      */
@@ -34,24 +37,24 @@ typedef struct window {
 
 typedef struct box { xd_span at[NAXES]; } box;          /* t, h, w                             */
 
-static int64_t box_size(const window *s, const int64_t *grid, int axis)
+static int64_t box_size(const window *s, int axis)
 {
-    return s->size[axis] && s->size[axis] < grid[axis] ? s->size[axis] : grid[axis];
+    return s->size[axis] && s->size[axis] < s->grid[axis] ? s->size[axis] : s->grid[axis];
 }
 
 /* Tiles along an axis. An axis that boxes span is not cut. */
-static int tiles_of(const window *s, const int64_t *grid, int axis)
+static int tiles_of(const window *s, int axis)
 {
-    int64_t size = box_size(s, grid, axis), most = most_tile[axis] < size ? most_tile[axis] : size;
-    return size == grid[axis] ? 1 : (int)((grid[axis] + most - 1) / most);
+    int64_t size = box_size(s, axis), most = s->most[axis] < size ? s->most[axis] : size;
+    return size == s->grid[axis] ? 1 : (int)((s->grid[axis] + most - 1) / most);
 }
 
 /* What tile i of n sees of an axis. */
-static xd_span seen_by(const window *s, const int64_t *grid, int axis, xd_span tile)
+static xd_span seen_by(const window *s, int axis, xd_span tile)
 {
-    const int64_t size = box_size(s, grid, axis), twice = 2 * tile.start + tile.n - size;
+    const int64_t size = box_size(s, axis), twice = 2 * tile.start + tile.n - size;
     int64_t       start = twice > 0 ? twice / 2 : 0;
-    return (xd_span){ start + size < grid[axis] ? start : grid[axis] - size, size };
+    return (xd_span){ start + size < s->grid[axis] ? start : s->grid[axis] - size, size };
 }
 
 /* The next run of consecutive tokens of a box; *row, its row among the box's rows and frames,
@@ -131,21 +134,20 @@ static void attend(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const x
 static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const box *tile)
 {
     window       *s = m->priv;
-    const int64_t *grid = x->lay->grid;
     int64_t       others = 0, row = 0;
     box           seen;
     xd_span       run;
     for (int i = 0; i < NAXES; i++)
-        seen.at[i] = seen_by(s, grid, i, tile->at[i]);
+        seen.at[i] = seen_by(s, i, tile->at[i]);
     for (int i = 0; i < XD_NSTREAMS; i++)
         others += i == XD_IMG ? 0 : x->lay->len[i];
     s->nparts = 0;
-    while ((run = next_run(tile, grid, &row)).n)
+    while ((run = next_run(tile, s->grid, &row)).n)
         add_queries(x, s, a, run);
     if (!s->nparts)
         return;
     s->nseg = xd_pick_keys(x, a, 0, others, s->seg, s->segs);
-    for (row = 0; (run = next_run(&seen, grid, &row)).n;)
+    for (row = 0; (run = next_run(&seen, s->grid, &row)).n;)
         s->nseg += xd_pick_keys(x, a, others + run.start, run.n, s->seg + s->nseg,
                                 s->segs - s->nseg);
     attend(x, m, a, s->seg, s->nseg);
@@ -168,9 +170,8 @@ static int are_all_tokens(xd_exec *x, const window *s, const xd_attn_args *a)
 
 static void window_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
-    window        *s = m->priv;
-    const int64_t *grid = x->lay->grid;
-    if (!x->lay->len[XD_IMG]) {
+    window *s = m->priv;
+    if (!x->lay->len[XD_IMG] || x->window_off) {
         xd_next_attn(x, m, a);
         return;
     }
@@ -180,12 +181,12 @@ static void window_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     for (int u = 0; u < part_count(a); u++)
         add_rows(x, s, part_of(a, u), 0, rows_before(x, s, u));
     attend(x, m, a, a->kv, a->nkv);
-    const int n[NAXES] = { tiles_of(s, grid, 0), tiles_of(s, grid, 1), tiles_of(s, grid, 2) };
+    const int n[NAXES] = { tiles_of(s, 0), tiles_of(s, 1), tiles_of(s, 2) };
     for (int i = 0; i < n[0] * n[1] * n[2]; i++) {
         const int at[NAXES] = { i / n[2] / n[1], i / n[2] % n[1], i % n[2] };
         box       tile;
         for (int k = 0; k < NAXES; k++)
-            tile.at[k] = xd_cut((xd_span){ 0, grid[k] }, at[k], n[k]);
+            tile.at[k] = xd_cut((xd_span){ 0, s->grid[k] }, at[k], n[k]);
         attend_tile(x, m, a, &tile);
     }
 }
@@ -196,6 +197,17 @@ static void close_window(xd_hooks *m)
 {
     window *s = m->priv;
     free(s->seg), free(s->part), free(s);
+}
+
+/* A line is a row of all tokens. */
+static void set_axes(window *s, const xd_method_args *a)
+{
+    const int line = a->window[0] < 0;
+    for (int i = 0; i < NAXES; i++) {
+        s->size[i] = line && i < NAXES - 1 ? 0 : a->window[i];
+        s->grid[i] = !line ? a->lay->grid[i] : i < NAXES - 1 ? 1 : a->lay->len[XD_IMG];
+        s->most[i] = line ? MOST_LINE : most_tile[i];
+    }
 }
 
 static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_hooks **out,
@@ -209,12 +221,11 @@ static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_h
         return xd_fail(e, XD_ENOMEM, "attention_window: no memory");
     s->hooks = (xd_hooks){ .name = "window", .attn = window_attn, .next = next, .priv = s };
     s->topo = a->topo;
-    memcpy(s->size, a->window, sizeof s->size);
+    set_axes(s, a);
     /* runs of a box or a tile, cut where the shares of ranks end */
-    const int64_t *grid = a->lay->grid;
-    const int      cuts = XD_NSTREAMS * a->lay->nsp + 1;
-    s->segs = (int)(box_size(s, grid, 0) * box_size(s, grid, 1)) + 2 * cuts;
-    s->parts = (int)(grid[0] * grid[1]) + 2 * cuts;
+    const int cuts = XD_NSTREAMS * a->lay->nsp + 1;
+    s->segs = (int)(box_size(s, 0) * box_size(s, 1)) + 2 * cuts;
+    s->parts = (int)(s->grid[0] * s->grid[1]) + 2 * cuts;
     s->seg = calloc((size_t)s->segs, sizeof *s->seg);
     s->part = calloc((size_t)s->parts, sizeof *s->part);
     *out = &s->hooks;

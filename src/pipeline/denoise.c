@@ -345,7 +345,8 @@ static void open_method_stack(xd_denoise *f)
                        .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim,
                        .sites = d->sites,
                        .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
-                       .displaced = f->plan->displaced, .window = f->j->window };
+                       .displaced = f->plan->displaced, .window = f->j->window,
+                       .ways = &f->j->ways };
     if (xd_method_stack_open(&f->stack, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);
     f->x.hooks = f->stack.head;

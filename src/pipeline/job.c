@@ -402,7 +402,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
     if ((s = xd_init_image_read(j, e)) != XD_OK || (s = xd_condition_read(j, e)) != XD_OK ||
-        (s = xd_references_read(j, e)) != XD_OK || (s = xd_job_check_references(j, e)) != XD_OK)
+        (s = xd_references_read(j, e)) != XD_OK ||
+        (s = xd_job_check_references(j, e)) != XD_OK || (s = xd_fast_attn_of_job(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, and "
@@ -422,6 +423,7 @@ void xd_job_close(xd_job *j)
     xd_references_close(j);
     free(j->todo);
     free(j->changes);
+    xd_fast_attn_close(j);
     j->todo = NULL;
     j->changes = NULL;
 }

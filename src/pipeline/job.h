@@ -3,6 +3,7 @@
 #define XD_PIPELINE_JOB_H
 
 #include "io/inpaint.h"
+#include "pipeline/attn_table.h"
 #include "pipeline/context.h"
 #include "pipeline/step_cache.h"
 #include "xdit/xdit.h"
@@ -37,7 +38,9 @@ typedef struct xd_job {
     int         loads[2];       /* how often the request has come to each                      */
     double      strength;       /* of the initial image; 0: there is none                      */
     int         max_text, images;
-    int64_t     window[3];      /* attention_window: t, h, w; all 0: there is none             */
+    int64_t     window[3];      /* attention_window: t, h, w, or -1, 0 and tokens of a line; all
+                                   0: there is none                                            */
+    xd_attn_table ways;         /* of attention; way is NULL: all are computed                  */
     int         picks;          /* the request leaves out some images (xd_job_pick)            */
     int        *todo, ntodo;    /* those that are generated, in order; NULL: all               */
     int         asked_steps;    /* samp.steps plus the steps that a strength leaves out        */

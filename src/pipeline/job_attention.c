@@ -19,17 +19,20 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
     char           end;
     if (!text)
         return XD_OK;
-    if (sscanf(text, "%lld,%lld,%lld%c", &n[0], &n[1], &n[2], &end) != 3 || n[0] < 0 || n[1] < 0 ||
-        n[2] < 0)
+    const int line = sscanf(text, "%lld%c", &n[0], &end) == 1 && n[0] > 0 && n[0] < 1 << 30;
+    if (!line && (sscanf(text, "%lld,%lld,%lld%c", &n[0], &n[1], &n[2], &end) != 3 || n[0] < 0 ||
+                  n[1] < 0 || n[2] < 0))
         return xd_fail(e, XD_EINVAL, "attention_window is \"%s\"; it is three numbers from 0 on, "
-                       "as 5,16,24", text);
+                       "as 5,16,24, or one above 0", text);
     if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)
         return xd_fail(e, XD_EINVAL, "attention_window is for plans that have all keys of a "
                        "step, and neither for PipeFusion nor for displaced patches");
     if (!j->ctx->dev->host_memory)
         return xd_fail(e, XD_EUNSUPPORTED, "attention_window is for the CPU; %s has no kernel for "
                        "keys in so many pieces", j->ctx->dev->name);
-    for (int i = 0; i < 3; i++)
+    if (line && 2 * n[0] + 1 < j->lay.len[XD_IMG])
+        j->window[0] = -1, j->window[2] = 2 * n[0] + 1;
+    for (int i = 0; i < 3 && !line; i++)
         j->window[i] = n[i] < j->lay.grid[i] ? n[i] : 0;
     return XD_OK;
 }

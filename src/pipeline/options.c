@@ -107,7 +107,11 @@ static xd_option options[] = {
     { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
       "scores of attention: int8 is faster and less exact (default: auto)" },
     { "attention_window", XD_OPT_TEXT, AT(attention_window), 0, 0, NULL, "T,H,W",
-      "frames, rows and columns of tokens around it that an image token attends to; 0: all" },
+      "frames, rows and columns of tokens around it that an image token attends to; 0: all; or one "
+      "number, tokens on either side in order" },
+    { "fast_attn", XD_OPT_TEXT, AT(fast_attn), 0, 0, NULL, "FILE",
+      "attentions that are not computed in every step: a table of xdit calibrate or of xDiT, or "
+      "share, window, window+cfg, full+cfg and full, which steps take in turn" },
     { "reference_interval", XD_OPT_INT64, AT(reference_interval), 0, 1e6, NULL, "STEPS",
       "steps that share the keys and values of reference images; 0: all (default: 1)" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,

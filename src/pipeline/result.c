@@ -139,9 +139,19 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
     if (r->enable_tiling)
         xd_buf_add(b, ", \"enable_tiling\": true");
-    if (j->window[0] | j->window[1] | j->window[2])
+    if (j->window[0] < 0)
+        xd_buf_add(b, ", \"attention_window\": \"%" PRId64 "\"", j->window[2] / 2);
+    else if (j->window[0] | j->window[1] | j->window[2])
         xd_buf_add(b, ", \"attention_window\": \"%" PRId64 ",%" PRId64 ",%" PRId64 "\"",
                    j->window[0], j->window[1], j->window[2]);
+    if (xd_fast_attn_is_on(j)) {
+        xd_buf_add(b, ", \"fast_attn\": ");
+        add_name(b, r, r->fast_attn);
+    }
+    if (j->ways.found) {
+        xd_buf_add(b, ", \"fast_attn_found\": ");
+        xd_fast_attn_add_found(j, b);
+    }
     if (xd_job_int8_attention(j))
         xd_buf_add(b, ", \"attention\": \"int8\"");
     if (xd_job_keeps_references(j))

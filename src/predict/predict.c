@@ -25,7 +25,7 @@
 #include "predict/predict_memory.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5 };             /* that are simulated: an exact one, and some that repeat      */
+enum { STEPS = 5, VARIED = 24 };        /* simulated: an exact one and some that repeat; others */
 
 typedef struct predictor {
     const xd_context   *base;
@@ -151,7 +151,7 @@ static xd_status reset_simulation(predictor *s, xd_err *e)
 
 static int steps_played(const predictor *s)
 {
-    int want = s->f->stale || s->f->keeps_refs ? STEPS : 2;
+    int want = s->f->fast_attn ? VARIED : s->f->stale || s->f->keeps_refs ? STEPS : 2;
     return s->job.samp.steps < want ? s->job.samp.steps : want;
 }
 
@@ -217,7 +217,8 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me)
         xd_simulation_mark(s->simulation, i);
         last = step_bytes(s, f, i);
         first = i ? first : last;
-        k->sent = i == 0 || i < all - 1 ? last : k->sent;
+        k->sent = c->fast_attn && i ? (k->sent * (i - 1) + last) / i
+                                    : i == 0 || i < all - 1 ? last : k->sent;
     }
     xd_simulation_mark(s->simulation, n);
     if (ends_exact)
@@ -360,9 +361,9 @@ static void read_steps(predictor *s)
     f->exact_s = mark_time(s, 1);
     f->from_s = mark_time(s, n - 1);
     f->to_s = mark_time(s, n);
-    f->step_s = n > 3 ? (mark_time(s, n) - mark_time(s, n - 2)) / 2
-                      : n > 1 ? mark_time(s, n) - mark_time(s, n - 1) : f->exact_s;
-    if (!f->stale && !f->keeps_refs)
+    int from = f->fast_attn ? 1 : n > 3 ? n - 2 : n - 1;
+    f->step_s = n > 1 ? (mark_time(s, n) - mark_time(s, from)) / (n - from) : f->exact_s;
+    if (!f->stale && !f->keeps_refs && !f->fast_attn)
         f->exact_s = f->step_s;
     xd_predict_cache(f, &s->job);
     f->int8_attn = xd_job_int8_attention(&s->job);

@@ -42,6 +42,7 @@ typedef struct xd_prediction {
     double  left_out;           /* share of block ranges that a step cache is expected to leave
                                    out, which is in exact_s and step_s; 0: none */
     int     int8_attn, windowed;        /* attention that changes the image a little            */
+    int     fast_attn;          /* attentions are shared over steps and passes                 */
     int     keeps_refs;         /* steps use keys and values of reference images of earlier ones */
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;
@@ -63,9 +64,9 @@ double    xd_reading_wait_s(double cold, double speed, double room, double besid
 /* What a step cache of the request is expected to leave out: what taylorseer's schedule says; of
  * one that measures, half of the steps behind its warm-up, as far as it may. */
 void      xd_predict_cache(xd_prediction *f, const xd_job *j);
-/* Fills f->exact and f->keeps_refs; returns the steps before those that repeat. Steps that are
- * simulated share one computation of the reference images' keys and values, so that the last of
- * them stands for all that use it: j's request becomes *played then. */
+/* Fills f->exact, f->keeps_refs and f->fast_attn; returns the steps before those that repeat.
+ * Steps that are simulated share one computation of the reference images' keys and values, so that
+ * the last of them stands for all that use it: j's request becomes *played then. */
 int       xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
 void      xd_prediction_free(xd_prediction *f);
 

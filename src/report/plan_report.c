@@ -143,6 +143,9 @@ static void write_table(const xd_plans *p)
     if (good && p->s.c[0].f.windowed)
         write_line(p, "~ with --attention_window %s: not the image without it",
                    p->r.attention_window);
+    if (good && p->s.c[0].f.fast_attn)
+        write_line(p, "~ with --fast_attn %s: not the image without it; the first steps stand for "
+                   "all", p->r.fast_attn);
     if (good && p->s.c[0].f.keeps_refs)
         write_line(p, "~ with --reference_interval %lld: not the image without it",
                    (long long)p->r.reference_interval);

@@ -31,7 +31,7 @@ for f in model prompt negative_prompt width height num_inference_steps guidance_
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
          attn_layer_num_for_pp use_displaced_patches trace lora preview preview_every previews \
-         attention attention_window reference_interval; do
+         attention attention_window fast_attn reference_interval; do
     try generate --help
     check "generate --help knows --$f" shows "--$f"
 done
@@ -116,6 +116,25 @@ done
 refused "a window of stages" 2 "attention_window is for plans .*neither for PipeFusion" generate \
     --model "$MODEL" --prompt a --attention_window 0,3,3 --num_pipeline_patch 4 \
     --patches_without_stages -o "$T/x.png"
+refused "an unknown way of attention" 2 'fast_attn: there is no way "half" of attention' generate \
+    --model "$MODEL" --prompt a --fast_attn share,half -o "$T/x.png"
+refused "windows that nobody gives" 2 'fast_attn has windows: say which with --attention_window' \
+    generate --model "$MODEL" --prompt a --fast_attn window -o "$T/x.png"
+refused "a window of the whole image" 2 'fast_attn has windows, and attention_window 0,9,9 holds' \
+    generate --model "$MODEL" --prompt a --fast_attn window --attention_window 0,9,9 -o "$T/x.png"
+refused "shared attention of stages" 2 "fast_attn is for plans that .*neither for PipeFusion" \
+    generate --model "$MODEL" --prompt a --fast_attn share --num_pipeline_patch 4 \
+    --patches_without_stages -o "$T/x.png"
+refused "shared attention and a cache" 2 "fast_attn and cache both leave out" generate \
+    --model "$MODEL" --prompt a --fast_attn share --cache fbcache -o "$T/x.png"
+refused "passes that are computed apart" 2 "which use_cfg_parallel computes at the same" plan \
+    --model "$MODEL" --world 2 --plan cfg2 --fast_attn full+cfg
+printf '{"block0": {"step0": "FULL_ATTN", "step1": "OUTPUT_SHARE"}}' >"$T/ways.json"
+refused "a table of other steps" 2 "ways.json has 2 steps of block 0, and the request has 3" \
+    generate --model "$MODEL" --prompt a --num_inference_steps 3 --fast_attn "$T/ways.json" \
+    -o "$T/x.png"
+refused "no table" 1 "$T/none.json" generate --model "$MODEL" --prompt a \
+    --fast_attn "$T/none.json" -o "$T/x.png"
 refused "an unknown attention" 2 "auto or int8" generate --attention int4
 refused "an unknown dtype" 2 "takes f32, bf16 or f16, not" generate --dtype f64
 refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8, int4 or auto, not" generate \

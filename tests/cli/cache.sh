@@ -102,6 +102,10 @@ check "plan marks windows of attention" \
 check "plan: another image" json "all(p['exact'] is False for p in j['plans'])"
 marked --attention_window 0,99,99
 check "plan: a window of all is the same image" json "all(p['exact'] for p in j['plans'])"
+marked --fast_attn share,full
+check "plan marks shared attention" \
+    sh -c 'printf "%s" "$1" | grep -q "^~ with --fast_attn share,full: not the image"' x "$table"
+check "plan: another image" json "all(p['exact'] is False for p in j['plans'])"
 unset XDIT_ISA
 
 # Coefficients of a model, and the cache that they make.
@@ -118,6 +122,28 @@ check "--json: the changes of every step" \
     json "len(j['pairs']) == 14 and all(0 < a < 10 and 0 < b < 10 for a, b in j['pairs'])"
 check "--json: what they explain" \
     json "0 < j['explained'] <= 1 and j['cache'].startswith('teacache:0.15,')"
+# A table of attentions, what is found with a wide limit, and one of xDiT's for a block alone.
+table() { calibrate --num_inference_steps 6 --fast_attn "$T/table.json" "$@"; }
+# Tokens of the first block have not met the text, so both passes have its attention in common.
+table --threshold 0.0001
+check "nothing else is alike" said 'of 48 attentions of a pass 43 are computed in full'
+image plain --fast_attn "$T/table.json"
+check "which is the same image" same none plain
+table --threshold 9 --attention_window 0,5,5
+check "all is alike but the first step" said 'of 48 attentions of a pass 8 are computed in full'
+check "calibrate says how to use it" \
+    [ "$out" = "--fast_attn $T/table.json --attention_window 0,5,5" ]
+image shared --fast_attn "$T/table.json" --attention_window 0,5,5
+check "which is another image" differ none shared
+image list --fast_attn share
+check "that of sharing all" same list shared
+sed 's/"block1.*/"x":/; s/, *"x":$/}/; s/,"x":$/}/' "$T/table.json" >"$T/one.json"
+image one --fast_attn "$T/one.json"
+check "a table of one block" differ none one
+check "is not that of all" differ one shared
+refused "a table without a name for it" 2 'its name ends in .json' calibrate --model "$MODEL" \
+    --prompt x --fast_attn share
+
 calibrate --num_inference_steps 3
 check "too few steps" said '4 pairs of changes give no polynomial of degree 4'
 refused "no prompts" 2 'calibrate needs prompts' calibrate --model "$MODEL"

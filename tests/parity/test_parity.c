@@ -4,6 +4,7 @@
  *     [mask=FILE]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [scheduler=NAME]
  *     [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
+ *     [fast=WAYS]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
  * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
@@ -33,8 +34,8 @@
  * of all tokens in their order: plans give the bits of one rank where they do so without. Plans
  * that add in another order move single integers by one: 1e-3 then.
  *
- * window: attention_window; references: reference_interval. Plans that they are not for are left
- * out, and patches, whose warm-up steps compute the reference images.
+ * window: attention_window; references: reference_interval; fast: fast_attn. Plans that they are
+ * not for are left out, and patches, whose warm-up steps compute the reference images.
  *
  * near: kernels do not give the same bits for other shapes (below AVX-512). cfg: two passes of a
  * model that has one. thin: one plan of K, which others in other launches. With XDIT_PARITY=full
@@ -55,6 +56,7 @@ static const char *scheduler;   /* NULL: the model's                            
 static const char *attention;   /* NULL: as usual                                              */
 static const char *cache;       /* a step cache; NULL: none                                     */
 static const char *window;      /* NULL: none                                                  */
+static const char *fast;        /* fast_attn; NULL: none                                       */
 static int         references = 1;      /* reference_interval                                  */
 static const char *begin;       /* the image that a video begins with; NULL: none            */
 static const char *last;        /* the image that it ends with; NULL: none                      */
@@ -136,6 +138,7 @@ static void request(xd_request *r, int images)
     r->attention = attention;
     r->cache = cache;
     r->attention_window = window;
+    r->fast_attn = fast;
     r->reference_interval = references;
     if (text) {
         r->width = 56, r->height = 40;
@@ -277,7 +280,9 @@ static void one_plan(const xd_parallel *p, const pixels *want, int exact)
 {
     char what[200];
     name_of(p, what, sizeof what);
-    if (window && (p->pipefusion_parallel_degree > 1 || p->use_displaced_patches))
+    if ((window || fast) && (p->pipefusion_parallel_degree > 1 || p->use_displaced_patches))
+        return;
+    if (fast && strstr(fast, "cfg") && p->use_cfg_parallel)
         return;
     if (references != 1 && (p->num_pipeline_patch > 1 || p->use_displaced_patches))
         return;
@@ -349,7 +354,7 @@ static void stale_plans(xd_parallel p, const pixels *want, int exact)
 {
     static const char *const ways[] = { "first", "every" };
     p.warmup_steps = 1;
-    if (window || references != 1)
+    if (window || fast || references != 1)
         return;
     for (int m = 3; m <= 4 && p.pipefusion_parallel_degree > 1; m++)
         for (int w = 0; w < 2; w++) {
@@ -472,6 +477,8 @@ static void arguments(int argc, char **argv)
             cut = atof(argv[i] + 4);
         if (strncmp(argv[i], "window=", 7) == 0)
             window = argv[i] + 7;
+        if (strncmp(argv[i], "fast=", 5) == 0)
+            fast = argv[i] + 5;
         if (strncmp(argv[i], "references=", 11) == 0)
             references = atoi(argv[i] + 11);
         if (strncmp(argv[i], "attention=", 10) == 0)

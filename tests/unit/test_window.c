@@ -55,10 +55,13 @@ static int sees_along(int64_t n, int64_t size, int64_t most, int64_t i, int64_t 
 static int sees(const setup *s, const int64_t *size, int64_t i, int64_t j)
 {
     static const int64_t most[3] = { 4, 10, 16 };
+    const int            line = size[0] < 0;
     const int64_t       *g = s->lay.grid;
     if (i < s->others || j < s->others)
         return 1;
     i -= s->others, j -= s->others;
+    if (line)
+        return sees_along(g[0] * g[1] * g[2], size[2], 64, i, j);
     const int64_t a[3] = { i / g[2] / g[1], i / g[2] % g[1], i % g[2] },
                   b[3] = { j / g[2] / g[1], j / g[2] % g[1], j % g[2] };
     for (int k = 0; k < 3; k++)
@@ -135,8 +138,9 @@ static void check(const int64_t *grid, int64_t text, const int64_t *size)
     xd_tensor out = xd_attn(&s.x, xd_view(s.q, XD_F32, 3, dims), xd_view(s.k, XD_F32, 3, dims),
                             xd_view(s.v, XD_F32, 3, dims), 0);
     assert_true(xd_ok(&s.x));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 && size[0] >= 0; i++)
         seen *= size[i] ? least(size[i], grid[i]) : grid[i];
+    seen = size[0] < 0 ? least(size[2], s.n - s.others) : seen;
     for (int64_t i = 0; i < s.n; i += s.n > 400 ? 7 : 1)
         for (int h = 0; h < H; h++) {
             int64_t      keys;
@@ -156,7 +160,8 @@ static void tiles_see_their_boxes(void **state)
         { { 3, 7, 9 }, 5, { 2, 3, 4 } },    { { 3, 7, 9 }, 0, { 0, 3, 0 } },
         { { 1, 20, 40 }, 7, { 0, 12, 21 } }, { { 9, 10, 11 }, 4, { 5, 0, 3 } },
         { { 5, 4, 3 }, 3, { 1, 1, 1 } },    { { 6, 5, 7 }, 2, { 5, 4, 6 } },
-        { { 2, 11, 33 }, 1, { 1, 0, 0 } },
+        { { 2, 11, 33 }, 1, { 1, 0, 0 } },    { { 2, 11, 33 }, 1, { -1, 0, 129 } },
+        { { 1, 9, 9 }, 3, { -1, 0, 21 } },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
