@@ -107,6 +107,16 @@ XD_API const xd_option *xd_request_options(int *n);
 XD_API const char      *xd_scheduler_webui(int i);
 XD_API const xd_option *xd_parallel_options(int *n);    /* offsets are in xd_parallel          */
 
+/* ---- latents --------------------------------------------------------------------------------- */
+
+/* Decodes latents that a request made (on_tensor, latents_only, or a program's own): f32 of `shape`
+ * [T,C,h,w], an image has T = 1. `r` is the request that made them, whose parameters the result
+ * then has, or one with the prompt "": prompts and images are not read. Sizes that are 0 in it
+ * follow from the shape. Loads the autoencoder alone. XD_EINVAL: the latents do not belong to such
+ * a request. Collective: rank 0 reads the latents, the shape is the same on all ranks. */
+XD_API xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
+                           const int64_t shape[4], xd_result **out, xd_err *e);
+
 /* ---- plans: how a model is distributed over ranks ------------------------------------------ */
 
 /* Checks whether this plan is possible on so many ranks, as far as this is known without a

@@ -92,6 +92,58 @@ def test_latents(pipe):
     assert not np.array_equal(out.images[0], out.images[1])
 
 
+def test_latents_are_decoded(pipe, image, tmp_path):
+    latents = pipe(PROMPT, num_inference_steps=4, seed=3, output_type="latent").images
+    out = pipe.decode(latents, output_type="uint8", prompt=PROMPT, seed=3, num_inference_steps=4)
+    assert np.array_equal(out.images[0], image)
+    assert out.parameters[0]["prompt"] == PROMPT and out.seeds == [3]
+    two = pipe.decode(np.concatenate([latents * 0.5, latents]), output_type="np").images
+    assert two.shape == (2, 128, 128, 3) and np.array_equal(np.rint(two[1] * 255), image)
+    assert np.array_equal(np.asarray(pipe.decode(latents[0]).images[0]), image)
+    pair = pipe.decode(np.concatenate([latents * 0.5, latents]), seed=3)
+    pair.save(tmp_path / "two.png", 1)
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "two.png")), image)
+    assert json.loads(Image.open(tmp_path / "two.png").text["xdit"])["seed"] == 4
+    for wrong in (latents[0, 0], latents[:, :3], latents[:, :, :, :0]):
+        with pytest.raises(xdit.InvalidRequest, match="latents"):
+            pipe.decode(wrong)
+    with pytest.raises(xdit.InvalidRequest, match="do not belong to a request of 64 x 64"):
+        pipe.decode(latents, width=64, height=64)
+
+
+def test_decoding_loads_the_autoencoder_alone():
+    lines = []
+    with xdit.Pipeline.from_pretrained(MODEL, threads=1, log=lambda n, s: lines.append(s)) as p:
+        out = p.decode(np.zeros((1, 4, 16, 24)), output_type="uint8")
+        assert out.images.shape == (1, 128, 192, 3)
+        assert set(out.seconds) == {"load", "decode", "total"}
+    with xdit.Pipeline.from_pretrained(MODEL, memory="1MB") as p:
+        with pytest.raises(MemoryError, match="vae"):
+            p.decode(np.zeros((1, 4, 16, 16)))
+
+
+# Some of these read an image, which decoding does without; alpha and hunyuan resize theirs; cog15
+# has frames that are not decoded.
+@pytest.mark.parametrize("name", ["bins", "flux-fill", "flux2", "kontext", "qwen-edit", "sd3",
+                                  "chroma", "hunyuan", "cog2b", "cog15-i2v", "wan-i2v", "wan-ti2v"])
+def test_latents_of_other_pipelines(tiny, name):
+    made = json.loads((tiny / name / "golden.json").read_text())
+    pixels = np.random.default_rng(1).integers(0, 256, (48, 48, 3), np.uint8)
+    sizes = {k: made.get(k) for k in ("width", "height", "num_frames", "max_area")}
+    how = {"num_inference_steps": 2, "seed": 1, "image": pixels if made.get("image") else None,
+           "mask_image": pixels[:, :, 0] if made.get("mask") else None, **sizes}
+    with xdit.Pipeline.from_pretrained(tiny / name, dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        field = "frames" if p.makes_videos else "images"
+        want = getattr(p("a star", output_type="uint8", **how), field)
+        latents = getattr(p("a star", output_type="latent", **how), field)
+        made = getattr(p.decode(latents, output_type="uint8", **sizes), field)
+        assert np.array_equal(made, want)
+        free = getattr(p.decode(latents, output_type="uint8"), field)
+        assert free.shape == want.shape or name in ("bins", "hunyuan", "cog15-i2v")
+        assert free.shape != want.shape or np.array_equal(free, want)
+
+
 def test_timesteps(pipe):
     seen = []
     pipe(PROMPT, num_inference_steps=4,
@@ -348,6 +400,15 @@ for plan, exact in (("u2", 1), ("cfg2", 1), ("pp2", 4), ("pp2", 1)):
             made[f"{{plan}} {{exact}}"] = out.images[0]
             made[f"{{plan}} {{exact}} changed"] = changed.images[0]
             out.save({str(tmp_path / "two.png")!r})
+with xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, ulysses_degree=2) as pipe:
+    pipe.set_progress_bar_config(disable=True)
+    how = dict(num_inference_steps=4, generator=3)
+    out = pipe({PROMPT!r}, **how)
+    latents = pipe({PROMPT!r}, output_type="latent", **how).images
+    shape = (1, 4, 16, 16)
+    same = pipe.decode(latents if pipe.rank == 0 else np.zeros(shape))
+    if pipe.rank == 0:
+        assert latents.shape == shape and same.images[0].tobytes() == out.images[0].tobytes()
 if made:
     np.savez({str(tmp_path / "made.npz")!r}, **made)
 """)

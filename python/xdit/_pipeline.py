@@ -81,6 +81,8 @@ def _seed(generator: Any) -> Any:
 
 def _join(parts: list[Output]) -> Output:
     """What several calls have made, as one."""
+    if len(parts) == 1:
+        return parts[0]
     out = Output()
     for field in ("images", "frames"):
         values = [getattr(p, field) for p in parts if getattr(p, field) is not None]
@@ -330,11 +332,6 @@ class Pipeline:
         step goes on from these; an exception in it, or pipe._interrupt = True, ends the call.
         on_preview(image, step, steps) gets a small PIL image behind every step.
         """
-        if self._engine is None:
-            raise InvalidRequest("the pipeline is closed")
-        if output_type not in ("pil", "np", "uint8", "pt", "latent"):
-            raise InvalidRequest(f"output_type is {output_type!r}; it is one of pil, np, uint8, "
-                                 "pt, latent")
         if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
             raise InvalidRequest("callback_on_step_end_tensor_inputs may name latents alone, not "
                                  f"{', '.join(callback_on_step_end_tensor_inputs)}")
@@ -345,22 +342,53 @@ class Pipeline:
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
                "on_preview": on_preview, **more}
         runs = _runs(prompts, negative_prompt, _seed(generator) if seed is None else seed, each)
-        out = _join([self._call(*run, **how) for run in runs]) if len(runs) > 1 else \
-            self._call(*runs[0], **how)
+        out = _join([self._call(*run, **how) for run in runs])
         return out if return_dict else (out.frames if self.makes_videos else out.images,)
 
-    def _call(self, prompts: list[str], negative_prompt: str | None, seed: int | None, each: int,
-              image: Any, mask_image: Any, last_image: Any, output_type: str,
-              callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
-              on_preview: Callable | None, **more: Any) -> Output:
-        """One request of the library."""
+    def decode(self, latents: Any, *, prompt: str = "", negative_prompt: str | None = None,
+               generator: Any = None, seed: int | None = None, output_type: str = "pil",
+               return_dict: bool = True, **more: Any) -> Any:
+        """Images or videos of latents: of output_type="latent", or those of a callback, [B,C,h,w]
+        (of videos [B,T,C,h,w]) or without B. Loads the autoencoder alone.
+
+        Other arguments are those of the call that made the latents: its width and height where it
+        has resized its image, and what saved files are to say.
+        """
+        a = latents.detach().cpu().float().numpy() if hasattr(latents, "detach") else latents
+        a = np.ascontiguousarray(a, np.float32)
+        nd = 4 if self.makes_videos else 3
+        if a.ndim not in (nd, nd + 1):
+            raise InvalidRequest(f"latents have {nd + 1} extents, or {nd} without a batch, not "
+                                 f"{list(a.shape)}")
+        if output_type == "latent":
+            raise InvalidRequest("latents are decoded to pil, np, uint8 or pt")
+        made = []
+        for i, one in enumerate(a[None] if a.ndim == nd else a):
+            first = _seed(generator) if seed is None else seed
+            call = self._new_call(prompt, negative_prompt,
+                                  None if first is None else max(first, 0) + i, output_type, more)
+            shape = one.shape if self.makes_videos else (1, *one.shape)
+            values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(one)))
+            made.append(self._take(call, lambda result, e: lib.xd_decode(
+                self._engine[0], call.request, values, shape, result, e)))
+        out = _join(made)
+        return out if return_dict else (out.frames if self.makes_videos else out.images,)
+
+    def _new_call(self, prompt: Any, negative_prompt: str | None, seed: int | None,
+                  output_type: str, more: dict[str, Any]) -> _Call:
+        if self._engine is None:
+            raise InvalidRequest("the pipeline is closed")
+        if output_type not in ("pil", "np", "uint8", "pt", "latent"):
+            raise InvalidRequest(f"output_type is {output_type!r}; it is one of pil, np, uint8, "
+                                 "pt, latent")
         kept = Kept()
         call = _Call(self, kept)
+        call.output_type = output_type
         r = call.request
         rows = options("xd_request_options")
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         r.prompts, r.nprompts = kept.texts(prompts), len(prompts)
         r.negative_prompt = kept.text(negative_prompt)
-        r.num_images_per_prompt = each
         if seed is not None and seed < 0:
             r.random_seed = 1
         elif seed is not None:
@@ -370,7 +398,17 @@ class Pipeline:
                 raise TypeError(f"Pipeline got an unexpected keyword argument {name!r}")
             if value is not None:
                 set_option(r, rows[name], value, kept)
-        _set_images(r, image, mask_image, last_image, kept)
+        return call
+
+    def _call(self, prompts: list[str], negative_prompt: str | None, seed: int | None, each: int,
+              image: Any, mask_image: Any, last_image: Any, output_type: str,
+              callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
+              on_preview: Callable | None, **more: Any) -> Output:
+        """One request of the library."""
+        call = self._new_call(prompts, negative_prompt, seed, output_type, more)
+        r = call.request
+        r.num_images_per_prompt = each
+        _set_images(r, image, mask_image, last_image, call.kept)
         r.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
                             on_preview, output_type)
@@ -380,7 +418,6 @@ class Pipeline:
                        on_preview: Callable | None, output_type: str) -> None:
         self._interrupt = False
         call.at_end = at_end
-        call.output_type = output_type
         call.show_progress()
         call.callback("on_step", call.on_step)
         call.callback("on_image", call.on_image)
@@ -398,19 +435,25 @@ class Pipeline:
             call.callback("on_preview", preview)
 
     def _run(self, call: _Call) -> Output:
-        result, e = ffi.new("xd_result **"), new_error()
-        try:
-            with lock, interruptible(lambda: lib.xd_cancel(self._engine[0])):
+        def generate(result, e):
+            if self._loras:
+                rows, n = _lora_rows(self._loras, call.kept)
+                check(lib.xd_use_loras(self._engine[0], rows, n, e), e)
+            try:
+                return lib.xd_generate(self._engine[0], call.request, result, e)
+            finally:
                 if self._loras:
-                    rows, n = _lora_rows(self._loras, call.kept)
-                    check(lib.xd_use_loras(self._engine[0], rows, n, e), e)
-                try:
-                    status = lib.xd_generate(self._engine[0], call.request, result, e)
-                finally:
-                    if self._loras:
-                        lib.xd_leave_loras(self._engine[0])
+                    lib.xd_leave_loras(self._engine[0])
+        try:
+            return self._take(call, generate)
         finally:
             call.close_bar()
+
+    def _take(self, call: _Call, run: Callable[[Any, Any], int]) -> Output:
+        """Runs a function of the library that makes a result."""
+        result, e = ffi.new("xd_result **"), new_error()
+        with lock, interruptible(lambda: lib.xd_cancel(self._engine[0])):
+            status = run(result, e)
         result = ffi.gc(result, lib.xd_result_free)
         if call.failure is not None:
             raise call.failure

@@ -585,3 +585,59 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     }
     return s;
 }
+
+/* ---- decoding alone ------------------------------------------------------------------------ */
+
+static xd_status count_decoding(xd_job *j, xd_need *need, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    const xd_component *vae = &ctx->model.vae;
+    int        here = xd_vae_on_this_rank(j);
+    double     once, loaded = loaded_bytes(ctx, &once) - (double)xd_store_bytes(vae->store);
+    *need = (xd_need){ .dit = (size_t)loaded };
+    xd_status s = here ? xd_vae_decode_count(j, &need->vae_tmp, e) : XD_OK;
+    need->vae = here ? vae->packed : 0;
+    need->vae_work = here ? vae->work : 0;
+    need->host_work = here ? vae->host_work : 0;
+    xd_need_sum(need, j, ctx->world.used->size);
+    return s;
+}
+
+static xd_status fits_decoding(xd_job *j, const xd_need *need, xd_err *e)
+{
+    xd_context      *ctx = j->ctx;
+    xd_memory_limits limits = { 0 };
+    xd_device_room   room;
+    xd_status        s = XD_OK;
+    if (xd_dev_identity(ctx->dev)) {
+        s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
+        if (s == XD_OK && room.need > room.have)
+            s = refuse_memory(ctx->dev, need, room.need, "the memory of the device", e);
+        s = xd_world_agree(&ctx->world, s, e);
+    }
+    return s == XD_OK ? xd_world_agree(&ctx->world, compare_limits(j, need, &limits, e), e) : s;
+}
+
+xd_status xd_memory_plan_decode(xd_job *j, xd_need *need, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_err      why = { .rank = -1 };
+    xd_status   s = xd_world_agree(&ctx->world, count_decoding(j, need, e), e);
+    if (s == XD_OK)
+        s = xd_weight_groups_whole(ctx, ctx, 1, e);
+    if (s != XD_OK)
+        return s;
+    s = fits_decoding(j, need, &why);
+    if (s == XD_ENOMEM && !ctx->borrowed && (ctx->model.dit.store || ctx->model.dit2.store)) {
+        xd_component_drop(&ctx->model.dit);
+        xd_component_drop(&ctx->model.dit2);
+        why = (xd_err){ .rank = -1 };
+        s = xd_world_agree(&ctx->world, count_decoding(j, need, &why), &why);
+        s = s == XD_OK ? fits_decoding(j, need, &why) : s;
+    }
+    if (s == XD_OK)
+        return s;
+    xd_fail(e, s, "%s", why.msg);
+    e->rank = why.rank;
+    return s;
+}

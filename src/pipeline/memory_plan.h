@@ -47,6 +47,10 @@ int       xd_need_both(const xd_job *j);
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e);
 
+/* The same for decoding alone: beside the VAE only what is loaded counts. The transformer is
+ * dropped where memory does not hold both. */
+xd_status xd_memory_plan_decode(xd_job *j, xd_need *need, xd_err *e);
+
 /* Tells the budget which weights this engine holds now. */
 void      xd_memory_hold(xd_context *ctx);
 

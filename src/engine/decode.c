@@ -1,0 +1,180 @@
+/* decode.c - latents that a program has become an image or a video: a request without denoising */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/beside.h"
+#include "engine/engine.h"
+#include "model/component.h"
+#include "pipeline/arenas.h"
+#include "pipeline/job.h"
+#include "pipeline/job_compare.h"
+#include "pipeline/memory_plan.h"
+#include "pipeline/result.h"
+#include "pipeline/vae_codec.h"
+#include "ranks/world.h"
+
+/* The request without what only denoising reads. Sizes that are 0 are those of the latents. */
+static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t shape[4],
+                                xd_err *e)
+{
+    const xd_vae_info *v = &g->ctx.model.vae_info;
+    for (int i = 0; i < 4; i++)
+        if (shape[i] < 1 || shape[i] > 1 << 24)
+            return xd_fail(e, XD_EINVAL, "latents have the extents [frames,channels,rows,columns], "
+                           "and extent %d is %lld", i + 1, (long long)shape[i]);
+    r->image = r->last_image = r->mask_image = NULL;
+    r->image_pixels = r->last_pixels = r->mask_pixels = NULL;
+    r->nmore_images = 0;
+    r->strength = 0;
+    r->padding_mask_crop = -1;
+    r->num_images_per_prompt = 1;
+    r->latents_only = 0;
+    r->wanted = NULL;
+    if (r->nprompts > 1)
+        r->nprompts = 1;
+    if (!r->height && !r->width) {
+        r->height = shape[2] * v->cell[1], r->width = shape[3] * v->cell[2];
+        r->max_area = g->ctx.model.recipe->max_area ? r->height * r->width : 0;
+        r->no_resolution_binning = 1;
+    }
+    if (!r->num_frames && !(r->seconds > 0) && g->ctx.model.recipe->fps > 0)
+        r->num_frames = (int)xd_vae_frames(v, shape[0]);
+    return XD_OK;
+}
+
+static xd_status compare_shape(const xd_job *j, const int64_t shape[4], xd_err *e)
+{
+    if (memcmp(shape, j->lat, sizeof j->lat) == 0)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "latents of [%lld,%lld,%lld,%lld] do not belong to a request of "
+                   "%lld x %lld pixels, which has [%lld,%lld,%lld,%lld]", (long long)shape[0],
+                   (long long)shape[1], (long long)shape[2], (long long)shape[3],
+                   (long long)j->asked[1], (long long)j->asked[0], (long long)j->lat[0],
+                   (long long)j->lat[1], (long long)j->lat[2], (long long)j->lat[3]);
+}
+
+/* All ranks get rank 0's latents, and those that get pixels memory for them. */
+static xd_status share_latents(const xd_job *j, const float *latents, float **lat, float **rgb,
+                               xd_err *e)
+{
+    const xd_context *ctx = j->ctx;
+    size_t            bytes = (size_t)j->numbers * sizeof **lat;
+    xd_status         s = XD_OK;
+    *lat = malloc(bytes + 1);
+    if (ctx->topo.replica->rank == 0)
+        *rgb = malloc((size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof **rgb + 1);
+    if (!*lat || (ctx->topo.replica->rank == 0 && !*rgb))
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image");
+    else if (ctx->world.used->rank == 0)
+        memcpy(*lat, latents, bytes);
+    s = xd_world_agree(&ctx->world, s, e);
+    return s == XD_OK ? xd_world_broadcast(&ctx->world, *lat, (int64_t)bytes, e) : s;
+}
+
+/* On the ranks that take part in the work of the autoencoder. */
+static xd_status decode_here(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e)
+{
+    xd_exec x;
+    xd_exec_init(&x, j->ctx->dev, a, j->ctx->type);
+    x.cancel = j->ctx->cancel;
+    xd_world_watch(&j->ctx->world, &x);
+    xd_vae_decode(&x, j, &j->ctx->model.vae.net, lat, *rgb);
+    if (xd_ok(&x))
+        return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
+    xd_fail(e, x.err.code, "%s", x.err.msg);
+    e->rank = x.err.rank;
+    return x.err.code;
+}
+
+static xd_status decode_image(xd_job *j, const float *latents, xd_result *r, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_need     need;
+    xd_arena    a = { 0 };
+    float      *lat = NULL, *rgb = NULL;
+    double      t0 = xd_now_s();
+    int         here = xd_vae_on_this_rank(j);
+    xd_status   s = xd_memory_plan_decode(j, &need, e);
+    if (s == XD_OK)
+        s = share_latents(j, latents, &lat, &rgb, e);
+    if (s == XD_OK && here)
+        s = xd_component_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
+    if (s != XD_ECOMM)
+        s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK) {
+        xd_result_time(r, "load", xd_now_s() - t0);
+        t0 = xd_now_s();
+        s = xd_request_arena_open(ctx, &a, need.vae_tmp, XD_OK, e);
+        s = xd_world_agree(&ctx->world, s, e);
+        if (s == XD_OK && here)
+            s = decode_here(j, &a, lat, &rgb, e);
+        s = xd_world_agree(&ctx->world, s, e);
+        xd_request_arena_close(ctx, &a);
+        xd_result_time(r, "decode", xd_now_s() - t0);
+    }
+    if (s == XD_OK && ctx->world.used->rank == 0) {
+        s = xd_result_add(r, j, 0, lat, rgb, e);
+        lat = rgb = NULL;
+    }
+    free(lat);
+    free(rgb);
+    return s == XD_ECOMM ? s : xd_world_agree(&ctx->world, s, e);
+}
+
+static xd_status run_decode(xd_engine *g, const xd_request *r, const float *latents,
+                            const int64_t shape[4], xd_result **out, xd_err *e)
+{
+    xd_context   *ctx = &g->ctx;
+    xd_request    own = *r;
+    xd_job        j = { 0 };
+    xd_job_agreed told;
+    double        t0 = xd_now_s();
+    int           bench = ctx->bench;
+    xd_status     s = settle_request(g, &own, shape, e), same = xd_job_compare(ctx, &own, &told, e);
+    atomic_store(&g->cancel, 0);
+    own.seed = told.seed;
+    own.height = told.size[0], own.width = told.size[1];
+    ctx->bench = 1;             /* an image that denoising would read may be absent             */
+    s = s == XD_OK ? xd_job_open(&j, ctx, &own, e) : s;
+    ctx->bench = bench;
+    s = s == XD_OK ? same : s;
+    if (s == XD_OK)
+        s = compare_shape(&j, shape, e);
+    if (s == XD_OK)
+        s = xd_result_open(out, &j, e);
+    if (!ctx->world.idle && s != XD_ECOMM && (s = xd_world_agree(&ctx->world, s, e)) == XD_OK)
+        s = decode_image(&j, latents, *out, e);
+    if (s == XD_OK && !ctx->world.idle)
+        xd_result_time(*out, "total", xd_now_s() - t0);
+    if (!ctx->world.idle)
+        xd_memory_hold(ctx);
+    xd_job_close(&j);
+    return s;
+}
+
+xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
+                    const int64_t shape[4], xd_result **out, xd_err *e)
+{
+    xd_request own;
+    xd_err     mine = { .rank = -1 };
+    *out = NULL;
+    xd_status s = xd_request_take(&own, r, e);
+    if (s != XD_OK)
+        return s;
+    const xd_logger *before = xd_log_enter(&g->log);
+    s = xd_beside_take(g, &mine);
+    if (s == XD_OK)
+        s = run_decode(g, &own, latents, shape, out, &mine);
+    xd_beside_give(g);
+    s = xd_world_judge(&g->ctx.world, s, &mine);
+    xd_log_enter(before);
+    if (s == XD_OK)
+        return s;
+    xd_result_free(out);
+    xd_fail(e, s, "%s", mine.msg);
+    if (e)
+        e->rank = mine.rank;
+    return s;
+}
