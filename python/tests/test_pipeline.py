@@ -220,6 +220,48 @@ def tiny():
     return pathlib.Path(os.environ["XDIT_TINY_MODELS"])
 
 
+def write_lora(path, seed):
+    """Differences of one matrix of the demo's transformer, of rank 4."""
+    width, rank, name = 192, 4, "transformer.transformer_blocks.0.attn1.to_q.lora_{}.weight"
+    data = np.random.default_rng(seed).normal(0, 0.2, (2, rank * width)).astype(np.float32)
+    size, head = 4 * rank * width, {}
+    for i, (end, shape) in enumerate((("A", [rank, width]), ("B", [width, rank]))):
+        head[name.format(end)] = {"dtype": "F32", "shape": shape,
+                                  "data_offsets": [i * size, (i + 1) * size]}
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data.tobytes())
+    return path
+
+
+def test_lora_files_come_and_go(image, tmp_path):
+    one, two = (write_lora(tmp_path / f"{i}.safetensors", i) for i in (1, 2))
+
+    def made(p):
+        return p(PROMPT, num_inference_steps=4, seed=3, output_type="uint8").images[0]
+    with xdit.Pipeline.from_pretrained(MODEL, threads=1, loras=[one, (two, 0.5)]) as p:
+        p.set_progress_bar_config(disable=True)
+        both = made(p)
+    with xdit.Pipeline.from_pretrained(MODEL, threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        assert np.array_equal(made(p), image)
+        p.load_lora_weights(tmp_path, "1.safetensors")
+        first = made(p)
+        p.load_lora_weights(two, scale=0.5)
+        assert np.array_equal(made(p), both)
+        p.unload_lora_weights()
+        assert np.array_equal(made(p), image)
+    with xdit.Pipeline.from_pretrained(MODEL, threads=1, loras=[one]) as p:
+        p.set_progress_bar_config(disable=True)
+        p.load_lora_weights(two, scale=0.5)
+        assert np.array_equal(made(p), both)
+        p.unload_lora_weights()
+        assert np.array_equal(made(p), first)
+    different = [a for a, b in ((image, first), (first, both), (image, both))
+                 if not np.array_equal(a, b)]
+    assert len(different) == 3
+
+
 def test_masks(tiny):
     image = np.random.default_rng(1).integers(0, 256, (48, 64, 3), np.uint8)
     mask = np.zeros((48, 64), np.uint8)
@@ -371,6 +413,22 @@ def test_closed():
     p.close()
     with pytest.raises(xdit.InvalidRequest, match="closed"):
         p(PROMPT)
+
+
+def test_finalizers_do_not_wait(pipe):
+    """Python may finalize a pipeline in any thread, while another one is inside the library."""
+    lost = [xdit.Pipeline.from_pretrained(MODEL, threads=1) for _ in range(2)]
+    engines = [p._engine for p in lost]
+
+    def drop(p, step, timestep, values):
+        thread = threading.Thread(target=lost.pop)      # the last reference, in that thread
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        lost.clear()                                    # and in this one
+    assert len(pipe(PROMPT, num_inference_steps=1, callback_on_step_end=drop).images) == 1
+    from xdit._library import ffi, lock
+    assert not lost and not lock._left and all(e[0] == ffi.NULL for e in engines)
 
 
 def test_ranks(tmp_path, pipe, image):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import contextlib
 import ctypes.util
 import os
@@ -36,8 +37,42 @@ def _load() -> Any:
 
 
 lib = _load()
-# One thread at a time is inside the library.
-lock = threading.RLock()
+
+
+class _Lock:
+    """One thread at a time is inside the library."""
+
+    def __init__(self) -> None:
+        self._lock, self._depth = threading.RLock(), 0
+        self._left: collections.deque[Callable[[], None]] = collections.deque()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: Any) -> None:
+        if self._depth == 1:
+            self._close_left()
+        self._depth -= 1
+        self._lock.release()
+
+    def _close_left(self) -> None:
+        while self._left:
+            self._left.popleft()()
+
+    def close(self, function: Callable[[], None]) -> None:
+        """For finalizers, which Python runs in any thread and between any two lines: `function` is
+        called now if nobody is inside the library, else by whoever leaves it. Never waits."""
+        self._left.append(function)
+        if self._lock.acquire(blocking=False):
+            if not self._depth:
+                self._depth = 1
+                self._close_left()
+                self._depth = 0
+            self._lock.release()
+
+
+lock = _Lock()
 
 
 def version() -> str:

@@ -82,7 +82,10 @@ class Module:
 
     def __del__(self) -> None:
         if getattr(self, "_module", None):
-            self.close()
+            def close(module=self._module, kept=(self._log, self._weights),
+                      end=lib.xd_module_close):
+                end(module)             # which uses what is kept until then
+            lock.close(close)
 
     @property
     def bytes(self) -> int:

@@ -192,6 +192,8 @@ class Pipeline:
     def __init__(self, engine: Any, model: str, kept: Kept):
         self._engine, self._kept = engine, kept
         self._loras: list[tuple[str, float]] = []
+        self._own_loras: list[tuple[str, float]] = []   # those that it was opened with
+        self._changes_loras = False     # a call has had others
         self._bar_config: dict[str, Any] = {}
         self._interrupt = False
         self.model = model
@@ -262,7 +264,9 @@ class Pipeline:
             if comm is None:
                 join_ranks()
             check(lib.xd_open(engine, a, e), e)
-        return cls(engine, os.fspath(model), kept)
+        pipe = cls(engine, os.fspath(model), kept)
+        pipe._own_loras = list(loras)
+        return pipe
 
     def close(self) -> None:
         """Frees the weights. The pipeline cannot be called any more."""
@@ -279,7 +283,9 @@ class Pipeline:
 
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is not None and lib is not None:
-            self.close()
+            def close(engine=self._engine, kept=self._kept, end=lib.xd_close):
+                end(engine)             # which may log until then: `kept` has the callback
+            lock.close(close)
 
     # ---- settings of diffusers' pipelines
 
@@ -362,11 +368,15 @@ class Pipeline:
                                  f"{list(a.shape)}")
         if output_type == "latent":
             raise InvalidRequest("latents are decoded to pil, np, uint8 or pt")
+        first = _seed(generator) if seed is None else seed
+        a = a[None] if a.ndim == nd else a
+        if isinstance(first, list) and len(first) != len(a):
+            raise InvalidRequest(f"there are {len(first)} generators for {len(a)} images")
         made = []
-        for i, one in enumerate(a[None] if a.ndim == nd else a):
-            first = _seed(generator) if seed is None else seed
-            call = self._new_call(prompt, negative_prompt,
-                                  None if first is None else max(first, 0) + i, output_type, more)
+        for i, one in enumerate(a):
+            own = first[i] if isinstance(first, list) else \
+                None if first is None else max(first, 0) + i
+            call = self._new_call(prompt, negative_prompt, own, output_type, more)
             shape = one.shape if self.makes_videos else (1, *one.shape)
             values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(one)))
             made.append(self._take(call, lambda result, e: lib.xd_decode(
@@ -436,14 +446,16 @@ class Pipeline:
 
     def _run(self, call: _Call) -> Output:
         def generate(result, e):
-            if self._loras:
-                rows, n = _lora_rows(self._loras, call.kept)
-                check(lib.xd_use_loras(self._engine[0], rows, n, e), e)
+            # The engine keeps the files of the last call: later ones name theirs, none too.
+            self._changes_loras |= bool(self._loras)
+            if not self._changes_loras:
+                return lib.xd_generate(self._engine[0], call.request, result, e)
+            rows, n = _lora_rows([*self._own_loras, *self._loras], call.kept)
+            check(lib.xd_use_loras(self._engine[0], rows, n, e), e)
             try:
                 return lib.xd_generate(self._engine[0], call.request, result, e)
             finally:
-                if self._loras:
-                    lib.xd_leave_loras(self._engine[0])
+                lib.xd_leave_loras(self._engine[0])
         try:
             return self._take(call, generate)
         finally:
