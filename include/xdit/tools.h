@@ -70,11 +70,11 @@ XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err 
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Generates with these LoRA files from now on, v[0..n), instead of xd_open_args.loras, until
  * xd_leave_loras. Which files a request has that comes behind that without a call of its own is not
- * defined: it calls this, with n 0 where it has none. Only components that a file changes get other weights, with the next request; the
- * rest stays, so do embeddings. Weights with other files stay in memory, those of the last four
- * sets of files that no request uses. Calls nest: a request in on_turn of another one may use other
- * files, and leaves them before it returns. After a failure nothing has changed. Collective, as are
- * the two below. */
+ * defined: it calls this, with n 0 where it has none. Only components that a file changes get other
+ * weights, with the next request; the rest stays, so do embeddings. Weights with other files stay
+ * in memory, those of the last four sets of files that no request uses. Calls nest: a request in
+ * on_turn of another one may use other files, and leaves them before it returns. After a failure
+ * nothing has changed. Collective, as are the two below. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
 /* Frees the weights of the set of files that was used longest ago of those that no request uses: 0,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""run.py PACKAGE ROOT XDIT TINY [MPIRUN...] - the tests of the Python package in python/tests, the
-examples of doc/python.md, and the notebook. PACKAGE: the folder with xdit/; TINY: models of tests.
-Needs cffi, numpy, Pillow and pytest; XDIT_TEST_PYTHON names a Python that has them. Speaks TAP."""
+"""run.py PACKAGE ROOT XDIT TINY TESTS [MPIRUN...] - tests with pytest: TESTS is "package", those of
+the Python package in python/tests, the examples of doc/python.md and the notebook, or "comfyui",
+those of integrations/comfyui. PACKAGE: the folder with xdit/; TINY: models of tests. Needs cffi,
+numpy, Pillow and pytest; XDIT_TEST_PYTHON names a Python that has them. Speaks TAP."""
 import os
 import pathlib
 import re
@@ -9,6 +10,8 @@ import subprocess
 import sys
 
 NEEDS = "import cffi, numpy, PIL, pytest"
+TESTS = {"package": ["python/tests", "tests/python/test_documents.py"],
+         "comfyui": ["tests/comfyui"]}
 
 
 def interpreter():
@@ -28,11 +31,11 @@ def main():
     env = {**os.environ, "PYTHONPATH": str(package), "XDIT_PROGRAM": str(program),
            "XDIT_TINY_MODELS": str(tiny), "PYTHONDONTWRITEBYTECODE": "1",
            "COLUMNS": "200"}            # pytest cuts reasons of skips at the line's end
-    if len(sys.argv) > 5:
-        env["XDIT_MPIRUN"] = " ".join(sys.argv[5:])
+    if len(sys.argv) > 6:
+        env["XDIT_MPIRUN"] = " ".join(sys.argv[6:])
     run = subprocess.run([python, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb=short",
-                          "python/tests", "tests/python/test_documents.py"], cwd=root, env=env,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                          *TESTS[sys.argv[5]]], cwd=root, env=env, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True)
     n = 0
     for line in run.stdout.splitlines():
         what = re.match(r"\S*?(\w+\.py::\S.*?) (PASSED|FAILED|ERROR|SKIPPED)(?: \((.*)\))? +\[",

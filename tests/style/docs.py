@@ -3,10 +3,10 @@
 
 usage: docs.py [ROOT]
 
-Looks at doc/, README.md and CONTRIBUTING.md. There must be
+Looks at doc/, README.md, CONTRIBUTING.md and integrations/. There must be
   * every path that begins with a folder of the tree: src/ doc/ tests/ tools/ bench/ app/ include/
-    models/ python/. It is a file, a directory, a pattern (bench/*.c, src/{io,tok}, doc/NAME.md) or
-    a program that meson builds there;
+    models/ python/ integrations/. It is a file, a directory, a pattern (bench/*.c, src/{io,tok},
+    doc/NAME.md) or a program that meson builds there;
   * every C file that is named by its end ("plan.h", "exec/op.h", "gemm/tile_tmpl.h"), unless it is
     a header of the system ("<stdio.h>");
   * every name that begins with xd_, XD_ or XDIT_, somewhere in the code; xd_w_* and xd_dit_NAME
@@ -21,8 +21,8 @@ import re
 import sys
 
 LIMITS = {"doc/architecture.md": 400, "doc/performance.md": 200}
-FOLDERS = "src doc tests tools bench app include models python".split()
-CODE = "src include app tests bench tools examples python".split()
+FOLDERS = "src doc tests tools bench app include models python integrations".split()
+CODE = "src include app tests bench tools examples python integrations".split()
 PATH = re.compile(r"(?<![\w/.$~}*-])((?:%s)/[\w./*{},<>?-]*)" % "|".join(FOLDERS))
 FILE = re.compile(r"(?<![\w/.$~}*<>-])((?:[\w-]+/)*[\w-]+\.[ch])(?![\w/*])")
 NAME = re.compile(r"(?<![\w-])((?:xd|XD|XDIT)_\w*)(\*?)")
@@ -32,7 +32,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 def documents(root):
     found = [root / "README.md", root / "CONTRIBUTING.md"]
-    found += [p for p in (root / "doc").rglob("*") if p.suffix in {".md", ".1"}]
+    found += [p for d in ("doc", "integrations") for p in (root / d).rglob("*")
+              if p.suffix in {".md", ".1"}]
     return sorted(p for p in found if p.is_file())
 
 

@@ -1,0 +1,144 @@
+"""What the nodes use of ComfyUI: tensors, folders of models, progress with previews, interrupts.
+
+Modules of ComfyUI, and torch, are imported where they are used: loading the nodes needs none."""
+import contextlib
+import os
+import threading
+
+import numpy as np
+
+PREVIEW_SIDE = 512      # pixels, at most, of the previews that ComfyUI shows
+POLL_S = 0.05           # so often a running request looks for an interrupt
+
+
+def to_array(tensor):
+    """A tensor of ComfyUI as an array of float32."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu().float().numpy()
+    return np.ascontiguousarray(tensor, dtype=np.float32)
+
+
+def to_tensor(array):
+    """An array as a tensor of ComfyUI: images are [B,H,W,3] of 0 to 1."""
+    import torch
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+
+
+def to_image(array):
+    """An image [H,W,C] or [H,W] of 0 to 1 as a PIL image."""
+    from PIL import Image
+    return Image.fromarray(np.clip(np.rint(array * 255.0), 0, 255).astype(np.uint8))
+
+
+# ---- folders ---------------------------------------------------------------------------------
+
+def _hub():
+    """The folder of the Hugging Face cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home = os.environ.get("HF_HOME") or os.path.join(cache, "huggingface")
+    return os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+
+
+def _in_folders():
+    """Names below ComfyUI's folders "diffusers", and the directories that they stand for."""
+    import folder_paths
+    found = {}
+    for top in folder_paths.get_folder_paths("diffusers"):
+        for at, below, files in os.walk(top, followlinks=True):
+            if "model_index.json" in files:
+                below.clear()
+                found.setdefault(os.path.relpath(at, top), at)
+    return found
+
+
+def _in_hub():
+    """org/name of the models in the Hugging Face cache."""
+    found = []
+    hub = _hub()
+    for name in os.listdir(hub) if os.path.isdir(hub) else ():
+        snapshots = os.path.join(hub, name, "snapshots")
+        if name.startswith("models--") and os.path.isdir(snapshots) and any(
+                os.path.exists(os.path.join(snapshots, s, "model_index.json"))
+                for s in os.listdir(snapshots)):
+            found.append(name[len("models--"):].replace("--", "/"))
+    return found
+
+
+def model_names():
+    """Directories below ComfyUI's folders "diffusers", and models of the Hugging Face cache."""
+    return sorted(_in_folders()) + sorted(_in_hub())
+
+
+def model_path(name):
+    """What the library opens for a name of model_names: a directory, or the name itself."""
+    return _in_folders().get(name, name)
+
+
+def lora_names():
+    import folder_paths
+    return list(folder_paths.get_filename_list("loras"))
+
+
+def lora_path(name):
+    import folder_paths
+    path = folder_paths.get_full_path("loras", name)
+    if path is None:
+        raise RuntimeError(f"there is no LoRA file {name} in ComfyUI's folders of LoRA files")
+    return path
+
+
+def weight_path(name):
+    """A file of weights in one of ComfyUI's folders, or a path."""
+    import folder_paths
+    for folder in ("diffusion_models", "text_encoders", "vae", "checkpoints"):
+        path = folder_paths.get_full_path(folder, name)
+        if path is not None:
+            return path
+    return name
+
+
+# ---- a running request -----------------------------------------------------------------------
+
+class Progress:
+    """ComfyUI's progress bar of a node."""
+
+    def __init__(self, steps, preview):
+        import comfy.utils
+        self.preview = preview          # whether previews are shown
+        self._bar = comfy.utils.ProgressBar(max(steps, 1))
+
+    def step(self, done, steps, image=None):
+        """`image`: a PIL image to show. An interrupt is raised here, too."""
+        check_interrupt()
+        shown = ("JPEG", image, PREVIEW_SIDE) if image is not None and self.preview else None
+        self._bar.update_absolute(done, steps, shown)
+
+
+def check_interrupt():
+    """Raises ComfyUI's exception where the user has interrupted."""
+    import comfy.model_management
+    comfy.model_management.throw_exception_if_processing_interrupted()
+
+
+@contextlib.contextmanager
+def interruptible(cancel):
+    """Calls `cancel` while the user's interrupt waits, also within a step, and raises ComfyUI's
+    exception for what the block then raises. `cancel` may be called several times, and before what
+    it is to end has begun."""
+    import comfy.model_management
+    over = threading.Event()
+
+    def watch():
+        while not over.wait(POLL_S):
+            if comfy.model_management.processing_interrupted():
+                cancel()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    except Exception:
+        check_interrupt()
+        raise
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,346 @@
+"""The nodes. What opens a model gives an XDIT_PIPE, of this process (local.py) or of a server
+(server.py); what samples gives an XDIT_LATENT, which knows what decodes it. A number of 0, and a
+guidance scale below 0, are the model's own."""
+import json
+
+from . import host, local, server
+
+CATEGORY = "xdit"
+NONE = "(none)"
+OWN = "(the model's)"
+TYPES = [OWN, "f32", "bf16", "f16"]
+WEIGHTS = [OWN, "int8", "fp8", "int4", "bf16", "f32", "auto"]
+SAMPLERS = [OWN, "dpm++", "dpm++-single", "unipc", "euler", "euler-ancestral", "heun", "lcm", "tcd",
+            "ddim", "ddpm", "flow-euler", "flow-heun", "flow-lcm", "cogvideox-ddim",
+            "cogvideox-dpm"]
+MORE = "one a line, as cache = fbcache:0.12 or true_cfg_scale = 4; xdit generate --help has all"
+
+
+def _text(default="", **more):
+    return ("STRING", {"default": default, **more})
+
+
+def _number(default, most, tip, least=0, step=1):
+    return ("INT", {"default": default, "min": least, "max": most, "step": step, "tooltip": tip})
+
+
+def _real(default, least, most, tip, step=0.05):
+    return ("FLOAT", {"default": default, "min": least, "max": most, "step": step, "tooltip": tip})
+
+
+PIPE = ("XDIT_PIPE", {"tooltip": "of xdit Load Model or xdit Connect to Server"})
+PROMPTS = {
+    "prompt": _text(multiline=True, dynamicPrompts=True),
+    "negative_prompt": _text(multiline=True, dynamicPrompts=True),
+}
+STEPS = {
+    "steps": _number(0, 1000, "denoising steps; 0: the model's"),
+    "guidance": _real(-1.0, -1.0, 1000.0, "guidance_scale; below 0: the model's"),
+    "seed": ("INT", {"default": 0, "min": 0, "max": 2**64 - 1, "control_after_generate": True}),
+    "sampler": (SAMPLERS, {"tooltip": "one for the model's kind of noise"}),
+}
+SIZE = {
+    "width": _number(0, 16384, "pixels; 0: the model's", step=8),
+    "height": _number(0, 16384, "pixels; 0: the model's", step=8),
+}
+LAST = {
+    "preview": ("BOOLEAN", {"default": True, "tooltip": "show what the image is going to be"}),
+    "options": _text(multiline=True, tooltip="other options of a request, " + MORE),
+}
+
+
+def read_options(text):
+    """Names and values of lines "name = value". A value is a number or true or false, else a
+    text."""
+    found = {}
+    for line in text.splitlines():
+        name, equals, value = (p.strip() for p in line.partition("="))
+        if not name or name.startswith("#"):
+            continue
+        if not equals or not value:
+            raise ValueError(f"an option is as name = value, not {line.strip()!r}")
+        try:
+            read = json.loads(value)
+        except ValueError:
+            read = value
+        found[name.replace("-", "_")] = read if isinstance(read, (bool, int, float)) else value
+    return found
+
+
+def _options_are_right(text):
+    try:
+        read_options(text or "")    # None: it comes from a link
+    except ValueError as e:
+        return str(e)
+    return True
+
+
+def _given(**values):
+    """Those that are not the model's own."""
+    return {k: v for k, v in values.items() if v not in (None, "", OWN, 0)}
+
+
+def _request(prompt, negative_prompt, steps, guidance, seed, sampler, options, **more):
+    request = {"prompt": prompt, "seed": seed}
+    request.update(_given(negative_prompt=negative_prompt, num_inference_steps=steps,
+                          scheduler=sampler, **more))
+    if guidance >= 0:
+        request["guidance_scale"] = guidance
+    request.update(read_options(options))
+    return request
+
+
+def _images(request, image, mask=None, strength=0.0):
+    """Adds images to start from, or to edit, of a tensor [B,H,W,C], and what to inpaint."""
+    if image is not None:
+        request["image"] = list(host.to_array(image))
+        if strength > 0:
+            request["strength"] = strength
+    if mask is not None:
+        if image is None:
+            raise ValueError("a mask is given without an image to inpaint")
+        m = host.to_array(mask)
+        request["mask_image"] = m[0] if m.ndim == 3 else m
+    return request
+
+
+class LoadModel:
+    """Opens a model in ComfyUI's process. Weights are read by the first request, and stay."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {
+                "model": ([NONE, *host.model_names()],
+                          {"tooltip": "directories of diffusers below ComfyUI's models/diffusers, "
+                                      "and models of the Hugging Face cache"}),
+                "path": _text(tooltip="a directory or org/name, in place of the model"),
+                "dtype": (TYPES, {"tooltip": "type of the computation"}),
+                "weights_dtype": (WEIGHTS, {"tooltip": "type of the transformer's weights"}),
+                "text_weights_dtype": (WEIGHTS, {"tooltip": "that of the text encoders"}),
+                "device": (["auto", "cpu", "cuda"],),
+                "offload": ([OWN, "none", "auto", "stream"],
+                            {"tooltip": "weights that memory does not hold"}),
+                "memory": _text(tooltip="what may be used, as 12GB; empty: what is free"),
+                "attention": ([OWN, "auto", "int8"],),
+                "cache": _text(tooltip="a step cache, as fbcache:0.12"),
+            },
+            "optional": {
+                "files": _text(multiline=True, tooltip="weights in place of the model's, one a "
+                               "line, as transformer = flux1-dev-Q4_K_S.gguf; in ComfyUI's "
+                               "folders, or paths"),
+                "settings": _text(multiline=True, tooltip="other arguments of xdit's "
+                                  "Pipeline.from_pretrained, as threads = 8 or fit = auto"),
+            },
+        }
+
+    RETURN_TYPES = ("XDIT_PIPE",)
+    RETURN_NAMES = ("pipe",)
+    FUNCTION = "load"
+    CATEGORY = CATEGORY
+    DESCRIPTION = "Opens a model for xdit in ComfyUI's process."
+
+    def load(self, model, path, dtype, weights_dtype, text_weights_dtype, device, offload, memory,
+             attention, cache, files="", settings=""):
+        path = path.strip() or ("" if model == NONE else host.model_path(model))
+        if not path:
+            raise ValueError("choose a model, or say in path where one is")
+        given = _given(dtype=dtype, weights_dtype=weights_dtype, device=device, offload=offload,
+                       text_weights_dtype=text_weights_dtype, memory=memory.strip())
+        given.update(read_options(settings))
+        given["files"] = {k: host.weight_path(str(v)) for k, v in read_options(files).items()}
+        return (local.open_model(path, given, _given(attention=attention, cache=cache.strip())),)
+
+
+class Connect:
+    """A model of a running server, which may have other memory, a GPU, or several ranks."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {
+                "address": _text("http://127.0.0.1:8080", tooltip="what xdit serve prints; its key "
+                                 f"is read from the environment, {server.KEY}"),
+                "model": _text(tooltip="a name of the server's; empty: the first"),
+            },
+            "optional": {"options": _text(multiline=True, tooltip="of every request, " + MORE)},
+        }
+
+    RETURN_TYPES = ("XDIT_PIPE",)
+    RETURN_NAMES = ("pipe",)
+    FUNCTION = "connect"
+    CATEGORY = CATEGORY
+    DESCRIPTION = "Takes a model of a running xdit serve."
+
+    @classmethod
+    def VALIDATE_INPUTS(cls, address=None):
+        try:
+            if address is not None:     # it comes from a widget
+                server.parse(address)
+        except ValueError as e:
+            return str(e)
+        return True
+
+    def connect(self, address, model, options=""):
+        return (server.connect(address, model.strip(), read_options(options)),)
+
+
+class Lora:
+    """Adds a LoRA file to the later requests."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {
+                "pipe": PIPE,
+                "lora": ([NONE, *host.lora_names()],),
+                "strength": _real(1.0, -100.0, 100.0, "the file's differences times this"),
+            },
+            "optional": {"server_name": _text(tooltip="of a server's model: the server's name of "
+                                              "the file, if it is another one")},
+        }
+
+    RETURN_TYPES = ("XDIT_PIPE",)
+    RETURN_NAMES = ("pipe",)
+    FUNCTION = "add"
+    CATEGORY = CATEGORY
+    DESCRIPTION = "Adds a LoRA file. Nodes one behind the other add several."
+
+    def add(self, pipe, lora, strength, server_name=""):
+        name = "" if lora == NONE else lora
+        return (pipe.with_lora(name, server_name.strip(), strength),)
+
+
+class Sample:
+    """Text to latents, or from an image to others."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {"pipe": PIPE, **PROMPTS, **SIZE, **STEPS,
+                         "batch_size": _number(1, 4096, "images, with the seeds that follow", 1)},
+            "optional": {
+                "image": ("IMAGE", {"tooltip": "to start from, or to edit; several in a batch for "
+                                               "models that read several"}),
+                "mask": ("MASK", {"tooltip": "1: generated anew, 0: kept"}),
+                "strength": _real(0.0, 0.0, 1.0, "share of the steps that run on the image; 0: "
+                                                 "usual"),
+                **LAST,
+            },
+        }
+
+    RETURN_TYPES = ("XDIT_LATENT",)
+    RETURN_NAMES = ("latent",)
+    FUNCTION = "sample"
+    CATEGORY = CATEGORY
+    DESCRIPTION = "Denoises. xdit Decode makes images of the latents."
+
+    @classmethod
+    def VALIDATE_INPUTS(cls, options=""):
+        return _options_are_right(options)
+
+    def sample(self, pipe, prompt, negative_prompt, width, height, steps, guidance, seed, sampler,
+               batch_size, image=None, mask=None, strength=0.0, preview=True, options=""):
+        request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
+                           width=width, height=height)
+        if batch_size > 1:
+            request["num_images_per_prompt"] = batch_size
+        return (pipe.sample(_images(request, image, mask, strength), preview),)
+
+
+class Decode:
+    """Latents to images, or to the frames of a video."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {"latent": ("XDIT_LATENT", {"tooltip": "of xdit Sample"})},
+            "optional": {"tiled": ("BOOLEAN", {"default": False, "tooltip":
+                                               "in overlapping tiles, which takes less memory"})},
+        }
+
+    RETURN_TYPES = ("IMAGE",)
+    FUNCTION = "decode"
+    CATEGORY = CATEGORY
+    DESCRIPTION = "Makes images of latents with the autoencoder of the model that sampled them."
+
+    def decode(self, latent, tiled=False):
+        return (host.to_tensor(latent["pipe"].decode(latent, tiled)),)
+
+
+class ImageToImage:
+    """An image to another one: started from, inpainted, or edited, as the model does it."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {"pipe": PIPE, "image": ("IMAGE",), **PROMPTS,
+                         "strength": _real(0.0, 0.0, 1.0, "share of the steps that run on the "
+                                                          "image; 0: usual"),
+                         **SIZE, **STEPS},
+            "optional": {"mask": ("MASK", {"tooltip": "1: generated anew, 0: kept"}), **LAST},
+        }
+
+    RETURN_TYPES = ("IMAGE",)
+    FUNCTION = "generate"
+    CATEGORY = CATEGORY
+    DESCRIPTION = "Generates from an image: image to image, inpainting, or editing."
+
+    @classmethod
+    def VALIDATE_INPUTS(cls, options=""):
+        return _options_are_right(options)
+
+    def generate(self, pipe, image, prompt, negative_prompt, strength, width, height, steps,
+                 guidance, seed, sampler, mask=None, preview=True, options=""):
+        request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
+                           width=width, height=height)
+        images, _ = pipe.generate(_images(request, image, mask, strength), preview, False)
+        return (host.to_tensor(images),)
+
+
+class Video:
+    """A video of text, or of its first and last frame."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {"pipe": PIPE, **PROMPTS, **SIZE,
+                         "num_frames": _number(0, 100000, "0: the model's"),
+                         "fps": _real(0.0, 0.0, 1000.0, "frames a second; 0: the model's", 1.0),
+                         **STEPS},
+            "optional": {"image": ("IMAGE", {"tooltip": "the first frame"}),
+                         "last_image": ("IMAGE", {"tooltip": "the last frame"}), **LAST},
+        }
+
+    RETURN_TYPES = ("IMAGE", "FLOAT")
+    RETURN_NAMES = ("frames", "fps")
+    FUNCTION = "generate"
+    CATEGORY = CATEGORY
+    DESCRIPTION = "Generates the frames of a video; Create Video makes a video of them."
+
+    @classmethod
+    def VALIDATE_INPUTS(cls, options=""):
+        return _options_are_right(options)
+
+    def generate(self, pipe, prompt, negative_prompt, width, height, num_frames, fps, steps,
+                 guidance, seed, sampler, image=None, last_image=None, preview=True, options=""):
+        request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
+                           width=width, height=height, num_frames=num_frames, fps=fps)
+        _images(request, image)
+        if last_image is not None:
+            request["last_image"] = host.to_array(last_image)[0]
+        frames, rate = pipe.generate(request, preview, True)
+        return (host.to_tensor(frames), rate)
+
+
+_NODES = (
+    ("XditLoadModel", LoadModel, "xdit Load Model"),
+    ("XditConnect", Connect, "xdit Connect to Server"),
+    ("XditLora", Lora, "xdit LoRA"),
+    ("XditSample", Sample, "xdit Sample"),
+    ("XditDecode", Decode, "xdit Decode"),
+    ("XditImageToImage", ImageToImage, "xdit Image to Image"),
+    ("XditVideo", Video, "xdit Video"),
+)
+NODE_CLASS_MAPPINGS = {name: kind for name, kind, _ in _NODES}
+NODE_DISPLAY_NAME_MAPPINGS = {name: shown for name, _, shown in _NODES}
