@@ -307,7 +307,7 @@ def test_an_interrupt_ends_a_step(call, comfy, loaded, package):
     threading.Timer(1.0, interrupt).start()
     with pytest.raises(standin.Interrupted):
         call("XditSample", pipe=loaded, batch_size=1, **big)
-    assert time.monotonic() - begun[0] < 10 and len(comfy.seen) == begun[1]
+    assert time.monotonic() - begun[0] < 10 and len(comfy.seen) <= begun[1] + 1
     assert not comfy.interrupt
     assert call("XditSample", pipe=loaded, batch_size=1, **{**HOW, "steps": 1})
 
