@@ -36,6 +36,7 @@ typedef struct xd_dit_info {
     int     guided;             /* takes a distilled guidance scale                            */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */
     int64_t text_most;          /* most text rows with positions; 0: any number                */
+    int64_t text_default;       /* text rows of a request that says nothing; 0: the pipeline's   */
     int     multiple;           /* text rows and image rows are padded to a multiple of it, the */
                                 /* image's with rows of XD_PAD; 0: they are not                */
     int     sites;              /* self-attentions per block                                   */

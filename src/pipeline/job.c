@@ -392,7 +392,9 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
                        "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
                        ctx->model.recipe->most_text);
-    j->max_text = r->max_sequence_length ? r->max_sequence_length : ctx->model.recipe->max_text;
+    j->max_text = r->max_sequence_length ? r->max_sequence_length :
+                  ctx->model.dit_info.text_default ? (int)ctx->model.dit_info.text_default :
+                  ctx->model.recipe->max_text;
     if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the transformer of %s has "
                        "positions for %lld text tokens", j->max_text, ctx->model.recipe->name,

@@ -322,7 +322,8 @@ static void write_summary(const view *v)
                         d->nlayers, d->heads, d->head_dim, (long long)d->dim,
                         (long long)(d->sample[2] * m->vae_info.cell[2]),
                         (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
-                        m->recipe->guidance, m->recipe->max_text);
+                        m->recipe->guidance,
+                        d->text_default ? (int)d->text_default : m->recipe->max_text);
     print_problems(v, write_text, NULL);
     if (v->device[0])
         xd_inspect_line(a, "%s", v->device);

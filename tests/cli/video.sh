@@ -31,6 +31,9 @@ rm "$T/d"/*
 film --json -o "$T/d/%d.webp"
 check "--json names the frames once" \
     sh -c 'printf "%s" "$1" | grep -q "\"file\":\"[^\"]*/%d.webp\".*\"num_frames\": 9"' x "$out"
+# of the transformer's sinusoids, which diffusers adds to so many only, and not the pipeline's 226
+check "the text is as long as the model's positions" \
+    sh -c 'printf "%s" "$1" | grep -q "\"max_sequence_length\": 13"' x "$out"
 rm "$T/d"/*
 ( ulimit -f 8; "$XDIT" generate -m "$T/cog" -p a --steps 1 \
     -q -o "$T/d/x.rgb" >"$T/stdout" 2>"$T/stderr" )
