@@ -307,7 +307,7 @@ def refusals():
     why = pixels(plain, "--transformer", T / "half.safetensors")[1]
     check(f"{name}.qweight holds codes of" in why and len(why.splitlines()) == 1,
           "codes without scales are refused", why)
-    names = {n.replace("qweight", "weight._data") for n in svd}
+    names = {n.replace("qweight", "weight._data") for n in svd if n.endswith("qweight")}
     write(T / "quanto.safetensors", {n: ("U8", [4], bytes(4)) for n in names})
     why = pixels(plain, "--transformer", T / "quanto.safetensors")[1]
     check("holds codes of optimum-quanto, which are not read" in why and
