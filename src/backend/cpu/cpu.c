@@ -139,6 +139,8 @@ static int is_empty(const xd_weight *w)
     return w->in == 0 || w->out == 0;
 }
 
+/* Of a type that this processor does not multiply, the size that another one would need: plans for
+ * other machines are counted here. */
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_cpu_dev *c = cpu_of(d);
@@ -146,7 +148,8 @@ static size_t pack_size(xd_dev *d, xd_weight *w)
         return xd_cpu_gemm_pack_size(c->isa, w);
     if (xd_is_quantized(w->type))
         return xd_quant_pack_size(w);
-    return c->dnn && !is_empty(w) ? xd_dnn_pack_size(c->dnn, w) : xd_plain_pack_size(w);
+    size_t bytes = c->dnn && !is_empty(w) ? xd_dnn_pack_size(c->dnn, w) : 0;
+    return bytes ? bytes : xd_plain_pack_size(w);
 }
 
 static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)

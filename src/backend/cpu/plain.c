@@ -36,7 +36,8 @@ static int64_t panels_of(const xd_weight *w)
 size_t xd_plain_pack_size(xd_weight *w)
 {
     w->layout = 1;
-    w->bytes = (size_t)(groups_of(w) * taps_of(w) * panels_of(w) * w->in * PANEL) * sizeof(float);
+    w->bytes = (size_t)(groups_of(w) * taps_of(w) * panels_of(w) * w->in * PANEL) *
+               xd_dtype_size(w->type);
     return w->bytes;
 }
 
