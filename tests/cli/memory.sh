@@ -40,20 +40,6 @@ while read -r flags; do
     image 100MB $flags
     check "$flags works" whole_png "$T/x.png"
 done <"$T/advice"
-# What kernels take depends on the processor, and with it all budgets. One that computes bf16 in f32
-# gains nothing by --dtype bf16.
-MB='[0-9.]+ MB'
-if "$XDIT" doctor | grep -q '^ok *kernels .* bf16 by default'; then
-    streamed='8[0-9.]+ MB, a step reads 268 MB' int8='8[0-9.]+ MB'
-    streamed_bf16='9[0-9.]+ MB' int8_bf16='7[0-9.]+ MB'
-    little=80MB types='--dtype bf16 --weights_dtype int8' both=60MB four=70MB two=150MB
-else
-    image 10MB
-    kernels=$(printf '%s\n' "$err" | sed -n 's/.*kernels \([0-9]*\)[0-9.]* MB;.*/\1/p')
-    streamed="$MB, a step reads 2[0-9]+ MB" int8=$MB streamed_bf16=$MB int8_bf16=$MB
-    little=$((30 + ${kernels:-0}))MB types='--offload auto --weights_dtype int8'
-    both=$little four=$((40 + ${kernels:-0}))MB two=$((120 + ${kernels:-0}))MB
-fi
 # What changes no pixel comes first, then types of weights; size and tiles, which cannot help, are
 # not named, though a budget of half would hold a smaller image of int8.
 image 100MB

@@ -126,11 +126,10 @@ static int64_t element_count(const xd_weight *w)
 
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
-    xd_dev      *real = count_of(d)->real;
-    const size_t bytes = real ? real->ops->pack_size(real, w) : 0;
-    if (bytes)
-        return bytes;
-    w->layout = 0;              /* the processor has no layout for a type of other devices      */
+    xd_dev *real = count_of(d)->real;
+    if (real)
+        return real->ops->pack_size(real, w);
+    w->layout = 0;
     w->bytes = (size_t)element_count(w) * xd_dtype_size(w->type);
     if (xd_is_quantized(w->type))
         w->bytes += (size_t)w->out * sizeof(float);
