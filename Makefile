@@ -3,6 +3,7 @@
 #
 #   make demo [PROMPT="..."]   install what is missing, build, generate demo.png
 #   make demo-parallel         the same image by several ranks, in demo-parallel.png
+#   make demo-video [PROMPT="..."]     a video by the model that tools/train_demo_video.py trains
 #   make demo-server           serve the demo model over HTTP (doc/server.md)
 #   make check                 install what is missing, build, run every test
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
@@ -26,6 +27,9 @@ BUILD = build
 PROMPT = a large red circle on a blue background
 DEMO = demo.png
 MODEL = models/demo-pixart
+VIDEO_PROMPT = a red circle moving right on a white background
+VIDEO_DEMO = demo
+VIDEO_MODEL = models/demo-video
 BENCH_ARGS = --config $(MODEL)
 FUZZ_SECONDS = 600
 SOAK_REQUESTS = 10000
@@ -35,15 +39,16 @@ SANITIZE_CUDA_TESTS = sim_rules sim_nccl ops_cuda ops_cuda_seed ops_cuda_own ops
                       parity_cuda_shared_2 parity_cuda_shared_4 cli_cuda_memory
 PREFIX =
 
-# The recipe reads the prompt from its environment, so that quotes and dollars in it are just text.
+# Recipes read the prompt from their environment, so that quotes and dollars in it are just text.
+ifneq ($(origin PROMPT),file)
+override VIDEO_PROMPT := $(value PROMPT)
+endif
 override PROMPT := $(value PROMPT)
-export PROMPT
+export PROMPT VIDEO_PROMPT
 
-.PHONY: all build configured program demo demo-parallel demo-server check clang sanitize \
-        sanitize-cuda tsan \
-        leaks fuzz soak soak-server cuda-kernels cuda-mistakes cuda-seeds bench install \
-        uninstall clean \
-        packages build-packages clang-packages
+.PHONY: all build configured program demo demo-parallel demo-video demo-server check clang \
+        sanitize sanitize-cuda tsan leaks fuzz soak soak-server cuda-kernels cuda-mistakes \
+        cuda-seeds bench install uninstall clean packages build-packages clang-packages
 
 all: build
 
@@ -94,6 +99,22 @@ demo-parallel: program
 	@ninja -C $(BUILD) bench/montage >/dev/null
 	@bench/demo_parallel.sh $(BUILD)/app/xdit $(BUILD)/bench/montage $(MODEL) demo-parallel.png
 	@echo "The images, row by row, are in $(abspath demo-parallel.png)"
+
+# The program writes GIF by itself, and MP4 with FFmpeg's libraries, where they are.
+demo-video: program
+	@[ -e $(VIDEO_MODEL)/model_index.json ] || { \
+	    echo "There is no $(VIDEO_MODEL): tools/train_demo_video.py trains it"; exit 1; }
+	@$(BUILD)/app/xdit generate --model $(VIDEO_MODEL) --prompt "$$VIDEO_PROMPT" \
+	    --output "$(VIDEO_DEMO).gif"
+	@if said=$$($(BUILD)/app/xdit generate --model $(VIDEO_MODEL) --prompt "$$VIDEO_PROMPT" \
+	    --quiet --output "$(VIDEO_DEMO).mp4" 2>&1); then \
+	    echo "The video of \"$$VIDEO_PROMPT\" is in $(abspath $(VIDEO_DEMO).mp4) and .gif"; \
+	else case "$$said" in \
+	    *FFmpeg*) echo "The video of \"$$VIDEO_PROMPT\" is in $(abspath $(VIDEO_DEMO).gif)"; \
+	        echo "There is no $(VIDEO_DEMO).mp4, which takes FFmpeg's libraries:" "$$said";; \
+	    *) echo "$$said" >&2; exit 1;; \
+	    esac; \
+	fi
 
 # The server with the demo model, until Ctrl-C; it prints its address, where its page is, too.
 demo-server: program
@@ -187,4 +208,4 @@ uninstall:
 
 clean:
 	rm -rf $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz build-gpu demo.png \
-	    demo-parallel.png
+	    demo-parallel.png demo.gif demo.mp4
