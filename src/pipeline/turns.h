@@ -14,8 +14,8 @@
 xd_status xd_turns_take(xd_job *j, xd_err *e);
 /* One between two steps, whose failure is one of x. */
 void      xd_turns_step(xd_job *j, xd_exec *x);
-/* Of a rank that computes: xd_pause on x (xd_turns_watch) is a turn, until xd_turns_end. A rank that
- * has failed calls begin and end, too. */
+/* Of a rank that computes: xd_pause on x (xd_turns_watch) is a turn, until xd_turns_end. A rank
+ * that has failed calls begin and end, too. */
 void      xd_turns_begin(xd_job *j);
 void      xd_turns_watch(xd_job *j, xd_exec *x);        /* local                               */
 void      xd_turns_end(xd_job *j);
