@@ -2,9 +2,9 @@
 """Train the video demo: a small CogVideoX that generates coloured shapes in motion.
 
 Every part is the real thing in small: a SentencePiece unigram tokenizer, a T5 encoder, a
-CogVideoXTransformer3DModel, an AutoencoderKLCogVideoX and a CogVideoXDDIMScheduler with v-prediction
-and zero terminal SNR, written in the diffusers directory layout in bf16. The videos and captions
-are drawn here, so the weights are ours to give away.
+CogVideoXTransformer3DModel, an AutoencoderKLCogVideoX and a CogVideoXDDIMScheduler with
+v-prediction and zero terminal SNR, written in the diffusers directory layout in bf16. The videos
+and captions are drawn here, so the weights are ours to give away.
 
     pip install torch diffusers transformers sentencepiece
     ./train_demo_video.py --out demo-video --ranks 4
