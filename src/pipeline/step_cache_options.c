@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/word_list.h"
 #include "model/component.h"
@@ -86,7 +87,7 @@ static const row rows[] = {
     { "threshold", "residual_diff_threshold rel_l1_thresh", AT(threshold), 1, 0, 1e6 },
     { "Fn", "Fn_compute_blocks", AT(first), 0, 1, 1000 },
     { "Bn", "Bn_compute_blocks", AT(last), 0, 0, 1000 },
-    { "warmup", "max_warmup_steps disable_cache_before_step", AT(warmup), 0, 0, 1000 },
+    { "warmup", "max_warmup_steps warmup_steps disable_cache_before_step", AT(warmup), 0, 0, 1000 },
     { "max_cached", "max_cached_steps", AT(most), 0, -1, 1000 },
     { "max_continuous", "max_continuous_cached_steps", AT(running), 0, -1, 1000 },
     { "order", "taylorseer_order max_order", AT(order), 0, 0, XD_CACHE_ORDERS - 1 },
@@ -159,7 +160,7 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
         return XD_OK;
     size_t n = strcspn(text, ":");
     for (int i = 0; xd_caches[i]; i++)
-        if (xd_list_has_n(xd_caches[i]->name, text, n))
+        if (strlen(xd_caches[i]->name) == n && strncasecmp(xd_caches[i]->name, text, n) == 0)
             *c = (xd_cache_spec){ xd_caches[i], xd_caches[i]->plain };
     if (!c->kind)
         return fail_kind(text, (int)n, e);

@@ -39,6 +39,8 @@ static void texts_are_read(void **state)
     assert_true(c.o.threshold == 0.05 && c.o.first == 1 && c.o.last == 0 && c.o.warmup == 0);
     assert_true(c.o.most == -1 && c.o.running == -1 && c.o.order == 0);
     assert_true(read_spec("fbcache:0.12").o.threshold == 0.12);
+    assert_string_equal(read_spec("FBCache:0.12").kind->name, "fbcache");
+    assert_int_equal(read_spec("DBCache:warmup_steps=3").o.warmup, 3);
     c = read_spec("dbcache:Fn=4,Bn=2,threshold=0.2,warmup=3,max_cached=7,max_continuous=2,order=1");
     assert_true(c.o.first == 4 && c.o.last == 2 && c.o.threshold == 0.2 && c.o.warmup == 3);
     assert_true(c.o.most == 7 && c.o.running == 2 && c.o.order == 1);
