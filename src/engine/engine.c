@@ -298,7 +298,7 @@ typedef struct loop {
     double    first_s;          /* time at which the first step began                          */
     const xd_need *need;
     int       apart;            /* xd_need_apart                                               */
-    int       fresh;            /* the request loads the transformer                           */
+    int       fresh;            /* the request loads the transformer, on some rank at least     */
 } loop;
 
 static int all_finite(const float *v, int64_t n)
@@ -703,6 +703,8 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
     }
     xd_callback_stage(j, "text");
     l->fresh = !xd_transformer_of(j, 0)->store;
+    if (ctx->keep)              /* a rank may have it already, for a request that waits         */
+        l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
     xd_result_time(l->r, "text", xd_now_s() - t0 - xd_turns_seconds(j));

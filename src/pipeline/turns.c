@@ -50,23 +50,12 @@ void xd_turns_step(xd_job *j, xd_exec *x)
         turn_or_fail(j, x);
 }
 
-/* 1: every rank goes on. The first rank that does not ends the turns of all. */
-static int agree_to_go_on(xd_job *j, int mine)
-{
-    xd_comm *c = j->ctx->world.used;
-    int32_t  v = mine;
-    int64_t  one = 1;
-    if (c->size == 1)
-        return mine;
-    xd_req r = c->ops->allreduce(c, xd_view(&v, XD_I32, 1, &one), XD_MIN);
-    return c->ops->wait(c, &r, 1) == XD_OK && v;
-}
-
-/* A request that has failed, or is cancelled, is not to wait for others. */
+/* The first rank that does not go on ends the turns of all: a request that has failed, or is
+ * cancelled, is not to wait for others. */
 static void pause_for_turn(void *pauser, xd_exec *x)
 {
     xd_job *j = pauser;
-    if (j->in_turns && (j->in_turns = agree_to_go_on(j, xd_ok(x))))
+    if (j->in_turns && (j->in_turns = xd_world_all(&j->ctx->world, xd_ok(x))))
         turn_or_fail(j, x);
 }
 
@@ -84,14 +73,14 @@ void xd_turns_watch(xd_job *j, xd_exec *x)
 void xd_turns_end(xd_job *j)
 {
     if (j->in_turns)
-        agree_to_go_on(j, 0);
+        xd_world_all(&j->ctx->world, 0);
     j->in_turns = 0;
 }
 
 xd_status xd_turns_attend(xd_job *j, xd_err *e)
 {
     xd_status s = XD_OK;
-    while (has_turns(j) && agree_to_go_on(j, 1)) {
+    while (has_turns(j) && xd_world_all(&j->ctx->world, 1)) {
         xd_status mine = call_program(j, s == XD_OK ? e : NULL);
         s = s == XD_OK ? mine : s;
     }

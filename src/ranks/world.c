@@ -52,6 +52,17 @@ xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e)
     return s;
 }
 
+int xd_world_all(const xd_world *w, int mine)
+{
+    xd_comm *c = w->used;
+    int32_t  v = mine != 0;
+    int64_t  one = 1;
+    if (c->size == 1)
+        return v;
+    xd_req r = c->ops->allreduce(c, xd_view(&v, XD_I32, 1, &one), XD_MIN);
+    return c->ops->wait(c, &r, 1) == XD_OK && v;
+}
+
 void xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x)
 {
     xd_err    e = x->err;

@@ -25,6 +25,8 @@ xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e);
 /* As xd_world_agree, over the ranks of c. `me` is the number under which a failure of this rank is
  * reported. A failure that a rank only relays ranks behind a rank's own failure. */
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
+/* 1: `mine` is true on every used rank. A message that fails is 0; a later agreement reports it. */
+int       xd_world_all(const xd_world *w, int mine);
 /* Agrees on the sticky error of an execution context, over the ranks of c, a group of `used`. */
 void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
 /* Connects a context to the abort notice: it fails when another rank has failed, and its own
