@@ -73,9 +73,9 @@ static void attend_to(setup *s, int draw, int step, int pass, float *out)
 {
     const int64_t d[3] = { ROWS, H, D };
     const size_t  mark = xd_arena_mark(&s->tmp);
-    xd_noise_philox(s->q, 0, N, (uint64_t)(100 * draw + pass));
-    xd_noise_philox(s->k, 0, N, (uint64_t)(100 * draw + 10 + pass));
-    xd_noise_philox(s->v, 0, N, (uint64_t)(100 * draw + 20 + pass));
+    xd_noise_philox(s->q, 0, N, (int64_t)(100 * draw + pass));
+    xd_noise_philox(s->k, 0, N, (int64_t)(100 * draw + 10 + pass));
+    xd_noise_philox(s->v, 0, N, (int64_t)(100 * draw + 20 + pass));
     s->x.step = step, s->x.pass = pass, s->x.layer = s->x.site = 0;
     xd_tensor t = xd_attn(&s->x, xd_view(s->q, XD_F32, 3, d), xd_view(s->k, XD_F32, 3, d),
                           xd_view(s->v, XD_F32, 3, d), 0);
