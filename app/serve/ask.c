@@ -76,6 +76,24 @@ static int is_openai(const char *name)
     return 0;
 }
 
+/* Also a model of which nothing is known. */
+static int makes(const xd_served_model *m, const char *kind)
+{
+    char member[40];
+    snprintf(member, sizeof member, ",\"makes\":\"%s\"", kind);
+    return !m->uses || !strstr(m->uses, "\"makes\":") || strstr(m->uses, member);
+}
+
+/* The first model that makes what is asked for. */
+static const xd_served_model *first_model(const xd_ask *a)
+{
+    const xd_server *s = server_of(a);
+    for (int i = 0; i < s->nmodels; i++)
+        if (makes(&s->models[i], a->kind))
+            return &s->models[i];
+    return &s->models[0];
+}
+
 void xd_ask_model(xd_ask *a, const char *name)
 {
     const xd_server *s = server_of(a);
@@ -86,10 +104,13 @@ void xd_ask_model(xd_ask *a, const char *name)
         if (strcmp(s->models[i].name, name) == 0 || strcmp(s->models[i].path, name) == 0)
             a->model = &s->models[i];
     if (!a->model && (!name || !*name || is_openai(name)))
-        a->model = &s->models[0];
+        a->model = first_model(a);
     if (!a->model)
         xd_ask_refuse(a, 404, "model", "there is no model '%.80s' here; /v1/models lists those "
                       "that there are, such as '%s'", name ? name : "", s->models[0].name);
+    else if (!makes(a->model, a->kind))
+        xd_ask_refuse(a, 400, "model", "%s generates %s", a->model->name, a->task->video
+                      ? "images: ask at /v1/images/generations" : "videos: ask at /v1/videos");
 }
 
 /* Also of a model of which nothing is known. */

@@ -53,7 +53,8 @@ typedef struct xd_ask {
 } xd_ask;
 
 void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind);
-/* The model of that name, or the first one where it is NULL, "" or a name of OpenAI's. */
+/* The model of that name, or the first one that makes what is asked for where it is NULL, "" or a
+ * name of OpenAI's. */
 void xd_ask_model(xd_ask *a, const char *name);
 void xd_ask_option(xd_ask *a, const char *name, const char *value);     /* of xd_request        */
 int  xd_ask_takes(const xd_ask *a, const char *word);  /* the model takes it ("strength")         */

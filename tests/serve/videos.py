@@ -153,8 +153,14 @@ def main():
         remixed(s, model)
         refused(s)
     with Server() as s:
-        r = s.post("/v1/videos/sync", FAST)
-        report(r.status == 400 and "/v1/images" in r.error, "videos of a model of images", r)
+        for path in ("/v1/videos", "/v1/videos/sync"):
+            r = s.post(path, FAST)
+            report(r.status == 400 and "/v1/images" in r.error, f"{path} of a model of images", r)
+    with Server("--dtype", "f32", "--model", str(model)) as s:
+        r = s.post("/v1/videos/sync", {**FAST, "model": "sora-2"})
+        report(r.status == 200, "a video of the second of two models", r)
+        r = s.post("/v1/videos", {**FAST, "model": s.get("/v1/models").json["data"][0]["id"]})
+        report(r.status == 400 and "/v1/images" in r.error, "a video of the first one", r)
     end()
 
 
