@@ -20,11 +20,14 @@
 #include "base/clock.h"
 #include "serve/http_body.h"
 
-enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16 };
+/* CLOSING: connections beside the limit, which are closed to make room. */
+enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
 typedef struct client {         /* a connection                                                */
     int            fd;
     double         since;       /* when its request began to come; 0: it has come              */
+    int            asks;        /* the head of its request has come                            */
+    int            shut;
     struct client *next;
 } client;
 
@@ -53,8 +56,37 @@ static void set_since(xd_http *h, client *k, double since)
 {
     pthread_mutex_lock(&h->lock);
     if (k)
-        k->since = since;
+        k->since = since, k->asks = 0;
     pthread_mutex_unlock(&h->lock);
+}
+
+static void set_asks(xd_http *h, client *k)
+{
+    pthread_mutex_lock(&h->lock);
+    if (k)
+        k->asks = 1;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void shut(client *k)
+{
+    k->shut = 1;
+    shutdown(k->fd, SHUT_RDWR);
+}
+
+/* Where there are more connections than may be, the one is shut that has asked nothing for the
+ * longest time; where all others have, the newest. The lock is held. */
+static void make_room(xd_http *h)
+{
+    client *idlest = NULL;
+    int     open = 0;
+    for (client *k = h->clients; k; k = k->next) {
+        open += !k->shut;
+        if (!k->shut && !k->asks && k->since > 0 && (!idlest || k->since < idlest->since))
+            idlest = k;
+    }
+    if (open > h->args.connections && idlest)
+        shut(idlest);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *c, void **context,
@@ -70,8 +102,9 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
         /* who reads nothing of an answer: of a stream of events libmicrohttpd waits for ever */
         setsockopt(i->connect_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
         if (k) {
-            *k = (client){ i->connect_fd, xd_now_s(), h->clients };
+            *k = (client){ .fd = i->connect_fd, .since = xd_now_s(), .next = h->clients };
             h->clients = k;
+            make_room(h);
         }
         *context = k;
     } else if (*context) {
@@ -95,7 +128,7 @@ static void *reap(void *arg)
         pthread_mutex_lock(&h->lock);
         for (client *k = h->clients; k; k = k->next)
             if (k->since > 0 && now - k->since > h->args.patience)
-                shutdown(k->fd, SHUT_RDWR);
+                shut(k);
         pthread_mutex_unlock(&h->lock);
         nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
     }
@@ -339,6 +372,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     xd_http *h = cls;
     session *s = *context;
     if (!s) {                   /* the head has come                                           */
+        set_asks(h, client_of(connection));
         s = *context = begin_request(h, connection, url, method);
         if (!s)
             return MHD_NO;
@@ -415,8 +449,8 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
     };
     return MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)at,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->args.connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(h->args.connections + CLOSING),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, MHD_OPTION_STRICT_FOR_CLIENT, 0,
         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,

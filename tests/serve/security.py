@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""security.py XDIT ROOT - who is served and who is not: addresses, keys, foreign pages, limits,
-TLS, connections that are slow, cut or speak something else. Speaks TAP."""
+"""security.py XDIT ROOT FILL - who is served and who is not: addresses, keys, foreign pages, limits,
+TLS, connections that are slow, cut or speak something else. FILL makes a model of videos. Speaks
+TAP."""
 
 import base64
 import http.client
@@ -81,7 +82,10 @@ def keys():
 
 def tasks_of_others():
     """Keys that begin alike are two: neither sees or cancels what the other one has asked for."""
-    with Server("--api_key", "same-start-1", "--api_key", "same-start-2") as s:
+    model = str(T / "cog")
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), model], check=True,
+                   stdout=subprocess.DEVNULL)
+    with Server("--model", model, "--api_key", "same-start-1", "--api_key", "same-start-2") as s:
         a, b = ({"Authorization": f"Bearer same-start-{i}"} for i in (1, 2))
         r = s.post("/v1/videos", {"prompt": "a"}, a)
         path = "/v1/videos/" + r.json.get("id", "none")
@@ -315,6 +319,26 @@ def slow():
         c.close()
 
 
+def crowd():
+    """Connections that ask nothing make way, those that wait for an answer do not."""
+    with Server("--connections", "8") as s:
+        body = json.dumps({**FAST, "num_inference_steps": 40}).encode()
+        asks = socket.create_connection(s.address, timeout=60)
+        asks.sendall(f"POST {GEN} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json"
+                     f"\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        report(wait_for(lambda: s.metric("running") == 1), "an image is made")
+        held = [socket.create_connection(s.address) for _ in range(40)]
+        began = time.monotonic()
+        for _ in range(3):
+            report(s.get("/health").status == 200, "served beside 40 that say nothing")
+        report(time.monotonic() - began < 1, "at once", time.monotonic() - began)
+        reply = asks.recv(12)
+        report(reply == b"HTTP/1.1 200", "and an image that was asked for before is made", reply)
+        asks.close()
+        for k in held:
+            k.close()
+
+
 def half_closed(s):
     got = raw(s, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 5, True)
     report(got == b"" or b" 200 " in got, "a half-closed one is answered or cut", got)
@@ -399,6 +423,7 @@ def main():
         garbage(s)
         half_closed(s)
     slow()
+    crowd()
     limits()
     all_bodies()
     tls()
