@@ -18,7 +18,7 @@ typedef struct own {
 
 static const xd_option rows[] = {
     { "models", XD_OPT_TEXT, AT(models), 0, XD_OPT_MANY, NULL, "DIR",
-      "list the models in this directory, too; may be repeated" },
+      "list the models and the files of weights in this directory, too; may be repeated" },
     { "memory", XD_OPT_TEXT, AT(memory), 0, 0, NULL, "SIZE",
       "whether they fit into so much memory, as 12GB (default: what is free)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object a model" },
@@ -40,7 +40,8 @@ static void print_help(FILE *f)
     fputs("Usage: xdit models [options]\n\n"
           "Lists the models of the local Hugging Face cache: what they are, their size,\n"
           "what is missing, and whether a request with their defaults fits into the memory\n"
-          "of this machine, and how.\n", f);
+          "of this machine, and how. Of single files in --models DIR: what they hold, and\n"
+          "the flag that takes them.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExamples:\n"
           "  xdit models\n"
@@ -68,20 +69,28 @@ static void copy(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-/* What xd_inspect says of it. */
-static void look_into(const char *dir, facts *f)
+/* What xd_inspect says of a directory or a file; NULL: nothing but an error. */
+static xd_json *inspect(const char *path, xd_err *e)
 {
     xd_text_buf     b = { 0 };
-    xd_err          e = { 0 };
     xd_json        *j = NULL;
     xd_inspect_args a;
     xd_inspect_args_init(&a);
-    a.model = dir, a.json = 1, a.line = add_line, a.cookie = &b;
-    xd_inspect(&a, &e);
-    if (!b.p || b.failed || xd_json_parse(&j, b.p, b.len, dir, NULL) != XD_OK) {
+    a.model = path, a.json = 1, a.line = add_line, a.cookie = &b;
+    xd_inspect(&a, e);
+    if (b.p && !b.failed)
+        xd_json_parse(&j, b.p, b.len, path, NULL);
+    xd_buf_free(&b);
+    return j;
+}
+
+static void look_into(const char *dir, facts *f)
+{
+    xd_err   e = { 0 };
+    xd_json *j = inspect(dir, &e);
+    if (!j) {
         f->lacks = 1;
         copy(f->first, sizeof f->first, e.msg);
-        xd_buf_free(&b);
         return;
     }
     const xd_json *missing = xd_json_get(j, "missing");
@@ -95,7 +104,6 @@ static void look_into(const char *dir, facts *f)
             f->bytes += n;
     }
     xd_json_free(&j);
-    xd_buf_free(&b);
 }
 
 /* "--weights_dtype int8 (13.1 GB ...)", the first advice of a refusal, or the refusal. */
@@ -179,6 +187,64 @@ static void print_text(const xd_listed *m, const facts *f)
     }
 }
 
+/* ---- a file of weights --------------------------------------------------------------------- */
+
+/* What a file holds: "a FLUX.1 transformer in the layout of diffusers, 11.9 GB", and the flag that
+ * takes it. */
+static void print_part(const xd_listed *m, const xd_json *part)
+{
+    char        line[8192];
+    double      bytes = 0;
+    const char *flag = xd_json_text(xd_json_get(part, "component")),
+               *layout = xd_json_text(xd_json_get(part, "layout"));
+    xd_json_number(xd_json_get(part, "bytes"), &bytes);
+    snprintf(line, sizeof line, "    %s, %s: --model DIR --%s %s", layout ? layout : "weights",
+             xd_size_text(bytes).s, flag ? flag : "transformer", m->dir);
+    xd_cli_line(NULL, line);
+}
+
+static void print_file(const xd_listed *m, const xd_json *j, const char *wrong)
+{
+    xd_text_buf    b = { 0 };
+    const xd_json *parts = xd_json_get(j, "components");
+    for (const xd_json *c = xd_json_first(parts); c; c = xd_json_next(c))
+        print_part(m, c);
+    if (!xd_json_size(parts)) {
+        xd_buf_add(&b, "    %s", wrong);
+        if (b.p && !b.failed)
+            xd_cli_line(NULL, b.p);
+    }
+    xd_buf_free(&b);
+}
+
+static void list_file(const xd_listed *m, int json)
+{
+    xd_text_buf b = { 0 };
+    xd_err      e = { 0 };
+    xd_json    *j = inspect(m->dir, &e);
+    if (!json) {
+        xd_cli_line(NULL, m->name);
+        print_file(m, j, e.msg);
+    } else {
+        xd_buf_add(&b, "{\"name\": ");
+        xd_buf_json_string(&b, m->name);
+        xd_buf_add(&b, ", \"file\": ");
+        xd_buf_json_string(&b, m->dir);
+        xd_buf_add(&b, ", \"components\": ");
+        if (xd_json_get(j, "components"))
+            xd_buf_json(&b, xd_json_get(j, "components"));
+        else
+            xd_buf_add(&b, "[]");
+        xd_buf_add(&b, ", \"first_missing\": ");
+        xd_buf_json_string(&b, e.msg);
+        xd_buf_add(&b, "}");
+        if (b.p && !b.failed)
+            xd_cli_line(NULL, b.p);
+    }
+    xd_buf_free(&b);
+    xd_json_free(&j);
+}
+
 /* ---- all of them --------------------------------------------------------------------------- */
 
 static xd_status find_all(const own *o, xd_model_list *l, char *cache, size_t size, xd_err *e)
@@ -187,6 +253,18 @@ static xd_status find_all(const own *o, xd_model_list *l, char *cache, size_t si
     for (int i = 0; s == XD_OK && i < o->models.n; i++)
         s = xd_model_list_dir(l, o->models.v[i], e);
     return s;
+}
+
+static void list_model(const xd_listed *m, int64_t memory, int json)
+{
+    facts f = { 0 };
+    look_into(m->dir, &f);
+    if (f.recipe[0])
+        predict(m->dir, memory, &f);
+    if (json)
+        print_json(m, &f);
+    else
+        print_text(m, &f);
 }
 
 static xd_status list_models(const own *o, xd_err *e)
@@ -198,14 +276,10 @@ static xd_status list_models(const own *o, xd_err *e)
     if (s == XD_OK)
         s = find_all(o, &l, cache, sizeof cache, e);
     for (int i = 0; s == XD_OK && i < l.n; i++) {
-        facts f = { 0 };
-        look_into(l.v[i].dir, &f);
-        if (f.recipe[0])
-            predict(l.v[i].dir, memory, &f);
-        if (o->json)
-            print_json(&l.v[i], &f);
+        if (l.v[i].file)
+            list_file(&l.v[i], o->json);
         else
-            print_text(&l.v[i], &f);
+            list_model(&l.v[i], memory, o->json);
         fflush(stdout);
     }
     if (s == XD_OK && !l.n)

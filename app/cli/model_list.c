@@ -1,4 +1,5 @@
-/* model_list.c - finds the models of this machine by their model_index.json */
+/* model_list.c - finds the models of this machine by their model_index.json, and files of weights by
+ * the ends of their names */
 #include "cli/model_list.h"
 
 #include <dirent.h>
@@ -15,13 +16,14 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const xd_listed *)a)->name, ((const xd_listed *)b)->name);
 }
 
-static xd_status add(xd_model_list *l, const char *name, const char *dir, int hub, xd_err *e)
+static xd_status add(xd_model_list *l, xd_listed row, xd_err *e)
 {
     xd_listed *v = realloc(l->v, (size_t)(l->n + 1) * sizeof *v);
     if (!v)
         return xd_fail(e, XD_ENOMEM, "no memory for a list of models");
     l->v = v;
-    v[l->n] = (xd_listed){ strdup(name), strdup(dir), hub };
+    row.name = strdup(row.name), row.dir = strdup(row.dir);
+    v[l->n] = row;
     l->n++;
     return v[l->n - 1].name && v[l->n - 1].dir ? XD_OK
         : xd_fail(e, XD_ENOMEM, "no memory for a list of models");
@@ -93,7 +95,7 @@ static void add_repo(void *cookie, const char *folder)
     free(text);
     if (snprintf(dir, sizeof dir, "%s/%s/snapshots/%s", f->root, folder, ref) < (int)sizeof dir &&
         is_model(dir))
-        f->s = add(f->l, id, dir, 1, f->e);
+        f->s = add(f->l, (xd_listed){ .name = id, .dir = dir, .hub = 1 }, f->e);
 }
 
 xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *e)
@@ -115,15 +117,22 @@ xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *
 
 /* ---- a directory --------------------------------------------------------------------------- */
 
-static void add_dir(void *cookie, const char *name)
+static int is_weight_file(const char *path)
+{
+    const char *end = strrchr(path, '.');
+    return end && (strcmp(end, ".safetensors") == 0 || strcmp(end, ".gguf") == 0) &&
+           xd_file_exists(path) && !xd_file_is_dir(path);
+}
+
+static void add_entry(void *cookie, const char *name)
 {
     search *f = cookie;
     char   *dir = f->s == XD_OK ? xd_path_join(f->root, name) : NULL;
-    if (dir && is_model(dir)) {
-        f->s = add(f->l, dir, dir, 0, f->e);
+    if (dir && (is_model(dir) || is_weight_file(dir))) {
+        f->s = add(f->l, (xd_listed){ .name = dir, .dir = dir, .file = !is_model(dir) }, f->e);
     } else if (dir && f->deeper && xd_file_is_dir(dir)) {
         search below = { .l = f->l, .root = dir, .e = f->e };
-        for_entries(dir, add_dir, &below);
+        for_entries(dir, add_entry, &below);
         f->s = below.s;
     }
     free(dir);
@@ -134,8 +143,8 @@ xd_status xd_model_list_dir(xd_model_list *l, const char *dir, xd_err *e)
     search f = { .l = l, .root = dir, .deeper = 1, .e = e };
     int    first = l->n;
     if (is_model(dir))
-        return add(l, dir, dir, 0, e);
-    if (for_entries(dir, add_dir, &f) < 0)
+        return add(l, (xd_listed){ .name = (char *)dir, .dir = (char *)dir }, e);
+    if (for_entries(dir, add_entry, &f) < 0)
         return xd_fail(e, XD_EIO, "cannot read %s: %s", dir, strerror(errno));
     if (l->n > first)
         qsort(l->v + first, (size_t)(l->n - first), sizeof *l->v, by_name);

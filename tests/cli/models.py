@@ -99,7 +99,22 @@ check("two models: which?", r.returncode == 2 and "org/broken, org/demo" in r.st
 (T / "mine" / "demo").symlink_to(DEMO)
 (T / "mine" / "group" / "other").symlink_to(DEMO)
 (T / "mine" / "notes.txt").write_text("no model")
+(T / "mine" / "unet").mkdir()
+weights = next((DEMO / "transformer").glob("*.safetensors"))
+(T / "mine" / "unet" / "w.safetensors").symlink_to(weights)
+(T / "mine" / "broken.gguf").write_text("GGUF, but no more")
 m = listed("--models", str(T / "mine"))
+one = m.pop(str(T / "mine/unet/w.safetensors"))
+check("a file of weights", one["components"][0]["component"] == "transformer" and
+      "PixArt" in one["components"][0]["layout"] and one["first_missing"] == "", one)
+one = m.pop(str(T / "mine/broken.gguf"))
+check("a broken one", one["components"] == [] and "broken.gguf" in one["first_missing"], one)
+r = run("models", "--models", str(T / "mine"))
+check("how it is taken", f"--model DIR --transformer {T}/mine/unet/w.safetensors\n" in r.stdout and
+      f"{T}/mine/broken.gguf\n    " in r.stdout, r)
+r = run("generate", "--model", str(DEMO), "--transformer", str(T / "mine/unet/w.safetensors"),
+        "--prompt", "a red circle", "--num_inference_steps", "1", "-o", "y.png")
+check("it is", r.returncode == 0 and (T / "y.png").exists(), r)
 check("directories", set(m) == {"org/broken", "org/demo", str(T / "mine/demo"),
                                 str(T / "mine/group/other")}, m)
 check("a model itself", str(DEMO) in listed("--models", str(DEMO)))
