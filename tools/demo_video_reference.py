@@ -24,7 +24,7 @@ from train_demo_video import (BACKGROUNDS, COLOURS, DIRECTIONS, FRAMES, MAX_TEXT
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS, GUIDANCE, SHEET = 20, 4.0, 3
-RIM, FAR, PATH = 3, 60, 0.2
+RIM, FAR, PATH = 3, 60, 0.15
 
 
 def prompts():

@@ -73,21 +73,6 @@ static xd_status share_latents(const xd_job *j, const float *latents, float **la
     return s == XD_OK ? xd_world_broadcast(&ctx->world, *lat, (int64_t)bytes, e) : s;
 }
 
-/* On the ranks that take part in the work of the autoencoder. */
-static xd_status decode_here(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e)
-{
-    xd_exec x;
-    xd_exec_init(&x, j->ctx->dev, a, j->ctx->type);
-    x.cancel = j->ctx->cancel;
-    xd_world_watch(&j->ctx->world, &x);
-    xd_vae_decode(&x, j, &j->ctx->model.vae.net, lat, *rgb);
-    if (xd_ok(&x))
-        return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
-    xd_fail(e, x.err.code, "%s", x.err.msg);
-    e->rank = x.err.rank;
-    return x.err.code;
-}
-
 static xd_status decode_image(xd_job *j, const float *latents, xd_result *r, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -109,7 +94,7 @@ static xd_status decode_image(xd_job *j, const float *latents, xd_result *r, xd_
         s = xd_request_arena_open(ctx, &a, need.vae_tmp, XD_OK, e);
         s = xd_world_agree(&ctx->world, s, e);
         if (s == XD_OK && here)
-            s = decode_here(j, &a, lat, &rgb, e);
+            s = xd_vae_decode_image(j, &a, lat, &rgb, e);
         s = xd_world_agree(&ctx->world, s, e);
         xd_request_arena_close(ctx, &a);
         xd_result_time(r, "decode", xd_now_s() - t0);

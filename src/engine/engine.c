@@ -439,28 +439,10 @@ static xd_status change_over(loop *l, xd_err *e)
     return s == XD_OK && l->apart ? xd_device_arena_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
 }
 
-/* Decodes latents to an image of the requested size, [frames,H,W,3], on rank 0 of the replica.
- * *rgb has the generated size and is replaced if the sizes differ. */
 static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *e)
 {
-    xd_job   *j = l->j;
-    xd_exec   x;
     xd_status s = change_over(l, e);
-    if (s != XD_OK)
-        return s;
-    xd_arena_rewind(&l->a, 0);
-    xd_exec_init(&x, j->ctx->dev, &l->a, j->ctx->type);
-    x.cancel = j->ctx->cancel;
-    xd_world_watch(&j->ctx->world, &x);
-    xd_turns_watch(j, &x);
-    xd_vae_decode(&x, j, &j->ctx->model.vae.net, lat, *rgb);
-    if (xd_ok(&x) && *rgb)
-        xd_preview_learn(j, lat, *rgb);
-    if (xd_ok(&x))
-        return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
-    xd_fail(e, x.err.code, "%s", x.err.msg);
-    e->rank = x.err.rank;
-    return x.err.code;
+    return s == XD_OK ? xd_vae_decode_image(l->j, &l->a, lat, rgb, e) : s;
 }
 
 /* Adds the seconds of an image, to it and to the sum. */

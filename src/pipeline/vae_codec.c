@@ -10,7 +10,10 @@
 #include "model/model.h"
 #include "pipeline/arenas.h"
 #include "pipeline/job.h"
+#include "pipeline/preview.h"
+#include "pipeline/turns.h"
 #include "pipeline/vae_shards.h"
+#include "ranks/world.h"
 
 /* latents / scaling + shift, in place. */
 static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
@@ -235,4 +238,23 @@ xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e)
     free(*rgb);
     *rgb = out;
     return XD_OK;
+}
+
+xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_exec     x;
+    xd_arena_rewind(a, 0);
+    xd_exec_init(&x, ctx->dev, a, ctx->type);
+    x.cancel = ctx->cancel;
+    xd_world_watch(&ctx->world, &x);
+    xd_turns_watch(j, &x);
+    xd_vae_decode(&x, j, &ctx->model.vae.net, lat, *rgb);
+    if (xd_ok(&x) && *rgb)
+        xd_preview_learn(j, lat, *rgb);
+    if (xd_ok(&x))
+        return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
+    xd_fail(e, x.err.code, "%s", x.err.msg);
+    e->rank = x.err.rank;
+    return x.err.code;
 }

@@ -23,6 +23,10 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Resizes (bilinear) and crops the image to the requested size if another size was generated;
  * replaces `rgb` by a malloc'ed image. */
 xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e);
+/* Decodes latents on the ranks that take part, in the arena `a` from its beginning, and fits the
+ * image to the requested size on rank 0 of the replica, whose *rgb has memory for the generated
+ * size; elsewhere it is NULL. Turns and previews (turns.h, preview.h) take part where there are. */
+xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
 
 /* Resizes (bilinear) [from.rows,from.cols,3] so that it covers [to.rows,to.cols,3], and cuts off
  * what stands out at both sides. */
