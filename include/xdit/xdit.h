@@ -430,6 +430,11 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * "*.json" of xdit calibrate or xDiT, with a way for each block and step. The ways are full,
      * full+cfg, window, window+cfg and share. NULL: each step computes all. Another image. */
     const char     *fast_attn;
+    /* Noise in place of that of the seed: normal random numbers of every image in order, each
+     * [frames,channels,rows,columns] as on_tensor has "noise", and their count. Rank 0 reads them
+     * during the call; the other ranks pass any numbers. NULL: the seed's. */
+    const float    *noise;
+    int64_t         noise_numbers;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

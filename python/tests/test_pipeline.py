@@ -92,6 +92,39 @@ def test_latents(pipe):
     assert not np.array_equal(out.images[0], out.images[1])
 
 
+def test_given_latents(pipe, tiny):
+    noise = np.random.default_rng(1).standard_normal((2, 4, 16, 16), np.float32)
+    how = {"num_inference_steps": 3, "output_type": "np"}
+    one = [pipe(PROMPT, latents=n, generator=g, **how).images[0] for g, n in enumerate(noise)]
+    assert not np.array_equal(one[0], one[1])
+    both = pipe(PROMPT, latents=noise, num_images_per_prompt=2, **how).images
+    assert np.array_equal(both, one)
+    prompts = pipe([PROMPT, PROMPT], latents=noise, generator=[7, 5], **how).images
+    assert np.array_equal(prompts, one)
+    assert np.array_equal(pipe(PROMPT, generator=3, **how).images,
+                          pipe(PROMPT, generator=3, latents=None, **how).images)
+    for wrong, text in ((noise, "latents of 2 images"), (noise[:1, :3], "have 1024: "),
+                        (noise[0, 0], "5 extents|4 extents")):
+        with pytest.raises(xdit.InvalidRequest, match=text):
+            pipe(PROMPT, latents=wrong, **how)
+    with xdit.Pipeline.from_pretrained(tiny / "cog2b", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        shape = p("a star", num_inference_steps=1, output_type="latent").frames.shape
+        noise = np.random.default_rng(2).standard_normal(shape, np.float32)
+        made = [p("a star", num_inference_steps=2, latents=n, seed=s, output_type="np").frames
+                for n, s in ((noise, 0), (noise[0], 1), (noise * 0.5, 1))]
+        assert np.array_equal(made[0], made[1]) and not np.array_equal(made[1], made[2])
+
+
+def test_latents_of_torch(pipe):
+    torch = pytest.importorskip("torch", reason="there is no torch")
+    how = {"num_inference_steps": 3, "output_type": "np"}
+    want = pipe(PROMPT, seed=3, rng="torch", **how).images
+    noise = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(3))
+    # the library's normal numbers differ from torch's by rounding, which a bf16 image amplifies
+    assert np.abs(pipe(PROMPT, latents=noise, **how).images - want).max() <= 2 / 255
+
+
 def test_latents_are_decoded(pipe, image, tmp_path):
     latents = pipe(PROMPT, num_inference_steps=4, seed=3, output_type="latent").images
     out = pipe.decode(latents, output_type="uint8", prompt=PROMPT, seed=3, num_inference_steps=4)
@@ -499,6 +532,10 @@ with xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, ulysses_degree=2) 
     same = pipe.decode(latents if pipe.rank == 0 else np.zeros(shape))
     if pipe.rank == 0:
         assert latents.shape == shape and same.images[0].tobytes() == out.images[0].tobytes()
+    noise = np.random.default_rng(1).standard_normal(shape, np.float32)
+    out = pipe({PROMPT!r}, latents=noise * (pipe.rank == 0), output_type="uint8", **how)
+    if pipe.rank == 0:
+        made["noise"] = out.images[0]
 if made:
     np.savez({str(tmp_path / "made.npz")!r}, **made)
 """)
@@ -510,6 +547,9 @@ if made:
     for plan in ("u2 1", "cfg2 1", "pp2 4"):
         assert np.abs(made[plan].astype(int) - image).max() <= 2
         assert np.abs(made[plan + " changed"].astype(int) - half).max() <= 2
+    noise = np.random.default_rng(1).standard_normal((1, 4, 16, 16), np.float32)
+    one = pipe(PROMPT, num_inference_steps=4, latents=noise, output_type="uint8").images[0]
+    assert np.abs(made["noise"].astype(int) - one).max() <= 2
     # patches on their way between stages: what is put in their place has the same values
     assert np.array_equal(made["pp2 1 changed"], made["pp2 1"])
     assert np.array_equal(np.asarray(Image.open(tmp_path / "two.png")), made["pp2 1"])

@@ -320,7 +320,7 @@ class Pipeline:
     def __call__(self, prompt: Any = None, negative_prompt: Any = None, *,
                  image: Any = None, mask_image: Any = None, last_image: Any = None,
                  generator: Any = None, seed: int | None = None, num_images_per_prompt: int = 1,
-                 num_videos_per_prompt: int | None = None,
+                 num_videos_per_prompt: int | None = None, latents: Any = None,
                  output_type: str = "pil", return_dict: bool = True,
                  callback_on_step_end: Callable | None = None,
                  callback_on_step_end_tensor_inputs: Any = ("latents",),
@@ -330,7 +330,8 @@ class Pipeline:
         width, num_inference_steps, guidance_scale, num_frames, strength, max_sequence_length.
 
         generator: a number, or a torch.Generator whose seed is taken; image i has the seed + i. Or
-        a list with one for each image. negative_prompt: one, or a list with one for each prompt.
+        a list with one for each image. latents: noise in place of the generator's, [B,C,h,w], of
+        videos [B,T,C,h,w]. negative_prompt: one, or a list with one for each prompt.
         image: a PIL image, an array, a path, or a list of them for models that read several.
         output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe, step,
         timestep, values) is called behind every step; values has "latents" where
@@ -348,8 +349,29 @@ class Pipeline:
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
                "on_preview": on_preview, **more}
         runs = _runs(prompts, negative_prompt, _seed(generator) if seed is None else seed, each)
-        out = _join([self._call(*run, **how) for run in runs])
+        if latents is not None:
+            latents = self._read_latents(latents)
+            if len(latents) != sum(len(run[0]) * run[3] for run in runs):
+                raise InvalidRequest(f"there are latents of {len(latents)} images, and "
+                                     f"{sum(len(run[0]) * run[3] for run in runs)} are asked for")
+        outs, at = [], 0
+        for run in runs:
+            n = len(run[0]) * run[3]
+            outs.append(self._call(*run, **how, noise=None if latents is None
+                                   else latents[at:at + n]))
+            at += n
+        out = _join(outs)
         return out if return_dict else (out.frames if self.makes_videos else out.images,)
+
+    def _read_latents(self, latents: Any) -> np.ndarray:
+        """[B,C,h,w], of videos [B,T,C,h,w], B of which may be absent."""
+        a = latents.detach().cpu().float().numpy() if hasattr(latents, "detach") else latents
+        a = np.ascontiguousarray(a, np.float32)
+        nd = 4 if self.makes_videos else 3
+        if a.ndim not in (nd, nd + 1):
+            raise InvalidRequest(f"latents have {nd + 1} extents, or {nd} without a batch, not "
+                                 f"{list(a.shape)}")
+        return a[None] if a.ndim == nd else a
 
     def decode(self, latents: Any, *, prompt: str = "", negative_prompt: str | None = None,
                generator: Any = None, seed: int | None = None, output_type: str = "pil",
@@ -360,16 +382,10 @@ class Pipeline:
         Other arguments are those of the call that made the latents: its width and height where it
         has resized its image, and what saved files are to say.
         """
-        a = latents.detach().cpu().float().numpy() if hasattr(latents, "detach") else latents
-        a = np.ascontiguousarray(a, np.float32)
-        nd = 4 if self.makes_videos else 3
-        if a.ndim not in (nd, nd + 1):
-            raise InvalidRequest(f"latents have {nd + 1} extents, or {nd} without a batch, not "
-                                 f"{list(a.shape)}")
+        a = self._read_latents(latents)
         if output_type == "latent":
             raise InvalidRequest("latents are decoded to pil, np, uint8 or pt")
         first = _seed(generator) if seed is None else seed
-        a = a[None] if a.ndim == nd else a
         if isinstance(first, list) and len(first) != len(a):
             raise InvalidRequest(f"there are {len(first)} generators for {len(a)} images")
         made = []
@@ -413,11 +429,14 @@ class Pipeline:
     def _call(self, prompts: list[str], negative_prompt: str | None, seed: int | None, each: int,
               image: Any, mask_image: Any, last_image: Any, output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
-              on_preview: Callable | None, **more: Any) -> Output:
-        """One request of the library."""
+              on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
+        """One request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
         call = self._new_call(prompts, negative_prompt, seed, output_type, more)
         r = call.request
         r.num_images_per_prompt = each
+        if noise is not None:
+            r.noise = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(noise)))
+            r.noise_numbers = noise.size
         _set_images(r, image, mask_image, last_image, call.kept)
         r.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,

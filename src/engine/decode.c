@@ -26,6 +26,7 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
                            "and extent %d is %lld", i + 1, (long long)shape[i]);
     r->image = r->last_image = r->mask_image = NULL;
     r->image_pixels = r->last_pixels = r->mask_pixels = NULL;
+    r->noise = NULL;
     r->nmore_images = 0;
     r->strength = 0;
     r->padding_mask_crop = -1;

@@ -28,6 +28,7 @@
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
 #include "pipeline/dtypes.h"
+#include "pipeline/given_noise.h"
 #include "pipeline/init_image.h"
 #include "pipeline/references.h"
 #include "pipeline/job.h"
@@ -404,7 +405,7 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
     xd_denoise_open(&f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, 0)->net, cond);
     if (!lat)
         xd_exec_fail(&f.x, XD_ENOMEM, "no memory for latents");
-    xd_denoise_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image));
+    xd_denoise_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image), image);
     for (int step = 0; step < j->samp.steps; step = f.end) {
         if (step > 0 &&
             (s = xd_transformer_change(j, l->need->vae > 0, step, s, e)) != XD_OK)
@@ -636,6 +637,8 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
         s = xd_init_image_encode(j, &l->a, e);
     if (s == XD_OK)
         s = xd_references_encode(j, &l->a, e);
+    if (s == XD_OK)
+        s = xd_given_noise_share(j, e);
     if (s == XD_OK)
         s = generate_all(l, w, e);
     xd_request_arena_close(ctx, &l->a);

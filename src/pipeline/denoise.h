@@ -73,7 +73,7 @@ void xd_denoise_close(xd_denoise *f);
 /* Returns 1 if every rank of the replica is ready. Steps may begin only then, because a rank that
  * fails later still takes part in all messages. Collective; the failure is on f->x. */
 int  xd_denoise_ready(xd_denoise *f);
-void xd_denoise_noise(xd_denoise *f, int64_t seed);
+void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);      /* of the request's images    */
 /* From now on `net` computes, from `step` to the end of that transformer's steps: what is kept of
  * the text, and keys and values of earlier steps, begin anew. Messages have ended
  * (xd_denoise_finish), and xd_denoise_ready follows. Collective over the replica. */

@@ -11,6 +11,7 @@
 #include "pipeline/condition.h"
 #include "pipeline/denoise.h"
 #include "pipeline/denoise_inside.h"
+#include "pipeline/given_noise.h"
 #include "pipeline/init_image.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
@@ -172,15 +173,19 @@ static void set_keep(xd_denoise *f, const float *sample, const float *noise)
     free(lat);
 }
 
-void xd_denoise_noise(xd_denoise *f, int64_t seed)
+void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
 {
     const xd_job *j = f->j;
     float        *sample = xd_denoise_buffer(f, j->numbers / j->cells[0], "an image");
     float        *noise = f->whole;
+    const float  *given = xd_given_noise_of(j, image);
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->rng, seed);
         xd_init_image_draw(j, &f->rng, noise, sample);
-        set_frames_first(f, noise);
+        if (given)
+            memcpy(noise, given, (size_t)j->numbers * sizeof *noise);
+        else
+            set_frames_first(f, noise);
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             xd_init_image_sample(j, sample);

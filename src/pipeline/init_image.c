@@ -260,7 +260,9 @@ void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
         memset(sample, 0, (size_t)latent_count(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, latent_count(j));
-    xd_rng_normal(g, noise, j->numbers);
+    /* diffusers' generator draws no noise where noise is given. */
+    if (!j->given_noise || !g->torch)
+        xd_rng_normal(g, noise, j->numbers);
     if (j->held)
         return;
     /* diffusers encodes the whole image first, of which noise alone leaves nothing. */

@@ -14,6 +14,7 @@
 #include "pipeline/condition.h"
 #include "pipeline/context.h"
 #include "pipeline/encoder_images.h"
+#include "pipeline/given_noise.h"
 #include "pipeline/init_image.h"
 #include "pipeline/mask.h"
 #include "pipeline/references.h"
@@ -403,7 +404,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
-    if ((s = xd_init_image_read(j, e)) != XD_OK || (s = xd_condition_read(j, e)) != XD_OK ||
+    if ((s = xd_given_noise_check(j, e)) != XD_OK ||
+        (s = xd_init_image_read(j, e)) != XD_OK || (s = xd_condition_read(j, e)) != XD_OK ||
         (s = xd_references_read(j, e)) != XD_OK ||
         (s = xd_job_check_references(j, e)) != XD_OK || (s = xd_fast_attn_of_job(j, e)) != XD_OK)
         return s;
@@ -418,6 +420,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
 void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
+    xd_given_noise_close(j);
     xd_init_image_close(j);
     xd_condition_close(j);
     xd_encoder_images_close(j);

@@ -71,6 +71,7 @@ typedef struct xd_job {
     xd_grid     seen_size[XD_MAXREFS];  /* pixels of what an encoder sees (prompt_images.h)     */
     uint8_t    *seen[XD_MAXREFS];       /* [H,W,3] of it on ranks that encode text; NULL: none  */
     float      *ref_tokens;     /* [tokens of all, F] on the host of every rank; NULL: none    */
+    float      *given_noise;    /* [images][t,C,h,w] of the request, on every rank; NULL: none  */
 } xd_job;
 
 /* Takes a program's request, of any version, into one of this version. */

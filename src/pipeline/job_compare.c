@@ -12,7 +12,7 @@
 #include "pipeline/references.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 10 };   /* options of a request; additional items                      */
+enum { MOST = 64, MORE = 11 };   /* options of a request; additional items                      */
 
 static uint64_t of_text(const char *text)
 {
@@ -69,18 +69,19 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 3] = (uint64_t)xd_job_images(r), name[n + 3] = "image";
     mine[n + 4] = r->mask_pixels != NULL, name[n + 4] = "mask_image";
     mine[n + 5] = r->last_pixels != NULL, name[n + 5] = "last_image";
-    mine[n + 6] = (uint64_t)agreed->seed;       /* these are sent, not compared                */
-    mine[n + 7] = (uint64_t)agreed->picks;
-    mine[n + 8] = (uint64_t)agreed->size[0];
-    mine[n + 9] = (uint64_t)agreed->size[1];
+    mine[n + 6] = r->noise != NULL, name[n + 6] = "latents";
+    mine[n + 7] = (uint64_t)agreed->seed;       /* these are sent, not compared                */
+    mine[n + 8] = (uint64_t)agreed->picks;
+    mine[n + 9] = (uint64_t)agreed->size[0];
+    mine[n + 10] = (uint64_t)agreed->size[1];
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *agreed = (xd_job_agreed){ (int64_t)first[n + 6], (int)first[n + 7], (int64_t)first[n + 3],
-                               { (int64_t)first[n + 8], (int64_t)first[n + 9] } };
-    for (int i = 0; i < n + 6; i++)
+    *agreed = (xd_job_agreed){ (int64_t)first[n + 7], (int)first[n + 8], (int64_t)first[n + 3],
+                               { (int64_t)first[n + 9], (int64_t)first[n + 10] } };
+    for (int i = 0; i < n + 7; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,
                            "--%s differs from that of rank 0: all ranks need the same flags and "

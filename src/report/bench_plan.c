@@ -220,7 +220,7 @@ static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
 static void open_flow(xd_bench_side *s, const xd_cond *cond)
 {
     xd_denoise_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond);
-    xd_denoise_noise(&s->f, 0);
+    xd_denoise_noise(&s->f, 0, 0);
 }
 
 static xd_status close_flow(xd_bench_side *s, xd_status st, xd_err *e)

@@ -1,0 +1,46 @@
+/* given_noise.c - noise that a program gives in place of that of the seed */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/given_noise.h"
+#include "pipeline/context.h"
+#include "ranks/world.h"
+
+xd_status xd_given_noise_check(const xd_job *j, xd_err *e)
+{
+    const int64_t *d = j->lat;
+    if (!j->r->noise || j->r->noise_numbers == j->images * j->numbers)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "%lld numbers are given as noise, and %d images of %lld x %lld "
+                   "pixels have %lld: [%lld,%lld,%lld,%lld] each", (long long)j->r->noise_numbers,
+                   j->images, (long long)j->asked[1], (long long)j->asked[0],
+                   (long long)(j->images * j->numbers), (long long)d[0], (long long)d[1],
+                   (long long)d[2], (long long)d[3]);
+}
+
+xd_status xd_given_noise_share(xd_job *j, xd_err *e)
+{
+    const xd_world *w = &j->ctx->world;
+    int64_t         bytes = j->images * j->numbers * (int64_t)sizeof(float);
+    xd_status       s = XD_OK;
+    if (!j->r->noise)
+        return XD_OK;
+    j->given_noise = malloc((size_t)bytes + 1);
+    if (!j->given_noise)
+        s = xd_fail(e, XD_ENOMEM, "no memory for the noise of %d images", j->images);
+    else if (w->used->rank == 0)
+        memcpy(j->given_noise, j->r->noise, (size_t)bytes);
+    s = xd_world_agree(w, s, e);
+    return s == XD_OK ? xd_world_broadcast(w, j->given_noise, bytes, e) : s;
+}
+
+const float *xd_given_noise_of(const xd_job *j, int image)
+{
+    return j->given_noise ? j->given_noise + image * j->numbers : NULL;
+}
+
+void xd_given_noise_close(xd_job *j)
+{
+    free(j->given_noise);
+    j->given_noise = NULL;
+}
