@@ -189,7 +189,7 @@ static void print_text(const xd_listed *m, const facts *f)
 
 /* ---- a file of weights --------------------------------------------------------------------- */
 
-/* What a file holds: "a FLUX.1 transformer in the layout of diffusers, 11.9 GB", and the flag that
+/* What a file holds: "a T5 text encoder, 9.5 GB", and the flag that
  * takes it. */
 static void print_part(const xd_listed *m, const xd_json *part)
 {

@@ -1,5 +1,5 @@
-/* model_list.c - finds the models of this machine by their model_index.json, and files of weights by
- * the ends of their names */
+/* model_list.c - finds the models of this machine by their model_index.json, and files of weights
+ * by the ends of their names */
 #include "cli/model_list.h"
 
 #include <dirent.h>

@@ -450,8 +450,9 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
     return MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)at,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(h->args.connections + CLOSING),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, MHD_OPTION_STRICT_FOR_CLIENT, 0,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)STACK, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10,
+        MHD_OPTION_STRICT_FOR_CLIENT, 0,
         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
         h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);
