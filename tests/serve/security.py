@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""security.py XDIT ROOT FILL - who is served and who is not: addresses, keys, foreign pages, limits,
-TLS, connections that are slow, cut or speak something else. FILL makes a model of videos.
+"""security.py XDIT ROOT FILL - who is served and who is not: addresses, keys, foreign pages,
+limits, TLS, connections that are slow, cut or speak something else. FILL makes a model of videos.
 Speaks TAP."""
 
 import base64
