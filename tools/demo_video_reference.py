@@ -24,7 +24,7 @@ from train_demo_video import (BACKGROUNDS, COLOURS, DIRECTIONS, FRAMES, MAX_TEXT
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS, GUIDANCE, SHEET = 20, 4.0, 3
-RIM, FAR, PATH = 3, 60, 0.15
+RIM, FAR, PATH, TRIANGLE, SQUARE = 3, 60, 0.15, 0.8, 0.84
 
 
 def prompts():
@@ -42,12 +42,21 @@ def nearest(rgb):
     return min(table, key=lambda c: sum((a - b) ** 2 for a, b in zip(table[c], rgb)))
 
 
+def form(part):
+    """The share of its box that a shape fills; its pixels in the upper half to the lower half."""
+    rows, columns = (np.flatnonzero(part.any(k)) for k in (1, 0))
+    middle, y = (rows[0] + rows[-1]) / 2, np.arange(len(part))
+    return (part.sum() / (np.ptp(rows) + 1) / (np.ptp(columns) + 1),
+            part[y < middle].sum() / max(1, part[y > middle].sum()))
+
+
 def seen(video):
     """Colour, background, shape and direction of what moves in [T,H,W,3] u8.
 
     The background is the median of the rim. The shape is what is FAR levels and more from it;
     where its middle is in the first and in the last frame says the direction, if that is PATH of
-    the side or more and twice as far as across; how much of its box it fills says what it is."""
+    the side or more and twice as far as across. A triangle has less in the upper half of its box
+    than in the lower one, TRIANGLE times at most; a square fills SQUARE of its box or more."""
     edge = np.ones(video.shape[1:3], bool)
     edge[RIM:-RIM, RIM:-RIM] = False
     back = np.median(video[:, edge].reshape(-1, 3), axis=0)
@@ -62,9 +71,8 @@ def seen(video):
     direction = "none"
     if abs(go[axis]) >= PATH * video.shape[2 - axis] and abs(go[axis]) >= 2 * abs(go[1 - axis]):
         direction = ("left", "right", "up", "down")[2 * axis + int(go[axis] > 0)]
-    rows, columns = (np.flatnonzero(part[len(part) // 2].any(k)) for k in (1, 0))
-    full = part[len(part) // 2].sum() / (np.ptp(rows) + 1) / (np.ptp(columns) + 1)
-    shape = "triangle" if full < 0.65 else "circle" if full < 0.87 else "square"
+    full, top = np.mean([form(frame) for frame in part], axis=0)
+    shape = "triangle" if top < TRIANGLE else "circle" if full < SQUARE else "square"
     return [colour, nearest(back), shape, direction]
 
 
@@ -105,6 +113,7 @@ def main():
         print("largest difference", np.abs(other - sheet).max(), "of 255")
     text = {"steps": STEPS, "guidance_scale": GUIDANCE, "size": SIZE, "frames": FRAMES,
             "sheet": SHEET, "rim": RIM, "far": FAR, "path": PATH,
+            "triangle": TRIANGLE, "square": SQUARE,
             "colours": {k: list(v) for k, v in (COLOURS | BACKGROUNDS).items()},
             "prompts": asked}
     (ROOT / "tests" / "golden" / "demo_video.json").write_text(json.dumps(text, indent=1) + "\n")

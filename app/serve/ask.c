@@ -306,7 +306,8 @@ static const struct { const char *from, *to; } aliases[] = {
     { "num_images", "num_images_per_prompt" },
 };
 
-/* An option of a request that is a value: images come in other ways, paths never. */
+/* An option of a request that is a value: images come in other ways, paths never (of fast_attn
+ * neither: ask_fast_attn). */
 static const char *option_of(const char *name)
 {
     int              n;
@@ -316,7 +317,8 @@ static const char *option_of(const char *name)
             name = aliases[i].to;
     for (int i = 0; i < n; i++)
         if (strcmp(o[i].name, name) == 0)
-            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 ? NULL : o[i].name;
+            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 && strcmp(name, "fast_attn") != 0
+                       ? NULL : o[i].name;
     return NULL;
 }
 
@@ -356,6 +358,17 @@ static int ask_order(xd_ask *a, const char *name, const char *value)
     return 1;
 }
 
+/* Ways that steps take in turn; a table would be a file of the server. */
+static void ask_fast_attn(xd_ask *a, const char *value)
+{
+    size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");
+    if (value[n])
+        xd_ask_refuse(a, 400, "fast_attn", "fast_attn is a list of share, window, window+cfg, "
+                      "full+cfg and full, not '%.60s'", value);
+    else
+        xd_ask_option(a, "fast_attn", value);
+}
+
 int xd_ask_named_text(xd_ask *a, const char *name, const char *value)
 {
     const char *option = option_of(name);
@@ -363,6 +376,8 @@ int xd_ask_named_text(xd_ask *a, const char *name, const char *value)
         return 1;
     if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0)
         xd_ask_lora(a, value);
+    else if (strcmp(name, "fast_attn") == 0)
+        ask_fast_attn(a, value);
     else if (option)
         xd_ask_option(a, option, value);
     else

@@ -40,6 +40,9 @@ def same_as_command_line(s):
     r = s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 4, "cache": "fbcache:1e6"})
     report(r.status == 200 and image_of(r) == less and b'"cache_reused": 6' in less,
            "a step cache", r)
+    less = generate("--prompt", PROMPT, "--num_inference_steps", "4", "--fast_attn", "share,full")
+    r = s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 4, "fast_attn": "share,full"})
+    report(r.status == 200 and image_of(r) == less and b"share" in less, "shared attention", r)
     return mine
 
 
@@ -130,6 +133,8 @@ def mistakes(s):
             ({**FAST, "n": 0}, 400, "num_images_per_prompt", "from 1"),
             ({**FAST, "num_inference_steps": 1e9}, 400, "num_inference_steps", "from 1 to 1000"),
             ({**FAST, "scheduler": "nope"}, 400, None, "scheduler"),
+            ({**FAST, "fast_attn": "/etc/table.json"}, 400, "fast_attn", "is a list of share"),
+            ({**FAST, "fast_attn": "shared"}, 400, None, "share"),
             ({**FAST, "cache": "nope"}, 400, None, "there are fbcache, dbcache"),
             ({**FAST, "output_format": "bmp"}, 400, "output_format", "png, jpeg or webp"),
             ({**FAST, "response_format": "x"}, 400, "response_format", "b64_json or url"),
