@@ -1,6 +1,6 @@
 /* test_device.c - plans of ranks on a device with memory of its own, against one rank
  *
- *     test_device MODEL DEVICE WxH STEPS [text=N] PLAN...
+ *     test_device MODEL DEVICE WxH STEPS [text=N] [fast=WAYS] PLAN...
  *
  * Random weights of a tiny model in f32. A plan is letters with a number behind each: t tensor,
  * u Ulysses, r ring, p pipe stages, c passes, d replicas, m patches, w warm-up steps; without w all
@@ -11,7 +11,8 @@
  * Exact plans give the bits of one rank, PipeFusion those of one rank with as many patches. Tensor
  * ranks add in another order, and so do stale displaced patches, which are compared with the same
  * plan on the CPU: latents within 1e-5 of the largest value then, pixels within 1. One rank is
- * within 1e-4 of the CPU. text: the model's text flows (and latents are compared, not pixels). */
+ * within 1e-4 of the CPU. text: the model's text flows (and latents are compared, not pixels).
+ * fast: fast_attn, which the image must show. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 enum { IMAGES = 2 };
 
 static const char *model, *device;
+static const char *fast;        /* fast_attn; NULL: none                                      */
 static int         rank, width, height, steps, text, checks, failures;
 
 typedef struct pixels {
@@ -98,6 +100,7 @@ static void fill_request(xd_request *r, int images)
     r->seed = 5;
     r->guidance_scale = 5;
     r->latents_only = text > 0;
+    r->fast_attn = fast;
     if (text)
         r->max_sequence_length = text;
 }
@@ -187,6 +190,18 @@ static void run_plan(const char *plan, const pixels *one)
     free_images(want);
 }
 
+/* Shared attentions must be seen. */
+static void compare_with_none(const xd_parallel *alone, const pixels *one)
+{
+    pixels      whole[IMAGES] = { { 0 } };
+    const char *ways = fast;
+    fast = NULL;
+    if (generate("all attentions", alone, device, 1, whole) && rank == 0)
+        report(gap(whole, one) > 1e-3, ways, "another image");
+    fast = ways;
+    free_images(whole);
+}
+
 int main(int argc, char **argv)
 {
     xd_parallel alone = { .num_pipeline_patch = 1 };
@@ -199,6 +214,8 @@ int main(int argc, char **argv)
     model = argv[1], device = argv[2], steps = atoi(argv[4]);
     if (sscanf(argv[at], "text=%d", &text) == 1)
         at++;
+    if (strncmp(argv[at], "fast=", 5) == 0)
+        fast = argv[at++] + 5;
     xd_par_set(1);
     if (xd_comm_world(&world, xd_comm_launched() ? "mpi" : "self", &e) != XD_OK) {
         fprintf(stderr, "%s\n", e.msg);
@@ -208,6 +225,8 @@ int main(int argc, char **argv)
     if (generate("one rank", &alone, device, IMAGES, one) &&
         generate("one rank on the CPU", &alone, "cpu", 1, cpu) && rank == 0)
         compare("one rank against the CPU", cpu, one, 1e-4);
+    if (fast)
+        compare_with_none(&alone, one);
     for (; at < argc; at++)
         run_plan(argv[at], one);
     free_images(one);
