@@ -3,7 +3,7 @@
 #
 #   make demo [PROMPT="..."]   install what is missing, build, generate demo.png
 #   make demo-parallel         the same image by several ranks, in demo-parallel.png
-#   make demo-video [PROMPT="..."]     a video by the model that tools/train_demo_video.py trains
+#   make demo-video [PROMPT="..."]     a video of moving shapes, in demo.mp4 and demo.gif
 #   make demo-server           serve the demo model over HTTP (doc/server.md)
 #   make check                 install what is missing, build, run every test
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)

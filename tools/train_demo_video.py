@@ -7,14 +7,16 @@ v-prediction and zero terminal SNR, written in the diffusers directory layout in
 and captions are drawn here, so the weights are ours to give away.
 
     pip install torch diffusers transformers sentencepiece
-    ./train_demo_video.py --out demo-video --ranks 4
+    ./train_demo_video.py --out demo-video
 
 A caption is "a COLOUR SHAPE moving DIRECTION on a BACKGROUND background"; all that it leaves open
 is where the shape is, and small differences of size and colour. Everything that is random follows
 from the seed, the number of ranks and the number of the step, and the state is kept in --work, so a
-run that was cut goes on where it stopped and becomes what it would have been. On two busy cores of
-an AMD EPYC four ranks take 1.3 to 2.5 s for a step of the autoencoder. How many steps of both parts
-the prompts of demo_video_reference.py take is not measured: the defaults are first guesses.
+run that was cut goes on where it stopped and becomes what it would have been. The defaults made
+models/demo-video on two cores of an AMD EPYC (Zen 3) in 55 minutes, beside other work: a step of
+the autoencoder took 0.4 s on pieces and 1.1 s on whole videos, one of the transformer 0.4 s. Its
+autoencoder is within 7 levels rms of what it is given. Of 20 prompts all have their colour,
+background and direction, and 12 their shape, which more steps of the transformer would sharpen.
 """
 import argparse
 import json
@@ -339,11 +341,11 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--out", type=Path, default="demo-video")
     ap.add_argument("--work", type=Path, default="demo-video-work")
-    ap.add_argument("--vae-steps", type=int, default=330)
+    ap.add_argument("--vae-steps", type=int, default=2600)
     ap.add_argument("--count", type=int, default=1600, help="videos that the transformer sees")
-    ap.add_argument("--steps", type=int, default=2500)
+    ap.add_argument("--steps", type=int, default=3000)
     ap.add_argument("--batch", type=int, default=48)
-    ap.add_argument("--ranks", type=int, default=4, help="processes with one thread each")
+    ap.add_argument("--ranks", type=int, default=2, help="processes with one thread each")
     o = ap.parse_args()
     o.out.mkdir(exist_ok=True)
     o.work.mkdir(exist_ok=True)
