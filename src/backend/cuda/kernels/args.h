@@ -3,11 +3,17 @@
  *
  * Pointers are device addresses, and NULL where an operand is absent. Strides (s*) are in elements.
  * Fields *_type hold an xd_dtype: F32, F16 or BF16 where nothing else is said. A stride of rows is
- * 0 where one row serves all. */
+ * 0 where one row serves all. The last field of some fills a struct up: what lies in no field is
+ * whatever was there before, which the simulated GPU may take for an address. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
 #include <stdint.h>
+
+#if defined(__GNUC__) && !defined(__CUDACC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
+#endif
 
 /* Layer norm and RMS norm of rows [n,C], as xd_norm. wide: 16-byte accesses are allowed. */
 typedef struct norm_args {
@@ -17,6 +23,7 @@ typedef struct norm_args {
     int64_t      n, C, s_out, s_in, s_scale, s_shift, s_like;
     int          in_type, out_type, rms, wide;
     float        eps;
+    int          none;
 } norm_args;
 
 /* Norm and rotary embedding of heads [n,H,D], as xd_qknorm. s_*0: of rows, s_*1: of heads. */
@@ -75,7 +82,7 @@ typedef struct conv_args {
     int64_t      s_out[3], s_in[3], s_residual[3];
     int32_t      T, Hin, Win, To, Ho, Wo, C, O;
     int32_t      kernel[3], stride[3], lo[3], groups;
-    int          in_type, out_type, residual_type, act, wide;
+    int          in_type, out_type, residual_type, act, wide, none;
 } conv_args;
 
 /* A view of at most five dimensions; n elements in all. */
@@ -121,6 +128,7 @@ typedef struct gnorm_args {
     int           in_type, out_type, groups, silu;
     double        count;
     float         eps;
+    int           none;
 } gnorm_args;
 
 /* Rows ids[n] of a table [rows,C]. *failed becomes 1 for an id outside. */
@@ -147,7 +155,7 @@ typedef struct integers_args {
     float      *sx;
     const void *in;
     int64_t     n, C, wide, s_in;
-    int         in_type;
+    int         in_type, none;
 } integers_args;
 
 /* sums[n,O] of int8 rows [n,wide] and w [O,wide]. */
@@ -165,5 +173,9 @@ typedef struct widen_args {
     int64_t        n;
     int            out_type, integers;
 } widen_args;
+
+#if defined(__GNUC__) && !defined(__CUDACC__)
+#pragma GCC diagnostic pop
+#endif
 
 #endif
