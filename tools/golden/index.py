@@ -56,4 +56,5 @@ SUITES = {
     "sampler": {"sampler": "sampler.json"},
 }
 # What another program writes.
-OTHERS = {name: "tools/demo_reference.py" for name in ("demo_sheet.png", "demo_prompts.json")}
+OTHERS = {name: "tools/demo_reference.py" for name in ("demo_sheet.png", "demo_prompts.json")} | {
+    name: "tools/demo_video_reference.py" for name in ("demo_video_sheet.png", "demo_video.json")}
