@@ -1,0 +1,43 @@
+#!/bin/sh
+# chroot_check.sh [DIR] - builds the Debian packages of HEAD in a clean Debian, installs them there,
+# and generates an image with the program and with the Python module. As root, with debootstrap;
+# takes some ten minutes and 3 GB below DIR (default: a new directory of /tmp, removed at the end).
+# MIRROR: of Debian's packages. SUITE: bookworm.
+set -eu
+cd "$(dirname "$0")/.."
+made=${1:-$(mktemp -d)}
+root=$made/root
+[ -d "$root/usr" ] ||
+    debootstrap --variant=buildd "${SUITE:-bookworm}" "$root" \
+        "${MIRROR:-http://deb.debian.org/debian}"
+cp /etc/resolv.conf "$root/etc/"
+mkdir -p "$root/proc" "$root/build"
+mount -t proc proc "$root/proc"
+end() {
+    umount "$root/proc"
+    [ $# -gt 0 ] || rm -rf "$made"
+}
+trap 'end "$@"' EXIT
+rm -rf "$root/build"
+mkdir -p "$root/build"
+git archive --prefix=build/xdit/ HEAD | tar x -C "$root"
+chroot "$root" sh -eu <<'INSIDE'
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS="parallel=$(nproc)"
+cd /build/xdit
+apt-get update -q
+apt-get build-dep -y -q --no-install-recommends ./
+dpkg-buildpackage -b -us -uc
+apt-get install -y -q --no-install-recommends lintian
+lintian --allow-root --fail-on error,warning ../*.changes
+apt-get install -y -q --no-install-recommends $(ls ../*.deb | grep -v dbgsym)
+cd /build
+xdit generate --model xdit/models/demo-pixart --prompt "a red circle" --num_inference_steps 2 \
+    --quiet --output program.png
+python3 -c "import xdit
+pipe = xdit.Pipeline.from_pretrained('xdit/models/demo-pixart')
+print(pipe('a star', num_inference_steps=2, output_type='np').images.shape)"
+xdit serve --help >help.txt
+pkg-config --exists xdit
+ls -l program.png ../build/*.deb
+INSIDE
+echo "The packages are built, installed and used."
