@@ -110,6 +110,8 @@ def apart(a, b):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_image(torch, name, monkeypatch):
+    if name == "wan-i2v":
+        pytest.importorskip("ftfy", reason="diffusers' WanImageToVideoPipeline needs ftfy")
     pipe = load(torch, name)
     plain = run(torch, pipe, name)
     threads = torch.get_num_threads()
