@@ -442,6 +442,8 @@ static void test_norm(void **unused)
     norm_case(0, 8);
     norm_case(40, 1152);
     norm_case(3, 5000);
+    for (int i = 0; i < 60; i++)        /* eight channels at a time, where rows begin at 16 bytes */
+        norm_case(2 + upto(6), 8 * (1 + upto(24)));
     for (int i = 0; i < 80; i++)
         norm_case(upto(20), 1 + upto(i % 4 ? 100 : 1500));
 }
