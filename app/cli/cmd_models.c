@@ -189,8 +189,7 @@ static void print_text(const xd_listed *m, const facts *f)
 
 /* ---- a file of weights --------------------------------------------------------------------- */
 
-/* What a file holds: "a T5 text encoder, 9.5 GB", and the flag that
- * takes it. */
+/* What a file holds, "a T5 text encoder, 9.5 GB", and the flag that takes it. */
 static void print_part(const xd_listed *m, const xd_json *part)
 {
     char        line[8192];
@@ -205,43 +204,44 @@ static void print_part(const xd_listed *m, const xd_json *part)
 
 static void print_file(const xd_listed *m, const xd_json *j, const char *wrong)
 {
-    xd_text_buf    b = { 0 };
+    char           line[8192];
     const xd_json *parts = xd_json_get(j, "components");
+    xd_cli_line(NULL, m->name);
     for (const xd_json *c = xd_json_first(parts); c; c = xd_json_next(c))
         print_part(m, c);
-    if (!xd_json_size(parts)) {
-        xd_buf_add(&b, "    %s", wrong);
-        if (b.p && !b.failed)
-            xd_cli_line(NULL, b.p);
-    }
+    snprintf(line, sizeof line, "    %s", wrong);
+    if (!xd_json_size(parts))
+        xd_cli_line(NULL, line);
+}
+
+static void print_file_json(const xd_listed *m, const xd_json *j, const char *wrong)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "{\"name\": ");
+    xd_buf_json_string(&b, m->name);
+    xd_buf_add(&b, ", \"file\": ");
+    xd_buf_json_string(&b, m->dir);
+    xd_buf_add(&b, ", \"components\": ");
+    if (xd_json_get(j, "components"))
+        xd_buf_json(&b, xd_json_get(j, "components"));
+    else
+        xd_buf_add(&b, "[]");
+    xd_buf_add(&b, ", \"first_missing\": ");
+    xd_buf_json_string(&b, wrong);
+    xd_buf_add(&b, "}");
+    if (b.p && !b.failed)
+        xd_cli_line(NULL, b.p);
     xd_buf_free(&b);
 }
 
 static void list_file(const xd_listed *m, int json)
 {
-    xd_text_buf b = { 0 };
-    xd_err      e = { 0 };
-    xd_json    *j = inspect(m->dir, &e);
-    if (!json) {
-        xd_cli_line(NULL, m->name);
+    xd_err   e = { 0 };
+    xd_json *j = inspect(m->dir, &e);
+    if (json)
+        print_file_json(m, j, e.msg);
+    else
         print_file(m, j, e.msg);
-    } else {
-        xd_buf_add(&b, "{\"name\": ");
-        xd_buf_json_string(&b, m->name);
-        xd_buf_add(&b, ", \"file\": ");
-        xd_buf_json_string(&b, m->dir);
-        xd_buf_add(&b, ", \"components\": ");
-        if (xd_json_get(j, "components"))
-            xd_buf_json(&b, xd_json_get(j, "components"));
-        else
-            xd_buf_add(&b, "[]");
-        xd_buf_add(&b, ", \"first_missing\": ");
-        xd_buf_json_string(&b, e.msg);
-        xd_buf_add(&b, "}");
-        if (b.p && !b.failed)
-            xd_cli_line(NULL, b.p);
-    }
-    xd_buf_free(&b);
     xd_json_free(&j);
 }
 
