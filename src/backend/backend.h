@@ -50,6 +50,9 @@ typedef struct xd_dev_ops {
      * one after the other. place: 0 to XD_FETCH_PLACES - 1. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
+    /* The same for whole pages of the caller's memory, which other processes may share. */
+    xd_status (*pin_pages)(xd_dev *d, void *p, size_t bytes);
+    void      (*unpin_pages)(xd_dev *d, void *p);
     xd_status (*fetch)(xd_dev *d, int place, void *to, const void *from, size_t bytes);
     xd_status (*fetched)(xd_dev *d, int place);
     /* Bytes/s of such a copy; back: of one to the host. Measured; 0: unknown. */

@@ -55,10 +55,10 @@ typedef struct xd_comm_ops {
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
     void   (*poke)     (xd_comm *c);            /* lets messages progress                      */
     void   (*barrier)  (xd_comm *c);
-    /* Memory that all ranks of a group on one host (split_host) share; collective. Its pages are
-     * allocated at once where the system can report a shortage instead of killing the process.
-     * *first is 1 on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: not
-     * available. */
+    /* Memory of the host that all ranks of a group on one host (split_host) share; collective. Its
+     * pages are allocated at once where the system can report a shortage instead of killing the
+     * process. *first is 1 on the rank that should fill it. Freed when `c` is closed. NULL on all
+     * ranks: not available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
     /* Shared-memory window: `bytes` for each rank of a group on one host, readable by all of them;
      * collective. `exchange` copies data in a window directly from there; exchange_views gives

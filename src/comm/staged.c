@@ -431,9 +431,8 @@ static void staged_abort(xd_comm *c, int code)
 
 static void *staged_share(xd_comm *c, size_t bytes, int *first)
 {
-    (void)c, (void)bytes;
-    *first = 0;
-    return NULL;
+    xd_staged *s = staged_of(c);
+    return s->real->ops->share(s->real, bytes, first);
 }
 
 static void *staged_window_open(xd_comm *c, size_t bytes)

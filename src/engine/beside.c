@@ -263,7 +263,7 @@ static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err 
     if (!alike || !ctx->dev->host_memory || h->size == 1)
         return XD_OK;
     xd_status s = h->ops->split(h, 0, h->rank, h->size, &k, e);
-    p->group = (xd_weight_group){ k, ctx->world.used->rank };
+    p->group = (xd_weight_group){ .c = k, .me = ctx->world.used->rank };
     return s;
 }
 

@@ -34,6 +34,7 @@ struct xd_store {
     block    scratch[2];
     xd_arena window;            /* block shared with other processes; base NULL: none          */
     int      part, parts;       /* this process fills part `part` of `parts` of it             */
+    int      idle;              /* another process fills whatever is requested                 */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
@@ -97,13 +98,18 @@ xd_arena xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_are
     return before;
 }
 
+void xd_store_fills(xd_store *s, int fills)
+{
+    s->idle = !fills;
+}
+
 /* Each process fills the weights that begin in its part of the block: about equally many bytes,
  * which are adjacent in the file. */
 static void *get_from_block(xd_store *s, size_t bytes, int *mine)
 {
     size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);
     void  *p = xd_arena_get(&s->window, room);
-    *mine = (int)((double)at / (double)s->window.cap * s->parts) == s->part;
+    *mine = *mine && (int)((double)at / (double)s->window.cap * s->parts) == s->part;
     s->bytes += p ? room : 0;
     return p;
 }
@@ -124,7 +130,7 @@ static void *get_from_device(xd_store *s, size_t bytes)
 
 void *xd_store_get(xd_store *s, size_t bytes, int *mine)
 {
-    *mine = 1;
+    *mine = !s->idle;
     return s->window.base ? get_from_block(s, bytes, mine) : get_from_device(s, bytes);
 }
 

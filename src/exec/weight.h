@@ -250,6 +250,8 @@ void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
 /* From now on weights are placed in another block, of memory that the store has, until this is
  * called with what it has returned as `back`. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
+/* 0: from now on another process fills the weights that are requested. */
+void      xd_store_fills(xd_store *s, int fills);
 size_t    xd_store_block_bytes(size_t bytes);           /* of a weight in such a block         */
 size_t    xd_store_bytes(const xd_store *s);            /* of all its weights                  */
 /* Working memory of a load, reused from one weight to the next: slot 0 or 1 with at least `bytes`.

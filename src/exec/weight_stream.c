@@ -49,11 +49,10 @@ int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have,
 typedef struct streamed { int layer; char *host; size_t bytes; } streamed;
 
 struct xd_weight_stream {
-    xd_dev        *dev;
-    xd_store      *store;
+    xd_stream_memory m;
     xd_stream_plan plan;
     int            first, n;    /* blocks of the network                                       */
-    char          *pinned, *slots;
+    char          *pinned, *slots;      /* m.copy, or memory of its own                        */
     streamed      *item;        /* [plan.streamed], in order                                   */
     int           *at;          /* [n]: the number of a block's item; -1: it is on the device   */
     int64_t        turn, fetched;       /* items that were computed, and fetched, so far          */
@@ -112,18 +111,18 @@ xd_status xd_weight_stream_files(xd_weight_stream **out, const xd_stream_plan *p
 }
 
 xd_status xd_weight_stream_open(xd_weight_stream **out, const xd_stream_plan *p,
-                                const xd_block_sizes *w, xd_store *store, xd_dev *dev,
-                                xd_err *e)
+                                const xd_block_sizes *w, const xd_stream_memory *m, xd_err *e)
 {
+    xd_dev *dev = m->dev;
     if (new_stream(out, p, w, e) != XD_OK)
         return XD_ENOMEM;
     xd_weight_stream *s = *out;
-    s->dev = dev;
-    s->store = store;
-    if (!(s->pinned = dev->mem->pin(dev, p->host)))
+    s->m = *m;
+    s->pinned = m->copy ? m->copy : dev->mem->pin(dev, p->host);
+    if (!s->pinned)
         return xd_fail(e, XD_ENOMEM, "no pinned host memory for %s of weights that are streamed to "
                        "%s", xd_size_text((double)p->host).s, dev->name);
-    if (!(s->slots = xd_store_own_block(store, p->resident, (size_t)p->slots * p->slot)))
+    if (!(s->slots = xd_store_own_block(m->store, p->resident, (size_t)p->slots * p->slot)))
         return xd_fail(e, XD_ENOMEM, "no memory of %s for %s of weights", dev->name,
                        xd_size_text((double)xd_stream_plan_bytes(p, w)).s);
     list_items(s, w);
@@ -135,8 +134,10 @@ void xd_weight_stream_close(xd_weight_stream **s)
     if (!s || !*s)
         return;
     if ((*s)->pinned) {
-        (*s)->dev->mem->sync((*s)->dev, NULL);
-        (*s)->dev->mem->unpin((*s)->dev, (*s)->pinned);
+        xd_dev *dev = (*s)->m.dev;
+        dev->mem->sync(dev, NULL);
+        if (!(*s)->m.copy)
+            dev->mem->unpin(dev, (*s)->pinned);
     }
     free((*s)->item);
     free((*s)->at);
@@ -152,14 +153,22 @@ static const streamed *item_of(const xd_weight_stream *s, int layer)
     return i >= 0 && i < s->n && s->at[i] >= 0 ? &s->item[s->at[i]] : NULL;
 }
 
+/* Does this process load the item? */
+static int is_mine(const xd_weight_stream *s, const streamed *t)
+{
+    return !s->m.copy || (int)(t - s->item) % s->m.parts == s->m.part;
+}
+
 void xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer)
 {
     const streamed *t = item_of(s, layer);
     s->stays = d->stays;
     if (t && s->next)
         d->stays = XD_STAYS_ALL;
-    else if (t)
-        s->window = xd_store_swap_block(s->store, slot_at(s, t - s->item), s->plan.slot, NULL);
+    else if (t) {
+        s->window = xd_store_swap_block(s->m.store, slot_at(s, t - s->item), s->plan.slot, NULL);
+        xd_store_fills(s->m.store, is_mine(s, t));
+    }
 }
 
 void xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer)
@@ -168,12 +177,14 @@ void xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer)
     d->stays = s->stays;
     if (!t || s->next)
         return;
-    xd_store_swap_block(s->store, NULL, 0, &s->window);
+    xd_store_swap_block(s->m.store, NULL, 0, &s->window);
+    xd_store_fills(s->m.store, 1);
     const char *from = slot_at(s, t - s->item);
-    if (d->err->code == XD_OK &&
-        s->dev->mem->download(s->dev, NULL, t->host, from, t->bytes) != XD_OK)
+    xd_dev     *dev = s->m.dev;
+    if (d->err->code == XD_OK && is_mine(s, t) &&
+        dev->mem->download(dev, NULL, t->host, from, t->bytes) != XD_OK)
         xd_fail(d->err, XD_EDEVICE, "the weights of block %d cannot be copied from %s", layer,
-                s->dev->name);
+                dev->name);
 }
 
 /* ---- computing ---------------------------------------------------------------------------- */
@@ -193,7 +204,7 @@ static xd_status fetch_next(xd_weight_stream *s)
     int             place = slot_of(s, s->fetched);
     char           *to = slot_at(s, s->fetched);
     s->fetched++;
-    return s->dev->mem->fetch(s->dev, place, to, t->host, t->bytes);
+    return s->m.dev->mem->fetch(s->m.dev, place, to, t->host, t->bytes);
 }
 
 void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
@@ -212,8 +223,8 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
     while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))
         st = fetch_next(s);
     if (st == XD_OK)
-        st = s->dev->mem->fetched(s->dev, slot_of(s, s->turn));
+        st = s->m.dev->mem->fetched(s->m.dev, slot_of(s, s->turn));
     s->turn++;
     if (st != XD_OK)
-        xd_exec_fail(x, st, "the weights of block %d cannot be copied to %s", layer, s->dev->name);
+        xd_exec_fail(x, st, "the weights of block %d cannot be copied to %s", layer, s->m.dev->name);
 }

@@ -43,11 +43,20 @@ int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
 
 typedef struct xd_weight_stream xd_weight_stream;
 
+typedef struct xd_stream_memory {       /* borrowed                                            */
+    xd_dev   *dev;
+    xd_store *store;            /* gets the slots, and all other weights                        */
+    /* NULL: the stream pins memory of its own. Else plan.host pinned bytes that `parts` processes
+     * share: each loads the streamed blocks k with k % parts == part, and none uses a block before
+     * all have loaded theirs. */
+    char     *copy;
+    int       part, parts;
+} xd_stream_memory;
+
 /* Opens pinned memory, and device memory in `store`, for all weights of a network. XD_ENOMEM: one
  * of the two is short. */
 xd_status xd_weight_stream_open(xd_weight_stream **s, const xd_stream_plan *p,
-                                const xd_block_sizes *w, xd_store *store, xd_dev *dev,
-                                xd_err *e);
+                                const xd_block_sizes *w, const xd_stream_memory *m, xd_err *e);
 /* The same for weights that stay in files. next(self, k) is called before the k-th streamed block
  * is used. */
 xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
@@ -55,7 +64,7 @@ xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
 /* Around the loading of a block by `d`: its weights are loaded into its slot, then copied to the
- * host, or they stay in files. */
+ * host, or they stay in files. A block of another process gets addresses alone. */
 void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
 void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);
 /* Before work on a block is queued: that work waits for the weights, and those of the next blocks

@@ -646,16 +646,19 @@ void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, 
  * counted. */
 static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
-    xd_block_sizes w = xd_component_blocks(p);
+    xd_block_sizes   w = xd_component_blocks(p);
+    xd_stream_memory m = { .dev = dev, .store = p->store, .copy = p->group.copy };
     if (share || !p->block_bytes)
         return;
+    if (m.copy)
+        m.part = p->group.c->rank, m.parts = p->group.c->size;
     if (!xd_dev_identity(dev)) {
         if (p->stream.streamed && p->files)
             xd_weight_stream_files(&p->net.stream, &p->stream, &w, xd_component_stream_next, p, e);
         return;
     }
     if (p->stream.streamed)
-        xd_weight_stream_open(&p->net.stream, &p->stream, &w, p->store, dev, e);
+        xd_weight_stream_open(&p->net.stream, &p->stream, &w, &m, e);
     else if (!xd_store_own_block(p->store, p->block_bytes, 0))
         xd_fail(e, XD_ENOMEM, "no memory of %s for %s of weights", dev->name,
                 xd_size_text((double)p->block_bytes).s);
@@ -701,7 +704,7 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
     else
         mine = *e;
     if (p->group.c)
-        s = xd_shared_weights_open(p, s, &mine);
+        s = xd_shared_weights_open(p, dev, s, &mine);
     if (s == XD_OK)
         s = fill_store(p, dev, type, share, &mine);
     xd_component_prefetch_end(p);
@@ -716,7 +719,9 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
         return s;
     }
     xd_log(XD_LOG_DEBUG, "%s: %.1f MB of weights%s in %.3f s", p->name,
-           (double)xd_store_bytes(p->store) / 1e6, p->shared ? ", one copy for this host" : "",
+           (double)xd_store_bytes(p->store) / 1e6,
+           p->shared ? ", one copy for this host"
+           : p->group.copy ? ", one copy of streamed blocks for this host" : "",
            xd_now_s() - t0);
     return XD_OK;
 }
@@ -738,10 +743,9 @@ void xd_component_drop(xd_component *p)
     xd_component_stream_close(p);
     xd_weight_stream_close(&p->net.stream);
     xd_store_close(&p->store);
-    xd_comm_close(&p->group.c);   /* frees the shared-memory block, too                        */
+    xd_shared_weights_close(p);
     if (p->stays == XD_STAYS_NONE && !p->streams)
         xd_st_release(p->files);        /* else weights that are set aside may read them        */
-    p->shared = 0;
     for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {
         free(p->net.layer[i]);
         p->net.layer[i] = NULL;

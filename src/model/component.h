@@ -20,6 +20,11 @@ enum { XD_PREFETCH_LEAST = 32 << 20 };  /* files of fewer bytes are not worth a 
 typedef struct xd_weight_group {        /* ranks of this host that hold the same weights       */
     xd_comm *c;                 /* NULL: this rank alone                                       */
     int      me;                /* this rank's number among those in use                       */
+    /* 1: devices have memories of their own, and ranks share the copy from which streamed blocks
+     * are fetched. 0: they share all weights. */
+    int      streams;
+    char    *copy;              /* that copy; NULL: every rank has one of its own              */
+    xd_dev  *dev;               /* for which it is pinned                                      */
 } xd_weight_group;
 
 typedef struct xd_component {

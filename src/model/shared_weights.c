@@ -2,6 +2,7 @@
 #include "model/shared_weights.h"
 
 #include "base/log.h"
+#include "base/pages.h"
 
 #include "model/component.h"
 #include "ranks/world.h"
@@ -11,12 +12,49 @@ xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err 
     return xd_world_agree_in(p->group.c, p->group.me, mine, e);
 }
 
-xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
+/* Pins the copy of streamed blocks on all ranks of the group, or on none. */
+static xd_status open_copy(xd_component *p, xd_dev *dev, xd_err *e)
+{
+    int       first;
+    size_t    bytes = xd_pages_whole(p->stream.host);
+    xd_err    why = { 0 };
+    char     *copy = p->group.c->ops->share(p->group.c, bytes, &first);
+    xd_status pinned = copy ? dev->mem->pin_pages(dev, copy, bytes) : XD_ENOMEM;
+    if (pinned != XD_OK)
+        xd_fail(&why, XD_ENOMEM, "no pinned memory");
+    xd_status s = xd_shared_weights_agree(p, why.code, &why);
+    if (s == XD_OK) {
+        p->group.copy = copy;
+        p->group.dev = dev;
+        return XD_OK;
+    }
+    if (pinned == XD_OK)
+        dev->mem->unpin_pages(dev, copy);
+    if (s != XD_ENOMEM)
+        return xd_fail(e, s, "%s", why.msg);
+    xd_log(XD_LOG_INFO, "%s: there is no shared and pinned memory of %s for streamed blocks: every "
+           "rank keeps a copy of its own", p->name, xd_size_text((double)bytes).s);
+    return XD_OK;
+}
+
+void xd_shared_weights_close(xd_component *p)
+{
+    xd_dev *dev = p->group.dev;
+    if (p->group.copy)
+        dev->mem->unpin_pages(dev, p->group.copy);
+    xd_comm_close(&p->group.c);
+    p->group = (xd_weight_group){ 0 };
+    p->shared = 0;
+}
+
+xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_err *e)
 {
     int    first;
     size_t bytes = xd_component_held_bytes(p);
     if ((s = xd_shared_weights_agree(p, s, e)) != XD_OK)
         return s;
+    if (p->group.streams)
+        return open_copy(p, dev, e);
     char *base = p->group.c->ops->share(p->group.c, bytes + XD_ALIGN, &first);
     if (!base) {
         xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its "
@@ -32,7 +70,7 @@ xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
 
 double xd_shared_weights_saved(const xd_component *p)
 {
-    int    shares = p->group.c && (!p->store || p->shared);
+    int    shares = p->group.c && !p->group.streams && (!p->store || p->shared);
     size_t held = p->stream.streamed ? p->stream.resident + (size_t)p->stream.slots * p->stream.slot
                                      : p->packed;
     return shares ? (double)held * (1 - 1.0 / p->group.c->size) : 0;

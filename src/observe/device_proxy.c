@@ -84,6 +84,16 @@ static void proxy_unpin(xd_dev *d, void *p)
     real_of(d)->mem->unpin(real_of(d), p);
 }
 
+static xd_status proxy_pin_pages(xd_dev *d, void *p, size_t bytes)
+{
+    return real_of(d)->mem->pin_pages(real_of(d), p, bytes);
+}
+
+static void proxy_unpin_pages(xd_dev *d, void *p)
+{
+    real_of(d)->mem->unpin_pages(real_of(d), p);
+}
+
 static xd_status proxy_fetch(xd_dev *d, int place, void *to, const void *from, size_t bytes)
 {
     return real_of(d)->mem->fetch(real_of(d), place, to, from, bytes);
@@ -155,7 +165,8 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
     w->mem = (xd_dev_ops){
         .get = proxy_get, .put = proxy_put, .sync = proxy_sync, .memory = proxy_memory,
         .upload = proxy_upload, .download = proxy_download, .fill = proxy_fill, .owns = proxy_owns,
-        .pin = real_dev->mem->pin ? proxy_pin : NULL, .unpin = proxy_unpin, .fetch = proxy_fetch,
+        .pin = real_dev->mem->pin ? proxy_pin : NULL, .unpin = proxy_unpin,
+        .pin_pages = proxy_pin_pages, .unpin_pages = proxy_unpin_pages, .fetch = proxy_fetch,
         .fetched = proxy_fetched, .link = real_dev->mem->link ? proxy_link : NULL,
         .identity = proxy_identity,
         .compute = proxy_compute, .best = proxy_best, .peak = proxy_peak,

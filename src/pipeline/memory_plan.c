@@ -436,29 +436,47 @@ static size_t as_loaded(const xd_job *j)
     return most;
 }
 
+/* A rank's share of its device. */
+static double share_of_room(const xd_need *need, const xd_device_room *room)
+{
+    return (room->have - room->kernels) * (double)need->peak / (room->need - room->kernels);
+}
+
+static int is_loaded(const xd_context *ctx)
+{
+    return ctx->model.dit.store || ctx->model.dit2.store;
+}
+
+/* Does the device hold the request with the transformers as they are loaded? *need is that then. */
+static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *room)
+{
+    xd_need as_it_is = *need;
+    if (!is_loaded(j->ctx))
+        return 1;
+    as_it_is.dit = as_loaded(j);
+    xd_need_sum(&as_it_is, j, j->ctx->world.used->size);
+    if ((double)as_it_is.peak > share_of_room(need, room) && !j->ctx->borrowed)
+        return 0;
+    *need = as_it_is;
+    return 1;
+}
+
 /* Does the need of a rank fit into its share of the device? Else blocks are streamed. Weights that
- * are loaded stay as they are, or are dropped if they are too much. */
-static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room)
+ * are loaded stay as they are, or all ranks drop theirs where one has too much: the ranks of a host
+ * may share a copy. fits: what fits_as_loaded has returned. */
+static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, int fits)
 {
     xd_context      *ctx = j->ctx;
     xd_offload_parts p;
-    int              ranks = ctx->world.used->size;
     int              text = ctx->world.used->rank < ctx->plan.text_tp;
-    double           share = (double)need->peak / (room->need - room->kernels);
-    double           have = (room->have - room->kernels) * share;
-    xd_offload_sizes(ctx, text, &p);
-    if (ctx->model.dit.store || ctx->model.dit2.store) {
-        xd_need as_it_is = *need;
-        as_it_is.dit = as_loaded(j);
-        xd_need_sum(&as_it_is, j, ranks);
-        if ((double)as_it_is.peak <= have || ctx->borrowed) {
-            *need = as_it_is;
-            return;
-        }
+    if (fits && is_loaded(ctx))
+        return;
+    if (!fits) {
         xd_component_drop(&ctx->model.dit);
         xd_component_drop(&ctx->model.dit2);
     }
-    xd_offload_fit(&p, need, j, ranks, have);
+    xd_offload_sizes(ctx, text, &p);
+    xd_offload_fit(&p, need, j, ctx->world.used->size, share_of_room(need, room));
     ctx->model.dit.stream = p.plan_dit;
     ctx->model.dit2.stream = p.plan_dit2;
     for (int k = 0; k < XD_MAXTEXT; k++)
@@ -491,6 +509,18 @@ static double held_by_device(xd_context *ctx)
     return loaded_bytes(ctx, &once) + (double)ctx->world.all->traffic->device_bytes;
 }
 
+/* Ranks of a host share the copies of streamed blocks that are about to be loaded. */
+static void count_copies(xd_job *j, xd_need *need)
+{
+    size_t most = 0;
+    for (int i = 0; i < xd_model_dits(&j->ctx->model); i++) {
+        const xd_component *p = xd_model_dit(&j->ctx->model, i);
+        most = xd_max_size(most, p->stream.host / (size_t)(p->group.c ? p->group.c->size : 1));
+    }
+    if (need->streamed)
+        xd_offload_pin(need, j, j->ctx->world.used->size, most);
+}
+
 /* The limit of a device with a memory of its own, which other ranks may share. */
 static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
@@ -498,9 +528,13 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     xd_device_room room;
     char           who[120], limit[200];
     xd_status      s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
+    xd_need        whole = *need;
+    int            fits = xd_world_all(&ctx->world, s != XD_OK || fits_as_loaded(j, need, &room));
     if (s != XD_OK)
         return s;
-    fit_to_device(j, need, &room);
+    if (!fits)                  /* on another rank                                              */
+        *need = whole;
+    fit_to_device(j, need, &room, fits);
     s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
     if (s != XD_OK)
         return s;
@@ -567,7 +601,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     if (s == XD_OK)
         s = count_parts(j, w, need, e);
     s = xd_world_agree(&ctx->world, s, e);
-    if (s == XD_OK)
+    if (s == XD_OK && !xd_dev_identity(ctx->dev))
         s = xd_weight_groups_find(ctx, needs_vae(j), e);
     if (s == XD_OK && xd_need_both(j))
         s = keep_both(j, need, limits, e);
@@ -575,10 +609,15 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
         need->dit2 = 0;
     if (s == XD_OK)
         xd_need_sum(need, j, ctx->world.used->size);
-    if (s == XD_OK && xd_dev_identity(ctx->dev))
+    if (s == XD_OK && xd_dev_identity(ctx->dev)) {
         s = xd_world_agree(&ctx->world, compare_device(j, need, limits, e), e);
-    else if (s == XD_OK)
+        if (s == XD_OK)
+            s = xd_weight_groups_find(ctx, needs_vae(j), e);
+        if (s == XD_OK)
+            count_copies(j, need);
+    } else if (s == XD_OK) {
         fit_to_host(j, need);
+    }
     if (s == XD_OK) {
         limits->device = 0;
         s = xd_world_agree(&ctx->world, compare_limits(j, need, limits, e), e);

@@ -16,7 +16,7 @@ typedef struct xd_need {        /* bytes a request needs, by part               
     size_t conds;
     size_t messages;            /* buffers and mailboxes, which are never given back           */
     size_t host_work, host;     /* of the host: while weights are loaded; the most at any time  */
-    size_t pinned;              /* of the host: weights of streamed blocks                      */
+    size_t pinned_text, pinned; /* of the host: streamed blocks of the text encoders, of all     */
     size_t streamed;            /* of the transformer, that are copied each time its blocks run */
 } xd_need;
 

@@ -39,7 +39,13 @@ static void fit_text(xd_offload_parts *p, xd_need *n, const xd_job *j, double ha
         host = j->ctx->keep ? host + q->host : xd_max_size(host, q->host);
     }
     n->text = j->ctx->keep ? sum : most;
-    n->pinned = host;
+    n->pinned_text = host;
+}
+
+void xd_offload_pin(xd_need *n, const xd_job *j, int ranks, size_t bytes)
+{
+    n->pinned = j->ctx->keep ? n->pinned_text + bytes : xd_max_size(n->pinned_text, bytes);
+    xd_need_sum(n, j, ranks);
 }
 
 void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks, double have)
@@ -59,9 +65,8 @@ void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks,
     n->dit = xd_max_size(xd_stream_plan_bytes(&p->plan_dit, &p->dit),
                          xd_stream_plan_bytes(&p->plan_dit2, &p->dit2));
     host = xd_max_size(p->plan_dit.host, p->plan_dit2.host);
-    n->pinned = j->ctx->keep ? n->pinned + host : xd_max_size(n->pinned, host);
     n->streamed = host;
-    xd_need_sum(n, j, ranks);
+    xd_offload_pin(n, j, ranks, host);
 }
 
 int xd_offload_runs(const xd_job *j, int exact)

@@ -14,6 +14,9 @@ void xd_offload_sizes(const xd_context *ctx, int text, xd_offload_parts *p);
 /* Plans what is streamed so that the need is at most `have` bytes, as the job's context wants it,
  * and sets the need to what it then is. Where even that is too much, the need is the least. */
 void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks, double have);
+/* Counts pinned memory of the host: `bytes` are this rank's share of the copy of the transformer's
+ * streamed blocks. */
+void xd_offload_pin(xd_need *n, const xd_job *j, int ranks, size_t bytes);
 /* How often a rank runs the transformer's blocks in a step; exact: one that uses nothing stale. */
 int  xd_offload_runs(const xd_job *j, int exact);
 

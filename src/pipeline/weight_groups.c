@@ -3,13 +3,14 @@
  * All decisions follow from one gather over the host, so that its ranks decide alike. */
 #include "pipeline/weight_groups.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/par.h"
 #include "base/rng.h"
-#include "model/component.h"
+#include "model/shared_weights.h"
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
@@ -27,10 +28,22 @@ static xd_component *part_of(xd_context *ctx, int i)
     return i == XD_SHARED_VAE ? &ctx->model.vae : xd_model_dit(&ctx->model, i);
 }
 
+/* Of ranks that have devices with memories of their own: they share what is streamed. */
+static int shares_copies(const xd_context *ctx)
+{
+    return xd_dev_identity(ctx->dev) != 0;
+}
+
 /* Hash of the properties on which packed layouts depend. */
 static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
 {
-    uint64_t h = xd_hash_text(ctx->dev->name);
+    char     kind[sizeof(xd_dev_name)];         /* "cuda" of "cuda:1"                         */
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(ctx->dev->name, ":"), ctx->dev->name);
+    uint64_t h = xd_hash_text(kind);
+    if (shares_copies(ctx)) {
+        h = xd_hash_mix(h, (uint64_t)p->stream.streamed);
+        h = xd_hash_mix(h, (uint64_t)p->stream.host);
+    }
     h = xd_hash_mix(h, (uint64_t)xd_par_threads());
     h = xd_hash_mix(h, (uint64_t)ctx->type);
     h = xd_hash_mix(h, (uint64_t)p->blocks);
@@ -45,7 +58,8 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
     c->rank = rank;
     for (int i = 0; i < NPART; i++) {
         const xd_component *p = part_of(ctx, i);
-        c->color[i] = !want[i] ? -1 : i == XD_SHARED_VAE ? 0
+        c->color[i] = !want[i] || (shares_copies(ctx) && !p->stream.streamed) ? -1
+                      : i == XD_SHARED_VAE ? 0
                         : ctx->topo.at[XD_TENSOR] +
                           (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
         c->form[i] = hash_layout(ctx, p);
@@ -67,6 +81,24 @@ static int group_of(const group_request *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
+/* Do any ranks share component i? */
+static int is_shared(const group_request *c, int n, int i)
+{
+    int some = 0;
+    for (int r = 0; r < n; r++)
+        some |= group_of(c, n, i, r);
+    return some != 0;
+}
+
+/* Do ranks of the host load together? */
+static int load_together(const xd_context *ctx, const group_request *c, int n)
+{
+    int some = !shares_copies(ctx);
+    for (int i = 0; i < NPART; i++)
+        some |= is_shared(c, n, i);
+    return some;
+}
+
 static xd_status group_component(xd_context *ctx, const xd_context *among, const group_request *c,
                                  int i, xd_err *e)
 {
@@ -75,7 +107,8 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
     int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(ctx, i)->group = (xd_weight_group){ k, among->world.used->rank };
+        part_of(ctx, i)->group = (xd_weight_group){ .c = k, .me = among->world.used->rank,
+                                                    .streams = shares_copies(ctx) };
     else
         xd_comm_close(&k);
     return s;
@@ -88,10 +121,7 @@ static xd_status form_groups(xd_context *ctx, const xd_context *among, const gro
     const int n = among->world.host->size;
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++) {
-        int some = 0;
-        for (int r = 0; r < n; r++)
-            some |= group_of(c, n, i, r);
-        xd_status now = some ? group_component(ctx, among, c, i, e) : XD_OK;
+        xd_status now = is_shared(c, n, i) ? group_component(ctx, among, c, i, e) : XD_OK;
         s = s == XD_OK ? now : s;
     }
     return s;
@@ -111,7 +141,7 @@ static xd_status find_groups(xd_context *ctx, const xd_context *among, const int
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
-        for (int r = 0; r < h->size && s == XD_OK; r++)
+        for (int r = 0; r < h->size && s == XD_OK && load_together(ctx, c, h->size); r++)
             ctx->world.lowest = c[r].rank < ctx->world.lowest ? (int)c[r].rank : ctx->world.lowest;
         s = s == XD_OK ? form_groups(ctx, among, c, e)
                        : xd_fail(e, XD_ECOMM, "a message between ranks failed");
@@ -126,11 +156,12 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++)     /* of a request that failed before it loaded           */
         if (!part_of(ctx, i)->store)
-            xd_comm_close(&part_of(ctx, i)->group.c);
+            xd_shared_weights_close(part_of(ctx, i));
     ctx->world.lowest = among->world.used->rank;
     if (among->world.used->size == 1)
         return XD_OK;
-    if (!ctx->dev->counts && ctx->dev->host_memory && among->world.host->size > 1)
+    if (!ctx->dev->counts && (ctx->dev->host_memory || shares_copies(ctx)) &&
+        among->world.host->size > 1)
         s = find_groups(ctx, among, want, e);
     return xd_world_agree(&among->world, s, e);
 }

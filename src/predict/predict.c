@@ -596,6 +596,8 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     group_of(s, me, group);
     /* Accepted, counted, shared, compared: the host's memory, and a device's own.              */
     record_agreement(s, (xd_dev_identity(s->ctx->count) ? 5 : 4) + two, e);
+    if (xd_dev_identity(s->ctx->count))
+        xd_world_all(&s->ctx->world, 1);        /* weights that are loaded stay                */
     if (h->size == 1)
         return XD_OK;
     st = xd_weight_groups_count(s->ctx, group, e);

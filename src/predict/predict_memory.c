@@ -60,13 +60,14 @@ static int has_twin(const xd_prediction *f, int r, int first, const xd_machine *
 }
 
 /* What rank r of a host, whose first rank is `first`, adds to its memory. On CPUs the ranks of a
- * host share its memory and one copy of equal weights; a device has its own memory. */
+ * host share its memory and one copy of equal weights; a device has its own memory, and ranks share
+ * the copy of streamed blocks. */
 static double share_of(const xd_prediction *f, int r, int first, const xd_machine *m)
 {
     const xd_need *n = &f->rank[r].need;
+    int            twin = has_twin(f, r, first, m);
     if (m->shares && n->host)           /* devices have memories of their own                   */
-        return (double)n->host;
-    int twin = has_twin(f, r, first, m);
+        return (double)(n->host - (twin ? n->pinned - n->pinned_text : 0));
     return (double)n->peak - (twin ? (double)(n->dit + n->dit2) : 0) -
            (m->shares && r > first ? (double)n->vae : 0);
 }

@@ -184,6 +184,33 @@ API CUresult cuMemFreeHost(void *p)
     free(p);
     return XD_CU_SUCCESS;
 }
+/* Pages that are not there, or are pinned already, are refused. */
+API CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    std::vector<unsigned char> there((bytes + PAGE - 1) / PAGE);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
+    if (!bytes || (uintptr_t)p % PAGE || mincore(p, bytes, there.data()))
+        return XD_CU_INVALID_VALUE;
+    auto next = pinned.lower_bound((char *)p);
+    if (is_pinned(p, 1) || (next != pinned.end() && next->first < (char *)p + bytes))
+        return XD_CU_ALREADY_REGISTERED;
+    if (is_failing())
+        return XD_CU_OUT_OF_MEMORY;
+    counts.memory++;
+    pinned[(char *)p] = bytes;
+    return XD_CU_SUCCESS;
+}
+API CUresult cuMemHostUnregister(void *p)
+{
+    std::lock_guard<std::recursive_mutex> g(lock);
+    if (breaks_capture())
+        return XD_CU_CAPTURE_REFUSED;
+    counts.memory++;
+    cuCtxSynchronize();
+    return pinned.erase((char *)p) ? XD_CU_SUCCESS : XD_CU_NOT_REGISTERED;
+}
 
 static CUresult move(void *to, const void *from, size_t n, CUstream s)
 {

@@ -12,7 +12,7 @@
 enum { MOST = 24, UNIT = 1024, FIRST = 3 };
 
 static size_t  sizes[MOST];
-static int     fetches;
+static int     fetches, loaded;
 static int64_t pinned;
 
 static xd_block_sizes blocks_of(int n, size_t rest)
@@ -164,7 +164,8 @@ static void load(xd_weight_stream *s, xd_store *store, int first, int n, unsigne
     for (int i = 0; i < n; i++) {
         xd_weight_stream_enter(s, &d, first + i);
         assert_non_null(at[i] = xd_store_get(store, sizes[i], &mine));
-        memset(at[i], i + 1, sizes[i]);
+        memset(at[i], mine ? i + 1 : 0, sizes[i]);
+        loaded += mine;
         xd_weight_stream_leave(s, &d, first + i);
         assert_int_equal(e.code, XD_OK);
     }
@@ -195,7 +196,9 @@ static void every_block_finds_its_weights(void **state)
             if (!p.streamed)
                 continue;
             assert_int_equal(xd_store_open(&store, &dev, &e), XD_OK);
-            assert_int_equal(xd_weight_stream_open(&s, &p, &w, store, &dev, &e), XD_OK);
+            assert_int_equal(xd_weight_stream_open(&s, &p, &w,
+                                                   &(xd_stream_memory){ &dev, store, NULL, 0, 1 },
+                                                   &e), XD_OK);
             load(s, store, FIRST, n, at);
             assert_int_equal(xd_store_bytes(store), xd_stream_plan_bytes(&p, &w));
             /* Three runs, the second of which ends early. */
@@ -214,6 +217,48 @@ static void every_block_finds_its_weights(void **state)
     assert_int_equal(pinned, 0);
 }
 
+/* Three processes, each of which loads a third of the streamed blocks. */
+static void processes_share_a_copy(void **state)
+{
+    enum { N = 8, PARTS = 3 };
+    xd_dev dev = { .mem = &mem, .name = "test" };
+    (void)state;
+    for (int i = 0; i < N; i++)
+        sizes[i] = (size_t)(1 + i % 3) * UNIT;
+    for (size_t have = 0; have < 2 * N * UNIT; have += UNIT) {
+        xd_block_sizes    w = blocks_of(N, 0);
+        xd_stream_plan    p;
+        xd_store         *store[PARTS];
+        xd_weight_stream *s[PARTS] = { NULL };
+        xd_exec           x = { .dev = &dev };
+        xd_err            e = { 0 };
+        unsigned char    *at[PARTS][N];
+        xd_stream_plan_make(&p, &w, (double)have, 0);
+        char *copy = malloc(p.host + 1);
+        assert_non_null(copy);
+        loaded = 0;
+        for (int k = 0; k < PARTS && p.streamed; k++) {
+            assert_int_equal(xd_store_open(&store[k], &dev, &e), XD_OK);
+            assert_int_equal(xd_weight_stream_open(&s[k], &p, &w,
+                                                   &(xd_stream_memory){ &dev, store[k], copy, k,
+                                                                        PARTS }, &e), XD_OK);
+            load(s[k], store[k], FIRST, N, at[k]);
+        }
+        if (p.streamed)
+            assert_int_equal(loaded, p.streamed + PARTS * (N - p.streamed));
+        for (int i = 0; i < 2 * N * PARTS && p.streamed; i++) {
+            xd_weight_stream_begin(s[i / 2 / N], &x, FIRST + i % N);
+            is_there(at[i / 2 / N], i % N);
+        }
+        for (int k = 0; k < PARTS && p.streamed; k++) {
+            xd_weight_stream_close(&s[k]);
+            xd_store_close(&store[k]);
+        }
+        free(copy);
+    }
+    assert_int_equal(pinned, 0);        /* the stream has not pinned anything                   */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +267,7 @@ int main(void)
         cmocka_unit_test(all_blocks_if_wanted),
         cmocka_unit_test(plans_keep_the_limit),
         cmocka_unit_test(every_block_finds_its_weights),
+        cmocka_unit_test(processes_share_a_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,6 +121,8 @@ extern const xd_dev_links xd_cuda_links;                /* links.c              
 
 void     *xd_cuda_pin(xd_dev *d, size_t bytes);
 void      xd_cuda_unpin(xd_dev *d, void *p);
+xd_status xd_cuda_pin_pages(xd_dev *d, void *p, size_t bytes);
+void      xd_cuda_unpin_pages(xd_dev *d, void *p);
 xd_status xd_cuda_fetch(xd_dev *d, int place, void *to, const void *from, size_t bytes);
 xd_status xd_cuda_fetched(xd_dev *d, int place);
 double    xd_cuda_link(xd_dev *d, int back);

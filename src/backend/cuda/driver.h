@@ -44,6 +44,8 @@ enum {
     XD_CU_INVALID_HANDLE = 400,
     XD_CU_NOT_FOUND = 500,
     XD_CU_NOT_READY = 600,
+    XD_CU_ALREADY_REGISTERED = 712,
+    XD_CU_NOT_REGISTERED = 713,
     XD_CU_LAUNCH_FAILED = 719,
     XD_CU_CAPTURE_REFUSED = 900,
     XD_CU_CAPTURE_LOST = 901,
@@ -80,6 +82,8 @@ enum {
     X(cuMemFree_v2, (CUdeviceptr p))                                                               \
     X(cuMemHostAlloc, (void **p, size_t bytes, unsigned flags))                                    \
     X(cuMemFreeHost, (void *p))                                                                    \
+    X(cuMemHostRegister_v2, (void *p, size_t bytes, unsigned flags))                               \
+    X(cuMemHostUnregister, (void *p))                                                              \
     X(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream s))          \
     X(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream s))                \
     X(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s))          \

@@ -56,6 +56,25 @@ void xd_cuda_unpin(xd_dev *d, void *p)
     }
 }
 
+xd_status xd_cuda_pin_pages(xd_dev *d, void *p, size_t bytes)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    CUresult     r = c->cu->cuCtxSetCurrent(c->context);
+    if (r == XD_CU_SUCCESS)
+        r = open_stream(c);
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuMemHostRegister_v2(p, bytes, 0);
+    return xd_cuda_status(r);
+}
+
+void xd_cuda_unpin_pages(xd_dev *d, void *p)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    c->cu->cuCtxSetCurrent(c->context);
+    c->cu->cuStreamSynchronize(c->fetching);            /* they may still be read             */
+    c->cu->cuMemHostUnregister(p);
+}
+
 xd_status xd_cuda_fetch(xd_dev *d, int place, void *to, const void *from, size_t bytes)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
