@@ -55,6 +55,8 @@ static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
 static const char *const deep[] = { "flux2", "qwen-edit" };
+/* With windows of attention, which are for devices that share the host's memory. */
+static const char *const windowed[] = { "alpha-ways", "sd3-ways", "sd35-ways" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
 static const char *const all[] = { "alpha",
@@ -85,6 +87,10 @@ static const char *const all[] = { "alpha",
                                    "wan-taylor",
                                    "wan-tea",
                                    "cog5b-cache",
+                                   "alpha-ways",
+                                   "alpha-share",
+                                   "sd3-ways",
+                                   "sd35-ways",
                                    "chroma",
                                    "chroma-image",
                                    "chroma-one",
@@ -167,6 +173,7 @@ typedef struct run {
     char     second[1024];      /* the image behind it, of models that read several            */
     char     last[1024];        /* what a video ends with                                       */
     char     mask[1024];        /* what is inpainted of it                                       */
+    char     ways[1024];        /* of attention: a list, or a table's file                       */
     const char *more[1];
     int      image;             /* which image the loop is at; -1 before the first              */
     double   worst[NSTAGE];
@@ -303,6 +310,17 @@ static void check_told(const run *r, const xd_result *out, const char *name)
     xd_json_free(&j);
 }
 
+/* What of the work of a step is left out. */
+static void ask_less(const run *r, xd_request *q)
+{
+    q->cache = xd_json_get(r->js, "cache") ? js_text(r->js, "cache") : NULL;
+    if (xd_json_get(r->js, "reference_interval"))
+        q->reference_interval = (int64_t)js_num(r->js, "reference_interval");
+    q->fast_attn = xd_json_get(r->js, "fast_attn") ? r->ways : NULL;
+    if (xd_json_get(r->js, "attention_window"))
+        q->attention_window = js_text(r->js, "attention_window");
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -340,13 +358,21 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->num_images_per_prompt = (int)js_num(r->js, "num_images_per_prompt");
     q->max_sequence_length = (int)js_num(r->js, "max_sequence_length");
     q->scheduler = js_text(r->js, "scheduler");
-    q->cache = xd_json_get(r->js, "cache") ? js_text(r->js, "cache") : NULL;
-    if (xd_json_get(r->js, "reference_interval"))
-        q->reference_interval = (int64_t)js_num(r->js, "reference_interval");
+    ask_less(r, q);
     q->rng = "torch";
     q->enable_tiling = js_flag(r->js, "tiling");
     q->no_resolution_binning = !js_flag(r->js, "resolution_binning");
     q->on_tensor = listen;
+}
+
+/* The request's fast_attn: a file lies in the case's folder. */
+static void find_ways(run *r, const char *dir, const char *name)
+{
+    const char *text = xd_json_get(r->js, "fast_attn") ? js_text(r->js, "fast_attn") : "";
+    if (strstr(text, ".json"))
+        snprintf(r->ways, sizeof r->ways, "%s/%s/%s", dir, name, text);
+    else
+        snprintf(r->ways, sizeof r->ways, "%s", text);
 }
 
 static void open_run(run *r, const char *dir, const char *name)
@@ -363,6 +389,7 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->last, sizeof r->last, "%s/%s/last.png", dir, name);
     snprintf(r->mask, sizeof r->mask, "%s/%s/mask.png", dir, name);
     r->more[0] = r->second;
+    find_ways(r, dir, name);
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;
     ref shape = ref_get(r->st, "frames");
@@ -542,13 +569,20 @@ static void check_standard(const char *dir)
     xd_json_free(&j);
 }
 
-static int computes_f16(void)
+/* What not every device does. */
+typedef struct skills {
+    int f16, windows;
+} skills;
+
+static skills find_skills(void)
 {
+    skills  s = { 0, 0 };
     xd_dev *d = NULL;
-    xd_err  e;
-    int     does = xd_dev_open(&d, "cpu", &e) == XD_OK && xd_dev_compute(d, XD_F16) == XD_F16;
+    xd_err  e = { 0 };
+    if (xd_dev_open(&d, "cpu", &e) == XD_OK)
+        s = (skills){ xd_dev_compute(d, XD_F16) == XD_F16, d->host_memory };
     xd_dev_close(&d);
-    return does;
+    return s;
 }
 
 /* The trained model follows the published noise schedule, whose first steps multiply an error of
@@ -559,13 +593,21 @@ static int has_bf16(const char *name)
     return strcmp(name, "demo") != 0;
 }
 
-/* Is the case run in this type? */
-static int is_run(const char *name, int dtype, int with_f16)
+/* Has the case windows that the device lacks? */
+static int lacks_windows(const char *name, skills can)
 {
+    return !can.windows && is_listed(name, windowed, sizeof windowed / sizeof *windowed);
+}
+
+/* Is the case run in this type? */
+static int is_run(const char *name, int dtype, skills can)
+{
+    if (lacks_windows(name, can))
+        return 0;
     switch (dtype) {
     case 0:  return 1;
     case 1:  return has_bf16(name);
-    case 4:  return with_f16 && is_listed(name, halves, sizeof halves / sizeof *halves);
+    case 4:  return can.f16 && is_listed(name, halves, sizeof halves / sizeof *halves);
     default: return is_listed(name, quantized, sizeof quantized / sizeof *quantized);
     }
 }
@@ -580,13 +622,15 @@ int main(int argc, char **argv)
     }
     if (tap_skip_isa())
         return 0;
-    const int with_f16 = computes_f16();
+    const skills can = find_skills();
     check_bins(argv[1]);
     check_standard(argv[1]);
     for (int i = 0; i < n; i++)
         for (int t = tap_only_bf16(); t < (tap_only_bf16() ? 2 : NDTYPE); t++)
-            if (is_run(names[i], t, with_f16))
+            if (is_run(names[i], t, can))
                 check(argv[1], argv[2], names[i], t);
+            else if (t == 1 && lacks_windows(names[i], can))
+                tap_note("%s is left out: this device has no windows of attention", names[i]);
             else if (t == 1)
                 tap_note("%s %s is left to test_demo: its first steps amplify rounding", names[i],
                          dtypes[t]);

@@ -38,6 +38,7 @@ SUITES = {
                      "qwen-edit-lora", "qwen-edit-mask"),
     "caches": own("flux-cache", "flux-taylor", "flux-tea", "flux-db", "wan-cache", "wan-taylor",
                   "wan-tea", "cog5b-cache", "kontext-kept"),
+    "fast_attn": own("alpha-ways", "alpha-share", "sd3-ways", "sd35-ways"),
     "lora": own("flux-lora", "sd35-lora", "chroma-lora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},

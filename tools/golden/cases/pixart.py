@@ -101,6 +101,8 @@ MODELS = {
         store=torch.bfloat16),
 }
 
+DEFAULTS = dict(negative_prompt="", guidance=4.5, scheduler=None, images=1, tiling=False,
+                binning=False, max_sequence_length=0)
 RUNS = {
     "alpha": dict(prompts=["A large Red circle on a blue background "],
                   negative_prompt="a green ring", width=80, height=48, steps=6, seed=7),
@@ -384,8 +386,7 @@ def bin_of(pipe, width, height):
 def run_image(name, out_dir):
     """diffusers has no such pipeline of PixArt: its text encoder, networks and scheduler in the
     order of StableDiffusionImg2ImgPipeline."""
-    r = dict(model=name, negative_prompt="", guidance=4.5, scheduler=None, images=1, tiling=False,
-             binning=False, max_sequence_length=0) | RUNS[name]
+    r = DEFAULTS | dict(model=name) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe, out = load(r["model"], out_dir), {}
@@ -413,8 +414,7 @@ def run_image(name, out_dir):
 def run(name, out_dir, write=True):
     if "image" in RUNS[name]:
         return run_image(name, out_dir)
-    r = dict(model=name, negative_prompt="", guidance=4.5, scheduler=None, images=1, tiling=False,
-             binning=False, max_sequence_length=0) | RUNS[name]
+    r = DEFAULTS | dict(model=name) | RUNS[name]
     pipe = load(r["model"], out_dir)
     if r["scheduler"]:
         pipe.scheduler = SCHEDULERS[r["scheduler"]].from_config(pipe.scheduler.config)
