@@ -226,5 +226,6 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
         st = s->m.dev->mem->fetched(s->m.dev, slot_of(s, s->turn));
     s->turn++;
     if (st != XD_OK)
-        xd_exec_fail(x, st, "the weights of block %d cannot be copied to %s", layer, s->m.dev->name);
+        xd_exec_fail(x, st, "the weights of block %d cannot be copied to %s", layer,
+                     s->m.dev->name);
 }

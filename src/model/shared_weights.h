@@ -9,7 +9,7 @@
  * there is no such memory, logs it: every rank then keeps its own. `s` is this rank's status so
  * far. Collective over the group; all return the failure of the first failing rank. */
 xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_err *e);
-/* Ends the group and frees its memory, which no work may use any more. Collective over the group. */
+/* Ends the group and frees its memory, which no work uses any more. Collective over the group. */
 void      xd_shared_weights_close(xd_component *p);
 /* Agrees on the outcome of loading. XD_OK: the whole group has packed its parts. Collective. */
 xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err *e);

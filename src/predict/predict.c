@@ -598,10 +598,8 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     record_agreement(s, (xd_dev_identity(s->ctx->count) ? 5 : 4) + two, e);
     if (xd_dev_identity(s->ctx->count))
         xd_world_all(&s->ctx->world, 1);        /* weights that are loaded stay                */
-    if (h->size == 1)
-        return XD_OK;
-    st = xd_weight_groups_count(s->ctx, group, e);
-    for (int i = 0; i <= two; i++)
+    st = h->size > 1 ? xd_weight_groups_count(s->ctx, group, e) : XD_OK;
+    for (int i = 0; i <= two && h->size > 1; i++)
         xd_memory_sum(h, v);
     return st;
 }

@@ -15,9 +15,10 @@ each='exec "$@"'               # what a rank runs
 on() {
     n=$1 to=$2
     shift 2
-    timeout 120 "$MPIRUN" --oversubscribe --bind-to none -n "$n" sh -c "$each" - "$XDIT" generate \
-        --model "$MODEL" --prompt "a circle" --num_inference_steps 2 --height 32 --width 48 \
-        --dtype f32 --device cuda --verbose --output "$to" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null
+    timeout 120 "$MPIRUN" --oversubscribe --bind-to none -n "$n" sh -c "$each" - "$XDIT" \
+        generate --model "$MODEL" --prompt "a circle" --num_inference_steps 2 --height 32 \
+        --width 48 --dtype f32 --device cuda --verbose --output "$to" "$@" \
+        >"$T/stdout" 2>"$T/stderr" </dev/null
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
 }
 shared='transformer: .*one copy of streamed blocks for this host'
@@ -39,7 +40,8 @@ for plan in "2 --ulysses_degree 2" "3 --ring_degree 3" "2 --use_cfg_parallel"; d
     check "$*: one copy" eval '[ "$rc" = 0 ] && said "$shared"'
     check "$*: the latents of one rank" same "$T/x.safetensors"
     many=$(host_mib)
-    check "$*: $many MiB of the host, $one of one rank" [ "$one" -gt 15 -a "$many" -le $((one + 1)) ]
+    check "$*: $many MiB of the host, $one of one rank" \
+        [ "$one" -gt 15 -a "$many" -le $((one + 1)) ]
 done
 
 # Ranks of a stage share its blocks; halves of a matrix have no second rank that needs them.
