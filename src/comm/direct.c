@@ -8,7 +8,10 @@
 
 #include "comm/kinds.h"
 
-enum { BOXES = 256 };           /* of one rank for another                                     */
+enum {
+    BOXES = 256,                /* of one rank for another                                     */
+    MOST = 64,                  /* ranks of a group                                            */
+};
 
 typedef struct box {            /* mine, for a message to another rank                         */
     char     *p;
@@ -39,6 +42,7 @@ struct xd_mailboxes {
     xd_comm    *host;
     cell       *cells;          /* [size][size][BOXES]: of the sender, of the receiver         */
     int         rank, size;
+    int32_t     first;          /* the host's first rank, as a rank of the world               */
     peer_boxes *peer;           /* [size]                                                      */
 };
 
@@ -187,7 +191,7 @@ static xd_req send_notes(const xd_direct *g, xd_stage_call *k, int size, int pee
                          xd_traffic *traffic)
 {
     xd_comm  *c = g->notes;
-    xd_tensor view[2 * 64];
+    xd_tensor view[2 * MOST];
     int64_t   bytes = traffic->bytes, sent = 0;
     xd_req    r;
     for (int i = 0; i < 2 * size; i++)
@@ -327,8 +331,9 @@ int xd_comm_all_can(xd_comm *c, int mine)
 }
 
 /* Each rank lends every other one a box, and opens all of theirs. */
-static int try_boxes(xd_mailboxes *m, xd_comm *c)
+static int try_boxes(xd_mailboxes *m)
 {
+    xd_comm     *c = m->host;
     const size_t n = (size_t)m->size;
     xd_note     *out = calloc(2 * n, sizeof *out), *in = out + n;
     xd_tensor   *view = calloc(2 * n, sizeof *view);
@@ -352,32 +357,51 @@ static int try_boxes(xd_mailboxes *m, xd_comm *c)
     return xd_comm_all_can(c, ok);
 }
 
-xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, const char **why)
+/* Of the ranks of a host, which all come to the same result. */
+static int open_on_host(xd_mailboxes *m, const char **why)
+{
+    xd_comm     *h = m->host;
+    int          fills = 0, lends = m->w->lanes && m->w->lanes->lend;
+    const size_t n = (size_t)h->size;
+    *why = h->size == 1 ? "no host has two ranks" : "a device lends no memory to other processes";
+    m->rank = h->rank, m->size = h->size;
+    m->first = m->w->rank;
+    m->peer = lends ? calloc(n, sizeof *m->peer) : NULL;
+    xd_req r = h->ops->allreduce(h, xd_view(&m->first, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
+    int    ok = h->ops->wait(h, &r, 1) == XD_OK;
+    if (!xd_comm_all_can(h, ok && m->peer && n > 1 && n <= MOST))
+        return 0;
+    m->cells = h->ops->share(h, n * n * BOXES * sizeof(cell), &fills);
+    *why = "ranks share no memory";
+    if (!xd_comm_all_can(h, m->cells != NULL))
+        return 0;
+    *why = "a rank cannot open another rank's memory";
+    return try_boxes(m);
+}
+
+xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why)
 {
     xd_err        e = { 0 };
-    int           first = 0, size = world->size;
     xd_mailboxes *m = calloc(1, sizeof *m);
-    size_t        bytes = (size_t)size * (size_t)size * BOXES * sizeof(cell);
-    *why = "a device lends no memory to other processes";
-    if (!xd_comm_all_can(world, w->lanes && w->lanes->lend && m && size <= 64)) {
+    *any = 0;
+    *why = "a rank has no memory";
+    if (!xd_comm_all_can(world, m != NULL)) {
         free(m);
         return NULL;
     }
-    *m = (xd_mailboxes){ .w = w, .rank = world->rank, .size = size };
-    m->peer = calloc((size_t)size, sizeof *m->peer);
+    m->w = w;
     xd_status s = world->ops->split_host(world, &m->host, &e);
-    *why = "ranks are on several hosts, or a rank has no memory";
-    if (xd_comm_all_can(world, s == XD_OK && m->peer && m->host->size == size)) {
-        m->cells = m->host->ops->share(m->host, bytes, &first);
-        *why = "ranks share no memory";
-        if (xd_comm_all_can(world, m->cells != NULL)) {
-            *why = "a rank cannot open another rank's memory";
-            if (try_boxes(m, world))
-                return m;
-        }
-    }
+    int       opens = xd_comm_all_can(world, s == XD_OK), ok = opens && open_on_host(m, why);
+    *any = opens && !xd_comm_all_can(world, !ok);
+    if (ok)
+        return m;
     xd_mailboxes_close(m);
     return NULL;
+}
+
+int xd_mailboxes_are_some(const xd_mailboxes *m, int world_size)
+{
+    return m->size < world_size;
 }
 
 void xd_mailboxes_close(xd_mailboxes *m)
@@ -404,28 +428,60 @@ void xd_mailboxes_close(xd_mailboxes *m)
     free(m->peer), free(m);
 }
 
+/* Where a rank of a group is: the host's number, and its own there. */
+typedef struct place { int32_t host, rank; } place;
+
+/* With mailboxes: a host's number is its first rank's in the world, and no host without them has
+ * one. With links: there is one host, which is the world. */
+static place my_place(const xd_staging *w, int world_rank)
+{
+    if (w->links)
+        return (place){ 0, world_rank };
+    return w->mailboxes ? (place){ w->mailboxes->first, w->mailboxes->rank }
+                        : (place){ -1 - world_rank, 0 };
+}
+
+static int on_one_host(const place *p, int n)
+{
+    int one = p[0].host >= 0;
+    for (int i = 1; i < n; i++)
+        one = one && p[i].host == p[0].host;
+    return one;
+}
+
+/* Sets the places of all ranks of a group. */
+static xd_status gather_places(const xd_staging *w, int world_rank, xd_comm *group, place *all,
+                               xd_err *e)
+{
+    const int n = group->size;
+    int64_t   rows[MOST];
+    place     mine = my_place(w, world_rank);
+    for (int i = 0; i < n; i++)
+        rows[i] = 1;
+    xd_req r = group->ops->gather(group, xd_view2(all, XD_I32, n, 2), rows,
+                                  xd_view2(&mine, XD_I32, 1, 2));
+    return group->ops->wait(group, &r, 1) == XD_OK ? XD_OK
+                                                   : xd_fail(e, XD_ECOMM, "%s", group->err->msg);
+}
+
 xd_status xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
                          xd_err *e)
 {
     const int n = group->size;
-    int64_t   ones[64];
+    place     all[MOST];
     *g = (xd_direct){ 0 };
-    if ((!w->mailboxes && !w->links) || n == 1)
+    if (!w->direct || n == 1 || n > MOST)
         return XD_OK;
-    int32_t   mine = world_rank;
-    xd_status s = w->links ? XD_OK
-                           : group->ops->split(group, 0, group->rank, n, &g->notes, e);
-    if (s != XD_OK)
+    xd_status s = gather_places(w, world_rank, group, all, e);
+    if (s != XD_OK || !on_one_host(all, n))
+        return s;
+    if (!w->links && (s = group->ops->split(group, 0, group->rank, n, &g->notes, e)) != XD_OK)
         return s;
     g->me = group->rank;
     if (!(g->rank = calloc((size_t)n, sizeof *g->rank)))
         return xd_fail(e, XD_ENOMEM, "no memory for a group of %d ranks", n);
     for (int i = 0; i < n; i++)
-        ones[i] = 1;
-    xd_req r = group->ops->gather(group, xd_view(g->rank, XD_I32, 1, (int64_t[]){ n }), ones,
-                                  xd_view(&mine, XD_I32, 1, (int64_t[]){ 1 }));
-    if (group->ops->wait(group, &r, 1) != XD_OK)
-        return xd_fail(e, XD_ECOMM, "%s", group->err->msg);
+        g->rank[i] = all[i].rank;
     g->m = w->mailboxes;
     g->links = w->links;
     return XD_OK;

@@ -1,5 +1,8 @@
 /* direct.h - messages between the devices of one host that do not pass through host memory
  *
+ * These are the messages of groups whose ranks are all on one host. Those of other groups are
+ * staged.
+ *
  * Each rank lends the others memory of its device, a mailbox for each message that is under way.
  * The sender copies (packs) a tensor into a mailbox and sends a note by the communicator behind:
  * which mailbox, and how many bytes. The receiver's device waits for the mark that the sender's
@@ -13,23 +16,24 @@
 
 #include "comm/staging.h"
 
-typedef struct xd_mailboxes xd_mailboxes;       /* of a world                                  */
+typedef struct xd_mailboxes xd_mailboxes;       /* of the ranks of a host                      */
 typedef struct xd_links     xd_links;           /* of a world (linked.h)                       */
 
 typedef struct xd_direct {      /* of a group                                                  */
     xd_mailboxes *m;            /* mailboxes, or links; both NULL: messages are staged         */
     xd_links     *links;
     xd_comm      *notes;        /* the same ranks, for notes of mailboxes                      */
-    int          *rank;         /* [size]: ranks of the world                                  */
+    int          *rank;         /* [size]: ranks of the host, with links: of the world         */
     int           me;           /* mine in the group                                           */
 } xd_direct;
 
-/* Mailboxes between all ranks of a world, or NULL on all ranks: they are on several hosts, or a
- * device cannot lend to another one; *why says which. Collective over `world`, which is staged in
- * front of by `w`. */
-xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, const char **why);
+/* Mailboxes between all ranks of this host, or NULL on all its ranks, and *why says the reason.
+ * *any: some host has mailboxes. Collective over `world`, which is staged in front of by `w`. */
+xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why);
+/* 1: ranks of other hosts have none of these mailboxes. */
+int           xd_mailboxes_are_some(const xd_mailboxes *m, int world_size);
 void          xd_mailboxes_close(xd_mailboxes *m);
-/* Of a group of ranks of that world; collective. */
+/* Of a group of ranks of that world, whose ranks all have chosen their way; collective. */
 xd_status     xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
                              xd_err *e);
 void          xd_direct_close(xd_direct *g);

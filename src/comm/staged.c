@@ -476,8 +476,9 @@ static void say_way(const xd_staged *s, const char *no_links, const char *no_box
     if (w->links)
         xd_log(XD_LOG_DEBUG, "messages between devices: %s", w->lanes->links->name);
     else if (w->mailboxes)
-        xd_log(XD_LOG_DEBUG, "messages between devices: memory that ranks lend each other (ipc); "
-               "no links: %s", no_links);
+        xd_log(XD_LOG_DEBUG, "messages between devices: memory that ranks lend each other (ipc)%s; "
+               "no links: %s", xd_mailboxes_are_some(w->mailboxes, s->c.size) ? ", through host "
+               "memory (staged) in groups of several hosts" : "", no_links);
     else
         xd_log(XD_LOG_DEBUG, "messages between devices: through host memory (staged): %s; "
                "no links: %s", no_boxes, no_links);
@@ -496,9 +497,10 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
     if (first == LINKS)
         w->links = xd_links_open(w, s->real, &no_links);
     if (first != STAGED && !w->links && s->c.err->code == XD_OK)
-        w->mailboxes = xd_mailboxes_open(w, s->real, &no_boxes);
+        w->mailboxes = xd_mailboxes_open(w, s->real, &w->direct, &no_boxes);
     if (s->c.err->code != XD_OK)        /* ranks are out of step                               */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
+    w->direct = w->direct || w->links;
     w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_LENT : XD_WAY_STAGED;
     say_way(s, no_links, no_boxes);
     return xd_direct_open(&s->direct, w, w->rank, s->real, e);

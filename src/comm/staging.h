@@ -59,6 +59,7 @@ typedef struct xd_staging {     /* of a world and the groups that are split from
     int                 nending;
     struct xd_mailboxes *mailboxes;     /* direct.h; both NULL: all messages are staged        */
     struct xd_links    *links;          /* linked.h                                            */
+    int                 direct;         /* some rank of the world has one of the two           */
     int                 chosen, rank;   /* 1: the ranks have agreed on that; mine              */
 } xd_staging;
 
