@@ -64,7 +64,7 @@ static xd_option own_rows[] = {
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object an image instead of its file name" },
     { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
-      "generate again without --cache, --attention, --attention_window, --fast_attn and "
+      "generate again without --cache, --attention, --gemm, --attention_window, --fast_attn and "
       "--reference_interval, and print how far the images are apart and how much time was saved" },
 };
 
@@ -670,7 +670,7 @@ static void print_help(FILE *f)
         { "Model and output", "model transformer transformer_2 vae clip_l clip_g t5xxl llm "
                               "clip_vision lora lora_2 output skip_existing" },
         { "How to generate", "num_inference_steps guidance_scale scheduler cache rng "
-                             "max_sequence_length no_resolution_binning attention "
+                             "max_sequence_length no_resolution_binning attention gemm "
                              "attention_window fast_attn reference_interval" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
                           "offload memory fit enable_tiling enable_slicing" },

@@ -22,12 +22,12 @@ xd_status xd_compare_check(const xd_request *r, xd_err *e)
     if (r->wanted)
         return xd_fail(e, XD_EINVAL, "--compare generates every image: not with --skip_existing");
     if (is_set(r->cache, "none") || is_set(r->attention, "auto") || r->attention_window ||
-        is_set(r->fast_attn, "none") || r->reference_interval != 1)
+        is_set(r->gemm, "auto") || is_set(r->fast_attn, "none") || r->reference_interval != 1)
         return r->latents_only ? xd_fail(e, XD_EINVAL, "--compare compares images, not latents: "
                                          "give --output another extension") : XD_OK;
     return xd_fail(e, XD_EINVAL, "--compare generates with and without --cache, --attention, "
-                   "--attention_window, --fast_attn and --reference_interval: give one of them; "
-                   "xdit compare takes two files");
+                   "--gemm, --attention_window, --fast_attn and --reference_interval: give one of "
+                   "them; xdit compare takes two files");
 }
 
 static void print_head(void)
@@ -89,7 +89,7 @@ xd_status xd_compare_runs(xd_engine *g, const xd_request *r, const xd_result *sa
 {
     xd_request exact = *r;
     xd_result *res = NULL;
-    exact.cache = exact.attention = exact.attention_window = exact.fast_attn = NULL;
+    exact.cache = exact.attention = exact.attention_window = exact.fast_attn = exact.gemm = NULL;
     exact.reference_interval = 1;
     exact.on_image = NULL;
     exact.on_preview = NULL;

@@ -148,8 +148,8 @@ const xd_xdit_flag xd_xdit_flags[] = {
           "--text_weights_dtype fp8 keeps it so; without, it is read by one rank and let go after "
           "use"),
     VALUE("use_fp8_gemms", 0, 'b', "weights_dtype fp8", "GEMMs in float8",
-          "--weights_dtype fp8 keeps weights so, in half of the memory; int8 is what CPUs multiply "
-          "faster"),
+          "--weights_dtype fp8 keeps weights so, in half of the memory; --gemm fp8 rounds inputs, "
+          "too, on GPUs; int8 is what CPUs multiply faster"),
     VALUE("use_int8_gemms", 0, 'b', "weights_dtype int8", "GEMMs in int8",
           "it is --weights_dtype int8"),
     SLOWER("use_fp4_gemms", 0, 'r', "GEMMs in float4", NO_FP4),

@@ -435,6 +435,10 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * during the call; the other ranks pass any numbers. NULL: the seed's. */
     const float    *noise;
     int64_t         noise_numbers;
+    /* GEMMs of the transformer's layers with fp8 weights: NULL or "auto", with inputs in the
+     * compute type; "fp8", with inputs of fp8, which is faster and less exact, where the device
+     * multiplies such. */
+    const char     *gemm;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

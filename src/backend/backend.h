@@ -88,6 +88,7 @@ struct xd_dev {
     int               rotates;          /* 1: it has `rotate` of xd_ops                      */
     unsigned          int8_attn;        /* types (1u << type) of queries whose scores it makes of
                                          * int8 on request; others it computes as usual        */
+    int               fp8_gemm;         /* 1: it multiplies inputs of fp8 on request           */
     void             *priv;
 };
 
@@ -246,11 +247,15 @@ typedef enum xd_act {
  *   out      [n,O]  F32 or BF16
  *   bias     [O]    F32, or absent
  *   gate     [O]    F32 (one row for all rows), or absent
- *   residual [n,O]  F32 or BF16, or absent; may be `out` itself */
+ *   residual [n,O]  F32 or BF16, or absent; may be `out` itself
+ * With `fp8`, BF16 and F16 rows that an F8E4M3 weight reads become F8E4M3 themselves, as rows of
+ * such a weight do: x ~ sx q, sx = most / 448 of the largest magnitude, q the nearest to
+ * x (448 / most). Devices without fp8_gemm ignore it. */
 typedef struct xd_gemm {
     xd_tensor        out, in, bias, gate, residual;
     const xd_weight *w;
     xd_act           act;
+    int              fp8;
 } xd_gemm;
 
 typedef struct xd_kv { xd_tensor k, v; } xd_kv;

@@ -66,6 +66,7 @@ struct xd_exec {
     int              exact;     /* 1: exact step, nothing stale may be used                   */
     int              window_off;        /* 1: this attention is not that of a window           */
     int              int8_attn; /* 1: attention over tokens has scores of int8                */
+    int              fp8_gemm;  /* 1: layers with fp8 weights have inputs of fp8              */
     size_t           band;      /* bytes of a band of rows, where a map is computed band by   */
                                 /* band; 0: best size                                         */
     const atomic_int *cancel;   /* nonzero: the request is to end; or NULL                    */

@@ -160,6 +160,7 @@ static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
 {
     xd_gemm whole = *a;
     whole.w = &l->w;
+    whole.fp8 = x->fp8_gemm;
     if (!l->group) {
         xd_run(x, XD_OP_GEMM, "linear layer", &whole);
         return;

@@ -181,6 +181,7 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
     w->dev.host_memory = real_dev->host_memory;
     w->dev.rotates = real_dev->rotates;
     w->dev.int8_attn = real_dev->int8_attn;
+    w->dev.fp8_gemm = real_dev->fp8_gemm;
     w->dev.mem = &w->mem;
     w->dev.ops = &w->ops;
 }

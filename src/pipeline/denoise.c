@@ -430,6 +430,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     xd_exec_init(&f->x, dev, tmp, j->ctx->type);
     f->x.lay = &f->lay;
     f->x.int8_attn = xd_job_int8_attention(j);
+    f->x.fp8_gemm = xd_job_fp8_gemms(j);
     f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
     f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
     f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);

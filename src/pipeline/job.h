@@ -84,6 +84,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
 void      xd_job_close(xd_job *j);
 /* 1: the request asks for scores of int8, and the device has them in the compute type. */
 int       xd_job_int8_attention(const xd_job *j);
+/* 1: layers with fp8 weights have inputs of fp8, too, as the request asks (gemm). */
+int       xd_job_fp8_gemms(const xd_job *j);
 /* Reads attention_window, after the tokens are known. */
 xd_status xd_job_window(xd_job *j, xd_err *e);
 /* 1: there are reference images, and some steps use their keys and values of an earlier step. */

@@ -1,4 +1,4 @@
-/* job_attention.c - what a request says of the transformer's attention */
+/* job_attention.c - what a request says of the transformer's attention, and of its GEMMs */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +9,12 @@ int xd_job_int8_attention(const xd_job *j)
 {
     return j->r->attention && strcmp(j->r->attention, "int8") == 0 &&
            j->ctx->dev->int8_attn >> j->ctx->type & 1;
+}
+
+int xd_job_fp8_gemms(const xd_job *j)
+{
+    return j->r->gemm && strcmp(j->r->gemm, "fp8") == 0 && j->ctx->dev->fp8_gemm &&
+           j->ctx->type != XD_F32 && j->ctx->model.dit.blocks == XD_F8E4M3;
 }
 
 xd_status xd_job_window(xd_job *j, xd_err *e)

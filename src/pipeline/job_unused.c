@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "backend/backend.h"
 #include "families/recipe.h"
+#include "pipeline/dtypes.h"
 #include "pipeline/job.h"
 
 void xd_job_warn_unused(const xd_job *j)
@@ -49,6 +50,11 @@ void xd_job_warn_unused(const xd_job *j)
     if (j->r->attention && strcmp(j->r->attention, "int8") == 0 && !xd_job_int8_attention(j))
         xd_log(XD_LOG_WARN, "attention int8 makes no difference to %s in %s, which has no such "
                "attention (CPUs with AVX512-BF16 and VNNI have it, in bf16)", j->ctx->dev->name,
+               xd_dtype_name(j->ctx->type));
+    if (j->r->gemm && strcmp(j->r->gemm, "fp8") == 0 && !xd_job_fp8_gemms(j))
+        xd_log(XD_LOG_WARN, "gemm fp8 makes no difference to weights of %s on %s in %s (GPUs of "
+               "compute capability 8.9 or higher multiply those of weights_dtype fp8 so, in bf16 "
+               "or f16)", xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name,
                xd_dtype_name(j->ctx->type));
     if (j->r->attention_window && !(j->window[0] | j->window[1] | j->window[2]))
         xd_log(XD_LOG_WARN, "attention_window makes no difference: it holds all of %lld x %lld x "

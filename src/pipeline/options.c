@@ -106,6 +106,9 @@ static xd_option options[] = {
       "noise: philox, or torch to generate what diffusers generates" },
     { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
       "scores of attention: int8 is faster and less exact (default: auto)" },
+    { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
+      "with --weights_dtype fp8 on a GPU: fp8 rounds the inputs of layers, too, which is faster "
+      "and less exact (default: auto)" },
     { "attention_window", XD_OPT_TEXT, AT(attention_window), 0, 0, NULL, "T,H,W",
       "frames, rows and columns of tokens around it that an image token attends to; 0: all; or one "
       "number, tokens on either side in order" },

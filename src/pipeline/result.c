@@ -154,6 +154,8 @@ static void add_options(xd_text_buf *b, const xd_job *j)
     }
     if (xd_job_int8_attention(j))
         xd_buf_add(b, ", \"attention\": \"int8\"");
+    if (xd_job_fp8_gemms(j))
+        xd_buf_add(b, ", \"gemm\": \"fp8\"");
     if (xd_job_keeps_references(j))
         xd_buf_add(b, ", \"reference_interval\": %" PRId64, r->reference_interval);
     if (j->cache.kind) {

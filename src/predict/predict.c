@@ -366,7 +366,7 @@ static void read_steps(predictor *s)
     if (!f->stale && !f->keeps_refs && !f->fast_attn)
         f->exact_s = f->step_s;
     xd_predict_cache(f, &s->job);
-    f->int8_attn = xd_job_int8_attention(&s->job);
+    f->int8_attn = xd_job_int8_attention(&s->job), f->fp8_gemms = xd_job_fp8_gemms(&s->job);
     f->windowed = (s->job.window[0] | s->job.window[1] | s->job.window[2]) != 0;
     for (int r = 0; r < f->ranks; r++) {
         teller t = { s, r, mark_time(s, n - 1), mark_time(s, n), &f->rank[r] };

@@ -42,6 +42,7 @@ typedef struct xd_prediction {
     double  left_out;           /* share of block ranges that a step cache is expected to leave
                                    out, which is in exact_s and step_s; 0: none */
     int     int8_attn, windowed;        /* attention that changes the image a little            */
+    int     fp8_gemms;          /* GEMMs that do                                                */
     int     fast_attn;          /* attentions are shared over steps and passes                 */
     int     keeps_refs;         /* steps use keys and values of reference images of earlier ones */
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */

@@ -83,6 +83,22 @@ check "inspect without a GPU that works" eval '[ "$rc" = 0 ] && finds "\"fits\":
 XDIT_SIM_DEVICES=0 try inspect "$MODEL"
 check "inspect without a GPU" eval '[ "$rc" = 0 ] && ! finds "cuda"'
 
+# GEMMs in fp8, where the GPU and the weights have them.
+gemms() {
+    rm -f "$T/fp8.png"
+    try generate --model "$MODEL" --prompt "a circle" --num_inference_steps 1 --height 32 \
+        --width 32 --device cuda --weights_dtype fp8 --gemm fp8 --json --output "$T/fp8.png" "$@"
+}
+unused="gemm fp8 makes no difference to weights of"
+gemms --dtype bf16
+check "GEMMs in fp8" eval '[ "$rc" = 0 ] && finds "\"gemm\": \"fp8\"" && ! said "$unused"'
+gemms --dtype f32
+check "not in f32" eval '[ "$rc" = 0 ] && ! finds "\"gemm\"" && said "$unused fp8 on cuda:0 in f32"'
+gemms --dtype bf16 --weights_dtype int8
+check "nor of int8" eval '[ "$rc" = 0 ] && ! finds "\"gemm\"" && said "$unused int8 on cuda:0"'
+XDIT_SIM_CAPABILITY=80 gemms --dtype bf16
+check "nor on a GPU without them" eval '[ "$rc" = 0 ] && ! finds "\"gemm\"" && said "$unused fp8"'
+
 # Without --device: a GPU that can be used, else the CPU; a GPU that cannot be used hinders nothing.
 chosen() { try generate --model "$MODEL" --prompt "a circle" --num_inference_steps 1 --dtype f32 \
     --verbose --output "$T/auto.safetensors" "$@"; }

@@ -52,6 +52,7 @@ void unpack(xd_weight *w);
 /* test_quant.c */
 void test_quant_types(void **unused);
 void test_quant_gemm(void **unused);
+void test_quant_fp8(void **unused);
 void test_quant_error(void **unused);
 void test_quant_rows(void **unused);
 void test_quant_odd(void **unused);

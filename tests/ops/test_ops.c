@@ -705,6 +705,7 @@ int main(void)
         T(test_rotate),      T(test_rotation_bits), T(test_rotate_refusals),
         T(test_attn_pieces), T(test_quant_types),  T(test_quant_gemm),   T(test_quant_error),
         T(test_quant_rows),  T(test_quant_odd),    T(test_quant_scales), T(test_quant_refusals),
+        T(test_quant_fp8),
         T(test_resize),      T(test_lookup),       T(test_copy),         T(test_conversions),
         T(test_threads),     T(test_memory),       T(test_names),        T(test_count),
         T(test_peak),

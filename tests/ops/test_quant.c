@@ -53,7 +53,8 @@ static float quantize(float *q, const float *x, int64_t n, xd_dtype type, int in
     if (s < FLT_MIN)
         s = 0;
     for (int64_t i = 0; i < n; i++) {
-        float v = s > 0 ? (input ? x[i] * (127.0f / most) : x[i] / s) : 0;
+        float most_q = type == XD_I8 ? 127.0f : 448.0f;
+        float v = s > 0 ? (input ? x[i] * (most_q / most) : x[i] / s) : 0;
         q[i] = type == XD_I8 ? nearest_integer(v) : nearest_e4m3(v);
     }
     return s;
@@ -74,6 +75,13 @@ static int by_integers(const xd_weight *w)
     return w->type == XD_I8 && !w->floats;
 }
 
+/* Are they in fp8? The library of a device takes outputs in steps of 16. */
+static int by_fp8(const xd_gemm *a)
+{
+    return a->fp8 && dev->fp8_gemm && a->w->type == XD_F8E4M3 && a->in.type != XD_F32 &&
+           a->w->out % 16 == 0 && !getenv("XDIT_SIM_NO_PRODUCTS");
+}
+
 /* want[M,N] = the product in f64 of what is quantized; with `exact` by the formula of integers,
  * each step of which is one rounding in f32. */
 static void product(double *want, const xd_gemm *a, const xd_tensor *ws, int exact)
@@ -82,7 +90,9 @@ static void product(double *want, const xd_gemm *a, const xd_tensor *ws, int exa
     float  *x = floats(&a->in), *w = floats(ws), *sx = malloc((size_t)(M + 1) * sizeof *sx);
     assert_non_null(sx);
     for (int64_t i = 0; i < M; i++)
-        sx[i] = by_integers(a->w) ? quantize(x + i * K, x + i * K, K, XD_I8, 1) : 1.0f;
+        sx[i] = by_integers(a->w) ? quantize(x + i * K, x + i * K, K, XD_I8, 1)
+                : by_fp8(a)       ? quantize(x + i * K, x + i * K, K, XD_F8E4M3, 1)
+                                  : 1.0f;
     for (int64_t o = 0; o < N; o++) {
         float sw = quantize(w + o * K, w + o * K, K, a->w->type, 0);
         for (int64_t i = 0; i < M; i++) {
@@ -174,6 +184,40 @@ static void quant_case(const struct kind *kind, int64_t M, int64_t N, int64_t K)
     check(kind->name, &a.out, want);
     unpack(&w);
     free(want);
+}
+
+/* Inputs of fp8: they are rounded where the device multiplies such, and only there. */
+static void fp8_case(int64_t M, int64_t N, int64_t K)
+{
+    xd_weight w = { .type = XD_F8E4M3, .out = N, .in = K, .groups = 1 };
+    xd_gemm   a = { .w = &w, .fp8 = 1 };
+    double   *want = numbers(M * N);
+    fresh();
+    xd_tensor ws = matrix(XD_F32, N, K, 0);
+    pack(&w, ws);
+    a.in = matrix(f32_or_half(), M, K, upto(2) * 3);
+    a.out = matrix(f32_or_half(), M, N, upto(2) * 8);
+    a.bias = maybe(operand(XD_F32, 1, &N, 0));
+    product(want, &a, &ws, 0);
+    for (int64_t i = 0; i < M * N; i++)
+        want[i] += a.bias.p ? at(&a.bias, i % N) : 0;
+    remember();
+    RUN(gemm, XD_OP_GEMM, &a);
+    check("fp8", &a.out, want);
+    unpack(&w);
+    free(want);
+}
+
+void test_quant_fp8(void **unused)
+{
+    (void)unused;
+    print_message("# inputs of fp8 are %s here\n", dev->fp8_gemm ? "multiplied" : "not asked for");
+    for (int i = 0; i < 20; i++)
+        fp8_case(1 + upto(70), 16 * (1 + upto(8)), 1 + upto(300));
+    for (int i = 0; i < 5; i++)
+        fp8_case(1 + upto(30), 1 + upto(60), 1 + upto(90));
+    fp8_case(1, 16, 1);
+    fp8_case(130, 48, 4608);
 }
 
 /* The same without anything behind the product, whose bits are known for integers. */

@@ -1,7 +1,8 @@
 /* cublaslt.cc - a stand-in for libcublasLt.so.13: matrix products, run on the simulated GPU
  *
  * D = alpha op(A) op(B) + beta C, column by column, with a bias and GELU after it; sums in f32
- * (int32 for int8). With XDIT_SIM_NO_PRODUCTS it takes none. */
+ * (int32 for int8). With XDIT_SIM_NO_PRODUCTS it takes none, and e4m3 from the compute capability
+ * 8.9 on (XDIT_SIM_CAPABILITY). */
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernels/gpu.cuh"
 
@@ -109,6 +110,12 @@ API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference
     return XD_LT_SUCCESS;
 }
 
+static int capability()
+{
+    const char *s = getenv("XDIT_SIM_CAPABILITY");
+    return s ? atoi(s) : 90;
+}
+
 /* What the library takes: 8 bits are TN alone and aligned; a bias has the type of D. */
 static int checked(const desc *d, const layout *A, const layout *B, const layout *C,
                    const layout *D)
@@ -123,6 +130,10 @@ static int checked(const desc *d, const layout *A, const layout *B, const layout
     uint64_t n = tb ? B->rows : B->cols, kb = tb ? B->cols : B->rows;
     if (A->type == XD_LT_I8 &&
         (!ta || tb || A->ld % 16 || B->ld % 16 || k % 16 || m % 4 || D->type != XD_LT_I32))
+        return 0;
+    if (A->type == XD_LT_F8E4M3 &&
+        (capability() < 89 || !ta || tb || A->ld % 16 || B->ld % 16 || k % 16 || m % 16 ||
+         (D->type != XD_LT_F32 && D->type != XD_LT_BF16 && D->type != XD_LT_F16)))
         return 0;
     if (d->bias && d->bias_type != D->type)
         return 0;
@@ -144,7 +155,13 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
 
 static size_t size_of(cudaDataType_t t)
 {
-    return t == XD_LT_F32 || t == XD_LT_I32 ? 4 : t == XD_LT_I8 ? 1 : 2;
+    return t == XD_LT_F32 || t == XD_LT_I32 ? 4 : t == XD_LT_I8 || t == XD_LT_F8E4M3 ? 1 : 2;
+}
+static float from_e4m3(unsigned u)
+{
+    const int m = u & 7, e = u >> 3 & 15;
+    const float v = (u & 127) == 127 ? NAN : e ? ldexpf(8 + m, e - 10) : ldexpf(m, -9);
+    return u & 128 ? -v : v;
 }
 static float number(const void *p, size_t i, cudaDataType_t t)
 {
@@ -159,6 +176,8 @@ static float number(const void *p, size_t i, cudaDataType_t t)
         u = (uint32_t)((const uint16_t *)p)[i] << 16;
         memcpy(&f, &u, 4);
         return f;
+    case XD_LT_F8E4M3:
+        return from_e4m3(((const uint8_t *)p)[i]);
     default:
         return ((const int8_t *)p)[i];
     }

@@ -334,7 +334,8 @@ static xd_status open_mirror(xd_dev **out, const char *which, xd_err *e)
         free(m);
         return s;
     }
-    m->dev = (xd_dev){ .mem = &mem, .ops = &ops, .name = "cuda-mirror", .host_memory = 1 };
+    m->dev = (xd_dev){ .mem = &mem, .ops = &ops, .name = "cuda-mirror", .host_memory = 1,
+                       .fp8_gemm = m->real->fp8_gemm };
     *out = &m->dev;
     return XD_OK;
 }

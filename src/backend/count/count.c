@@ -270,7 +270,8 @@ xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
     c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1,
                        .host_memory = !real || real->host_memory,
                        .rotates = !real || real->rotates,
-                       .int8_attn = real ? real->int8_attn : 0, .priv = c };
+                       .int8_attn = real ? real->int8_attn : 0,
+                       .fp8_gemm = real ? real->fp8_gemm : 0, .priv = c };
     *d = &c->dev;
     return XD_OK;
 }

@@ -26,8 +26,8 @@ void xd_cuda_close_cublaslt(xd_cuda_dev *c)
 
 static int type_of(xd_dtype t)
 {
-    if (t == XD_F16)
-        return XD_LT_F16;
+    if (t == XD_F16 || t == XD_F8E4M3)
+        return t == XD_F16 ? XD_LT_F16 : XD_LT_F8E4M3;
     return t == XD_BF16 ? XD_LT_BF16 : t == XD_I8 ? XD_LT_I8 : t == XD_I32 ? XD_LT_I32 : XD_LT_F32;
 }
 

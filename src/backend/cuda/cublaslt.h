@@ -38,6 +38,7 @@ enum {
     XD_LT_I8 = 3,
     XD_LT_I32 = 10,
     XD_LT_BF16 = 14,
+    XD_LT_F8E4M3 = 28,
 
     XD_LT_COMPUTE_F32 = 68,             /* cublasComputeType_t                                 */
     XD_LT_COMPUTE_I32 = 72,

@@ -39,7 +39,10 @@ typedef enum xd_cuda_kernel {
     XD_CUDA_NKERNELS,
 } xd_cuda_kernel;
 
-enum { XD_CUDA_OLDEST_CAPABILITY = 80 };        /* 8.0: bf16, cp.async                        */
+enum {
+    XD_CUDA_OLDEST_CAPABILITY = 80,     /* 8.0: bf16, cp.async                                */
+    XD_CUDA_FP8_CAPABILITY = 89,        /* products of e4m3                                    */
+};
 enum {
     XD_CUDA_SLOTS = 64,                         /* small uploads under way                     */
     XD_CUDA_SLOT = 4 << 10,                     /* bytes of each                               */

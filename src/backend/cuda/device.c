@@ -133,6 +133,7 @@ static xd_status find_device(xd_cuda_dev *c, int n, xd_err *e)
                        n, name, major, minor, XD_CUDA_OLDEST_CAPABILITY / 10,
                        XD_CUDA_OLDEST_CAPABILITY % 10);
     snprintf(c->dev.name, sizeof c->dev.name, "cuda:%d", n);
+    c->dev.fp8_gemm = 10 * major + minor >= XD_CUDA_FP8_CAPABILITY;
     xd_log(XD_LOG_DEBUG, "device cuda:%d: %s, compute capability %d.%d", n, name, major, minor);
     return XD_OK;
 }

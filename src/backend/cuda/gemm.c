@@ -28,20 +28,26 @@ static int is_widened(const xd_weight *w)
     return w->type == XD_F8E4M3 || (w->type == XD_I8 && w->floats);
 }
 
-/* The type of operands in which w is multiplied. */
-static xd_dtype product_type(const xd_gemm *a)
+/* Shall the input become e4m3? */
+static int wants_fp8(const xd_gemm *a)
 {
-    return is_widened(a->w) ? a->in.type : a->w->type;
+    return a->fp8 && a->w->type == XD_F8E4M3 && a->in.type != XD_F32;
 }
 
-static places places_of(const xd_gemm *a)
+/* The type of operands in which w is multiplied. */
+static xd_dtype product_type(const xd_gemm *a, int fp8)
+{
+    return !fp8 && is_widened(a->w) ? a->in.type : a->w->type;
+}
+
+static places places_of(const xd_gemm *a, int fp8)
 {
     places   p = { .wide = xd_cuda_weight_stride(a->w) };
     int64_t  n = a->out.d[0];
-    xd_dtype t = product_type(a);
+    xd_dtype t = product_type(a, fp8);
     p.copies = a->in.type != t || a->in.d[1] != p.wide || !xd_cuda_aligned(&a->in, a->in.s[0]);
     p.sx = after(p.in, p.copies ? n * p.wide : 0, xd_dtype_size(t));
-    p.w = after(p.sx, t == XD_I8 ? n : 0, sizeof(float));
+    p.w = after(p.sx, t == XD_I8 || fp8 ? n : 0, sizeof(float));
     p.acc = after(p.w, t == a->w->type ? 0 : a->w->out * p.wide, xd_dtype_size(t));
     p.end = after(p.acc, n * a->w->out, sizeof(float));
     return p;
@@ -49,7 +55,8 @@ static places places_of(const xd_gemm *a)
 
 size_t xd_cuda_gemm_scratch(const xd_gemm *a)
 {
-    return places_of(a).end;
+    size_t usual = places_of(a, 0).end;
+    return wants_fp8(a) ? xd_max_size(usual, places_of(a, 1).end) : usual;
 }
 
 /* ---- operands ----------------------------------------------------------------------------- */
@@ -63,7 +70,7 @@ static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
         *in = a->in;
         return XD_OK;
     }
-    *in = xd_view2(tmp + p->in, product_type(a), n, p->wide);
+    *in = xd_view2(tmp + p->in, product_type(a, 0), n, p->wide);
     if (I < p->wide &&
         c->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)in->p, 0, xd_bytes(*in), c->stream))
         return XD_EDEVICE;
@@ -71,15 +78,16 @@ static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
     return xd_cuda_copy_view(c, &part, &a->in);
 }
 
-/* *in becomes the input as integers; its scales go to sx. */
-static xd_status integer_input(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
-                               xd_tensor *in)
+/* *in becomes the input in the weight's type of eight bits; its scales go to sx. */
+static xd_status narrow_input(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
+                              xd_tensor *in)
 {
     int64_t n = a->in.d[0];
-    *in = xd_view2(tmp + p->in, XD_I8, n, p->wide);
+    *in = xd_view2(tmp + p->in, a->w->type, n, p->wide);
     integers_args b = {
         .q = in->p, .sx = (float *)(void *)(tmp + p->sx), .in = a->in.p, .n = n,
         .C = a->in.d[1], .wide = p->wide, .s_in = a->in.s[0], .in_type = xd_cuda_type(&a->in),
+        .e4m3 = a->w->type == XD_F8E4M3,
     };
     return xd_cuda_launch(c, XD_K_integers, xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
@@ -96,18 +104,20 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* out = residual + gate * act(acc + bias), with scales of quantized operands. */
-static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const void *acc, const float *sx)
+/* out = residual + gate * act(acc + bias), with scales of quantized operands. acc: F32, or I32 of
+ * integers. */
+static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *acc,
+                              const float *sx)
 {
     int64_t       n = a->out.d[0], O = a->w->out;
     epilogue_args b = {
-        .out = a->out.p, .acc = acc, .residual = a->residual.p, .bias = a->bias.p,
+        .out = a->out.p, .acc = acc->p, .residual = a->residual.p, .bias = a->bias.p,
         .gate = a->gate.p, .sx = sx, .sw = xd_cuda_weight_scales(a->w), .n = n, .O = O,
         .s_out = a->out.s[0], .s_acc = O, .s_residual = a->residual.p ? a->residual.s[0] : 0,
         .out_type = xd_cuda_type(&a->out), .residual_type = xd_cuda_type(&a->residual),
-        .act = (int)a->act, .integers = sx != NULL,
+        .act = (int)a->act, .integers = acc->type == XD_I32,
     };
-    int wide = !sx && O % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) &&
+    int wide = !b.integers && O % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) &&
                xd_cuda_aligned(&a->residual, b.s_residual);
     return xd_cuda_launch_each(c, wide ? XD_K_epilogue_wide : XD_K_epilogue,
                                wide ? n * O / 8 : n * O, &b);
@@ -160,17 +170,17 @@ static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, c
     q.out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out);
     q.bias = NULL, q.gelu = 0;
     if (p->wide && xd_cuda_multiply(c, &q))
-        return run_epilogue(c, a, q.out.p, NULL);
+        return run_epilogue(c, a, &q.out, NULL);
     if (!scaled)
         return own_product(c, a, &in, w, NULL);
     s = own_product(c, a, &in, w, q.out.p);
-    return s == XD_OK ? run_epilogue(c, a, q.out.p, NULL) : s;
+    return s == XD_OK ? run_epilogue(c, a, &q.out, NULL) : s;
 }
 
 static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp)
 {
     xd_tensor in;
-    xd_status s = integer_input(c, a, p, tmp, &in);
+    xd_status s = narrow_input(c, a, p, tmp, &in);
     if (s != XD_OK)
         return s;
     xd_cuda_product q = { .out = xd_view2(tmp + p->acc, XD_I32, a->out.d[0], a->w->out),
@@ -180,7 +190,21 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
                                    .O = a->w->out, .wide = p->wide };
         s = xd_cuda_launch_each(c, XD_K_integer_product, b.n * b.O, &b);
     }
-    return s == XD_OK ? run_epilogue(c, a, q.out.p, (const float *)(void *)(tmp + p->sx)) : s;
+    return s == XD_OK ? run_epilogue(c, a, &q.out, (const float *)(void *)(tmp + p->sx)) : s;
+}
+
+/* 0: the library does not take it. */
+static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp, xd_status *s)
+{
+    xd_tensor in;
+    if (!p->wide || (*s = narrow_input(c, a, p, tmp, &in)) != XD_OK)
+        return p->wide != 0;
+    xd_cuda_product q = { .out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out),
+                          .in = in, .w = a->w->p, .s_w = p->wide };
+    if (!xd_cuda_multiply(c, &q))
+        return 0;
+    *s = run_epilogue(c, a, &q.out, (const float *)(void *)(tmp + p->sx));
+    return 1;
 }
 
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
@@ -189,7 +213,10 @@ xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
     (void)s;
     if (st != XD_OK || !a->out.d[0] || !a->w->out)
         return st;
-    places p = places_of(a);
+    places p = places_of(a, 1);
+    if (wants_fp8(a) && d->fp8_gemm && fp8_gemm(xd_cuda_of(d), a, &p, tmp, &st))
+        return st;
+    p = places_of(a, 0);
     return a->w->type == XD_I8 && !a->w->floats ? integer_gemm(xd_cuda_of(d), a, &p, tmp)
                                                 : float_gemm(xd_cuda_of(d), a, &p, tmp);
 }

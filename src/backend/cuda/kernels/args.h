@@ -61,8 +61,8 @@ typedef struct attention_args {
 } attention_args;
 
 /* out = residual + gate * act(acc + bias), rows [n,O]: what follows a GEMM. The sums are F32, or
- * I32 with the scales sx[n] of input rows and sw[O] of weight rows. With sw alone F32 sums are
- * multiplied by sw. */
+ * I32 (`integers`) with the scales sx[n] of input rows and sw[O] of weight rows. F32 sums are
+ * multiplied by sw, and by sx, where these are there. */
 typedef struct epilogue_args {
     void        *out;
     const void  *acc, *residual;
@@ -149,13 +149,14 @@ typedef struct resize_args {
     int         factor[3], size;
 } resize_args;
 
-/* Rows [n,C] to int8 [n,wide], zeros behind C, and the scales sx[n], as backend.h defines. */
+/* Rows [n,C] to int8 or e4m3 [n,wide], zeros behind C, and the scales sx[n], as backend.h
+ * defines. */
 typedef struct integers_args {
-    int8_t     *q;
+    void       *q;
     float      *sx;
     const void *in;
     int64_t     n, C, wide, s_in;
-    int         in_type, none;
+    int         in_type, e4m3;
 } integers_args;
 
 /* sums[n,O] of int8 rows [n,wide] and w [O,wide]. */

@@ -124,6 +124,18 @@ GPU float from_eight_bits(uint32_t u, int is_e4m3)
     return u & 128 ? -v : v;
 }
 
+/* The nearest e4m3, of two the even one; from 448 on it is 448. v is a number. */
+GPU uint8_t to_e4m3(float v)
+{
+    const float    m = fabsf(v);
+    const uint32_t u = gpu_f32_bits(m), sign = v < 0 ? 128 : 0;
+    if (m >= 448)
+        return (uint8_t)(sign | 0x7e);
+    if (m < 0.015625f) /* 2^-6: below it are multiples of 2^-9                                   */
+        return (uint8_t)(sign | (uint32_t)rintf(m * 512));
+    return (uint8_t)(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3)));
+}
+
 GPU float load_typed(const void *p, int64_t at, int type)
 {
     switch (type) {

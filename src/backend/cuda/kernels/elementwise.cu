@@ -49,6 +49,7 @@ GPU float scaled_sum(const epilogue_args &a, int64_t r, int64_t c)
         return gpu_multiply((float)((const int32_t *)a.acc)[r * a.s_acc + c],
                             gpu_multiply(a.sx[r], a.sw[c]));
     float v = ((const float *)a.acc)[r * a.s_acc + c];
+    v = a.sx ? gpu_multiply(v, a.sx[r]) : v;
     return a.sw ? gpu_multiply(v, a.sw[c]) : v;
 }
 
@@ -73,11 +74,13 @@ KERNEL(epilogue_wide, epilogue_args, 256, 2)
     if (i >= a.n * a.O)
         return;
     float v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    const float x = a.sx ? a.sx[r] : 1;
     load_eight(v, a.acc, r * a.s_acc + c, 0);
     if (a.residual)
         load_eight(w, a.residual, r * a.s_residual + c, a.residual_type);
     UNROLL
     for (int j = 0; j < 8; j++) {
+        v[j] = a.sx ? gpu_multiply(v[j], x) : v[j];
         v[j] = a.sw ? gpu_multiply(v[j], a.sw[c + j]) : v[j];
         v[j] = activate(a.bias ? v[j] + a.bias[c + j] : v[j], a.act);
         v[j] = a.gate ? v[j] * a.gate[c + j] : v[j];

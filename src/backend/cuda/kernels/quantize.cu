@@ -1,5 +1,5 @@
-/* quantize.cu - rows of activations to int8, weights in eight bits to the type in which they are
- * multiplied
+/* quantize.cu - rows of activations to int8 or e4m3, weights in eight bits to the type in which
+ * they are multiplied
  *
  * The formulas of backend.h, to the bit: single divisions and multiplications in F32. */
 #include <float.h>
@@ -21,14 +21,16 @@ KERNEL(integers, integers_args, 128, 1)
     }
     most = gpu_warp_max(most);
     odd = gpu_warp_max(odd);
-    float scale = gpu_divide(most, 127.0f);
+    const float largest = a.e4m3 ? 448.0f : 127.0f;
+    float scale = gpu_divide(most, largest);
     scale = odd != 0 ? NAN : scale < FLT_MIN ? 0 : scale;
-    const float by = scale > 0 ? gpu_divide(127.0f, most) : 0;
+    const float by = scale > 0 ? gpu_divide(largest, most) : 0;
     for (int64_t c = LANE; c < a.wide; c += 32) {
         float v =
             c < a.C && by > 0 ? gpu_multiply(load_one(a.in, row * a.s_in + c, a.in_type), by) : 0;
-        v = rintf(v);
-        a.q[row * a.wide + c] = (int8_t)(v > 127 ? 127 : v < -127 ? -127 : v);
+        const float r = rintf(v);
+        ((uint8_t *)a.q)[row * a.wide + c] =
+            a.e4m3 ? to_e4m3(v) : (uint8_t)(int8_t)(r > 127 ? 127 : r < -127 ? -127 : r);
     }
     if (LANE == 0)
         a.sx[row] = scale;
