@@ -342,15 +342,6 @@ static xd_status change_for_others(loop *l, int nth, xd_err *e)
     return s;
 }
 
-static xd_status status_of(const xd_denoise *f, xd_err *e)
-{
-    if (xd_ok(&f->x))
-        return XD_OK;
-    xd_fail(e, f->x.err.code, "%s", f->x.err.msg);
-    e->rank = f->x.err.rank;
-    return f->x.err.code;
-}
-
 /* Runs the steps of one transformer, from `step` on. lat: memory for latents. */
 static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat, xd_err *e)
 {
@@ -383,7 +374,7 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
     }
     if (ready)
         xd_denoise_finish(f);
-    return status_of(f, e);
+    return xd_exec_status(&f->x, e);
 }
 
 /* Denoises one image: latents [t,C,h,w], malloc'ed, on every rank of the replica. */
@@ -416,7 +407,7 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
     }
     if (s == XD_OK)
         xd_denoise_latents(&f, lat);
-    if (s == XD_OK && (s = status_of(&f, e)) == XD_OK && !all_finite(lat, j->numbers))
+    if (s == XD_OK && (s = xd_exec_status(&f.x, e)) == XD_OK && !all_finite(lat, j->numbers))
         xd_log(XD_LOG_WARN, "image %d holds NaN or infinite latents", image + 1);
     if (s != XD_OK) {
         free(lat);

@@ -4,6 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+xd_status xd_exec_status(const xd_exec *x, xd_err *e)
+{
+    if (x->err.code == XD_OK)
+        return XD_OK;
+    xd_fail(e, x->err.code, "%s", x->err.msg);
+    if (e)
+        e->rank = x->err.rank;
+    return x->err.code;
+}
+
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act)
 {
     memset(x, 0, sizeof *x);

@@ -88,6 +88,8 @@ void    xd_pause(xd_exec *x);                           /* calls x->pause       
 int     xd_counting(const xd_exec *x);                  /* addresses must not be followed      */
 /* Fails the context when `cond` is false. Always compiled. Returns cond. */
 int     xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);
+/* The first failure of the context, also in *e: its message, and the rank that it is of. */
+xd_status xd_exec_status(const xd_exec *x, xd_err *e);
 void    xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 int64_t xd_n(const xd_exec *x, xd_stream_id s);         /* rows I hold of a stream             */
 /* Global index in its stream of my row `row`. */

@@ -63,7 +63,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     if (xd_ok(&f.x))            /* for the memory of these messages                            */
         xd_denoise_latents(&f, NULL);
     *method_bytes = f.stack.bytes;
-    s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    s = xd_exec_status(&f.x, e);
     xd_denoise_close(&f);
     xd_device_arena_close(&a, j->ctx->count);
     return s;

@@ -191,11 +191,7 @@ static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
     xd_world_watch(&ctx->world, &x);
     xd_turns_watch(j, &x);
     xd_vae_encode_frames(&x, j, &ctx->model.vae.net, clip, *pixels[0], moments);
-    if (xd_ok(&x))
-        return XD_OK;
-    xd_fail(e, x.err.code, "%s", x.err.msg);
-    e->rank = x.err.rank;
-    return x.err.code;
+    return xd_exec_status(&x, e);
 }
 
 static xd_status encode_in_turns(xd_job *j, xd_arena *a, const xd_vae_clip *clip,

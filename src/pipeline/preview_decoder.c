@@ -42,7 +42,7 @@ static xd_status count_run(xd_job *j, size_t *bytes, xd_err *e)
     run_decoder(&x, j, &ctx->model.preview.shadow, any, any);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, ctx->count);
-    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+    return xd_exec_status(&x, e);
 }
 
 xd_status xd_preview_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e)

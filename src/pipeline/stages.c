@@ -77,7 +77,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     *tail = c.flops;
     free(local);
     xd_device_arena_close(&a, ctx->count);
-    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+    return xd_exec_status(&x, e);
 }
 
 xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)

@@ -162,7 +162,7 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
     if (x.err.code == XD_OK)
         return XD_OK;
     memset(w->known, 0, (size_t)w->n * sizeof *w->known);
-    return xd_fail(e, x.err.code, "%s", x.err.msg);
+    return xd_exec_status(&x, e);
 }
 
 /* Broadcasts which prompts are known, in the device memory `t` [n,1]. */
@@ -178,7 +178,7 @@ static xd_status share_known(xd_prompts *w, const xd_job *j, xd_tensor t, float 
     xd_get(&x, host, t);
     for (int i = 0; i < w->n && s == XD_OK; i++)
         w->known[i] = host[i] > 0;
-    return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
+    return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
 xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e)

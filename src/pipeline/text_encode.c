@@ -296,7 +296,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
-    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+    return xd_exec_status(&x, e);
 }
 
 /* The negative prompt is used only with guidance, others only if one of their images
@@ -418,7 +418,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
             xd_fill(&x, c->pooled, fill_zeros, &n[1]);
     }
     xd_device_arena_close(&a, ctx->dev);
-    return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
+    return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
 /* Where encoder k writes in the embedding of prompt i: first row, first feature, and first feature
@@ -525,11 +525,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
             encode_one(w, j, i, k, seen, &x);
         }
     xd_method_stack_close(&stack);
-    if (xd_ok(&x))
-        return XD_OK;
-    xd_fail(e, x.err.code, "%s", x.err.msg);
-    e->rank = x.err.rank;
-    return x.err.code;
+    return xd_exec_status(&x, e);
 }
 
 static int is_last_encoder(const xd_job *j, int k)

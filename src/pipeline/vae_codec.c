@@ -147,7 +147,7 @@ static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd
         xd_vae_decode(&x, j, &p->shadow, any, any);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
-    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+    return xd_exec_status(&x, e);
 }
 
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e)
@@ -254,7 +254,5 @@ xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **
         xd_preview_learn(j, lat, *rgb);
     if (xd_ok(&x))
         return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
-    xd_fail(e, x.err.code, "%s", x.err.msg);
-    e->rank = x.err.rank;
-    return x.err.code;
+    return xd_exec_status(&x, e);
 }

@@ -320,7 +320,7 @@ static xd_status denoise_rank(predictor *s, int me, xd_err *e)
     s->f->rank[me].need.method_bytes = f.stack.bytes;
     st = count_dits(s, me, e);
     s->f->rank[me].need.conds = embedding_bytes(s);
-    st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : st;
+    st = xd_ok(&f.x) ? st : xd_exec_status(&f.x, e);
     xd_denoise_close(&f);
     xd_device_arena_close(&a, ctx->count);
     return st;

@@ -474,7 +474,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         report_stage(b, what, 0);
         report_row(b, "text", what, measure_median(b, run_text, &t));
         predict_step(b, p, bytes);
-        s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
+        s = xd_exec_status(&t.x, e);
         xd_device_arena_close(&a, b->g->ctx.dev);
     }
     free(t.ids);
@@ -577,7 +577,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         if (!b->a->turn || (b->a->parts && xd_bench_wants(b->a, "block")))
             bench_blocks(b, &r);
         predict_step(b, p, bytes);
-        s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
+        s = xd_exec_status(&r.f.x, e);
         xd_denoise_close(&r.f);
         xd_device_arena_close(&a, g->ctx.dev);
     }
@@ -626,7 +626,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
         report_stage(b, what, 0);
         report_row(b, "vae", what, measure_median(b, run_vae, &r));
         predict_step(b, p, bytes + pixels);
-        s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
+        s = xd_exec_status(&r.x, e);
         xd_device_arena_close(&a, b->g->ctx.dev);
     }
     free(r.lat);

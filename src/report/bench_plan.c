@@ -169,7 +169,7 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
                 d->count[0] = sent->bytes - before;
             d->count[1] += sent->bytes - before;
         }
-    st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    st = xd_exec_status(&f.x, e);
     xd_denoise_close(&f);
     xd_device_arena_close(&a, s->g->ctx.count);
     return st;
@@ -226,8 +226,8 @@ static void open_flow(xd_bench_side *s, const xd_cond *cond)
 static xd_status close_flow(xd_bench_side *s, xd_status st, xd_err *e)
 {
     xd_denoise_finish(&s->f);
-    if (st == XD_OK && s->f.x.err.code)
-        st = xd_fail(e, s->f.x.err.code, "%s", s->f.x.err.msg);
+    if (st == XD_OK)
+        st = xd_exec_status(&s->f.x, e);
     xd_denoise_close(&s->f);
     return st;
 }
