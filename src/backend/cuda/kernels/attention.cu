@@ -90,7 +90,7 @@ template <int D16, int f16> GPU void flash(const attention_args &a)
 
     /* Queries: through the first tile's place into registers. */
     uint32_t qf[STEPS][4];
-    UNROLL
+    ROLLED
     for (int i = 0; i < QUERIES * (D16 / 8) / 128; i++) {
         int at = i * 128 + (int)threadIdx.x, r = at / (D16 / 8), c = at % (D16 / 8) * 8;
         const int there = q0 + r < a.n && c < a.D;
@@ -218,14 +218,17 @@ template <int D16, int f16> GPU void flash(const attention_args &a)
             if (c * 8 + 2 * t >= a.D)
                 continue;
             const float x = o[c][2 * r] * by, y = o[c][2 * r + 1] * by;
-            const int half = f16 ? F16 : BF16;
             const int64_t to = at + c * 8 + 2 * t;
-            if (a.out_type != F32 && a.out_wide)
-                *(uint32_t *)((uint16_t *)a.out + to) = pack_two(x, y, half);
-            else if (a.out_type != F32)
-                store_one(a.out, to, half, x), store_one(a.out, to + 1, half, y);
-            else
+            if (a.out_type == F32) {
                 store_one(a.out, to, F32, x), store_one(a.out, to + 1, F32, y);
+                continue;
+            }
+            const uint32_t two = pack_two(x, y, f16 ? F16 : BF16);
+            uint16_t *p = (uint16_t *)a.out + to;
+            if (a.out_wide)
+                *(uint32_t *)p = two;
+            else
+                p[0] = (uint16_t)two, p[1] = (uint16_t)(two >> 16);
         }
         if (a.lse && t == 0)
             a.lse[b * a.s_lse[0] + i * a.s_lse[1] + h * a.s_lse[2]] =
