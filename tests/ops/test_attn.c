@@ -103,33 +103,66 @@ static const int64_t cuts[][MAXSEG] = {
     { 700, 0, 0, 0 }, { 1, 698, 0, 1 }, { 0, 256, 255, 189 }, { 333, 17, 50, 300 }
 };
 
+/* Threads of the host, which a device does not compute with. */
+#ifdef ATTN_ON_DEVICE
+enum { THREADS = 1 };
+#else
+enum { THREADS = 3 };
+#endif
+
+/* No bit of attention to 700 keys depends on how they are cut, or on threads. */
+static void check_cuts(const variant *v, const shape *c)
+{
+    problem      p;
+    xd_attn_args a;
+    seed = 5;
+    make(&p, c);
+    xd_par_set(1);
+    run(v, &p.a, c->out, 0);
+    a = p.a;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        cut(&p, cuts[i]);
+        for (int threads = 1; threads <= THREADS; threads++) {
+            xd_par_set(threads);
+            run(v, &p.a, c->out, 0);
+            assert_same_bits(&a, &p.a, 0);
+            end(&p.a);
+        }
+    }
+    end(&a);
+    unmake(&p);
+    xd_par_set(2);
+}
+
 static void test_bits(void **state)
 {
     const variant *v = available(state);
     if (!v)
         return;
-    for (int t = 0; t < 2; t++)
-        for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-            shape        c = { 1, 111, 4, 2, 72, { 700 }, .scale = 0.1f, .bias = (int)i % 2 };
-            problem      p;
-            xd_attn_args a;
-            c.type = c.out = t ? XD_BF16 : XD_F32;
-            seed = 5;
-            make(&p, &c);
-            xd_par_set(1);
-            run(v, &p.a, c.out, 0);
-            a = p.a;
-            cut(&p, cuts[i]);
-            for (int threads = 1; threads <= 3; threads++) {
-                xd_par_set(threads);
-                run(v, &p.a, c.out, 0);
-                assert_same_bits(&a, &p.a, 0);
-                end(&p.a);
-            }
-            end(&a);
-            unmake(&p);
-        }
-    xd_par_set(2);
+    for (int t = 0; t < 4; t++) {
+        shape c = { 1, 111, 4, 2, 72, { 700 }, .scale = 0.1f, .bias = t % 2 };
+        c.type = c.out = t / 2 ? XD_BF16 : XD_F32;
+        check_cuts(v, &c);
+    }
+}
+
+/* No bit of 211 queries depends on which of them are in a call. */
+static void check_some_queries(const variant *v, const shape *c)
+{
+    static const int64_t first[] = { 0, 1, 96, 200, 210 };
+    problem p;
+    make(&p, c);
+    run(v, &p.a, c->out, 0);
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+        xd_attn_args a = p.a;
+        a.q.p = (char *)a.q.p + (size_t)(first[i] * a.q.s[1]) * xd_dtype_size(c->type);
+        a.q.d[1] = i + 1 < sizeof first / sizeof *first ? first[i + 1] - first[i] : 1;
+        run(v, &a, c->out, 0);
+        assert_same_bits(&p.a, &a, first[i]);
+        end(&a);
+    }
+    end(&p.a);
+    unmake(&p);
 }
 
 static void test_some_queries(void **state)
@@ -137,23 +170,10 @@ static void test_some_queries(void **state)
     const variant *v = available(state);
     if (!v)
         return;
-    static const int64_t first[] = { 0, 1, 96, 200, 210 };
     for (int t = 0; t < 2; t++) {
-        shape   c = { 2, 211, 3, 3, 64, { 300, 20 }, .scale = 0.1f, .len = 1 };
-        problem p;
+        shape c = { 2, 211, 3, 3, 64, { 300, 20 }, .scale = 0.1f, .len = 1 };
         c.type = c.out = t ? XD_BF16 : XD_F32;
-        make(&p, &c);
-        run(v, &p.a, c.out, 0);
-        for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
-            xd_attn_args a = p.a;
-            a.q.p = (char *)a.q.p + (size_t)(first[i] * a.q.s[1]) * xd_dtype_size(c.type);
-            a.q.d[1] = i + 1 < sizeof first / sizeof *first ? first[i + 1] - first[i] : 1;
-            run(v, &a, c.out, 0);
-            assert_same_bits(&p.a, &a, first[i]);
-            end(&a);
-        }
-        end(&p.a);
-        unmake(&p);
+        check_some_queries(v, &c);
     }
 }
 
@@ -177,6 +197,28 @@ static void test_f16(void **state)
         c.layout = (int)draw(3);
         c.scale = 1 / sqrtf((float)c.D);
         check(v, &c);
+    }
+}
+
+/* Heads of 136 to 256 elements, which tensor cores take in tiles of 32 keys: every feature that
+ * they take, then the bits. */
+static void test_wide_heads(void **state)
+{
+    static const int64_t dims[] = { 136, 160, 192, 200, 256 };
+    const variant *v = available(state);
+    seed = 11;
+    for (int i = 0; v && i < 10; i++) {
+        shape c = { 2, 70, 2, 1, dims[i / 2], { 31, 0, 33, 40 }, .scale = 0.1f };
+        c.type = i % 2 ? XD_F16 : XD_BF16;
+        for (int k = 0; k < 4; k++) {
+            c.out = k % 3 ? c.type : XD_F32;
+            c.causal = k & 1, c.window = k & 2 ? 37 : 0, c.len = k / 2;
+            check(v, &c);
+        }
+        shape whole = { 1, 9, 2, 1, c.D, { 700 }, c.type, c.type, .scale = 0.1f };
+        shape some = { 1, 211, 1, 1, c.D, { 70, 20 }, c.type, XD_F32, .scale = 0.1f };
+        check_cuts(v, &whole);
+        check_some_queries(v, &some);
     }
 }
 #endif
@@ -216,6 +258,7 @@ static const attn_test tests[] = {
     { "some_queries", test_some_queries },
 #ifdef ATTN_ON_DEVICE
     { "f16", test_f16 },
+    { "wide_heads", test_wide_heads },
 #endif
     { "refused", test_refused },
 };

@@ -208,7 +208,7 @@ void test_attn_pieces(void **unused)
 {
     (void)unused;
     for (int r = 0; r < 12; r++) {
-        int64_t first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(12));
+        int64_t first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(32));
         int64_t q[4] = { 1, rows[0] + rows[2], 1 + upto(3), D },
                 m[4] = { 1, 1 + upto(200), q[2], D };
         xd_dtype     type = f32_or_half(), to = f32_or_half();

@@ -1,4 +1,4 @@
-/* attention.c - attention: flash for 16-bit heads of at most 128 elements without bias and soft
+/* attention.c - attention: flash for 16-bit heads of at most 256 elements without bias and soft
  * cap, else any types
  *
  * Keys are taken in tiles of the global order, so results do not depend on how keys are cut into
@@ -6,6 +6,8 @@
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
+
+enum { FLASH_MOST = 256 };              /* elements of a head                                  */
 
 static void strides_of(int64_t s[3], const xd_tensor *t)
 {
@@ -80,12 +82,18 @@ static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p,
 
 static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
 {
-    int k = b->D <= 64 ? 0 : b->D <= 80 ? 1 : b->D <= 96 ? 2 : 3;
-    static const size_t shared[] = { XD_CUDA_FLASH_SHARED(64), XD_CUDA_FLASH_SHARED(80),
-                                     XD_CUDA_FLASH_SHARED(96), XD_CUDA_FLASH_SHARED(128) };
+    static const struct { int D; size_t shared; } size[] = {
+        { 64, XD_CUDA_FLASH_SHARED(64) },   { 80, XD_CUDA_FLASH_SHARED(80) },
+        { 96, XD_CUDA_FLASH_SHARED(96) },   { 128, XD_CUDA_FLASH_SHARED(128) },
+        { 192, XD_CUDA_FLASH_WIDE_SHARED(192) },
+        { FLASH_MOST, XD_CUDA_FLASH_WIDE_SHARED(FLASH_MOST) },
+    };
+    int k = 0;
+    while (b->D > size[k].D)
+        k++;
     const int first = b->q_type == XD_F16 ? XD_K_flash_64_f16 : XD_K_flash_64;
-    return xd_cuda_launch(c, first + k, xd_ceil_div(b->n, 64), (int64_t)b->B * b->H, 128, shared[k],
-                          b);
+    return xd_cuda_launch(c, first + k, xd_ceil_div(b->n, 64), (int64_t)b->B * b->H, 128,
+                          size[k].shared, b);
 }
 
 static xd_status run_piece(xd_cuda_dev *c, const piece *p)
@@ -102,7 +110,7 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
         .softcap = a->softcap,
     };
     int flash = q->type != XD_F32 && (out->type == q->type || out->type == XD_F32) &&
-                !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 && b.D <= 128;
+                !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 && b.D <= FLASH_MOST;
     xd_status s = add_segments(c, &b, p, &flash);
     if (s != XD_OK)
         return s;

@@ -21,8 +21,11 @@
     X(qknorm_near, 0) X(qknorm_any, 16 << 10)                                                      \
     X(flash_64, XD_CUDA_FLASH_SHARED(64)) X(flash_80, XD_CUDA_FLASH_SHARED(80))                    \
     X(flash_96, XD_CUDA_FLASH_SHARED(96)) X(flash_128, XD_CUDA_FLASH_SHARED(128))                  \
+    X(flash_192, XD_CUDA_FLASH_WIDE_SHARED(192)) X(flash_256, XD_CUDA_FLASH_WIDE_SHARED(256))      \
     X(flash_64_f16, XD_CUDA_FLASH_SHARED(64)) X(flash_80_f16, XD_CUDA_FLASH_SHARED(80))            \
     X(flash_96_f16, XD_CUDA_FLASH_SHARED(96)) X(flash_128_f16, XD_CUDA_FLASH_SHARED(128))          \
+    X(flash_192_f16, XD_CUDA_FLASH_WIDE_SHARED(192))                                               \
+    X(flash_256_f16, XD_CUDA_FLASH_WIDE_SHARED(256))                                               \
     X(attention_any, 0) X(attention_wide, 0)                                                       \
     X(glu, 0) X(addmul, 0) X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)                          \
     X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, 0)                          \
@@ -30,6 +33,7 @@
     X(integers, 0) X(widen, 0)                                                                     \
     X(integer_product, 0)
 #define XD_CUDA_FLASH_SHARED(d) (((d) + 8) * 64 * 4 * 2)        /* two tiles of keys, of values */
+#define XD_CUDA_FLASH_WIDE_SHARED(d) (((d) + 8) * (64 + 32 * 4) * 2)    /* and 64 queries       */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* three stages                 */
 
 typedef enum xd_cuda_kernel {

@@ -1,17 +1,20 @@
 /* attention.cu - attention of 16 bits by tensor cores (flash), any other attention by plain sums
  *
  * flash: a block takes 64 queries of one head, each of its 4 warps 16 of them; keys and values come
- * in tiles of 64 by cp.async, two of each under way. Scores, exponentials and sums stay in
- * registers. A tile has the keys 64 t .. 64 t + 63 of the global order wherever they lie, so that
- * the order of sums, and with it every bit, does not depend on how keys are cut into segments. Head
- * dims are filled up with zeros to D16 (72 -> 80).
+ * in tiles of KEYS by cp.async, two of each under way. Scores, exponentials and sums stay in
+ * registers. Tile t has the keys KEYS t .. KEYS (t + 1) - 1 of the global order wherever they lie,
+ * so that the order of sums, and with it every bit, does not depend on how keys are cut into
+ * segments. Head dims are filled up with zeros to D16 (72 -> 80).
+ *
+ * Above 128 the sums of a head take up to half of a thread's registers. The queries then stay in
+ * shared memory, and a tile has 32 keys, so that a head of 256 takes 99 KiB: what every GPU has.
  *
  * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4: A holds rows g and g + 8, B and C
  * column g / columns 2 t. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-enum { QUERIES = 64, KEYS = 64 };
+enum { QUERIES = 64 };
 
 GPU const attention_segment *segments_of(const attention_args &a)
 {
@@ -28,9 +31,9 @@ GPU int segment_of(const attention_args &a, int64_t j)
     return s;
 }
 
-/* Rows [from, from + 64) of keys or values to shared memory: chunks of 16 bytes, zeros past the end
- * and past D. */
-template <int D16, int V>
+/* Rows [from, from + KEYS) of keys or values to shared memory: chunks of 16 bytes, zeros past the
+ * end and past D. */
+template <int D16, int KEYS, int V>
 GPU void load_tile(const attention_args &a, bf16 *to, int64_t from, int64_t end, int64_t b,
                    int64_t h)
 {
@@ -72,11 +75,13 @@ template <int f16> GPU uint32_t pack_small(float lo, float hi)
     return f16 ? gpu_pack_f16(lo, hi) : gpu_pack_bf16(lo, hi);
 }
 
-/* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. */
-template <int D16, int f16> GPU void flash(const attention_args &a)
+/* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. HELD: 1 where registers hold
+ * the fragments of queries, 0 where each tile reads them from shared memory. */
+template <int D16, int KEYS, int f16> GPU void flash(const attention_args &a)
 {
-    enum { ROW = D16 + 8, STEPS = D16 / 16, TILE = KEYS * ROW };
-    bf16 *sm = (bf16 *)gpu_shared(); /* keys 0, keys 1, values 0, values 1                       */
+    enum { ROW = D16 + 8, STEPS = D16 / 16, TILE = KEYS * ROW, HELD = D16 <= 128 };
+    bf16 *qs = (bf16 *)gpu_shared();
+    bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW); /* keys 0, keys 1, values 0, values 1            */
     const int lane = LANE, warp = WARP, g = lane / 4, t = lane % 4;
     const int64_t b = blockIdx.y / a.H, h = blockIdx.y % a.H, hk = h * a.Hk / a.H;
     const int64_t q0 = (int64_t)blockIdx.x * QUERIES;
@@ -88,8 +93,9 @@ template <int D16, int f16> GPU void flash(const attention_args &a)
     lo = lo < lo1 ? lo : lo1, hi = hi > hi1 ? hi : hi1;
     const int64_t tile0 = lo / KEYS, tiles = hi > lo ? (hi - 1) / KEYS + 1 - tile0 : 0;
 
-    /* Queries: through the first tile's place into registers. */
-    uint32_t qf[STEPS][4];
+    /* Queries: to a place of their own, or through the first tile's into registers. */
+    const bf16 *qrow = qs + (warp * 16 + lane % 16) * ROW + lane / 16 * 8;
+    uint32_t qf[HELD ? STEPS : 1][4];
     ROLLED
     for (int i = 0; i < QUERIES * (D16 / 8) / 128; i++) {
         int at = i * 128 + (int)threadIdx.x, r = at / (D16 / 8), c = at % (D16 / 8) * 8;
@@ -98,20 +104,22 @@ template <int D16, int f16> GPU void flash(const attention_args &a)
         if (there)
             p += b * a.s_q[0] + (q0 + r) * a.s_q[1] + h * a.s_q[2] + c;
         if (a.q_wide) {
-            gpu_cp_async16(sm + r * ROW + c, p, there ? 16 : 0);
+            gpu_cp_async16(qs + r * ROW + c, p, there ? 16 : 0);
         } else {
             UNROLL
             for (int k = 0; k < 8; k++)
-                sm[r * ROW + c + k] = there ? p[k] : 0;
+                qs[r * ROW + c + k] = there ? p[k] : 0;
         }
     }
     gpu_cp_commit();
     gpu_cp_wait<0>();
     gpu_sync();
-    UNROLL
-    for (int k = 0; k < STEPS; k++)
-        gpu_ldmatrix4(qf[k], sm + (warp * 16 + lane % 16) * ROW + k * 16 + lane / 16 * 8);
-    gpu_sync();
+    if (HELD) {
+        UNROLL
+        for (int k = 0; k < STEPS; k++)
+            gpu_ldmatrix4(qf[k], qrow + k * 16);
+        gpu_sync();
+    }
 
     float o[D16 / 8][4], top[2] = { -INFINITY, -INFINITY }, sum[2] = { 0, 0 };
     UNROLL
@@ -120,15 +128,16 @@ template <int D16, int f16> GPU void flash(const attention_args &a)
     for (int k = 0; k < 4; k++)
         o[i][k] = 0;
     if (tiles) {
-        load_tile<D16, 0>(a, sm, tile0 * KEYS, len, b, hk);
-        load_tile<D16, 1>(a, sm + 2 * TILE, tile0 * KEYS, len, b, hk);
+        load_tile<D16, KEYS, 0>(a, sm, tile0 * KEYS, len, b, hk);
+        load_tile<D16, KEYS, 1>(a, sm + 2 * TILE, tile0 * KEYS, len, b, hk);
     }
     gpu_cp_commit();
     for (int64_t n = 0; n < tiles; n++) {
         const bf16 *ks = sm + (n & 1) * TILE, *vs = sm + (2 + (n & 1)) * TILE;
         if (n + 1 < tiles) {
-            load_tile<D16, 0>(a, sm + (~n & 1) * TILE, (tile0 + n + 1) * KEYS, len, b, hk);
-            load_tile<D16, 1>(a, sm + (2 + (~n & 1)) * TILE, (tile0 + n + 1) * KEYS, len, b, hk);
+            const int64_t next = (tile0 + n + 1) * KEYS;
+            load_tile<D16, KEYS, 0>(a, sm + (~n & 1) * TILE, next, len, b, hk);
+            load_tile<D16, KEYS, 1>(a, sm + (2 + (~n & 1)) * TILE, next, len, b, hk);
         }
         gpu_cp_commit();
         gpu_cp_wait<1>();
@@ -138,14 +147,18 @@ template <int D16, int f16> GPU void flash(const attention_args &a)
         for (int i = 0; i < KEYS / 8; i++)
             s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;
         UNROLL
-        for (int k = 0; k < STEPS; k++)
+        for (int k = 0; k < STEPS; k++) {
+            uint32_t *q = qf[HELD ? k : 0];
+            if (!HELD)
+                gpu_ldmatrix4(q, qrow + k * 16);
             UNROLL
-        for (int i = 0; i < KEYS / 16; i++) {
-            uint32_t kf[4];
-            gpu_ldmatrix4(kf, ks + (i * 16 + lane % 8 + lane / 16 * 8) * ROW + k * 16 +
-                                  lane / 8 % 2 * 8);
-            gpu_mma<f16>(s[2 * i], qf[k], kf);
-            gpu_mma<f16>(s[2 * i + 1], qf[k], kf + 2);
+            for (int i = 0; i < KEYS / 16; i++) {
+                uint32_t kf[4];
+                gpu_ldmatrix4(kf, ks + (i * 16 + lane % 8 + lane / 16 * 8) * ROW + k * 16 +
+                                      lane / 8 % 2 * 8);
+                gpu_mma<f16>(s[2 * i], q, kf);
+                gpu_mma<f16>(s[2 * i + 1], q, kf + 2);
+            }
         }
         /* Masks, where the tile is not seen by all. */
         const int64_t j0 = (tile0 + n) * KEYS;
@@ -238,13 +251,15 @@ template <int D16, int f16> GPU void flash(const attention_args &a)
     }
 }
 
-#define FLASH(d, blocks)                                                                           \
-    KERNEL(flash_##d, attention_args, 128, blocks) { flash<d, 0>(a); }                             \
-    KERNEL(flash_##d##_f16, attention_args, 128, blocks) { flash<d, 1>(a); }
-FLASH(64, 3)
-FLASH(80, 3)
-FLASH(96, 2)
-FLASH(128, 2)
+#define FLASH(d, keys, blocks)                                                                     \
+    KERNEL(flash_##d, attention_args, 128, blocks) { flash<d, keys, 0>(a); }                       \
+    KERNEL(flash_##d##_f16, attention_args, 128, blocks) { flash<d, keys, 1>(a); }
+FLASH(64, 64, 3)
+FLASH(80, 64, 3)
+FLASH(96, 64, 2)
+FLASH(128, 64, 2)
+FLASH(192, 32, 2)
+FLASH(256, 32, 2)
 
 /* Any types, head dims to 32 MOST, bias, soft cap: a warp a query; lane l holds the elements l, l +
  * 32, ... of the output. */
