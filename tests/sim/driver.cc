@@ -9,8 +9,8 @@
  *   and then, drawn from n.
  * - Copies take pinned memory alone. What is read back holds NaNs until the copy has run. There is
  *   no default stream.
- * - Launches are checked: sizes, and shared memory beyond 48 KiB only after it was allowed. A word
- *   of a kernel's arguments that is an address of host memory ends the program.
+ * - Launches are checked: sizes, and shared memory beyond 48 KiB only after it was allowed, up to
+ *   99 KiB. A word of a kernel's arguments that is an address of host memory ends the program.
  * - An event of another process is waited for, while that process goes on by itself. Only an event
  *   that was created for other processes is lent to them, and only its own process records it.
  * - An event's time is that at which the work before it had run. It is told for events that were
@@ -133,7 +133,7 @@ API CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
         *v = 132;
         return XD_CU_SUCCESS;
     case XD_CU_SHARED_MEMORY_OPTIN:
-        *v = 232448;
+        *v = SHARED;
         return XD_CU_SUCCESS;
     default:
         return XD_CU_INVALID_VALUE;

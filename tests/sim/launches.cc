@@ -37,7 +37,7 @@ API CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
 }
 API CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v)
 {
-    if (a != XD_CU_FUNCTION_SHARED_MEMORY || v > 232448)
+    if (a != XD_CU_FUNCTION_SHARED_MEMORY || v > SHARED)
         return XD_CU_INVALID_VALUE;
     ((CUfunc_st *)f)->shared = v;
     return XD_CU_SUCCESS;

@@ -79,6 +79,7 @@ struct CUctx_st {
 namespace sim
 {
 enum { PAGE = 4096, GPUS = 16 };
+enum { SHARED = 99 << 10 }; /* bytes that a block may ask for: the least of all capabilities    */
 const size_t SPAN = (size_t)1 << 37;
 
 /* driver.cc */

@@ -333,6 +333,13 @@ static int launches(void)
            cuStreamSynchronize(a) == XD_CU_SUCCESS;
 }
 
+static int shared_memory_ends(void)
+{
+    CUfunction f = widen();
+    return f && !cuFuncSetAttribute(f, XD_CU_FUNCTION_SHARED_MEMORY, 99 << 10) &&
+           cuFuncSetAttribute(f, XD_CU_FUNCTION_SHARED_MEMORY, (99 << 10) + 1);
+}
+
 /* ---- two processes ------------------------------------------------------------------------ */
 
 static void lend_child(int from, int to)
@@ -460,6 +467,7 @@ int main(void)
     tap(graph_keeps_arguments(), "a graph keeps the arguments that a kernel had");
     tap(captures_are_strict(), "waits, memory, events and copies up are refused in a capture");
     tap(launches(), "launches beyond a kernel's limits are refused");
+    tap(shared_memory_ends(), "no kernel gets more shared memory than every GPU has");
     /* Arguments are not checked under AddressSanitizer (launches.cc). */
     tap(SIM_ASAN || signal_of(host_memory) == SIGABRT,
         "a kernel that is given host memory ends the program");
