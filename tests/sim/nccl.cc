@@ -4,7 +4,8 @@
  * It is stricter than NCCL.
  * - A group of messages is one item of its stream. It ends when all its messages have been taken:
  *   none of them is buffered. So orders that may hang with NCCL hang here, and after
- *   XDIT_SIM_PATIENCE seconds (30) the program ends and says so.
+ *   XDIT_SIM_PATIENCE seconds (30) in which the host waits for an event or asks for it the program
+ *   ends and says so.
  * - A communicator is used on one stream alone, and two ranks of it on one GPU are refused.
  * - Messages of different sizes, to oneself and of host memory are errors. */
 #include "tests/sim/sim.h"

@@ -19,6 +19,7 @@ namespace
 uint64_t seeded;
 long last_call;
 int messages; /* other processes wait for this one: it goes on while its host waits            */
+long idle;    /* ms in which nothing could run while this host waited or asked                 */
 
 long time_ms()
 {
@@ -54,6 +55,7 @@ void step(CUstream_st *s)
 {
     item i = std::move(s->q.front());
     s->q.pop_front();
+    idle = 0;
     if (i.run)
         i.run();
     if (i.record && i.record->at->done < i.number) {
@@ -62,37 +64,36 @@ void step(CUstream_st *s)
     }
 }
 
-/* Runs work until `done`, of stream s first of all. */
+/* Runs a piece of work, of stream s first of all, or waits 1 ms for other processes. */
+void work_once(CUstream_st *s)
+{
+    if (seed && draw(2)) {
+        CUstream_st *o = streams[draw((uint32_t)streams.size())];
+        if (ready(o))
+            return step(o);
+    }
+    CUstream_st *t = s;
+    for (size_t k = 0; t && !t->q.empty() && !ready(t) && t->q.front().await && k < 1000; k++)
+        t = t->q.front().await->on;
+    if (t && ready(t))
+        return step(t);
+    for (CUstream_st *o : streams) /* a message that a peer has not answered: the others go on */
+        if (o != t && ready(o))
+            return step(o);
+    if (!messages)
+        wrong("streams wait for each other for ever");
+    if (++idle > simgpu_patience_ms())
+        wrong("no peer answers a message or reaches an event for many seconds");
+    usleep(1000);
+}
+
+/* Runs work until `done`. */
 void work(CUstream_st *s, const std::function<bool()> &done)
 {
     window w;
-    int idle = 0;
-    while (!done()) {
-        if (seed && draw(2)) {
-            CUstream_st *o = streams[draw((uint32_t)streams.size())];
-            if (ready(o)) {
-                step(o);
-                continue;
-            }
-        }
-        CUstream_st *t = s;
-        for (size_t k = 0; t && !t->q.empty() && !ready(t) && t->q.front().await && k < 1000; k++)
-            t = t->q.front().await->on;
-        if (t && ready(t)) {
-            step(t);
-            continue;
-        }
-        int other = 0; /* a message that a peer has not answered: the others go on         */
-        for (CUstream_st *o : streams)
-            if (!other && o != t && ready(o))
-                step(o), other = 1;
-        if (!other && !messages)
-            wrong("streams wait for each other for ever");
-        if (!other && ++idle > simgpu_patience_ms())
-            wrong("no peer answers a message or reaches an event for many seconds");
-        if (!other)
-            usleep(1000);
-    }
+    for (idle = 0; !done();)
+        work_once(s);
+    idle = 0;
 }
 
 /* A GPU goes on while its host waits for something else, as for MPI: work that nobody has asked for
@@ -240,17 +241,22 @@ API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
     i.await = e;
     return add(s, std::move(i));
 }
-/* A GPU works while its host asks again and again: a piece of what the event waits for runs. */
+/* A GPU works while its host asks again and again: a piece of what the event waits for runs. Hosts
+ * that ask one another's GPUs in vain end as those that wait do. */
 API CUresult cuEventQuery(CUevent e)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
     if (breaks_capture())
         return XD_CU_CAPTURE_REFUSED;
     uint64_t n = e->at->recorded;
-    int steps = 0;
-    if (e->at->done < n && e->on)
-        work(e->on, [e, n, &steps] { return e->at->done >= n || steps++; });
-    return e->at->done >= n ? XD_CU_SUCCESS : XD_CU_NOT_READY;
+    if (e->at->done < n && e->on) {
+        window w;
+        work_once(e->on);
+    }
+    if (e->at->done < n)
+        return XD_CU_NOT_READY;
+    idle = 0;
+    return XD_CU_SUCCESS;
 }
 API CUresult cuEventSynchronize(CUevent e)
 {

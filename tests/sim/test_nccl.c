@@ -103,6 +103,19 @@ static int send_first(rank *r)
     return received(r) < 0;
 }
 
+/* The same, and the host asks whether an event has been reached instead of waiting. */
+static int send_first_and_ask(rank *r)
+{
+    CUevent e = NULL;
+    send_one(r, BYTES);
+    receive_one(r);
+    cuEventCreate(&e, XD_CU_EVENT_DISABLE_TIMING);
+    cuEventRecord(e, r->s);
+    while (cuEventQuery(e) == XD_CU_NOT_READY)
+        ;
+    return 1;
+}
+
 static int other_size(rank *r)
 {
     if (r->number)
@@ -188,6 +201,7 @@ int main(void)
     setenv("XDIT_SIM_PATIENCE", "2", 1);
     tap(run(other_size, 0) == 100, "messages of different sizes end the program");
     tap(run(send_first, 0) == 100, "two ranks that send before they receive wait for ever");
+    tap(run(send_first_and_ask, 0) == 100, "two ranks that ask and do not wait are noticed, too");
     printf("1..%d\n", checks);
     return failed != 0;
 }
