@@ -241,36 +241,54 @@ void test_attn_pieces(void **unused)
     }
 }
 
-/* More segments with keys and more samples than one launch takes: no bit differs from keys that lie
- * together and from samples one by one. */
+/* Rows [first, first + n) of every sample. */
+static xd_tensor rows_of(xd_tensor t, int64_t first, int64_t n)
+{
+    t.p = (char *)t.p + first * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = n;
+    return t;
+}
+
+/* Cuts keys or values [B,m,H,D] into segments of 0, 1, 2, 3, 4, 0, ... rows. The last one lies at
+ * the begin of `to`, which has the shape of `all`, and the first one at its end. */
+static xd_tensor segment(const xd_tensor *all, const xd_tensor *to, int i)
+{
+    static const int rows_before[] = { 0, 0, 1, 3, 6 };
+    const int64_t    first = i / 5 * 10 + rows_before[i % 5], n = i % 5;
+    xd_tensor from = rows_of(*all, first, n), t = rows_of(*to, all->d[1] - first - n, n);
+    for (int64_t k = 0; k < xd_count(t); k++)
+        set(&t, k, at(&from, k));
+    return t;
+}
+
+/* More segments with keys and more samples than one launch takes, by tensor cores and without: no
+ * bit differs from keys that lie together and from samples one by one. */
 void test_attn_many(void **unused)
 {
     enum { SEGMENTS = 57, SAMPLES = 19 };   /* 45 of them have keys                             */
     (void)unused;
-    for (int r = 0; r < 4; r++) {
-        int64_t D = r % 2 ? 20 : 64, q[4] = { SAMPLES, 5, 2, D }, m[4] = { SAMPLES, 0, 2, D };
+    for (int r = 0; r < 6; r++) {
+        int64_t D = r % 3 == 0 ? 64 : r % 3 == 1 ? 20 : 200;
+        int64_t q[4] = { SAMPLES, 5, 2, D }, m[4] = { SAMPLES, 0, 2, D };
         int64_t len[SAMPLES];
-        xd_kv   cut[SEGMENTS], kv;
+        xd_kv   cut[SEGMENTS], kv, to;
         fresh();
         for (int i = 0; i < SEGMENTS; i++)
             m[1] += i % 5;
-        kv = (xd_kv){ operand(f32_or_half(), 4, m, 0), { 0 } };
+        kv.k = operand(r % 3 == 1 ? f32_or_half() : half(), 4, m, 0);
         kv.v = operand(kv.k.type, 4, m, 0);
+        to = (xd_kv){ operand(kv.k.type, 4, m, 0), operand(kv.k.type, 4, m, 0) };
         xd_attn_args a = { .q = operand(kv.k.type, 4, q, 0), .out = operand(XD_F32, 4, q, 0),
                            .lse = operand(XD_F32, 3, q, 0), .kv = &kv, .nkv = 1, .scale = 0.3f,
-                           .kv_len = r < 2 ? NULL : len };
+                           .kv_len = r < 3 ? NULL : len };
         for (int b = 0; b < SAMPLES; b++)
             len[b] = upto(m[1] + 1);
         RUN(attn, XD_OP_ATTN, &a);
         xd_attn_args c = a;
         c.out = operand(XD_F32, 4, q, 0), c.lse = operand(XD_F32, 3, q, 0);
         c.kv = cut, c.nkv = SEGMENTS;
-        for (int64_t i = 0, at = 0; i < SEGMENTS; at += i++ % 5) {
-            cut[i] = kv;
-            cut[i].k.d[1] = cut[i].v.d[1] = i % 5;
-            cut[i].k.p = (char *)kv.k.p + at * kv.k.s[1] * (int64_t)xd_dtype_size(kv.k.type);
-            cut[i].v.p = (char *)kv.v.p + at * kv.v.s[1] * (int64_t)xd_dtype_size(kv.v.type);
-        }
+        for (int i = 0; i < SEGMENTS; i++)
+            cut[i] = (xd_kv){ segment(&kv.k, &to.k, i), segment(&kv.v, &to.v, i) };
         RUN(attn, XD_OP_ATTN, &c);
         assert_memory_equal(a.out.p, c.out.p, xd_bytes(a.out));
         assert_memory_equal(a.lse.p, c.lse.p, xd_bytes(a.lse));
