@@ -221,6 +221,31 @@ static void test_wide_heads(void **state)
         check_some_queries(v, &some);
     }
 }
+/* Heads beyond those, by products of a library in bands of queries; two bands in the last case. */
+static void test_widest_heads(void **state)
+{
+    static const int64_t dims[] = { 264, 384, 512, 1024 };
+    const variant *v = available(state);
+    seed = 12;
+    for (int i = 0; v && i < 8; i++) {
+        shape c = { 2, 70, 2, 1 + i % 2, dims[i / 2], { 31, 0, 33, 40 }, .scale = 0.1f };
+        c.type = i % 2 ? XD_F16 : XD_BF16;
+        c.layout = i % 3;
+        c.out = c.type;
+        check(v, &c);
+        c.out = XD_F32;
+        check(v, &c);
+        c.seg[0] = 100, c.seg[2] = c.seg[3] = 0;
+        check(v, &c);
+        shape whole = { 1, 9, 2, 1, c.D, { 700 }, c.type, c.type, .scale = 0.1f };
+        shape some = { 1, 211, 1, 1, c.D, { 70, 20 }, c.type, XD_F32, .scale = 0.1f };
+        check_cuts(v, &whole);
+        check_some_queries(v, &some);
+    }
+    shape long_one = { 1, 70, 1, 1, 264, { 300000 }, XD_BF16, XD_F32, .scale = 0.1f };
+    if (v)
+        check(v, &long_one);
+}
 #endif
 
 static void test_refused(void **state)
@@ -259,6 +284,7 @@ static const attn_test tests[] = {
 #ifdef ATTN_ON_DEVICE
     { "f16", test_f16 },
     { "wide_heads", test_wide_heads },
+    { "widest_heads", test_widest_heads },
 #endif
     { "refused", test_refused },
 };

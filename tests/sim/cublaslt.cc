@@ -2,7 +2,8 @@
  *
  * D = alpha op(A) op(B) + beta C, column by column, with a bias and GELU after it; sums in f32
  * (int32 for int8). With XDIT_SIM_NO_PRODUCTS it takes none, and e4m3 from the compute capability
- * 8.9 on (XDIT_SIM_CAPABILITY). */
+ * 8.9 on (XDIT_SIM_CAPABILITY). An algorithm works with addresses of the alignment alone that the
+ * preference named when it was found. */
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernels/gpu.cuh"
 
@@ -95,7 +96,10 @@ API cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 }
 API cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
 {
-    *p = (cublasLtMatmulPreference_t)calloc(1, 8);
+    uint32_t *each = (uint32_t *)malloc(4 * sizeof *each);
+    for (int i = 0; i < 4; i++)
+        each[i] = 256;
+    *p = (cublasLtMatmulPreference_t)each;
     return XD_LT_SUCCESS;
 }
 API cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
@@ -103,10 +107,12 @@ API cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
     free(p);
     return XD_LT_SUCCESS;
 }
-API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                        cublasLtMatmulPreferenceAttributes_t,
-                                                        const void *, size_t)
+API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                        cublasLtMatmulPreferenceAttributes_t a,
+                                                        const void *v, size_t n)
 {
+    if (a >= XD_LT_PREF_ALIGNMENT_A && a <= XD_LT_PREF_ALIGNMENT_D)
+        memcpy((uint32_t *)p + (a - XD_LT_PREF_ALIGNMENT_A), v, n);
     return XD_LT_SUCCESS;
 }
 
@@ -141,7 +147,7 @@ static int checked(const desc *d, const layout *A, const layout *B, const layout
 }
 API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t A, cublasLtMatrixLayout_t B,
-    cublasLtMatrixLayout_t C, cublasLtMatrixLayout_t D, cublasLtMatmulPreference_t, int want,
+    cublasLtMatrixLayout_t C, cublasLtMatrixLayout_t D, cublasLtMatmulPreference_t p, int want,
     cublasLtMatmulHeuristicResult_t *r, int *n)
 {
     *n = 0;
@@ -149,6 +155,8 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         return XD_LT_NOT_SUPPORTED;
     memset(r, 0, sizeof *r);
     r->workspaceSize = 1 << 20;
+    for (int i = 0; i < 4; i++)
+        r->algo.data[i] = ((uint32_t *)p)[i];
     *n = 1;
     return XD_LT_SUCCESS;
 }
@@ -252,7 +260,7 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, cons
                                   const void *a, cublasLtMatrixLayout_t A, const void *b,
                                   cublasLtMatrixLayout_t B, const void *beta, const void *c,
                                   cublasLtMatrixLayout_t C, void *out, cublasLtMatrixLayout_t D,
-                                  const cublasLtMatmulAlgo_t *, void *work, size_t bytes,
+                                  const cublasLtMatmulAlgo_t *algo, void *work, size_t bytes,
                                   cudaStream_t s)
 {
     call x = { *(desc *)d, *(layout *)A, *(layout *)B, *(layout *)C, *(layout *)D, 1, 0, a, b,
@@ -267,6 +275,10 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, cons
         !simgpu_on_device(b, ((x.B.cols - 1) * (uint64_t)x.B.ld + x.B.rows) * size_of(x.B.type)) ||
         !simgpu_on_device(out, ((x.D.cols - 1) * (uint64_t)x.D.ld + x.D.rows) * size_of(x.D.type)))
         return XD_LT_INVALID_VALUE;
+    const void *place[] = { a, b, c, out };
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)place[i] % algo->data[i])
+            return XD_LT_INVALID_VALUE;
     if (x.A.type != XD_LT_F32 && ((uintptr_t)a % 16 || (uintptr_t)b % 16))
         return XD_LT_NOT_SUPPORTED;
     std::function<void()> fn = [x] { product(x); };

@@ -1,5 +1,5 @@
 /* attention.c - attention: flash for 16-bit heads of at most 256 elements without bias and soft
- * cap, else any types
+ * cap, products of the library for wider ones, else any types
  *
  * Keys are taken in tiles of the global order, so results do not depend on how keys are cut into
  * segments or queries into pieces. */
@@ -7,16 +7,13 @@
 
 #include "base/minmax.h"
 
-enum { FLASH_MOST = 256 };              /* elements of a head                                  */
-
 static void strides_of(int64_t s[3], const xd_tensor *t)
 {
     for (int i = 0; i < 3; i++)
         s[i] = t->p ? t->s[i] : 0;
 }
 
-/* 1: every row of every head begins at a multiple of `bytes`. */
-static int heads_aligned(const xd_tensor *t, int64_t bytes)
+int xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes)
 {
     int64_t size = (int64_t)xd_dtype_size(t->type);
     int     all = (uintptr_t)t->p % (uintptr_t)bytes == 0;
@@ -32,6 +29,7 @@ typedef struct piece {
     int64_t             first, sample;  /* of all rows, of all samples                         */
     int                 samples;
     attention_segment  *list;           /* device memory for all segments, or NULL             */
+    char               *products;       /* scratch of attention_products.c                     */
 } piece;
 
 static char *sample_at(const xd_tensor *t, int64_t b)
@@ -41,12 +39,13 @@ static char *sample_at(const xd_tensor *t, int64_t b)
 
 static size_t list_bytes(const xd_attn_args *a)
 {
-    return a->nkv > ATTENTION_SEGMENTS ? (size_t)a->nkv * sizeof(attention_segment) : 0;
+    size_t bytes = a->nkv > ATTENTION_SEGMENTS ? (size_t)a->nkv * sizeof(attention_segment) : 0;
+    return (bytes + 255) / 256 * 256;
 }
 
 size_t xd_cuda_attention_scratch(const xd_attn_args *a)
 {
-    return list_bytes(a);
+    return list_bytes(a) + xd_cuda_attention_products_scratch(a);
 }
 
 /* Segments of keys go with the arguments, or to device memory where these have no place for all.
@@ -67,7 +66,7 @@ static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p,
         strides_of(t->s_v, v);
         b->m += k->d[1];
         b->segments++;
-        *wide = *wide && heads_aligned(k, 16) && heads_aligned(v, 16);
+        *wide = *wide && xd_cuda_heads_aligned(k, 16) && xd_cuda_heads_aligned(v, 16);
         if (p->list && n == ATTENTION_SEGMENTS) {
             s = xd_cuda_upload(c, p->list + b->segments - n, b->segment, (size_t)n * sizeof *t);
             n = 0;
@@ -86,7 +85,7 @@ static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
         { 64, XD_CUDA_FLASH_SHARED(64) },   { 80, XD_CUDA_FLASH_SHARED(80) },
         { 96, XD_CUDA_FLASH_SHARED(96) },   { 128, XD_CUDA_FLASH_SHARED(128) },
         { 192, XD_CUDA_FLASH_WIDE_SHARED(192) },
-        { FLASH_MOST, XD_CUDA_FLASH_WIDE_SHARED(FLASH_MOST) },
+        { XD_CUDA_FLASH_MOST, XD_CUDA_FLASH_WIDE_SHARED(XD_CUDA_FLASH_MOST) },
     };
     int k = 0;
     while (b->D > size[k].D)
@@ -105,12 +104,12 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
         .bias = a->bias.p, .n = q->d[1], .first = p->first, .B = p->samples,
         .H = (int)q->d[2], .D = (int)q->d[3],
         .Hk = (int)xd_attn_heads_kv(a), .q_type = xd_cuda_type(q),
-        .out_type = xd_cuda_type(out), .causal = a->causal, .q_wide = heads_aligned(q, 16),
-        .out_wide = heads_aligned(out, 4), .window = a->window, .scale = a->scale,
+        .out_type = xd_cuda_type(out), .causal = a->causal, .q_wide = xd_cuda_heads_aligned(q, 16),
+        .out_wide = xd_cuda_heads_aligned(out, 4), .window = a->window, .scale = a->scale,
         .softcap = a->softcap,
     };
     int flash = q->type != XD_F32 && (out->type == q->type || out->type == XD_F32) &&
-                !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 && b.D <= FLASH_MOST;
+                !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 && b.D <= XD_CUDA_FLASH_MOST;
     xd_status s = add_segments(c, &b, p, &flash);
     if (s != XD_OK)
         return s;
@@ -132,6 +131,8 @@ static xd_status run_samples(xd_cuda_dev *c, piece p)
 {
     const int64_t B = p.q->d[0];
     xd_status     s = XD_OK;
+    if (xd_cuda_attention_products(c, p.a, p.q, p.out, p.first, p.products, &s))
+        return s;
     for (p.sample = 0; p.sample < B && s == XD_OK; p.sample += p.samples) {
         p.samples = (int)xd_min(ATTENTION_SAMPLES, B - p.sample);
         s = run_piece(c, &p);
@@ -143,7 +144,8 @@ xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     xd_status    st = xd_attn_check(a, XD_CUDA_TYPES);
-    piece        p = { .a = a, .q = &a->q, .out = &a->out, .list = list_bytes(a) ? tmp : NULL };
+    piece        p = { .a = a, .q = &a->q, .out = &a->out, .list = list_bytes(a) ? tmp : NULL,
+                       .products = (char *)tmp + list_bytes(a) };
     (void)s;
     if (st == XD_OK && !a->nparts)
         st = run_samples(c, p);

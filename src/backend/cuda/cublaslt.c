@@ -37,7 +37,7 @@ static int epilogue_of(const xd_cuda_product *p)
                    : p->bias ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
 }
 
-/* A product in the library's words: D = A^T B with A = w, B = in, D = out. */
+/* A product in the library's words: D = A^T B with A = w, B = in, D = out; turned: D = A B. */
 typedef struct product {
     cublasLtMatmulDesc_t   desc;
     cublasLtMatrixLayout_t A, B, D;
@@ -54,7 +54,7 @@ static int describe(const xd_cublaslt *lt, product *q, const xd_cuda_product *p)
 #define SET(attribute, value)                                                                      \
     ok = ok && lt->cublasLtMatmulDescSetAttribute(q->desc, attribute, &(value), sizeof(value)) ==  \
                    XD_LT_SUCCESS
-    SET(XD_LT_DESC_TRANSA, T);
+    SET(XD_LT_DESC_TRANSA, *(p->turned ? &N : &T));
     SET(XD_LT_DESC_TRANSB, N);
     SET(XD_LT_DESC_EPILOGUE, epilogue);
     if (p->bias) {
@@ -65,7 +65,7 @@ static int describe(const xd_cublaslt *lt, product *q, const xd_cuda_product *p)
 #define LAYOUT(m, type, rows, cols, ld)                                                            \
     ok = ok && lt->cublasLtMatrixLayoutCreate(&q->m, type_of(type), (uint64_t)(rows),              \
                                               (uint64_t)(cols), ld) == XD_LT_SUCCESS
-    LAYOUT(A, p->in.type, I, O, p->s_w);
+    LAYOUT(A, p->in.type, p->turned ? O : I, p->turned ? I : O, p->s_w);
     LAYOUT(B, p->in.type, I, n, n == 1 ? I : p->in.s[0]);
     LAYOUT(D, p->out.type, O, n, n == 1 ? O : p->out.s[0]);
 #undef LAYOUT
@@ -84,6 +84,30 @@ static void undo(const xd_cublaslt *lt, product *q)
         lt->cublasLtMatmulDescDestroy(q->desc);
 }
 
+/* The largest power of two, at most 256, of which the address is a multiple. */
+static uint32_t alignment_of(const void *p)
+{
+    uint32_t n = 256;
+    while ((uintptr_t)p % n)
+        n /= 2;
+    return n;
+}
+
+/* Without these the library takes addresses for multiples of 256. */
+static int set_alignments(const xd_cuda_dev *c, const xd_cuda_product *p)
+{
+    static const int attribute[] = { XD_LT_PREF_ALIGNMENT_A, XD_LT_PREF_ALIGNMENT_B,
+                                     XD_LT_PREF_ALIGNMENT_C, XD_LT_PREF_ALIGNMENT_D };
+    const void *const place[] = { p->w, p->in.p, p->out.p, p->out.p };
+    int               ok = 1;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t n = alignment_of(place[i]);
+        ok = ok && c->lt->cublasLtMatmulPreferenceSetAttribute(
+                       c->lt_preference, attribute[i], &n, sizeof n) == XD_LT_SUCCESS;
+    }
+    return ok;
+}
+
 int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p)
 {
     const xd_cublaslt              *lt = c->lt;
@@ -94,7 +118,7 @@ int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p)
     if (p->in.type == XD_I8)
         one.i = 1;
     c->cu->cuCtxSetCurrent(c->context);
-    if (describe(lt, &q, p) &&
+    if (describe(lt, &q, p) && set_alignments(c, p) &&
         lt->cublasLtMatmulAlgoGetHeuristic(c->lt_handle, q.desc, q.A, q.B, q.D, q.D,
                                            c->lt_preference, 1, &found, &n) == XD_LT_SUCCESS &&
         n > 0)

@@ -49,6 +49,10 @@ enum {
     XD_LT_DESC_BIAS_POINTER = 8,        /* a pointer                                           */
     XD_LT_DESC_BIAS_TYPE = 26,
     XD_LT_PREF_WORKSPACE = 1,           /* size_t                                              */
+    XD_LT_PREF_ALIGNMENT_A = 5,         /* of A, B, C and D, in bytes, each a uint32           */
+    XD_LT_PREF_ALIGNMENT_B = 6,
+    XD_LT_PREF_ALIGNMENT_C = 7,
+    XD_LT_PREF_ALIGNMENT_D = 8,
 
     XD_LT_OP_N = 0,
     XD_LT_OP_T = 1,

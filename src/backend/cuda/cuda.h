@@ -26,7 +26,7 @@
     X(flash_96_f16, XD_CUDA_FLASH_SHARED(96)) X(flash_128_f16, XD_CUDA_FLASH_SHARED(128))          \
     X(flash_192_f16, XD_CUDA_FLASH_WIDE_SHARED(192))                                               \
     X(flash_256_f16, XD_CUDA_FLASH_WIDE_SHARED(256))                                               \
-    X(attention_any, 0) X(attention_wide, 0)                                                       \
+    X(attention_any, 0) X(attention_wide, 0) X(softmax, 64)                                        \
     X(glu, 0) X(addmul, 0) X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)                          \
     X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, 0)                          \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
@@ -53,6 +53,7 @@ enum {
     XD_CUDA_STAGE = 8 << 20,                    /* bytes of a staging buffer; there are two    */
     XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
     XD_CUDA_LATER = 256 << 20,                  /* bytes that the libraries take later, at most */
+    XD_CUDA_FLASH_MOST = 256,                   /* elements of a head of flash attention       */
 };
 
 typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
@@ -200,6 +201,16 @@ xd_status xd_cuda_copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
 /* `out` becomes the elements of `in`, converted; same shapes. */
 xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tensor *in);
 
+/* ---- attention_products.c: heads beyond those of flash, by products of the library -------- */
+
+size_t    xd_cuda_attention_products_scratch(const xd_attn_args *a);
+/* Queries q, which are the rows from `row` on, in all samples. 0: it is no such attention, or the
+ * library does not take it; nothing that it has written counts. */
+int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
+                                     const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
+/* 1: every row of every head begins at a multiple of `bytes`. */
+int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
+
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
 /* out[n,O] = act(in[n,I] w[O,I]^T + bias): columns of the library's matrices are our rows, so all
@@ -211,6 +222,7 @@ typedef struct xd_cuda_product {
     int64_t      s_w;           /* elements between rows of w                                 */
     const float *bias;
     int          gelu;          /* 1: GELU with tanh                                          */
+    int          turned;        /* 1: w [I,O] instead of [O,I]                                */
 } xd_cuda_product;
 int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
 xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e);

@@ -7,3 +7,4 @@
 #include "backend/cuda/kernels/norm.cu"
 #include "backend/cuda/kernels/qknorm.cu"
 #include "backend/cuda/kernels/quantize.cu"
+#include "backend/cuda/kernels/softmax.cu"

@@ -149,6 +149,17 @@ typedef struct resize_args {
     int         factor[3], size;
 } resize_args;
 
+/* weights = softmax(scale scores) of rows of m elements, `ld` apart in both; lse: of each row, or
+ * NULL. */
+typedef struct softmax_args {
+    void        *weights;
+    const float *scores;
+    float       *lse;
+    int64_t      m, ld, s_lse;
+    float        scale;
+    int          type;          /* of the weights: F16 or BF16                                 */
+} softmax_args;
+
 /* Rows [n,C] to int8 or e4m3 [n,wide], zeros behind C, and the scales sx[n], as backend.h
  * defines. */
 typedef struct integers_args {

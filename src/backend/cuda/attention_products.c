@@ -1,0 +1,148 @@
+/* attention_products.c - attention of wide heads by cuBLASLt: scores, softmax, sums of values
+ *
+ * For 16-bit heads beyond those of flash, as autoencoders have them, without masks, bias and soft
+ * cap. A band of queries at a time: its scores in F32, then their softmax in the type of the
+ * queries. Keys and values in several segments are copied together first, so that results do not
+ * depend on how they are cut. */
+#include "backend/cuda/cuda.h"
+
+#include "base/minmax.h"
+
+enum { ALIGN = 256, BAND_BYTES = 64 << 20, FEWEST = 64 };
+
+/* Where the parts of the scratch begin, in bytes. */
+typedef struct places {
+    int64_t m, rows;            /* keys; queries of a band                                     */
+    int64_t ld;                 /* elements between rows of scores and of their softmax        */
+    size_t  k, v, scores, weights, end;
+} places;
+
+static size_t after(size_t at, int64_t elements, size_t size)
+{
+    return at + ((size_t)elements * size + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static places places_of(const xd_attn_args *a)
+{
+    places p = { 0 };
+    size_t e = xd_dtype_size(a->q.type);
+    for (int i = 0; i < a->nkv; i++)
+        p.m += a->kv[i].k.d[1];
+    p.ld = xd_round_up(xd_max(p.m, 1), 8);
+    const int64_t fit = BAND_BYTES / (p.ld * (int64_t)(sizeof(float) + e));
+    p.rows = xd_max(xd_min(xd_max(fit, FEWEST), a->q.d[1]), 1);
+    p.v = after(p.k, a->nkv > 1 ? p.m * a->q.d[3] : 0, e);
+    p.scores = after(p.v, a->nkv > 1 ? p.m * a->q.d[3] : 0, e);
+    p.weights = after(p.scores, p.rows * p.ld, sizeof(float));
+    p.end = after(p.weights, p.rows * p.ld, e);
+    return p;
+}
+
+/* 1: attention that this file computes, if all rows are aligned. */
+static int is_wide(const xd_attn_args *a)
+{
+    return a->q.type != XD_F32 && a->q.d[3] > XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&
+           !a->bias.p && !(a->softcap > 0) && !a->causal && a->window <= 0 && !a->kv_len;
+}
+
+size_t xd_cuda_attention_products_scratch(const xd_attn_args *a)
+{
+    return is_wide(a) ? places_of(a).end : 0;
+}
+
+/* The rows of head h of sample b. */
+static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
+{
+    xd_tensor x = xd_view2(t->p, t->type, t->d[1], t->d[3]);
+    x.p = (char *)t->p + (b * t->s[0] + h * t->s[2]) * (int64_t)xd_dtype_size(t->type);
+    x.s[0] = t->s[1];
+    return x;
+}
+
+/* *x becomes the keys, or values, of a head: as they lie, or copied to `to`. */
+static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, int64_t b,
+                             int64_t h, int64_t m, char *to, xd_tensor *x)
+{
+    int64_t   row = 0;
+    xd_status s = XD_OK;
+    for (int i = 0; i < a->nkv; i++) {
+        xd_tensor from = head_of(values ? &a->kv[i].v : &a->kv[i].k, b, h);
+        if (a->nkv == 1) {
+            *x = from;
+            return XD_OK;
+        }
+        *x = xd_view2(to, from.type, m, from.d[1]);
+        xd_tensor part = xd_rows(*x, row, from.d[0]);
+        row += from.d[0];
+        if (s == XD_OK && from.d[0])
+            s = xd_cuda_copy_view(c, &part, &from);
+    }
+    return s;
+}
+
+/* Softmax of n rows of scores; lse: their first, or NULL. */
+static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
+                                int64_t n, float *lse)
+{
+    softmax_args b = {
+        .weights = tmp + p->weights, .scores = (const float *)(void *)(tmp + p->scores),
+        .lse = lse, .m = p->m, .ld = p->ld, .s_lse = a->lse.p ? a->lse.s[1] : 0,
+        .scale = a->scale, .type = (int)a->q.type,
+    };
+    return xd_cuda_launch(c, XD_K_softmax, n, 1, 128, 64, &b);
+}
+
+typedef struct head { xd_tensor q, k, v, out; float *lse; } head;
+
+/* 0: the library does not take a product. */
+static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
+                    const head *h, xd_status *s)
+{
+    for (int64_t i = 0; i < h->q.d[0] && *s == XD_OK; i += p->rows) {
+        const int64_t n = xd_min(p->rows, h->q.d[0] - i);
+        xd_tensor scores = xd_view2(tmp + p->scores, XD_F32, n, p->m),
+                  weights = xd_view2(tmp + p->weights, h->q.type, n, p->m);
+        scores.s[0] = weights.s[0] = p->ld;
+        xd_cuda_product first = { .out = scores, .in = xd_rows(h->q, i, n), .w = h->k.p,
+                                  .s_w = h->k.s[0] };
+        xd_cuda_product second = { .out = xd_rows(h->out, i, n), .in = weights, .w = h->v.p,
+                                   .s_w = h->v.s[0], .turned = 1 };
+        if (!xd_cuda_multiply(c, &first))
+            return 0;
+        *s = launch_softmax(c, a, p, tmp, n, h->lse ? h->lse + i * a->lse.s[1] : NULL);
+        if (*s == XD_OK && !xd_cuda_multiply(c, &second))
+            return 0;
+    }
+    return 1;
+}
+
+static int is_aligned(const xd_attn_args *a, const xd_tensor *q, const xd_tensor *out)
+{
+    int all = xd_cuda_heads_aligned(q, 16) && xd_cuda_heads_aligned(out, 16);
+    for (int i = 0; i < a->nkv && a->nkv == 1; i++)
+        all = all && xd_cuda_heads_aligned(&a->kv[i].k, 16) &&
+              xd_cuda_heads_aligned(&a->kv[i].v, 16);
+    return all;
+}
+
+int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
+                               const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
+{
+    const places p = places_of(a);
+    if (!is_wide(a) || !p.m || (out->type != q->type && out->type != XD_F32) ||
+        !is_aligned(a, q, out))
+        return 0;
+    const int64_t H = q->d[2], Hk = xd_attn_heads_kv(a);
+    for (int64_t i = 0; i < q->d[0] * H && *s == XD_OK; i++) {
+        const int64_t b = i / H, k = i % H;
+        head h = { .q = head_of(q, b, k), .out = head_of(out, b, k) };
+        if (a->lse.p)
+            h.lse = (float *)a->lse.p + b * a->lse.s[0] + row * a->lse.s[1] + k * a->lse.s[2];
+        *s = gather_rows(c, a, 0, b, k * Hk / H, p.m, tmp + p.k, &h.k);
+        if (*s == XD_OK)
+            *s = gather_rows(c, a, 1, b, k * Hk / H, p.m, tmp + p.v, &h.v);
+        if (*s == XD_OK && !run_head(c, a, &p, tmp, &h, s))
+            return 0;
+    }
+    return 1;
+}
