@@ -306,8 +306,8 @@ static const struct { const char *from, *to; } aliases[] = {
     { "num_images", "num_images_per_prompt" },
 };
 
-/* An option of a request that is a value: images come in other ways, paths never (of fast_attn
- * neither: ask_fast_attn). */
+/* An option of a request that is a value: images come in other ways, paths never. Of a value that
+ * may be a path see ask_fast_attn. */
 static const char *option_of(const char *name)
 {
     int              n;
@@ -317,8 +317,7 @@ static const char *option_of(const char *name)
             name = aliases[i].to;
     for (int i = 0; i < n; i++)
         if (strcmp(o[i].name, name) == 0)
-            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 && strcmp(name, "fast_attn") != 0
-                       ? NULL : o[i].name;
+            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 ? NULL : o[i].name;
     return NULL;
 }
 

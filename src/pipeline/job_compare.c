@@ -19,6 +19,15 @@ static uint64_t of_text(const char *text)
     return text ? xd_hash_mix(xd_hash_text(text), 1) : 0;
 }
 
+/* Is the value a file's name? Of "FILE|WAYS" those are that end in ".json". */
+static int is_path(const xd_option *o, const char *text)
+{
+    const char *end = text ? strrchr(text, '.') : NULL;
+    if (!o->arg || strncmp(o->arg, "FILE", 4) != 0)
+        return 0;
+    return o->arg[4] != '|' || (end && strcmp(end, ".json") == 0);
+}
+
 /* A file counts only as given or not given: only rank 0 reads it, and its path may differ on
  * another host. */
 static uint64_t of_option(const xd_request *r, const xd_option *o)
@@ -27,7 +36,7 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
     uint64_t    v = 0;
     if (o->kind == XD_OPT_TEXT) {
         const char *text = *(const char *const *)(const void *)field;
-        return o->arg && strcmp(o->arg, "FILE") == 0 ? text != NULL : of_text(text);
+        return is_path(o, text) ? text != NULL : of_text(text);
     }
     if (o->kind == XD_OPT_SEED && r->random_seed)
         return 1;               /* any value: rank 0 has drawn the seed                        */

@@ -112,7 +112,7 @@ static xd_option options[] = {
     { "attention_window", XD_OPT_TEXT, AT(attention_window), 0, 0, NULL, "T,H,W",
       "frames, rows and columns of tokens around it that an image token attends to; 0: all; or one "
       "number, tokens on either side in order" },
-    { "fast_attn", XD_OPT_TEXT, AT(fast_attn), 0, 0, NULL, "FILE",
+    { "fast_attn", XD_OPT_TEXT, AT(fast_attn), 0, 0, NULL, "FILE|WAYS",
       "attentions that are not computed in every step: a table of xdit calibrate or of xDiT, or "
       "share, window, window+cfg, full+cfg and full, which steps take in turn" },
     { "reference_interval", XD_OPT_INT64, AT(reference_interval), 0, 1e6, NULL, "STEPS",

@@ -47,7 +47,7 @@ if [ -n "$MPIRUN" ]; then
     printf 'red\nblue\n' >"$T/two.txt"
     printf 'red\nblue\ngreen\n' >"$T/three.txt"
     for pair in "num_inference_steps 2:3" "prompts $T/two.txt:$T/three.txt" "seed 1:2" "seed -1:2" \
-        "negative_prompt a:b"; do
+        "negative_prompt a:b" "fast_attn share,full:full,share" "gemm auto:fp8"; do
         flag=${pair%% *} values=${pair#* }
         one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png"
         one="$one --$flag"
