@@ -6,12 +6,17 @@
  * sees as many. Each tile is one attention over its queries in pieces and its keys in segments,
  * which any kernel computes without a mask.
  *
+ * A line is a window of tokens in order that moves with each query, as in xDiT: a tile's queries
+ * then have a mask for the keys that some of them see.
+ *
  * The method is the last of the stack: it sees all keys of its heads, in the token order of one
  * rank, whichever methods stand in front of it. Which queries it sees follows from the ruler. A
  * query's keys depend on its place alone, so that results equal those of one rank. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "exec/op.h"
 #include "parallel/rows.h"
 
@@ -28,6 +33,9 @@ typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
     int64_t        size[NAXES];         /* of boxes: t, h, w; 0: the whole axis               */
+    int            line;                /* 1: size[2] / 2 tokens on either side of each query  */
+    int64_t        row[MOST_LINE];      /* of a line: the image tokens of the tile's queries   */
+    int            nrows;
     int64_t        grid[NAXES], most[NAXES];    /* tokens of the image, and of a tile at most  */
     xd_kv         *seg;
     xd_qo         *part;
@@ -46,14 +54,25 @@ static int64_t box_size(const window *s, int axis)
 static int tiles_of(const window *s, int axis)
 {
     int64_t size = box_size(s, axis), most = s->most[axis] < size ? s->most[axis] : size;
+    if (s->line && axis == NAXES - 1)
+        return (int)((s->grid[axis] + most - 1) / most);
     return size == s->grid[axis] ? 1 : (int)((s->grid[axis] + most - 1) / most);
 }
 
-/* What tile i of n sees of an axis. */
+/* What the queries of a tile of a line see together. */
+static xd_span seen_on_line(const window *s, xd_span tile)
+{
+    const int64_t reach = s->size[NAXES - 1] / 2, start = xd_max(tile.start - reach, 0);
+    return (xd_span){ start, xd_min(tile.start + tile.n + reach, s->grid[NAXES - 1]) - start };
+}
+
+/* What a tile sees of an axis. */
 static xd_span seen_by(const window *s, int axis, xd_span tile)
 {
     const int64_t size = box_size(s, axis), twice = 2 * tile.start + tile.n - size;
     int64_t       start = twice > 0 ? twice / 2 : 0;
+    if (s->line && axis == NAXES - 1)
+        return seen_on_line(s, tile);
     return (xd_span){ start + size < s->grid[axis] ? start : s->grid[axis] - size, size };
 }
 
@@ -111,16 +130,35 @@ static void add_queries(xd_exec *x, window *s, const xd_attn_args *a, xd_span ru
                       end = run.start + run.n < own.start + own.n ? run.start + run.n
                                                                   : own.start + own.n;
         add_rows(x, s, part_of(a, u), rows_before(x, s, u) + lo - own.start, end - lo);
+        for (int64_t i = lo; i < end && s->line; i++)
+            s->row[s->nrows++] = i;
     }
 }
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
+/* The mask of a line's queries: keys that are not of the image, then those of the image. */
+static xd_tensor mask_of(xd_exec *x, const window *s, int64_t heads, int64_t others, xd_span seen)
+{
+    const int64_t keys = others + seen.n, reach = s->size[NAXES - 1] / 2;
+    xd_tensor     mask = xd_new_f32(x, s->nrows, keys);
+    for (int i = 0; i < s->nrows && xd_ok(x) && !xd_counting(x); i++) {
+        float *row = (float *)mask.p + i * keys;
+        for (int64_t j = 0; j < keys; j++)
+            row[j] = j < others || llabs(seen.start + j - others - s->row[i]) <= reach ? 0
+                                                                                      : -INFINITY;
+    }
+    return (xd_tensor){ .p = mask.p, .type = XD_F32, .nd = 3, .d = { heads, s->nrows, keys },
+                        .s = { 0, keys, 1 } };
+}
+
 /* The queries gathered, over these keys. */
-static void attend(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const xd_kv *kv, int nkv)
+static void attend(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const xd_kv *kv, int nkv,
+                   xd_tensor mask)
 {
     const window *s = m->priv;
     xd_attn_args  b = *a;
+    b.bias = mask;
     b.part = s->part, b.nparts = s->nparts;
     b.kv = kv, b.nkv = nkv;
     b.q.d[1] = 0;
@@ -141,7 +179,7 @@ static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, co
         seen.at[i] = seen_by(s, i, tile->at[i]);
     for (int i = 0; i < XD_NSTREAMS; i++)
         others += i == XD_IMG ? 0 : x->lay->len[i];
-    s->nparts = 0;
+    s->nparts = s->nrows = 0;
     while ((run = next_run(tile, s->grid, &row)).n)
         add_queries(x, s, a, run);
     if (!s->nparts)
@@ -150,7 +188,10 @@ static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, co
     for (row = 0; (run = next_run(&seen, s->grid, &row)).n;)
         s->nseg += xd_pick_keys(x, a, others + run.start, run.n, s->seg + s->nseg,
                                 s->segs - s->nseg);
-    attend(x, m, a, s->seg, s->nseg);
+    const size_t mark = xd_arena_mark(x->tmp);
+    attend(x, m, a, s->seg, s->nseg,
+           s->line ? mask_of(x, s, a->q.d[2], others, seen.at[NAXES - 1]) : (xd_tensor){ 0 });
+    xd_arena_rewind(x->tmp, mark);
 }
 
 /* 1: queries and keys are those of the ruler. */
@@ -180,7 +221,7 @@ static void window_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     s->nparts = 0;
     for (int u = 0; u < part_count(a); u++)
         add_rows(x, s, part_of(a, u), 0, rows_before(x, s, u));
-    attend(x, m, a, a->kv, a->nkv);
+    attend(x, m, a, a->kv, a->nkv, (xd_tensor){ 0 });
     const int n[NAXES] = { tiles_of(s, 0), tiles_of(s, 1), tiles_of(s, 2) };
     for (int i = 0; i < n[0] * n[1] * n[2]; i++) {
         const int at[NAXES] = { i / n[2] / n[1], i / n[2] % n[1], i % n[2] };
@@ -202,7 +243,7 @@ static void close_window(xd_hooks *m)
 /* A line is a row of all tokens. */
 static void set_axes(window *s, const xd_method_args *a)
 {
-    const int line = a->window[0] < 0;
+    const int line = s->line = a->window[0] < 0;
     for (int i = 0; i < NAXES; i++) {
         s->size[i] = line && i < NAXES - 1 ? 0 : a->window[i];
         s->grid[i] = !line ? a->lay->grid[i] : i < NAXES - 1 ? 1 : a->lay->len[XD_IMG];

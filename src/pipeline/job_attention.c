@@ -36,7 +36,7 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
     if (!j->ctx->dev->host_memory)
         return xd_fail(e, XD_EUNSUPPORTED, "attention_window is for the CPU; %s has no kernel for "
                        "keys in so many pieces", j->ctx->dev->name);
-    if (line && 2 * n[0] + 1 < j->lay.len[XD_IMG])
+    if (line && n[0] < j->lay.len[XD_IMG] - 1)
         j->window[0] = -1, j->window[2] = 2 * n[0] + 1;
     for (int i = 0; i < 3 && !line; i++)
         j->window[i] = n[i] < j->lay.grid[i] ? n[i] : 0;

@@ -73,7 +73,8 @@ def seen_in(window, grid):
         return None
     sizes = [int(v) for v in window.split(",")]
     if len(sizes) == 1:
-        return seen_along(grid[0] * grid[1], 2 * sizes[0] + 1, 64) > 0
+        place = torch.arange(grid[0] * grid[1])
+        return (place[:, None] - place[None, :]).abs() <= sizes[0]
     return torch.kron(seen_along(grid[0], sizes[1], 10), seen_along(grid[1], sizes[2], 16)) > 0
 
 
