@@ -81,7 +81,7 @@ MISTAKES = [
     ("heads turn the other way", HEADS, "x[0] = u * c - v * s;", "x[0] = u * c + v * s;", "ops"),
     ("int8 is scaled by 128", QUANTIZE, "448.0f : 127.0f", "448.0f : 128.0f", "ops"),
     ("the scales of inputs in fp8 are forgotten", CUDA + "kernels/elementwise.cu",
-     "        v[j] = a.sx ? gpu_multiply(v[j], x) : v[j];\n", "", "ops"),
+     "const float x = a.sx ? a.sx[r] : 1;", "const float x = 1;", "ops"),
     ("NaN is lost on the way to int8", QUANTIZE, "scale = odd != 0 ? NAN :", "scale =", "ops"),
     ("a block's sums are added before they are there", GROUPS,
      "= q;\n    gpu_sync();", "= q;", "ops"),
