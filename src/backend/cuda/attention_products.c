@@ -8,7 +8,7 @@
 
 #include "base/minmax.h"
 
-enum { ALIGN = 256, BAND_BYTES = 64 << 20, FEWEST = 64 };
+enum { BAND_BYTES = 64 << 20, FEWEST = 64 };
 
 /* Where the parts of the scratch begin, in bytes. */
 typedef struct places {
@@ -16,11 +16,6 @@ typedef struct places {
     int64_t ld;                 /* elements between rows of scores and of their softmax        */
     size_t  k, v, scores, weights, end;
 } places;
-
-static size_t after(size_t at, int64_t elements, size_t size)
-{
-    return at + ((size_t)elements * size + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 static places places_of(const xd_attn_args *a)
 {
@@ -31,10 +26,10 @@ static places places_of(const xd_attn_args *a)
     p.ld = xd_round_up(xd_max(p.m, 1), 8);
     const int64_t fit = BAND_BYTES / (p.ld * (int64_t)(sizeof(float) + e));
     p.rows = xd_max(xd_min(xd_max(fit, FEWEST), a->q.d[1]), 1);
-    p.v = after(p.k, a->nkv > 1 ? p.m * a->q.d[3] : 0, e);
-    p.scores = after(p.v, a->nkv > 1 ? p.m * a->q.d[3] : 0, e);
-    p.weights = after(p.scores, p.rows * p.ld, sizeof(float));
-    p.end = after(p.weights, p.rows * p.ld, e);
+    p.v = xd_cuda_after(p.k, a->nkv > 1 ? p.m * a->q.d[3] : 0, e);
+    p.scores = xd_cuda_after(p.v, a->nkv > 1 ? p.m * a->q.d[3] : 0, e);
+    p.weights = xd_cuda_after(p.scores, p.rows * p.ld, sizeof(float));
+    p.end = xd_cuda_after(p.weights, p.rows * p.ld, e);
     return p;
 }
 
@@ -128,8 +123,10 @@ static int is_aligned(const xd_attn_args *a, const xd_tensor *q, const xd_tensor
 int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
 {
+    if (!is_wide(a))            /* most attention: nothing else is looked at                   */
+        return 0;
     const places p = places_of(a);
-    if (!is_wide(a) || !p.m || (out->type != q->type && out->type != XD_F32) ||
+    if (!p.m || (out->type != q->type && out->type != XD_F32) ||
         !is_aligned(a, q, out))
         return 0;
     const int64_t H = q->d[2], Hk = xd_attn_heads_kv(a);

@@ -181,6 +181,12 @@ static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
     return !t->p || (t->d[0] == 1 && n != 1) ? 0 : t->s[0];
 }
 
+/* Where the next part of an op's scratch begins, behind `elements` of `size` bytes at `at`. */
+static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
+{
+    return at + ((size_t)elements * size + 255) / 256 * 256;
+}
+
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 size_t    xd_cuda_gemm_scratch(const xd_gemm *a);

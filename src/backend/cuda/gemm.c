@@ -8,19 +8,12 @@
 
 #include "base/minmax.h"
 
-enum { ALIGN = 256 };
-
 /* Where the parts of a GEMM's scratch begin, in bytes. */
 typedef struct places {
     int64_t wide;
     int     copies;             /* 1: the input is copied                                      */
     size_t  in, sx, w, acc, end;
 } places;
-
-static size_t after(size_t at, int64_t elements, size_t size)
-{
-    return at + ((size_t)elements * size + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 /* 1: the weight's elements are multiplied in the type of the input. */
 static int is_widened(const xd_weight *w)
@@ -46,10 +39,10 @@ static places places_of(const xd_gemm *a, int fp8)
     int64_t  n = a->out.d[0];
     xd_dtype t = product_type(a, fp8);
     p.copies = a->in.type != t || a->in.d[1] != p.wide || !xd_cuda_aligned(&a->in, a->in.s[0]);
-    p.sx = after(p.in, p.copies ? n * p.wide : 0, xd_dtype_size(t));
-    p.w = after(p.sx, t == XD_I8 || fp8 ? n : 0, sizeof(float));
-    p.acc = after(p.w, t == a->w->type ? 0 : a->w->out * p.wide, xd_dtype_size(t));
-    p.end = after(p.acc, n * a->w->out, sizeof(float));
+    p.sx = xd_cuda_after(p.in, p.copies ? n * p.wide : 0, xd_dtype_size(t));
+    p.w = xd_cuda_after(p.sx, t == XD_I8 || fp8 ? n : 0, sizeof(float));
+    p.acc = xd_cuda_after(p.w, t == a->w->type ? 0 : a->w->out * p.wide, xd_dtype_size(t));
+    p.end = xd_cuda_after(p.acc, n * a->w->out, sizeof(float));
     return p;
 }
 
@@ -213,10 +206,11 @@ xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
     (void)s;
     if (st != XD_OK || !a->out.d[0] || !a->w->out)
         return st;
-    places p = places_of(a, 1);
+    places p = places_of(a, wants_fp8(a) && d->fp8_gemm);
     if (wants_fp8(a) && d->fp8_gemm && fp8_gemm(xd_cuda_of(d), a, &p, tmp, &st))
         return st;
-    p = places_of(a, 0);
+    if (wants_fp8(a))
+        p = places_of(a, 0);
     return a->w->type == XD_I8 && !a->w->floats ? integer_gemm(xd_cuda_of(d), a, &p, tmp)
                                                 : float_gemm(xd_cuda_of(d), a, &p, tmp);
 }
