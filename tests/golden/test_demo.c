@@ -18,46 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "golden.h"
+#include "demo.h"
 #include "io/image.h"
 
 enum { MINRIGHT = 22, MAXLEVELS = 2, MAXCOLOUR = 32, MIDDLE = 16, RIM = 8 };
 
 static const xd_json *plan;     /* demo_prompts.json                                           */
 
-/* Generates one prompt; the caller frees. NULL: a failed check was printed. */
-static xd_result *generate(xd_engine *g, const xd_json *p)
-{
-    xd_request  q;
-    xd_err      e = { 0 };
-    xd_result  *out = NULL;
-    const char *prompt = js_text(p, "prompt");
-    xd_request_init(&q);
-    q.prompts = &prompt;
-    q.nprompts = 1;
-    q.width = q.height = (int64_t)js_num(plan, "size");
-    q.num_inference_steps = (int)js_num(plan, "steps");
-    q.guidance_scale = js_num(plan, "guidance_scale");
-    q.seed = (int64_t)js_num(p, "seed");
-    q.rng = "torch";
-    if (xd_generate(g, &q, &out, &e) != XD_OK)
-        tap(0, "%s: %s", prompt, e.msg);
-    return out;
-}
-
 /* ---- the sheet ---------------------------------------------------------------------------- */
-
-/* Cell i of the sheet as a reference image. */
-static ref cell(const uint8_t *rgb, int64_t w, int64_t i, int64_t side, int64_t across)
-{
-    ref     r = { .nd = 3, .d = { side, side, 3 }, .n = side * side * 3 };
-    int64_t top = i / across * side, left = i % across * side;
-    r.v = malloc((size_t)r.n * sizeof *r.v);
-    for (int64_t y = 0; r.v && y < side; y++)
-        for (int64_t k = 0; k < side * 3; k++)
-            r.v[y * side * 3 + k] = rgb[((top + y) * w + left) * 3 + k];
-    return r;
-}
 
 static void check_sheet(xd_engine *g, const char *dir)
 {
@@ -75,9 +43,9 @@ static void check_sheet(xd_engine *g, const char *dir)
         n = 0;
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
-        xd_result      *out = generate(g, p);
+        xd_result      *out = demo_generate(g, plan, p);
         const xd_image *m = out ? xd_result_image(out, 0) : NULL;
-        ref             want = cell(rgb, w, i, side, across);
+        ref             want = demo_cell(rgb, w, side, i / across, i % across);
         int             gap = m ? levels_apart(m->data, m->height, m->width, &want) : 256;
         tap(gap <= MAXLEVELS, "sheet, %s: %d of at most %d levels", js_text(p, "prompt"), gap,
             MAXLEVELS);
@@ -89,11 +57,6 @@ static void check_sheet(xd_engine *g, const char *dir)
 
 /* ---- the colours -------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    return *(const uint8_t *)a - *(const uint8_t *)b;
-}
-
 static int in_middle(const xd_image *m, int64_t y, int64_t x)
 {
     return llabs(2 * y + 1 - m->height) <= MIDDLE && llabs(2 * x + 1 - m->width) <= MIDDLE;
@@ -104,8 +67,7 @@ static int in_rim(const xd_image *m, int64_t y, int64_t x)
     return y < RIM || x < RIM || y >= m->height - RIM || x >= m->width - RIM;
 }
 
-/* Median of one channel over the pixels of a region; the mean of the two middle ones when their
- * number is even. */
+/* Median of one channel over the pixels of a region. */
 static double median(const xd_image *m, int c, int (*in)(const xd_image *, int64_t, int64_t))
 {
     int64_t  n = 0;
@@ -114,9 +76,7 @@ static double median(const xd_image *m, int c, int (*in)(const xd_image *, int64
         for (int64_t x = 0; x < m->width; x++)
             if (in(m, y, x))
                 v[n++] = m->data[(y * m->width + x) * 3 + c];
-    if (n)
-        qsort(v, (size_t)n, 1, by_value);
-    double mid = n ? (v[(n - 1) / 2] + v[n / 2]) / 2.0 : -1;
+    double mid = demo_median(v, n);
     free(v);
     return mid;
 }
@@ -124,23 +84,10 @@ static double median(const xd_image *m, int c, int (*in)(const xd_image *, int64
 /* Name of the colour of the table nearest to the medians of a region. */
 static const char *colour(const xd_image *m, int (*in)(const xd_image *, int64_t, int64_t))
 {
-    const xd_json *table = js_list(plan, "colours");
-    const char    *best = "none";
-    double         least = INFINITY, rgb[3];
+    double rgb[3];
     for (int c = 0; c < 3; c++)
         rgb[c] = median(m, c, in);
-    for (const xd_json *t = xd_json_first(table); t; t = xd_json_next(t)) {
-        double far = 0, v = 0;
-        for (int c = 0; c < 3; c++) {
-            xd_json_number(xd_json_at(t, c), &v);
-            far += (rgb[c] - v) * (rgb[c] - v);
-        }
-        if (far < least) {
-            least = far;
-            best = xd_json_key(t);
-        }
-    }
-    return best;
+    return demo_colour(plan, rgb);
 }
 
 /* Are these the colours that the reference generated? */
@@ -174,7 +121,7 @@ static void check_colours(xd_engine *g, const char *dtype)
     tally          t = { 0 };
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
-        xd_result      *out = generate(g, p);
+        xd_result      *out = demo_generate(g, plan, p);
         if (i == 0 && out && strcmp(tap_dtype(out, dtype), dtype) != 0) {
             tap_note("so %s would be a second run of f32: left out", dtype);
             xd_result_free(&out);
@@ -202,7 +149,7 @@ static void check_kept(const char *model, const char *kept)
     tally          t = { 0 };
     if (tap(xd_open(&g, &a, &e) == XD_OK, "the demo opens with weights in %s%s", kept, e.msg))
         for (int i = 0; i < n; i++) {
-            xd_result  *out = generate(g, xd_json_at(list, i));
+            xd_result  *out = demo_generate(g, plan, xd_json_at(list, i));
             const char *json = out ? xd_result_json(out, 0) : NULL;
             char        says[64];
             snprintf(says, sizeof says, "\"weights_dtype\": \"%s\"", kept);

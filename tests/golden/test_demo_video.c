@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "golden.h"
+#include "demo.h"
 #include "io/image.h"
 
 enum { MINRIGHT = 17, PROMPTS = 20, MAXLEVELS = 2, COLOUR = 0, BACK, SHAPE, DIRECTION, SEEN };
@@ -24,37 +24,7 @@ enum { MINRIGHT = 17, PROMPTS = 20, MAXLEVELS = 2, COLOUR = 0, BACK, SHAPE, DIRE
 static const char *const keys[SEEN] = { "colour", "background", "shape", "direction" };
 static const xd_json *plan;     /* demo_video.json                                             */
 
-/* Generates one prompt; the caller frees. NULL: a failed check was printed. */
-static xd_result *generate(xd_engine *g, const xd_json *p)
-{
-    xd_request  q;
-    xd_err      e = { 0 };
-    xd_result  *out = NULL;
-    const char *prompt = js_text(p, "prompt");
-    xd_request_init(&q);
-    q.prompts = &prompt;
-    q.nprompts = 1;
-    q.num_inference_steps = (int)js_num(plan, "steps");
-    q.guidance_scale = js_num(plan, "guidance_scale");
-    q.seed = (int64_t)js_num(p, "seed");
-    q.rng = "torch";
-    if (xd_generate(g, &q, &out, &e) != XD_OK)
-        tap(0, "%s: %s", prompt, e.msg);
-    return out;
-}
-
 /* ---- the sheet ---------------------------------------------------------------------------- */
-
-/* Frame t of row i of the sheet as a reference image. */
-static ref cell(const uint8_t *rgb, int64_t w, int64_t i, int64_t t, int64_t side)
-{
-    ref r = { .nd = 3, .d = { side, side, 3 }, .n = side * side * 3 };
-    r.v = malloc((size_t)r.n * sizeof *r.v);
-    for (int64_t y = 0; r.v && y < side; y++)
-        for (int64_t k = 0; k < side * 3; k++)
-            r.v[y * side * 3 + k] = rgb[((i * side + y) * w + t * side) * 3 + k];
-    return r;
-}
 
 static void check_sheet(xd_engine *g, const char *dir)
 {
@@ -71,11 +41,11 @@ static void check_sheet(xd_engine *g, const char *dir)
         n = 0;
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
-        xd_result      *out = generate(g, p);
+        xd_result      *out = demo_generate(g, plan, p);
         const xd_image *m = out ? xd_result_image(out, 0) : NULL;
         int             gap = m && m->frames == frames ? 0 : 256;
         for (int64_t t = 0; gap < 256 && t < frames; t++) {
-            ref want = cell(rgb, w, i, t, side);
+            ref want = demo_cell(rgb, w, side, i, t);
             int far = levels_apart(m->data + t * m->height * m->width * 3, m->height, m->width,
                                    &want);
             gap = far > gap ? far : gap;
@@ -90,13 +60,7 @@ static void check_sheet(xd_engine *g, const char *dir)
 
 /* ---- what is in a video ------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    return *(const uint8_t *)a - *(const uint8_t *)b;
-}
-
-/* Median of one channel over the pixels whose mark is `in`; the mean of the two middle ones when
- * their number is even; -1 where there is none. */
+/* Median of one channel over the pixels whose mark is `in`; -1 where there is none. */
 static double median(const xd_image *m, int c, const uint8_t *mark, int in)
 {
     int64_t  n = 0, all = m->frames * m->height * m->width;
@@ -104,29 +68,9 @@ static double median(const xd_image *m, int c, const uint8_t *mark, int in)
     for (int64_t i = 0; v && i < all; i++)
         if (mark[i] == in)
             v[n++] = m->data[i * 3 + c];
-    if (n)
-        qsort(v, (size_t)n, 1, by_value);
-    double mid = n ? (v[(n - 1) / 2] + v[n / 2]) / 2.0 : -1;
+    double mid = demo_median(v, n);
     free(v);
     return mid;
-}
-
-static const char *nearest(const double *rgb)
-{
-    const char *best = "none";
-    double      least = INFINITY;
-    for (const xd_json *t = xd_json_first(js_list(plan, "colours")); t; t = xd_json_next(t)) {
-        double far = 0, v = 0;
-        for (int c = 0; c < 3; c++) {
-            xd_json_number(xd_json_at(t, c), &v);
-            far += (rgb[c] - v) * (rgb[c] - v);
-        }
-        if (far < least) {
-            least = far;
-            best = xd_json_key(t);
-        }
-    }
-    return best;
 }
 
 /* Marks 1 for the rim, 2 for the shape: pixels that are far from the rim's colour, which is
@@ -223,7 +167,7 @@ static void look(const xd_image *m, const char *seen[SEEN])
         seen[i] = "none";
     if (there) {
         mark_pixels(m, mark, back);
-        seen[BACK] = nearest(back);
+        seen[BACK] = demo_colour(plan, back);
         for (int64_t t = 0; t < m->frames; t++)
             there = there && find(m, mark, t).n > 0;
     }
@@ -231,7 +175,7 @@ static void look(const xd_image *m, const char *seen[SEEN])
         blob first = find(m, mark, 0), last = find(m, mark, m->frames - 1);
         for (int c = 0; c < 3; c++)
             front[c] = median(m, c, mark, 2);
-        seen[COLOUR] = nearest(front);
+        seen[COLOUR] = demo_colour(plan, front);
         seen[SHAPE] = shape(m, mark);
         seen[DIRECTION] = direction(m, &first, &last);
     }
@@ -293,7 +237,7 @@ static void check_prompts(xd_engine *g, const char *dtype, const char *kept)
     const xd_json *list = js_list(plan, "prompts");
     tally          t = { 0 };
     for (int i = 0; i < xd_json_size(list); i++) {
-        xd_result *out = generate(g, xd_json_at(list, i));
+        xd_result *out = demo_generate(g, plan, xd_json_at(list, i));
         if (i == 0 && out && !kept && strcmp(tap_dtype(out, dtype), dtype) != 0) {
             tap_note("so %s would be a second run of f32: left out", dtype);
             xd_result_free(&out);

@@ -10,78 +10,46 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "exec/op.h"
+#include "one_rank.h"
 #include "parallel/fast_attn.h"
-#include "parallel/method.h"
 
-enum { H = 2, D = 8, ROWS = 5 * 7 + 3, N = ROWS * H * D, BLOCK = 4 << 20, STEPS = 6 };
+enum { H = 2, D = 8, ROWS = 5 * 7 + 3, N = ROWS * H * D, STEPS = 6 };
 
 extern const xd_method xd_method_window, xd_method_fast_attn;
 
 typedef struct setup {
-    xd_dev         *dev;
-    void           *mem;
-    xd_arena        tmp;
-    xd_exec         x;
-    xd_layout       lay;
-    xd_topo         topo;
-    xd_attn_table   table;
-    uint8_t         way[STEPS], found[STEPS];
-    xd_method_stack stack;
-    float           q[N], k[N], v[N];
+    one_rank      r;
+    xd_attn_table table;
+    uint8_t       way[STEPS], found[STEPS];
+    float         q[N], k[N], v[N];
 } setup;
 
 static const int64_t size[3] = { 0, 3, 3 };
 
 static void open_stack(setup *s, const xd_method *const *list)
 {
-    xd_err         e = { 0 };
-    xd_method_args a = { .what = XD_FOR_DIT, .topo = &s->topo, .lay = &s->lay, .dev = s->dev,
-                         .act = XD_F32, .heads = H, .head_dim = D, .window = size, .sites = 1,
-                         .last = 1, .npass = 2, .ways = &s->table };
-    assert_int_equal(xd_method_stack_open_of(&s->stack, list, &a, &e), XD_OK);
-    s->x.hooks = s->stack.head;
+    one_rank_use(&s->r, list, (xd_method_args){ .heads = H, .head_dim = D, .window = size,
+                                                .sites = 1, .last = 1, .npass = 2,
+                                                .ways = &s->table });
 }
 
 static void open_setup(setup *s, const uint8_t *way)
 {
-    xd_err e = { 0 };
-    memset(s, 0, sizeof *s);
-    s->lay = (xd_layout){ .npatch = 1, .nsp = 1, .grid = { 1, 5, 7 } };
-    s->lay.len[XD_IMG] = 5 * 7, s->lay.len[XD_TXT] = 3;
-    assert_int_equal(xd_dev_open(&s->dev, "cpu", &e), XD_OK);
-    s->mem = s->dev->mem->get(s->dev, BLOCK);
-    assert_non_null(s->mem);
-    xd_arena_init(&s->tmp, s->mem, BLOCK);
-    xd_exec_init(&s->x, s->dev, &s->tmp, XD_F32);
-    s->x.lay = &s->lay;
-    for (int i = 0; i < XD_NAXES; i++)
-        s->topo.deg.n[i] = 1;
+    static const int64_t grid[3] = { 1, 5, 7 };
+    one_rank_open(&s->r, grid, 3, 0);
+    memset(s->found, 0, STEPS);
     memcpy(s->way, way, STEPS);
     s->table = (xd_attn_table){ .blocks = 1, .steps = STEPS, .way = s->way };
-}
-
-static void close_setup(setup *s)
-{
-    xd_method_stack_close(&s->stack);
-    s->dev->mem->put(s->dev, s->mem, BLOCK);
-    xd_dev_close(&s->dev);
 }
 
 /* Of the numbers of a draw. */
 static void attend_to(setup *s, int draw, int step, int pass, float *out)
 {
-    const int64_t d[3] = { ROWS, H, D };
-    const size_t  mark = xd_arena_mark(&s->tmp);
     xd_noise_philox(s->q, 0, N, (int64_t)(100 * draw + pass));
     xd_noise_philox(s->k, 0, N, (int64_t)(100 * draw + 10 + pass));
     xd_noise_philox(s->v, 0, N, (int64_t)(100 * draw + 20 + pass));
-    s->x.step = step, s->x.pass = pass, s->x.layer = s->x.site = 0;
-    xd_tensor t = xd_attn(&s->x, xd_view(s->q, XD_F32, 3, d), xd_view(s->k, XD_F32, 3, d),
-                          xd_view(s->v, XD_F32, 3, d), 0);
-    assert_true(xd_ok(&s->x));
-    memcpy(out, t.p, sizeof s->q);
-    xd_arena_rewind(&s->tmp, mark);
+    s->r.x.step = step, s->r.x.pass = pass, s->r.x.layer = s->r.x.site = 0;
+    assert_true(one_rank_attend(&s->r, s->q, s->k, s->v, ROWS, H, D, out));
 }
 
 static void attend(setup *s, int step, int pass, float *out)
@@ -97,7 +65,7 @@ static void attend_plainly(setup *s, int windows, float out[STEPS][2][N])
     for (int i = 0; i < STEPS; i++)
         for (int p = 0; p < 2; p++)
             attend(s, i, p, out[i][p]);
-    xd_method_stack_close(&s->stack);
+    xd_method_stack_close(&s->r.stack);
 }
 
 static void near(const float *got, const float *a, const float *b, const float *c, const char *what)
@@ -135,7 +103,7 @@ static void ways_are_taken(void **state)
             near(got[5][p], got[4][0], NULL, NULL, "the prompt's output of the step before");
         }
     }
-    close_setup(&s);
+    one_rank_close(&s.r);
 }
 
 /* Nothing is taken that is not there: of a first step, and of a pass with other rows. */
@@ -151,7 +119,7 @@ static void what_is_absent_is_computed(void **state)
     near(got[0][0], full[0][0], NULL, NULL, "a first step");
     attend(&s, 2, 1, got[2][1]);
     near(got[2][1], full[2][1], NULL, NULL, "a pass without that of the prompt");
-    close_setup(&s);
+    one_rank_close(&s.r);
 }
 
 /* A table is found by what each way would have missed: of noise that each step draws anew nothing
@@ -169,11 +137,11 @@ static void tables_are_found(void **state)
         for (int i = 0; i < STEPS; i++)
             for (int p = 0; p < 2; p++)
                 attend_to(&s, same ? 0 : i, i, p, got[i][p]);
-        xd_method_stack_close(&s.stack);
+        xd_method_stack_close(&s.r.stack);
         assert_int_equal(s.found[0], XD_ATTN_FULL);
         for (int i = 1; i < STEPS; i++)
             assert_int_equal(s.found[i], same ? XD_ATTN_SHARE : XD_ATTN_FULL);
-        close_setup(&s);
+        one_rank_close(&s.r);
     }
 }
 

@@ -11,23 +11,16 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "exec/op.h"
-#include "parallel/method.h"
+#include "one_rank.h"
 
-enum { H = 2, D = 8, MOST = 1200, BLOCK = 4 << 20 };
+enum { H = 2, D = 8, MOST = 1200 };
 
 extern const xd_method xd_method_window;
 
 typedef struct setup {
-    xd_dev         *dev;
-    void           *mem;
-    xd_arena        tmp;
-    xd_exec         x;
-    xd_layout       lay;
-    xd_topo         topo;
-    xd_method_stack stack;
-    float           q[MOST * H * D], k[MOST * H * D], v[MOST * H * D];
-    int64_t         n, others;
+    one_rank r;
+    float    q[MOST * H * D], k[MOST * H * D], v[MOST * H * D], out[MOST * H * D];
+    int64_t  n, others;
 } setup;
 
 static int64_t least(int64_t a, int64_t b)
@@ -56,7 +49,7 @@ static int sees(const setup *s, const int64_t *size, int64_t i, int64_t j)
 {
     static const int64_t most[3] = { 4, 10, 16 };
     const int            line = size[0] < 0;
-    const int64_t       *g = s->lay.grid;
+    const int64_t       *g = s->r.lay.grid;
     if (i < s->others || j < s->others)
         return 1;
     i -= s->others, j -= s->others;
@@ -72,37 +65,15 @@ static int sees(const setup *s, const int64_t *size, int64_t i, int64_t j)
 
 static void open_setup(setup *s, const int64_t *grid, int64_t text, const int64_t *size)
 {
-    xd_err e = { 0 };
-    memset(s, 0, sizeof *s);
-    s->lay = (xd_layout){ .npatch = 1, .nsp = 1, .grid = { grid[0], grid[1], grid[2] } };
-    s->lay.len[XD_IMG] = grid[0] * grid[1] * grid[2];
-    s->lay.len[XD_TXT] = text, s->lay.len[XD_PAD] = text / 2;
-    s->others = text + text / 2;
-    s->n = s->others + s->lay.len[XD_IMG];
-    assert_true(s->n <= MOST);
-    assert_int_equal(xd_dev_open(&s->dev, "cpu", &e), XD_OK);
-    s->mem = s->dev->mem->get(s->dev, BLOCK);
-    assert_non_null(s->mem);
-    xd_arena_init(&s->tmp, s->mem, BLOCK);
-    xd_exec_init(&s->x, s->dev, &s->tmp, XD_F32);
-    s->x.lay = &s->lay;
-    for (int i = 0; i < XD_NAXES; i++)
-        s->topo.deg.n[i] = 1;
     static const xd_method *const list[] = { &xd_method_window, NULL };
-    xd_method_args a = { .what = XD_FOR_DIT, .topo = &s->topo, .lay = &s->lay, .dev = s->dev,
-                         .act = XD_F32, .heads = H, .head_dim = D, .window = size };
-    assert_int_equal(xd_method_stack_open_of(&s->stack, list, &a, &e), XD_OK);
-    s->x.hooks = s->stack.head;
+    s->others = text + text / 2;
+    s->n = s->others + grid[0] * grid[1] * grid[2];
+    assert_true(s->n <= MOST);
+    one_rank_open(&s->r, grid, text, text / 2);
+    one_rank_use(&s->r, list, (xd_method_args){ .heads = H, .head_dim = D, .window = size });
     xd_noise_philox(s->q, 0, s->n * H * D, 1);
     xd_noise_philox(s->k, 0, s->n * H * D, 2);
     xd_noise_philox(s->v, 0, s->n * H * D, 3);
-}
-
-static void close_setup(setup *s)
-{
-    xd_method_stack_close(&s->stack);
-    s->dev->mem->put(s->dev, s->mem, BLOCK);
-    xd_dev_close(&s->dev);
 }
 
 /* Output c of query i of head h, and the number of keys that it sees. */
@@ -132,26 +103,23 @@ static double expected(const setup *s, const int64_t *size, int64_t i, int h, in
 static void check(const int64_t *grid, int64_t text, const int64_t *size)
 {
     static setup s;
-    const int64_t d[3] = { 0, H, D };
+    int64_t      seen = 1;
     open_setup(&s, grid, text, size);
-    int64_t   dims[3] = { s.n, d[1], d[2] }, seen = 1;
-    xd_tensor out = xd_attn(&s.x, xd_view(s.q, XD_F32, 3, dims), xd_view(s.k, XD_F32, 3, dims),
-                            xd_view(s.v, XD_F32, 3, dims), 0);
-    assert_true(xd_ok(&s.x));
+    assert_true(one_rank_attend(&s.r, s.q, s.k, s.v, s.n, H, D, s.out));
     for (int i = 0; i < 3 && size[0] >= 0; i++)
         seen *= size[i] ? least(size[i], grid[i]) : grid[i];
     for (int64_t i = 0; i < s.n; i += s.n > 400 ? 7 : 1)
         for (int h = 0; h < H; h++) {
             int64_t      keys;
             const double e = expected(&s, size, i, h, 3, &keys),
-                         g = (double)((const float *)out.p)[(i * H + h) * D + 3];
+                         g = (double)s.out[(i * H + h) * D + 3];
             if (size[0] >= 0)   /* boxes move inwards at the edges                            */
                 assert_int_equal(keys, i < s.others ? s.n : s.others + seen);
             if (!(fabs(g - e) <= 1e-5 * 4))
                 fail_msg("grid %d %d %d: query %d is %g, not %g", (int)grid[0], (int)grid[1],
                          (int)grid[2], (int)i, g, e);
         }
-    close_setup(&s);
+    one_rank_close(&s.r);
 }
 
 static void tiles_see_their_boxes(void **state)
@@ -177,11 +145,11 @@ static void other_attention_is_refused(void **state)
     (void)state;
     open_setup(&s, grid, 4, size);
     int64_t all[3] = { s.n, H, D }, half[3] = { s.n / 2, H, D };
-    xd_attn(&s.x, xd_view(s.q, XD_F32, 3, all), xd_view(s.k, XD_F32, 3, half),
+    xd_attn(&s.r.x, xd_view(s.q, XD_F32, 3, all), xd_view(s.k, XD_F32, 3, half),
             xd_view(s.v, XD_F32, 3, half), 0);
-    assert_false(xd_ok(&s.x));
-    assert_non_null(strstr(s.x.err.msg, "attention_window"));
-    close_setup(&s);
+    assert_false(xd_ok(&s.r.x));
+    assert_non_null(strstr(s.r.x.err.msg, "attention_window"));
+    one_rank_close(&s.r);
 }
 
 /* Boxes of the whole image leave the stack empty. */
@@ -191,8 +159,8 @@ static void no_window_is_no_method(void **state)
     const int64_t grid[3] = { 3, 7, 9 }, size[3] = { 0, 0, 0 };
     (void)state;
     open_setup(&s, grid, 4, size);
-    assert_ptr_equal(s.stack.head, &xd_hooks_local);
-    close_setup(&s);
+    assert_ptr_equal(s.r.stack.head, &xd_hooks_local);
+    one_rank_close(&s.r);
 }
 
 int main(void)
