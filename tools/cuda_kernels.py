@@ -4,7 +4,7 @@
     cuda_kernels.py cubin NVCC ARCH SOURCE CUBIN LOG DEPFILE INCLUDE...
     cuda_kernels.py ptx   NVCC ARCH SOURCE PTX DEPFILE INCLUDE...
     cuda_kernels.py join  NVCC FATBIN CUBIN... PTX    names end in _ARCH.cubin and _ARCH.ptx
-    cuda_kernels.py embed FATBIN SOURCE               as an array of C
+    cuda_kernels.py embed FATBIN SOURCE [NVCC]        as an array of C, and the version of NVCC
 
 The log of a cubin is what ptxas says about registers, shared memory and spills.
 """
@@ -51,14 +51,23 @@ def join(nvcc, out, *parts):
          '--create=' + out] + images)
 
 
-def embed(fatbin, out):
+def release(nvcc):
+    """CUDA 12.8 is 12080, as the driver counts."""
+    said = subprocess.run([nvcc, '--version'], stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(r'release (\d+)\.(\d+)', said)
+    return int(found[1]) * 1000 + int(found[2]) * 10 if found else 0
+
+
+def embed(fatbin, out, nvcc=None):
     with open(fatbin, 'rb') as f:
         data = f.read()
     data += bytes(-len(data) % 8)
     words = ['0x%xu' % int.from_bytes(data[i:i + 8], 'little') for i in range(0, len(data), 8)]
     with open(out, 'w') as f:
         f.write('#include <stdint.h>\nextern const uint64_t xd_cuda_kernels[];\n'
-                'const uint64_t xd_cuda_kernels[] = {\n')
+                'extern const int xd_cuda_kernels_release;\n'
+                'const int xd_cuda_kernels_release = %d;\n'
+                'const uint64_t xd_cuda_kernels[] = {\n' % (release(nvcc) if nvcc else 0))
         for i in range(0, len(words), 8):
             f.write(','.join(words[i:i + 8]) + ',\n')
         f.write('};\n')

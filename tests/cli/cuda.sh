@@ -154,6 +154,19 @@ XDIT_CUDA_DIR=$T/none
 refused "no driver" 1 "no CUDA driver on this machine" "$@" cuda
 XDIT_CUDA_DIR=$T/libraries
 refused "no kernels" 1 "this build has no kernels for" "$@" cuda
+if said "made without nvcc"; then
+    echo "# skipped: a driver older than the kernels, this build has none"
+else
+    export XDIT_SIM_VERSION=12000
+    # those of CUDA 11 a driver of CUDA 12 takes, if not this one
+    refused "a driver older than the kernels" 1 "made by CUDA 1[2-9].*the driver supports CUDA "\
+"12\.0 .simulated error 200.*a newer driver|the kernels cannot be loaded" "$@" cuda
+    if said "made by CUDA 1[3-9]"; then
+        try doctor --no_ranks
+        check "doctor says so" finds "^warn +gpu +the kernels .*supports CUDA 12\.0: they need"
+    fi
+    unset XDIT_SIM_VERSION
+fi
 cp "$SIM/xdit_kernels.so" "$T/driver"
 XDIT_CUDA_DIR=$T/driver
 refused "no cuBLASLt" 1 "cuBLASLt cannot be loaded" "$@" cuda

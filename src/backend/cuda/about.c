@@ -32,11 +32,10 @@ static void read_module(char *version, size_t size)
 
 static void tell_driver(const xd_cuda_driver *cu, xd_fact *fact, void *cookie)
 {
-    int  version = 0;
+    int  version = xd_cuda_driver_version(cu);
     char module[32] = "", text[512];
     void *p;
     memcpy(&p, &cu->cuInit, sizeof p);
-    cu->cuDriverGetVersion(&version);
     read_module(module, sizeof module);
     snprintf(text, sizeof text, "CUDA %d.%d%s%s, %s", version / 1000, version % 1000 / 10,
              module[0] ? ", kernel module " : "", module, file_of(p));
@@ -152,9 +151,8 @@ void xd_cuda_about(xd_fact *fact, void *cookie)
         tell_gpu(cu, i, fact, cookie);
     if (count > 1)
         tell_peers(cu, count, fact, cookie);
-    if (!xd_cuda_has_kernels())
-        fact(cookie, "cuda_kernels_error",
-             "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
+    if (xd_cuda_check_kernels(cu, &e) != XD_OK)
+        fact(cookie, "cuda_kernels_error", e.msg);
     tell_cublaslt(fact, cookie);
     tell_nccl(fact, cookie);
 }

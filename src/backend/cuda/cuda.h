@@ -150,7 +150,9 @@ void    xd_cuda_close_stamps(xd_cuda_dev *c);
 
 /* The module and its kernels. XD_EUNSUPPORTED: this build has no kernels for this GPU. */
 xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
-int       xd_cuda_has_kernels(void);    /* 1: there is a module, of this build or a stand-in    */
+/* XD_EUNSUPPORTED: this build has no kernels, or its nvcc is of a later major version of CUDA than
+ * the driver. */
+xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e);
 /* Queues a kernel on a grid of gx x gy blocks of `threads` threads with `shared` bytes of shared
  * memory. args: the kernel's struct, copied. An empty grid is XD_OK. */
 xd_status xd_cuda_launch(xd_cuda_dev *c, int kernel, int64_t gx, int64_t gy, int threads,

@@ -2,10 +2,8 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
+#include <stdio.h>
 #include <unistd.h>
-
-/* The fatbin of this build (fatbin.c), or NULL where it was built without a CUDA compiler. */
-extern const unsigned char *const xd_cuda_fatbin;
 
 static const struct {
     const char *name;
@@ -16,24 +14,55 @@ static const struct {
 #undef ROW
 };
 
-int xd_cuda_has_kernels(void)
+/* The stand-in for the kernels of this build. */
+static int has_stand_in(char *path, size_t size)
+{
+    return xd_cuda_stand_in(path, size, "xdit_kernels.so") && access(path, R_OK) == 0;
+}
+
+/* A driver takes kernels of its own major version of CUDA and of earlier ones; those of a later
+ * minor version it takes where it need not compile their PTX. why: what the driver has said. */
+static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
+{
+    return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, and the "
+                   "driver supports CUDA %d.%d%s: they need a newer driver, or a build with an "
+                   "older nvcc (-Dnvcc)", release / 1000, release % 1000 / 10, version / 1000,
+                   version % 1000 / 10, why);
+}
+
+xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e)
 {
     char path[4096];
-    return xd_cuda_fatbin || (xd_cuda_stand_in(path, sizeof path, "xdit_kernels.so") &&
-                              access(path, R_OK) == 0);
+    int  release, version = xd_cuda_driver_version(cu);
+    if (has_stand_in(path, sizeof path))
+        return XD_OK;
+    if (!xd_cuda_fatbin(&release))
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
+    if (version && release / 1000 > version / 1000)
+        return refuse_later(release, version, "", e);
+    return XD_OK;
 }
 
 static xd_status load_module(xd_cuda_dev *c, xd_err *e)
 {
-    char     path[4096];
+    char     path[4096], why[128];
+    int      release, version = xd_cuda_driver_version(c->cu);
     CUresult r;
-    if (xd_cuda_stand_in(path, sizeof path, "xdit_kernels.so") && access(path, R_OK) == 0)
+
+    const unsigned char *fatbin = xd_cuda_fatbin(&release);
+    if (has_stand_in(path, sizeof path)) {
+        release = 0;
         r = c->cu->cuModuleLoad(&c->module, path);
-    else if (!xd_cuda_fatbin)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
-    else
-        r = c->cu->cuModuleLoadData(&c->module, xd_cuda_fatbin);
+    } else if (fatbin) {
+        r = c->cu->cuModuleLoadData(&c->module, fatbin);
+    } else {
+        return xd_cuda_check_kernels(c->cu, e);
+    }
+    if (r != XD_CU_SUCCESS && version && release > version) {
+        snprintf(why, sizeof why, " (%s)", xd_cuda_words(c->cu, r));
+        return refuse_later(release, version, why, e);
+    }
     if (r == XD_CU_NO_BINARY_FOR_GPU)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "this build has no kernels for this GPU (%s); -Dnvcc_archs names those that "

@@ -79,6 +79,12 @@ const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r)
     return cu->cuGetErrorString(r, &text) == XD_CU_SUCCESS && text ? text : "unknown error";
 }
 
+int xd_cuda_driver_version(const xd_cuda_driver *cu)
+{
+    int version = 0;
+    return cu->cuDriverGetVersion(&version) == XD_CU_SUCCESS ? version : 0;
+}
+
 static xd_status load_driver(xd_err *e)
 {
     int   version = 0;
