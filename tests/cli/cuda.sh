@@ -59,6 +59,13 @@ XDIT_CUDA_DIR=$T/alone try doctor --no_ranks
 check "a driver alone" eval 'finds "^warn +cublaslt +cuBLASLt cannot be loaded" &&
     finds "^ok +nccl +NCCL cannot be loaded"'
 
+cp "$SIM/libcublasLt.so.13" "$T/alone"
+cp "$SIM/libcublasLt.so.13" "$T/alone/libcublasLt.so.12"
+for v in 12040 13000; do
+    XDIT_CUDA_DIR=$T/alone XDIT_SIM_VERSION=$v try doctor --no_ranks
+    check "the cuBLASLt of a driver of version $v" finds "/libcublasLt.so.${v%???}\$"
+done
+
 # inspect: what of the model the GPU holds, what is dropped, what is streamed.
 holds() {
     want=$2

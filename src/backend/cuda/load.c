@@ -121,11 +121,18 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
     return s;
 }
 
+/* That of CUDA 13 does not start on a driver of CUDA 12. */
+static void *open_cublaslt(void)
+{
+    static const char *const names[2] = { "libcublasLt.so.13", "libcublasLt.so.12" };
+    const int older = has_driver && xd_cuda_driver_version(&driver) < 13000;
+    void     *lib = open_library(names[older]);
+    return lib ? lib : open_library(names[!older]);
+}
+
 static xd_status load_cublaslt(xd_err *e)
 {
-    void *lib = open_library("libcublasLt.so.13");
-    if (!lib)
-        lib = open_library("libcublasLt.so.12");
+    void *lib = open_cublaslt();
     if (!lib)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "cuBLASLt cannot be loaded (libcublasLt.so.13 or .12, of the CUDA toolkit): "
