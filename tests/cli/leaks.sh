@@ -5,22 +5,18 @@
 GOLDEN=$3
 LSAN_OPTIONS=suppressions=$ROOT/tests/cli/leaks.supp:print_suppressions=0
 # Whole stacks: modules that Open MPI has unloaded have no name any more, its library below them
-# has.
-ASAN_OPTIONS=detect_leaks=1:exitcode=97:fast_unwind_on_malloc=0
+# has. Calls of __tls_get_addr are not followed: LeakSanitizer of gcc 12 takes what lies before the
+# variables of a thread for their size, and may crash.
+ASAN_OPTIONS=detect_leaks=1:exitcode=97:fast_unwind_on_malloc=0:intercept_tls_get_addr=0
 export LSAN_OPTIONS ASAN_OPTIONS
 
-# Could LeakSanitizer not look? Its own tracer fails now and then.
+# Could LeakSanitizer not look?
 blind() { printf '%s' "$err" | grep -q 'LeakSanitizer has encountered a fatal error'; }
 # kept WHAT CODE ARGS...: the program ends with CODE and no rank has lost memory.
 kept() {
     what=$1 code=$2
     shift 2
     try "$@"
-    for again in 1 2 3; do
-        blind || break
-        echo "# LeakSanitizer failed, again ($again)"
-        try "$@"
-    done
     check "$what" [ "$rc" = "$code" ]
     check "$what: nothing is lost" \
         sh -c '! printf "%s" "$1" | grep -q "LeakSanitizer\|AddressSanitizer"' x "$err"
