@@ -130,14 +130,15 @@ clang: clang-packages
 	@[ -f build-clang/build.ninja ] || CC=clang CXX=clang++ meson setup build-clang
 	@ninja -C build-clang
 
-# The tests again with every memory error and undefined behaviour made fatal. Leaks are left to `make
-# leaks`: Open MPI ends a rank without freeing what it keeps.
+# The tests again with every memory error and undefined behaviour made fatal. Leaks are left to
+# `make leaks`: Open MPI ends a rank without freeing what it keeps.
 sanitize sanitize-cuda: packages
 	@# gcc warns of what cannot be when its sanitizers are on, so warnings are no errors here
 	@[ -f build-asan/build.ninja ] || meson setup build-asan --buildtype=debugoptimized \
 	    -Db_sanitize=address,undefined -Db_lundef=false -Dhouse_werror=false
 	@ninja -C build-asan
-	@ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tests/run.sh build-asan -t 8 \
+	@ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    tests/run.sh build-asan -t 8 \
 	    $(if $(filter sanitize-cuda,$@),$(SANITIZE_CUDA_TESTS))
 
 # Kernels, and whole requests by the best of them, with every data race made fatal. AMX is left out:

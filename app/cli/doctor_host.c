@@ -263,7 +263,8 @@ static void report_limits(xd_findings *f, const xd_host *m)
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])
-        xd_find(f, XD_WARN, "gpu", "build it with an nvcc that suits the driver (-Dnvcc, -Dnvcc_fatbin=FILE)", "%s",
+        xd_find(f, XD_WARN, "gpu",
+                "build it with an nvcc that suits the driver (-Dnvcc, -Dnvcc_fatbin=FILE)", "%s",
                 g->no_kernels);
     xd_find(f, g->lacks[0] ? XD_WARN : XD_WELL, "cublaslt",
             g->lacks[0] ? "install cuBLAS of CUDA 12 or 13: no GPU is used without it" : "", "%s",

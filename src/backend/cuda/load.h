@@ -17,8 +17,8 @@ size_t    xd_cuda_cublaslt_version(void);
 xd_status xd_cuda_load_nccl(const xd_nccl **nccl, xd_err *e);
 /* The CUDA version that the driver supports, as 12080 for 12.8; 0: it is not told. */
 int       xd_cuda_driver_version(const xd_cuda_driver *cu);
-/* The fatbin of this build, and the CUDA version of the nvcc that made it (0: unknown, it is another
- * build's); NULL: it was built without. */
+/* The fatbin of this build, and the CUDA version of the nvcc that made it (0: unknown, it is that
+ * of another build); NULL: it was built without. */
 const unsigned char *xd_cuda_fatbin(int *release);
 /* The file of that name in XDIT_CUDA_DIR, or 0 where that is not set. */
 int       xd_cuda_stand_in(char *path, size_t size, const char *name);
