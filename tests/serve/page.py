@@ -128,7 +128,7 @@ def several(b):
 
 def cancelled(b, s):
     items, before = b.run(ITEMS), s.metric('jobs_total{state="cancelled"}')
-    fill(b, num_inference_steps=1000)
+    fill(b, num_inference_steps=1000, width=256, height=256)
     for _ in range(6):
         b.click("#generate")
     report(b.wait(f"/Step \\d+ of 1000/.test({STATES})") and
@@ -145,6 +145,7 @@ def cancelled(b, s):
                     s.metric("running") == 0), "on the server, too")
     report(b.run(ITEMS) == items and text_of(b, "#alert") == "" and
            b.run("document.activeElement.id") == "generate", "nothing comes of it; the focus stays")
+    fill(b, width="", height="")
 
 
 def mistakes(b):
@@ -401,14 +402,15 @@ def video(b):
                   " })()"), "is shown")
     shown = text_of(b, "#gallery dl")
     report("Frames8" in shown and "Modelcog2b" in shown, "with its parameters", shown)
-    fill(b, num_inference_steps=1000)
+    # long enough for a slow browser beside a fast processor
+    fill(b, num_inference_steps=1000, num_frames=49, width=128, height=96)
     b.click("#generate")
     report(b.wait(f"/%/.test({STATES})"), "a long one runs", b.run(STATES))
     report(b.wait("document.querySelector('#jobs img')?.naturalWidth", 30), "and has a preview",
            b.run(STATES))
     b.click("#jobs > li button")
     report(b.wait(f"{JOBS} === 0"), "and is cancelled", b.run(STATES))
-    fill(b, num_inference_steps=2, num_frames="")
+    fill(b, num_inference_steps=2, num_frames="", width="", height="")
 
 
 # ---- who looks at it, and how ---------------------------------------------------------------
@@ -583,7 +585,7 @@ def key(b):
 
 def ended(b, s):
     """The server ends while a request runs, and is not there for the next one."""
-    fill(b, prompt=PROMPT, num_inference_steps=1000)
+    fill(b, prompt=PROMPT, num_inference_steps=1000, width=256, height=256)
     b.click("#generate")
     b.wait(f"/Step/.test({STATES})")
     s.process.kill()

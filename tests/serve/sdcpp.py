@@ -84,7 +84,7 @@ def images(s, defaults):
 
 
 def cancelled(s):
-    long = {"prompt": PROMPT, "sample_params": {"sample_steps": 1000}}
+    long = {"prompt": PROMPT, "sample_params": {"sample_steps": 1000}, "width": 256, "height": 256}
     first, second = (s.post(API + "/img_gen", long).json["poll_url"] for _ in range(2))
     report(wait_for(lambda: s.get(first).json["status"] == "generating") and
            s.get(second).json["queue_position"] == 1, "one runs, one waits")
