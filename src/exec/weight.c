@@ -140,7 +140,8 @@ static void list_tensor(xd_decl *d, const char *names, const char *suffix, xd_dt
     full_names(d, names, suffix, t->name, sizeof t->name);
     t->type = type;
     t->nd = nd;
-    memcpy(t->d, shape, (size_t)nd * sizeof *shape);
+    for (int i = 0; i < nd; i++)    /* a scalar has no shape                                      */
+        t->d[i] = shape[i];
 }
 
 /* ---- getting elements --------------------------------------------------------------------- */
