@@ -61,7 +61,8 @@ static void keep_line(xd_noise *z, const char *p, size_t n)
 {
     size_t space = sizeof z->kept - 1 - z->nkept;
     n = n < space ? n : space;
-    memcpy(z->kept + z->nkept, p, n);
+    if (n)                              /* p may be NULL                                          */
+        memcpy(z->kept + z->nkept, p, n);
     z->nkept += n;
 }
 

@@ -48,7 +48,8 @@ static encoded copy_of(const xd_cond *c)
     encoded out = { .rows = c->tok.d[0], .cols = c->tok.d[1], .real = c->real[0] };
     out.v = malloc(xd_bytes(c->tok));
     assert_non_null(out.v);
-    memcpy(out.v, c->tok.p, xd_bytes(c->tok));
+    if (xd_bytes(c->tok))               /* a text may have no rows                                */
+        memcpy(out.v, c->tok.p, xd_bytes(c->tok));
     return out;
 }
 
