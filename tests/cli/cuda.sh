@@ -165,7 +165,7 @@ if said "made without nvcc"; then
     echo "# skipped: a driver older than the kernels, this build has none"
 else
     export XDIT_SIM_VERSION=12000
-    # those of CUDA 11 a driver of CUDA 12 takes, if not this one
+    # kernels of CUDA 11 suit that driver, and the stand-in loads none
     refused "a driver older than the kernels" 1 "made by CUDA 1[2-9].*the driver supports CUDA "\
 "12\.0 .simulated error 200.*a newer driver|the kernels cannot be loaded" "$@" cuda
     if said "made by CUDA 1[3-9]"; then

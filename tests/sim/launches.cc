@@ -17,8 +17,8 @@ API CUresult cuModuleLoad(CUmodule *m, const char *path)
     *m = (CUmodule) new CUmod_st { lib, (launch_fn *)dlsym(lib, "gpu_cpu_launch"), {} };
     return ((CUmod_st *)*m)->launch ? XD_CU_SUCCESS : XD_CU_INVALID_IMAGE;
 }
-/* Code for a GPU is nothing that can run here. Before version 13 it is refused as drivers refuse
- * the code of a later nvcc. */
+/* Code for a GPU cannot run here. With XDIT_SIM_VERSION below 13000 the answer is that of a driver
+ * older than the code. */
 API CUresult cuModuleLoadData(CUmodule *, const void *)
 {
     int version = 0;

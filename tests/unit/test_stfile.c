@@ -340,7 +340,7 @@ static int use_tensor(xd_st *s, int i, int64_t number)
     if (st != XD_OK || xd_st_get(s, i, &u, &e) != XD_OK || u.p != t.p)
         return 6;
     xd_st_done(s, i);
-    float first, last;          /* of a file whose header has any length                       */
+    float first, last;          /* the tensor may lie at an odd address                         */
     memcpy(&first, t.p, sizeof first);
     memcpy(&last, (const char *)t.p + (number - 1) * 4, sizeof last);
     if (first != (float)i || last != (float)i)

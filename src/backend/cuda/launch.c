@@ -20,8 +20,14 @@ static int has_stand_in(char *path, size_t size)
     return xd_cuda_stand_in(path, size, "xdit_kernels.so") && access(path, R_OK) == 0;
 }
 
-/* A driver takes kernels of its own major version of CUDA and of earlier ones; those of a later
- * minor version it takes where it need not compile their PTX. why: what the driver has said. */
+static xd_status refuse_none(xd_err *e)
+{
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
+}
+
+/* A driver loads kernels of its own major version of CUDA and of earlier ones. Kernels of a later
+ * minor version load, too, unless the driver has to compile their PTX. why: the driver's words. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
 {
     return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, and the "
@@ -37,40 +43,43 @@ xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e)
     if (has_stand_in(path, sizeof path))
         return XD_OK;
     if (!xd_cuda_fatbin(&release))
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
+        return refuse_none(e);
     if (version && release / 1000 > version / 1000)
         return refuse_later(release, version, "", e);
     return XD_OK;
 }
 
-static xd_status load_module(xd_cuda_dev *c, xd_err *e)
+/* Why the module was not loaded. release: the CUDA version of its nvcc; 0: unknown. */
+static xd_status refuse_module(const xd_cuda_dev *c, CUresult r, int release, xd_err *e)
 {
-    char     path[4096], why[128];
-    int      release, version = xd_cuda_driver_version(c->cu);
-    CUresult r;
-
-    const unsigned char *fatbin = xd_cuda_fatbin(&release);
-    if (has_stand_in(path, sizeof path)) {
-        release = 0;
-        r = c->cu->cuModuleLoad(&c->module, path);
-    } else if (fatbin) {
-        r = c->cu->cuModuleLoadData(&c->module, fatbin);
-    } else {
-        return xd_cuda_check_kernels(c->cu, e);
-    }
-    if (r != XD_CU_SUCCESS && version && release > version) {
-        snprintf(why, sizeof why, " (%s)", xd_cuda_words(c->cu, r));
+    const int   version = xd_cuda_driver_version(c->cu);
+    const char *words = xd_cuda_words(c->cu, r);
+    char        why[128];
+    if (version && release > version) {
+        snprintf(why, sizeof why, " (%s)", words);
         return refuse_later(release, version, why, e);
     }
     if (r == XD_CU_NO_BINARY_FOR_GPU)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "this build has no kernels for this GPU (%s); -Dnvcc_archs names those that "
                        "a build has", c->dev.name);
-    if (r != XD_CU_SUCCESS)
-        return xd_fail(e, xd_cuda_status(r), "the kernels cannot be loaded: %s",
-                       xd_cuda_words(c->cu, r));
-    return XD_OK;
+    return xd_fail(e, xd_cuda_status(r), "the kernels cannot be loaded: %s", words);
+}
+
+static xd_status load_module(xd_cuda_dev *c, xd_err *e)
+{
+    char     path[4096];
+    int      release = 0;
+    CUresult r;
+    if (has_stand_in(path, sizeof path)) {
+        r = c->cu->cuModuleLoad(&c->module, path);
+    } else {
+        const unsigned char *fatbin = xd_cuda_fatbin(&release);
+        if (!fatbin)
+            return refuse_none(e);
+        r = c->cu->cuModuleLoadData(&c->module, fatbin);
+    }
+    return r == XD_CU_SUCCESS ? XD_OK : refuse_module(c, r, release, e);
 }
 
 xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e)

@@ -87,14 +87,14 @@ int xd_cuda_driver_version(const xd_cuda_driver *cu)
 
 static xd_status load_driver(xd_err *e)
 {
-    int   version = 0;
     void *lib = open_library("libcuda.so.1");
     if (!lib)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "there is no CUDA driver on this machine (%s)", dlerror());
     const char *lacks =
         look_up(lib, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols, &driver);
-    if (!lacks && driver.cuDriverGetVersion(&version) == XD_CU_SUCCESS && version < OLDEST_DRIVER)
+    const int version = lacks ? 0 : xd_cuda_driver_version(&driver);
+    if (version && version < OLDEST_DRIVER)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the CUDA driver is too old: it supports CUDA %d.%d, and xdit needs "
                        "%d.%d or newer", version / 1000, version % 1000 / 10, OLDEST_DRIVER / 1000,
@@ -121,7 +121,7 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
     return s;
 }
 
-/* That of CUDA 13 does not start on a driver of CUDA 12. */
+/* cuBLASLt of CUDA 13 does not start on a driver of CUDA 12. */
 static void *open_cublaslt(void)
 {
     static const char *const names[2] = { "libcublasLt.so.13", "libcublasLt.so.12" };
