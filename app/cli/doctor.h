@@ -36,7 +36,7 @@ typedef struct xd_gpus {        /* of the device cuda; texts are empty where not
     char text[XD_GPUS][256], driver[384], peers[128], libraries[2][384];
     int  old[XD_GPUS], lacks[2];        /* 1: cannot be used; cannot be loaded, and why        */
     char none[384];             /* why there is no GPU                                         */
-    char no_kernels[128];
+    char no_kernels[256];
 } xd_gpus;
 
 typedef struct xd_host {
