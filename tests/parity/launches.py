@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""launches.py GOLDEN FULL MODEL - the launches of test_parity, for tests/parity/meson.build.
+
+Chosen pairwise: every pair of a kind of token flow, a number of ranks, a type and a group of
+features that goes together is in some launch, and so are every model and every feature of a kind.
+The first FIRST launches, on 2, 3, 4 and 6 ranks, are those of `make check`.
+
+GOLDEN: the folder of golden models; FULL: the same with the weights that are not kept; MODEL: the
+PixArt of tests/parity. Prints a line a launch: name|`first` or `more`|program|ranks|environment|
+arguments with tabs between them.
+"""
+import collections
+import sys
+
+FIRST, ALL, RARE = 24, 60, 0.3
+FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
+PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
+
+# A type: its arguments and its environment.
+TYPES = {"f32": (["f32"], "mpi"), "bf16": (["bf16"], "bf16"), "avx2": (["f32", "near"], "avx2"),
+         "int8": (["f32", "kept=int8"], "mpi"), "fp8": (["f32", "kept=fp8"], "mpi")}
+FLOATS = ("f32", "bf16", "avx2")
+
+# A feature: its group, its arguments ({m}: the model's name), its types, and a program or
+# environment of its own. Thresholds of caches lie between the changes of one rank.
+FEATURES = {
+    "plain": (None, [], tuple(TYPES)),
+    "short": ("text", ["text=1"], FLOATS + ("int8",)),
+    "long": ("text", ["text=511"], FLOATS),
+    "sent": ("messages", [], ("f32", "bf16"), "test_sent"),
+    "far": ("messages", [], ("f32",), "test_parity_far"),
+    "groups": ("messages", ["size=176x128"], ("f32",), "test_sent"),
+    "attention": ("attention", ["attention=int8"], ("f32", "bf16"), "test_parity", "c"),
+    "window": ("attention", ["window=0,3,3"], ("f32", "bf16")),
+    "scores": ("attention", ["attention=int8", "window=0,3,3"], ("bf16",)),
+    "share": ("attention", ["fast=share,full", "steps=5"], ("f32",)),
+    "fast": ("attention", ["fast=window,full+cfg,share", "window=0,3,3", "steps=5"], ("f32",)),
+    "unipc": ("sampler", ["scheduler=unipc"], ("f32",)),
+    "heun": ("sampler", ["scheduler=heun"], ("f32",)),
+    "lcm": ("sampler", ["scheduler=lcm"], ("f32",)),
+    "ancestral": ("sampler", ["scheduler=euler-ancestral"], ("f32",)),
+    "flow_heun": ("sampler", ["scheduler=flow-heun"], ("f32",)),
+    "flow_lcm": ("sampler", ["scheduler=flow-lcm"], ("f32",)),
+    "fbcache": ("cache", ["steps=6", "cache=fbcache:0.7"], ("f32",)),
+    "dbcache": ("cache", ["steps=6", "cache=dbcache:Fn=1,Bn=1,threshold=0.7,warmup=1,order=1"],
+                ("f32",)),
+    "teacache": ("cache", ["steps=6", "cache=teacache:0.3,coefficients=0/0/0/1/0"], ("f32",)),
+    "taylorseer": ("cache", ["steps=6", "cache=taylorseer:order=2,interval=3,warmup=2"], ("f32",)),
+    "rescale": ("sampler", ["rescale=0.7"], ("f32",)),
+    "cut": ("sampler", ["length=0.9", "cut=0.4"], ("f32",)),
+    "begin": ("image", ["image=GOLDEN/{m}-image/image.png"], ("f32",)),
+    "mask": ("image", ["image=GOLDEN/{m}-mask/image.png", "mask=GOLDEN/{m}-mask/mask.png"],
+             ("f32", "bf16")),
+    "image": ("image", ["image=GOLDEN/{m}/image.png"], ("f32", "bf16", "int8")),
+    "fill": ("image", ["noise", "image=GOLDEN/{m}/image.png", "mask=GOLDEN/{m}/mask.png"],
+             ("f32", "bf16")),
+    "ends": ("image", ["image=GOLDEN/{m}/image.png", "last=GOLDEN/{m}/last.png"],
+             ("f32", "bf16", "int8")),
+    "kept": ("image", ["image=GOLDEN/{m}/image.png", "steps=4", "references=2"], ("f32",)),
+}
+TEXT = ["cfg", "text=77"]
+COG = ["cfg", "text=13", "video"]
+WAN = ["cfg", "text=21", "video", "size=48x80", "frames=9"]
+
+# A kind of token flow, models of it, their arguments and their features.
+MODELS = [
+    # images cross to the text
+    ("cross", "MODEL", [], "plain sent far groups unipc heun lcm ancestral"),
+    ("cross", "alpha sigma", ["size=144x112"], "begin"),
+    # text flows through the blocks beside the image, or the video
+    ("joint", "sd3", TEXT, "plain short long mask flow_heun"),
+    ("joint", "sd35", TEXT, "plain short long fast"),
+    ("joint", "qwen qwen-five", TEXT, "plain short long"),
+    ("joint", "cog2b cog5b cog15", COG, "plain window"),
+    ("joint", "cog5b-i2v cog15-i2v", COG, "image"),
+    # then in one sequence with it
+    ("merged", "flux", TEXT, "plain short long sent far attention window scores fast flow_lcm "
+                             "fbcache dbcache teacache taylorseer mask"),
+    ("merged", "flux-schnell flux2 flux2-klein flux2-base chroma", TEXT, "plain short long"),
+    ("merged", "flux-fill", TEXT, "fill"),
+    # in one sequence behind refiners
+    ("refined", "zimage", TEXT, "plain short long share cut mask"),
+    ("refined", "zimage-five", TEXT, "plain short"),
+    # long skips between blocks, and stages
+    ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
+    ("skips", "hunyuan12", ["size=144x112"], "plain"),
+    # two transformers, one behind the other in time
+    ("two", "wan22 wan22-two", WAN, "plain"),
+    # tokens of images beside those that are computed
+    ("reference", "kontext", TEXT, "image kept"),
+    ("reference", "qwen-edit", ["cfg", "text=511"], "image"),
+    ("reference", "qwen-edit-plus", ["cfg", "text=511", "image=GOLDEN/qwen-edit/image.png"],
+     "plain"),
+    ("reference", "flux2-base flux2-klein", ["cfg", "text=41",
+                                             "image=GOLDEN/flux2-images/image.png"], "plain"),
+    # videos cross to the text, in patches of frames
+    ("causal", "wan wan-five", WAN, "plain short window"),
+    ("causal", "wan-i2v", WAN, "image"),
+    ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
+    ("causal", "wan-ti2v", ["cfg", "text=21", "video", "size=96x64", "frames=9"], "image"),
+]
+
+
+def candidates():
+    """All launches that make sense: (kind, model, feature, type, ranks) and the row's arguments."""
+    for kind, models, args, features in MODELS:
+        for model in models.split():
+            for feature in features.split():
+                for type_ in FEATURES[feature][2]:
+                    for ranks in RANKS:
+                        yield (kind, model, feature, type_, ranks), args
+
+
+def pairs(launch):
+    """What a launch shows. In pairs 5, 7 and 8 ranks are one number, AVX2 and fp8 one type."""
+    kind, model, feature, type_, ranks = launch
+    group = FEATURES[feature][0]
+    number = ranks if ranks in FIRST_RANKS else "other"
+    type2 = type_ if type_ in ("f32", "bf16", "int8") else "other"
+    return {("model", model), ("feature", feature), ("ranks", ranks), ("type", type_),
+            (kind, number), (kind, type2), (type2, number), (kind, group), (group, type2),
+            (group, number)}
+
+
+def chosen():
+    """Greedy: each launch has the most that no launch before it has, rare pairs first; of equals
+    the one with the number of ranks and the type that are in fewest."""
+    every = list(candidates())
+    count = collections.Counter(p for c in every for p in pairs(c[0]))
+    had, launches = set(), []
+    while len(launches) < ALL:
+        allowed = FIRST_RANKS if len(launches) < FIRST else RANKS
+        used = [c[0] for c in launches]
+        best = max((c for c in every if c[0][4] in allowed and c[0] not in used),
+                   key=lambda c: (sum(count[p] ** -RARE for p in pairs(c[0]) - had),
+                                  -sum(u[4] == c[0][4] for u in used),
+                                  -sum(u[3] == c[0][3] for u in used)))
+        had |= pairs(best[0])
+        launches.append(best)
+    return launches, set(count) - had
+
+
+def line(number, launch, args, folders):
+    """The fields of a launch."""
+    kind, model, feature, type_, ranks = launch
+    _, own, _, program, env = FEATURES[feature] + ("test_parity", None)[len(FEATURES[feature]) - 3:]
+    env = env if env and type_ == "f32" else TYPES[type_][1]
+    folder = folders[model] if model == "MODEL" else "%s/%s" % (
+        folders["FULL" if kind == "two" else "GOLDEN"], model)
+    kept = [a for a in args if a.split("=")[0] not in [o.split("=")[0] for o in own]]
+    words = [w.replace("GOLDEN", folders["GOLDEN"]).replace("{m}", model)
+             for w in [folder] + TYPES[type_][0] + kept + own + ["thin=%d" % PLANS[ranks]]]
+    name = [w for w in (model, feature, type_) if w not in ("MODEL", "plain", "f32")]
+    return "|".join(["_".join(name + [str(ranks)]), "first" if number < FIRST else "more", program,
+                     str(ranks), env, "\t".join(words)])
+
+
+def main():
+    folders = dict(zip(("GOLDEN", "FULL", "MODEL"), sys.argv[1:4]))
+    launches, missed = chosen()
+    if missed:
+        sys.exit("launches.py: %d launches leave out %s" % (ALL, sorted(missed, key=str)))
+    for i, (launch, args) in enumerate(launches):
+        print(line(i, launch, args, folders))
+
+
+main()
