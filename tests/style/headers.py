@@ -31,6 +31,15 @@ def alone(compiler, flags, header, include):
     return None if run.returncode == 0 else run.stderr
 
 
+def padded_ends(cc, cxx, root):
+    """Lines of public headers where a record ends in padding, in which a later field would lie in
+    bytes that a program did not set."""
+    for name, _, compiler, flags, include in public_jobs(root, cc, cxx):
+        run = compiled(compiler, [*flags, "-Wpadded", *(f"-I{d}" for d in include)],
+                       f'#include "{name}"\n')
+        yield from (line for line in run.stderr.splitlines() if "alignment boundary" in line)
+
+
 def mpi_flags():
     """Where mpi.h is, for the headers of the room that uses it; None: there is no MPI here."""
     for name in ("ompi-c", "mpich"):
@@ -105,6 +114,9 @@ def main():
         if says is not None:
             bad += 1
             print(f"{name} alone as {language}:\n{says}")
+    for line in sorted(set(padded_ends(cc, cxx, root))):
+        bad += 1
+        print(f"a record's size is no multiple of 8 without padding: {line}")
     including = "\n".join(line for f in (root / "src").rglob("*.[ch]")
                           for line in f.read_text().splitlines() if line.startswith("#include"))
     for h in templates:

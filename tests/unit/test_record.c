@@ -235,27 +235,6 @@ static void reserved_fields(void **state)
     refused(xd_parallel_check(&p, 2, &e), &e, "xd_parallel has a field at byte");
 }
 
-/* No padding at the end, where a later field would lie in bytes that a program did not set. */
-static void records_end_with_fields(void **state)
-{
-    (void)state;
-    assert_int_equal(sizeof(xd_request),
-                     offsetof(xd_request, gemm) + sizeof(char *));
-    assert_int_equal(sizeof(xd_open_args),
-                     offsetof(xd_open_args, fit) + sizeof(char *));
-    assert_int_equal(sizeof(xd_image), offsetof(xd_image, fps) + sizeof(double));
-    assert_int_equal(sizeof(xd_inspect_args), offsetof(xd_inspect_args, cookie) + sizeof(void *));
-    assert_int_equal(sizeof(xd_compare_args), offsetof(xd_compare_args, cookie) + sizeof(void *));
-    assert_int_equal(sizeof(xd_comparison), offsetof(xd_comparison, worst) + sizeof(int64_t));
-    assert_int_equal(sizeof(xd_convert_args), offsetof(xd_convert_args, cookie) + sizeof(void *));
-    assert_int_equal(sizeof(xd_bench_args), offsetof(xd_bench_args, on_stage) + sizeof(void *));
-    assert_int_equal(sizeof(xd_advise_args), offsetof(xd_advise_args, memory) + sizeof(int64_t));
-    assert_int_equal(sizeof(xd_probe_args), offsetof(xd_probe_args, device) + sizeof(void *));
-    assert_int_equal(sizeof(xd_pinged), offsetof(xd_pinged, bytes_s) + sizeof(double));
-    assert_int_equal(sizeof(xd_parallel),
-                     offsetof(xd_parallel, reserved_text) + 3 * sizeof(void *));
-}
-
 static void versions(void **state)
 {
     char text[64];
@@ -299,7 +278,6 @@ int main(void)
         cmocka_unit_test(a_later_request),
         cmocka_unit_test(records_need_their_size),
         cmocka_unit_test(reserved_fields),
-        cmocka_unit_test(records_end_with_fields),
         cmocka_unit_test(versions),
         cmocka_unit_test(files_of_components),
     };
