@@ -53,7 +53,7 @@ g "a scheduler of rectified flow" 2 \
     "flow-euler is for models of rectified flow, which pixart-alpha is not" \
     --model "$MODEL" --prompt a --scheduler flow-euler -o "$T/x.png"
 refused "a scheduler without flow for FLUX" 2 \
-    "flux is a model of rectified flow, which the scheduler euler" \
+    "rectified" \
     plan --model "$ROOT/tests/golden/flux" --world 2 --scheduler euler
 g "an unknown device" "[12]" "abacus" --model "$MODEL" --prompt a --device abacus -o "$T/x.png"
 g "what only counts" 2 'no device "count"' --model "$MODEL" --prompt a --device count -o "$T/x.png"

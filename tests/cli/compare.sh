@@ -46,19 +46,19 @@ try compare "$T/one" "$T/two"
 check "their table" [ "$(printf '%s\n' "$out" | tail -n 1)" = \
     "largest  5, and frame 3 differs most" ]
 rm "$T/two/f9.ppm"
-refused "one frame less" 2 "two has 2 frames, .*one has more" compare "$T/one" "$T/two"
+refused "one frame less" 2 "2" compare "$T/one" "$T/two"
 
-refused "another width" 2 "a.ppm has 20x12 pixels, .*wide.ppm 21x12" \
+refused "another width" 2 "a.ppm 20x12 wide.ppm 21x12" \
     compare "$T/a.ppm" "$T/wide.ppm"
-refused "one image" 2 "compare needs two images: xdit compare A B" compare "$T/a.ppm"
-refused "three images" 2 "one argument too many: 'c'; compare takes two" compare a b c
-refused "no such file" 1 "cannot read $T/none.png: No such file" compare "$T/a.ppm" "$T/none.png"
+refused "one image" 2 "compare" compare "$T/a.ppm"
+refused "three images" 2 "'c'" compare a b c
+refused "no such file" 1 "$T/none.png" compare "$T/a.ppm" "$T/none.png"
 mkdir "$T/empty"
-refused "an empty directory" 1 "$T/empty has no images" compare "$T/empty" "$T/a.ppm"
+refused "an empty directory" 1 "$T/empty" compare "$T/empty" "$T/a.ppm"
 refused "a text" 1 "notes.txt" compare "$T/a.ppm" "$T/two/notes.txt"
 head -c 100 "$T/a.ppm" >"$T/cut.ppm"
 refused "a cut image" 1 "cut.ppm" compare "$T/cut.ppm" "$T/a.ppm"
-refused "a difference that is no image" 2 "x.mp4: the image of differences is a .png" \
+refused "a difference that is no image" 2 "x.mp4 .png" \
     compare "$T/a.ppm" "$T/b.ppm" --difference "$T/x.mp4"
 refused "a folder that is not there" 1 "none/d.png" \
     compare "$T/a.ppm" "$T/b.ppm" --difference "$T/none/d.png"
@@ -80,8 +80,8 @@ else
     try compare "$T/x.mp4" "$T/x.mp4" --json
     check "a video and itself" json 'j["equal"] and j["frames"] == 9 and j["width"] == 56'
     head -c 2000 "$T/x.mp4" >"$T/cut.mp4"
-    refused "a cut video" 1 "cut.mp4: FFmpeg cannot .* it" compare "$T/cut.mp4" "$T/x.mp4"
-    refused "a video and an image" 2 "x.mp4 has more" compare "$T/frames/1.ppm" "$T/x.mp4"
+    refused "a cut video" 1 "cut.mp4 FFmpeg" compare "$T/cut.mp4" "$T/x.mp4"
+    refused "a video and an image" 2 "x.mp4" compare "$T/frames/1.ppm" "$T/x.mp4"
 fi
 # generate --compare: the numbers of two runs.
 ring() { try generate --model "$MODEL" -p "a red ring" --steps 8 --seed 3 --quiet "$@"; }
@@ -97,11 +97,11 @@ j["exact_seconds"] > 0 and 15 < j["psnr"] < 60'
 try compare "$T/exact.png" "$T/saved.png" --json
 check "the numbers of xdit compare" json "abs(j['psnr'] - ($told)['psnr']) < 1e-6 and
 abs(j['ssim'] - ($told)['ssim']) < 1e-6 and j['largest'] == ($told)['largest']"
-refused "nothing to compare" 2 "give one of them" generate --model "$MODEL" -p a --compare
-refused "a seed by chance" 2 "give --seed a number" generate --model "$MODEL" -p a --compare \
+refused "nothing to compare" 2 "give" generate --model "$MODEL" -p a --compare
+refused "a seed by chance" 2 "--seed" generate --model "$MODEL" -p a --compare \
     --cache fbcache --seed -1
-refused "latents" 2 "images, not latents" generate --model "$MODEL" -p a --compare \
+refused "latents" 2 "latents" generate --model "$MODEL" -p a --compare \
     --cache fbcache -o "$T/x.safetensors"
-refused "only some images" 2 "not with --skip_existing" generate --model "$MODEL" -p a --compare \
+refused "only some images" 2 "--skip_existing" generate --model "$MODEL" -p a --compare \
     --attention int8 --skip_existing
 done_testing

@@ -192,7 +192,7 @@ check "a chat template without one of them" said \
     "^xdit: warning: the chat template in $T/chat/tokenizer has no <\|im_end\|>; prompts are put"
 check "is said once" one_line
 refused "a caption longer than a model has positions for" 2 \
-    "max_sequence_length is 993, and the transformer of z-image has positions for 992 text tokens" \
+    "max_sequence_length 993 992" \
     generate --model "$GOLDEN/zimage" -p a -W 32 -H 32 --max_sequence_length 993 -o "$T/no.png"
 try generate --model "$GOLDEN/zimage" -p a --steps 1 -W 32 -H 32 --max_sequence_length 992 -q \
     -o "$T/y.safetensors"

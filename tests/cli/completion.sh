@@ -8,8 +8,8 @@ for shell in bash zsh fish; do
     check "$shell: printed" [ "$rc" = 0 -a -n "$out" -a -z "$err" ]
     cp "$T/stdout" "$T/$shell"
 done
-refused "no shell" 2 'needs the name of a shell: bash, zsh or fish$' completion
-refused "another shell" 2 "bash, zsh or fish, not 'tcsh'" completion tcsh
+refused "no shell" 2 'bash zsh fish' completion
+refused "another shell" 2 "'tcsh'" completion tcsh
 
 # The flags that the help of a command shows.
 flags_of() {

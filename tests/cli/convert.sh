@@ -173,33 +173,33 @@ convert --model "$FLUX" --component transformer --output "$T/part"
 check "one component" [ "$rc" = 0 -a "$(ls "$T/part")" = transformer ]
 convert --model "$FLUX" --component text_encoder --component text_encoder_2 --output "$T/part"
 check "others beside it" [ "$rc" = 0 -a "$(ls "$T/part" | wc -l)" = 3 ]
-refused "the same again" 1 "part/transformer is there, with files in it; --force" convert \
+refused "the same again" 1 "part/transformer --force" convert \
     --model "$FLUX" --component transformer --output "$T/part"
-refused "an unknown component" 2 "no component unet .it has text_encoder, text_encoder_2, tr.*vae" \
+refused "an unknown component" 2 ".it text_encoder text_encoder_2" \
     convert --model "$FLUX" --component unet --output "$T/none"
 check "nothing is made" [ ! -e "$T/none" ]
 
 # What is there.
-refused "an output that is there" 1 "demo is there, with files in it; --force" convert \
+refused "an output that is there" 1 "--force" convert \
     --model "$MODEL" --output "$T/demo"
 cp -r "$T/shards" "$T/again"
 convert --model "$MODEL" --output "$T/again/" --force
 check "--force" [ "$rc" = 0 -a -z "$err" ]
 check "--force leaves no old shards" diff -r "$T/demo" "$T/again"
-refused "into itself" 2 "is where .* is read from" convert --model "$T/again" --force \
+refused "into itself" 2 "again read" convert --model "$T/again" --force \
     --output "$T/again"
 check "it is as it was" diff -r "$T/demo" "$T/again"
-refused "over a file that is read" 2 "is where transformer is read from" convert --model "$FLUX" \
+refused "over a file that is read" 2 "transformer" convert --model "$FLUX" \
     --force --transformer "$T/part/transformer/diffusion_pytorch_model.safetensors" \
     --output "$T/part"
-refused "a file as the output" 1 "is a file" convert --model "$MODEL" --output "$T/model.gguf"
-refused "an output in nothing" 1 "there is no folder .*/nothing" convert --model "$MODEL" \
+refused "a file as the output" 1 "model.gguf file" convert --model "$MODEL" --output "$T/model.gguf"
+refused "an output in nothing" 1 "/nothing" convert --model "$MODEL" \
     --output "$T/nothing/x"
-refused "an output that cannot be made" 1 "cannot make the folder /proc/x" convert \
+refused "an output that cannot be made" 1 "/proc/x" convert \
     --model "$MODEL" --output /proc/x
-refused "no output" 2 "needs a directory to write" convert --model "$MODEL"
-refused "no model" 2 "needs a model" convert --output "$T/none"
-refused "a size of nothing" 2 "shard_size is .5 apples." convert --model "$MODEL" \
+refused "no output" 2 "directory" convert --model "$MODEL"
+refused "no model" 2 "convert model" convert --output "$T/none"
+refused "a size of nothing" 2 "shard_size .5" convert --model "$MODEL" \
     --output "$T/none" --shard_size "5 apples"
 refused "an unknown type" 2 "weights_dtype" convert --model "$MODEL" --output "$T/none" \
     --weights_dtype q9
@@ -220,9 +220,9 @@ while [ $tries -lt 20 ]; do
 done
 check "killed" [ ! -e "$T/killed/model_index.json" -a -e "$T/killed/.xdit-convert.json" ]
 check "no half file" [ -z "$(find "$T/killed" -name '*tmp*')" ]
-refused "other arguments" 2 "was begun with other arguments: .*transformer as stored.* not .*f32" \
+refused "other arguments" 2 "f32" \
     convert --model "$MODEL" --output "$T/killed" --shard_size 100kB --weights_dtype f32
-refused "another model" 2 "was begun (from other files|with other arguments)" convert \
+refused "another model" 2 "begun other" convert \
     --model "$T/demo-f32" --output "$T/killed" --shard_size 100kB
 had=$(ls -i "$T"/killed/transformer/*-00002-of-* | cut -d ' ' -f 1)
 convert --model "$MODEL" --output "$T/killed" --shard_size 100kB

@@ -132,41 +132,41 @@ tiny="--height 32 --width 32"
 }
 
 set -- generate --model "$MODEL" --prompt x --quiet --output "$T/c.png" --device
-refused "a number beyond the GPUs" 2 "no device cuda:3: this machine has 1 GPU" "$@" cuda:3
-refused "no number" 2 "\"cuda:x\" is no device" "$@" cuda:x
+refused "a number beyond the GPUs" 2 "cuda:3 1 GPU" "$@" cuda:3
+refused "no number" 2 "\"cuda:x\"" "$@" cuda:x
 XDIT_SIM_CAPABILITY=75,90; export XDIT_SIM_CAPABILITY
-refused "the first of two GPUs is too old" 1 "cuda:0 .* compute capability 7.5" "$@" cuda
+refused "the first of two GPUs is too old" 1 "cuda:0 7.5" "$@" cuda
 unset XDIT_SIM_CAPABILITY
 XDIT_SIM_VERSION=11080; export XDIT_SIM_VERSION
-refused "an old driver" 1 "driver is too old: it supports CUDA 11.8, and xdit needs 12.0" "$@" cuda
+refused "an old driver" 1 "CUDA 11.8 12.0" "$@" cuda
 unset XDIT_SIM_VERSION
 XDIT_SIM_CAPABILITY=75; export XDIT_SIM_CAPABILITY
-refused "an old GPU" 1 "compute capability 7.5, and xdit needs 8.0" "$@" cuda
+refused "an old GPU" 1 "7.5 8.0" "$@" cuda
 unset XDIT_SIM_CAPABILITY
 XDIT_SIM_DEVICES=0; export XDIT_SIM_DEVICES
-refused "no GPU" 1 "a CUDA driver, but no GPU" "$@" cuda
+refused "no GPU" 1 "CUDA GPU" "$@" cuda
 unset XDIT_SIM_DEVICES
 XDIT_SIM_MEMORY=40000000; export XDIT_SIM_MEMORY
 refused "a GPU with too little memory" 1 \
-    "needs 1[0-9.]* MB of the memory of cuda:0 and 6.45 MB are .*what would fit: --offload auto" \
+    "1[0-9.]* cuda:0 6.45 --offload auto" \
     "$@" cuda --offload none
 XDIT_SIM_MEMORY=33000000
-refused "a GPU with no memory for the workspace" 1 "cuda:0 has no memory for a workspace" "$@" cuda
+refused "a GPU with no memory for the workspace" 1 "cuda:0" "$@" cuda
 unset XDIT_SIM_MEMORY
 
 mkdir "$T/none" "$T/driver" "$T/libraries"
 cp "$SIM/libcuda.so.1" "$T/driver"
 cp "$SIM/libcuda.so.1" "$SIM/libcublasLt.so.13" "$T/libraries"
 XDIT_CUDA_DIR=$T/none
-refused "no driver" 1 "no CUDA driver on this machine" "$@" cuda
+refused "no driver" 1 "CUDA" "$@" cuda
 XDIT_CUDA_DIR=$T/libraries
-refused "no kernels" 1 "this build has no kernels for" "$@" cuda
+refused "no kernels" 1 "kernels" "$@" cuda
 if said "made without nvcc"; then
     echo "# skipped: a driver older than the kernels, this build has none"
 else
     export XDIT_SIM_VERSION=12000
     # kernels of CUDA 11 suit that driver, and the stand-in loads none
-    refused "a driver older than the kernels" 1 "made by CUDA 1[2-9].*the driver supports CUDA "\
+    refused "a driver older than the kernels" 1 "1[2-9] driver CUDA"\
 "12\.0 .simulated error 200.*a newer driver|the kernels cannot be loaded" "$@" cuda
     if said "made by CUDA 1[3-9]"; then
         try doctor --no_ranks
@@ -177,7 +177,7 @@ else
 fi
 cp "$SIM/xdit_kernels.so" "$T/driver"
 XDIT_CUDA_DIR=$T/driver
-refused "no cuBLASLt" 1 "cuBLASLt cannot be loaded" "$@" cuda
+refused "no cuBLASLt" 1 "cuBLASLt" "$@" cuda
 
 # Several ranks: a GPU for each, or one for all.
 XDIT_CUDA_DIR=$SIM
@@ -191,7 +191,7 @@ else
         '[ "$rc" = 0 ] && said "the CPU computes: 2 ranks .* there is 1"'
     set -- "$@" cuda --nproc 2 --ulysses_degree 2
     refused "two ranks and one GPU" 2 \
-        "2 ranks of this host need 2 devices .*there is 1: start 1 rank .*--device cuda:0" "$@"
+        "2 1 --device cuda:0" "$@"
     XDIT_SIM_DEVICES=2; export XDIT_SIM_DEVICES
     # shellcheck disable=SC2086
     chosen $tiny --nproc 2 --ulysses_degree 2
@@ -205,7 +205,7 @@ else
     small --device cuda --dtype f32 --nproc 2 --ulysses_degree 2 --output "$T/two.png"
     check "two ranks on two GPUs" [ "$rc" = 0 -a -s "$T/two.png" ]
     XDIT_SIM_CAPABILITY=90,75; export XDIT_SIM_CAPABILITY
-    refused "the second rank takes the second GPU" 1 "cuda:1 .* capability 7.5" "$@"
+    refused "the second rank takes the second GPU" 1 "cuda:1 7.5" "$@"
     small --device cuda:0 --dtype f32 --nproc 2 --ulysses_degree 2 --output "$T/one.png"
     check "two ranks share a GPU" [ "$rc" = 0 ]
     check "two ranks share a GPU: the same image" cmp -s "$T/one.png" "$T/two.png"
@@ -254,7 +254,7 @@ assert int(sys.argv[2]) < took <= plan < 40 * took, (took, plan)' "$err" "${2-0}
     small --device cuda --dtype f32 --output "$T/small.png"
     check "one rank in 56 MB" [ "$rc" = 0 ]
     refused "two ranks that share 56 MB" 1 \
-        "the memory of cuda:0 \(2 ranks together\) and .* are available" \
+        "cuda:0 2 ranks available" \
         generate --model "$MODEL" --prompt x --num_inference_steps 1 --height 32 --width 32 \
         --quiet --output "$T/c.png" --device cuda:0 --dtype f32 --nproc 2 --ulysses_degree 2 \
         --offload none

@@ -43,8 +43,8 @@ check "limits of OpenMP are shown" has 'OMP_THREAD_LIMIT=1'
 TMPDIR="$T/none" try doctor --no_ranks
 check "what fails is an error as well" said '^xdit: what fails: temporary$'
 check "no temporary directory" [ "$rc" = 1 ]
-refused "a model that is not there" 2 'is no directory' doctor --model "$T/none"
-refused "a flag that is none" 2 'nearest one is --json' doctor --jso
+refused "a model that is not there" 2 'directory' doctor --model "$T/none"
+refused "a flag that is none" 2 '--json' doctor --jso
 
 try doctor
 if printf '%s\n' "$out" | grep -q 'has no MPI\|install the package'; then

@@ -26,7 +26,7 @@ check "a warning says so, quiet or not" said \
     '^xdit: warning: 2 frames of the latent become 8 frames, not 5'
 film "$T2V" --seconds 1 -o "$T/x.rgb"
 check "a second is nine frames of eight" cmp -s "$T/x.rgb" "$T/one.rgb"
-refused "two lengths" 2 "num_frames and seconds are two lengths" generate --model "$T2V" -p a \
+refused "two lengths" 2 "num_frames seconds" generate --model "$T2V" -p a \
     --num_frames 5 --seconds 1
 film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
 made=$out

@@ -56,6 +56,6 @@ check "an option has its text" sh -c "'$XDIT' help generate num_inference_steps 
     grep -qF -- '$(echo "$row" | sed 's/\\(aq.*//')'"
 SOURCE_DATE_EPOCH=86400 try man plan
 check "the date can be given" grep -q '^.TH "XDIT.-PLAN" 1 "1970-01-02" "xdit [0-9.]*"' "$T/stdout"
-refused "no command" 2 'needs the name of a command; xdit --help' man
-refused "another command" 2 "not 'draw'" man draw
+refused "no command" 2 '--help' man
+refused "another command" 2 "'draw'" man draw
 done_testing

@@ -28,7 +28,7 @@ for size in 400MB 0.4GB 400000000 400000kB 390MiB "0.4 gb"; do
     image "$size"
     check "--memory $size: it fits" whole_png "$T/x.png"
 done
-refused "no size" 2 'memory is "lots"; it must be a size, as 12GB' \
+refused "no size" 2 '"lots" 12GB' \
     generate --model "$MODEL" --prompt x --memory lots -o "$T/x.png"
 image 100MB
 check "100 MB do not hold it" [ "$rc" = 1 ] && one_line &&

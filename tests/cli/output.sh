@@ -28,7 +28,7 @@ ln -s a.png "$T/d/b.png.png"
 generate --prompt "a red circle" --seed 12 -o "$T/d/b.png.png"
 check "a link stays a link" [ "$rc" = 0 -a -L "$T/d/b.png.png" ]
 check "what it points to is the image" grep -qa 'Seed: 12' "$T/d/a.png"
-refused "a trace without a name" 2 "--trace takes a name" generate --model "$MODEL" --prompt a \
+refused "a trace without a name" 2 "--trace" generate --model "$MODEL" --prompt a \
     --trace ""
 rm "$T/d/"*
 
@@ -47,11 +47,11 @@ check "--preview_every: none of two steps" [ "$rc" = 0 -a ! -e "$T/d/q.jpg" ]
 generate --prompt "a red circle" --seed 11 -o "$T/d/a.png" --preview "$T/d/q.jpg" \
     --preview_every 2
 check "one of the second, as JPEG" starts "$T/d/q.jpg" ffd8 2
-refused "a preview that is a video" 2 "--preview is an image" generate --model "$MODEL" \
+refused "a preview that is a video" 2 "--preview" generate --model "$MODEL" \
     --prompt a --preview "$T/d/p.mp4"
-refused "a preview that is the output" 2 "same file" generate --model "$MODEL" --prompt a \
+refused "a preview that is the output" 2 "same" generate --model "$MODEL" --prompt a \
     -o "$T/d/a.png" --preview "$T/d/a.png"
-refused "previews without a file" 2 "without --preview FILE" generate --model "$MODEL" \
+refused "previews without a file" 2 "--preview" generate --model "$MODEL" \
     --prompt a --previews 3
 refused "a preview that cannot be written" 1 "$T/none" generate --model "$MODEL" --prompt a \
     --preview "$T/none/p.png"
@@ -163,13 +163,15 @@ for what in "$MODEL" "$MODEL/vae/diffusion_pytorch_model.safetensors"; do
     check "inspect --tensors --json of $(basename "$what")" \
         json 'len(j["tensors"]) > 8 and all(len(x["shape"]) for x in j["tensors"])'
 done
-# What published files hold, read or not. A network that is not built has no list.
+# What published files hold, read or not. A model or network that is not built has no list.
 for listing in "$HF"/*/*/*/tensors.txt; do
     part=${listing%/tensors.txt}
     if ! [ -f "$listing" ]; then
         echo "# skipped: needs tensors.txt of the published configs (XDIT_TEST_HF)"
         break
     fi
+    try inspect "${part%/*}"
+    said "which this version does not know" && continue
     try inspect "${part%/*}" --tensors "${part##*/}"
     said "which this version does not know" && continue
     check "the tensors of ${part#"$HF/"}" [ "$rc" = 0 -a "$out" = "$(cat "$listing")" ]

@@ -58,6 +58,6 @@ echo '{"hosts": 1}' >"$XDG_CACHE_HOME/xdit/$name"
 try plan --model "$MODEL" --world 2
 check "a broken one is said and not used" [ "$rc" = 0 ]
 
-refused "names" 2 "probe takes no names" probe models
+refused "names" 2 "probe" probe models
 refused "a file that cannot be" 1 "none/here.json" probe --threads 1 --output "$T/none/here.json"
 done_testing

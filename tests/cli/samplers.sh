@@ -47,8 +47,8 @@ check "another shift does" differ plain six
 try generate --model "$MODEL" -p a --flow_shift 6 --width 32 --height 32 --num_inference_steps 1 \
     --output "$T/s.png" --json
 check "JSON has it" json 'j["parameters"]["flow_shift"] == 6'
-refused "a shift of nothing" 2 "--flow_shift takes" generate --model "$MODEL" -p a --flow_shift 0
-refused "a sampler of other noise" 2 "rectified flow, which the scheduler unipc does not follow" \
+refused "a shift of nothing" 2 "--flow_shift" generate --model "$MODEL" -p a --flow_shift 0
+refused "a sampler of other noise" 2 "rectified" \
     generate --model "$MODEL" -p a --scheduler UniPCMultistepScheduler -o "$T/x.png"
 latents heun --scheduler FlowMatchHeunDiscreteScheduler
 latents lcm --scheduler FlowMatchLCMScheduler
@@ -65,13 +65,13 @@ latents two --scheduler unipc --use_flow_sigmas --flow_shift 3 --plan u2 --nproc
 check "on two ranks, too" same solver two
 latents beta --use_beta_sigmas
 check "levels as quantiles" differ plain beta
-refused "levels that are not below 1" 2 "number 1 of the sigmas is 1.5" generate --model "$MODEL" \
+refused "levels that are not below 1" 2 "1 1.5" generate --model "$MODEL" \
     -p a --sigmas 1.5,1 -o "$T/x.png"
-refused "two lists" 2 "one list is enough" generate --model "$MODEL" -p a --sigmas 1 \
+refused "two lists" 2 "one list" generate --model "$MODEL" -p a --sigmas 1 \
     --timesteps 1 -o "$T/x.png"
-refused "a list with something else" 2 'a list is numbers with commas' generate --model "$MODEL" \
+refused "a list with something else" 2 'numbers' generate --model "$MODEL" \
     -p a --sigmas 1,x -o "$T/x.png"
-refused "another number of steps" 2 "num_inference_steps is 3, and the sigmas are those of 2" \
+refused "another number of steps" 2 "num_inference_steps 3 2" \
     generate --model "$MODEL" -p a --num_inference_steps 3 --sigmas 1,0.5 -o "$T/x.png"
 MODEL=$FULL/flux
 latents plain
@@ -100,7 +100,7 @@ check "a shift for all sizes without a last level" near theirs ours
 check "is not the model's own" differ plain ours
 latents stretched --flow_shift 3
 check "nor with its last level" differ ours stretched
-refused "a last level of a sampler that has none" 2 "shift_terminal is given, and the scheduler" \
+refused "a last level of a sampler that has none" 2 "shift_terminal" \
     generate --model "$FULL/alpha" -p a --shift_terminal 0 -o "$T/x.png"
 MODEL=$FULL/flux
 latents plain
@@ -148,7 +148,7 @@ last=dpm
 latents ancestral --scheduler euler-ancestral
 latents webui --scheduler "Euler a"
 check "stable-diffusion-webui's name of another kind of noise" same ancestral webui
-refused "a name that it has and this does not" 2 "the scheduler PLMS is not known" generate \
+refused "a name that it has and this does not" 2 "PLMS" generate \
     --model "$MODEL" -p a --scheduler PLMS -o "$T/x.png"
 for name in heun euler-ancestral lcm tcd dpm++-single; do
     latents $name --scheduler $name
@@ -160,13 +160,13 @@ check "eta counts" differ tcd eta
 try generate --model "$MODEL" -p a --scheduler tcd --eta 0.9 --width 48 --height 48 \
     --num_inference_steps 1 --output "$T/s.png" --json
 check "JSON has it, too" json 'j["parameters"]["eta"] == 0.9'
-refused "a key of other schedulers" 2 "use_karras_sigmas is given, and the scheduler ddim has" \
+refused "a key of other schedulers" 2 "use_karras_sigmas" \
     generate --model "$MODEL" -p a --scheduler ddim --use_karras_sigmas -o "$T/x.png"
-refused "levels of another kind of model" 2 "use_flow_sigmas is for models of rectified flow" \
+refused "levels of another kind of model" 2 "use_flow_sigmas" \
     generate --model "$MODEL" -p a --use_flow_sigmas -o "$T/x.png"
 refused "a spacing that is none" 2 "timestep_spacing" generate --model "$MODEL" -p a \
     --timestep_spacing odd -o "$T/x.png"
-refused "a shift of other noise" 2 "flow_shift is 2, and the scheduler dpm.. has no levels" \
+refused "a shift of other noise" 2 "flow_shift 2" \
     generate --model "$MODEL" -p a --flow_shift 2 -o "$T/x.png"
 
 # Every class of diffusers that the config of a diffusion model may name: those of this version
@@ -201,10 +201,10 @@ for class in PNDM LMSDiscrete KDPM2Discrete KDPM2AncestralDiscrete DEISMultistep
     FlowMapEulerDiscrete; do
     named alpha ${class}Scheduler
     refused "a config that names ${class}Scheduler" 1 \
-        ".*the scheduler ${class}Scheduler is not known; this version has dpm.., .*flow-lcm" \
+        "${class}Scheduler" \
         generate --model "$MODEL" -p a -o "$T/x.png"
 done
-refused "a name that is none" 2 "the scheduler PNDMScheduler is not known; this version has dpm" \
+refused "a name that is none" 2 "PNDMScheduler" \
     generate --model "$FULL/alpha" -p a --scheduler PNDMScheduler -o "$T/x.png"
 for how in "--model $FULL/alpha --scheduler DPMSolverSDEScheduler" "--model $T/named"; do
     named alpha DPMSolverSDEScheduler

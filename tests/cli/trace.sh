@@ -56,13 +56,13 @@ spoil 'some[-1]["ts"] = -1.0' "a time before the run"
 spoil 'pass' "a byte too many" 1
 check "the file itself is sound" sh -c 'python3 "$@" >/dev/null' x "$CHECK" "$T/t.json" 1 3 0 1000
 
-refused "no such folder" 1 "cannot write $T/no/t.json" generate -m "$MODEL" -p a -o "$T/y.png" \
+refused "no such folder" 1 "$T/no/t.json" generate -m "$MODEL" -p a -o "$T/y.png" \
     --trace "$T/no/t.json"
-refused "a folder" 1 "cannot write $T: it is a directory" generate -m "$MODEL" -p a -o "$T/y.png" \
+refused "a folder" 1 "$T" generate -m "$MODEL" -p a -o "$T/y.png" \
     --trace "$T"
-refused "the image's name" 2 "the same file" generate -m "$MODEL" -p a -o "$T/y.png" \
+refused "the image's name" 2 "same" generate -m "$MODEL" -p a -o "$T/y.png" \
     --trace "$T/y.png"
-refused "a width that is none" 2 "width 33" generate -m "$MODEL" -p a -o "$T/y.png" --width 33 \
+refused "a width that is none" 2 "33" generate -m "$MODEL" -p a -o "$T/y.png" --width 33 \
     --trace "$T/w.json"
 check "a refused run leaves no trace" [ ! -e "$T/w.json" -a ! -e "$T/y.png" ]
 
@@ -126,7 +126,7 @@ else
     rc=$?
     check "two clocks: sound" [ "$rc" = 0 ]
 fi
-refused "what only ranks can find out" 2 "width 33" generate -m "$MODEL" -p a -q -o "$T/y.png" \
+refused "what only ranks can find out" 2 "33" generate -m "$MODEL" -p a -q -o "$T/y.png" \
     --ulysses_degree 2 --width 33 --trace "$T/w.json"
 check "they leave no trace" [ ! -e "$T/w.json" ]
 done_testing

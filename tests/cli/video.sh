@@ -40,7 +40,7 @@ rm "$T/d"/*
 rc=$? err=$(cat "$T/stderr") out=
 check "a video that may not grow is an error" [ "$rc" = 1 -a -z "$(ls -A "$T/d")" ]
 check "that is told" said "^xdit: cannot write .*x.rgb"
-refused "a name with two numbers" 2 "may have one %d" generate -m "$T/cog" -p a -o "$T/d/%d_%d.png"
+refused "a name with two numbers" 2 "%d" generate -m "$T/cog" -p a -o "$T/d/%d_%d.png"
 refused "a directory that is not there" 1 "$T/no/f_001.png" generate -m "$T/cog" \
     -p a -o "$T/no/f_%03d.png"
 

@@ -128,7 +128,7 @@ if [ "$MPI" = 1 ]; then
             -lt 20 ]
         check "a launcher that is $name: it is told" said "^xdit: .*${rest#*:}"
     done
-    refused "a time that is none" 2 "start_timeout takes a whole number" $job --nproc 2 \
+    refused "a time that is none" 2 "start_timeout" $job --nproc 2 \
         --start_timeout soon
     # Ranks of a launcher that a person started look at the clock where they are told to.
     MPIRUN=$(for m in mpirun.openmpi mpirun; do command -v "$m"; done | head -n 1)
