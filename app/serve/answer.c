@@ -74,6 +74,27 @@ int xd_answer_base64(xd_text_buf *b, const char *path)
     return 1;
 }
 
+const char *xd_answer_state(const xd_task *task)
+{
+    static const char *const names[] = { "queued", "in_progress", "completed", "failed",
+                                         "cancelled" };
+    return task->cancel && task->state == XD_TASK_RUNNING ? "cancelling" : names[task->state];
+}
+
+/* Text and decoding are what they are expected to take; decoding at least the last twentieth. Of
+ * several images each has the same part. */
+int xd_answer_percent(const xd_task *task)
+{
+    double decode = task->decode_part > 0.05 ? task->decode_part : 0.05,
+           steps = 1 - decode - task->text_part, before = task->image > 1 ? task->image - 1 : 0;
+    if (task->state == XD_TASK_DONE)
+        return 100;
+    if (task->steps <= 0)
+        return 0;
+    double part = task->text_part + (steps > 0 ? steps : 0) * task->step / task->steps;
+    return (int)(100 * (before + part) / (task->images > 1 ? task->images : 1));
+}
+
 const char *xd_answer_type(const char *path)
 {
     static const char *const types[][2] = {

@@ -9,7 +9,7 @@
 
 typedef struct image_ask {      /* fields that the answer needs                                */
     xd_ask ask;
-    int    url, stream, progress;
+    int    url, stream, progress, wait;
     long   compression;         /* negative: none is asked for                                 */
     char   quality[16], partial[16];    /* partial: partial_images; "": none                   */
 } image_ask;
@@ -43,6 +43,12 @@ static void set_progress(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
     q->progress = is_on(q, name, value);
+}
+
+static void set_wait(void *cookie, const char *name, const char *value)
+{
+    image_ask *q = cookie;
+    q->wait = is_on(q, name, value);
 }
 
 static void set_partial(void *cookie, const char *name, const char *value)
@@ -118,6 +124,7 @@ static const xd_ask_field fields[] = {
     { "stream", set_stream, NULL },
     { "partial_images", set_partial, NULL },
     { "progress", set_progress, NULL },
+    { "wait", set_wait, NULL },
     { "quality", set_choice, NULL },
     { "background", set_choice, NULL },
     { "moderation", set_choice, NULL },
@@ -362,7 +369,7 @@ static void compress(image_ask *q)
 static void make_images(xd_http_call *c, int edit)
 {
     xd_server *server = c->server;
-    image_ask  q = { .compression = -1 };
+    image_ask  q = { .compression = -1, .wait = 1 };
     xd_ask_begin(&q.ask, c, "image");
     xd_ask_fields(&q.ask, fields, &q);
     compress(&q);
@@ -379,8 +386,11 @@ static void make_images(xd_http_call *c, int edit)
         reply_stream(c, &q, task, edit);
         return;
     }
-    xd_answer_wait(c, task);
-    if (task->state == XD_TASK_DONE)
+    if (q.wait)
+        xd_answer_wait(c, task);
+    if (!q.wait)
+        xd_answer_job(c, 202, task);
+    else if (task->state == XD_TASK_DONE)
         reply_images(c, &q, task);
     else
         xd_answer_failure(c, task);
@@ -395,18 +405,4 @@ void xd_api_images_generate(xd_http_call *c)
 void xd_api_images_edit(xd_http_call *c)
 {
     make_images(c, 1);
-}
-
-/* The id is long and drawn by chance: who knows it was told it. */
-void xd_api_images_content(xd_http_call *c)
-{
-    xd_server  *server = c->server;
-    const char *index = xd_http_query(c, "index");
-    int         i = index ? atoi(index) : 0;
-    xd_task     *task = xd_tasks_find(server->tasks, c->arg);
-    if (task && i >= 0 && i < task->ndone)
-        xd_reply_file(c, task->done[i].file, xd_answer_type(task->done[i].file));
-    else
-        xd_reply_error(c, 404, NULL, NULL, "there is no such image; it may have expired");
-    xd_task_release(server->tasks, task);
 }

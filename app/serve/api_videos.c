@@ -49,25 +49,6 @@ static xd_task *ask_video(xd_http_call *c)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static const char *status_of(const xd_task *task)
-{
-    static const char *const names[] = { "queued", "in_progress", "completed", "failed",
-                                         "cancelled" };
-    return task->cancel && task->state == XD_TASK_RUNNING ? "cancelling" : names[task->state];
-}
-
-/* Text and decoding are what they are expected to take; decoding at least the last twentieth. */
-static int percent_of(const xd_task *task)
-{
-    double decode = task->decode_part > 0.05 ? task->decode_part : 0.05,
-           steps = 1 - decode - task->text_part;
-    if (task->state == XD_TASK_DONE)
-        return 100;
-    if (task->steps <= 0)
-        return 0;
-    return (int)(100 * (task->text_part + (steps > 0 ? steps : 0) * task->step / task->steps));
-}
-
 static void add_time(xd_text_buf *b, const char *name, double t)
 {
     if (t > 0)
@@ -100,7 +81,7 @@ static void add_shape(xd_text_buf *b, const xd_task *task)
 static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
     xd_buf_add(b, "{\"id\":\"%s\",\"object\":\"video\",\"status\":\"%s\",\"progress\":%d,"
-               "\"created_at\":%lld", task->id, status_of(task), percent_of(task),
+               "\"created_at\":%lld", task->id, xd_answer_state(task), xd_answer_percent(task),
                (long long)task->created);
     add_text(b, "model", task->model);
     add_text(b, "prompt", task->prompt);
@@ -239,7 +220,7 @@ static void send_video(xd_http_call *c, xd_task *task)
         send_preview(c, task);
     } else if (!task->ndone) {
         xd_reply_error(c, task->state == XD_TASK_FAILED ? 404 : 409, NULL, NULL,
-                       "the video is not made yet: its status is %s", status_of(task));
+                       "the video is not made yet: its status is %s", xd_answer_state(task));
     } else if (!variant || strcmp(variant, "video") == 0) {
         xd_reply_file(c, task->done[0].file, xd_answer_type(task->done[0].file));
     } else if (strcmp(variant, "thumbnail") == 0 || strcmp(variant, "spritesheet") == 0) {
@@ -284,7 +265,7 @@ static void remix_video(xd_http_call *c, xd_task *task)
     static const xd_ask_field none[] = { { NULL, NULL, NULL } };
     if (task->state != XD_TASK_DONE || !task->ndone) {
         xd_reply_error(c, 409, "video_id", NULL, "only a completed video can be remixed: the "
-                       "status of this one is %s", status_of(task));
+                       "status of this one is %s", xd_answer_state(task));
         return;
     }
     xd_ask_begin(&q.ask, c, "video");

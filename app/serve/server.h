@@ -91,6 +91,11 @@ xd_task *xd_ask_submit(xd_ask *a);
 void xd_answer_wait(xd_http_call *c, xd_task *task);
 /* The reply to a task that did not end well. */
 void xd_answer_failure(xd_http_call *c, const xd_task *task);
+/* The reply of a job: how far a task is, and its results. */
+void xd_answer_job(xd_http_call *c, unsigned status, const xd_task *task);
+/* "queued", "in_progress", "cancelling", "completed", "failed", "cancelled"; under the lock. */
+const char *xd_answer_state(const xd_task *task);
+int  xd_answer_percent(const xd_task *task);    /* how far it is; under the lock               */
 /* The reply of a status for a library's failure. */
 unsigned xd_answer_status(xd_status s);
 /* Appends a file in base64; 0: it is gone. */
@@ -106,7 +111,6 @@ xd_task *xd_answer_find(const xd_http_call *c);
 
 void xd_api_images_generate(xd_http_call *c);
 void xd_api_images_edit(xd_http_call *c);
-void xd_api_images_content(xd_http_call *c);
 void xd_api_videos_create(xd_http_call *c);
 void xd_api_videos_sync(xd_http_call *c);
 void xd_api_videos_list(xd_http_call *c);
@@ -115,6 +119,11 @@ void xd_api_videos_cancel(xd_http_call *c);
 void xd_api_videos_delete(xd_http_call *c);
 void xd_api_videos_content(xd_http_call *c);
 void xd_api_videos_remix(xd_http_call *c);
+void xd_api_jobs_list(xd_http_call *c);
+void xd_api_jobs_get(xd_http_call *c);
+void xd_api_jobs_cancel(xd_http_call *c);
+void xd_api_jobs_delete(xd_http_call *c);
+void xd_api_jobs_content(xd_http_call *c);
 void xd_api_generate(xd_http_call *c);
 void xd_api_webui_text(xd_http_call *c);
 void xd_api_webui_image(xd_http_call *c);

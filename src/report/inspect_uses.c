@@ -45,6 +45,7 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
     xd_buf_add(b, "\"makes\": \"%s\", \"distilled\": %s, ", p->fps > 0 ? "video" : "image",
                p->distilled ? "true" : "false");
     add_fields(b, m);
+    xd_buf_add(b, ", \"multiple\": %lld", (long long)(d->patch[2] * cell[2]));
     xd_buf_add(b, ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
                " \"guidance_scale\": %.10g", (long long)(d->sample[2] * cell[2]),
                (long long)(d->sample[1] * cell[1]), p->steps, p->guidance);

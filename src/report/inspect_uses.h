@@ -7,7 +7,8 @@
 
 /* Appends members of a JSON object, for an opened model: "makes", "image" or "video"; "takes", the
  * fields of xd_request for images and their mask, and "strength"; "needs", those of them that every
- * request brings; "images", how many it reads at most; "defaults" of a request that gives none. */
+ * request brings; "images", how many it reads at most; "multiple", the pixels of which sides are
+ * multiples; "defaults" of a request that gives none. */
 void xd_inspect_uses(xd_text_buf *b, const xd_model *m);
 
 #endif

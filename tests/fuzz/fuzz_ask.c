@@ -250,8 +250,9 @@ unsigned __wrap_xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, 
 static void (*const handlers[])(xd_http_call *c) = {
     xd_api_images_generate, xd_api_images_edit, xd_api_videos_create, xd_api_videos_sync,
     xd_api_webui_text, xd_api_webui_image, xd_api_webui_set_options, xd_api_videos_list,
-    xd_api_videos_get, xd_api_videos_delete, xd_api_videos_content, xd_api_images_content,
-    xd_api_webui_progress, xd_api_health, xd_api_models, xd_api_model,
+    xd_api_videos_get, xd_api_videos_delete, xd_api_videos_content, xd_api_jobs_content,
+    xd_api_webui_progress, xd_api_health, xd_api_models, xd_api_model, xd_api_jobs_list,
+    xd_api_jobs_get, xd_api_jobs_cancel, xd_api_jobs_delete,
 };
 enum { HANDLERS = sizeof handlers / sizeof *handlers, WITH_BODY = 7 };
 

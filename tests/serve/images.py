@@ -279,7 +279,7 @@ def status(s):
     report([m["id"] for m in r.json["data"]] == ["demo-pixart"], "models", r)
     m = r.json["data"][0]
     report(m["makes"] == "image" and m["takes"] == ["image", "strength"] and m["needs"] == [] and
-           m["defaults"] == {"width": 128, "height": 128, "num_inference_steps": 20,
+           m["multiple"] == 16 and m["defaults"] == {"width": 128, "height": 128, "num_inference_steps": 20,
                              "guidance_scale": 4.5}, "what they make and take", m)
     report(s.get("/v1/models/demo-pixart").json["object"] == "model" and
            s.get("/v1/models/nope").status == 404, "one model")

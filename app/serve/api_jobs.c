@@ -1,0 +1,204 @@
+/* api_jobs.c - all requests of a key, images and videos alike: /v1/jobs
+ *
+ * A request with "wait": false is answered with its job at once and goes on when its client goes
+ * away: how far it is, its previews and its results are read here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/server.h"
+
+enum { USUAL = 50, MOST = 100 };        /* jobs of a page of the list                           */
+
+/* ---- one job --------------------------------------------------------------------------------- */
+
+static void add_text(xd_text_buf *b, const char *name, const char *text)
+{
+    xd_buf_add(b, ",\"%s\":", name);
+    xd_buf_json_string(b, text ? text : "");
+}
+
+static void add_result(xd_text_buf *b, const xd_task *task, int i)
+{
+    const xd_task_image *im = &task->done[i];
+    xd_buf_add(b, "%s{\"url\":\"/v1/jobs/%s/content?index=%d\",\"type\":\"%s\",\"width\":%lld,"
+               "\"height\":%lld", i ? "," : "", task->id, i, xd_answer_type(im->file),
+               (long long)im->width, (long long)im->height);
+    if (im->fps > 0)
+        xd_buf_add(b, ",\"frames\":%lld,\"fps\":%.10g", (long long)im->frames, im->fps);
+    xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
+}
+
+/* Under the lock. */
+static void add_job(xd_text_buf *b, const xd_server *s, const xd_task *task)
+{
+    int    queued = task->state == XD_TASK_QUEUED;
+    double until = xd_task_over(task) ? task->ended : xd_unix_s(),
+           left = xd_task_seconds_left(s->tasks, task);
+    xd_buf_add(b, "{\"id\":\"%s\",\"object\":\"job\",\"kind\":\"%s\",\"status\":\"%s\","
+               "\"created_at\":%.3f", task->id, task->video ? "video" : "image",
+               xd_answer_state(task), task->created);
+    add_text(b, "model", task->model);
+    add_text(b, "prompt", task->prompt);
+    add_text(b, "stage", task->stage);
+    xd_buf_add(b, ",\"progress\":%d,\"step\":%d,\"steps\":%d,\"image\":%d,\"images\":%d,"
+               "\"previews\":%d,\"queue_position\":%d,\"elapsed_seconds\":%.3f",
+               xd_answer_percent(task), task->step, task->steps, task->image, task->images,
+               task->previews, queued ? xd_task_position(s->tasks, task) : 0,
+               task->started > 0 && until > task->started ? until - task->started : 0);
+    xd_buf_add(b, ",\"predicted_seconds\":");
+    xd_buf_add(b, left < 0 ? "null" : "%.2f", left);
+    xd_buf_add(b, ",\"results\":[");
+    for (int i = 0; i < task->ndone; i++)
+        add_result(b, task, i);
+    xd_buf_add(b, "],\"error\":");
+    if (task->error) {
+        xd_buf_add(b, "{\"code\":%u", xd_answer_status(task->code));
+        add_text(b, "message", task->error);
+        xd_buf_add(b, "}}");
+    } else {
+        xd_buf_add(b, "null}");
+    }
+}
+
+void xd_answer_job(xd_http_call *c, unsigned status, const xd_task *task)
+{
+    xd_server  *s = c->server;
+    xd_text_buf b = { 0 };
+    xd_tasks_lock(s->tasks);
+    add_job(&b, s, task);
+    xd_tasks_unlock(s->tasks);
+    xd_reply_json(c, status, &b);
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+static xd_task *find_job(xd_http_call *c)
+{
+    xd_task *task = xd_answer_find(c);
+    if (!task)
+        xd_reply_error(c, 404, NULL, NULL, "there is no job '%.60s'; it may have expired", c->arg);
+    return task;
+}
+
+static void answer_job(xd_http_call *c, int cancel)
+{
+    xd_server *s = c->server;
+    xd_task   *task = find_job(c);
+    if (task && cancel)
+        xd_cancel_task(s, task);
+    if (task)
+        xd_answer_job(c, 200, task);
+    xd_task_release(s->tasks, task);
+}
+
+void xd_api_jobs_get(xd_http_call *c)
+{
+    answer_job(c, 0);
+}
+
+void xd_api_jobs_cancel(xd_http_call *c)
+{
+    answer_job(c, 1);
+}
+
+/* One that runs is cancelled, and forgotten when it has ended. */
+void xd_api_jobs_delete(xd_http_call *c)
+{
+    xd_server  *s = c->server;
+    xd_task    *task = find_job(c);
+    xd_text_buf b = { 0 };
+    if (!task)
+        return;
+    xd_cancel_task(s, task);
+    xd_answer_wait(c, task);
+    xd_tasks_drop(s->tasks, task);
+    xd_buf_add(&b, "{\"id\":\"%s\",\"object\":\"job.deleted\",\"deleted\":true}\n", task->id);
+    xd_reply_json(c, 200, &b);
+    xd_task_release(s->tasks, task);
+}
+
+/* The file of a result, of the first frame of a video, or of the last preview; "": none. */
+static void find_file(const xd_http_call *c, const xd_task *task, char *path, size_t size)
+{
+    const char *index = xd_http_query(c, "index"), *variant = xd_http_query(c, "variant");
+    int         i = index ? atoi(index) : 0;
+    path[0] = 0;
+    if (variant && strcmp(variant, "preview") == 0) {
+        if (task->previews)
+            xd_task_preview_file(task, task->previews - 1, path, size);
+    } else if (i >= 0 && i < task->ndone) {
+        int small = variant && strcmp(variant, "thumbnail") == 0 && task->done[i].fps > 0;
+        snprintf(path, size, "%s%s", task->done[i].file, small ? XD_TASK_THUMBNAIL : "");
+    }
+}
+
+/* The id is long and drawn by chance: who knows it was told it. */
+void xd_api_jobs_content(xd_http_call *c)
+{
+    xd_server *s = c->server;
+    char       path[4200];
+    xd_task   *task = xd_tasks_find(s->tasks, c->arg);
+    path[0] = 0;
+    xd_tasks_lock(s->tasks);
+    if (task)
+        find_file(c, task, path, sizeof path);
+    xd_tasks_unlock(s->tasks);
+    if (path[0])
+        xd_reply_file(c, path, xd_answer_type(path));
+    else
+        xd_reply_error(c, 404, NULL, NULL, "there is no such image; it may have expired");
+    xd_task_release(s->tasks, task);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+typedef struct listing {
+    const xd_http_call *call;
+    const xd_task     **v;      /* [n], oldest first                                           */
+    int                 n;
+} listing;
+
+/* Jobs of the key that asks. */
+static void list_job(void *cookie, const xd_task *task)
+{
+    listing        *l = cookie;
+    const xd_task **v;
+    if (strcmp(task->owner, l->call->owner) != 0 ||
+        !(v = realloc(l->v, ((size_t)l->n + 1) * sizeof *v)))
+        return;
+    l->v = v;
+    v[l->n++] = task;
+}
+
+/* The newest first; `after` is the id of the last one of the page before. */
+static void add_list(xd_text_buf *b, const listing *l)
+{
+    const char *after = xd_http_query(l->call, "after"), *text = xd_http_query(l->call, "limit");
+    int         limit = text ? atoi(text) : USUAL, at = l->n - 1, n = 0;
+    limit = limit < 1 ? 1 : limit > MOST ? MOST : limit;
+    if (after && *after) {
+        while (at >= 0 && strcmp(l->v[at]->id, after) != 0)
+            at--;
+        at--;
+    }
+    xd_buf_add(b, "{\"object\":\"list\",\"data\":[");
+    for (; at >= 0 && n < limit; at--) {
+        xd_buf_add(b, "%s", n++ ? "," : "");
+        add_job(b, l->call->server, l->v[at]);
+    }
+    xd_buf_add(b, "],\"has_more\":%s}\n", at >= 0 ? "true" : "false");
+}
+
+void xd_api_jobs_list(xd_http_call *c)
+{
+    xd_server  *s = c->server;
+    listing     l = { .call = c };
+    xd_text_buf b = { 0 };
+    xd_tasks_lock(s->tasks);
+    xd_tasks_each(s->tasks, list_job, &l);
+    add_list(&b, &l);
+    xd_tasks_unlock(s->tasks);
+    free(l.v);
+    xd_reply_json(c, 200, &b);
+}
