@@ -21,6 +21,7 @@ struct xd_loras {
     char        **path;
     double       *scale;
     xd_st       **file;
+    uint64_t     *noted;        /* hash of settings beside each file; 0: none                  */
     xd_lora_term *terms;        /* sorted by component and tensor                              */
     int           nterms, cap;
     xd_lora_src  *src[XD_LORA_COMPONENTS];
@@ -41,7 +42,7 @@ typedef struct reader {         /* one file                                     
     const char          *path;
     xd_st               *file;
     const xd_lora_keys  *names;
-    xd_json             *meta;  /* metadata of diffusers about alphas, or NULL                 */
+    xd_lora_notes       *notes; /* settings of peft                                            */
     int                  has_plain;     /* it has diffusers' names of the transformer          */
     unsigned char       *alone[XD_LORA_COMPONENTS];     /* 1: a module is this tensor alone    */
     int                  used, left;    /* numbers of keys; left: of encoders that are left out */
@@ -56,46 +57,6 @@ typedef struct module {
 } module;
 
 /* ---- alphas of a file --------------------------------------------------------------------- */
-
-static int finite_number(const xd_json *v, double *x)
-{
-    return xd_json_number(v, x) && isfinite(*x);
-}
-
-/* "transformer.KEY" of the metadata, or KEY if the metadata is about one component. */
-static const xd_json *metadata_value(const reader *r, int part, const char *name)
-{
-    char           full[128];
-    const xd_json *v;
-    snprintf(full, sizeof full, "%s.%s", r->names->part[part]->name, name);
-    v = xd_json_get(r->meta, full);
-    return v ? v : xd_json_get(r->meta, name);
-}
-
-/* Is `tail` the module's name, or its end after a dot? */
-static int names_module(const char *tail, const char *inner)
-{
-    size_t n = strlen(inner), k = strlen(tail);
-    return k && n >= k && strcmp(inner + n - k, tail) == 0 && (n == k || inner[n - k - 1] == '.');
-}
-
-static double noted_alpha(const reader *r, const char *name, double rank)
-{
-    int            part, rs = 0;
-    double         alpha = rank, x;
-    const char    *inner = xd_lora_inner(r->names, name, &part);
-    const xd_json *v;
-    if (!r->meta)
-        return alpha;
-    if (finite_number(metadata_value(r, part, "lora_alpha"), &x))
-        alpha = x;
-    for (v = xd_json_first(metadata_value(r, part, "alpha_pattern")); v; v = xd_json_next(v))
-        if (xd_json_key(v) && names_module(xd_json_key(v), inner) && finite_number(v, &x))
-            alpha = x;
-    if (xd_json_bool(metadata_value(r, part, "use_rslora"), &rs) && rs)
-        alpha *= sqrt(rank);            /* rank-stabilised: alpha / sqrt(rank)                 */
-    return alpha;
-}
 
 /* The only element of an alpha tensor, of any plain type. */
 static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
@@ -206,11 +167,27 @@ static xd_status push_all(reader *r, const xd_lora_target *a, xd_lora_term t)
     return s;
 }
 
+/* alpha / rank of a module, from its alpha tensor or from settings; 1 without. */
+static xd_status read_gain(const reader *r, const module *m, int64_t rank, int lycoris,
+                           double *gain)
+{
+    int         part;
+    double      alpha = NAN;
+    const char *inner = xd_lora_inner(r->names, m->name, &part);
+    *gain = 1;
+    if (m->slot[XD_LORA_ALPHA] < 0)
+        return xd_lora_notes_gain(r->notes, part, inner, (double)rank, lycoris, gain, r->e);
+    if (!rank)                  /* LoKr of two whole matrices is not scaled by an alpha tensor  */
+        return XD_OK;
+    xd_status s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
+    *gain = alpha / (double)rank;
+    return s;
+}
+
 /* A pair of low-rank matrices; *gain becomes its factor. */
 static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
-    double      alpha;
     if (down < 0 || up < 0)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has its %s matrix only", r->path, m->name,
                        down < 0 ? "up (B)" : "down (A)");
@@ -219,14 +196,11 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
     int64_t   rank = xd_st_shape(r->file, down).d[0];
     if (s == XD_OK)
         s = check_tensor(r, up, rows, rank, a);
+    if (s == XD_OK)
+        s = read_gain(r, m, rank, 0, gain);
     if (s != XD_OK)
         return s;
-    alpha = noted_alpha(r, m->name, (double)rank);
-    if (m->slot[XD_LORA_ALPHA] >= 0)
-        s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
-    *gain = r->l->scale[r->i] * alpha / (double)rank;
-    if (s != XD_OK)
-        return s;
+    *gain *= r->l->scale[r->i];
     return push_all(r, a, (xd_lora_term){ .up = up, .down = down, .rank = rank, .gain = *gain });
 }
 
@@ -304,13 +278,14 @@ static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
     return f[0].rows * f[1].rows == rows && f[0].cols * f[1].cols == cols;
 }
 
-/* Two factors. LoKr of two whole ones is not scaled by an alpha. */
+/* Two factors. */
 static xd_status read_factors(reader *r, const module *m, const method *w,
                               const xd_lora_target *a)
 {
     xd_lora_term t = { .kind = w->kind, .up = -1, .down = -1, .gain = r->l->scale[r->i] };
     xd_status    s = XD_OK;
     int64_t      rows, cols;
+    double       ratio = 1;
     for (int k = 0; k < 2 && s == XD_OK; k++)
         s = read_one_factor(r, m, w->slot[k], a, &t.w[k]);
     total_extents(r, a, &rows, &cols);
@@ -319,12 +294,9 @@ static xd_status read_factors(reader *r, const module *m, const method *w,
                     "make the %lldx%lld of this model", r->path, m->name, (long long)t.w[0].rows,
                     (long long)t.w[0].cols, (long long)t.w[1].rows, (long long)t.w[1].cols,
                     (long long)rows, (long long)cols);
-    int64_t rank = t.w[1].rank ? t.w[1].rank : t.w[0].rank;
-    double  alpha = noted_alpha(r, m->name, (double)rank);
-    if (s == XD_OK && rank && m->slot[XD_LORA_ALPHA] >= 0)
-        s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
-    if (rank)
-        t.gain *= alpha / (double)rank;
+    if (s == XD_OK)
+        s = read_gain(r, m, t.w[1].rank ? t.w[1].rank : t.w[0].rank, 1, &ratio);
+    t.gain *= ratio;
     return s == XD_OK ? push_all(r, a, t) : s;
 }
 
@@ -510,15 +482,6 @@ static xd_status read_keys(reader *r, key *k, int n)
     return s;
 }
 
-/* Reads the metadata that diffusers puts into a header, as JSON. */
-static xd_status read_notes(reader *r)
-{
-    char        what[512];
-    const char *text = xd_st_meta(r->file, "lora_adapter_metadata");
-    snprintf(what, sizeof what, "LoRA %.440s: lora_adapter_metadata in its header", r->path);
-    return text ? xd_json_parse(&r->meta, text, strlen(text), what, r->e) : XD_OK;
-}
-
 /* Refuses a file of which a tensor fits nothing; says what is not used. */
 static xd_status check_keys(const reader *r, int n)
 {
@@ -542,11 +505,14 @@ static xd_status read_file(reader *r)
 {
     int       n = (int)xd_st_count(r->file);
     key      *k = malloc((size_t)n * sizeof *k + 1);
-    xd_status s = k ? read_notes(r) : xd_fail(r->e, XD_ENOMEM, "no memory for LoRA %s", r->path);
+    xd_status s = k ? xd_lora_notes_open(&r->notes, r->path, r->file, r->names, r->e)
+                    : xd_fail(r->e, XD_ENOMEM, "no memory for LoRA %s", r->path);
     if (s == XD_OK)
         s = read_keys(r, k, n);
     free(k);
-    xd_json_free(&r->meta);
+    if (s == XD_OK)
+        r->l->noted[r->i] = xd_lora_notes_hash(r->notes, 0);
+    xd_lora_notes_close(&r->notes);
     for (int i = 0; i < XD_LORA_COMPONENTS; i++)
         free(r->alone[i]);
     return s == XD_OK ? check_keys(r, n) : s;
@@ -564,7 +530,7 @@ static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lo
     if (!(l->path[i] = strdup(asked->path)))
         return xd_fail(e, XD_ENOMEM, "no memory for LoRA %s", asked->path);
     l->scale[i] = asked->scale;
-    xd_status s = xd_st_open(&l->file[i], asked->path, "pytorch_lora_weights", e);
+    xd_status s = xd_st_open(&l->file[i], asked->path, xd_lora_stem(asked->path), e);
     r.file = l->file[i];
     for (int64_t t = 0; s == XD_OK && t < xd_st_count(r.file); t++)
         if (xd_dtype_block(xd_st_shape(r.file, t).type) > 1)
@@ -607,8 +573,9 @@ static xd_status open_all(xd_loras **out, const xd_lora *asked, int n, xd_model 
         l->path = calloc((size_t)n, sizeof *l->path);
         l->scale = calloc((size_t)n, sizeof *l->scale);
         l->file = calloc((size_t)n, sizeof *l->file);
+        l->noted = calloc((size_t)n, sizeof *l->noted);
     }
-    if (!l || !l->path || !l->scale || !l->file)
+    if (!l || !l->path || !l->scale || !l->file || !l->noted)
         return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
     xd_status s = xd_lora_keys_open(&names, m, second, e);
     for (l->n = 0; l->n < n && s == XD_OK; l->n++)
@@ -654,6 +621,7 @@ void xd_loras_close(xd_loras **l)
     free((*l)->path);
     free((*l)->scale);
     free((*l)->file);
+    free((*l)->noted);
     free((*l)->terms);
     free(*l);
     *l = NULL;
@@ -702,6 +670,7 @@ uint64_t xd_loras_hash(const xd_loras *l, uint64_t h)
         uint64_t scale;
         memcpy(&scale, &l->scale[i], sizeof scale);
         h = xd_hash_mix(xd_hash_mix(h, xd_st_hash(l->file[i])), scale);
+        h = l->noted[i] ? xd_hash_mix(h, l->noted[i]) : h;
     }
     return h;
 }

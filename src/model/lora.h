@@ -101,6 +101,24 @@ const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part);
 /* 1: it is of a text encoder that the model may have and that is left out. */
 int       xd_lora_left_out(const xd_lora_keys *s, const char *module);
 
+/* ---- inside: what a file says of itself (lora_notes.c) ------------------------------------- */
+
+/* Settings of peft: those that diffusers puts into the header of a file, by component, or those of
+ * adapter_config.json beside adapter_model.safetensors, which are of one component. */
+typedef struct xd_lora_notes xd_lora_notes;
+/* Of the file that was opened as `path`. Refused: no JSON, an expression that peft would not read
+ * either, an adapter whose weights need more than its file. */
+xd_status xd_lora_notes_open(xd_lora_notes **n, const char *path, const xd_st *file,
+                             const xd_lora_keys *s, xd_err *e);
+void      xd_lora_notes_close(xd_lora_notes **n);
+/* What the product of a module is multiplied by: alpha / rank of what is noted, 1 without. rank 0:
+ * its factors have none. lycoris: it is no plain pair. */
+xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner, double rank,
+                             int lycoris, double *gain, xd_err *e);
+uint64_t  xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h);
+/* The file's name in a folder: "adapter_model" of peft, else that of diffusers. */
+const char *xd_lora_stem(const char *path);
+
 /* ---- inside: terms and sums (lora_source.c) ----------------------------------------------- */
 
 typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER } xd_lora_kind;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../unit/scratch.h"
@@ -287,6 +288,101 @@ static void check_alphas(void)
     tap(apart(a, b, n) > 1e-3 && apart(a, b, n) < 10, "alphas 2 and 4 differ: %.1e, at least 1e-3",
         apart(a, b, n));
     free(a), free(b);
+}
+
+/* Keys of patterns are expressions for the end of a module's name, and the first one counts. */
+static void check_patterns(void)
+{
+    static const float two = 2;
+    static const struct { const char *what, *pattern; } notes[] = {
+        { "as diffusers saves them", "\"^transformer_blocks.0.attn.to_q\": 2, "
+          "\"^transformer_blocks.0.attn.to_k\": 2, \"^transformer_blocks.0.attn.to_v\": 2" },
+        { "of expressions", "\"transformer_blocks\\\\.\\\\d+\\\\.attn\\\\.to_[qk]\": 2, "
+          "\"(?:nothing|.*\\\\.to_v)\": 2" },
+        { "of which the first one counts", "\"to_.\": 2, \"transformer_blocks.0.attn.to_q\": 8, "
+          "\"to_k\": 16, \"to_v\": 1" },
+        { "that begin within a part of the name", "\"o_q\": 7, \"ttn.to_k\": 7, \"to\": 7, "
+          "\"to_[qkv]\": 2" },
+        { "that begin elsewhere", "\"^to_q\": 7, \"^attn.*\": 7, \"transformer.*\": 2" },
+        { "in capitals", "\"TO_Q\": 7, \"(?i:TO_Q)\": 2, \"to_[^q]\": 2" },
+    };
+    char note[512], what[128];
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
+        snprintf(note, sizeof note, "{\"transformer.lora_alpha\": 3, "
+                 "\"transformer.alpha_pattern\": {%s}}", notes[i].pattern);
+        snprintf(what, sizeof what, "alphas by keys %s", notes[i].what);
+        same(&two, note, what);
+    }
+}
+
+/* ---- a folder of peft ------------------------------------------------------------------------ */
+
+/* Latents of DIR (whole: DIR/adapter_model.safetensors) with these settings (NULL: no file). */
+static float *of_folder(const char *config, int whole, int64_t *n, xd_err *e)
+{
+    char path[1200];
+    file f = { .n = 0 };
+    spell(&f, &forms[7]);
+    f.n -= 2;                   /* without the text encoder                                    */
+    snprintf(path, sizeof path, "%s", in_scratch("adapter"));
+    mkdir(path, 0700);
+    scratch_put("adapter/adapter_model.safetensors", "", 0);
+    must(xd_st_write(in_scratch("adapter/adapter_model.safetensors"), f.item, f.n, 1, NULL, e), e,
+         path);
+    unlink(in_scratch("adapter/adapter_config.json"));
+    if (config)
+        scratch_put("adapter/adapter_config.json", config, strlen(config));
+    return generate(whole ? in_scratch("adapter/adapter_model.safetensors") : path, 1, n, e);
+}
+
+/* The settings of a folder against one alpha for all modules; config NULL: there is no file. */
+static void check_settings(const char *config, float alpha, const char *what)
+{
+    xd_err  e = { 0 };
+    int64_t n = 0, m = 0;
+    file    f = { .n = 0 };
+    spell(&f, &forms[7]);
+    f.n -= 2;
+    for (int i = 0; i < 3; i++)
+        put(&f, forms[7].dit[i], ".alpha", &alpha, 1, 1);
+    float *want = generate(write_file(&f), 1, &n, &e);
+    for (int whole = !config; whole < 2; whole++) {
+        float *lat = of_folder(config, whole, &m, &e);
+        tap(want && lat && n == m && apart(lat, want, n) <= 1e-5,
+            "%s%s (%.1e apart, at most 1e-5)%s", what, whole ? ", its file named" : "",
+            apart(lat, want, n), e.msg);
+        free(lat);
+    }
+    free(want);
+}
+
+static void refuse_settings(const char *config, xd_status code, const char *word)
+{
+    xd_err  e = { 0 };
+    int64_t n = 0;
+    float  *lat = of_folder(config, 0, &n, &e);
+    tap(!lat && e.code == code && strstr(e.msg, word) && strstr(e.msg, "adapter_config.json") &&
+        strstr(e.msg, in_scratch("adapter")), "refused with \"%s\": %s", word, e.msg);
+    free(lat);
+}
+
+static void check_folder(void)
+{
+    check_settings(NULL, RANK, "without settings the alpha is the rank");
+    check_settings("{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 32}", 32,
+                   "the alpha of adapter_config.json");
+    check_settings("{\"r\": 4}", 8, "its default");
+    check_settings("{\"r\": 4, \"lora_alpha\": 3, \"use_rslora\": true}", 6,
+                   "rank-stabilised settings");
+    check_settings("{\"r\": 2, \"rank_pattern\": {\"to_.\": 4}, \"lora_alpha\": 3, "
+                   "\"alpha_pattern\": {\"attn\\\\.to_[qkv]\": 9, \"to_q\": 1}}", 9,
+                   "the patterns of a folder");
+    refuse_settings("{\"lora_alpha\": 3", XD_EFORMAT, "not JSON");
+    refuse_settings("{\"alpha_pattern\": {\"to_(q\": 3}}", XD_EFORMAT, "to_(q");
+    refuse_settings("{\"alpha_pattern\": {\"\\\\Qto_q\\\\E\": 3}}", XD_EFORMAT, "Qto_q");
+    refuse_settings("{\"alpha_pattern\": {\"(?|to_q)\": 3}}", XD_EFORMAT, "(?|to_q)");
+    refuse_settings("{\"rank_pattern\": {\"to_q\": \"four\"}}", XD_EFORMAT, "to_q");
+    refuse_settings("{\"init_lora_weights\": \"pissa_niter_4\"}", XD_EUNSUPPORTED, "pissa");
 }
 
 /* ---- refusals ------------------------------------------------------------------------------- */
@@ -587,6 +683,8 @@ int main(int argc, char **argv)
     check_forms(plain, n);
     check_whole();
     check_alphas();
+    check_patterns();
+    check_folder();
     check_zero(plain, n, bare);
     check_cold();
     check_unknown();
