@@ -5,7 +5,9 @@
 #   make demo-parallel         the same image by several ranks, in demo-parallel.png
 #   make demo-video [PROMPT="..."]     a video of moving shapes, in demo.mp4 and demo.gif
 #   make demo-server           serve the demo model over HTTP (doc/server.md)
-#   make check                 install what is missing, build, run every test
+#   make check                 install what is missing, build, run the quick tests: 8 minutes
+#   make check-full            run every test: an hour
+#   make check-turn            the slow tests in turn, as many as MINUTES=25 allow
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
 #   make soak-server           10,000 requests of odd clients (tests/serve/soak.py)
 #   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
@@ -33,6 +35,8 @@ VIDEO_MODEL = models/demo-video
 BENCH_ARGS = --config $(MODEL)
 FUZZ_SECONDS = 600
 SOAK_REQUESTS = 10000
+MINUTES = 25
+DAY =
 TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora
 SANITIZE_CUDA_TESTS = sim_rules sim_nccl ops_cuda ops_cuda_seed ops_cuda_own ops_attn_cuda \
                       golden_cuda golden_decoder_cuda steps_cuda_seed parity_cuda_2 \
@@ -46,7 +50,8 @@ endif
 override PROMPT := $(value PROMPT)
 export PROMPT VIDEO_PROMPT
 
-.PHONY: all build configured program demo demo-parallel demo-video demo-server check clang \
+.PHONY: all build configured program demo demo-parallel demo-video demo-server check check-full \
+        check-turn clang \
         sanitize sanitize-cuda tsan leaks fuzz soak soak-server cuda-kernels cuda-mistakes \
         cuda-seeds bench install uninstall clean packages build-packages clang-packages
 
@@ -123,11 +128,17 @@ demo-server: program
 	@exec $(BUILD)/app/xdit serve --model $(MODEL)
 
 check: packages build
+	@tests/run.sh $(BUILD) --no-suite slow
+
+check-full: packages build
 	@tests/run.sh $(BUILD)
 
-# The same tree through the other compiler, with its warnings as errors.
+check-turn: packages build
+	@tests/turn.py $(BUILD) $(MINUTES) $(DAY)
+
+# The programs through the other compiler, with its warnings as errors.
 clang: clang-packages
-	@[ -f build-clang/build.ninja ] || CC=clang CXX=clang++ meson setup build-clang
+	@[ -f build-clang/build.ninja ] || CC=clang CXX=clang++ meson setup build-clang -Dtests=false
 	@ninja -C build-clang
 
 # The tests again with every memory error and undefined behaviour made fatal. Leaks are left to
