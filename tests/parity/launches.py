@@ -10,6 +10,7 @@ PixArt of tests/parity. Prints a line a launch: name|`first` or `more`|program|r
 arguments with tabs between them.
 """
 import collections
+import math
 import sys
 
 FIRST, ALL, RARE = 24, 60, 0.3
@@ -132,7 +133,7 @@ def chosen():
         allowed = FIRST_RANKS if len(launches) < FIRST else RANKS
         used = [c[0] for c in launches]
         best = max((c for c in every if c[0][4] in allowed and c[0] not in used),
-                   key=lambda c: (sum(count[p] ** -RARE for p in pairs(c[0]) - had),
+                   key=lambda c: (math.fsum(count[p] ** -RARE for p in pairs(c[0]) - had),
                                   -sum(u[4] == c[0][4] for u in used),
                                   -sum(u[3] == c[0][3] for u in used)))
         had |= pairs(best[0])
@@ -159,7 +160,8 @@ def main():
     folders = dict(zip(("GOLDEN", "FULL", "MODEL"), sys.argv[1:4]))
     launches, missed = chosen()
     if missed:
-        sys.exit("launches.py: %d launches leave out %s" % (ALL, sorted(missed, key=str)))
+        sys.exit("launches.py: ALL = %d is too few, it leaves out %s" %
+                 (ALL, sorted(missed, key=str)))
     for i, (launch, args) in enumerate(launches):
         print(line(i, launch, args, folders))
 
