@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/met.h"
+#include "cli/below.h"
 
 static const char ROLL[] = "XDIT_ROLL";         /* the socket's name, in the environment of ranks */
 
@@ -193,55 +194,15 @@ int xd_roll_met(const xd_roll *r)
     return met == r->ranks;
 }
 
-/* ---- processes below the launcher ------------------------------------------------------------ */
-
-enum { DEPTH = 5 };             /* scripts and proxies between the launcher and its ranks        */
-
-static int is_alive(pid_t pid)
-{
-    char  path[64], state = 0;
-    FILE *f;
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    if (!(f = fopen(path, "r")))
-        return 0;
-    if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-        state = 0;
-    fclose(f);
-    return state && state != 'Z' && state != 'X';
-}
-
-/* Counts the living processes below `pid` that have no children, and sends `sig` (0: none) to
- * all of them. -1: this system does not tell. */
-static int signal_leaves(pid_t pid, int depth, int sig)
-{
-    char  path[64];
-    long  child;
-    int   sum = 0;
-    FILE *f;
-    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
-    if (!(f = fopen(path, "r")))
-        return -1;
-    while (fscanf(f, "%ld", &child) == 1) {
-        if (!is_alive((pid_t)child))
-            continue;
-        int under = depth < DEPTH ? signal_leaves((pid_t)child, depth + 1, sig) : 0;
-        sum += under > 0 ? under : 1;
-        if (sig)
-            kill((pid_t)child, sig);
-    }
-    fclose(f);
-    return sum;
-}
+/* ---- judging --------------------------------------------------------------------------------- */
 
 void xd_roll_kill(const xd_roll *r, pid_t launcher)
 {
     for (int i = 0; i < r->n; i++)
         if (r->m[i].fd >= 0 && r->m[i].pid > 0)         /* it lives: its number is nobody else's */
             kill(r->m[i].pid, SIGKILL);
-    signal_leaves(launcher, 0, SIGKILL);
+    xd_below_signal(launcher, SIGKILL);
 }
-
-/* ---- judging --------------------------------------------------------------------------------- */
 
 static void describe_member(const xd_member *m, char *text, size_t size)
 {
@@ -293,7 +254,7 @@ static void name_missing(const xd_roll *r, char *text, size_t size)
 static int has_lost_one(xd_roll *r, pid_t launcher, double now, char *why, size_t size)
 {
     char who[96];
-    int  leaves = r->n < r->ranks ? signal_leaves(launcher, 0, 0) : -1;
+    int  leaves = r->n < r->ranks ? xd_below_signal(launcher, 0) : -1;
     if (leaves != r->leaves)
         r->changed_s = now;
     r->leaves = leaves;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/clock.h"
 #include "serve/server.h"
 #include "xdit/tools.h"
 
@@ -218,7 +219,7 @@ static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double
                   : ((double)(task->image - 1) + (double)task->step / task->steps) /
                         (task->images > 0 ? task->images : 1);
     double eta = left > 0           ? left
-                 : task && part > 0 ? (xd_unix_s() - task->started) * (1 - part) / part
+                 : task && part > 0 ? (xd_now_s() - task->began_s) * (1 - part) / part
                                     : 0;
     xd_buf_add(b, "{\"progress\":%.4f,\"eta_relative\":%.2f,\"state\":{\"skipped\":false,"
                "\"interrupted\":%s,\"job\":\"%s\",\"job_count\":%d,\"job_timestamp\":\"0\","

@@ -49,7 +49,7 @@ static void reply_image(xd_http_call *c, const xd_task *task, int by_name)
 {
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "{\"message\":\"Image generated successfully\",\"elapsed_time\":\"%.2f sec\","
-               "\"output\":", task->ended - task->started);
+               "\"output\":", task->ended_s - task->began_s);
     if (by_name) {
         xd_buf_json_string(&b, task->done[0].file);
     } else {

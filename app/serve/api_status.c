@@ -11,10 +11,11 @@ void xd_api_health(xd_http_call *c)
     xd_text_buf     b = { 0 };
     xd_tasks_counts  n = xd_tasks_count(s->tasks);
     xd_worker_look(s->worker, &w);
+    const char *status = !w.ready ? "starting" : w.silent < s->silent_s ? "ok" : "silent";
     xd_buf_add(&b, "{\"status\":\"%s\",\"version\":\"%s\",\"ranks\":%d,\"queued\":%lld,"
-               "\"running\":%lld}\n", w.ready ? "ok" : "starting", xd_version(), w.ranks,
-               (long long)n.queued, (long long)n.running);
-    xd_reply_json(c, w.ready ? 200 : 503, &b);
+               "\"running\":%lld}\n", status, xd_version(), w.ranks, (long long)n.queued,
+               (long long)n.running);
+    xd_reply_json(c, strcmp(status, "ok") == 0 ? 200 : 503, &b);
 }
 
 static void add_metric(xd_text_buf *b, const char *name, const char *kind, const char *help)
@@ -47,6 +48,8 @@ static void add_worker(xd_text_buf *b, const xd_worker_state *w)
     xd_buf_add(b, "xdit_resident_bytes %.0f\n", w->resident);
     add_metric(b, "worker_ready", "gauge", "1: requests are served, 0: the worker starts.");
     xd_buf_add(b, "xdit_worker_ready %d\n", w->ready);
+    add_metric(b, "worker_silent_seconds", "gauge", "Since the worker gave a sign of life.");
+    xd_buf_add(b, "xdit_worker_silent_seconds %.3f\n", w->silent);
     add_metric(b, "ranks", "gauge", "Ranks of the worker.");
     xd_buf_add(b, "xdit_ranks %d\n", w->ready ? w->ranks : 0);
     add_metric(b, "models_open", "gauge", "Models that are open.");

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "serve/base64.h"
 #include "serve/task_flags.h"
@@ -343,7 +344,7 @@ static int ask_order(xd_ask *a, const char *name, const char *value)
             xd_ask_refuse(a, 400, name, "deadline is the number of seconds in which the result is "
                           "of use, not '%.40s'", value);
         else if (!a->failed)
-            a->task->deadline = xd_unix_s() + seconds;
+            a->task->deadline_s = xd_now_s() + seconds;
         return 1;
     }
     if (strcmp(name, "priority") != 0)

@@ -28,7 +28,9 @@ typedef enum xd_frame_kind {
     XD_FRAME_APART,             /* to rank 0, the arguments of a task: each rank is about to run
                                    tasks by itself, of this model; back from each rank: "1" or "0",
                                    and a sentence why it cannot */
-    XD_FRAME_TOGETHER           /* to each rank, after its last task: all work together again    */
+    XD_FRAME_TOGETHER,          /* to each rank, after its last task: all work together again    */
+    XD_FRAME_ALIVE              /* from each rank, every second: processor seconds that it has
+                                   taken so far */
 } xd_frame_kind;
 
 enum { XD_FRAME_MOST = 16 << 20 };      /* bytes of a frame                                    */
@@ -41,7 +43,8 @@ typedef struct xd_frame {
     size_t bytes;
 } xd_frame;
 
-/* Sends a frame of the texts v[0..n). XD_EIO: the other side is gone. One thread at a time. */
+/* Sends a frame of the texts v[0..n). XD_EIO: the other side is gone, or takes nothing for as long
+ * as the socket's time-outs allow. One thread at a time. */
 xd_status xd_frame_send(int fd, xd_frame_kind kind, const char *const *v, int n, xd_err *e);
 /* Waits for a frame, which xd_frame_free frees. XD_EIO: the other side is gone. */
 xd_status xd_frame_receive(int fd, xd_frame *f, xd_err *e);

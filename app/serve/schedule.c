@@ -74,9 +74,9 @@ double xd_schedule_left(const xd_schedule *s, const xd_task *t)
 double xd_schedule_score(const xd_schedule *s, const xd_task *t, double now)
 {
     double left = xd_schedule_left(s, t), spent = expected(s, t) - left;
-    double gained = (now - t->created - spent) / XD_SCHEDULE_WAIT - spent;
+    double gained = (now - t->came_s - spent) / XD_SCHEDULE_WAIT - spent;
     double score = left + debt_of(s, t, now) - (gained > 0 ? gained : 0);
-    double slack = t->deadline > 0 ? t->deadline - now - left : INFINITY;
+    double slack = t->deadline_s > 0 ? t->deadline_s - now - left : INFINITY;
     return (slack < score ? slack : score) - (double)CLASS_S * t->priority;
 }
 

@@ -49,6 +49,9 @@ static const xd_option rows[] = {
       "eight times --max_body)" },
     { "request_timeout", XD_OPT_REAL, AT(request_timeout), 1, 86400, NULL, "SECONDS",
       "in which a request must have come (default: 60)" },
+    { "worker_timeout", XD_OPT_REAL, AT(worker_timeout), 1, 1e9, NULL, "SECONDS",
+      "without a sign of life, until a worker is killed and another one is started (default: "
+      "120)" },
     { "omit_folders", XD_OPT_FLAG, AT(omit_folders), 0, 0, NULL, NULL,
       "parameters of results name the model and LoRA files without their folders" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "warnings and errors only" },
@@ -67,7 +70,7 @@ static void set_defaults(xd_serve_flags *f)
     const xd_option *open = xd_open_flags_rows(&nopen), *plan = xd_parallel_options(&nplan);
     *f = (xd_serve_flags){ .host = "127.0.0.1", .port = 8080, .queue = 64, .connections = 256,
                            .max_body = 64 << 20, .keep_s = 3600, .keep_mb = 1024,
-                           .request_timeout = 60 };
+                           .request_timeout = 60, .worker_timeout = 120 };
     xd_open_flags_init(&f->open);
     f->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, f };
     f->tables[1] = (xd_opt_table){ open, nopen, &f->open };
@@ -135,7 +138,7 @@ void xd_serve_flags_help(FILE *out)
     char *ranks =
         xd_opt_names("nproc start_timeout plan cluster balance", f.tables[2].rows, f.tables[2].n);
     const xd_opt_group groups[] = {
-        { "Server", "model host port loras results keep keep_mb queue" },
+        { "Server", "model host port loras results keep keep_mb queue worker_timeout" },
         { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
                          "max_bodies request_timeout omit_folders" },
         { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "

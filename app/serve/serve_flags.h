@@ -10,7 +10,7 @@ typedef struct xd_serve_flags {
     int           port, queue, connections, no_auth, omit_folders, verbose, quiet;
     int64_t       max_body, max_bodies; /* bytes; 0: eight times max_body                      */
     double        keep_s, keep_mb;      /* of results                                          */
-    double        request_timeout;
+    double        request_timeout, worker_timeout;
     xd_open_flags open;
     xd_opt_table  tables[3];
     xd_opt_spec   spec;

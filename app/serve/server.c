@@ -17,7 +17,9 @@
 #include "serve/serve_flags.h"
 #include "xdit/tools.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, TO_END_S = 60 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, START_S = 60 };
+/* What runs may end for so long, and what is cancelled then. */
+enum { TO_END_S = 60, TO_HURRY_S = 40, SILENT_S = 10 };
 
 const xd_route xd_server_routes[] = {
     { "POST", "/v1/images/generations", xd_api_images_generate, 0 },
@@ -169,11 +171,24 @@ static void remove_dir(const char *path)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t came;
+static volatile sig_atomic_t came;      /* signals that end the server, so far                 */
 
+/* The second one cancels what runs; behind the third nothing is awaited. */
 static void on_signal(int sig)
 {
-    came = sig;
+    if (++came == 2)
+        alarm(TO_HURRY_S);
+    if (came > 2)
+        _exit(128 + sig);
+}
+
+/* Something does not answer, such as a disk that is gone. */
+static void on_late(int sig)
+{
+    static const char text[] = "xdit: the end took too long, and is not awaited any more\n";
+    ssize_t           written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)sig, (void)written;
+    _exit(EXIT_FAILED);
 }
 
 static xd_status read_tls(const xd_serve_flags *f, xd_http_args *a, xd_err *e)
@@ -221,6 +236,7 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
     s->tls = f->tls_cert != NULL;
     s->keep_s = f->keep_s;
     s->queue = f->queue;
+    s->silent_s = f->worker_timeout < 2 * SILENT_S ? f->worker_timeout / 2 : SILENT_S;
     s->fetch = (xd_fetch_rules){ f->urls.v, f->urls.n, (size_t)f->max_body, f->request_timeout };
     st = st == XD_OK ? xd_http_start(&s->http, &a, e) : st;
     free(a.tls_cert);
@@ -267,6 +283,7 @@ static void catch_signals(void)
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGHUP, &act, NULL);
+    sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_late }, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -281,11 +298,14 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **
     if (st == XD_OK)
         st = start_http(s, f, keys, origins, e);
     if (st == XD_OK)
-        st = xd_worker_start(&s->worker, s->tasks, predictor, getenv("XDIT_PROGRAM"), s->own_dir,
-                             nargs, args, e);
+        st = xd_worker_start(&s->worker, &(xd_worker_args){
+                .tasks = s->tasks, .predictor = predictor, .program = getenv("XDIT_PROGRAM"),
+                .dir = s->own_dir, .nargs = nargs, .args = args, .patience = f->worker_timeout,
+                .start_s = f->open.start_timeout < 0 ? START_S
+                         : f->open.start_timeout ? f->open.start_timeout : -1 }, e);
     if (st == XD_OK)
-        st = xd_worker_await(s->worker, e);
-    if (st == XD_OK) {
+        st = xd_worker_await(s->worker, &came, e);
+    if (st == XD_OK && !came) {
         char at[64];
         snprintf(at, sizeof at, strchr(f->host, ':') ? "[%s]" : "%s", f->host);
         printf("%s://%s:%d\n", s->tls ? "https" : "http", at, xd_http_port(s->http));
@@ -294,9 +314,10 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **
     }
     if (came && !f->quiet)
         fprintf(stderr, "xdit: ending\n");
+    alarm(came > 1 ? TO_HURRY_S : TO_END_S + TO_HURRY_S);
     if (s->tasks)
         xd_tasks_end(s->tasks);
-    xd_worker_stop(&s->worker, st == XD_OK ? TO_END_S : 0);
+    xd_worker_stop(&s->worker, st == XD_OK ? TO_END_S : 0, &came);
     xd_predictor_close(&predictor);
     xd_http_stop(&s->http, 1);
     xd_tasks_close(&s->tasks);

@@ -27,6 +27,7 @@ typedef struct xd_server {
     double             started; /* seconds of the Unix clock                                   */
     int                tls;     /* it speaks HTTPS                                             */
     int                queue;   /* most requests that wait                                     */
+    double             silent_s;        /* of a worker, behind which the server is not well    */
     xd_fetch_rules     fetch;   /* images by URLs                                              */
     xd_tasks           *tasks;
     xd_worker_process *worker;

@@ -35,15 +35,17 @@ typedef struct xd_task {
     char   *owner;              /* of the API key that asked for it; "": no keys are asked for   */
     char    seconds_asked[16];  /* length of a video, as the client gave it                    */
     char    remixed[40];        /* id of the video that this one is like; "": none             */
-    double  created;            /* seconds of the Unix clock, as all times here                  */
+    double  created;            /* date: seconds of the Unix clock, which may be set           */
+    double  came_s;             /* the same on the clock of xd_now_s                           */
     int     priority;           /* 1 high, 0, -1 low                                           */
-    double  deadline;           /* when it is of no use any more; 0: never                     */
+    double  deadline_s;         /* when it is of no use any more, on that clock; 0: never      */
     /* Under the lock. */
     xd_task_state state;
     unsigned changes;           /* counts what happened to it                                  */
     char    stage[16];          /* of a running one: "open", "text", "denoise", "decode"         */
     int     step, steps, image, images;
-    double  started, ended;     /* 0: not yet                                                  */
+    double  started, ended;     /* dates; 0: not yet                                           */
+    double  began_s, ended_s;   /* the same on the clock of xd_now_s                           */
     /* Seconds that it is expected to take, of all ranks together and of one alone; 0: not known
      * yet; negative: unknown. */
     double  expected_s, alone_s;
@@ -74,7 +76,7 @@ typedef struct xd_task_time {   /* how long a task takes                        
 
 typedef struct xd_tasks xd_tasks;
 
-double xd_unix_s(void);         /* seconds of the Unix clock                                   */
+double xd_unix_s(void);         /* seconds of the Unix clock: for dates in answers and files    */
 
 typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelled, refused; }
     xd_tasks_counts;
@@ -141,7 +143,7 @@ xd_task *xd_tasks_take(xd_tasks *j, double (*score)(void *cookie, const xd_task 
                        void *cookie);
 /* A running task that no worker has begun waits again, and is released. */
 void     xd_task_requeue(xd_tasks *j, xd_task *task);
-/* Ends queued tasks whose deadline has passed. */
+/* Ends queued tasks whose deadline has passed; of one that runs a failure or a cancel says so. */
 void     xd_tasks_late(xd_tasks *j);
 /* The next task that nobody has said how long it takes, held; waits for one. NULL: the tasks were
  * closed. */

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "serve/task_flags.h"
 
@@ -45,7 +47,7 @@ static void add_task(xd_text_buf *b, const xd_task *t)
     xd_buf_add(b, "{\"video\":%s,\"created\":%.6f,\"started\":%.6f,\"ended\":%.6f,\"code\":%d,"
                "\"priority\":%d,\"deadline\":%.6f",
                t->video ? "true" : "false", t->created, t->started, t->ended, (int)t->code,
-               t->priority, t->deadline);
+               t->priority, t->deadline_s > 0 ? t->deadline_s - xd_now_s() + xd_unix_s() : 0);
     add_text(b, "id", t->id);
     add_text(b, "state", states[t->state]);
     add_text(b, "model", t->model);
@@ -235,7 +237,6 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     t->created = number_of(j, "created");
     t->started = number_of(j, "started");
     t->ended = number_of(j, "ended");
-    t->deadline = number_of(j, "deadline");
     t->priority = priority_of(j);
     t->code = code_of(j);
     t->model_name = text_of(j, "model");
@@ -247,6 +248,17 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     t->seconds = text_or_null(j, "seconds");
     return t->model && t->prompt && t->owner && read_args(t, xd_json_get(j, "args")) &&
            are_own_args(t, dir) && read_images(t, dir, xd_json_get(j, "done"));
+}
+
+/* Dates become moments of this run's clock. Who has set the clock back meanwhile has made nothing
+ * younger than now. */
+static void place_in_time(xd_task *t, double deadline)
+{
+    double now = xd_now_s(), date = xd_unix_s();
+    t->came_s = now - fmax(0, date - t->created);
+    t->began_s = now - fmax(0, date - t->started);
+    t->ended_s = now - fmax(0, date - t->ended);
+    t->deadline_s = deadline > 0 ? fmax(1e-9, now + deadline - date) : 0;
 }
 
 /* One that did not end begins anew. */
@@ -286,8 +298,10 @@ static xd_task *load_one(const char *dir, const char *name, void (*warn)(void *,
     int ok = t && is_trusted(path) && xd_json_read(&j, path, &e) == XD_OK && read_task(t, dir, j) &&
              strlen(t->id) + sizeof TAIL == strlen(name) + 1 &&
              strncmp(name, t->id, strlen(t->id)) == 0;
+    double deadline = ok ? number_of(j, "deadline") : 0;
     xd_json_free(&j);
     if (ok) {
+        place_in_time(t, deadline);
         begin_anew(t);
         return t;
     }

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "serve/schedule.h"
 #include "serve/task_flags.h"
@@ -264,6 +265,7 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
                                 "takes; come back later", waiting);
     } else {
         task->created = xd_unix_s();
+        task->came_s = xd_now_s();
         task->held = 1;
         append_task(j, task);
         keep_task(j, task);
@@ -333,7 +335,7 @@ unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double 
 static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
 {
     const xd_schedule s = { .usual = 0 };
-    double            now = xd_unix_s(), mine = xd_schedule_score(&s, task, now);
+    double            now = xd_now_s(), mine = xd_schedule_score(&s, task, now);
     int               n = 0;
     *seconds = xd_schedule_left(&s, task);
     for (const xd_task *k = j->first; k; k = k->next) {
@@ -390,6 +392,7 @@ static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
         remove_inputs(task);
     task->state = state;
     task->ended = xd_unix_s();
+    task->ended_s = xd_now_s();
     task->stage[0] = 0;
     if (state == XD_TASK_DONE)
         j->counts.done++;
@@ -542,7 +545,7 @@ void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task)
 /* The oldest go first. */
 void xd_tasks_expire(xd_tasks *j)
 {
-    double  now = xd_unix_s();
+    double  now = xd_now_s();
     int64_t bytes = 0;
     xd_tasks_lock(j);
     for (const xd_task *task = j->first; task; task = task->next)
@@ -551,7 +554,7 @@ void xd_tasks_expire(xd_tasks *j)
         next = task->next;
         if (!xd_task_over(task) || task->dropped || task->held)
             continue;
-        if (now - task->ended < j->seconds && bytes <= j->bytes)
+        if (now - task->ended_s < j->seconds && bytes <= j->bytes)
             continue;
         bytes -= task_bytes(task);
         drop_task(j, task);
@@ -575,6 +578,7 @@ xd_task *xd_tasks_take(xd_tasks *j, double (*score)(void *cookie, const xd_task 
     if (best) {
         best->state = XD_TASK_RUNNING;
         best->started = xd_unix_s();
+        best->began_s = xd_now_s();
         best->tries++;
         best->held++;
         note_change(j, best);
@@ -594,12 +598,16 @@ void xd_task_requeue(xd_tasks *j, xd_task *task)
     xd_task_release(j, task);
 }
 
+static int is_late(const xd_task *task)
+{
+    return task->deadline_s > 0 && task->deadline_s < xd_now_s();
+}
+
 void xd_tasks_late(xd_tasks *j)
 {
-    double now = xd_unix_s();
     xd_tasks_lock(j);
     for (xd_task *task = j->first; task; task = task->next)
-        if (task->state == XD_TASK_QUEUED && task->deadline > 0 && task->deadline < now) {
+        if (task->state == XD_TASK_QUEUED && is_late(task)) {
             task->code = XD_ECANCELLED;
             set_text(&task->error, "the deadline has passed before its turn came");
             end_task(j, task, XD_TASK_CANCELLED);
@@ -711,7 +719,8 @@ void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *erro
 {
     xd_tasks_lock(j);
     task->code = code;
-    set_text(&task->error, error);
+    set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_late(task)
+                               ? "the deadline has passed before it was finished" : error);
     end_task(j, task, code == XD_ECANCELLED ? XD_TASK_CANCELLED : XD_TASK_FAILED);
     xd_tasks_unlock(j);
 }

@@ -196,6 +196,7 @@ static xd_status connect_server(worker *w, xd_err *e)
     snprintf(rank, sizeof rank, "%d", w->rank);
     snprintf(ranks, sizeof ranks, "%d", xd_rank_group_size(w->group));
     xd_inbox_tell(&w->inbox, XD_FRAME_READY, (const char *[]){ ranks, xd_version(), rank }, 3);
+    xd_inbox_beat(&w->inbox);
     return XD_OK;
 }
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 /* LONGEST: tasks that single ranks run differ by this factor at most, so that the ranks end at
  * about the same time. */
 enum { DEEP = 4, LONGEST = 4 };
@@ -66,8 +68,8 @@ void xd_worker_feed_cancel(xd_worker_feed *feed)
     for (int i = 0; i < feed->nruns; i++) {
         xd_worker_run *r = &feed->runs[i];
         xd_tasks_lock(feed->tasks);
-        double late = r->task->deadline;
-        int    wanted = r->task->cancel || (late > 0 && late < xd_unix_s());
+        double late = r->task->deadline_s;
+        int    wanted = r->task->cancel || (late > 0 && late < xd_now_s());
         xd_tasks_unlock(feed->tasks);
         if (wanted && !r->cancelled)
             send_frame(feed, r->rank, XD_FRAME_CANCEL, (const char *[]){ r->task->id }, 1, NULL);
@@ -182,7 +184,7 @@ static void ask_apart(xd_worker_feed *feed, const xd_task *best, double shortest
 
 static void schedule_together(xd_worker_feed *feed)
 {
-    choice c = { .feed = feed, .now = xd_unix_s(), .running = top_task(feed) };
+    choice c = { .feed = feed, .now = xd_now_s(), .running = top_task(feed) };
     if (!all_begun(feed) || feed->nruns >= DEEP)
         return;
     xd_tasks_lock(feed->tasks);
@@ -213,7 +215,7 @@ static void schedule_apart(xd_worker_feed *feed)
     for (int i = 0; i < feed->ranks; i++)
         busy += is_busy(feed, i);
     for (int i = 0; i < feed->ranks && more; i++) {
-        choice c = { .feed = feed, .now = xd_unix_s(), .running = top_task(feed) };
+        choice c = { .feed = feed, .now = xd_now_s(), .running = top_task(feed) };
         if (!feed->able[i] || is_busy(feed, i))
             continue;
         xd_tasks_lock(feed->tasks);

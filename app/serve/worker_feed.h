@@ -17,6 +17,7 @@ typedef struct xd_worker_run {  /* a task that the worker has                   
     xd_task *task;              /* held                                                        */
     int      rank;              /* that runs it by itself; -1: all ranks                       */
     int      begun, cancelled;  /* the worker has said so; it was told so                      */
+    double   waited, patience;  /* of worker_watch.h: since it was told so, and how long it may  */
 } xd_worker_run;
 
 /* How the ranks work: together; each by itself, once all have said that they can. */

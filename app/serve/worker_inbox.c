@@ -1,4 +1,6 @@
-/* worker_inbox.c - a thread reads the socket, queues what is to be done and cancels what runs */
+/* worker_inbox.c - a thread reads the socket, queues what is to be done and cancels what runs;
+ * another one tells the server that this process lives */
+#define _POSIX_C_SOURCE 200809L  /* clock_gettime, nanosleep */
 #include "serve/worker_inbox.h"
 
 #include <stdio.h>
@@ -6,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 void xd_inbox_init(xd_inbox *in)
@@ -97,6 +100,35 @@ xd_status xd_inbox_connect(xd_inbox *in, const char *path, xd_err *e)
     return XD_OK;
 }
 
+/* ---- signs of life --------------------------------------------------------------------------- */
+
+static double read_clock_s(clockid_t id)
+{
+    struct timespec t = { 0 };
+    clock_gettime(id, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Processor time but that of this thread: where it stands still, nothing is computed or read. */
+static void *beat(void *arg)
+{
+    xd_inbox *in = arg;
+    char      seconds[40];
+    do {
+        snprintf(seconds, sizeof seconds, "%.6f",
+                 read_clock_s(CLOCK_PROCESS_CPUTIME_ID) - read_clock_s(CLOCK_THREAD_CPUTIME_ID));
+        nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+    } while (xd_inbox_tell(in, XD_FRAME_ALIVE, (const char *[]){ seconds }, 1) == XD_OK);
+    return NULL;
+}
+
+void xd_inbox_beat(xd_inbox *in)
+{
+    pthread_t thread;
+    if (in->fd >= 0 && pthread_create(&thread, NULL, beat, in) == 0)
+        pthread_detach(thread);
+}
+
 /* ---- the thread that generates -------------------------------------------------------------- */
 
 void xd_inbox_take(xd_inbox *in, int wait, xd_frame *f, int *cancelled)
@@ -117,13 +149,14 @@ void xd_inbox_take(xd_inbox *in, int wait, xd_frame *f, int *cancelled)
     free(i);
 }
 
-void xd_inbox_tell(xd_inbox *in, xd_frame_kind kind, const char *const *v, int n)
+xd_status xd_inbox_tell(xd_inbox *in, xd_frame_kind kind, const char *const *v, int n)
 {
     if (in->fd < 0)
-        return;
+        return XD_OK;
     pthread_mutex_lock(&in->sending);
-    xd_frame_send(in->fd, kind, v, n, NULL);
+    xd_status s = xd_frame_send(in->fd, kind, v, n, NULL);
     pthread_mutex_unlock(&in->sending);
+    return s;
 }
 
 void xd_inbox_begin(xd_inbox *in, xd_running *r, const char *id, int cancelled)

@@ -36,13 +36,15 @@ typedef struct xd_inbox {
 } xd_inbox;
 
 void      xd_inbox_init(xd_inbox *in);
-/* Connects to the server's socket and starts the thread that reads it. */
+/* Connects to the server's socket and starts the thread that reads it. xd_inbox_beat starts the one
+ * that tells the server that this process lives, once it has said who it is. */
 xd_status xd_inbox_connect(xd_inbox *in, const char *path, xd_err *e);
+void      xd_inbox_beat(xd_inbox *in);
 /* The next frame of the server. wait 0: *f has no kind where none has come. Wakes up with no kind
  * when the server ends. *cancelled: its task is not wanted any more. Free it with xd_frame_free. */
 void      xd_inbox_take(xd_inbox *in, int wait, xd_frame *f, int *cancelled);
 /* Sends a frame; what cannot be sent is noticed by the thread that reads. */
-void      xd_inbox_tell(xd_inbox *in, xd_frame_kind kind, const char *const *v, int n);
+xd_status xd_inbox_tell(xd_inbox *in, xd_frame_kind kind, const char *const *v, int n);
 /* The task runs, on top of those that wait; xd_inbox_over takes it away again. */
 void      xd_inbox_begin(xd_inbox *in, xd_running *r, const char *id, int cancelled);
 void      xd_inbox_over(xd_inbox *in, xd_running *r);

@@ -10,62 +10,87 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/worker_feed.h"
+#include "cli/below.h"
+#include "serve/worker_watch.h"
 
-enum { LINE = 1024, FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 30000, END_S = 5, LOOK_MS = 250 };
+enum { LINE = 1024, FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 30000, END_S = 5, LOOK_MS = 250,
+       FRAME_S = 10 };          /* in which a frame is taken, or has come whole                */
 enum { TRIES = 2 };             /* how often a task is sent to a worker                         */
 enum { PARTS = 4 };             /* of the seconds of a task: xd_worker_state                    */
 
 struct xd_worker_process {
+    xd_worker_args a;
     xd_tasks     *tasks;
-    xd_predictor *predictor;
-    const char *program;
-    int         nargs;
-    char      **args;
     struct sockaddr_un at;
     int         listener;
     pid_t       child;          /* 0: none                                                     */
     pthread_t   thread, echo;
     int         err;            /* what the worker writes on standard error                    */
     int         echoing;
-    xd_worker_feed feed;        /* of the thread                                               */
+    atomic_int  muted;          /* nothing more is awaited there                               */
+    xd_worker_feed  feed;       /* of the thread, as is                                        */
+    xd_worker_watch watch;
     /* Under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_worker_state state;
     char        last[LINE];     /* its last line on standard error                             */
-    int         stop, gave_up;
+    int         stop, gave_up, kill;    /* kill: the worker has had its time                   */
     xd_err      failure;        /* why the first worker did not start                          */
 };
 
 /* ---- its standard error ---------------------------------------------------------------------- */
 
-/* Passes lines on, and keeps the last one. */
+static void pass_line(xd_worker_process *w, const char *line, size_t n)
+{
+    const char *text = strncmp(line, "xdit: ", 6) == 0 ? line + 6 : line;
+    fwrite(line, 1, n, stderr);
+    pthread_mutex_lock(&w->lock);
+    snprintf(w->last, sizeof w->last, "%.*s", (int)strcspn(text, "\n"), text);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Passes lines on, and keeps the last one. A process that cannot be killed may keep the other end
+ * open: who is muted ends when there is nothing to read. */
 static void *echo_lines(void *arg)
 {
     xd_worker_process *w = arg;
     char               line[LINE];
-    FILE              *in = fdopen(w->err, "r");
-    while (in && fgets(line, sizeof line, in)) {
-        const char *text = strncmp(line, "xdit: ", 6) == 0 ? line + 6 : line;
-        fputs(line, stderr);
-        pthread_mutex_lock(&w->lock);
-        snprintf(w->last, sizeof w->last, "%.*s", (int)strcspn(text, "\n"), text);
-        pthread_mutex_unlock(&w->lock);
+    size_t             n = 0;
+    ssize_t            got = 1;
+    struct pollfd      p = { .fd = w->err, .events = POLLIN };
+    while (got > 0) {
+        int came = poll(&p, 1, LOOK_MS);
+        if (came <= 0 && atomic_load(&w->muted))
+            break;
+        if (came <= 0)
+            continue;
+        got = read(w->err, line + n, sizeof line - 1 - n);
+        n += got > 0 ? (size_t)got : 0;
+        line[n] = 0;
+        for (char *end; (end = strchr(line, '\n')) || n == sizeof line - 1;) {
+            size_t k = end ? (size_t)(end - line) + 1 : n;
+            pass_line(w, line, k);
+            memmove(line, line + k, n - k + 1);
+            n -= k;
+        }
     }
-    if (in)
-        fclose(in);
+    if (n)
+        pass_line(w, line, n);
+    close(w->err);
     return NULL;
 }
 
@@ -85,23 +110,28 @@ static void exec_worker(const xd_worker_process *w, char **v, int err)
             close(fd);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    execv(w->program, v);
+    execv(w->a.program, v);
     _exit(127);
 }
 
 static xd_status spawn(xd_worker_process *w, xd_err *e)
 {
     int    err[2];
-    char **v = calloc((size_t)w->nargs + 5, sizeof *v);
+    char **v = calloc((size_t)w->a.nargs + 5, sizeof *v);
     if (!v || pipe2(err, O_CLOEXEC) != 0) {
         free(v);
         return xd_fail(e, XD_EIO, "cannot start a worker: %s", strerror(errno));
     }
-    v[0] = (char *)w->program;
+    v[0] = (char *)w->a.program;
     v[1] = "worker";
     v[2] = "--connect";
     v[3] = w->at.sun_path;
-    memcpy(v + 4, w->args, (size_t)w->nargs * sizeof *v);
+    memcpy(v + 4, w->a.args, (size_t)w->a.nargs * sizeof *v);
+    pthread_mutex_lock(&w->lock);
+    w->last[0] = 0;
+    pthread_mutex_unlock(&w->lock);
+    atomic_store(&w->muted, 0);
+    xd_worker_watch_begin(&w->watch, w->a.patience);
     w->child = fork();
     if (w->child == 0)
         exec_worker(w, v, err[1]);
@@ -126,19 +156,27 @@ static int has_ended(xd_worker_process *w, int *status)
     return 1;
 }
 
-static int is_stopping(xd_worker_process *w)
+static int is_set(xd_worker_process *w, const int *flag)
 {
     pthread_mutex_lock(&w->lock);
-    int stop = w->stop;
+    int set = *flag;
     pthread_mutex_unlock(&w->lock);
-    return stop;
+    return set;
+}
+
+static int is_stopping(xd_worker_process *w)
+{
+    return is_set(w, &w->stop);
 }
 
 /* Takes a connection of a rank, which says who it is. */
 static xd_status take_connection(xd_worker_process *w, xd_err *e)
 {
-    int       fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC);
-    xd_frame  f = { 0 };
+    int            fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC);
+    struct timeval most = { .tv_sec = FRAME_S };
+    xd_frame       f = { 0 };
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
     xd_status s = fd < 0 ? xd_fail(e, XD_EIO, "the worker cannot connect: %s", strerror(errno))
                          : xd_frame_receive(fd, &f, e);
     int       rank = s == XD_OK && f.kind == XD_FRAME_READY && f.n >= 3 ? atoi(f.v[2]) : -1;
@@ -161,6 +199,7 @@ static xd_status await_connection(xd_worker_process *w, xd_err *e)
     int           status = 0;
     struct pollfd p = { .fd = w->listener, .events = POLLIN };
     xd_status     s = XD_OK;
+    double        most = w->a.patience + w->a.start_s, until = xd_now_s() + most;
     while (s == XD_OK && w->feed.fd[0] < 0) {
         if (poll(&p, 1, 100) > 0)
             s = take_connection(w, e);
@@ -168,10 +207,12 @@ static xd_status await_connection(xd_worker_process *w, xd_err *e)
             return xd_fail(e, XD_ECANCELLED, "the server ends");
         else if (has_ended(w, &status))
             return xd_fail(e, XD_EIO, "the worker ended before it was ready");
+        else if (w->a.start_s >= 0 && xd_now_s() > until)
+            return xd_fail(e, XD_EIO, "the worker was not ready within %.0f s", most);
     }
     if (s != XD_OK)
         return s;
-    xd_predictor_ranks(w->predictor, w->feed.ranks);
+    xd_predictor_ranks(w->a.predictor, w->feed.ranks);
     pthread_mutex_lock(&w->lock);
     w->state.ready = 1;
     w->state.ranks = w->feed.ranks;
@@ -202,9 +243,9 @@ static void note_seconds(xd_worker_process *w, const xd_worker_run *r, double se
     xd_task_time t = { seconds, seconds, part[0] / seconds, part[3] / seconds };
     if (!(seconds > 0))
         return;
-    xd_predictor_learn(w->predictor, r->task, r->rank >= 0, &t);
+    xd_predictor_learn(w->a.predictor, r->task, r->rank >= 0, &t);
     xd_schedule_taken(&w->feed.schedule, r->task->owner ? r->task->owner : "", seconds / share,
-                      xd_unix_s());
+                      xd_now_s());
     double usual = w->feed.schedule.usual;
     w->feed.schedule.usual = usual > 0 ? usual + 0.2 * (seconds - usual) : seconds;
 }
@@ -244,6 +285,7 @@ static void note_memory(xd_worker_process *w, const xd_frame *f)
 static void take_frame(xd_worker_process *w, int rank, const xd_frame *f)
 {
     xd_worker_run *r = f->n > 0 ? xd_worker_feed_find(&w->feed, f->v[0]) : NULL;
+    xd_worker_watch_heard(&w->watch, rank, f);
     if (f->kind == XD_FRAME_MEMORY && f->n >= 2 && rank == 0)
         note_memory(w, f);
     if (f->kind == XD_FRAME_APART && f->n >= 1)
@@ -280,36 +322,61 @@ static void close_connections(xd_worker_process *w)
     w->feed.mode = XD_WORKER_TOGETHER;
 }
 
-/* Ends what is left of the worker; `why` becomes how it ended. */
-static void end_worker(xd_worker_process *w, char *why, size_t size)
+/* The launcher, and the ranks, which have process groups of their own. */
+static void kill_worker(xd_worker_process *w)
 {
-    int    status = 0, gone = 0;
-    double began = xd_now_s();
-    pthread_mutex_lock(&w->lock);
-    w->state.ready = 0;
-    pthread_mutex_unlock(&w->lock);
-    close_connections(w);
     if (!w->child)
-        gone = 1;
-    while (!gone && xd_now_s() - began < END_S) {
-        gone = has_ended(w, &status);
-        if (!gone)
-            nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
-    }
-    if (!gone) {
-        kill(-w->child, SIGKILL);
-        waitpid(w->child, &status, 0);
-        w->child = 0;
-    }
-    if (w->echoing)
-        pthread_join(w->echo, NULL);
-    w->echoing = 0;
+        return;
+    xd_below_signal(w->child, SIGKILL);
+    kill(-w->child, SIGKILL);
+}
+
+/* Waits some seconds for the child to end. */
+static int await_child(xd_worker_process *w, int *status)
+{
+    double until = xd_now_s() + END_S;
+    int    gone;
+    while (!(gone = has_ended(w, status)) && xd_now_s() < until)
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    return gone;
+}
+
+static void tell_end(xd_worker_process *w, int status, char *why, size_t size)
+{
     pthread_mutex_lock(&w->lock);
     if (WIFSIGNALED(status))
         snprintf(why, size, "it was killed by signal %d", WTERMSIG(status));
+    else if (WEXITSTATUS(status) > 128)
+        snprintf(why, size, "it was ended by signal %d", WEXITSTATUS(status) - 128);
     else
         snprintf(why, size, "%s", w->last[0] ? w->last : "it ended without a word");
     pthread_mutex_unlock(&w->lock);
+}
+
+/* Ends what is left of the worker; `why` becomes how it ended unless that is known. One that even
+ * a kill does not end, as its disk does not answer, is left behind. */
+static void end_worker(xd_worker_process *w, char *why, size_t size)
+{
+    int status = 0, known = why[0] != 0;
+    pthread_mutex_lock(&w->lock);
+    w->state.ready = 0;
+    pthread_mutex_unlock(&w->lock);
+    if (known)
+        kill_worker(w);
+    close_connections(w);
+    if (!await_child(w, &status)) {
+        kill_worker(w);
+        if (!await_child(w, &status))
+            fprintf(stderr, "xdit: warning: process %ld cannot be killed: it waits for a device\n",
+                    (long)w->child);
+        w->child = 0;
+    }
+    atomic_store(&w->muted, 1);
+    if (w->echoing)
+        pthread_join(w->echo, NULL);
+    w->echoing = 0;
+    if (!known)
+        tell_end(w, status, why, size);
 }
 
 /* What had begun fails; what had not is sent to the next worker. */
@@ -321,13 +388,14 @@ static void fail_runs(xd_worker_process *w, const char *why)
     while (w->feed.nruns) {
         xd_worker_run *r = &w->feed.runs[w->feed.nruns - 1];
         xd_tasks_lock(w->tasks);
-        int again = !r->begun && !r->task->cancel && r->task->tries < TRIES && !is_stopping(w);
+        int again = !r->begun && !r->cancelled && r->task->tries < TRIES && !is_stopping(w);
         xd_tasks_unlock(w->tasks);
         if (again) {
             xd_task_requeue(w->tasks, r->task);
             w->feed.nruns--;
         } else {
-            xd_task_failed(w->tasks, r->task, XD_EDEVICE, text);
+            xd_task_failed(w->tasks, r->task, r->cancelled ? XD_ECANCELLED : XD_EDEVICE,
+                           r->cancelled ? "cancelled" : text);
             xd_task_remove_files(r->task);
             xd_worker_feed_remove(&w->feed, r);
         }
@@ -363,6 +431,20 @@ static xd_status take_events(xd_worker_process *w, xd_err *e)
     return s;
 }
 
+/* Is the worker to be killed, as it hangs? `why` is how it behaves. */
+static int has_hung(xd_worker_process *w, char *why, size_t size)
+{
+    int hangs = xd_worker_watch_look(&w->watch, &w->feed, why, size);
+    pthread_mutex_lock(&w->lock);
+    w->state.silent = xd_worker_watch_silence(&w->watch, &w->feed);
+    if (!hangs && w->kill && w->feed.nruns) {
+        snprintf(why, size, "its time to end was over, and it was killed");
+        hangs = 1;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return hangs;
+}
+
 /* Feeds one worker until it dies or the server stops. */
 static void feed_worker(xd_worker_process *w)
 {
@@ -375,6 +457,8 @@ static void feed_worker(xd_worker_process *w)
         if (!is_stopping(w))
             xd_worker_feed_next(&w->feed);
         s = take_events(w, &e);
+        if (s == XD_OK && has_hung(w, why, sizeof why))
+            s = XD_EDEVICE;
     }
     if (s == XD_OK)
         return;
@@ -440,23 +524,23 @@ static xd_status listen_here(xd_worker_process *w, const char *dir, xd_err *e)
     return XD_OK;
 }
 
-xd_status xd_worker_start(xd_worker_process **out, xd_tasks *tasks, xd_predictor *predictor,
-                          const char *program, const char *dir, int nargs, char **args, xd_err *e)
+xd_status xd_worker_start(xd_worker_process **out, const xd_worker_args *a, xd_err *e)
 {
+    pthread_condattr_t attr;
     xd_worker_process *w = *out = calloc(1, sizeof *w);
     if (!w)
         return xd_fail(e, XD_ENOMEM, "no memory for a worker");
-    w->tasks = w->feed.tasks = tasks;
-    w->predictor = predictor;
-    w->program = program;
-    w->nargs = nargs;
-    w->args = args;
+    w->a = *a;
+    w->tasks = w->feed.tasks = a->tasks;
     w->listener = -1;
     for (int i = 0; i < XD_WORKER_RANKS; i++)
         w->feed.fd[i] = -1;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, NULL);
-    xd_status s = listen_here(w, dir, e);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    xd_status s = listen_here(w, a->dir, e);
     if (s == XD_OK && pthread_create(&w->thread, NULL, run_thread, w) != 0)
         s = xd_fail(e, XD_ENOMEM, "cannot start a thread");
     if (s == XD_OK)
@@ -468,11 +552,22 @@ xd_status xd_worker_start(xd_worker_process **out, xd_tasks *tasks, xd_predictor
     return s;
 }
 
-xd_status xd_worker_await(xd_worker_process *w, xd_err *e)
+/* Waits for a change, and not for longer than it takes to look around; under the lock. */
+static void await_change(xd_worker_process *w)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&w->changed, &w->lock, &until);
+}
+
+xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *stop, xd_err *e)
 {
     pthread_mutex_lock(&w->lock);
-    while (!w->state.ready && !w->gave_up)
-        pthread_cond_wait(&w->changed, &w->lock);
+    while (!w->state.ready && !w->gave_up && !*stop)
+        await_change(w);
     xd_status s = w->gave_up ? xd_fail(e, w->failure.code, "%s", w->failure.msg) : XD_OK;
     pthread_mutex_unlock(&w->lock);
     return s;
@@ -485,43 +580,50 @@ void xd_worker_look(xd_worker_process *w, xd_worker_state *state)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Is there no thread that feeds a worker any more? */
-static int has_given_up(xd_worker_process *w)
+/* Waits so long for the task to end, or while *hurry is 1. */
+static void await_task(xd_worker_process *w, xd_task *task, double until,
+                       const volatile sig_atomic_t *hurry)
+{
+    unsigned seen = 0;
+    while (!xd_task_over(task) && xd_now_s() < until && *hurry <= 1 && !is_set(w, &w->gave_up))
+        seen = xd_tasks_wait(w->tasks, task, seen, 1e-3 * LOOK_MS);
+}
+
+static void set_flag(xd_worker_process *w, int *flag)
 {
     pthread_mutex_lock(&w->lock);
-    int gave_up = w->gave_up;
+    *flag = 1;
     pthread_mutex_unlock(&w->lock);
-    return gave_up;
 }
 
-/* Gives running tasks so long to end, and cancels them then. */
-static void await_running(xd_worker_process *w, double seconds)
+/* Gives running tasks so long to end, and cancels them then; a worker that does not heed that is
+ * killed. */
+static void await_running(xd_worker_process *w, double seconds, const volatile sig_atomic_t *hurry)
 {
-    double   until = xd_now_s() + seconds;
+    static const sig_atomic_t calm;
+    double   until = xd_now_s() + seconds, last = 0;
     xd_task *task;
-    while ((task = xd_tasks_running(w->tasks, NULL))) {
-        unsigned seen = xd_tasks_wait(w->tasks, task, 0, 0);
-        while (!xd_task_over(task) && xd_now_s() < until)
-            seen = xd_tasks_wait(w->tasks, task, seen, until - xd_now_s());
+    while ((task = xd_tasks_running(w->tasks, NULL)) && !is_set(w, &w->gave_up)) {
+        await_task(w, task, until, hurry);
         xd_tasks_cancel(w->tasks, task);
-        while (!xd_task_over(task) && !has_given_up(w))
-            seen = xd_tasks_wait(w->tasks, task, seen, 1);
+        last = last > 0 ? last : xd_now_s() + END_S;
+        await_task(w, task, last, &calm);
+        if (!xd_task_over(task))
+            set_flag(w, &w->kill);
+        await_task(w, task, xd_now_s() + 4 * END_S, &calm);
         xd_task_release(w->tasks, task);
-        if (has_given_up(w))
-            return;
     }
+    xd_task_release(w->tasks, task);
 }
 
-void xd_worker_stop(xd_worker_process **out, double seconds)
+void xd_worker_stop(xd_worker_process **out, double seconds, const volatile sig_atomic_t *hurry)
 {
     xd_worker_process *w = *out;
-    char               why[LINE];
+    char               why[LINE] = "";
     if (!w)
         return;
-    pthread_mutex_lock(&w->lock);
-    w->stop = 1;
-    pthread_mutex_unlock(&w->lock);
-    await_running(w, seconds);
+    set_flag(w, &w->stop);
+    await_running(w, seconds, hurry);
     pthread_join(w->thread, NULL);
     for (int i = 0; i < XD_WORKER_RANKS; i++)
         if (w->feed.fd[i] >= 0)

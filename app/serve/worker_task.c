@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/stop.h"
 #include "serve/task.h"
 
 /* ---- what the server is told ----------------------------------------------------------------- */
@@ -151,14 +150,12 @@ static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err 
     r->cookie = t;
     t->images = r->nprompts * r->num_images_per_prompt;
     xd_inbox_engine(t->inbox, &t->running, g);
-    xd_stop_watch(g);
     xd_status s = xd_generate(g, r, res, e);
     while (s == XD_ENOMEM && !t->alone && xd_worker_models_make_room(t->models)) {
         *e = (xd_err){ .rank = -1 };
         s = xd_generate(g, r, res, e);
     }
     xd_inbox_engine(t->inbox, &t->running, NULL);
-    xd_stop_watch(t->running.below ? t->running.below->engine : NULL);
     return s;
 }
 

@@ -15,7 +15,7 @@ static const double now = 1000;
 
 static xd_task waiting(double seconds, double since)
 {
-    return (xd_task){ .state = XD_TASK_QUEUED, .expected_s = seconds, .created = now - since,
+    return (xd_task){ .state = XD_TASK_QUEUED, .expected_s = seconds, .came_s = now - since,
                       .owner = (char[]){ "" } };
 }
 
@@ -53,7 +53,7 @@ static void gains_are_used_up(void **state)
     xd_task t = waiting(100, 0);
     t.state = XD_TASK_RUNNING;
     t.images = 1, t.image = 1, t.steps = 100, t.step = 10;
-    t.created = now - 10 - 50 * XD_SCHEDULE_WAIT;
+    t.came_s = now - 10 - 50 * XD_SCHEDULE_WAIT;
     assert_float_equal(score(&s, &t), 90 - (50 - 10), 1e-9);
     t.step = 20;
     assert_float_equal(xd_schedule_score(&s, &t, now + 10), 50, 1e-9);
@@ -114,10 +114,10 @@ static void deadlines(void **state)
     (void)state;
     const xd_schedule s = { 0 };
     xd_task soon = waiting(50, 0), plain = waiting(20, 0);
-    soon.deadline = now + 60;   /* 10 s to spare                                                */
+    soon.deadline_s = now + 60;   /* 10 s to spare                                                */
     assert_float_equal(score(&s, &soon), 10, 1e-9);
     assert_true(score(&s, &soon) < score(&s, &plain));
-    soon.deadline = now + 1000;
+    soon.deadline_s = now + 1000;
     assert_float_equal(score(&s, &soon), 50, 1e-9);
 }
 
