@@ -1,9 +1,6 @@
 /* server.c - xdit-server: HTTP in front of a worker that generates (xdit serve starts it) */
-#define _XOPEN_SOURCE 700        /* realpath */
 #include "serve/server.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "serve/folder.h"
 #include "serve/serve_flags.h"
 #include "xdit/tools.h"
 
@@ -139,34 +137,6 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
         st = parts ? XD_OK : st;
     }
     return st;
-}
-
-/* ---- the directory of a run ------------------------------------------------------------------ */
-
-/* In memory where the system has room for files there. */
-static xd_status make_dir(char *path, size_t size, xd_err *e)
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(path, size, "%s/xdit-server-XXXXXX", tmp && *tmp ? tmp
-             : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (mkdtemp(path))
-        return XD_OK;
-    return xd_fail(e, XD_EIO, "cannot make a directory for results, %s: %s; name one with "
-                   "--results", path, strerror(errno));
-}
-
-static void remove_dir(const char *path)
-{
-    char           file[4096];
-    DIR           *d = opendir(path);
-    struct dirent *f;
-    while (d && (f = readdir(d)))
-        if (f->d_name[0] != '.' &&
-            (size_t)snprintf(file, sizeof file, "%s/%s", path, f->d_name) < sizeof file)
-            unlink(file);
-    if (d)
-        closedir(d);
-    rmdir(path);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -334,13 +304,25 @@ static int report(xd_status s, const xd_err *e)
     return s == XD_EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }
 
+/* --results, which is taken for this server alone; other users are not to write there. */
+static xd_status take_results(xd_folder *results, const char *path, xd_err *e)
+{
+    struct stat at;
+    if (!path)
+        return XD_OK;
+    xd_status st = xd_folder_take(results, path, &came, e);
+    if (st == XD_OK && fstat(results->lock, &at) == 0 && (at.st_mode & (S_IWGRP | S_IWOTH)))
+        fprintf(stderr, "xdit: warning: other users can write to --results %s\n", path);
+    return st;
+}
+
 int main(int argc, char **argv)
 {
     xd_serve_flags f;
     xd_server      s = { .started = (double)time(NULL) };
-    char           dir[4096] = "", *real = NULL, **args = NULL;
+    xd_folder      own = { .lock = -1 }, results = { .lock = -1 };
+    char         **args = NULL;
     int            nargs = 0;
-    struct stat    at;
     xd_err         e = { 0 };
     umask(S_IRWXG | S_IRWXO);   /* prompts and results are those of this user                   */
     catch_signals();
@@ -352,21 +334,18 @@ int main(int argc, char **argv)
     if (st == XD_OK && f.urls.n)
         st = xd_fetch_begin(&e);
     if (st == XD_OK)
-        st = make_dir(dir, sizeof dir, &e);
-    if (st == XD_OK && f.results && !(real = realpath(f.results, NULL)))
-        st = xd_fail(&e, XD_EIO, "--results %s: %s", f.results, strerror(errno));
-    if (st == XD_OK && real && stat(real, &at) == 0 && (at.st_mode & (S_IWGRP | S_IWOTH)))
-        fprintf(stderr, "xdit: warning: other users can write to --results %s\n", f.results);
+        st = xd_folder_make(&own, &e);
+    if (st == XD_OK)
+        st = take_results(&results, f.results, &e);
     if (st == XD_OK) {
-        s.dir = f.results ? real : dir;
-        s.own_dir = dir;
+        s.dir = f.results ? results.path : own.path;
+        s.own_dir = own.path;
         s.loras = f.loras;
         args = worker_args(&f, argc - 1, argv + 1, &nargs);
         st = args ? serve(&s, &f, nargs, args, &e) : xd_fail(&e, XD_ENOMEM, "no memory");
     }
-    if (dir[0])
-        remove_dir(dir);
-    free(real);
+    xd_folder_remove(&own);
+    xd_folder_leave(&results);
     free(args);
     for (int i = 0; i < s.nmodels; i++)
         free(s.models[i].uses);

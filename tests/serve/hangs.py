@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""hangs.py XDIT ROOT - workers that hang: stopped, in a loop without end, waiting for a disk that is
-gone; and ranks that somebody ends. Deadlines, /health and the end of the server hold all the same.
-Speaks TAP."""
+"""hangs.py XDIT ROOT - workers that hang: stopped, in a loop without end, waiting for a disk that
+is gone; and ranks that somebody ends. Deadlines, /health and the end of the server hold all the
+same. Speaks TAP."""
 
 import http.client
 import os

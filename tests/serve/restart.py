@@ -4,6 +4,7 @@ end and after a kill: finished videos, failures, and what was queued. Speaks TAP
 
 import base64
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -150,6 +151,56 @@ def changed_files(folder):
     report(victim.read_text() == "mine", "and no file of others is touched")
 
 
+def two_servers(folder):
+    """A folder of results is one server's; the next one waits a moment for it."""
+    folder.mkdir()
+    with Server("--results", str(folder)) as s:
+        job = s.post("/sdcpp/v1/img_gen", {"prompt": "a", "width": 256, "height": 256,
+                                           "sample_params": {"sample_steps": 30}}).json["id"]
+        began = time.monotonic()
+        other = Server("--results", str(folder), start=False)
+        rc = other.process.wait(60)
+        said = other.said()
+        report(rc == 1 and str(folder) in said and str(s.process.pid) in said and
+               time.monotonic() - began < 20, "a second server on the folder: refused", rc, said)
+        done = wait_for(lambda: s.get(f"/sdcpp/v1/jobs/{job}").json["status"] == "completed", 60)
+        report(done and len(list(folder.glob("*.png"))) == 1, "the job is made once",
+               list(folder.iterdir()))
+        half = folder / f"image_{7:024x}.png.tmpAbCdEf"
+        half.write_text("half")
+        (folder / "mine.tmpAbCdEf").write_text("mine")
+        other = Server("--results", str(folder), start=False)
+        time.sleep(0.5)
+        s.process.send_signal(signal.SIGTERM)
+        line = other.process.stdout.readline()
+        report(line.startswith(b"http"), "the next one waits for one that ends", other.said())
+        report(not half.exists() and (folder / "mine.tmpAbCdEf").exists(),
+               "and removes halves of its own files alone")
+        report(other.stop() == 0, "and ends")
+
+
+def dead_folders():
+    """What a killed server has in memory goes when the next one starts."""
+    os.environ["TMPDIR"] = str(T)
+    with Server() as living:
+        mine = set(T.glob("xdit-server-*"))
+        s = Server()
+        s.post("/v1/images/generations", {"prompt": "a", "num_inference_steps": 1,
+                                          "response_format": "url"})
+        dead = set(T.glob("xdit-server-*")) - mine
+        s.process.kill()
+        s.process.wait()
+        report(len(mine) == 1 and len(dead) == 1 and all(list(d.glob("*.png")) for d in dead),
+               "a killed server leaves a folder", mine, dead)
+        other = T / "xdit-server-a-file"
+        other.write_text("mine")
+        with Server():
+            report(not any(d.exists() for d in dead) and all(d.exists() for d in mine) and
+                   other.exists(), "the next one removes it, and no other", list(T.iterdir()))
+        report(living.get("/health").status == 200, "a living one is not touched")
+    report(list(T.glob("xdit-server-*")) == [other], "and nothing is left", list(T.iterdir()))
+
+
 def main():
     model = T / "cog"
     subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
@@ -164,6 +215,8 @@ def main():
     order(model, T / "order")
     odd_files(T / "odd")
     changed_files(T / "changed")
+    two_servers(T / "two")
+    dead_folders()
     end()
 
 

@@ -1,0 +1,169 @@
+/* folder.c - folders of a server, and those of dead ones */
+#define _DEFAULT_SOURCE         /* flock, mkdtemp, realpath */
+#include "serve/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static const char NAME[] = "xdit-server-";
+enum { RANDOM = 6, TRIES = 8 };
+static const double HANDOVER_S = 5;     /* in which a server that ends gives --results free    */
+
+static int open_folder(const char *path)
+{
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Removes the files that `has` (NULL: all). */
+static void remove_files(const char *path, int (*has)(const char *name))
+{
+    DIR           *d = opendir(path);
+    struct dirent *f;
+    while (d && (f = readdir(d)))
+        if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0 &&
+            (!has || has(f->d_name)))
+            unlinkat(dirfd(d), f->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+/* ---- a folder of its own --------------------------------------------------------------------- */
+
+/* Who has made a folder and not locked it yet waits for us, and sees that it has gone. */
+static void sweep_dead(const char *place)
+{
+    DIR           *d = opendir(place);
+    struct dirent *f;
+    while (d && (f = readdir(d))) {
+        char        path[4096];
+        struct stat st;
+        int         n = snprintf(path, sizeof path, "%s/%s", place, f->d_name), fd;
+        if (strncmp(f->d_name, NAME, sizeof NAME - 1) != 0 ||
+            strlen(f->d_name) != sizeof NAME - 1 + RANDOM || n >= (int)sizeof path ||
+            (fd = open_folder(path)) < 0)
+            continue;
+        if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            remove_files(path, NULL);
+            rmdir(path);
+        }
+        close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* 1: it is locked, and still there. */
+static int lock_own(xd_folder *f)
+{
+    struct stat st;
+    f->lock = open_folder(f->path);
+    if (f->lock < 0)
+        return 0;
+    while (flock(f->lock, LOCK_EX) != 0)
+        if (errno != EINTR)     /* no locks here: nobody removes it                             */
+            return 1;
+    if (fstat(f->lock, &st) == 0 && st.st_nlink > 0)
+        return 1;
+    xd_folder_leave(f);
+    return 0;
+}
+
+xd_status xd_folder_make(xd_folder *f, xd_err *e)
+{
+    const char *tmp = getenv("TMPDIR"), *place = tmp && *tmp ? tmp
+                      : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    sweep_dead(place);
+    for (int i = 0; i < TRIES; i++) {
+        snprintf(f->path, sizeof f->path, "%s/%sXXXXXX", place, NAME);
+        if (!mkdtemp(f->path))
+            break;
+        if (lock_own(f))
+            return XD_OK;
+    }
+    xd_status s = xd_fail(e, XD_EIO, "cannot make a directory for results, %s: %s; name one with "
+                          "--results", f->path, strerror(errno));
+    f->path[0] = 0;
+    return s;
+}
+
+void xd_folder_remove(xd_folder *f)
+{
+    if (f->path[0]) {
+        remove_files(f->path, NULL);
+        rmdir(f->path);
+    }
+    xd_folder_leave(f);
+}
+
+void xd_folder_leave(xd_folder *f)
+{
+    if (f->lock >= 0)
+        close(f->lock);
+    *f = (xd_folder){ .lock = -1 };
+}
+
+/* ---- --results ------------------------------------------------------------------------------- */
+
+/* "image_5f0c....png.tmpAbCdEf": of a file that was being written (base/file.c). */
+static int is_half(const char *name)
+{
+    static const char tail[] = ".tmp";
+    size_t            n = strlen(name), id = strcspn(name, "_");
+    return n > 24 + RANDOM + sizeof tail &&
+           strncmp(name + n - RANDOM - (sizeof tail - 1), tail, sizeof tail - 1) == 0 &&
+           name[id] && strspn(name + id + 1, "0123456789abcdef") == 24;
+}
+
+/* The process that holds the lock, as the system tells; 0: not known. */
+static long find_holder(int fd)
+{
+    struct stat        st;
+    char               line[256];
+    long               pid = 0, found = 0;
+    unsigned long long inode;
+    FILE              *f = fstat(fd, &st) == 0 ? fopen("/proc/locks", "r") : NULL;
+    while (f && !found && fgets(line, sizeof line, f))
+        if (sscanf(line, "%*d: FLOCK %*s WRITE %ld %*x:%*x:%llu", &pid, &inode) == 2 &&
+            inode == (unsigned long long)st.st_ino)
+            found = pid;
+    if (f)
+        fclose(f);
+    return found > 0 ? found : 0;
+}
+
+xd_status xd_folder_take(xd_folder *f, const char *path, const volatile sig_atomic_t *stop,
+                         xd_err *e)
+{
+    double until = xd_now_s() + HANDOVER_S;
+    char  *real = realpath(path, NULL);
+    f->lock = real ? open_folder(real) : -1;
+    if (f->lock < 0 || snprintf(f->path, sizeof f->path, "%s", real) >= (int)sizeof f->path) {
+        free(real);
+        return xd_fail(e, XD_EIO, "--results %s: %s", path, strerror(errno));
+    }
+    free(real);
+    while (flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return XD_OK;       /* a file system without such locks                            */
+        if (xd_now_s() > until || *stop) {
+            char who[48];
+            long pid = find_holder(f->lock);
+            snprintf(who, sizeof who, pid ? " (process %ld)" : "", pid);
+            return xd_fail(e, XD_EIO, "another server%s has --results %s: end it first, or give "
+                           "this one a folder of its own", who, path);
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+    }
+    remove_files(f->path, is_half);
+    return XD_OK;
+}
