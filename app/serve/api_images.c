@@ -318,7 +318,7 @@ static int more_events(void *cookie, xd_text_buf *b)
             add_failure(b, s->task);
         } else if (!n.over && !b->len) {
             s->seen = xd_tasks_wait(server->tasks, s->task, s->seen, 0.25);
-            if (xd_http_gone(&s->call))
+            if (xd_http_gone_reader(&s->call, b))
                 xd_cancel_task(server, s->task);
         }
     }

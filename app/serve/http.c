@@ -2,6 +2,7 @@
 #include "serve/http.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -22,6 +23,13 @@
 
 /* CLOSING: connections beside the limit, which are closed to make room. */
 enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
+
+/* From 1.0 on libmicrohttpd refuses ends of lines that are no CR LF by itself. */
+#if MHD_VERSION >= 0x01000000
+#define STRICTNESS MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1
+#else
+#define STRICTNESS MHD_OPTION_STRICT_FOR_CLIENT, 0
+#endif
 
 typedef struct client {         /* a connection                                                */
     int            fd;
@@ -268,32 +276,50 @@ static void refuse_key(xd_http_call *c)
     xd_reply_header(c, "WWW-Authenticate", "Basic realm=\"xdit\"");
 }
 
-static enum MHD_Result count_line(void *cls, enum MHD_ValueKind kind, const char *name,
-                                  const char *value)
+typedef struct head_lines {
+    int count[3];               /* Content-Length, Transfer-Encoding, Host                     */
+    int odd;                    /* a name or a value has bytes that neither may have           */
+    int coded;                  /* the body has another coding than chunks                     */
+} head_lines;
+
+static enum MHD_Result see_line(void *cls, enum MHD_ValueKind kind, const char *name,
+                                size_t name_size, const char *value, size_t value_size)
 {
     static const char *const once[] = { "Content-Length", "Transfer-Encoding", "Host" };
-    int *count = cls;
-    (void)kind, (void)value;
+    head_lines *l = cls;
+    (void)kind;
     for (size_t i = 0; i < sizeof once / sizeof *once; i++)
-        count[i] += strcasecmp(name, once[i]) == 0;
+        l->count[i] += strcasecmp(name, once[i]) == 0;
+    for (size_t i = 0; i < name_size; i++)
+        l->odd |= !isalnum((unsigned char)name[i]) && !strchr("!#$%&'*+-.^_`|~", name[i]);
+    for (size_t i = 0; i < value_size; i++)
+        l->odd |= ((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 0x7f;
+    l->coded |= strcasecmp(name, "Transfer-Encoding") == 0 &&
+                (!value || strcasecmp(value, "chunked") != 0);
     return MHD_YES;
 }
 
 /* Whoever stands between us and the client may take another of two lines than libmicrohttpd, which
  * takes the first, and see the request end elsewhere. HTTP/1.1 has a Host. */
-static int is_ambiguous(const xd_http_call *c, const char *version)
+static int is_ambiguous(const head_lines *l, const char *version)
 {
-    int count[3] = { 0 };
-    MHD_get_connection_values(c->connection, MHD_HEADER_KIND, count_line, count);
-    return count[0] + count[1] > 1 || count[2] > 1 ||
-           (!count[2] && strcmp(version, "HTTP/1.1") == 0);
+    return l->odd || l->count[0] + l->count[1] > 1 || l->count[2] > 1 ||
+           (!l->count[2] && strcmp(version, "HTTP/1.1") == 0);
 }
 
-static void refuse_ambiguous(xd_http_call *c)
+/* 1: it is refused, as its end is not known for sure. */
+static int refuse_ambiguous(xd_http_call *c)
 {
-    xd_reply_error(c, 400, NULL, NULL, "a request has one Host, and a Content-Length or a "
-                   "Transfer-Encoding, not both or several");
+    head_lines l = { { 0 }, 0, 0 };
+    MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, see_line, &l);
+    if (is_ambiguous(&l, c->version))
+        xd_reply_error(c, 400, NULL, NULL, "a request has one Host, and a Content-Length or a "
+                       "Transfer-Encoding, not both or several; no name has a blank before its "
+                       "colon, and no line a control character");
+    else if (l.coded)
+        xd_reply_error(c, 501, NULL, NULL, "the only Transfer-Encoding that is read is chunked");
     xd_reply_header(c, "Connection", "close");
+    return c->reply != NULL;
 }
 
 /* What can be refused by the head of a request alone; 1: it is refused. */
@@ -376,10 +402,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
         s = *context = begin_request(h, connection, url, method);
         if (!s)
             return MHD_NO;
-        if (is_ambiguous(&s->call, version)) {
-            refuse_ambiguous(&s->call);
+        s->call.version = version;
+        if (refuse_ambiguous(&s->call))
             return send_reply(h, &s->call);
-        }
         if (refuse_head(&s->call, h, s->route, s->methods))
             return send_reply(h, &s->call);
         if (!s->route->open && h->args.keys && !has_key(&s->call, &h->args, s->owner)) {
@@ -452,7 +477,7 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(h->args.connections + CLOSING),
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)STACK, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10,
-        MHD_OPTION_STRICT_FOR_CLIENT, 0,
+        STRICTNESS,
         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
         h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);

@@ -25,7 +25,7 @@ typedef struct xd_part {        /* a field of multipart/form-data or of a form  
 typedef struct xd_http_call {        /* a request, and its reply */
     struct MHD_Connection *connection;
     void       *server;         /* of xd_http_args                                             */
-    const char *method, *path;
+    const char *method, *path, *version;
     char        arg[64];        /* what * in the route's path stands for                        */
     const char *owner;          /* stands for the key that was given; "": none is asked       */
     char       *body;           /* NULL: none, or it is in parts                                */
@@ -36,6 +36,7 @@ typedef struct xd_http_call {        /* a request, and its reply */
     struct MHD_Response *reply;
     unsigned    status;         /* of the reply                                                */
     int         streams;        /* the reply is made while it is sent                          */
+    double      probed_s;       /* of xd_http_gone                                             */
 } xd_http_call;
 
 typedef struct xd_route {       /* the first one that fits is taken                            */
@@ -70,7 +71,12 @@ size_t    xd_http_body_bytes(const xd_http *h); /* of bodies of requests that ar
 
 const char    *xd_http_query(const xd_http_call *c, const char *name);        /* NULL: not given */
 const char    *xd_http_header(const xd_http_call *c, const char *name);
-int            xd_http_gone(const xd_http_call *c);        /* nobody reads the reply any more */
+/* Nobody reads the reply any more, of which nothing was sent yet. A client that has closed its side
+ * after its request may read on: each second it gets an interim reply (100), which the system of
+ * one that has gone refuses. */
+int            xd_http_gone(xd_http_call *c);
+/* The same while events are sent: appends a comment to them in place of the interim reply. */
+int            xd_http_gone_reader(xd_http_call *c, xd_text_buf *events);
 
 /* ---- replies; the last one counts ----------------------------------------------------------- */
 

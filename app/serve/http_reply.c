@@ -6,12 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <microhttpd.h>
 
+#include "base/clock.h"
 #include "serve/http.h"
+
+static const double PROBE_S = 1;        /* between two looks whether a half-closed client reads */
 
 /* ---- what a request has --------------------------------------------------------------------- */
 
@@ -25,17 +30,54 @@ const char *xd_http_header(const xd_http_call *c, const char *name)
     return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
 }
 
-int xd_http_gone(const xd_http_call *c)
+static int socket_of(const xd_http_call *c)
 {
-    const union MHD_ConnectionInfo *i =
-        MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct pollfd p = { .fd = i->connect_fd, .events = POLLIN };
+    return MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
+typedef enum presence { THERE, HALF_CLOSED, GONE } presence;
+
+static presence look_for_client(const xd_http_call *c)
+{
+    struct pollfd p = { .fd = socket_of(c), .events = POLLIN };
     char          byte;
     if (poll(&p, 1, 0) <= 0)
-        return 0;
+        return THERE;
     if (p.revents & (POLLHUP | POLLERR | POLLNVAL))
+        return GONE;
+    return recv(p.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ? HALF_CLOSED : THERE;
+}
+
+/* Is something to be sent to a client that has closed its side? */
+static int is_probe_due(xd_http_call *c)
+{
+    double now = xd_now_s();
+    if (now - c->probed_s < PROBE_S)
+        return 0;
+    c->probed_s = now;
+    return 1;
+}
+
+/* Clients of HTTP/1.0 know no interim replies; in TLS only who has gone ends the connection so. */
+int xd_http_gone(xd_http_call *c)
+{
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    presence          p = look_for_client(c);
+    if (p != HALF_CLOSED)
+        return p == GONE;
+    if (strcmp(c->version, "HTTP/1.1") != 0 ||
+        MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION))
         return 1;
-    return recv(i->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return is_probe_due(c) && send(socket_of(c), interim, sizeof interim - 1,
+                                   MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof interim - 1;
+}
+
+int xd_http_gone_reader(xd_http_call *c, xd_text_buf *events)
+{
+    presence p = look_for_client(c);
+    if (p == HALF_CLOSED && is_probe_due(c))
+        xd_buf_add(events, ":\n\n");
+    return p == GONE;
 }
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -75,6 +117,85 @@ void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b)
     *b = (xd_text_buf){ 0 };
 }
 
+/* ---- files, and parts of them ---------------------------------------------------------------- */
+
+typedef enum asked { ALL, PART, NOTHING } asked;
+
+/* A number of digits alone, which end at *end; -1: it is none. */
+static int64_t read_digits(const char *text, const char **end)
+{
+    char *to;
+    errno = 0;
+    int64_t n = *text >= '0' && *text <= '9' ? (int64_t)strtoll(text, &to, 10) : -1;
+    if (n < 0)
+        return -1;
+    *end = to;
+    return errno ? INT64_MAX : n;
+}
+
+/* "bytes=2-5", "bytes=2-" and "bytes=-4" of a file of `size` bytes. Of several parts, of other units
+ * and of what is no range all is given. */
+static asked read_range(const char *range, int64_t size, int64_t *from, int64_t *n)
+{
+    const char *at = range + 6;
+    int64_t     last = INT64_MAX;
+    if (strncasecmp(range, "bytes=", 6) != 0)
+        return ALL;
+    if (*at == '-') {
+        int64_t tail = read_digits(at + 1, &at);
+        if (tail < 0 || *at)
+            return ALL;
+        *from = tail < size ? size - tail : 0;
+        *n = size - *from;
+        return tail && size ? PART : NOTHING;
+    }
+    if ((*from = read_digits(at, &at)) < 0 || *at++ != '-' ||
+        (*at && (last = read_digits(at, &at)) < 0) || *at || last < *from)
+        return ALL;
+    if (*from >= size)
+        return NOTHING;
+    *n = (last < size ? last + 1 : size) - *from;
+    return PART;
+}
+
+static void refuse_range(xd_http_call *c, int64_t size)
+{
+    char text[40];
+    xd_reply_error(c, 416, NULL, NULL, "the file has %lld bytes, and none in this range",
+                   (long long)size);
+    snprintf(text, sizeof text, "bytes */%lld", (long long)size);
+    xd_reply_header(c, "Content-Range", text);
+}
+
+/* Browsers ask for parts of videos. A client that has a part of another file than this one gets
+ * all. */
+static void reply_part(xd_http_call *c, int fd, const struct stat *st, const char *type)
+{
+    const char *range = xd_http_header(c, "Range"), *same = xd_http_header(c, "If-Range");
+    char        tag[48], part[80];
+    int64_t     size = (int64_t)st->st_size, from = 0, n = size;
+    snprintf(tag, sizeof tag, "\"%llx-%llx\"", (unsigned long long)st->st_mtim.tv_sec * 1000000000 +
+             (unsigned long long)st->st_mtim.tv_nsec, (unsigned long long)size);
+    int   whole = !range || strcmp(c->method, "GET") != 0 || (same && strcmp(same, tag) != 0);
+    asked what = whole ? ALL : read_range(range, size, &from, &n);
+    if (what == NOTHING) {
+        close(fd);
+        refuse_range(c, size);
+        return;
+    }
+    if (what == ALL)
+        from = 0, n = size;
+    set_reply(c, what == PART ? 206 : 200, type,
+              MHD_create_response_from_fd_at_offset64((uint64_t)n, fd, (uint64_t)from));
+    xd_reply_header(c, "Accept-Ranges", "bytes");
+    xd_reply_header(c, "ETag", tag);
+    if (what != PART)
+        return;
+    snprintf(part, sizeof part, "bytes %lld-%lld/%lld", (long long)from, (long long)(from + n - 1),
+             (long long)size);
+    xd_reply_header(c, "Content-Range", part);
+}
+
 void xd_reply_file(xd_http_call *c, const char *path, const char *type)
 {
     struct stat st;
@@ -85,7 +206,7 @@ void xd_reply_file(xd_http_call *c, const char *path, const char *type)
         xd_reply_error(c, 404, NULL, NULL, "the file is not kept any more");
         return;
     }
-    set_reply(c, 200, type, MHD_create_response_from_fd64((uint64_t)st.st_size, fd));
+    reply_part(c, fd, &st, type);
 }
 
 static const char *type_of(unsigned status)

@@ -16,6 +16,7 @@
 #include "serve/http.h"
 
 enum { MOST_BODY = 4000, PATIENCE_S = 5, END_MS = 15000 };
+enum { FROM_ONE = 10000, ADDRESSES = 250 };     /* connections from an address                  */
 
 static xd_http *servers[2];
 static const uint8_t *bytes;
@@ -66,12 +67,26 @@ static void begin(void)
             .most_body = MOST_BODY, .connections = 64, .patience = PATIENCE_S }, &e) == XD_OK);
 }
 
+/* The side that closes first keeps its port for a minute, and an address has some 28,000 of them: who
+ * connects takes one address after the other. */
+static void choose_source(int fd)
+{
+    static unsigned    n;
+    uint32_t           host = INADDR_LOOPBACK + n++ / FROM_ONE % ADDRESSES;
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(host) };
+    int                one = 1;
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
+    MUST(bind(fd, (struct sockaddr *)&at, sizeof at) == 0);
+}
+
 static int connect_to(const xd_http *h)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)xd_http_port(h)),
                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    MUST(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+    MUST(fd >= 0);
+    choose_source(fd);
+    MUST(connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
     return fd;
 }
 

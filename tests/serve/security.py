@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -340,8 +341,95 @@ def crowd():
 
 
 def half_closed(s):
+    """Who closes its side after asking reads on, and gets the reply however long it takes."""
     got = raw(s, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 5, True)
-    report(got == b"" or b" 200 " in got, "a half-closed one is answered or cut", got)
+    report(b" 200 " in got, "a half-closed one is answered", got)
+    for what, more in (("an image", {}), ("events", {"stream": True})):
+        got = raw(s, request({**FAST, "num_inference_steps": 60, "size": "256x256", **more}), 60,
+                  True)
+        replies = re.findall(rb"HTTP/1\.1 (\d+)", got)
+        report(replies[-1] == b"200" and set(replies[:-1]) <= {b"100"} and b"b64_json" in got,
+               f"{what} of many steps, too", got[:300])
+
+
+def framed(s):
+    """What a proxy before the server may understand in another way ends the connection at once."""
+    post = b"POST " + GEN.encode() + b" HTTP/1.1\r\n"
+    host, second = b"Host: 127.0.0.1\r\n", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    for what, head, status in (
+            ("a blank before the colon", b"Content-Length : 5\r\n", 400),
+            ("a tab before the colon", b"Content-Length\t: 5\r\n", 400),
+            ("chunked, a blank before the colon", b"Transfer-Encoding : chunked\r\n", 400),
+            ("a NUL in a value", b"X-A: a\0b\r\n", 400),
+            ("a NUL in a name", b"X-\0A: b\r\n", 400),
+            ("a NUL in a length", b"Content-Length: 5\0\r\n", 400),
+            ("a bare CR in a value", b"X-A: a\rContent-Length: 5\r\n", 400),
+            ("a bare CR at the end", b"X-A: a\rX-B: b\r\n", 400),
+            ("a bare LF", b"X-A: a\nContent-Length: 5\r\n", 400),
+            ("bare LFs", b"Content-Length: 5\n", 400),
+            ("a byte of control", b"X-A: a\x0bb\r\n", 400),
+            ("a folded line", b"X-A: a\r\n b\r\n", 400),
+            ("a length with letters", b"Content-Length: 5x\r\n", 400),
+            ("a negative length", b"Content-Length: -5\r\n", 400),
+            ("a length beyond all", b"Content-Length: 18446744073709551621\r\n", 400),
+            ("a list of lengths", b"Content-Length: 5, 5\r\n", 400),
+            ("two codings", b"Transfer-Encoding: gzip, chunked\r\n", 501),
+            ("a coding", b"Transfer-Encoding: gzip\r\n", 501)):
+        began = time.monotonic()
+        got = raw(s, post + host + head + b"\r\nhello" + second, 10)
+        took = time.monotonic() - began
+        report(got and re.findall(rb"HTTP/1\.1 (\d+)", got) == [str(status).encode()] and took < 3,
+               f"{what}: {status}, once and at once", got and got[:400], took)
+    got = raw(s, second * 3 + second.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    report(got.count(b" 200 ") == 4, "four at once are answered", got)
+    got = raw(s, second + post + host + b"X: a\rContent-Length: 5\r\n\r\nhello" + second)
+    report(re.findall(rb"HTTP/1\.1 (\d+)", got) == [b"200", b"400"], "a wrong one behind a good one",
+           got)
+    body = json.dumps({**FAST, "size": "64x64"}).encode()
+    chunks = b"".join(b"%x;a=b\r\n%s\r\n" % (len(c), c) for c in (body[:7], body[7:]))
+    for what, head, sent in (
+            ("chunks", b"Transfer-Encoding: Chunked\r\n", chunks + b"0\r\nX-A: b\r\n\r\n"),
+            ("a length", b"content-length:%d \r\n" % len(body), body)):
+        got = raw(s, post + host + b"Content-Type: application/json\r\n" + head + b"\r\n" + sent +
+                  second.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), 30)
+        report(re.findall(rb"HTTP/1\.1 (\d+)", got) == [b"200", b"200"], f"{what} are read", got[:300])
+
+
+def request(fields):
+    body = json.dumps(fields).encode()
+    return (f"POST {GEN} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+
+
+def parts(s):
+    """Browsers ask for parts of files."""
+    url = s.post(GEN, {**FAST, "response_format": "url"}).json["data"][0]["url"]
+    path = url[url.index("/v1"):]
+    r = s.get(path)
+    whole, size, tag = r.body, len(r.body), r.headers.get("ETag", "")
+    report(r.status == 200 and r.headers.get("Accept-Ranges") == "bytes" and tag, "all of it", r)
+    for asked, first, last in (("bytes=0-1", 0, 1), ("bytes=5-", 5, size - 1),
+                               ("bytes=-7", size - 7, size - 1), (f"bytes=10-{size}", 10, size - 1),
+                               (f"bytes=-{2 * size}", 0, size - 1),
+                               (f"bytes={size - 1}-9999999999999999999999", size - 1, size - 1)):
+        r = s.get(path, Range=asked)
+        report(r.status == 206 and r.body == whole[first:last + 1] and
+               r.headers["Content-Range"] == f"bytes {first}-{last}/{size}" and
+               int(r.headers["Content-Length"]) == len(r.body), asked, r.status, r.headers)
+    for asked in (f"bytes={size}-", "bytes=-0", f"bytes={size + 5}-{size + 9}"):
+        r = s.get(path, Range=asked)
+        report(r.status == 416 and r.headers["Content-Range"] == f"bytes */{size}", asked, r)
+    for asked in ("bytes=3-1", "bytes=a-b", "bytes=", "bytes=-", "lines=1-2", "bytes=1-2,4-5",
+                  "bytes=0x1-2", "bytes=+1-2", "bytes=1-2x"):
+        r = s.get(path, Range=asked)
+        report(r.status == 200 and r.body == whole, f"{asked}: all", r.status, r.headers)
+    r = s.request("GET", path, headers={"Range": "bytes=0-3", "If-Range": tag})
+    report(r.status == 206 and r.body == whole[:4], "a part of the same file", r)
+    r = s.request("GET", path, headers={"Range": "bytes=0-3", "If-Range": '"other"'})
+    report(r.status == 200 and r.body == whole, "all of another one", r.status)
+    r = s.request("HEAD", path, headers={"Range": "bytes=0-3"})
+    report(r.status == 200 and int(r.headers["Content-Length"]) == size and not r.body and
+           r.headers["Accept-Ranges"] == "bytes", "HEAD", r)
 
 
 def limits():
@@ -422,6 +510,8 @@ def main():
     with Server() as s:
         garbage(s)
         half_closed(s)
+        framed(s)
+        parts(s)
     slow()
     crowd()
     limits()
