@@ -60,8 +60,8 @@ static const xd_opt_alias aliases[] = {
 
 /* Of the flags of commands that generate: those of one rank. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
-                             "lora lora_2 threads dtype weights_dtype text_weights_dtype device "
-                             "offload memory fit no_t5";
+                             "lora lora_2 lora_partial threads dtype weights_dtype "
+                             "text_weights_dtype device offload memory fit no_t5";
 
 static void on_log(void *cookie, int level, const char *line)
 {
@@ -103,7 +103,7 @@ static void print_help(FILE *f)
         { "The request", "negative_prompt width height num_frames num_inference_steps "
                          "guidance_scale seed image fast_attn attention_window" },
         { "This machine", "dtype weights_dtype threads device offload memory" },
-        { "Files that a model is read from", "transformer transformer_2 lora lora_2" },
+        { "Files that a model is read from", "transformer transformer_2 lora lora_2 lora_partial" },
     };
     task t;
     task_init(&t);

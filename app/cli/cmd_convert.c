@@ -47,7 +47,7 @@ enum { ROWS = sizeof rows / sizeof *rows, MOST = 16 };
 
 /* Of the flags of commands that generate: those that say from which files, and threads. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
-                             "lora lora_2 threads";
+                             "lora lora_2 lora_partial threads";
 
 static void on_log(void *cookie, int level, const char *line)
 {
@@ -124,6 +124,7 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
     t->a.files = o.files, t->a.nfiles = o.nfiles;
     t->a.loras = o.loras, t->a.nloras = o.nloras;
     t->a.loras_2 = o.loras_2, t->a.nloras_2 = (int)o.nloras_2;
+    t->a.lora_partial = o.lora_partial != 0;
     t->a.components = t->components.v, t->a.ncomponents = t->components.n;
     t->a.threads = o.threads;
     return XD_OK;

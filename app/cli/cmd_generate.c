@@ -668,7 +668,7 @@ static void print_help(FILE *f)
         { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
                               "seed" },
         { "Model and output", "model transformer transformer_2 vae clip_l clip_g t5xxl llm "
-                              "clip_vision lora lora_2 output skip_existing" },
+                              "clip_vision lora lora_2 lora_partial output skip_existing" },
         { "How to generate", "num_inference_steps guidance_scale scheduler cache rng "
                              "max_sequence_length no_resolution_binning attention gemm "
                              "attention_window fast_attn reference_interval" },

@@ -39,6 +39,9 @@ static xd_option rows[] = {
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "the same, added to the second of two transformers; --lora is for the first then" },
+    { "lora_partial", XD_OPT_FLAG, AT(lora_partial), 0, 0, NULL, NULL,
+      "leave out tensors of LoRA files that do not fit the model (Wan I2V files on T2V), and list "
+      "them in a warning" },
     XD_TYPE_ROWS,
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
@@ -149,6 +152,7 @@ xd_open_args xd_open_flags_args(xd_open_flags *f, const char *model)
                        .nloras = f->lora.n,
                        .loras_2 = f->lora_2.v,
                        .nloras_2 = f->lora_2.n,
+                       .lora_partial = f->lora_partial,
                        .preview_decoder = f->preview_decoder,
                        .memory = f->budget,
                        .fit = f->fit,

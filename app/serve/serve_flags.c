@@ -142,7 +142,7 @@ void xd_serve_flags_help(FILE *out)
         { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
                          "max_bodies request_timeout omit_folders" },
         { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
-                    "lora lora_2 no_t5 preview_decoder" },
+                    "lora lora_2 lora_partial no_t5 preview_decoder" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
                           "offload memory fit" },
         { "Several ranks", ranks },

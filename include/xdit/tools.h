@@ -416,7 +416,7 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     int         force;          /* replace what a directory with files in it holds of a model   */
     int         threads;        /* 0: all cores                                               */
     int         log_level;
-    int         reserved;       /* 0                                                         */
+    int         lora_partial;   /* as in xd_open_args                                         */
     void      (*log)(void *cookie, int level, const char *line);
     /* NULL, or called now and then: bytes that are written, of all; `file` is the current one. */
     void      (*on_progress)(void *cookie, const char *file, double done, double total);

@@ -236,6 +236,9 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * CPU, int4: the first of these that fits. A line of the log says what was taken; later
      * requests have it, too. "none", NULL: it is refused. */
     const char *fit;
+    /* 1: tensors of LoRA files that do not fit the model are left out, and a warning lists them
+     * ("I2V" files on a model of text alone). 0: such a file is refused. */
+    int64_t     lora_partial;
 } xd_open_args;
 
 /* All defaults are 0 or NULL, except `size`. */

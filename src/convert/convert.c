@@ -108,6 +108,7 @@ static xd_status open_files(xd_cvt *v, xd_err *e)
         s = xd_component_files(v->part[i].p, e);
     if (s == XD_OK && (a->nloras || a->nloras_2))
         s = xd_model_files(&v->m, e);
+    v->m.lora_partial = a->lora_partial != 0;
     if (s == XD_OK)
         s = xd_loras_open(&v->m.loras, a->loras, a->nloras, &v->m, e);
     if (s == XD_OK)

@@ -160,6 +160,7 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
         s = xd_model_preview(&g->ctx.model, a->preview_decoder, e);
     if (s == XD_OK)
         stream_from_files(&g->ctx);
+    g->ctx.model.lora_partial = a->lora_partial != 0;
     if (s == XD_OK && files)
         s = xd_loras_open(&g->ctx.model.loras, a->loras, a->nloras, &g->ctx.model, e);
     if (s == XD_OK && files)

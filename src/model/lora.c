@@ -16,16 +16,7 @@
 
 enum { SHOWN = 10 };            /* keys that a message lists                                   */
 
-struct xd_loras {
-    int           n;
-    char        **path;
-    double       *scale;
-    xd_st       **file;
-    uint64_t     *noted;        /* hash of settings beside each file; 0: none                  */
-    xd_lora_term *terms;        /* sorted by component and tensor                              */
-    int           nterms, cap;
-    xd_lora_src  *src[XD_LORA_COMPONENTS];
-};
+#define CURE "--lora_partial adds what fits and leaves out the rest"
 
 typedef struct key {            /* of one file                                                 */
     const char  *name;
@@ -47,6 +38,8 @@ typedef struct reader {         /* one file                                     
     unsigned char       *alone[XD_LORA_COMPONENTS];     /* 1: a module is this tensor alone    */
     int                  used, left;    /* numbers of keys; left: of encoders that are left out */
     some_keys            idle, strange; /* said twice, of which one is used; that fit nothing    */
+    int                  partial;       /* what does not fit is left out                       */
+    int                  misfit;        /* a shape is not the model's                          */
     xd_err              *e;
 } reader;
 
@@ -91,7 +84,7 @@ static const xd_declared *declared_tensor(const reader *r, const xd_lora_target 
 }
 
 /* Checks a used tensor: known type, [rows, cols, 1...], finite. rows 0: any number except 0. */
-static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t cols,
+static xd_status check_tensor(reader *r, int64_t i, int64_t rows, int64_t cols,
                               const xd_lora_target *a)
 {
     const char *of = declared_tensor(r, a, 0)->name;
@@ -107,9 +100,10 @@ static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t 
     xd_shape_text(t.nd, t.d, shape, sizeof shape);
     if (!rows && n == 0)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s: its rank is 0", r->path, name, shape);
-    if (!t.nd || (rows && t.d[0] != rows) || n != t.d[0] * cols)
+    r->misfit |= !t.nd || (rows && t.d[0] != rows) || n != t.d[0] * cols;
+    if (r->misfit)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s, expected %sx%lld for %.*s%s of "
-                       "this model", r->path, name, shape, want, (long long)cols,
+                       "this model; " CURE, r->path, name, shape, want, (long long)cols,
                        (int)strcspn(of, "|"), of, a->n > 1 ? " and those after it" : "");
     xd_status s = xd_st_get(r->file, i, &t, r->e);
     if (s != XD_OK)
@@ -149,18 +143,46 @@ static void total_extents(const reader *r, const xd_lora_target *a, int64_t *row
         *cols *= declared_tensor(r, a, 0)->d[i];
 }
 
-/* Divides a module's rows among its target tensors. `t` has what they have in common. */
-static xd_status push_all(reader *r, const xd_lora_target *a, xd_lora_term t)
+/* The lengths that DoRA gives the sum: of its rows, or of its columns. */
+static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target *a, int64_t rows,
+                                xd_lora_term *t)
+{
+    int64_t i = m->slot[XD_LORA_MAGNITUDE];
+    if (i < 0 && (i = m->slot[XD_LORA_DORA_SCALE]) >= 0) {
+        xd_tensor whole = xd_st_shape(r->file, i);
+        t->columns = whole.nd > 1 && whole.d[0] == 1 && rows > 1;
+    }
+    if (i < 0)
+        return XD_OK;
+    if (m->slot[XD_LORA_UP_BIAS] >= 0)
+        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has a bias beside the magnitude of "
+                       "DoRA, which peft does not have either", r->path, m->name);
+    if (t->columns && a->n > 1)
+        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has lengths of columns (DoRA) for a "
+                       "matrix that is several in this model: save it with their names or with "
+                       "lengths of rows", r->path, m->name);
+    t->magnitude = i;
+    xd_tensor v = xd_st_shape(r->file, i);
+    int64_t   n = xd_count(v), want = t->columns ? t->cols : rows;
+    if ((r->misfit = !v.nd || n != want))
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has %lld elements, expected %lld; " CURE,
+                       r->path, xd_st_name(r->file, i), (long long)n, (long long)want);
+    return check_tensor(r, i, v.d[0], n / v.d[0], a);
+}
+
+/* Divides a module's rows among its target tensors. `t` has what they have in common. m: NULL, or
+ * the module whose magnitude the sum gets. */
+static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
     int64_t   rows, at = 0;
-    xd_status s = XD_OK;
     total_extents(r, a, &rows, &t.cols);
+    xd_status s = m ? read_magnitude(r, m, a, rows, &t) : XD_OK;
     for (int k = 0; k < a->n && s == XD_OK; k++) {
         int64_t n = declared_tensor(r, a, k)->d[0];
         t.part = a->part, t.item = a->item[k], t.file = r->file;
         t.row0 = at, t.rows = n;
         t.swap = a->halves && n == 2 * t.cols;
-        if (t.gain != 0)
+        if (t.gain != 0 || (t.magnitude >= 0 && r->l->scale[r->i] != 0))
             s = push_term(r, t);
         at += n;
     }
@@ -201,16 +223,20 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
     if (s != XD_OK)
         return s;
     *gain *= r->l->scale[r->i];
-    return push_all(r, a, (xd_lora_term){ .up = up, .down = down, .rank = rank, .gain = *gain });
+    return push_all(r, m, a, (xd_lora_term){ .up = up, .down = down, .rank = rank, .gain = *gain,
+                                             .magnitude = -1 });
 }
 
-/* A whole difference of a weight or a bias. */
-static xd_status read_whole(reader *r, int64_t at, const xd_lora_target *a, double gain)
+/* A whole difference of a weight or a bias, or what replaces it. */
+static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const xd_lora_target *a,
+                            double gain)
 {
-    int64_t rows, cols;
+    xd_lora_term t = { .up = m->slot[slot], .down = -1, .gain = gain, .magnitude = -1,
+                       .replaces = slot == XD_LORA_NEW || slot == XD_LORA_NEW_BIAS };
+    int64_t      rows, cols;
     total_extents(r, a, &rows, &cols);
-    xd_status s = check_tensor(r, at, rows, cols, a);
-    return s == XD_OK ? push_all(r, a, (xd_lora_term){ .up = at, .down = -1, .gain = gain }) : s;
+    xd_status s = check_tensor(r, t.up, rows, cols, a);
+    return s == XD_OK ? push_all(r, slot == XD_LORA_DIFF ? m : NULL, a, t) : s;
 }
 
 /* ---- LoHa and LoKr ------------------------------------------------------------------------ */
@@ -239,7 +265,7 @@ static int uses_method(const module *m, const method *w)
 }
 
 /* Checks a tensor of a factor; returns its extents as a matrix. */
-static xd_status check_factor(const reader *r, int64_t i, const xd_lora_target *a, int64_t *rows,
+static xd_status check_factor(reader *r, int64_t i, const xd_lora_target *a, int64_t *rows,
                               int64_t *cols)
 {
     xd_tensor t = xd_st_shape(r->file, i);
@@ -250,7 +276,7 @@ static xd_status check_factor(const reader *r, int64_t i, const xd_lora_target *
     return check_tensor(r, i, *rows, *cols, a);
 }
 
-static xd_status read_one_factor(const reader *r, const module *m, const int slot[3],
+static xd_status read_one_factor(reader *r, const module *m, const int slot[3],
                                  const xd_lora_target *a, xd_lora_factor *f)
 {
     int64_t whole = tensor_at(m, slot[0]), up = tensor_at(m, slot[1]), down = tensor_at(m, slot[2]);
@@ -282,22 +308,23 @@ static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
 static xd_status read_factors(reader *r, const module *m, const method *w,
                               const xd_lora_target *a)
 {
-    xd_lora_term t = { .kind = w->kind, .up = -1, .down = -1, .gain = r->l->scale[r->i] };
+    xd_lora_term t = { .kind = w->kind, .up = -1, .down = -1, .gain = r->l->scale[r->i],
+                       .magnitude = -1 };
     xd_status    s = XD_OK;
     int64_t      rows, cols;
     double       ratio = 1;
     for (int k = 0; k < 2 && s == XD_OK; k++)
         s = read_one_factor(r, m, w->slot[k], a, &t.w[k]);
     total_extents(r, a, &rows, &cols);
-    if (s == XD_OK && !factors_fit(&t, rows, cols))
+    if (s == XD_OK && (r->misfit = !factors_fit(&t, rows, cols)))
         s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: the factors of %s, %lldx%lld and %lldx%lld, do not "
-                    "make the %lldx%lld of this model", r->path, m->name, (long long)t.w[0].rows,
-                    (long long)t.w[0].cols, (long long)t.w[1].rows, (long long)t.w[1].cols,
-                    (long long)rows, (long long)cols);
+                    "make the %lldx%lld of this model; " CURE, r->path, m->name,
+                    (long long)t.w[0].rows, (long long)t.w[0].cols, (long long)t.w[1].rows,
+                    (long long)t.w[1].cols, (long long)rows, (long long)cols);
     if (s == XD_OK)
         s = read_gain(r, m, t.w[1].rank ? t.w[1].rank : t.w[0].rank, 1, &ratio);
     t.gain *= ratio;
-    return s == XD_OK ? push_all(r, a, t) : s;
+    return s == XD_OK ? push_all(r, m, a, t) : s;
 }
 
 /* ---- one file ----------------------------------------------------------------------------- */
@@ -376,6 +403,11 @@ static void leave_idle(int taken[XD_LORA_SLOTS])
         taken[i] = IDLE;
 }
 
+static void take_magnitude(int taken[XD_LORA_SLOTS])
+{
+    taken[XD_LORA_MAGNITUDE] = taken[XD_LORA_DORA_SCALE] = USED;
+}
+
 /* The products of a module that are not those of a pair. */
 static xd_status read_products(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
@@ -389,14 +421,31 @@ static xd_status read_products(reader *r, const module *m, int taken[XD_LORA_SLO
             if (methods[i].slot[k / 3][k % 3] >= 0)
                 taken[methods[i].slot[k / 3][k % 3]] = USED;
         taken[XD_LORA_ALPHA] = USED;
+        take_magnitude(taken);
     }
     return s;
+}
+
+static xd_status read_extra(reader *r, const module *m, xd_lora_slot slot, int bias, double gain,
+                            int taken[XD_LORA_SLOTS])
+{
+    xd_lora_target target;
+    if (m->slot[slot] < 0 || !xd_lora_target_of(r->names, m->name, bias, &target))
+        return XD_OK;
+    taken[slot] = USED;
+    if (slot == XD_LORA_DIFF)
+        take_magnitude(taken);
+    return read_whole(r, m, slot, &target, gain);
 }
 
 /* Adds the terms of a module; taken[slot] becomes USED or IDLE. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
-    static const xd_lora_slot extra[] = { XD_LORA_DIFF, XD_LORA_UP_BIAS, XD_LORA_DIFF_BIAS };
+    /* What is new comes first, so that differences are added to it. */
+    static const struct { xd_lora_slot slot; int bias; } whole[] = {
+        { XD_LORA_NEW, 0 },     { XD_LORA_NEW_BIAS, 1 },  { XD_LORA_DIFF, 0 },
+        { XD_LORA_UP_BIAS, 1 }, { XD_LORA_DIFF_BIAS, 1 },
+    };
     xd_lora_target target;
     double      scale = r->l->scale[r->i], gain = scale;
     xd_status   s = XD_OK;
@@ -410,20 +459,35 @@ static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
         leave_idle(taken);
     if (s != XD_OK || skip)
         return s;
-    if (pair && xd_lora_target_of(r->names, m->name, 0, &target)) {
+    for (int i = 0; i < 2 && s == XD_OK; i++)
+        s = read_extra(r, m, whole[i].slot, whole[i].bias, scale, taken);
+    if (s == XD_OK && pair && xd_lora_target_of(r->names, m->name, 0, &target)) {
         s = read_pair(r, m, &target, &gain);
         taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = USED;
+        take_magnitude(taken);
     }
     if (s == XD_OK)
         s = read_products(r, m, taken);
-    for (int i = 0; i < 3 && s == XD_OK; i++) {
-        xd_lora_slot k = extra[i];
-        if (m->slot[k] < 0 || !xd_lora_target_of(r->names, m->name, k != XD_LORA_DIFF, &target))
-            continue;
-        s = read_whole(r, m->slot[k], &target, k == XD_LORA_UP_BIAS ? gain : scale);
-        taken[k] = USED;
-    }
+    for (int i = 2; i < 5 && s == XD_OK; i++)
+        s = read_extra(r, m, whole[i].slot, whole[i].bias,
+                       whole[i].slot == XD_LORA_UP_BIAS ? gain : scale, taken);
     return s;
+}
+
+/* read_module that leaves out a module of other shapes, where that is asked for. */
+static xd_status read_fitting(reader *r, const module *m, int taken[XD_LORA_SLOTS])
+{
+    const int    terms = r->l->nterms;
+    const xd_err before = *r->e;
+    xd_status    s;
+    r->misfit = 0;
+    s = read_module(r, m, taken);
+    if (s == XD_OK || !r->misfit || !r->partial)
+        return s;
+    *r->e = before;
+    r->l->nterms = terms;
+    memset(taken, 0, XD_LORA_SLOTS * sizeof *taken);
+    return XD_OK;
 }
 
 static int by_module(const void *a, const void *b)
@@ -452,7 +516,7 @@ static xd_status read_all_keys(reader *r, const key *k, int n)
                            xd_st_name(r->file, m.slot[k[i].slot]), k[i].name);
         m.slot[k[i].slot] = k[i].at;
     }
-    xd_status s = k->len < sizeof m.name ? read_module(r, &m, taken) : XD_OK;
+    xd_status s = k->len < sizeof m.name ? read_fitting(r, &m, taken) : XD_OK;
     for (int i = 0; i < n && s == XD_OK; i++)
         count_tensor(r, k[i].name, k[i].slot == XD_LORA_OTHER ? UNKNOWN : taken[k[i].slot]);
     return s;
@@ -467,9 +531,12 @@ static xd_status read_keys(reader *r, key *k, int n)
         k[i].slot = xd_lora_slot_of(k[i].name, &k[i].len);
         r->has_plain |= strncmp(k[i].name, "transformer.", 12) == 0;
         if (k[i].slot == XD_LORA_UNSUPPORTED)
-            return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to another method (DoRA, "
-                           "OFT, Tucker factors, ...); LoRA, LoHa and LoKr are known", r->path,
+            return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to another method (OFT, "
+                           "Tucker factors, ...); LoRA, DoRA, LoHa and LoKr are known", r->path,
                            k[i].name);
+        if ((k[i].slot == XD_LORA_NEW || k[i].slot == XD_LORA_NEW_BIAS) &&
+            !xd_lora_notes_replace(r->notes))
+            k[i].slot = XD_LORA_OTHER, k[i].len = strlen(k[i].name);
     }
     qsort(k, (size_t)n, sizeof *k, by_module);
     s = mark_alone(r, k, n);
@@ -489,9 +556,12 @@ static xd_status check_keys(const reader *r, int n)
     if (!r->used)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s",
                        r->path, n, o->n ? "; they are called " : "", o->first);
-    if (o->n)
+    if (o->n && !r->partial)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %d of its %d tensors fit nothing in this model: "
-                       "%s%s", r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
+                       "%s%s; " CURE, r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
+    if (o->n)
+        xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors do not fit this model and are left out: "
+               "%s%s", r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
     if (i->n)
         xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are not used: %s%s", r->path, i->n, n,
                i->first, i->n > SHOWN ? ", ..." : "");
@@ -511,7 +581,7 @@ static xd_status read_file(reader *r)
         s = read_keys(r, k, n);
     free(k);
     if (s == XD_OK)
-        r->l->noted[r->i] = xd_lora_notes_hash(r->notes, 0);
+        r->l->noted[r->i] = xd_lora_notes_hash(r->notes, (uint64_t)r->strange.n);
     xd_lora_notes_close(&r->notes);
     for (int i = 0; i < XD_LORA_COMPONENTS; i++)
         free(r->alone[i]);
@@ -519,9 +589,9 @@ static xd_status read_file(reader *r)
 }
 
 static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lora_keys *names,
-                           xd_err *e)
+                           int partial, xd_err *e)
 {
-    reader r = { .l = l, .i = i, .path = asked->path, .names = names, .e = e };
+    reader r = { .l = l, .i = i, .path = asked->path, .names = names, .partial = partial, .e = e };
     if (!asked->path || !*asked->path)
         return xd_fail(e, XD_EINVAL, "LoRA %d has no file", i + 1);
     if (!isfinite(asked->scale) || fabs(asked->scale) > 1e6)
@@ -579,7 +649,7 @@ static xd_status open_all(xd_loras **out, const xd_lora *asked, int n, xd_model 
         return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
     xd_status s = xd_lora_keys_open(&names, m, second, e);
     for (l->n = 0; l->n < n && s == XD_OK; l->n++)
-        s = open_file(l, l->n, &asked[l->n], &names, e);
+        s = open_file(l, l->n, &asked[l->n], &names, m->lora_partial, e);
     if (s == XD_OK)
         s = put_sources(l, &names, e);
     xd_lora_keys_close(&names);
@@ -625,94 +695,4 @@ void xd_loras_close(xd_loras **l)
     free((*l)->terms);
     free(*l);
     *l = NULL;
-}
-
-int xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n)
-{
-    int same = n == (l ? l->n : 0);
-    for (int i = 0; same && i < n; i++)
-        same = strcmp(l->path[i], asked[i].path) == 0 && l->scale[i] == asked[i].scale;
-    return same;
-}
-
-int xd_loras_change(const xd_loras *l, int part)
-{
-    return l && l->src[part];
-}
-
-static double cold_bytes(const xd_lora_term *t, int64_t tensor)
-{
-    size_t at;
-    if (tensor < 0)
-        return 0;
-    int fd = xd_st_place(t->file, tensor, &at);
-    return (double)xd_file_cold_bytes(fd, at, xd_bytes(xd_st_shape(t->file, tensor)));
-}
-
-/* The first rows of a module stand for its whole matrices. */
-void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
-{
-    for (int i = 0; l && i < l->nterms; i++) {
-        const xd_lora_term *t = &l->terms[i];
-        int64_t all[6] = { t->up, t->down, -1, -1, -1, -1 };
-        for (int k = 0; k < 2 && t->kind != XD_LORA_PRODUCT; k++)
-            all[2 + k] = t->w[k].a, all[4 + k] = t->w[k].b;
-        for (int k = 0; k < 6 && t->row0 == 0; k++)
-            cold[t->part ? XD_KIND_TEXT : XD_KIND_DIT] += cold_bytes(t, all[k]);
-    }
-}
-
-/* ---- descriptions of the LoRAs ------------------------------------------------------------ */
-
-uint64_t xd_loras_hash(const xd_loras *l, uint64_t h)
-{
-    for (int i = 0; l && i < l->n; i++) {
-        uint64_t scale;
-        memcpy(&scale, &l->scale[i], sizeof scale);
-        h = xd_hash_mix(xd_hash_mix(h, xd_st_hash(l->file[i])), scale);
-        h = l->noted[i] ? xd_hash_mix(h, l->noted[i]) : h;
-    }
-    return h;
-}
-
-void xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b)
-{
-    for (int i = 0; l && i < l->n; i++) {
-        if (i)
-            xd_buf_add(b, ", {\"path\": ");
-        else
-            xd_buf_add(b, ", \"%s\": [{\"path\": ", member);
-        if (omit_folders)
-            xd_model_short_name(l->path[i], b);
-        else
-            xd_buf_json_string(b, l->path[i]);
-        xd_buf_add(b, ", \"scale\": %.10g}", l->scale[i]);
-    }
-    if (l && l->n)
-        xd_buf_add(b, "]");
-}
-
-/* A file name without directories and ".safetensors", and without characters that end
- * a quoted text. */
-static void plain_name(const char *path, char *out, size_t size)
-{
-    const char *slash = strrchr(path, '/'), *from = slash && slash[1] ? slash + 1 : path;
-    size_t      n = strlen(from);
-    if (n > 12 && strcmp(from + n - 12, ".safetensors") == 0)
-        n -= 12;
-    snprintf(out, size, "%.*s", (int)n, from);
-    for (char *c = out; *c; c++)
-        if (*c == '"' || *c == '\\' || *c == '\n')
-            *c = '_';
-}
-
-void xd_loras_text(const xd_loras *l, xd_text_buf *b)
-{
-    char name[256];
-    for (int i = 0; l && i < l->n; i++) {
-        plain_name(l->path[i], name, sizeof name);
-        xd_buf_add(b, "%s%s:%.10g", i ? ", " : ", LoRA: \"", name, l->scale[i]);
-    }
-    if (l && l->n)
-        xd_buf_add(b, "\"");
 }

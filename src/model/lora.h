@@ -3,10 +3,11 @@
  * A file names modules and has two matrices for each; the model computes with W + scale * (alpha /
  * rank) * up * down (Hu et al. 2021, https://arxiv.org/abs/2106.09685), or with another product:
  * of two such matrices element by element (LoHa, https://arxiv.org/abs/2108.06098), or the
- * Kronecker product of two (LoKr, https://arxiv.org/abs/2309.14859). Files are opened and
- * checked with the model. The component's source then has terms (xd_source_sums), which are added
- * in f32 to rows while they are packed, before they are rounded or quantized, and for the columns
- * that a rank has. No plan needs anything else.
+ * Kronecker product of two (LoKr, https://arxiv.org/abs/2309.14859). With a magnitude (DoRA,
+ * https://arxiv.org/abs/2402.09353) each row of the sum is then brought to that length. Files are
+ * opened and checked with the model. The component's source then has terms (xd_source_sums), which
+ * are added in f32 to rows while they are packed, before they are rounded or quantized, and for the
+ * columns that a rank has. No plan needs anything else.
  *
  * Terms belong to the model and are looked up when weights are read. Therefore a change at run
  * time needs no other interface: drop a component, give it other terms, load it again. */
@@ -20,10 +21,11 @@
 typedef struct xd_loras xd_loras;
 
 /* Opens the files and gives their terms to the sources of the components of `m`, whose weight files
- * are open. Refused: not a safetensors file, shapes that differ from the model's, half of a pair,
- * rank 0, NaN or infinities, unsupported kinds of difference (DoRA, Tucker factors), a file of
- * which a tensor fits nothing. A warning counts those of text encoders that are left out. *l
- * belongs to the model and is closed after its components. */
+ * are open. Refused: not a safetensors file, half of a pair, rank 0, NaN or infinities, unsupported
+ * kinds of difference (OFT, Tucker factors), a file of which nothing fits; unless m->lora_partial,
+ * in which case a warning lists them: a tensor that fits nothing, shapes that differ from the
+ * model's. A warning counts tensors of text encoders that are left out. *l belongs to the model and
+ * is closed after its components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 /* The same of the second of two transformers, without text encoders (m->loras_2). */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
@@ -58,6 +60,9 @@ typedef enum xd_lora_slot {
     /* Of LoKr: w1 (x) w2; each is whole, or the product of a and b.                            */
     XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B,
     XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B,
+    XD_LORA_MAGNITUDE,          /* [out], perhaps with extents of 1: lengths of rows           */
+    XD_LORA_DORA_SCALE,         /* the same; [1, in]: lengths of columns                       */
+    XD_LORA_NEW, XD_LORA_NEW_BIAS,      /* in place of the weight or bias                     */
     XD_LORA_SLOTS,
     XD_LORA_UNSUPPORTED = XD_LORA_SLOTS, /* of another method; the file is wrong without it    */
     XD_LORA_OTHER
@@ -115,6 +120,8 @@ void      xd_lora_notes_close(xd_lora_notes **n);
  * its factors have none. lycoris: it is no plain pair. */
 xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner, double rank,
                              int lycoris, double *gain, xd_err *e);
+/* Does the file hold weights and biases that replace those of the model? */
+int       xd_lora_notes_replace(const xd_lora_notes *n);
 uint64_t  xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h);
 /* The file's name in a folder: "adapter_model" of peft, else that of diffusers. */
 const char *xd_lora_stem(const char *path);
@@ -136,6 +143,9 @@ typedef struct xd_lora_term {   /* gain * up[row0 .., :] * down is added to one 
     xd_lora_factor w[2];
     int64_t row0, rows, cols, rank;
     int     swap;               /* the two halves of the rows are exchanged                    */
+    int     replaces;           /* the whole difference is not added: it is the tensor         */
+    int64_t magnitude;          /* tensor of the file: lengths of the rows of the sum; -1: none */
+    int     columns;            /* they are lengths of its columns                             */
     double  gain;
     int     order;              /* the order in which terms were given and are added           */
 } xd_lora_term;
@@ -146,5 +156,18 @@ typedef struct xd_lora_src xd_lora_src;
 xd_status xd_lora_src_open(xd_lora_src **s, xd_component *p, const xd_lora_term *terms, int n,
                            xd_err *e);
 void      xd_lora_src_close(xd_lora_src **s);
+
+/* ---- inside: all files (lora.c, lora_about.c) --------------------------------------------- */
+
+struct xd_loras {
+    int           n;
+    char        **path;
+    double       *scale;
+    xd_st       **file;
+    uint64_t     *noted;        /* hash of what counts beside each file; 0: nothing            */
+    xd_lora_term *terms;        /* sorted by component and tensor                              */
+    int           nterms, cap;
+    xd_lora_src  *src[XD_LORA_COMPONENTS];
+};
 
 #endif

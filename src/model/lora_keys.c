@@ -36,11 +36,17 @@ static const struct {
     { ".lokr_w1", XD_LORA_KRON_1 },             { ".lokr_w2", XD_LORA_KRON_2 },
     { ".lokr_w1_a", XD_LORA_KRON_1A },          { ".lokr_w1_b", XD_LORA_KRON_1B },
     { ".lokr_w2_a", XD_LORA_KRON_2A },          { ".lokr_w2_b", XD_LORA_KRON_2B },
+    { ".lora_magnitude_vector", XD_LORA_MAGNITUDE },
+    { ".lora_magnitude_vector.weight", XD_LORA_MAGNITUDE },
+    { ".lora_magnitude_vector.default", XD_LORA_MAGNITUDE },
+    { ".lora_magnitude_vector.default.weight", XD_LORA_MAGNITUDE },
+    { ".dora_scale", XD_LORA_DORA_SCALE },
+    { ".base_layer.weight", XD_LORA_NEW },      { ".base_layer.bias", XD_LORA_NEW_BIAS },
+    { ".weight", XD_LORA_NEW },                 { ".bias", XD_LORA_NEW_BIAS },
 };
 
-/* Marks of unsupported methods: DoRA, Tucker factors, OFT. */
-static const char *const foreign[] = { "lora_magnitude_vector", ".dora_scale", ".hada_t", ".lokr_t",
-                                       ".lora_mid", ".oft_", ".boft_" };
+/* Marks of unsupported methods: Tucker factors, OFT. */
+static const char *const foreign[] = { ".hada_t", ".lokr_t", ".lora_mid", ".oft_", ".boft_" };
 
 static int ends_with(const char *s, size_t n, const char *end)
 {

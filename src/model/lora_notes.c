@@ -31,6 +31,7 @@ struct xd_lora_notes {
     xd_json  *doc;
     char      what[640];        /* for messages                                                */
     int       config;           /* it is adapter_config.json                                   */
+    int       replaces;         /* bias or modules_to_save is set                              */
     uint64_t  hash;
     settings  part[XD_LORA_COMPONENTS];
 };
@@ -200,6 +201,9 @@ static xd_status read_settings(xd_lora_notes *n, settings *t, const char *compon
         t->alpha = 8;           /* peft's own default                                          */
     if (!xd_json_bool(value_of(n, component, "use_rslora"), &t->stabilised))
         t->stabilised = 0;
+    const char *bias = xd_json_text(value_of(n, component, "bias"));
+    n->replaces |= (bias && strcmp(bias, "none") != 0) ||
+                   xd_json_size(value_of(n, component, "modules_to_save")) > 0;
     if (s == XD_OK)
         s = read_patterns(&t->alphas, value_of(n, component, "alpha_pattern"), n->what, e);
     if (s == XD_OK)
@@ -227,6 +231,11 @@ xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner
         return s;
     *gain = alpha / (t->stabilised && !lycoris ? sqrt(rank) : rank);
     return XD_OK;
+}
+
+int xd_lora_notes_replace(const xd_lora_notes *n)
+{
+    return n && n->replaces;
 }
 
 uint64_t xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h)

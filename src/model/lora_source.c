@@ -1,7 +1,11 @@
 /* lora_source.c - the source of a component with LoRA terms
  *
  * A tensor with terms is read as it is stored; who packs its rows has the terms added to them, in
- * f32 (xd_source_sums). Low-rank products are GEMMs of the host (backend/product.h). */
+ * f32 (xd_source_sums). Low-rank products are GEMMs of the host (backend/product.h).
+ *
+ * DoRA divides by lengths of rows (or columns) of the whole tensor with its difference, before
+ * other files change it. Opening a sum measures them, which reads the tensor once more: so every
+ * rank has the same lengths, whatever part of the tensor it has. */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -11,10 +15,14 @@
 #include "backend/product.h"
 #include "base/minmax.h"
 #include "base/par.h"
+#include "exec/reader.h"
 #include "model/component.h"
 
-/* Rows whose products are made at a time: of the terms of LoRA, and of those of LoHa. */
-enum { ROWS = 64, FEW = 8 };
+#include <math.h>
+
+/* Rows whose products are made at a time: of the terms of LoRA, of those of LoHa, and of sums whose
+ * lengths are measured. */
+enum { ROWS = 64, FEW = 8, MEASURED = 16 };
 
 typedef struct hit {            /* a tensor with terms, under one of its names                 */
     char   name[512];
@@ -23,6 +31,7 @@ typedef struct hit {            /* a tensor with terms, under one of its names  
 } hit;
 
 struct xd_lora_src {
+    const xd_source *from;      /* of the component                                            */
     hit *hits;                  /* sorted by name                                              */
     int  n;
 };
@@ -37,6 +46,7 @@ typedef struct ready {
     const xd_lora_term *t;
     factor    f[2];
     xd_tensor whole;            /* a whole difference, in its file; or absent                  */
+    float    *by;               /* of DoRA: what rows (or the sum's columns) are multiplied by  */
 } ready;
 
 typedef struct sum {            /* of one tensor, while it is packed                           */
@@ -47,6 +57,8 @@ typedef struct sum {            /* of one tensor, while it is packed            
     int64_t  cols;              /* how many they are                                           */
     char    *tmp;               /* `each` bytes for a thread                                   */
     size_t   each;
+    xd_source plain;            /* the tensor without terms, where it is measured              */
+    xd_reader base;
 } sum;
 
 static int by_name(const void *a, const void *b)
@@ -318,7 +330,10 @@ static void add_difference(const sum *s, const ready *r, int64_t row, float *to)
         for (int64_t c = s->span[k].start, end = c + s->span[k].n, n; c < end; c += n, to += n) {
             n = xd_min(CHUNK, end - c);
             xd_convert(x, XD_F32, from + (size_t)c * size, r->whole.type, n);
-            add_scaled(to, (float)t->gain, x, n);
+            if (t->replaces)
+                memcpy(to, x, (size_t)n * sizeof *x);
+            else
+                add_scaled(to, (float)t->gain, x, n);
         }
 }
 
@@ -345,6 +360,9 @@ static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float
         m = xd_min(xd_min(n - i, end - at), ROWS);
         add_run(s, r, half ? (at + half) % r->t->rows : at, m, to + i * s->cols, tmp);
     }
+    for (int64_t i = 0; i < n && r->by; i++)
+        for (int64_t k = 0; k < s->cols; k++)
+            to[i * s->cols + k] *= r->t->columns ? r->by[k] : r->by[row + i];
 }
 
 /* ---- sums --------------------------------------------------------------------------------- */
@@ -364,20 +382,131 @@ static size_t scratch_of(const sum *s)
     return aligned_size(most);
 }
 
+static void close_term(ready *r)
+{
+    if (r->whole.p)
+        xd_st_done(r->t->file, r->t->up);
+    for (int k = 0; k < 2; k++)
+        close_factor(&r->f[k]);
+    free(r->by);
+}
+
 static void sum_close(void *self)
 {
     sum *s = self;
-    for (int i = 0; s->terms && i < s->n; i++) {
-        if (s->terms[i].whole.p)
-            xd_st_done(s->terms[i].t->file, s->terms[i].t->up);
-        for (int k = 0; k < 2; k++)
-            close_factor(&s->terms[i].f[k]);
-    }
+    for (int i = 0; s->terms && i < s->n; i++)
+        close_term(&s->terms[i]);
+    xd_reader_close(&s->base);
     free(s->terms);
     free(s->span);
     free(s->tmp);
     free(s);
 }
+
+/* ---- lengths of DoRA ---------------------------------------------------------------------- */
+
+typedef struct measure {
+    const sum *s;               /* of all columns of one term                                  */
+    const xd_reader *base;
+    float     *rows;            /* MEASURED rows for each thread                               */
+    double    *square;          /* of columns: those of each band; else of each row            */
+} measure;
+
+static void measure_band(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const measure *m = ctx;
+    const int64_t  cols = m->s->cols;
+    float         *to = m->rows + (int64_t)thread * MEASURED * cols;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i * MEASURED, n = xd_min(m->base->rows - row, MEASURED);
+        double *square = m->square + (m->s->terms->t->columns ? i * cols : row);
+        xd_reader_rows(m->base, row, n, to, thread);
+        add_term(m->s, m->s->terms, row, n, to, m->s->tmp + (size_t)thread * m->s->each);
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t c = 0; c < cols; c++)
+                square[m->s->terms->t->columns ? c : r] += (double)to[r * cols + c] *
+                                                           (double)to[r * cols + c];
+    }
+}
+
+static int64_t bands_of(int64_t rows)
+{
+    return (rows + MEASURED - 1) / MEASURED;
+}
+
+/* The squares of lengths; malloc'ed, of all rows or all columns. */
+static xd_status measure_term(const sum *s, const xd_lora_term *t, double **square, xd_err *e)
+{
+    const xd_span  all = { 0, t->cols };
+    const int64_t  bands = bands_of(t->rows);
+    ready          one = { .t = t };
+    sum            f = { .terms = &one, .n = 1, .span = (xd_span *)(uintptr_t)&all, .nspan = 1,
+                         .cols = t->cols };
+    measure        m = { .s = &f, .base = &s->base };
+    xd_status      st = open_term(&one, &f, e);
+    const size_t   threads = (size_t)xd_par_threads();
+    if (st == XD_OK) {
+        f.each = scratch_of(&f) + XD_ALIGN;
+        f.tmp = aligned_alloc(XD_ALIGN, f.each * threads);
+        m.rows = malloc(threads * MEASURED * (size_t)t->cols * sizeof *m.rows);
+        m.square = *square = calloc((size_t)(t->columns ? bands * t->cols : t->rows) + 1,
+                                    sizeof *m.square);
+        if (!f.tmp || !m.rows || !m.square)
+            st = xd_fail(e, XD_ENOMEM, "no memory to measure the rows of a DoRA");
+    }
+    if (st == XD_OK)
+        xd_par_dynamic(bands, measure_band, &m);
+    for (int64_t i = t->cols; st == XD_OK && t->columns && i < bands * t->cols; i++)
+        m.square[i % t->cols] += m.square[i];
+    close_term(&one);
+    free(f.tmp);
+    free(m.rows);
+    return st;
+}
+
+/* What the rows, or the columns of the sum, are multiplied by. */
+static xd_status open_lengths(const sum *s, ready *r, xd_err *e)
+{
+    const xd_lora_term *t = r->t;
+    const int64_t       n = xd_count(xd_st_shape(t->file, t->magnitude));
+    const int64_t       half = t->swap ? t->rows / 2 : 0;
+    double             *square = NULL;
+    float              *want = malloc((size_t)n * sizeof *want + 1);
+    xd_tensor           v;
+    xd_status           st = measure_term(s, t, &square, e);
+    r->by = malloc((size_t)(t->columns ? s->cols : t->rows) * sizeof *r->by + 1);
+    if (st == XD_OK && (!want || !r->by))
+        st = xd_fail(e, XD_ENOMEM, "no memory for the rows of a DoRA");
+    if (st == XD_OK)
+        st = xd_st_get(t->file, t->magnitude, &v, e);
+    if (st == XD_OK) {
+        xd_convert(want, XD_F32, v.p, v.type, n);
+        xd_st_done(t->file, t->magnitude);
+        for (int64_t i = 0; i < t->rows && !t->columns; i++)
+            r->by[i] = (float)((double)want[t->row0 + (half ? (i + half) % t->rows : i)] /
+                               sqrt(square[i]));
+        for (int64_t k = 0, at = 0; k < s->nspan && t->columns; at += s->span[k++].n)
+            for (int64_t c = 0; c < s->span[k].n; c++)
+                r->by[at + c] = (float)((double)want[s->span[k].start + c] /
+                                        sqrt(square[s->span[k].start + c]));
+    }
+    free(want);
+    free(square);
+    return st;
+}
+
+/* Opens the tensor without terms, where some term needs its lengths. */
+static xd_status open_base(sum *s, const xd_source *from, const char *name, xd_err *e)
+{
+    s->plain = *from;
+    s->plain.sums = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (s->terms[i].t->magnitude >= 0)
+            return xd_reader_open(&s->base, &s->plain, name, e);
+    return XD_OK;
+}
+
+/* ---- opening and adding ------------------------------------------------------------------- */
 
 static xd_status sum_open(void *self, const char *name, const xd_span *span, int n, void **out,
                           xd_err *e)
@@ -397,9 +526,14 @@ static xd_status sum_open(void *self, const char *name, const xd_span *span, int
         for (int k = 0; k < n; k++)
             s->cols += span[k].n;
     }
-    for (int i = 0; st == XD_OK && i < h->n; i++) {
+    for (int i = 0; s && s->terms && i < h->n; i++)
         s->terms[i].t = &h->terms[i];
+    if (st == XD_OK)
+        st = open_base(s, ((const xd_lora_src *)self)->from, name, e);
+    for (int i = 0; st == XD_OK && i < h->n; i++) {
         st = open_term(&s->terms[i], s, e);
+        if (st == XD_OK && s->terms[i].t->magnitude >= 0)
+            st = open_lengths(s, &s->terms[i], e);
     }
     if (st == XD_OK && (s->each = scratch_of(s)) &&
         !(s->tmp = aligned_alloc(XD_ALIGN, s->each * (size_t)xd_par_threads())))
@@ -435,6 +569,15 @@ static int64_t factor_takes(const xd_lora_term *t, int k)
            (t->kind == XD_LORA_KRONECKER ? rows * w.cols : 0);
 }
 
+/* Elements that lengths take, while they are measured and after that. */
+static int64_t measure_takes(const xd_lora_term *t)
+{
+    int64_t n = 4 * t->rows + 2 * t->cols + MEASURED * t->cols * xd_par_threads();
+    for (int k = 0; k < factors(t); k++)
+        n += factor_takes(t, k);
+    return n + (t->columns ? 2 * bands_of(t->rows) * t->cols : 0);
+}
+
 /* Scratch is bounded by what GEMMs of ROWS rows take. */
 static size_t sums_takes(void *self, const char *name)
 {
@@ -445,6 +588,8 @@ static size_t sums_takes(void *self, const char *name)
     for (int i = 0; h && i < h->n; i++) {
         for (int k = 0; k < factors(&h->terms[i]); k++)
             n += factor_takes(&h->terms[i], k);
+        if (h->terms[i].magnitude >= 0)
+            n += measure_takes(&h->terms[i]);
         if (h->terms[i].kind == XD_LORA_HADAMARD)
             n += 2 * FEW * h->terms[i].cols * xd_par_threads();
     }
@@ -468,6 +613,7 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_ter
         hit *h = &s->hits[s->n - same];
         if (!same) {
             h->terms = &terms[i];
+            s->from = &p->src;
             if (!xd_source_name(&p->src, p->list[terms[i].item].name, h->name, sizeof h->name))
                 return xd_fail(e, XD_EFORMAT, "%s has no tensor %s", p->dir,
                                p->list[terms[i].item].name);

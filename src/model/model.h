@@ -39,6 +39,7 @@ typedef struct xd_model {
     xd_image_processor processor;       /* of an encoder that sees images                      */
     xd_component     preview;   /* a tiny autoencoder of previews; without a network: none     */
     xd_vae_info      preview_info;
+    int         lora_partial;   /* what does not fit of LoRA files is left out                 */
     struct xd_loras *loras;     /* differences added to the weights (lora.h); NULL: none       */
     struct xd_loras *loras_2;   /* the same, added to `dit2`                                   */
 } xd_model;

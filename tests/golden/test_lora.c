@@ -25,6 +25,7 @@
 enum { D = 24, RANK = 4, MAXITEM = 32 };
 
 static char model[1024], heard[8192];
+static int partial;             /* what does not fit is left out                               */
 static const char *without;     /* a text encoder that is left out, or NULL                    */
 static float *numbers;          /* random: what all files take theirs from                     */
 static size_t working;  /* bytes that loading the transformer took beside its weights, as counted */
@@ -75,7 +76,8 @@ static float *generate(const char *path, double scale, int64_t *n, xd_err *e)
     xd_lora      l = { path, scale };
     xd_open_args a = { .size = sizeof a,
                        .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
-                       .without = without, .loras = &l, .nloras = path != NULL,
+                       .lora_partial = partial, .without = without,
+                       .loras = &l, .nloras = path != NULL,
                        .log = hear, .log_level = XD_LOG_WARN };
     heard[0] = 0;
     xd_request_init(&q);
@@ -433,7 +435,7 @@ static void check_refused(void)
     put(&f, q, ".lora_down.weight", numbers, RANK, D);
     refuse(&f, XD_EFORMAT, "are the same matrix");
     f.n--;
-    put(&f, q, ".lora_magnitude_vector", numbers, 1, D);
+    put(&f, q, ".oft_blocks", numbers, 1, D);
     refuse(&f, XD_EUNSUPPORTED, "belongs to another method");
     f.n--;
     refuse_at(write_file(&f), NAN, XD_EINVAL, "has the scale nan");
@@ -466,6 +468,67 @@ static void check_unknown(void)
     refuse(&f, XD_EFORMAT, "12 of its 21 tensors fit nothing in this model: "
                            "transformer.strange_00");
     refuse(&f, XD_EFORMAT, "transformer.strange_09.weight, ...");
+}
+
+/* What fits of a file that does not fit the model: names, a shape, factors of another one. */
+static void check_partial(void)
+{
+    static const char norm[] = "transformer.transformer_blocks.0.norm1.linear";
+    const char *const mlp = "transformer.transformer_blocks.0.ff.net.2";
+    file    f = { .n = 0 };
+    xd_err  e = { 0 };
+    int64_t n = 0, m = 0;
+    spell(&f, &forms[1]);
+    float *want = generate(write_file(&f), 1, &n, &e);
+    put(&f, "transformer.transformer_blocks.0.attn.add_k_img", ".lora_A.weight", numbers, RANK, D);
+    put(&f, "transformer.transformer_blocks.0.attn.add_k_img", ".lora_B.weight", numbers, D, RANK);
+    refuse(&f, XD_EFORMAT, "--lora_partial");
+    put(&f, norm, ".lora_A.weight", numbers, RANK, D);
+    put(&f, norm, ".lora_B.weight", numbers, D, RANK);
+    put(&f, mlp, ".lokr_w1", numbers, 2, 2);
+    put(&f, mlp, ".lokr_w2", numbers, 5, 5);
+    partial = 1;
+    float *lat = generate(write_file(&f), 1, &m, &e);
+    tap(want && lat && n == m && memcmp(lat, want, (size_t)n * sizeof *lat) == 0 &&
+        strstr(heard, "6 of its 14 tensors") && strstr(heard, "norm1.linear.lora_A") &&
+        strstr(heard, "lokr_w2") && strstr(heard, "add_k_img"),
+        "what fits of a file has the bits of a file of that alone: %s%s", e.msg, heard);
+    free(lat);
+    f.n = 0;
+    put(&f, norm, ".lora_A.weight", numbers, RANK, D);
+    put(&f, norm, ".lora_B.weight", numbers, D, RANK);
+    refuse(&f, XD_EFORMAT, "none of its 2 tensors fits");
+    partial = 0;
+    free(want);
+}
+
+/* Biases and modules that peft trained whole replace those of the model, where its settings say so,
+ * and differences are added to them. */
+static void check_replaced(void)
+{
+    static const char q[] = "base_model.model.transformer_blocks.0.attn.to_q";
+    static const char bias[] = "{\"r\": 4, \"lora_alpha\": 4, \"bias\": \"all\"}";
+    xd_err  e = { 0 };
+    int64_t n = 0, m = 0;
+    file    f = { .n = 0 };
+    mkdir(in_scratch("adapter"), 0700);
+    scratch_put("adapter/adapter_config.json", bias, sizeof bias - 1);
+    put(&f, q, ".base_layer.bias", numbers, D, 1);
+    put(&f, q, ".lora_A.weight", numbers, RANK, D);
+    put(&f, q, ".lora_B.weight", numbers, D, RANK);
+    f.item[0].t = xd_view(numbers, XD_F32, 1, (int64_t[]){ D });
+    const char *path = in_scratch("adapter/adapter_model.safetensors");
+    must(xd_st_write(path, f.item, f.n, 1, NULL, &e), &e, path);
+    float *once = generate(path, 1, &n, &e);
+    must(e.code, &e, path);
+    must(xd_st_write(path, f.item, 1, 1, NULL, &e), &e, path);
+    float *alone = generate(path, 1, &m, &e), *half = generate(path, 0.5, &m, &e);
+    tap(once && alone && half && memcmp(alone, half, (size_t)n * sizeof *half) == 0 &&
+        apart(once, alone, n) > 1e-3, "a bias is replaced whatever the scale: %.1e from it with a "
+        "difference, at least 1e-3%s", apart(once, alone, n), e.msg);
+    scratch_put("adapter/adapter_config.json", "{}", 2);
+    refuse_at(path, 1, XD_EFORMAT, "to_q.base_layer.bias");
+    free(once), free(alone), free(half);
 }
 
 /* Keys of a text encoder that is left out are counted; those of one that the model has not are
@@ -685,6 +748,8 @@ int main(int argc, char **argv)
     check_alphas();
     check_patterns();
     check_folder();
+    check_partial();
+    check_replaced();
     check_zero(plain, n, bare);
     check_cold();
     check_unknown();

@@ -2,7 +2,8 @@
  *
  *     mpirun -n R test_lora_ranks DIR
  *
- * DIR is tests/golden: its cases flux-lora, sd35-lora, flux2-lora, zimage-lora and wan-lora.
+ * DIR is tests/golden: its cases flux-lora, sd35-lora, flux-dora, flux2-lora, zimage-lora and
+ * wan-lora.
  * Tensor and text tensor parallelism cut what the files hold, Ulysses shares packed weights
  * between ranks, PipeFusion (all steps warm) gives every rank some blocks. f32 latents within
  * 2e-4 of the largest value of diffusers'.
@@ -154,6 +155,7 @@ int main(int argc, char **argv)
     ranks = world->size;
     check_case(argv[1], "flux-lora");
     check_case(argv[1], "sd35-lora");
+    check_case(argv[1], "flux-dora");
     check_case(argv[1], "flux2-lora");
     check_case(argv[1], "zimage-lora");
     check_case(argv[1], "wan-lora");

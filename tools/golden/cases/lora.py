@@ -7,6 +7,9 @@ widths of the published models only, so that its differences are added to the we
 diffusers does convert at any width is compared. tests/golden/CASE/golden.json names files and
 scales as "loras".
 
+flux-dora has a folder that peft saves, with DoRA, patterns and ranks, merged by peft, and DoRA with
+the names of sd-scripts, whose rows (or columns) get their lengths here.
+
 chroma-lora has LoHa with the names of sd-scripts and LoKr with those of ComfyUI and LyCORIS. Their
 differences are added here, by the formulas of LyCORIS.
 """
@@ -25,6 +28,8 @@ RUNS = {
                       seed=71, guidance=3.0, max_sequence_length=9),
     "sd35-lora": dict(model="sd35", prompts=["a white star"], width=40, height=32, steps=3, seed=72,
                       guidance=1.0, max_sequence_length=8),
+    "flux-dora": dict(model="flux", prompts=["A small blue square"], width=32, height=40, steps=3,
+                      seed=73, guidance=3.0, max_sequence_length=9),
     "chroma-lora": dict(model="chroma", prompts=["A large red circle"], negative_prompt="a star",
                         width=32, height=40, steps=3, seed=75, guidance=2.0,
                         max_sequence_length=20),
@@ -228,6 +233,86 @@ def make_files(name, out):
                                 v in SCALES.items()]})
 
 
+# ---- DoRA ----------------------------------------------------------------------------------------
+
+# Module of sd-scripts -> modules of diffusers, and which lengths it has.
+DORA = {
+    "double_blocks_0_img_attn_qkv": ("transformer_blocks.0.attn.to_{q,k,v}", "rows"),
+    "double_blocks_1_txt_mlp_2": ("transformer_blocks.1.ff_context.net.2", "columns"),
+    "single_blocks_1_linear1": ("single_transformer_blocks.1.attn.to_{q,k,v} "
+                                "single_transformer_blocks.1.proj_mlp", "rows"),
+    "final_layer_adaLN_modulation_1": ("*norm_out.linear", "rows"),
+}
+
+
+def save_adapter(transformer, path, g):
+    """A folder of peft with random numbers; the adapter."""
+    from peft import LoraConfig, get_peft_model
+    model = get_peft_model(transformer, LoraConfig(
+        r=2, lora_alpha=3, use_dora=True, use_rslora=True,
+        target_modules=["to_q", "add_v_proj", "proj_mlp", "x_embedder", "norm_out.linear"],
+        rank_pattern={r"^single_transformer_blocks\.\d+\.proj_mlp": 3, "x_embedder": 1},
+        alpha_pattern={"^transformer_blocks.0.attn.to_q": 5, "to_q": 2,
+                       r"transformer_blocks\..*\.to_(q|k)": 7, "^x_embedder": 4}))
+    for name, p in model.named_parameters():
+        if "lora_magnitude" in name:
+            p.mul_(torch.rand(p.shape, generator=g) + 0.5)
+        elif "lora_" in name:
+            p.copy_(torch.randn(p.shape, generator=g) * (0.5 if "lora_B" in name else 0.2))
+    model.save_pretrained(path)
+    (path / "README.md").unlink(missing_ok=True)
+    return model
+
+
+def put_dora(f, pipe, g):
+    """Writes the file; (module, rows that it adds, what its sum is multiplied by) of every weight
+    as it is before any file."""
+    out = []
+    for i, (key, (targets, which)) in enumerate(DORA.items()):
+        names = spread(targets.lstrip("*"))
+        w = torch.cat([weight(pipe, "transformer", t) for t in names])
+        swap = targets[0] == "*"
+        w = torch.cat(w.chunk(2)[::-1]) if swap else w
+        up, down = pair(len(w), w.shape[1:], 1 + i % 3, g, torch.float16)
+        axis = 1 if which == "rows" else 0
+        alpha = 1.0 + i % 2
+        d = SCALES["kohya"] * alpha / len(down) * (up.float() @ down.float())
+        length = w.norm(dim=axis, keepdim=True) * (torch.rand(w.norm(dim=axis, keepdim=True).shape,
+                                                             generator=g) + 0.5)
+        by = (length / (w + d).norm(dim=axis, keepdim=True)).expand(w.shape)
+        k = "lora_unet_" + key
+        f |= {k + ".lora_down.weight": down, k + ".lora_up.weight": up, k + ".dora_scale": length,
+              k + ".alpha": torch.tensor(alpha)}
+        if swap:
+            d, by = (torch.cat(v.chunk(2)[::-1]) for v in (d, by))
+        sizes = [len(weight(pipe, "transformer", t)) for t in names]
+        out += zip(names, d.split(sizes), by.split(sizes))
+    return out
+
+
+def make_dora(name, out):
+    d = out / name
+    d.mkdir(parents=True, exist_ok=True)
+    g = torch.Generator().manual_seed(RUNS[name]["seed"])
+    joint.RUNS[name] = RUNS[name]
+
+    def change(pipe):
+        f = {}
+        changes = put_dora(f, pipe, g)
+        save_file(f, d / "kohya.safetensors")
+        model = save_adapter(pipe.transformer, d / "adapter", g)
+        for m in model.modules():
+            if hasattr(m, "scale_layer"):
+                m.scale_layer(SCALES["peft"])
+        pipe.transformer = model.merge_and_unload()
+        for module, delta, by in changes:
+            w = weight(pipe, "transformer", module)
+            w.copy_((w + delta) * by)
+    joint.run(name, out, change, {"loras": [{"path": "adapter", "scale": SCALES["peft"]},
+                                            {"path": "kohya.safetensors",
+                                             "scale": SCALES["kohya"]}]})
+
+
 # ---- LoHa and LoKr -------------------------------------------------------------------------------
 
 LOHA = {
@@ -315,4 +400,5 @@ def make(names, options):
     quiet()
     with torch.no_grad():
         for name in names:
-            (make_products if name == "chroma-lora" else make_files)(name, options.out)
+            {"chroma-lora": make_products, "flux-dora": make_dora}.get(name, make_files)(
+                name, options.out)
