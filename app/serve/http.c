@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +20,8 @@
 
 #include "base/clock.h"
 #include "serve/http_body.h"
+#include "serve/http_front.h"
+#include "serve/http_head.h"
 
 /* CLOSING: connections beside the limit, which are closed to make room. */
 enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
@@ -42,6 +44,7 @@ typedef struct client {         /* a connection                                 
 struct xd_http {
     xd_http_args       args;
     struct MHD_Daemon *daemon;
+    xd_front          *front;
     int                port, reaping;
     pthread_t          reaper;
     pthread_mutex_t    lock;    /* of the list of clients                                      */
@@ -105,10 +108,7 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *i =
             MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-        client  *k = calloc(1, sizeof *k);
-        unsigned ms = (unsigned)(h->args.patience * 1e3);
-        /* who reads nothing of an answer: of a stream of events libmicrohttpd waits for ever */
-        setsockopt(i->connect_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+        client *k = calloc(1, sizeof *k);
         if (k) {
             *k = (client){ .fd = i->connect_fd, .since = xd_now_s(), .next = h->clients };
             h->clients = k;
@@ -313,11 +313,9 @@ static int refuse_ambiguous(xd_http_call *c)
     head_lines l = { { 0 }, 0, 0 };
     MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, see_line, &l);
     if (is_ambiguous(&l, c->version))
-        xd_reply_error(c, 400, NULL, NULL, "a request has one Host, and a Content-Length or a "
-                       "Transfer-Encoding, not both or several; no name has a blank before its "
-                       "colon, and no line a control character");
+        xd_reply_error(c, 400, NULL, NULL, "%s", xd_head_sentence(400));
     else if (l.coded)
-        xd_reply_error(c, 501, NULL, NULL, "the only Transfer-Encoding that is read is chunked");
+        xd_reply_error(c, 501, NULL, NULL, "%s", xd_head_sentence(501));
     xd_reply_header(c, "Connection", "close");
     return c->reply != NULL;
 }
@@ -439,33 +437,13 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
-static xd_status make_address(const xd_http_args *a, struct sockaddr_storage *at, int *v6,
-                              xd_err *e)
-{
-    struct sockaddr_in  *in = (struct sockaddr_in *)at;
-    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)at;
-    memset(at, 0, sizeof *at);
-    *v6 = inet_pton(AF_INET6, a->host, &in6->sin6_addr) == 1;
-    if (*v6) {
-        in6->sin6_family = AF_INET6;
-        in6->sin6_port = htons((uint16_t)a->port);
-        return XD_OK;
-    }
-    if (inet_pton(AF_INET, a->host, &in->sin_addr) != 1)
-        return xd_fail(e, XD_EINVAL, "--host takes an address as 127.0.0.1, 0.0.0.0 or ::1, not "
-                       "'%.80s'", a->host);
-    in->sin_family = AF_INET;
-    in->sin_port = htons((uint16_t)a->port);
-    return XD_OK;
-}
-
 /* A strict libmicrohttpd refuses a request without Host by itself, and 0.9.75 writes the head of
- * that reply twice: is_ambiguous refuses it instead. Where Content-Length is no number,
- * libmicrohttpd still replies so before any handler is called. */
-static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, int v6)
+ * that reply twice: is_ambiguous refuses it instead. */
+static struct MHD_Daemon *start_daemon(xd_http *h)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-                     MHD_USE_POLL | (v6 ? MHD_USE_IPv6 : 0) | (h->args.tls_cert ? MHD_USE_TLS : 0);
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
+                     (h->args.tls_cert ? MHD_USE_TLS : 0);
     struct MHD_OptionItem tls[] = {
         { MHD_OPTION_HTTPS_MEM_CERT, 0, h->args.tls_cert },
         { MHD_OPTION_HTTPS_MEM_KEY, 0, h->args.tls_key },
@@ -473,58 +451,46 @@ static struct MHD_Daemon *start_daemon(xd_http *h, struct sockaddr_storage *at, 
         { MHD_OPTION_END, 0, NULL },
     };
     return MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)at,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(h->args.connections + CLOSING),
+        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(h->args.connections + 2 * CLOSING),
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)STACK, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10,
-        STRICTNESS,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+        STRICTNESS, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
         h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
-/* libmicrohttpd says no more than that it did not start: whether the address can be taken is tried
- * before. */
-static xd_status try_address(const xd_http_args *a, const struct sockaddr_storage *at, xd_err *e)
+/* libmicrohttpd owns the socket, also where it has no room for it. */
+static int take_socket(void *cookie, int fd)
 {
-    int one = 1, fd = socket(at->ss_family, SOCK_STREAM, 0);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    int bad = fd < 0 || bind(fd, (const struct sockaddr *)at, at->ss_family == AF_INET6
-                                 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)) != 0 ||
-              listen(fd, 1) != 0;
-    int why = errno;
-    if (fd >= 0)
-        close(fd);
-    if (!bad)
-        return XD_OK;
-    return xd_fail(e, XD_EIO, "cannot listen at %s port %d: %s%s", a->host, a->port,
-                   strerror(why), why == EADDRINUSE ? "; choose another one with --port" : "");
+    xd_http           *h = cookie;
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    return MHD_add_connection(h->daemon, fd, (struct sockaddr *)&at, sizeof at.sun_family) ==
+           MHD_YES;
 }
 
 xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
 {
-    struct sockaddr_storage at;
-    int                     v6;
-    xd_status               s = make_address(a, &at, &v6, e);
-    if (s == XD_OK && a->port)
-        s = try_address(a, &at, e);
-    xd_http *h = *out = s == XD_OK ? calloc(1, sizeof *h) : NULL;
-    if (s != XD_OK)
-        return s;
+    xd_http *h = *out = calloc(1, sizeof *h);
     if (!h)
         return xd_fail(e, XD_ENOMEM, "no memory for a server");
     h->args = *a;
     h->pool.most = a->most_bodies;
     pthread_mutex_init(&h->lock, NULL);
-    h->daemon = start_daemon(h, &at, v6);
-    if (!h->daemon) {
+    xd_status s = xd_front_open(&h->front, &(xd_front_args){
+        .host = a->host, .port = a->port, .connections = a->connections + CLOSING,
+        .sealed = a->tls_cert != NULL, .patience = a->patience }, e);
+    if (s == XD_OK && !(h->daemon = start_daemon(h)))
+        s = xd_fail(e, XD_EIO, a->tls_cert ? "cannot serve HTTPS: are --tls_cert and --tls_key a "
+                    "certificate in PEM and its key?" : "libmicrohttpd does not start");
+    if (s == XD_OK)
+        s = xd_front_start(h->front, take_socket, h, e);
+    if (s != XD_OK) {
         xd_http_stop(out, 0);
-        return xd_fail(e, XD_EIO, a->tls_cert ? "cannot serve HTTPS: are --tls_cert and --tls_key "
-                       "a certificate in PEM and its key?" : "cannot listen at %s port %d",
-                       a->host, a->port);
+        return s;
     }
     h->args.tls_cert = h->args.tls_key = NULL;  /* they are read                               */
-    h->port = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+    h->port = xd_front_port(h->front);
     h->reaping = pthread_create(&h->reaper, NULL, reap, h) == 0;
     return XD_OK;
 }
@@ -551,14 +517,13 @@ void xd_http_stop(xd_http **out, double seconds)
     if (!h)
         return;
     if (h->daemon) {
-        MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+        xd_front_quiet(h->front);
         while (xd_now_s() < until && MHD_get_daemon_info(
                    h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections > 0)
             nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
         MHD_stop_daemon(h->daemon);
-        if (fd != MHD_INVALID_SOCKET)
-            close(fd);
     }
+    xd_front_close(&h->front);
     atomic_store(&h->stop, 1);
     if (h->reaping)
         pthread_join(h->reaper, NULL);

@@ -133,8 +133,8 @@ static int64_t read_digits(const char *text, const char **end)
     return errno ? INT64_MAX : n;
 }
 
-/* "bytes=2-5", "bytes=2-" and "bytes=-4" of a file of `size` bytes. Of several parts, of other units
- * and of what is no range all is given. */
+/* "bytes=2-5", "bytes=2-" and "bytes=-4" of a file of `size` bytes. Of several parts, of other
+ * units and of what is no range all is given. */
 static asked read_range(const char *range, int64_t size, int64_t *from, int64_t *n)
 {
     const char *at = range + 6;

@@ -67,8 +67,8 @@ static void begin(void)
             .most_body = MOST_BODY, .connections = 64, .patience = PATIENCE_S }, &e) == XD_OK);
 }
 
-/* The side that closes first keeps its port for a minute, and an address has some 28,000 of them: who
- * connects takes one address after the other. */
+/* The side that closes first keeps its port for a minute, and an address has some 28,000 of them:
+ * who connects takes one address after the other. */
 static void choose_source(int fd)
 {
     static unsigned    n;

@@ -383,16 +383,16 @@ def framed(s):
     got = raw(s, second * 3 + second.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
     report(got.count(b" 200 ") == 4, "four at once are answered", got)
     got = raw(s, second + post + host + b"X: a\rContent-Length: 5\r\n\r\nhello" + second)
-    report(re.findall(rb"HTTP/1\.1 (\d+)", got) == [b"200", b"400"], "a wrong one behind a good one",
-           got)
+    report(re.findall(rb"HTTP/1\.1 (\d+)", got) == [b"200", b"400"],
+           "a wrong one behind a good one", got)
     body = json.dumps({**FAST, "size": "64x64"}).encode()
     chunks = b"".join(b"%x;a=b\r\n%s\r\n" % (len(c), c) for c in (body[:7], body[7:]))
     for what, head, sent in (
             ("chunks", b"Transfer-Encoding: Chunked\r\n", chunks + b"0\r\nX-A: b\r\n\r\n"),
-            ("a length", b"content-length:%d \r\n" % len(body), body)):
+            ("a length", b"content-length:%d\r\n" % len(body), body)):
         got = raw(s, post + host + b"Content-Type: application/json\r\n" + head + b"\r\n" + sent +
                   second.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), 30)
-        report(re.findall(rb"HTTP/1\.1 (\d+)", got) == [b"200", b"200"], f"{what} are read", got[:300])
+        report(re.findall(rb"HTTP/1\.1 (\d+)", got) == [b"200", b"200"], f"{what}: read", got[:300])
 
 
 def request(fields):

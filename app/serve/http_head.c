@@ -1,0 +1,275 @@
+/* http_head.c - a machine that takes one byte after the other */
+#include "serve/http_head.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    BEFORE, LINE, LINE_END, NAME, VALUE, VALUE_END, HEAD_END,   /* the head                    */
+    BODY,
+    SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_CR, CHUNK_LF,       /* a body of chunks            */
+    TRAILER, TRAILER_VALUE, TRAILER_VALUE_END, TRAILER_END,
+};
+enum { LENGTH_DIGITS = 18, SIZE_DIGITS = 15 };
+
+const char *xd_head_sentence(int status)
+{
+    return status == 501 ? "the only Transfer-Encoding that is read is chunked"
+                         : "a request has one Host, and a Content-Length or a Transfer-Encoding, "
+                           "not both or several; no name has a blank before its colon, lines end "
+                           "with CR LF and have no bytes of control";
+}
+
+static void refuse(xd_head *h, int status)
+{
+    h->status = status;
+}
+
+static int is_token(char c)
+{
+    return isalnum((unsigned char)c) || (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+static int is_text(char c)
+{
+    return c == '\t' || ((unsigned char)c >= ' ' && c != 0x7f);
+}
+
+static void add_byte(char *text, size_t size, size_t *n, char c)
+{
+    if (*n < size)
+        text[*n] = c;
+    *n += 1;
+}
+
+/* ---- the head -------------------------------------------------------------------------------- */
+
+static int is_named(const xd_head *h, const char *name)
+{
+    return h->nname == strlen(name) && strncasecmp(h->name, name, h->nname) == 0;
+}
+
+/* The value is a number of digits alone. */
+static void take_length(xd_head *h)
+{
+    if (h->lengths++ || h->codings || !h->nvalue || h->nvalue > LENGTH_DIGITS) {
+        refuse(h, 400);
+        return;
+    }
+    h->left = 0;
+    for (size_t i = 0; i < h->nvalue; i++) {
+        if (h->value[i] < '0' || h->value[i] > '9')
+            refuse(h, 400);
+        h->left = 10 * h->left + (uint64_t)(h->value[i] - '0');
+    }
+}
+
+static void take_line(xd_head *h)
+{
+    while (h->nvalue && h->nvalue <= sizeof h->value &&
+           (h->value[h->nvalue - 1] == ' ' || h->value[h->nvalue - 1] == '\t'))
+        h->nvalue--;
+    if (is_named(h, "Content-Length")) {
+        take_length(h);
+    } else if (is_named(h, "Transfer-Encoding")) {
+        if (h->codings++ || h->lengths || memcmp(h->version, "HTTP/1.1", 8) != 0)
+            refuse(h, 400);
+        else if (h->nvalue != 7 || strncasecmp(h->value, "chunked", 7) != 0)
+            refuse(h, 501);
+    }
+}
+
+static void begin_name(xd_head *h, int state)
+{
+    h->state = state;
+    h->nname = h->nvalue = 0;
+}
+
+static void end_head(xd_head *h)
+{
+    int chunks = h->codings > 0;
+    if (!chunks && !h->left) {
+        *h = (xd_head){ 0 };
+        return;
+    }
+    h->in_body = 1;
+    h->state = chunks ? SIZE : BODY;
+    h->digits = 0;
+}
+
+/* A name and its value; `end` is the state behind an empty line, `value` that behind the colon. */
+static void read_name(xd_head *h, char c, int value, int end)
+{
+    if (c == '\r' && !h->nname)
+        h->state = end;
+    else if (c == ':' && h->nname)
+        h->state = value;
+    else if (is_token(c))
+        add_byte(h->name, sizeof h->name, &h->nname, c);
+    else
+        refuse(h, 400);
+}
+
+static void read_value(xd_head *h, char c, int end)
+{
+    if (c == '\r')
+        h->state = end;
+    else if (!is_text(c))
+        refuse(h, 400);
+    else if (h->nvalue || (c != ' ' && c != '\t'))
+        add_byte(h->value, sizeof h->value, &h->nvalue, c);
+}
+
+static void read_line(xd_head *h, char c)
+{
+    if (c == '\r') {
+        h->state = LINE_END;
+    } else if (is_text(c)) {
+        memmove(h->version, h->version + 1, sizeof h->version - 1);
+        h->version[sizeof h->version - 1] = c;
+    } else {
+        refuse(h, 400);
+    }
+}
+
+/* Where only LF may come: 1, and it has. */
+static int is_end(xd_head *h, char c)
+{
+    if (c != '\n')
+        refuse(h, 400);
+    return c == '\n';
+}
+
+static void read_head(xd_head *h, char c)
+{
+    switch (h->state) {
+    case BEFORE:                /* an empty line may come before a request                     */
+        h->state = LINE;
+        if (c == '\r')
+            h->state = LINE_END;
+        else
+            read_line(h, c);
+        break;
+    case LINE:
+        read_line(h, c);
+        break;
+    case LINE_END:
+        if (!is_end(h, c))
+            break;
+        if (h->version[sizeof h->version - 1])
+            begin_name(h, NAME);
+        else
+            *h = (xd_head){ 0 };
+        break;
+    case NAME:
+        read_name(h, c, VALUE, HEAD_END);
+        break;
+    case VALUE:
+        read_value(h, c, VALUE_END);
+        break;
+    case VALUE_END:
+        if (is_end(h, c)) {
+            take_line(h);
+            begin_name(h, NAME);
+        }
+        break;
+    default:
+        if (is_end(h, c))
+            end_head(h);
+    }
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+static void read_size(xd_head *h, char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char       *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+    if (at && h->digits < SIZE_DIGITS) {
+        h->left = 16 * (h->digits ? h->left : 0) + (uint64_t)(at - digits);
+        h->digits++;
+    } else if (h->digits && (c == ';' || c == '\r')) {
+        h->state = c == ';' ? EXTENSION : SIZE_END;
+    } else {
+        refuse(h, 400);
+    }
+}
+
+static void begin_chunk(xd_head *h)
+{
+    if (h->left)
+        h->state = CHUNK;
+    else
+        begin_name(h, TRAILER);
+}
+
+static void read_chunks(xd_head *h, char c)
+{
+    switch (h->state) {
+    case SIZE:
+        read_size(h, c);
+        break;
+    case EXTENSION:
+        read_value(h, c, SIZE_END);
+        break;
+    case SIZE_END:
+        if (is_end(h, c))
+            begin_chunk(h);
+        break;
+    case CHUNK_CR:
+        if (c == '\r')
+            h->state = CHUNK_LF;
+        else
+            refuse(h, 400);
+        break;
+    case CHUNK_LF:
+        if (is_end(h, c))
+            h->state = SIZE, h->digits = 0;
+        break;
+    case TRAILER:
+        read_name(h, c, TRAILER_VALUE, TRAILER_END);
+        break;
+    case TRAILER_VALUE:
+        read_value(h, c, TRAILER_VALUE_END);
+        break;
+    case TRAILER_VALUE_END:
+        if (is_end(h, c))
+            begin_name(h, TRAILER);
+        break;
+    default:
+        if (is_end(h, c))
+            *h = (xd_head){ 0 };
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Bytes of a body, which are not looked at: how many of n. */
+static size_t skip_body(xd_head *h, size_t n)
+{
+    size_t k = h->left < n ? (size_t)h->left : n;
+    h->left -= k;
+    if (!h->left && h->state == BODY)
+        *h = (xd_head){ 0 };
+    else if (!h->left)
+        h->state = CHUNK_CR;
+    return k;
+}
+
+size_t xd_head_read(xd_head *h, const char *p, size_t n)
+{
+    size_t at = 0;
+    while (at < n && !h->status) {
+        if (h->state == BODY || h->state == CHUNK) {
+            at += skip_body(h, n - at);
+            continue;
+        }
+        if (h->in_body)
+            read_chunks(h, p[at]);
+        else
+            read_head(h, p[at]);
+        at += !h->status;
+    }
+    return at;
+}
