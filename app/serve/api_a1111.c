@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "serve/server.h"
 #include "xdit/tools.h"
 
@@ -51,11 +52,50 @@ static void set_strength(void *cookie, const char *name, const char *value)
     snprintf(q->strength, sizeof q->strength, "%s", value);
 }
 
+/* "<lora:NAME:0.5>" without its brackets: a file and its scale. Two scales, of a text encoder and
+ * of the transformer, are one here. */
+static void take_tag(xd_ask *a, const char *tag, size_t n)
+{
+    char        text[300], *scale, *second;
+    const char *from = tag + 5;
+    snprintf(text, sizeof text, "%.*s", (int)(n - 5), from);
+    scale = strchr(text, ':');
+    second = scale ? strchr(scale + 1, ':') : NULL;
+    if (n - 5 >= sizeof text)
+        xd_ask_refuse(a, 400, "prompt", "the prompt has a <lora:NAME:0.5> of %zu bytes", n);
+    else if (second && (strlen(second) != (size_t)(second - scale) ||
+                        strncmp(scale, second, strlen(second)) != 0))
+        xd_ask_refuse(a, 400, "prompt", "'<%.80s>' has more than one scale: a LoRA file has one "
+                      "here, as in <lora:NAME:0.5>", text);
+    else {
+        if (second)
+            *second = 0;
+        xd_ask_lora(a, text);
+    }
+}
+
+/* The prompt without its tags of LoRA files, which are asked for. */
 static void set_prompt(void *cookie, const char *name, const char *value)
 {
     webui_ask *q = cookie;
+    char      *plain = strdup(value), *to = plain;
     (void)name;
-    xd_ask_prompt(&q->ask, value);
+    if (!plain) {
+        xd_ask_refuse(&q->ask, 503, NULL, "no memory for the prompt");
+        return;
+    }
+    for (const char *c = value; *c;) {
+        size_t n = strncasecmp(c, "<lora:", 6) == 0 ? strcspn(c + 1, "<>") : 0;
+        if (n > 5 && c[n + 1] == '>') {
+            take_tag(&q->ask, c + 1, n);
+            c += n + 2;
+        } else {
+            *to++ = *c++;
+        }
+    }
+    *to = 0;
+    xd_ask_prompt(&q->ask, plain);
+    free(plain);
 }
 
 /* What the names of schedules ask for; also behind the name of a sampler: "DPM++ 2M Karras". */
@@ -340,11 +380,28 @@ void xd_api_webui_schedulers(xd_http_call *c)
     xd_reply_json(c, 200, &b);
 }
 
+/* Is it a folder of diffusers or peft with a LoRA? */
+static int is_adapter(const char *folder, const char *name)
+{
+    static const char *const files[] = { "adapter_model", "pytorch_lora_weights" };
+    char path[4096];
+    int  found = 0;
+    for (int i = 0; i < 2 && !found; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s/%s.safetensors", folder, name, files[i]);
+        found = n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
+    }
+    return found;
+}
+
 /* The name of a LoRA file as requests give it, malloc'ed; NULL: the file is none. */
-static char *name_of_lora(const char *file)
+static char *name_of_lora(const char *folder, const char *file)
 {
     const char *dot = strrchr(file, '.');
-    if (file[0] == '.' || !dot || strcmp(dot, ".safetensors") != 0)
+    if (file[0] == '.')
+        return NULL;
+    if (is_adapter(folder, file))
+        return strdup(file);
+    if (!dot || strcmp(dot, ".safetensors") != 0)
         return NULL;
     return strndup(file, (size_t)(dot - file));
 }
@@ -361,7 +418,7 @@ char **xd_server_loras(const char *folder, int *n)
     char         **v = NULL;
     *n = 0;
     while (d && (f = readdir(d))) {
-        char *name = name_of_lora(f->d_name), **more = NULL;
+        char *name = name_of_lora(folder, f->d_name), **more = NULL;
         if (name)
             more = realloc(v, ((size_t)*n + 1) * sizeof *v);
         if (more)

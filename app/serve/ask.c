@@ -131,6 +131,13 @@ static int is_plain(const char *name)
     return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 200;
 }
 
+static int is_scale(const char *text)
+{
+    char  *end;
+    double v = strtod(text, &end);
+    return end != text && !*end && v >= -1e6 && v <= 1e6;
+}
+
 void xd_ask_lora(xd_ask *a, const char *value)
 {
     const char *dir = server_of(a)->loras, *colon = strrchr(value, ':');
@@ -143,6 +150,9 @@ void xd_ask_lora(xd_ask *a, const char *value)
     else if (!is_plain(name))
         xd_ask_refuse(a, 400, "lora", "'%.80s' is no name of a LoRA file: a name has no '/' and "
                       "does not begin with a dot", name);
+    else if (colon && !is_scale(colon + 1))
+        xd_ask_refuse(a, 400, "lora", "'%.40s' is no scale of the LoRA file '%.80s': it is a "
+                      "number from -1e6 to 1e6, as in \"name:0.8\"", colon + 1, name);
     else {
         char real[4096], *folder = realpath(dir, NULL);
         int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -151,7 +161,7 @@ void xd_ask_lora(xd_ask *a, const char *value)
         char *file = realpath(path, NULL);
         if (!file || !folder || strncmp(file, folder, strlen(folder)) != 0 ||
             file[strlen(folder)] != '/')
-            xd_ask_refuse(a, 404, "lora", "there is no LoRA file '%.80s' here", name);
+            xd_ask_refuse(a, 400, "lora", "there is no LoRA file '%.80s' here", name);
         else {
             snprintf(real, sizeof real, "%s:%s", file, colon ? colon + 1 : "1");
             add_arg(a, "lora", real);

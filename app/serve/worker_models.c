@@ -103,6 +103,29 @@ xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_
 
 /* ---- engines of a model --------------------------------------------------------------------- */
 
+/* Puts the name that a client gave in place of the path of its file. */
+static void hide_path(char *msg, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t      n = strlen(path), k = strlen(name);
+    if (k > 12 && strcmp(name + k - 12, ".safetensors") == 0)
+        k -= 12;
+    for (char *at = msg; k < n && (at = strstr(at, path)); at += k) {
+        memcpy(at, name, k);
+        memmove(at + k, at + n, strlen(at + n) + 1);
+    }
+}
+
+/* What is wrong with a file that a client named is its mistake. */
+static void blame_client(const xd_loras_read *l, xd_status *s, xd_err *e)
+{
+    if (!l->n || (*s != XD_EFORMAT && *s != XD_EIO && *s != XD_EUNSUPPORTED && *s != XD_EINVAL))
+        return;
+    for (int i = 0; i < l->n; i++)
+        hide_path(e->msg, l->v[i].path);
+    *s = e->code = XD_EINVAL;
+}
+
 /* LoRA files of the command line come first. */
 static xd_status use_loras(xd_worker_models *m, xd_opened *o, const xd_task_flags *f, xd_err *e)
 {
@@ -119,6 +142,8 @@ static xd_status use_loras(xd_worker_models *m, xd_opened *o, const xd_task_flag
     free(v);
     if (s == XD_OK)
         o->busy++;
+    else
+        blame_client(&f->lora, &s, e);
     return s;
 }
 

@@ -331,6 +331,42 @@ def switch_loras(folder):
         report(s.metric("models_open") == 1, "one model is open", s.get("/metrics").body)
 
 
+def adapter(folder):
+    """A folder of peft with the file's numbers, half of them by its alpha."""
+    (folder / "peft").mkdir()
+    write_lora(folder / "peft/adapter_model.safetensors")
+    (folder / "peft/adapter_config.json").write_text('{"r": 4, "lora_alpha": 2}')
+
+
+def tagged_loras(folder):
+    """Tags in prompts of stable-diffusion-webui, and mistakes about files, without their paths."""
+    adapter(folder)
+    (folder / "foreign.safetensors").write_bytes(
+        (folder / "one.safetensors").read_bytes().replace(b"_blocks", b"_blocqs"))
+    asked = {"steps": 2, "seed": 3}
+    line = ["--prompt", f"{PROMPT} of clay", "--num_inference_steps", "2", "--seed", "3"]
+    file = str(folder / "one.safetensors")
+    want = [pixels(generate(*line, *(x for f in files for x in ("--lora", f))))
+            for files in ([file], [file + ":0.5"], [file, file + ":0.25"])]
+    tags = (("<lora:one:1>", 0), ("<lora:one>", 0), ("<LORA:one:0.5:0.5>", 1), ("<lora:peft:1>", 1),
+            ("<lora:one:1><lora:one:0.25>", 2))
+    with Server("--loras", str(folder)) as s:
+        names = [x["name"] for x in s.get("/sdapi/v1/loras").json]
+        report("peft" in names and "one" in names, "folders of peft are LoRA files", names)
+        for tag, i in tags:
+            r = s.post("/sdapi/v1/txt2img", {**asked, "prompt": f"{PROMPT}{tag} of clay"})
+            report(r.status == 200 and pixels(base64.b64decode(r.json["images"][0])) == want[i] and
+                   "<lora" not in json.loads(r.json["info"])["prompt"], f"{tag} in a prompt", r)
+        for tag in ("none:1", "one:x", "one:", "one:0.5:0.7", "../one:1", "foreign:1"):
+            r = s.post("/sdapi/v1/txt2img", {**asked, "prompt": f"{PROMPT}<lora:{tag}>"})
+            report(r.status == 400 and str(folder) not in r.body.decode(), f"<lora:{tag}>: 400", r)
+        for lora in ("one:x", "one:", "none", "foreign", {"name": "foreign", "scale": 0.5}):
+            r = s.post(GEN, {**FAST, "lora": lora})
+            report(r.status == 400 and str(folder) not in r.body.decode() and
+                   (lora in ("one:x", "one:") or "none" in r.error or "foreign" in r.error),
+                   f"lora {lora!r}: 400", r)
+
+
 def png_of(side, pixel):
     """A square PNG; pixel(x, y) has 1, 3 or 4 bytes."""
     rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(side)) for y in range(side))
@@ -412,6 +448,7 @@ def main():
     with Server("--loras", str(folder)) as s:
         loras(s)
     switch_loras(folder)
+    tagged_loras(folder)
     results = (T / "results").resolve()
     results.mkdir()
     with Server("--results", str(results)) as s:
