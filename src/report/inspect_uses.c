@@ -17,18 +17,22 @@ static void add_word(xd_text_buf *b, int *n, int holds, const char *word)
         xd_buf_add(b, "%s\"%s\"", (*n)++ ? ", " : "", word);
 }
 
+static int takes_strength(const xd_recipe *p)
+{
+    return p->fps <= 0 && !p->from_mask && (!p->references || p->inpaints_reference);
+}
+
 static void add_fields(xd_text_buf *b, const xd_model *m)
 {
     const xd_recipe *p = m->recipe;
     int image = p->fps > 0 ? p->from_image || p->holds_image : 1;
     int both = p->from_frames && frames_read(m) > 1;
     int last = p->from_frames && frames_read(m) != 1, n = 0, needed = 0;
-    int starts = p->fps <= 0 && !p->from_mask && (!p->references || p->inpaints_reference);
     xd_buf_add(b, "\"takes\": [");
     add_word(b, &n, image, "image");
     add_word(b, &n, xd_recipe_inpaints(p), "mask_image");
     add_word(b, &n, last, "last_image");
-    add_word(b, &n, starts, "strength");
+    add_word(b, &n, takes_strength(p), "strength");
     xd_buf_add(b, "], \"needs\": [");
     add_word(b, &needed, p->from_image || p->from_mask || p->needs_reference, "image");
     add_word(b, &needed, p->from_mask, "mask_image");
@@ -49,6 +53,8 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
     xd_buf_add(b, ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
                " \"guidance_scale\": %.10g", (long long)(d->sample[2] * cell[2]),
                (long long)(d->sample[1] * cell[1]), p->steps, p->guidance);
+    if (takes_strength(p))
+        xd_buf_add(b, ", \"strength\": %.10g", p->strength > 0 ? p->strength : 0.6);
     if (p->true_cfg > 0)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", p->true_cfg);
     if (p->fps > 0)

@@ -116,7 +116,8 @@ class Browser:
             assert self.came.wait_for(lambda: self.loads() > before, 60), url
 
     def key(self, name, text="", modifiers=0):
-        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39, "ArrowDown": 40}.get(name, 0)
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowRight": 39, "ArrowDown": 40,
+                "z": 90}.get(name, 0)
         more = {"key": name, "code": {" ": "Space"}.get(name, name), "modifiers": modifiers,
                 "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **more,

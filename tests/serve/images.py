@@ -279,8 +279,9 @@ def status(s):
     report([m["id"] for m in r.json["data"]] == ["demo-pixart"], "models", r)
     m = r.json["data"][0]
     report(m["makes"] == "image" and m["takes"] == ["image", "strength"] and m["needs"] == [] and
-           m["multiple"] == 16 and m["defaults"] == {"width": 128, "height": 128, "num_inference_steps": 20,
-                             "guidance_scale": 4.5}, "what they make and take", m)
+           m["multiple"] == 16 and
+           m["defaults"] == {"width": 128, "height": 128, "num_inference_steps": 20,
+                             "guidance_scale": 4.5, "strength": 0.6}, "what they make and take", m)
     report(s.get("/v1/models/demo-pixart").json["object"] == "model" and
            s.get("/v1/models/nope").status == 404, "one model")
     report(s.metric('jobs_total{state="done"}') > 5 and s.metric("queue_length") == 0 and

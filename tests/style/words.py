@@ -23,6 +23,8 @@ UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 OLD = re.compile(r"(?<![A-Za-z])(br" + r"ains?|eig" + r"hths|so" + r"ften(s|ed|ing)?|for" +
                  r"e(see[ns]?|casts?)|rec" + r"kon(s|ed|ing|er)?|"
                  r"pic" + r"tures?|pa" + r"int(s|ed|ing)?)(?![A-Za-z])", re.IGNORECASE)
+# A brush does that to a mask, whatever the rest of the tree calls it.
+BRUSH = re.compile(r"pa" + r"int(s|ed|ing)?", re.IGNORECASE)
 # Functions of the program and the library are named by what they do: a verb and its noun. These
 # words alone say nothing at the call site, or say it in words of our own.
 FUNCTIONS = """
@@ -54,7 +56,8 @@ def complaints(path, own):
     for n, line in enumerate(text.split("\n"), 1):
         for pattern, what in ((PATHS, "a path of one machine"), (UNFINISHED, "unfinished work"),
                               (OLD, "a word that the field has another one for")):
-            m = pattern.search(line)
+            masks = path.parent.name == "page" and pattern is OLD
+            m = pattern.search(BRUSH.sub("", line) if masks else line)
             if m:
                 yield n, f"{what}: {m[0]}"
         m = FUNCTION.match(line) if own and not line.startswith("typedef") else None

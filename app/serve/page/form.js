@@ -1,22 +1,32 @@
-/* form.js - the form: what the chosen model takes, the fields of a request, parameters put back */
-import { make } from './gallery.js';
-import { maskBlob, startBlob } from './mask.js';
+/* form.js - the form: what the chosen model takes, the fields of a request, settings put back.
+ *
+ * Prompt, seed and the like are common to all models; steps, guidance, size and the like are each
+ * model's own, and begin with its defaults. */
+import { byId, make } from './dom.js';
+import { clearErrors } from './errors.js';
+import { givenFiles, showImages, startBlob } from './images.js';
+import { beginSize, showSize } from './size.js';
+import { loadForm, saveForm } from './store.js';
 
-const byId = (id) => document.getElementById(id);
 const form = byId('form');
-
+const common = ['prompt', 'negative_prompt', 'seed', 'n'];
+const own = ['width', 'height', 'num_inference_steps', 'guidance_scale', 'num_frames', 'fps',
+             'strength', 'scheduler'];
 const mostPreviews = 10;        /* of an image                                                 */
 
 let models = [];                /* of GET /v1/models                                           */
 let loras = [];                 /* names of LoRA files                                         */
+let shown = '';                 /* the model that the fields are of                            */
+const kept = loadForm();        /* what store.js keeps: {common, models: {id: {own}}, ...}     */
+kept.models ||= {};
 
-/* What a server says that knows nothing of a model: all that the form has may be sent. */
-const unknown = { makes: 'image', takes: ['image', 'mask_image', 'strength'], needs: [],
-                  defaults: {} };
+/* What a server tells that knows nothing of a model: all that the form has may be sent. */
+const unknown = { makes: 'image', takes: ['image', 'mask_image', 'strength'], needs: [], images: 1,
+                  multiple: 16, defaults: {} };
 
 export const modelNow = () => ({ ...unknown, ...models.find((m) => m.id === form.model.value) });
 export const makesVideo = () => modelNow().makes === 'video';
-export const takesImage = () => modelNow().takes.includes('image');
+export const takes = (word) => modelNow().takes.includes(word);
 
 /* Models whose guidance is the distilled one are guided by true_cfg_scale. */
 const guidanceName = () =>
@@ -27,25 +37,112 @@ function showFor(selector, visible) {
     element.hidden = !visible;
 }
 
-/* Shows what the model takes, and its defaults where a field is empty. */
+/* ---- defaults ---------------------------------------------------------------------------- */
+
+function defaultsNow() {
+  const { defaults } = modelNow();
+  const found = Object.fromEntries(own.map((name) => [name, String(defaults[name] ?? '')]));
+  found.guidance_scale = String(defaults[guidanceName()] ?? '');
+  return found;
+}
+
+/* A slider follows its number, and reaches beyond it. */
+function showSliders() {
+  for (const slider of form.querySelectorAll('input[data-for]')) {
+    const field = byId(slider.dataset.for);
+    const standard = Number(field.placeholder) || 0;
+    if (field.name !== 'strength')
+      slider.max = Math.max(field.name === 'num_inference_steps' ? 50 : 10, 2 * standard,
+                            Number(field.value));
+    slider.value = field.value === '' ? standard : field.value;
+    slider.style.setProperty('--part', `${100 * (slider.value - slider.min) /
+                                        (slider.max - slider.min)}%`);
+  }
+}
+
+function showSeed() {
+  byId('dice').ariaPressed = String(!form.seed.value);
+  byId('lock').ariaPressed = String(Boolean(form.seed.value));
+  byId('last-seed').textContent = kept.lastSeed ? `last ${kept.lastSeed}` : '';
+}
+
+/* Shows what the model takes, with the values that it had before. */
 export function showModel() {
-  const { makes, takes, images, defaults } = modelNow();
+  const { makes } = modelNow();
+  const defaults = defaultsNow();
+  /* With a mask the usual strength is another one, and with an image the size is the image's. */
+  const fresh = { ...defaults, strength: '',
+                  ...takes('image') && startBlob() && { width: '', height: '' } };
   showFor('.for-image', makes === 'image');
   showFor('.for-video', makes === 'video');
-  showFor('#start', takes.includes('image'));
-  showFor('#mask-tools, #mask', takes.includes('mask_image'));
-  showFor('#strength-row', takes.includes('strength'));
-  showFor('#more-row', images > 1);
-  showFor('#last-row', takes.includes('last_image'));
-  for (const name of ['width', 'height', 'num_inference_steps', 'num_frames', 'fps'])
-    form.elements[name].placeholder = defaults[name] ?? '';
-  form.guidance_scale.placeholder = defaults[guidanceName()] ?? '';
+  for (const name of own) {
+    form.elements[name].placeholder = defaults[name];
+    form.elements[name].value = (kept.models[form.model.value] || fresh)[name] ?? '';
+  }
+  shown = form.model.value;
+  showImages(modelNow());
+  showAll();
+}
+
+/* What follows from the values. */
+export function showAll() {
+  showSize(modelNow());
+  showSliders();
+  showSeed();
+}
+
+/* ---- kept through a reload --------------------------------------------------------------- */
+
+export function keepForm() {
+  kept.model = form.model.value;
+  for (const name of common)
+    kept[name] = form.elements[name].value;
+  kept.previews = form.previews.checked;
+  kept.loras = lorasNow();
+  kept.advanced = byId('advanced').open;
+  if (shown)
+    kept.models[shown] = Object.fromEntries(own.map((n) => [n, form.elements[n].value]));
+  saveForm(kept);
+}
+
+function onChange(event) {
+  const field = event.target;
+  if (field.dataset.for)
+    byId(field.dataset.for).value = field.value;
+  if (field === form.model)
+    showModel();
+  clearErrors(field.dataset.for ? byId(field.dataset.for) : field);
+  showAll();
+  keepForm();
+}
+
+/* After a run: the seed that was used, which "lock" takes. */
+export function noteSeed(seed) {
+  kept.lastSeed = String(seed);
+  showSeed();
+  saveForm(kept);
 }
 
 export function setModels(list) {
   models = list;
-  form.model.replaceChildren(...list.map((m) => make('option', { value: m.id, textContent:
-    m.makes === 'video' ? `${m.id} (video)` : m.id })));
+  const group = (label, makes) => make('optgroup', { label }, ...list.filter((m) =>
+    (m.makes || 'image') === makes).map((m) => make('option', { value: m.id, textContent: m.id })));
+  const groups = [group('Images', 'image'), group('Videos', 'video')];
+  form.model.replaceChildren(...groups.filter((g) => g.childElementCount));
+  if (list.some((m) => m.id === kept.model))
+    form.model.value = kept.model;
+  showModel();
+}
+
+/* The first model that takes this, the chosen one before others; '': none. */
+export function modelThatTakes(word) {
+  return takes(word) ? form.model.value : models.find((m) => m.takes?.includes(word))?.id || '';
+}
+
+export function chooseModel(name) {
+  const found = models.find((m) => m.id === name || name.endsWith(`/${m.id}`));
+  if (found)
+    form.model.value = found.id;
   showModel();
 }
 
@@ -65,16 +162,16 @@ function addLora(name, scale) {
   const select = make('select', { id: `lora-${number}` }, ...loras.map((l) =>
     make('option', { value: l, textContent: l })));
   const weight = make('input', { id: `lora-scale-${number}`, type: 'number', step: 'any',
-                                 value: scale });
+                                 value: scale, ariaLabel: `Scale of LoRA ${number}` });
   const remove = make('button', { type: 'button', textContent: 'Remove',
                                   ariaLabel: `Remove LoRA ${number}` });
   const row = make('li', {}, make('div', {}, make('label', { htmlFor: select.id, textContent:
     `LoRA ${number}` }), select), make('div', {}, make('label', { htmlFor: weight.id, textContent:
-    'Scale', ariaLabel: `Scale of LoRA ${number}` }), weight), remove);
-  weight.ariaLabel = `Scale of LoRA ${number}`;
+    'Scale' }), weight), remove);
   select.value = name;
   remove.addEventListener('click', () => {
     row.remove();
+    keepForm();
     byId('lora-add').focus();
   });
   byId('lora-rows').append(row);
@@ -84,6 +181,15 @@ function addLora(name, scale) {
 export function setLoras(names) {
   loras = names;
   byId('loras').hidden = !names.length;
+  setLoraRows(kept.loras || []);
+}
+
+/* The names of files that the server does not have. */
+function setLoraRows(list) {
+  byId('lora-rows').replaceChildren();
+  for (const lora of list.filter((l) => loras.includes(l.name)))
+    addLora(lora.name, lora.scale);
+  return list.map((l) => l.name).filter((name) => !loras.includes(name));
 }
 
 function lorasNow() {
@@ -93,7 +199,7 @@ function lorasNow() {
 
 /* ---- a request --------------------------------------------------------------------------- */
 
-/* A new one for each request that names none, so that the result can be told. */
+/* A new one for each request that names none. */
 function randomSeed() {
   return String(crypto.getRandomValues(new Uint32Array(1))[0]);
 }
@@ -104,26 +210,12 @@ function addNumber(fields, name, value) {
                                                                                : value;
 }
 
-async function readFiles(video) {
-  const { takes, images } = modelNow();
-  const image = takes.includes('image') ? startBlob() : null;
-  if (!image)
-    return {};
-  const last = takes.includes('last_image') ? byId('last-file').files[0] : null;
-  if (video)
-    return { input_reference: image, ...last && { last_image: last } };
-  const mask = takes.includes('mask_image') ? await maskBlob() : null;
-  return { image, ...mask && { mask },
-           'image[]': images > 1 ? [...byId('more-files').files] : [] };
-}
-
 /* {fields, files, video}: what the form asks for. Files have the names of the interface;
  * without an image there are none. */
-export async function readForm() {
+export function readForm() {
   const video = makesVideo();
-  const { takes } = modelNow();
   const fields = { model: form.model.value, prompt: form.prompt.value };
-  const files = await readFiles(video);
+  const files = givenFiles(modelNow());
   if (form.negative_prompt.value)
     fields.negative_prompt = form.negative_prompt.value;
   for (const name of ['width', 'height', 'num_inference_steps',
@@ -131,26 +223,20 @@ export async function readForm() {
     addNumber(fields, name, form.elements[name].value);
   addNumber(fields, guidanceName(), form.guidance_scale.value);
   addNumber(fields, 'seed', form.seed.value.trim() || randomSeed());
-  if (files.image && takes.includes('strength'))
+  if (files.image && takes('strength'))
     addNumber(fields, 'strength', form.strength.value);
   if (form.scheduler.value)
     fields.scheduler = form.scheduler.value;
   if (lorasNow().length)
     fields.lora = lorasNow();
-  if (byId('previews').checked)
+  if (form.previews.checked)
     fields.previews = mostPreviews;
   if (!fields.model)
     delete fields.model;
   return { fields, files, video };
 }
 
-/* ---- parameters back into the form ------------------------------------------------------- */
-
-function chooseModel(name) {
-  const found = models.find((m) => m.id === name || name.endsWith(`/${m.id}`));
-  if (found)
-    form.model.value = found.id;
-}
+/* ---- settings back into the form --------------------------------------------------------- */
 
 function chooseSampler(name) {
   const options = [...form.scheduler.options];
@@ -163,35 +249,45 @@ function chooseSampler(name) {
 export function fillForm(parameters) {
   if (parameters.model)
     chooseModel(parameters.model);
-  showModel();
-  for (const name of ['prompt', 'negative_prompt', 'width', 'height', 'num_inference_steps',
-                      'num_frames', 'fps', 'seed', 'strength'])
+  for (const name of ['prompt', 'negative_prompt', 'seed', ...own])
     form.elements[name].value = parameters[name] ?? '';
   form.guidance_scale.value = parameters[guidanceName()] ?? parameters.guidance_scale ?? '';
   chooseSampler(parameters.scheduler ?? '');
-  byId('lora-rows').replaceChildren();
-  const lacking = [];
-  for (const lora of parameters.loras || [])
-    if (loras.includes(lora.name))
-      addLora(lora.name, lora.scale);
-    else
-      lacking.push(lora.name);
+  const lacking = setLoraRows(parameters.loras || []);
+  clearErrors();
+  showAll();
+  keepForm();
   return lacking;
 }
 
-/* Marks the field that the server's sentence is about; the one that was marked before is not. */
-export function markField(param) {
-  const names = { true_cfg_scale: 'guidance_scale', num_images_per_prompt: 'n', size: 'width' };
-  for (const element of form.querySelectorAll('[aria-invalid]'))
-    element.removeAttribute('aria-invalid');
-  const field = param && form.elements[names[param] || param];
-  if (field instanceof HTMLElement) {
-    field.setAttribute('aria-invalid', 'true');
-    field.focus();
-  }
+export function setSeed(seed) {
+  form.seed.value = seed;
+  showSeed();
+  keepForm();
+}
+
+function resetModel() {
+  delete kept.models[form.model.value];
+  shown = '';
+  showModel();
+  keepForm();
 }
 
 export function beginForm() {
-  form.model.addEventListener('change', showModel);
-  byId('lora-add').addEventListener('click', () => addLora(loras[0], 1).focus());
+  for (const name of common)
+    form.elements[name].value = kept[name] ?? form.elements[name].value;
+  form.previews.checked = kept.previews ?? true;
+  byId('advanced').open = kept.advanced ?? false;
+  beginSize();
+  form.addEventListener('input', onChange);
+  form.addEventListener('change', onChange);
+  byId('advanced').addEventListener('toggle', keepForm);
+  byId('lora-add').addEventListener('click', () => {
+    addLora(loras[0], 1).focus();
+    keepForm();
+  });
+  byId('dice').addEventListener('click', () => setSeed(''));
+  byId('lock').addEventListener('click', () =>
+    setSeed(form.seed.value ? '' : kept.lastSeed || randomSeed()));
+  byId('reset').addEventListener('click', resetModel);
 }

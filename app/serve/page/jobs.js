@@ -1,120 +1,170 @@
-/* jobs.js - requests that run: what the server tells of them, and how they are cancelled */
-import { bytesOf, events, postJson, request, getJson } from './api.js';
-import { make } from './gallery.js';
-import { ownParameters, parametersOf, readJson } from './png.js';
+/* jobs.js - requests: how they are sent, how far they are, how they are cancelled and forgotten.
+ *
+ * The server keeps them as jobs that go on without the page, so a reload finds them again. */
+import { getJson, postJson, request, ServerError } from './api.js';
+import { alertUser, byId, news, sleep } from './dom.js';
+import { addJob, failJob, removeJob, showJob } from './gallery.js';
 
-const byId = (id) => document.getElementById(id);
-const pollMs = 500;             /* between two looks at a video                                */
-let count = 0;
+const pollMs = 400;             /* between two looks at what runs                              */
+const page = 24;                /* jobs that are shown at first, and by every "older"          */
+const active = new Map();       /* jobs that have not ended: id -> {job, marks, told}          */
+const ended = ['completed', 'failed', 'cancelled'];
+let polling = false;
+let hooks = {};
+let oldest = '';                /* id of the last one that is shown                            */
 
-/* ---- what is shown of one ---------------------------------------------------------------- */
+/* ---- how far it is ----------------------------------------------------------------------- */
 
-const stages = { open: 'Loading the model', text: 'Reading the prompt', denoise: 'Denoising',
-                 decode: 'Decoding' };
+const stages = { open: 'Loading the model', load: 'Loading the model', text: 'Reading the prompt',
+                 denoise: 'Denoising', decode: 'Decoding' };
 
-function minutes(seconds) {
+export function minutes(seconds) {
   const s = Math.ceil(seconds);
-  return `${Math.floor(s / 60)}:${String(s % 60).padStart(2, '0')}`;
+  const rest = String(s % 60).padStart(2, '0');
+  return s < 3600 ? `${Math.floor(s / 60)}:${rest}`
+    : `${Math.floor(s / 3600)}:${String(Math.floor(s / 60) % 60).padStart(2, '0')}:${rest}`;
 }
 
-class Card {
-  constructor(title, news) {
-    this.number = ++count;
-    this.news = news;
-    this.bar = make('progress', { max: 1, value: 0, ariaLabel: `Progress of request ${this.number}`
-    });
-    this.state = make('p', { className: 'state', textContent: 'Sent' });
-    this.preview = make('img', { hidden: true, alt: `Preview of request ${this.number}` });
-    this.button = make('button', { type: 'button', textContent: 'Cancel' },
-      make('span', { className: 'unseen', textContent: ` request ${this.number}` }));
-    this.item = make('li', {}, make('p', { className: 'title', textContent: title }), this.state,
-      this.bar, make('p', { className: 'actions' }, this.button), this.preview);
-    byId('jobs').append(this.item);
-    byId('jobs-none').hidden = true;
-  }
+/* Steps in a second, of the last ten looks; 0: not known yet. */
+function rateOf(entry) {
+  const { job, marks } = entry;
+  const done = Math.max(0, job.image - 1) * job.steps + job.step;
+  const now = performance.now() / 1000;
+  if (!marks.length || done > marks.at(-1).done)
+    marks.push({ done, now });
+  entry.marks = marks.slice(-10);
+  const [first] = entry.marks;
+  return done > first.done && marks.at(-1).now > first.now
+    ? (done - first.done) / (marks.at(-1).now - first.now) : 0;
+}
 
-  /* The words, and to screen readers, when another stage begins. */
-  say(text, stage) {
-    this.state.textContent = text;
-    if (stage !== undefined && stage !== this.stage)
-      this.news(`Request ${this.number}: ${text}`);
-    this.stage = stage ?? this.stage;
-  }
+/* As other programs give it. */
+function speed(rate) {
+  return rate < 1 ? `${(1 / rate).toFixed(2)} s/it` : `${rate.toFixed(rate < 10 ? 2 : 1)} it/s`;
+}
 
-  wait(before) {
-    this.say(before === 0 ? 'Waiting to begin' : before === 1 ? 'Waiting: 1 request is before it'
-      : `Waiting: ${before} requests are before it`, `wait ${before}`);
-  }
+function queueWords(before) {
+  return before > 0 ? `Waiting: ${before} ahead in the queue` : 'Waiting: next in the queue';
+}
 
-  /* `part` of all work, from 0 to 1. */
-  advance(part) {
-    const now = performance.now();
-    this.bar.value = part;
-    if (part > 0 && !this.from)
-      this.from = { part, at: now };
-    const done = part - (this.from?.part ?? 0);
-    return done > 0 ? `, ${minutes((now - this.from.at) / 1000 / done * (1 - part))} left` : '';
-  }
+/* "Step 3 of 20", "2.50 it/s", "0:07 left" */
+function progressWords(entry) {
+  const { job } = entry;
+  if (job.status === 'queued')
+    return [queueWords(job.queue_position)];
+  if (job.status === 'cancelling')
+    return ['Cancelling'];
+  const rate = rateOf(entry);
+  const of = job.images > 1 && job.image > 0 ? [`image ${job.image} of ${job.images}`] : [];
+  const left = rate > 0 ? (job.images * job.steps - Math.max(0, job.image - 1) * job.steps -
+                           job.step) / rate : job.predicted_seconds;
+  if (job.stage !== 'denoise' || !job.step)
+    return [stages[job.stage] || 'Starting', ...of];
+  return [`Step ${job.step} of ${job.steps}`, ...of, ...rate > 0 ? [speed(rate)] : [],
+          ...left > 0 ? [`${minutes(left)} left`] : []];
+}
 
-  show(blob) {
-    if (this.preview.src)
-      URL.revokeObjectURL(this.preview.src);
-    this.preview.src = URL.createObjectURL(blob);
-    this.preview.hidden = false;
-  }
+/* At another stage, and at every quarter. */
+function tell(entry, words) {
+  const { job } = entry;
+  const now = job.status === 'queued' ? words[0] : `${job.stage} ${Math.floor(job.progress / 25)}`;
+  if (now !== entry.told)
+    news(job.status === 'in_progress' && job.progress >= 25 ? `${job.progress} %` : words[0]);
+  entry.told = now;
+}
 
-  remove() {
-    const focused = this.item.contains(document.activeElement);
-    if (this.preview.src)
-      URL.revokeObjectURL(this.preview.src);
-    this.item.remove();
-    byId('jobs-none').hidden = byId('jobs').childElementCount > 0;
-    if (focused)
-      byId('generate').focus();
-  }
+/* In the window's title and beside the button. */
+function showStatus() {
+  const jobs = [...active.values()].map((e) => e.job);
+  const running = jobs.filter((j) => j.status !== 'queued');
+  const percent = Math.max(...running.map((j) => j.progress));
+  const waiting = jobs.length - running.length;
+  document.title = running.length ? `${percent} % - xdit` : waiting ? 'Waiting - xdit' : 'xdit';
+  byId('foot').style.setProperty('--part', `${running.length ? percent : 0}%`);
+  byId('foot').classList.toggle('running', jobs.length > 0);
+  if (!jobs.length && byId('status').dataset.job)
+    byId('status').replaceChildren(...hooks.hint);
+  else if (jobs.length)
+    byId('status').textContent = [...running.length ? [`${percent} %`] : [],
+                                  ...waiting ? [`${waiting} waiting`] : []].join(', ');
+  byId('status').dataset.job = jobs.length ? 'yes' : '';
+}
 
-  fail(message) {
-    this.state.role = 'alert';
-    this.state.className = 'error';
-    this.state.textContent = message;
-    this.bar.remove();
-    this.preview.remove();
-    this.button.firstChild.data = 'Dismiss';
-    this.button.onclick = () => this.remove();
+/* ---- looking ----------------------------------------------------------------------------- */
+
+function finish(entry) {
+  const { job } = entry;
+  active.delete(job.id);
+  if (job.status === 'completed') {
+    news(job.results.length === 1 ? `The ${job.kind} is there`
+      : `${job.results.length} images are there`);
+    hooks.made(job.results[0]);
+  } else if (job.status === 'cancelled') {
+    news('Cancelled');
+  } else {
+    const error = Object.assign(new Error(job.error.message), { status: job.error.code });
+    if (hooks.showAtField(error))
+      forget(job.id).catch(() => {});           /* said once is enough                         */
   }
 }
 
-/* ---- streams at once: a browser has six connections to a server ------------------------- */
-
-let free = 4;
-const waiting = [];
-
-function freeStream() {
-  const next = waiting.shift();
-  if (next)
-    next();
-  else
-    free++;
-}
-
-/* Waits until this page may have another stream. */
-async function takeStream(card, signal) {
-  if (free > 0) {
-    free--;
+async function look(entry) {
+  try {
+    entry.job = await getJson(`v1/jobs/${entry.job.id}`);
+  } catch (error) {
+    if (!(error instanceof ServerError) || error.status !== 404)
+      throw error;
+    active.delete(entry.job.id);
+    failJob(entry.job, 'The server has forgotten this request: it may have been started again.');
     return;
   }
-  card.say('Waiting for another request of this page', 'page');
-  await new Promise((resolve, reject) => {
-    waiting.push(resolve);
-    signal.addEventListener('abort', () => {
-      if (waiting.includes(resolve))
-        waiting.splice(waiting.indexOf(resolve), 1);
-      reject(signal.reason);
-    });
-  });
+  const words = progressWords(entry);
+  tell(entry, words);
+  showJob(entry.job, words);
+  if (ended.includes(entry.job.status))
+    finish(entry);
 }
 
-/* ---- images: a stream -------------------------------------------------------------------- */
+/* A server that is away is asked again, ever more slowly. */
+async function poll() {
+  let pause = pollMs;
+  polling = true;
+  while (active.size) {
+    try {
+      await Promise.all([...active.values()].map(look));
+      if (pause > pollMs)
+        alertUser('');
+      pause = pollMs;
+    } catch (error) {
+      pause = Math.min(5000, 2 * pause);
+      alertUser(`${error.message} Trying again.`);
+    }
+    showStatus();
+    await sleep(pause);
+  }
+  polling = false;
+}
+
+/* A job as the server tells of it. */
+function track(job, older) {
+  if (job.status === 'cancelled' && !job.results.length)
+    return;
+  addJob(job, older);
+  const entry = { job, marks: [], told: '' };
+  if (ended.includes(job.status)) {
+    showJob(job, []);
+    if (!older)
+      finish(entry);
+    return;
+  }
+  active.set(job.id, entry);
+  showJob(job, progressWords(entry));
+  showStatus();
+  if (!polling)
+    poll();
+}
+
+/* ---- what is asked of the server --------------------------------------------------------- */
 
 function formData(fields, files) {
   const form = new FormData();
@@ -129,162 +179,48 @@ function formData(fields, files) {
   return form;
 }
 
-function sendImages(ask, signal) {
-  const fields = { ...ask.fields, stream: true, progress: true };
-  if (!ask.files.image)
-    return postJson('v1/images/generations', fields, { signal });
-  return request('v1/images/edits', { method: 'POST', signal, body: formData(fields, ask.files) });
+/* Sends what readForm has returned. */
+export async function send({ fields, files, video }) {
+  const path = video ? 'v1/videos' : files.image ? 'v1/images/edits' : 'v1/images/generations';
+  const all = video ? fields : { ...fields, wait: false };
+  const response = Object.keys(files).length
+    ? await request(path, { method: 'POST', body: formData(all, files) })
+    : await postJson(path, all);
+  const { id } = await response.json();
+  track(await getJson(`v1/jobs/${id}`), false);
 }
 
-function showProgress(card, event) {
-  if (event.status === 'queued') {
-    card.wait(event.queue_position);
-    return;
-  }
-  const images = Math.max(1, event.images);
-  const part = event.steps ? (Math.max(0, event.image - 1) + event.step / event.steps) / images : 0;
-  const left = card.advance(part);
-  const of = images > 1 ? `, image ${event.image} of ${images}` : '';
-  card.say(event.stage === 'denoise' && event.step > 0
-    ? `Step ${event.step} of ${event.steps}${of}${left}`
-    : `${stages[event.stage] || 'Starting'}${of && event.image > 0 ? of : ''}`, event.stage);
+export async function cancel(id) {
+  await request(`v1/jobs/${id}/cancel`, { method: 'POST' });
 }
 
-async function resultOf(base64, format) {
-  const bytes = bytesOf(base64);
-  const blob = new Blob([bytes], { type: `image/${format || 'png'}` });
-  return { blob, parameters: await parametersOf(bytes) || { loras: [] } };
-}
-
-async function readStream(ask, card, signal, deliver) {
-  const response = await sendImages(ask, signal);
-  let images = 0;
-  for await (const event of events(response)) {
-    const kind = event.type.split('.')[1];
-    if (event.type === 'error')
-      throw new Error(event.error.message);
-    else if (kind === 'progress')
-      showProgress(card, event);
-    else if (kind === 'partial_image')
-      card.show(new Blob([bytesOf(event.b64_json)], { type: `image/${event.output_format}` }));
-    else if (kind === 'completed' && ++images)
-      deliver(await resultOf(event.b64_json, event.output_format));
-  }
-  if (!images)
-    throw new Error('The server ended the stream without an image.');
-  return images === 1 ? 'the image is there' : `${images} images are there`;
-}
-
-async function runImages(ask, card, signal, deliver) {
-  await takeStream(card, signal);
+/* Also one that the server has forgotten. */
+export async function forget(id) {
+  active.delete(id);
   try {
-    return await readStream(ask, card, signal, deliver);
-  } finally {
-    freeStream();
-  }
-}
-
-/* ---- videos: made in the background ------------------------------------------------------ */
-
-async function sendVideo(ask, signal) {
-  if (!ask.files.input_reference)
-    return (await postJson('v1/videos', ask.fields, { signal })).json();
-  const body = formData(ask.fields, ask.files);
-  return (await request('v1/videos', { method: 'POST', signal, body })).json();
-}
-
-/* The text itself is read, so that long seeds stay what they are. */
-async function lookAt(id) {
-  return readJson(await (await request(`v1/videos/${id}`)).text());
-}
-
-const sleep = (ms) => new Promise((resolve) => {
-  setTimeout(resolve, ms);
-});
-
-async function readVariant(id, variant) {
-  return (await request(`v1/videos/${id}/content?variant=${variant}`)).blob();
-}
-
-async function readVideo(video) {
-  const blob = await (await request(`v1/videos/${video.id}/content`)).blob();
-  const parameters = ownParameters(video.parameters || { prompt: video.prompt });
-  return { blob, parameters };
-}
-
-async function watchVideo(id, card, deliver) {
-  for (let video, shown = 0; ; await sleep(pollMs)) {
-    video = await lookAt(id);
-    if (video.previews > shown && video.status === 'in_progress') {
-      shown = video.previews;
-      card.show(await readVariant(id, 'preview'));
-    }
-    if (video.status === 'completed') {
-      deliver(await readVideo(video));
-      return 'the video is there';
-    }
-    if (video.status === 'failed')
-      throw new Error(video.error.message);
-    if (video.status === 'cancelled')
-      throw new DOMException('cancelled', 'AbortError');
-    if (video.status === 'queued')
-      card.wait(video.queue_position);
-    else
-      card.say(`${video.progress} %${card.advance(video.progress / 100)}`, video.status);
-  }
-}
-
-async function cancelVideo(id) {
-  await request(`v1/videos/${id}/cancel`, { method: 'POST' });
-}
-
-/* ---- both -------------------------------------------------------------------------------- */
-
-async function follow(card, hooks, work) {
-  try {
-    hooks.news(`Request ${card.number}: ${await work()}`);
-    card.remove();
+    await request(`v1/jobs/${id}`, { method: 'DELETE' });
   } catch (error) {
-    if (error.name === 'AbortError') {
-      card.remove();
-      hooks.news(`Request ${card.number} is cancelled`);
-    } else {
-      card.fail(error.message);
-      hooks.refuse(error);
-    }
+    if (error.status !== 404)
+      throw error;
   }
+  removeJob(id, true);
+  showStatus();
 }
 
-/* Runs what readForm has returned. hooks: deliver({blob, parameters}), news(text),
- * refuse(error) of the request, fail(error) of anything else, keep of resumeVideos. */
-export function run(ask, hooks) {
-  const card = new Card(ask.fields.prompt, hooks.news);
-  const abort = new AbortController();
-  /* The server cancels what nobody reads any more. */
-  card.button.onclick = () => abort.abort();
-  if (!ask.video)
-    return follow(card, hooks, () => runImages(ask, card, abort.signal, hooks.deliver));
-  return follow(card, hooks, async () => {
-    const { id } = await sendVideo(ask, abort.signal);
-    return watch(id, card, hooks);
-  });
+/* Jobs that the server has, from earlier: the next page of them. */
+export async function loadOlder() {
+  const { data, has_more: more } = await getJson(`v1/jobs?limit=${page}&after=${oldest}`);
+  for (const job of data.filter((j) => !ended.includes(j.status)).reverse())
+    track(job, false);
+  for (const job of data.filter((j) => ended.includes(j.status)))
+    track(job, true);
+  oldest = data.at(-1)?.id || oldest;
+  byId('older').hidden = !more;
 }
 
-function watch(id, card, hooks) {
-  card.button.onclick = () => cancelVideo(id).catch(hooks.fail);
-  return watchVideo(id, card, hooks.deliver);
-}
-
-/* Videos that the server still has, from another session of the page. */
-export async function resumeVideos(hooks) {
-  const { data } = await getJson('v1/videos?limit=20&order=asc');
-  for (const video of data)
-    if (video.status === 'completed')
-      hooks.keep({ thumbnail: await readVariant(video.id, 'thumbnail'),
-                   prompt: video.prompt || 'A video',
-                   read: async () => readVideo(await lookAt(video.id)) });
-    else if (video.status === 'queued' || video.status === 'in_progress') {
-      const card = new Card(video.prompt || 'A video', hooks.news);
-      follow(card, hooks, () => watch(video.id, card, hooks));
-    }
+/* hooks: made(result) of a request that has ended well; showAtField(error) of one that has not,
+ * true: it did; hint: what stands beside the button while nothing runs. */
+export function beginJobs(given) {
+  hooks = given;
+  byId('older').addEventListener('click', () => loadOlder().catch((e) => alertUser(e.message)));
 }

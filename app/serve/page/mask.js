@@ -1,211 +1,300 @@
-/* mask.js - the image to start from, and a mask that is drawn over it
+/* mask.js - the editor of a mask: painted by pointer, by fingers or by keyboard over the image.
  *
- * The mask is a canvas of the image's size, or of a part of it where the image is large: the server
- * resizes it. What is drawn there is generated anew. */
-import { greyPng, jpegOrientation } from './png.js';
+ * The canvas holds what is painted, in one colour; its alpha is the mask. */
+import { byId, iconButton } from './dom.js';
+import { greyPng } from './png.js';
 
-const byId = (id) => document.getElementById(id);
-const image = byId('start-image');
+const mostMask = 2048;          /* pixels of a side of the mask                                */
+const mostHistory = 40;
 const canvas = byId('mask');
 const pen = canvas.getContext('2d', { willReadFrequently: true });
-const readable = ['image/png', 'image/jpeg', 'image/webp'];
-const mostSide = 8192;          /* pixels of a canvas that every browser has */
-const mostMask = 2048;
+const dialog = byId('mask-dialog');
+const stage = byId('mask-stage');
+const ring = byId('mask-ring');
 
-const mostHigh = 32;            /* rem, on the page                                            */
+let brush = { x: 0, y: 0 };     /* in pixels of the canvas                                     */
+let view = { x: 0, y: 0, scale: 1 };
+let history = [];               /* alphas; [at] is what is shown                               */
+let at = 0;
+const pointers = new Map();     /* those that are down: id -> event                            */
+let painting = false;
 
-let blob = null;                /* what is sent */
-let brush = { x: 0, y: 0, down: false };        /* in pixels of the canvas; down: it draws */
-let backup = null;              /* the canvas without the ring that shows the brush */
+/* ---- the canvas as an alpha -------------------------------------------------------------- */
 
-export const startBlob = () => blob;
-
-/* The file itself, or where the server could not read it, or would not turn it, its pixels. */
-async function sendable(file, bitmap) {
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  const turned = file.type === 'image/jpeg' && jpegOrientation(bytes) !== 1;
-  if (readable.includes(file.type) && !turned)
-    return file;
-  const copy = document.createElement('canvas');
-  [copy.width, copy.height] = [bitmap.width, bitmap.height];
-  copy.getContext('2d').drawImage(bitmap, 0, 0);
-  return new Promise((resolve) => {
-    copy.toBlob(resolve, 'image/png');
-  });
-}
-
-async function decode(file) {
-  let bitmap;
-  try {
-    bitmap = await createImageBitmap(file);
-  } catch {
-    throw new Error(`${file.name || 'This file'} is no image that this browser can read.`);
-  }
-  if (bitmap.width > mostSide || bitmap.height > mostSide)
-    throw new Error(`The image has ${bitmap.width} x ${bitmap.height} pixels; a side may have ` +
-                    `${mostSide}.`);
-  return bitmap;
-}
-
-export async function setStart(file) {
-  const bitmap = await decode(file);
-  blob = await sendable(file, bitmap);
-  if (image.src)
-    URL.revokeObjectURL(image.src);
-  image.src = URL.createObjectURL(blob);
-  const scale = Math.min(1, mostMask / Math.max(bitmap.width, bitmap.height));
-  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
-  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
-  byId('stage').style.width = `${mostHigh * bitmap.width / bitmap.height}rem`;
-  clearMask();
-  byId('start-there').hidden = false;
-}
-
-export function removeStart() {
-  if (image.src)
-    URL.revokeObjectURL(image.src);
-  image.removeAttribute('src');
-  blob = null;
-  clearMask();
-  byId('start-there').hidden = true;
-  byId('start-file').value = '';
-}
-
-export function clearMask() {
-  backup = null;
-  brush = { x: canvas.width / 2, y: canvas.height / 2, down: false };
-  pen.clearRect(0, 0, canvas.width, canvas.height);
-}
-
-/* White is generated anew; null: nothing is. */
-export async function maskBlob() {
-  hideBrush();
+function readAlpha() {
   const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
-  const grey = new Uint8Array(data.length / 4);
-  for (let i = 0; i < grey.length; i++)
-    grey[i] = data[4 * i + 3] >= 128 ? 255 : 0;
-  return !grey.includes(255) ? null : greyPng(grey, canvas.width, canvas.height);
+  const alpha = new Uint8Array(data.length / 4);
+  for (let i = 0; i < alpha.length; i++)
+    alpha[i] = data[4 * i + 3] >= 128 ? 255 : 0;
+  return alpha;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------- */
+function writeAlpha(alpha) {
+  const pixels = pen.createImageData(canvas.width, canvas.height);
+  for (let i = 0; i < alpha.length; i++)
+    pixels.data.set([214, 32, 106, alpha[i]], 4 * i);
+  pen.putImageData(pixels, 0, 0);
+}
+
+function showHistory() {
+  byId('undo').disabled = at === 0;
+  byId('redo').disabled = at === history.length - 1;
+}
+
+/* What was painted becomes a step that can be undone. */
+function note() {
+  history = [...history.slice(0, at + 1), readAlpha()].slice(-mostHistory);
+  at = history.length - 1;
+  showHistory();
+}
+
+function step(by) {
+  at = Math.min(history.length - 1, Math.max(0, at + by));
+  writeAlpha(history[at]);
+  showHistory();
+}
+
+function change(alphaOf) {
+  writeAlpha(readAlpha().map(alphaOf));
+  note();
+}
+
+/* ---- painting ---------------------------------------------------------------------------- */
 
 /* The slider is a part of the shorter side, in per cent. */
 function brushWidth() {
   return Math.max(1, byId('brush').value / 100 * Math.min(canvas.width, canvas.height));
 }
 
-function maskColour() {
-  return getComputedStyle(document.documentElement).getPropertyValue('--mask');
-}
+const erases = () => byId('erase').ariaPressed === 'true';
 
 function drawTo(x, y) {
-  pen.globalCompositeOperation = byId('erase').checked ? 'destination-out' : 'source-over';
-  pen.strokeStyle = maskColour();
+  pen.globalCompositeOperation = erases() ? 'destination-out' : 'source-over';
+  pen.strokeStyle = 'rgb(214 32 106)';
   pen.lineWidth = brushWidth();
   pen.lineCap = pen.lineJoin = 'round';
   pen.beginPath();
   pen.moveTo(brush.x, brush.y);
   pen.lineTo(x, y + 0.01);      /* a line without length would leave no dot                    */
   pen.stroke();
-  pen.globalCompositeOperation = 'source-over';
-  [brush.x, brush.y] = [x, y];
+  brush = { x, y };
+}
+
+function showRing() {
+  const width = 100 * brushWidth() / canvas.width;
+  ring.style.left = `${100 * brush.x / canvas.width}%`;
+  ring.style.top = `${100 * brush.y / canvas.height}%`;
+  ring.style.width = `${width}%`;
 }
 
 function placeOf(event) {
   const box = canvas.getBoundingClientRect();
-  return [(event.clientX - box.left) / box.width * canvas.width,
-          (event.clientY - box.top) / box.height * canvas.height];
+  return { x: (event.clientX - box.left) / box.width * canvas.width,
+           y: (event.clientY - box.top) / box.height * canvas.height };
 }
 
-function onPointer(event) {
-  const [x, y] = placeOf(event);
-  if (event.type === 'pointerdown') {
-    canvas.setPointerCapture(event.pointerId);
-    hideBrush();
-    brush = { x, y, down: true };
-    drawTo(x, y);
-  } else if (brush.down) {
+/* ---- zoom -------------------------------------------------------------------------------- */
+
+function showView() {
+  stage.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.scale})`;
+}
+
+/* The point of the window stays where it is; dx and dy move it. */
+function zoom(factor, clientX, clientY, dx = 0, dy = 0) {
+  const area = byId('mask-area').getBoundingClientRect();
+  const scale = Math.min(16, Math.max(1, view.scale * factor));
+  const [x, y] = [clientX - area.left - area.width / 2, clientY - area.top - area.height / 2];
+  view = scale === 1 && factor <= 1 && !dx && !dy ? { x: 0, y: 0, scale } : {
+    x: x - (x - view.x) * scale / view.scale + dx,
+    y: y - (y - view.y) * scale / view.scale + dy, scale };
+  showView();
+}
+
+function zoomBy(factor) {
+  const area = byId('mask-area').getBoundingClientRect();
+  zoom(factor, area.left + area.width / 2, area.top + area.height / 2);
+}
+
+/* Two fingers: how far apart, and their middle. */
+function pinch() {
+  const [a, b] = [...pointers.values()];
+  return { apart: Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY) || 1,
+           x: (a.clientX + b.clientX) / 2, y: (a.clientY + b.clientY) / 2 };
+}
+
+/* ---- pointer and keyboard ---------------------------------------------------------------- */
+
+/* A second finger takes back what the first one has begun, and moves the view. */
+function onDown(event) {
+  canvas.setPointerCapture(event.pointerId);
+  pointers.set(event.pointerId, event);
+  if (pointers.size > 1 && painting) {
+    painting = false;
+    writeAlpha(history[at]);
+  }
+  if (pointers.size > 1 || event.button === 1)
+    return;
+  painting = true;
+  brush = placeOf(event);
+  drawTo(brush.x, brush.y);
+  showRing();
+}
+
+function onMove(event) {
+  const before = pointers.size === 2 && pointers.has(event.pointerId) ? pinch() : null;
+  const last = pointers.get(event.pointerId);
+  if (last)
+    pointers.set(event.pointerId, event);
+  if (before) {
+    const now = pinch();
+    zoom(now.apart / before.apart, now.x, now.y, now.x - before.x, now.y - before.y);
+  } else if (painting) {
     for (const e of event.getCoalescedEvents?.() || [])
-      drawTo(...placeOf(e));
-    drawTo(x, y);
+      drawTo(placeOf(e).x, placeOf(e).y);
+    drawTo(placeOf(event).x, placeOf(event).y);
+  } else if (last && pointers.size === 1 && event.buttons & 4) {
+    zoom(1, event.clientX, event.clientY, event.clientX - last.clientX,
+         event.clientY - last.clientY);
+  } else {
+    brush = placeOf(event);
   }
-  if (event.type === 'pointerup' || event.type === 'pointercancel')
-    brush.down = false;
+  showRing();
 }
 
-/* A ring where the keyboard's brush is; the canvas is put back before anything else is drawn. */
-function showBrush() {
-  hideBrush();
-  backup = pen.getImageData(0, 0, canvas.width, canvas.height);
-  const unit = Math.max(1, Math.min(canvas.width, canvas.height) / 150);
-  for (const [colour, width] of [['#fff', 3 * unit], ['#000', unit]]) {
-    pen.strokeStyle = colour;
-    pen.lineWidth = width;
-    pen.beginPath();
-    pen.arc(brush.x, brush.y, brushWidth() / 2, 0, 2 * Math.PI);
-    pen.stroke();
-  }
-}
-
-function hideBrush() {
-  if (backup)
-    pen.putImageData(backup, 0, 0);
-  backup = null;
+function onUp(event) {
+  pointers.delete(event.pointerId);
+  if (painting)
+    note();
+  painting = false;
 }
 
 const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
+function moveBrush([dx, dy]) {
+  const by = Math.max(1, brushWidth() / 2);
+  brush = { x: Math.min(canvas.width, Math.max(0, brush.x + dx * by)),
+            y: Math.min(canvas.height, Math.max(0, brush.y + dy * by)) };
+}
+
+function resizeBrush(by) {
+  byId('brush').value = Number(byId('brush').value) + by;
+}
+
+const keys = {
+  '[': () => resizeBrush(-3), ']': () => resizeBrush(3), '+': () => zoomBy(1.25),
+  '-': () => zoomBy(0.8), '0': () => zoomBy(0), 'e': () => byId('erase').click(),
+  ' ': () => {
+    drawTo(brush.x, brush.y);
+    note();
+  },
+};
+
 function onKey(event) {
-  const arrow = arrows[event.key];
-  if (!arrow && event.key !== ' ')
+  const command = event.ctrlKey || event.metaKey;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (command && (key === 'z' || key === 'y'))
+    step(key === 'y' || event.shiftKey ? 1 : -1);
+  else if (event.target === canvas && arrows[key])
+    moveBrush(arrows[key]);
+  else if (!command && keys[key] && (event.target === canvas || key !== ' '))
+    keys[key]();
+  else
     return;
   event.preventDefault();
-  hideBrush();
-  const step = Math.max(1, brushWidth() / 2);
-  if (arrow) {
-    brush.x = Math.min(canvas.width, Math.max(0, brush.x + arrow[0] * step));
-    brush.y = Math.min(canvas.height, Math.max(0, brush.y + arrow[1] * step));
-  } else {
-    drawTo(brush.x, brush.y);
-  }
-  showBrush();
+  showRing();
 }
+
+/* ---- the editor -------------------------------------------------------------------------- */
 
 /* What is bright in a file becomes the mask. */
 async function readMask(file) {
-  const bitmap = await decode(file);
-  clearMask();
-  pen.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-  const pixels = pen.getImageData(0, 0, canvas.width, canvas.height);
-  pen.fillStyle = maskColour();
-  pen.fillRect(0, 0, 1, 1);
-  const [red, green, blue] = pen.getImageData(0, 0, 1, 1).data;
-  for (let i = 0; i < pixels.data.length; i += 4) {
-    const [r, g, b, a] = pixels.data.subarray(i, i + 4);
-    const bright = (0.299 * r + 0.587 * g + 0.114 * b) * a / 255 >= 128;
-    pixels.data.set([red, green, blue, bright ? 255 : 0], i);
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  pen.globalCompositeOperation = 'source-over';
+  pen.drawImage(await createImageBitmap(file), 0, 0, canvas.width, canvas.height);
+  const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+  const alpha = new Uint8Array(data.length / 4);
+  for (let i = 0; i < alpha.length; i++) {
+    const [r, g, b, a] = data.subarray(4 * i, 4 * i + 4);
+    alpha[i] = (0.299 * r + 0.587 * g + 0.114 * b) * a / 255 >= 128 ? 255 : 0;
   }
-  pen.putImageData(pixels, 0, 0);
+  writeAlpha(alpha);
 }
 
-/* `fail` shows a sentence. */
-export function beginMask(fail) {
-  for (const type of ['pointerdown', 'pointermove', 'pointerup', 'pointercancel'])
-    canvas.addEventListener(type, onPointer);
-  canvas.addEventListener('keydown', onKey);
-  canvas.addEventListener('blur', hideBrush);
-  byId('mask-clear').addEventListener('click', clearMask);
-  byId('mask-file').addEventListener('change', async (event) => {
-    try {
-      if (event.target.files[0])
-        await readMask(event.target.files[0]);
-    } catch (error) {
-      fail(error.message);
-    }
-    event.target.value = '';
+/* White is generated anew; undefined: nothing is. */
+async function maskNow() {
+  const grey = readAlpha();
+  return grey.includes(255) ? greyPng(grey, canvas.width, canvas.height) : undefined;
+}
+
+async function prepare(image, mask) {
+  const bitmap = await createImageBitmap(image);
+  const scale = Math.min(1, mostMask / Math.max(bitmap.width, bitmap.height));
+  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
+  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
+  byId('mask-image').src = URL.createObjectURL(image);
+  stage.style.aspectRatio = `${bitmap.width} / ${bitmap.height}`;
+  stage.style.setProperty('--ratio', bitmap.width / bitmap.height);
+  if (mask)
+    await readMask(mask);
+  history = [];
+  note();
+  brush = { x: canvas.width / 2, y: canvas.height / 2 };
+  view = { x: 0, y: 0, scale: 1 };
+  showView();
+  showRing();
+}
+
+/* Opens the editor; the mask when it is closed, however. */
+export async function editMask(image, mask) {
+  await prepare(image, mask);
+  dialog.showModal();
+  canvas.focus();
+  await new Promise((resolve) => {
+    dialog.onclose = resolve;
   });
-  byId('start-remove').addEventListener('click', () => {
-    removeStart();
-    byId('start-file').focus();
+  URL.revokeObjectURL(byId('mask-image').src);
+  return maskNow();
+}
+
+async function loadMask(event) {
+  const file = event.target.files[0];
+  if (!file)
+    return;
+  try {
+    await readMask(file);
+    byId('mask-hint').className = '';
+  } catch {
+    writeAlpha(history[at]);
+    byId('mask-hint').className = 'field-error';
+    byId('mask-hint').textContent = `${file.name} is no image that this browser can read.`;
+  }
+  note();
+  event.target.value = '';
+}
+
+export function beginMask() {
+  const events = { pointerdown: onDown, pointermove: onMove, pointerup: onUp,
+                   pointercancel: onUp };
+  for (const [type, action] of Object.entries(events))
+    canvas.addEventListener(type, action);
+  dialog.addEventListener('keydown', onKey);
+  byId('mask-area').addEventListener('wheel', (event) => {
+    event.preventDefault();
+    zoom(Math.exp(-event.deltaY / 400), event.clientX, event.clientY);
+  }, { passive: false });
+  byId('mask-history').append(
+    iconButton('undo', 'Undo', () => step(-1), { id: 'undo' }),
+    iconButton('redo', 'Redo', () => step(1), { id: 'redo' }),
+    iconButton('minus', 'Zoom out', () => zoomBy(0.8)),
+    iconButton('plus', 'Zoom in', () => zoomBy(1.25)),
+    iconButton('fit', 'Whole image', () => zoomBy(0)));
+  byId('erase').addEventListener('click', () => {
+    byId('erase').ariaPressed = String(!erases());
   });
+  byId('brush').addEventListener('input', showRing);
+  byId('mask-invert').addEventListener('click', () => change((a) => 255 - a));
+  byId('mask-clear').addEventListener('click', () => change(() => 0));
+  byId('mask-load').addEventListener('click', () => byId('mask-file').click());
+  byId('mask-file').addEventListener('change', loadMask);
+  byId('mask-done').addEventListener('click', () => dialog.close());
 }

@@ -1,141 +1,173 @@
 /* page.js - the page of xdit serve: what its controls do. Strict, as every module. */
-import { ServerError, getJson } from './api.js';
-import { beginForm, fillForm, markField, modelNow, readForm, setLoras, setModels,
-         setSamplers, takesImage } from './form.js';
-import { addKept, addResult } from './gallery.js';
-import { resumeVideos, run } from './jobs.js';
-import { beginMask, setStart, startBlob } from './mask.js';
+import { getJson, request } from './api.js';
+import { alertUser, byId, copyText, fail, make, news } from './dom.js';
+import { clearErrors, fieldOfError, showError } from './errors.js';
+import { beginForm, chooseModel, fillForm, keepForm, modelNow, modelThatTakes, noteSeed, readForm,
+         setLoras, setModels, setSamplers, setSeed, showAll, takes } from './form.js';
+import { beginGallery } from './gallery.js';
+import { beginImages, giveImage, lackingImages, openMask, places } from './images.js';
+import { beginJobs, cancel, forget, loadOlder, send } from './jobs.js';
+import { beginMask } from './mask.js';
 import { parametersOf } from './png.js';
+import { followImage } from './size.js';
+import { beginViewer, openViewer } from './viewer.js';
 
-const byId = (id) => document.getElementById(id);
 const form = byId('form');
-
-/* ---- what is said ------------------------------------------------------------------------ */
-
-function fail(error) {
-  byId('alert').textContent = error.message || String(error);
-}
-
-/* The request itself says why; the field is the one that the server's sentence is about. */
-function refuse(error) {
-  markField(error instanceof ServerError ? error.param : '');
-}
-
-function news(text) {
-  byId('news').textContent = text;
-}
-
-/* ---- results ----------------------------------------------------------------------------- */
-
-function deliver(result) {
-  addResult({
-    ...result,
-    again: () => {
-      form.seed.value = result.parameters.seed;
-      generate();
-    },
-    use: () => useParameters(result.parameters, 'the result'),
-    start: () => useStart(new File([result.blob], 'result', { type: result.blob.type })),
-  });
-}
-
-function useParameters(parameters, from) {
-  const lacking = fillForm(parameters);
-  byId('alert').textContent = lacking.length
-    ? `The server has no LoRA file ${lacking.join(', ')}; the rest is in the form.` : '';
-  news(`The form has the parameters of ${from}`);
-  form.prompt.focus();
-}
-
-function keep({ read, ...video }) {
-  addKept({ ...video, load: async () => {
-    try {
-      deliver(await read());
-      return true;
-    } catch (error) {
-      fail(error);
-      return false;
-    }
-  } });
-}
-
-const hooks = { deliver, keep, news, refuse, fail };
 
 /* ---- generating -------------------------------------------------------------------------- */
 
-async function send() {
-  byId('alert').textContent = '';
-  markField('');
-  const { needs } = modelNow();
-  if (needs.includes('image') && !startBlob()) {
-    fail(new Error(`${form.model.value} needs an image to start from.`));
-    byId('start-file').focus();
-    return;
-  }
-  const ask = await readForm();
-  if (needs.includes('mask_image') && !ask.files.mask) {
-    fail(new Error(`${form.model.value} needs a mask: draw over what is to be generated.`));
-    byId('mask').focus();
-    return;
-  }
-  if (needs.includes('last_image') && !ask.files.last_image) {
-    fail(new Error(`${form.model.value} needs the image that the video ends with.`));
-    byId('last-file').focus();
-    return;
-  }
-  run(ask, hooks);
+/* Shows the sentence at the field that it is about; false: there is none. */
+function showAtField(error) {
+  const field = error.status === 400 || error.status === 404 ? fieldOfError(error) : null;
+  const seen = field?.closest('.field') &&
+    (field.closest('details') || field.closest('.field').checkVisibility());
+  if (seen)
+    showError(field, error.message);
+  return Boolean(seen);
 }
 
-function generate() {
-  send().catch(fail);
+/* What the browser sees already; false: a field is wrong. */
+function check() {
+  /* Of steps, such as the multiple of a side, the server knows more. */
+  const wrong = [...form.elements].find((e) => e.name && e.willValidate && !e.validity.valid &&
+                                               !e.validity.stepMismatch && e.checkVisibility());
+  if (wrong)
+    showError(wrong, wrong.name === 'prompt' ? 'What should be generated?'
+      : wrong.name === 'seed' ? 'A seed is a whole number.' : wrong.validationMessage);
+  const lacking = !wrong && lackingImages(form.model.value);
+  if (lacking) {
+    const [, name, text] = lacking;
+    const field = form.elements[name];
+    if (field.closest('.field').checkVisibility())
+      showError(field, text);
+    else
+      showError(form.elements.image, text);
+  }
+  return !wrong && !lacking;
+}
+
+async function generate() {
+  alertUser('');
+  clearErrors();
+  if (!check())
+    return;
+  byId('generate').ariaBusy = 'true';
+  try {
+    await send(readForm());
+    /* On a phone the results are below: what runs comes into sight. */
+    if (getComputedStyle(document.body).display === 'block')
+      byId('results').scrollIntoView({ block: 'start' });
+  } catch (error) {
+    if (!showAtField(error))
+      fail(error);
+  }
+  byId('generate').ariaBusy = 'false';
+}
+
+/* ---- what is done with results ----------------------------------------------------------- */
+
+function useParameters(parameters, from) {
+  const lacking = fillForm(parameters);
+  alertUser(lacking.length
+    ? `The server has no LoRA file ${lacking.join(', ')}; the rest is in the form.` : '');
+  news(`The form has the settings of ${from}`);
+  form.prompt.focus();
+}
+
+/* Gives an image to a model that takes it: the chosen one, or the first that does. */
+async function useImage(file, word) {
+  const model = modelThatTakes(word);
+  if (!model)
+    throw new Error('No model of this server starts from an image.');
+  if (model !== form.model.value) {
+    keepForm();
+    chooseModel(model);
+    keepForm();
+  }
+  await giveImage('start', file);
+  alertUser('');
+}
+
+async function fileOf(result) {
+  const blob = await (await request(result.url)).blob();
+  return new File([blob], result.file, { type: blob.type });
+}
+
+/* The menu of a result: [words, function]. */
+function actionsOf(result) {
+  const { prompt, seed } = result.parameters;
+  const toImage = async (word, after) => {
+    await useImage(await fileOf(result), word);
+    byId('start').scrollIntoView({ block: 'nearest' });
+    after?.();
+  };
+  const list = [['Use these settings', () => useParameters(result.parameters, 'the result')],
+                ['Use this seed', () => setSeed(seed)]];
+  if (!result.video && modelThatTakes('image'))
+    list.push(['Start from this image', () => toImage('image').catch(fail)]);
+  if (!result.video && modelThatTakes('mask_image'))
+    list.push(['Change a part of it', () => toImage('mask_image', openMask).catch(fail)]);
+  if (!result.video && modelNow().images > 1)
+    list.push(['Add to the images', async () => {
+      await giveImage('more', await fileOf(result)).catch(fail);
+    }]);
+  if (!result.video)
+    list.push(['Compare', () => openViewer(result, true)]);
+  list.push(['Copy the prompt', () => copyText(prompt || '', 'The prompt is')],
+            ['Copy the seed', () => copyText(String(seed), 'The seed is')],
+            [result.of > 1 ? `Delete all ${result.of} of this request` : 'Delete',
+             () => forget(result.job).catch(fail)]);
+  return list;
 }
 
 /* ---- files ------------------------------------------------------------------------------- */
-
-async function useStart(file) {
-  if (!takesImage()) {
-    fail(new Error(`${form.model.value} starts from no image.`));
-    return;
-  }
-  try {
-    await setStart(file);
-    byId('alert').textContent = '';
-    news('The image to start from is there');
-  } catch (error) {
-    fail(error);
-  }
-}
 
 async function readParameters(file) {
   const parameters = await parametersOf(new Uint8Array(await file.arrayBuffer()));
   if (parameters)
     useParameters(parameters, file.name || 'the file');
   else
-    fail(new Error(`${file.name || 'The file'} is no PNG file with parameters.`));
+    fail(new Error(`${file.name || 'The file'} is no PNG file with settings.`));
 }
 
-function onDrop(event) {
-  const file = event.dataTransfer.files[0];
-  byId('start').classList.remove('over');
-  if (!event.dataTransfer.types.includes('Files'))
-    return;                     /* a text that is dropped into a field                         */
-  event.preventDefault();
-  if (file && byId('start').contains(event.target))
-    useStart(file);
-  else if (file)
-    readParameters(file);
+/* Big targets over the page while a file is dragged. */
+function showDrops() {
+  const drops = byId('drops');
+  if (!drops.hidden)
+    return;
+  drops.replaceChildren(...[...places(), ['read', 'Use its settings']].map(([place, text]) => {
+    const target = make('div', { className: 'target', textContent: text });
+    target.dataset.place = place;
+    return target;
+  }));
+  drops.hidden = false;
 }
 
 function onDrag(event) {
   if (!event.dataTransfer.types.includes('Files'))
+    return;                     /* a text that is dragged into a field                         */
+  event.preventDefault();
+  showDrops();
+  for (const target of byId('drops').children)
+    target.classList.toggle('over', target === event.target);
+}
+
+function onDrop(event) {
+  const place = event.target.dataset?.place;
+  byId('drops').hidden = true;
+  if (!event.dataTransfer.types.includes('Files'))
     return;
   event.preventDefault();
-  byId('start').classList.toggle('over', byId('start').contains(event.target));
+  for (const file of [...event.dataTransfer.files].slice(0, place === 'more' ? undefined : 1))
+    if (place === 'read')
+      readParameters(file);
+    else if (place)
+      giveImage(place, file).catch(fail);
 }
 
 function onDragLeave(event) {
   if (!event.relatedTarget)     /* out of the window                                           */
-    byId('start').classList.remove('over');
+    byId('drops').hidden = true;
 }
 
 function onPaste(event) {
@@ -143,20 +175,19 @@ function onPaste(event) {
   if (!file)
     return;
   event.preventDefault();
-  useStart(file);
+  if (takes('image'))
+    giveImage('start', file).catch(fail);
+  else
+    fail(new Error(`${form.model.value} starts from no image.`));
 }
 
 function beginFiles() {
-  const picked = (id, use) => byId(id).addEventListener('change', (event) => {
-    if (event.target.files[0])
-      use(event.target.files[0]);
-  });
-  picked('start-file', useStart);
-  picked('read-file', (file) => {
-    readParameters(file);
-    byId('read-file').value = '';
-  });
   byId('read').addEventListener('click', () => byId('read-file').click());
+  byId('read-file').addEventListener('change', (event) => {
+    if (event.target.files[0])
+      readParameters(event.target.files[0]);
+    event.target.value = '';
+  });
   document.addEventListener('drop', onDrop);
   document.addEventListener('dragover', onDrag);
   document.addEventListener('dragleave', onDragLeave);
@@ -168,27 +199,39 @@ function beginFiles() {
 async function showServer() {
   const health = await getJson('health');
   const models = (await getJson('v1/models')).data;
-  byId('server').textContent = `${health.version}, ${models.length} ` +
+  byId('server').textContent = `${health.version} · ${models.length} ` +
     `model${models.length === 1 ? '' : 's'}`;
-  setModels(models);
   setSamplers((await getJson('sdapi/v1/samplers')).map((s) => s.name));
   setLoras((await getJson('sdapi/v1/loras')).map((l) => l.name));
-  if (models.some((m) => m.makes === 'video'))
-    await resumeVideos(hooks);
+  setModels(models);
+  await loadOlder();
 }
 
 function begin() {
   beginForm();
-  beginMask((message) => fail(new Error(message)));
+  beginMask();
+  beginImages(fail);
   beginFiles();
+  beginViewer();
+  beginGallery({ actions: actionsOf, open: openViewer, forget: (id) => forget(id).catch(fail),
+                 cancel: (id) => cancel(id).catch(fail) });
+  beginJobs({ showAtField, made: (result) => noteSeed(result.seed),
+              hint: [...byId('status').childNodes] });
+  form.addEventListener('given', (event) => {
+    if (event.detail === 'start')
+      followImage(takes('image') && byId('start-slot').classList.contains('filled'));
+    showAll();
+  });
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     generate();
   });
-  form.prompt.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey))
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey) &&
+        !document.querySelector('dialog[open]'))
       form.requestSubmit();
   });
+  byId('alert').addEventListener('click', () => alertUser(''));
   showServer().catch(fail);
 }
 

@@ -1,4 +1,5 @@
 /* png.js - texts inside PNG files, the parameters in them, and a mask as a PNG file */
+import { readJson } from './api.js';
 
 const signature = [137, 80, 78, 71, 13, 10, 26, 10];
 const latin1 = new TextDecoder('latin1');
@@ -99,11 +100,6 @@ export function ownParameters(json) {
   found.loras = [...json.loras || [], ...json.loras_2 || []].map((l) => ({
     name: baseName(String(l.path)).replace(/\.safetensors$/, ''), scale: String(l.scale) }));
   return found;
-}
-
-/* Our JSON. A seed may be longer than a number of JavaScript: it becomes a text before. */
-export function readJson(text) {
-  return JSON.parse(text.replace(/("seed": ?)(\d+)/, '$1"$2"'));
 }
 
 const webuiNames = {

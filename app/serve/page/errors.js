@@ -1,0 +1,60 @@
+/* errors.js - sentences at the fields that they are about */
+import { byId, make } from './dom.js';
+
+const form = byId('form');
+
+/* What requests call otherwise than the form. */
+const names = {
+  true_cfg_scale: 'guidance_scale', cfg_scale: 'guidance_scale', guidance: 'guidance_scale',
+  steps: 'num_inference_steps', num_images_per_prompt: 'n', size: 'width', frames: 'num_frames',
+  seconds: 'num_frames', sampler: 'scheduler', input_reference: 'image', 'image[]': 'image',
+  mask_image: 'mask', timesteps: 'num_inference_steps', sigmas: 'num_inference_steps',
+};
+
+const fieldOf = (name) => {
+  const field = form.elements[names[name] || name];
+  return field instanceof HTMLElement ? field : null;
+};
+
+/* The field that a failure is about: the one that the server names, or the first one that its
+ * sentence does. */
+export function fieldOfError(error) {
+  const named = error.param && fieldOf(error.param);
+  if (named)
+    return named;
+  for (const [word] of (error.message || '').matchAll(/[a-z_]+/g))
+    if (names[word] || form.elements[word]?.name === word) {
+      const field = fieldOf(word);
+      if (field && word !== 'model' && word !== 'prompt')
+        return field;
+    }
+  return null;
+}
+
+/* Where its sentence stands: below it, or below the row that it is in. */
+const boxOf = (field) => field.closest('.pair') || field.closest('.field');
+
+export function clearErrors(field) {
+  const box = field ? boxOf(field) : form;
+  for (const element of box?.querySelectorAll('.field-error') || [])
+    element.remove();
+  for (const element of box?.querySelectorAll('[aria-invalid]') || []) {
+    element.removeAttribute('aria-invalid');
+    element.removeAttribute('aria-errormessage');
+  }
+}
+
+/* Shows the sentence at the field, and the field. */
+export function showError(field, text) {
+  const box = boxOf(field);
+  const id = `error-${field.name}`;
+  clearErrors(field);
+  field.setAttribute('aria-invalid', 'true');
+  field.setAttribute('aria-errormessage', id);
+  box.append(make('p', { id, className: 'field-error', role: 'alert', textContent: text }));
+  const details = field.closest('details');
+  if (details)
+    details.open = true;
+  (field.type === 'hidden' ? box.querySelector('button') : field).focus({ preventScroll: true });
+  box.scrollIntoView({ block: 'nearest' });
+}

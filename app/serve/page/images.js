@@ -1,0 +1,198 @@
+/* images.js - the images that a request brings: the one to start from with its mask, the one that a
+ * video ends with, and more that a model reads. They stay through a reload. */
+import { byId, icon, iconButton, make, news } from './dom.js';
+import { clearErrors } from './errors.js';
+import { editMask } from './mask.js';
+import { jpegOrientation } from './png.js';
+import { loadImages, saveImages } from './store.js';
+
+const mostSide = 8192;          /* of an image: a browser draws no larger ones                 */
+const readable = ['image/png', 'image/jpeg', 'image/webp'];
+const given = { start: undefined, mask: undefined, last: undefined, more: [] };
+const form = byId('form');
+let model = { takes: [], images: 0, needs: [] };
+
+export const startBlob = () => given.start;
+export const maskBlob = () => given.mask;
+
+/* ---- files ------------------------------------------------------------------------------- */
+
+/* The file itself, or where the server could not read it, or would not turn it, its pixels. */
+async function sendable(file, bitmap) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const turned = file.type === 'image/jpeg' && jpegOrientation(bytes) !== 1;
+  if (readable.includes(file.type) && !turned)
+    return file;
+  const copy = document.createElement('canvas');
+  [copy.width, copy.height] = [bitmap.width, bitmap.height];
+  copy.getContext('2d').drawImage(bitmap, 0, 0);
+  return new Promise((resolve) => {
+    copy.toBlob(resolve, 'image/png');
+  });
+}
+
+export async function decode(file) {
+  let bitmap;
+  try {
+    bitmap = await createImageBitmap(file);
+  } catch {
+    throw new Error(`${file.name || 'This file'} is no image that this browser can read.`);
+  }
+  if (bitmap.width > mostSide || bitmap.height > mostSide)
+    throw new Error(`The image has ${bitmap.width} x ${bitmap.height} pixels; a side may have ` +
+                    `${mostSide}.`);
+  return bitmap;
+}
+
+async function readImage(file) {
+  return sendable(file, await decode(file));
+}
+
+/* ---- what is given ----------------------------------------------------------------------- */
+
+/* Puts an image, or images of "more", where they belong; undefined: none. */
+async function put(place, value) {
+  given[place] = value;
+  saveImages(place, value);
+  showImages(model);
+  form.dispatchEvent(new CustomEvent('given', { detail: place }));
+}
+
+export async function giveImage(place, file) {
+  const blob = await readImage(file);
+  if (place === 'more') {
+    await put('more', [...given.more, blob]);
+  } else {
+    if (place === 'start')
+      await put('mask', undefined);
+    await put(place, blob);
+  }
+  news('The image is there');
+}
+
+export async function openMask() {
+  const mask = await editMask(given.start, given.mask);
+  await put('mask', mask);
+  byId('mask-open').focus();
+}
+
+/* Files of a request by their names in the interface; without an image to start from none. */
+export function givenFiles({ makes, takes, images }) {
+  const { start, mask, last, more } = given;
+  if (!takes.includes('image') || !start)
+    return {};
+  if (makes === 'video')
+    return { input_reference: start, ...takes.includes('last_image') && last &&
+             { last_image: last } };
+  return { image: start, ...takes.includes('mask_image') && mask && { mask },
+           'image[]': images > 1 ? more : [] };
+}
+
+/* {name of a field: sentence} of what the model needs and has not. */
+export function lackingImages(name) {
+  const wanted = { image: [given.start, 'image', `${name} needs an image to start from.`],
+                   mask_image: [given.mask, 'mask', `${name} needs a mask: paint the area to ` +
+                                'regenerate.'],
+                   last_image: [given.last, 'last_image', `${name} needs the image that the ` +
+                                'video ends with.'] };
+  return model.needs.map((word) => wanted[word]).find((w) => w && !w[0]);
+}
+
+/* ---- what is shown ----------------------------------------------------------------------- */
+
+const urls = new WeakMap();     /* of blobs                                                    */
+
+function urlOf(blob) {
+  if (!urls.has(blob))
+    urls.set(blob, URL.createObjectURL(blob));
+  return urls.get(blob);
+}
+
+function thumbnail(blob, what, remove) {
+  return make('div', { className: 'thumbnail' }, make('img', { src: urlOf(blob), alt: what }),
+              iconButton('close', `Remove ${what}`, remove));
+}
+
+/* The mask over the image: what is white, in the mask's colour. */
+function maskOver(blob) {
+  const canvas = make('canvas', { className: 'mask-over' });
+  createImageBitmap(blob).then((bitmap) => {
+    [canvas.width, canvas.height] = [bitmap.width, bitmap.height];
+    const pen = canvas.getContext('2d');
+    pen.drawImage(bitmap, 0, 0);
+    const pixels = pen.getImageData(0, 0, canvas.width, canvas.height);
+    for (let i = 0; i < pixels.data.length; i += 4)
+      pixels.data.set([214, 32, 106, pixels.data[i] ? 150 : 0], i);
+    pen.putImageData(pixels, 0, 0);
+  });
+  return canvas;
+}
+
+function showSlot(id, thumbnails) {
+  const slot = byId(id);
+  slot.querySelector('.given').replaceChildren(...thumbnails);
+  slot.querySelector('.given').hidden = !thumbnails.length;
+  slot.classList.toggle('filled', thumbnails.length > 0);
+  const input = slot.querySelector('input');
+  input.hidden = thumbnails.length > 0 && !input.multiple;
+}
+
+function removeFrom(place, input, value) {
+  return async () => {
+    await put(place, value?.());
+    if (place === 'start')
+      await put('mask', undefined);
+    byId(input).focus();
+  };
+}
+
+export function showImages(of) {
+  model = of;
+  const { start, mask, last, more } = given;
+  const shows = (word) => model.takes.includes(word);
+  byId('start').hidden = !shows('image');
+  byId('last-slot').hidden = !shows('last_image');
+  byId('more-slot').hidden = !(model.images > 1);
+  byId('mask-row').hidden = !shows('mask_image') || !start;
+  byId('mask-open').replaceChildren(icon('brush'), mask ? 'Change the mask'
+    : 'Paint the area to regenerate');
+  byId('strength-row').hidden = !shows('strength') || !start;
+  const first = start && thumbnail(start, 'the image to start from',
+                                   removeFrom('start', 'start-file'));
+  if (first && mask && shows('mask_image'))
+    first.append(maskOver(mask));
+  showSlot('start-slot', first ? [first] : []);
+  showSlot('last-slot', last ? [thumbnail(last, 'the last image', removeFrom('last', 'last-file'))]
+    : []);
+  showSlot('more-slot', more.map((blob, i) => thumbnail(blob, `image ${i + 2}`, removeFrom('more',
+    'more-files', () => given.more.filter((b) => b !== blob)))));
+}
+
+/* Where a dropped file may go: [place, words]. */
+export function places() {
+  const found = [];
+  if (model.takes.includes('image'))
+    found.push(['start', 'Start from it']);
+  if (model.images > 1)
+    found.push(['more', 'Add it to the images']);
+  if (model.takes.includes('last_image'))
+    found.push(['last', 'End with it']);
+  return found;
+}
+
+/* `fail` shows a sentence that is about no field. */
+export async function beginImages(fail) {
+  for (const [id, place] of [['start-file', 'start'], ['last-file', 'last'],
+                             ['more-files', 'more']])
+    byId(id).addEventListener('change', async (event) => {
+      clearErrors(event.target);
+      for (const file of [...event.target.files])
+        await giveImage(place, file).catch(fail);
+      event.target.value = '';
+    });
+  byId('mask-open').addEventListener('click', openMask);
+  for (const place of Object.keys(given))
+    given[place] = await loadImages(place) ?? given[place];
+  showImages(model);
+  form.dispatchEvent(new CustomEvent('given', { detail: 'kept' }));
+}
