@@ -60,8 +60,8 @@ advice() {
         sed 's/ ([^()]*\(([^()]*)\)*[^()]*)$//; s/ and no other degree//'
 }
 
-# mentions WORDS: does the sentence in $err have every one of them, in any order? Each is an extended
-# expression without blanks; a number is no part of a longer one.
+# mentions WORDS: does the sentence in $err have every one of them, in any order? Each is an
+# extended expression without blanks; a number is no part of a longer one.
 mentions() (
     set -f
     for word in $1; do
@@ -76,7 +76,8 @@ refused() {
     what=$1 code=$2 words=$3
     shift 3
     try "$@"
-    if echo "$rc" | grep -qx "$code" && one_line && said "^xdit: " && mentions "$words" && [ -z "$out" ]
+    if echo "$rc" | grep -qx "$code" && [ -z "$out" ] && one_line && said "^xdit: " &&
+        mentions "$words"
     then
         pass "$what"
     else
