@@ -23,14 +23,15 @@ TYPES = {"f32": (["f32"], "mpi"), "bf16": (["bf16"], "bf16"), "avx2": (["f32", "
 FLOATS = ("f32", "bf16", "avx2")
 
 # A feature: its group, its arguments ({m}: the model's name), its types, and a program or
-# environment of its own. Thresholds of caches lie between the changes of one rank.
+# environment of its own. Thresholds of caches lie between the changes of one rank. thin: so many
+# times fewer plans.
 FEATURES = {
     "plain": (None, [], tuple(TYPES)),
     "short": ("text", ["text=1"], FLOATS + ("int8",)),
     "long": ("text", ["text=511"], FLOATS),
     "sent": ("messages", [], ("f32", "bf16"), "test_sent"),
     "far": ("messages", [], ("f32",), "test_parity_far"),
-    "groups": ("messages", ["size=176x128"], ("f32",), "test_sent"),
+    "groups": ("messages", ["size=176x128", "thin=4"], ("f32",), "test_sent"),
     "attention": ("attention", ["attention=int8"], ("f32", "bf16"), "test_parity", "c"),
     "window": ("attention", ["window=0,3,3"], ("f32", "bf16")),
     "scores": ("attention", ["attention=int8", "window=0,3,3"], ("bf16",)),
@@ -148,9 +149,11 @@ def line(number, launch, args, folders):
     env = env if env and type_ == "f32" else TYPES[type_][1]
     folder = folders[model] if model == "MODEL" else "%s/%s" % (
         folders["FULL" if kind == "two" else "GOLDEN"], model)
+    thin = PLANS[ranks] * math.prod(int(w[5:]) for w in own if w.startswith("thin="))
     kept = [a for a in args if a.split("=")[0] not in [o.split("=")[0] for o in own]]
+    own = [w for w in own if not w.startswith("thin=")]
     words = [w.replace("GOLDEN", folders["GOLDEN"]).replace("{m}", model)
-             for w in [folder] + TYPES[type_][0] + kept + own + ["thin=%d" % PLANS[ranks]]]
+             for w in [folder] + TYPES[type_][0] + kept + own + ["thin=%d" % thin]]
     name = [w for w in (model, feature, type_) if w not in ("MODEL", "plain", "f32")]
     return "|".join(["_".join(name + [str(ranks)]), "first" if number < FIRST else "more", program,
                      str(ranks), env, "\t".join(words)])
