@@ -97,17 +97,40 @@ def unit():
 
 
 def needed():
-    """Packages of the libraries that the binaries link, as this system has them."""
-    files = set()
+    """Packages of the libraries that the binaries link, as the loader finds them here."""
+    owners = set()
     for b in BINARIES:
         out = subprocess.run(["objdump", "-p", b], capture_output=True, text=True).stdout
-        files |= set(re.findall(r"NEEDED\s+(\S+)", out))
-    owners = set()
-    for f in files:
-        r = subprocess.run(["dpkg-query", "-S", f"*/{f}"], capture_output=True, text=True)
-        owners |= {line.split(":")[0] for line in r.stdout.splitlines()
-                   if "/lib32/" not in line and "/libx32/" not in line}
+        names = set(re.findall(r"NEEDED\s+(\S+)", out))
+        out = subprocess.run(["ldd", b], capture_output=True, text=True).stdout
+        owners |= set().union(*(owners_of(path) for name, path in
+                                re.findall(r"(\S+) => (/\S+)", out) if name in names))
     return owners - {"libc6", "libstdc++6", "libgcc-s1"}
+
+
+def owners_of(path, query="dpkg-query"):
+    """Packages of the file itself, whatever others have a file of its name."""
+    r = subprocess.run([query, "-S", f"*/{os.path.basename(path)}"], capture_output=True,
+                       text=True)
+    rows = [line.split(": ", 1) for line in r.stdout.splitlines() if ": /" in line]
+    return {name.split(":")[0] for owner, file in rows
+            if os.path.exists(file) and os.path.samefile(file, path)
+            for name in owner.split(", ")}
+
+
+def cross_compiled():
+    """Libraries of other architectures beside those that are linked."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = "libgiven.so.1"
+        here, other = (pathlib.Path(folder) / d / name for d in ("here", "other"))
+        for file in here, other:
+            file.parent.mkdir()
+            file.write_text("")
+        query = pathlib.Path(folder) / "query"
+        query.write_text(f"#!/bin/sh\necho 'given1:amd64: {here}\ngiven1-arm64-cross: {other}'\n")
+        query.chmod(0o755)
+        found = owners_of(here, query)
+    check("packages of other architectures do not count", found == {"given1"}, found)
 
 
 def container():
@@ -127,8 +150,16 @@ def container():
     if not shutil.which("dpkg-query") or not shutil.which("objdump"):
         skip("container: packages of all libraries", "this is no Debian")
         return
-    check("container: packages of all libraries", needed() <= packages[1],
-          needed() - packages[1])
+    base = re.match(r"debian:(\w+)", stages[1])[1]
+    release = pathlib.Path("/etc/os-release")
+    here = re.search(r"^VERSION_CODENAME=(.*)$", release.read_text() if release.exists() else "",
+                     re.M)
+    if not here or here[1] != base:
+        skip("container: packages of all libraries", f"this is not Debian's {base}")
+        return
+    found = needed()
+    check("container: packages of all libraries", found and found <= packages[1],
+          found - packages[1])
 
 
 def debian():
@@ -170,6 +201,7 @@ def main():
         skip("Kubernetes", "there is no Python package yaml")
     sbatch()
     unit()
+    cross_compiled()
     container()
     debian()
     sys.exit(done())
