@@ -20,6 +20,12 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
+#ifdef __x86_64__
+#define NO_VECTORS "use a processor with AVX2"
+#else
+#define NO_VECTORS "nothing, or use a GPU (--device cuda): this processor has kernels in C alone"
+#endif
+
 enum { PING_RANKS = 2, PING_S = 20, NO_LAUNCHER = 125 };
 
 typedef struct own {
@@ -117,10 +123,14 @@ static void find_build(xd_findings *f, const facts *a)
                 "nothing without videos; else install libavcodec, libavformat and libswscale", "%s",
                 a->no_video);
     if (a->error[0])
-        xd_find(f, XD_SICK, "kernels", "unset XDIT_ISA", "%s", a->error);
+        xd_find(f, XD_SICK, "kernels",
+                strstr(a->error, "oneDNN") ? "install oneDNN of the version that this build names"
+                                           : "unset XDIT_ISA", "%s", a->error);
+    else if (!strcmp(isa, "c") && getenv("XDIT_ISA"))
+        xd_find(f, XD_WARN, "kernels", "unset XDIT_ISA",
+                "plain C, many times slower than with vector instructions");
     else if (!strcmp(isa, "c"))
-        xd_find(f, XD_WARN, "kernels",
-                getenv("XDIT_ISA") ? "unset XDIT_ISA" : "use a processor with AVX2",
+        xd_find(f, XD_WARN, "kernels", NO_VECTORS,
                 "plain C, many times slower than with vector instructions");
     else
         xd_find(f, XD_WELL, "kernels", "", "%s%s, computes in %s by default", isa,

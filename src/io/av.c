@@ -1,31 +1,23 @@
 /* av.c - loads FFmpeg's libraries and finds their functions */
 #include "io/av.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <string.h>
 
-#include <libavcodec/version.h>
-#include <libavformat/version.h>
-#include <libavutil/version.h>
-#include <libswscale/version.h>
+#include "base/library.h"
 
-#define TEXT_(x) #x
-#define TEXT(x)  TEXT_(x)
-
-static const char *const names[XD_AV_LIBS] = {
-    "libavutil.so." TEXT(LIBAVUTIL_VERSION_MAJOR), "libavcodec.so." TEXT(LIBAVCODEC_VERSION_MAJOR),
-    "libavformat.so." TEXT(LIBAVFORMAT_VERSION_MAJOR),
-    "libswscale.so." TEXT(LIBSWSCALE_VERSION_MAJOR),
+static const xd_library libraries[XD_AV_LIBS] = {
+    [XD_AV_UTIL] = XD_LIB_AVUTIL,
+    [XD_AV_CODEC] = XD_LIB_AVCODEC,
+    [XD_AV_FORMAT] = XD_LIB_AVFORMAT,
+    [XD_AV_SCALE] = XD_LIB_SWSCALE,
 };
 
 static const struct {
-    int         lib;
-    const char *name;
-    size_t      at;             /* offset of the pointer in xd_av                              */
+    int       lib;
+    xd_symbol symbol;
 } functions[] = {
-#define ROW(lib, name) { XD_AV_##lib, #name, offsetof(xd_av, name) },
+#define ROW(lib, name) { XD_AV_##lib, { #name, offsetof(xd_av, name) } },
     XD_AV_FUNCTIONS(ROW)
 #undef ROW
 };
@@ -34,21 +26,21 @@ static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static xd_av           loaded;
 static int             is_loaded;
 
-/* The libraries are never closed, because their exit handlers must stay loaded. */
 static xd_status load_library(xd_err *e)
 {
     void *lib[XD_AV_LIBS];
+    char  why[200];
     for (int i = 0; i < XD_AV_LIBS; i++)
-        if (!(lib[i] = dlopen(names[i], RTLD_NOW | RTLD_LOCAL)))
+        if (!(lib[i] = xd_library_open(libraries[i], NULL, why, sizeof why)))
             return xd_fail(e, XD_EUNSUPPORTED,
                            "videos need FFmpeg, which cannot be loaded (%s); without it there "
-                           "are .gif, .rgb, or a .png for each frame", dlerror());
+                           "are .gif, .rgb, or a .png for each frame", why);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *f = dlsym(lib[functions[i].lib], functions[i].name);
-        if (!f)
-            return xd_fail(e, XD_EUNSUPPORTED, "%s has no function %s", names[functions[i].lib],
-                           functions[i].name);
-        memcpy((char *)&loaded + functions[i].at, &f, sizeof f);
+        const int   l = functions[i].lib;
+        const char *lacks = xd_library_find(lib[l], &functions[i].symbol, 1, &loaded);
+        if (lacks)
+            return xd_fail(e, XD_EUNSUPPORTED, "%s has no function %s",
+                           xd_library_name(libraries[l]), lacks);
     }
     is_loaded = 1;
     return XD_OK;

@@ -38,6 +38,13 @@ check "an instruction set that is none fails" [ "$rc" = 1 ]
 check "and says what to do" has '^fail +kernels .*XDIT_ISA=nothing.*unset XDIT_ISA'
 XDIT_ISA=c try doctor --no_ranks
 check "plain C is slow" has '^warn +kernels '
+# An empty file in place of oneDNN.
+empty=$(grep -aoE 'libdnnl\.so\.[0-9.]+' "$XDIT" | head -n 1)
+mkdir "$T/empty" && : >"$T/empty/$empty"
+LD_LIBRARY_PATH=$T/empty try doctor --no_ranks
+check "without oneDNN it fails" [ "$rc" = 1 ]
+check "and says to install it" has "^fail +kernels .*$empty.*install oneDNN"
+has '^fail .*unset XDIT_ISA' && fail "a variable that is not set is no cure"
 OMP_THREAD_LIMIT=1 try doctor --no_ranks
 check "limits of OpenMP are shown" has 'OMP_THREAD_LIMIT=1'
 TMPDIR="$T/none" try doctor --no_ranks

@@ -2,23 +2,15 @@
 #define XD_DNN_OWN_NAMES
 #include "backend/cpu/onednn_lib.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "base/library.h"
 
-#define TEXT_(x) #x
-#define TEXT(x)  TEXT_(x)
-
-static const char library[] = "libdnnl.so." TEXT(DNNL_VERSION_MAJOR);
-
-static const struct {
-    const char *name;
-    size_t      at;             /* offset of the pointer in xd_dnn_api                         */
-} functions[] = {
+static const xd_symbol functions[] = {
 #define ROW(name) { #name, offsetof(xd_dnn_api, name) },
     XD_DNN_FUNCTIONS(ROW)
 #undef ROW
@@ -29,25 +21,28 @@ xd_dnn_api xd_dnn_lib;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static int             is_loaded;
 
-/* The library is never closed: its threads live until the process ends. */
+/* OpenMP's functions are those of oneDNN's own OpenMP, where it has one. */
+static const xd_symbol setting[] = { { "omp_set_num_threads", offsetof(xd_dnn_api, set_threads) } },
+                       team[] = {
+                           { "GOMP_parallel", offsetof(xd_dnn_api, team.parallel) },
+                           { "omp_get_thread_num", offsetof(xd_dnn_api, team.number) },
+                       };
+
 static xd_status load_library(xd_err *e)
 {
-    void *lib = dlopen(library, RTLD_LAZY | RTLD_LOCAL), *f;
+    char  why[200];
+    void *lib = xd_library_open(XD_LIB_ONEDNN, NULL, why, sizeof why);
     if (!lib)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "oneDNN cannot be loaded (%s); without it there is XDIT_ISA=c", dlerror());
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (!(f = dlsym(lib, functions[i].name)))
-            return xd_fail(e, XD_EUNSUPPORTED, "%s has no function %s", library, functions[i].name);
-        memcpy((char *)&xd_dnn_lib + functions[i].at, &f, sizeof f);
-    }
-    if ((f = dlsym(lib, "omp_set_num_threads")))
-        memcpy(&xd_dnn_lib.set_threads, &f, sizeof f);
-    void *parallel = dlsym(lib, "GOMP_parallel"), *number = dlsym(lib, "omp_get_thread_num");
-    if (parallel && number) {
-        memcpy(&xd_dnn_lib.team.parallel, &parallel, sizeof parallel);
-        memcpy(&xd_dnn_lib.team.number, &number, sizeof number);
-    }
+                       "oneDNN cannot be loaded (%s); without it there is XDIT_ISA=c", why);
+    const char *lacks =
+        xd_library_find(lib, functions, sizeof functions / sizeof *functions, &xd_dnn_lib);
+    if (lacks)
+        return xd_fail(e, XD_EUNSUPPORTED, "oneDNN (%s) has no function %s",
+                       xd_library_name(XD_LIB_ONEDNN), lacks);
+    xd_library_find(lib, setting, 1, &xd_dnn_lib);
+    if (xd_library_find(lib, team, 2, &xd_dnn_lib))
+        xd_dnn_lib.team.parallel = NULL;
     is_loaded = 1;
     return XD_OK;
 }

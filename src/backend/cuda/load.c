@@ -1,33 +1,30 @@
 /* load.c - loads the CUDA driver and cuBLASLt and looks up their functions */
 #include "backend/cuda/load.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/library.h"
 
 enum { OLDEST_DRIVER = 12000 };         /* CUDA 12.0: kernel arguments, fatbins of sm_90a      */
 
-typedef struct symbol {
-    const char *name;
-    size_t      at;             /* offset of the pointer in the table                         */
-} symbol;
-
-static const symbol driver_symbols[] = {
+static const xd_symbol driver_symbols[] = {
 #define ROW(name, args) { #name, offsetof(xd_cuda_driver, name) },
     XD_CUDA_FUNCTIONS(ROW)
 #undef ROW
 };
 
-static const symbol cublaslt_symbols[] = {
+static const xd_symbol cublaslt_symbols[] = {
 #define ROW(name, args) { #name, offsetof(xd_cublaslt, name) },
     XD_CUBLASLT_FUNCTIONS(ROW)
 #undef ROW
 };
 
-static const symbol nccl_symbols[] = {
+static const xd_symbol version_symbol = { "cublasLtGetVersion", 0 };
+
+static const xd_symbol nccl_symbols[] = {
 #define ROW(ret, name, args) { #name, offsetof(xd_nccl, name) },
     XD_NCCL_FUNCTIONS(ROW)
 #undef ROW
@@ -40,32 +37,18 @@ static xd_nccl         nccl;
 static size_t        (*cublaslt_version)(void);
 static int             has_driver, has_cublaslt, has_nccl;
 
-int xd_cuda_stand_in(char *path, size_t size, const char *name)
+static const char *other_dir(void)
 {
     const char *dir = getenv("XDIT_CUDA_DIR");
-    if (!dir || !*dir)
+    return dir && *dir ? dir : NULL;
+}
+
+int xd_cuda_stand_in(char *path, size_t size, const char *name)
+{
+    if (!other_dir())
         return 0;
-    snprintf(path, size, "%s/%s", dir, name);
+    snprintf(path, size, "%s/%s", other_dir(), name);
     return 1;
-}
-
-/* The library stays open until the process ends. */
-static void *open_library(const char *name)
-{
-    char path[4096];
-    return dlopen(xd_cuda_stand_in(path, sizeof path, name) ? path : name, RTLD_NOW | RTLD_LOCAL);
-}
-
-/* NULL, or the name of a function that the library lacks. */
-static const char *look_up(void *library, const symbol *symbols, size_t n, void *table)
-{
-    for (size_t i = 0; i < n; i++) {
-        void *f = dlsym(library, symbols[i].name);
-        if (!f)
-            return symbols[i].name;
-        memcpy((char *)table + symbols[i].at, &f, sizeof f);
-    }
-    return NULL;
 }
 
 xd_status xd_cuda_status(CUresult r)
@@ -87,12 +70,13 @@ int xd_cuda_driver_version(const xd_cuda_driver *cu)
 
 static xd_status load_driver(xd_err *e)
 {
-    void *lib = open_library("libcuda.so.1");
+    char  why[200];
+    void *lib = xd_library_open(XD_LIB_CUDA, other_dir(), why, sizeof why);
     if (!lib)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "there is no CUDA driver on this machine (%s)", dlerror());
+        return xd_fail(e, XD_EUNSUPPORTED, "there is no CUDA driver on this machine (%s)", why);
     const char *lacks =
-        look_up(lib, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols, &driver);
+        xd_library_find(lib, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols,
+                        &driver);
     const int version = lacks ? 0 : xd_cuda_driver_version(&driver);
     if (version && version < OLDEST_DRIVER)
         return xd_fail(e, XD_EUNSUPPORTED,
@@ -122,27 +106,28 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
 }
 
 /* cuBLASLt of CUDA 13 does not start on a driver of CUDA 12. */
-static void *open_cublaslt(void)
+static void *open_cublaslt(char *why, size_t size)
 {
-    static const char *const names[2] = { "libcublasLt.so.13", "libcublasLt.so.12" };
+    static const xd_library which[2] = { XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12 };
     const int older = has_driver && xd_cuda_driver_version(&driver) < 13000;
-    void     *lib = open_library(names[older]);
-    return lib ? lib : open_library(names[!older]);
+    void     *lib = xd_library_open(which[older], other_dir(), why, size);
+    return lib ? lib : xd_library_open(which[!older], other_dir(), why, size);
 }
 
 static xd_status load_cublaslt(xd_err *e)
 {
-    void *lib = open_cublaslt();
+    char  why[200];
+    void *lib = open_cublaslt(why, sizeof why);
     if (!lib)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "cuBLASLt cannot be loaded (libcublasLt.so.13 or .12, of the CUDA toolkit): "
-                       "%s", dlerror());
-    const char *lacks = look_up(lib, cublaslt_symbols,
-                                sizeof cublaslt_symbols / sizeof *cublaslt_symbols, &cublaslt);
+                       "%s", why);
+    const char *lacks =
+        xd_library_find(lib, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols,
+                        &cublaslt);
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED, "cuBLASLt has no function %s", lacks);
-    void *f = dlsym(lib, "cublasLtGetVersion");
-    memcpy(&cublaslt_version, &f, sizeof f);
+    xd_library_find(lib, &version_symbol, 1, &cublaslt_version);
     has_cublaslt = 1;
     return XD_OK;
 }
@@ -163,11 +148,12 @@ size_t xd_cuda_cublaslt_version(void)
 
 static xd_status load_nccl(xd_err *e)
 {
-    void *lib = open_library("libnccl.so.2");
+    char  why[200];
+    void *lib = xd_library_open(XD_LIB_NCCL, other_dir(), why, sizeof why);
     if (!lib)
-        return xd_fail(e, XD_EUNSUPPORTED, "NCCL cannot be loaded: %s", dlerror());
+        return xd_fail(e, XD_EUNSUPPORTED, "NCCL cannot be loaded: %s", why);
     const char *lacks =
-        look_up(lib, nccl_symbols, sizeof nccl_symbols / sizeof *nccl_symbols, &nccl);
+        xd_library_find(lib, nccl_symbols, sizeof nccl_symbols / sizeof *nccl_symbols, &nccl);
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED, "NCCL has no function %s", lacks);
     has_nccl = 1;
