@@ -2,7 +2,7 @@
  *
  * The thread waits for frames of the worker and for the bell of the tasks, notes what they say, and
  * has the worker fed after each (worker_feed.h). */
-#define _GNU_SOURCE             /* accept4, pipe2 */
+#define _GNU_SOURCE             /* accept4, pipe2, syscall */
 #include "serve/worker_process.h"
 
 #include <errno.h>
@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -28,6 +30,7 @@
 
 enum { LINE = 1024, FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 30000, END_S = 5, LOOK_MS = 250,
        FRAME_S = 10 };          /* in which a frame is taken, or has come whole                */
+enum { MOST_FILES = 65536 };    /* closed one by one where close_range is missing               */
 enum { TRIES = 2 };             /* how often a task is sent to a worker                         */
 enum { PARTS = 4 };             /* of the seconds of a task: xd_worker_state                    */
 
@@ -96,6 +99,19 @@ static void *echo_lines(void *arg)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
+/* Older libcs lack the function, older kernels the call. */
+static void close_from(unsigned first)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, first, ~0u, 0) == 0)
+        return;
+#endif
+    struct rlimit most;
+    rlim_t        end = getrlimit(RLIMIT_NOFILE, &most) == 0 ? most.rlim_cur : MOST_FILES;
+    for (rlim_t fd = first; fd < (end < MOST_FILES ? end : MOST_FILES); fd++)
+        close((int)fd);
+}
+
 static void exec_worker(const xd_worker_process *w, char **v, int err)
 {
     sigset_t none;
@@ -105,9 +121,7 @@ static void exec_worker(const xd_worker_process *w, char **v, int err)
     dup2(null, 0);
     dup2(null, 1);
     dup2(err, 2);
-    if (close_range(3, ~0u, 0) != 0)
-        for (int fd = 3; fd < 256; fd++)
-            close(fd);
+    close_from(3);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execv(w->a.program, v);

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/pages.h"
+
 #define SYSTEM "/sys/devices/system"
 
 /* ---- sets --------------------------------------------------------------------------------- */
@@ -339,7 +341,7 @@ int xd_cpuset_nodes(const xd_cpuset *cpus, const char *root, xd_cpuset *nodes)
 
 void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (uintptr_t)p % page;
+    size_t skip = (uintptr_t)p % xd_page_bytes();
     int    mode = MPOL_DEFAULT;
     if (xd_cpuset_count(nodes) < 2 || !bytes)
         return;

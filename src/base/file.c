@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/pages.h"
+
 enum {
     MAXOUT = 64,                /* files being written at one time that a signal can sweep    */
     WINDOW = 16384              /* pages that are mapped at once to ask whether they are cached */
@@ -152,8 +154,7 @@ static size_t cold_pages(int fd, size_t from, size_t bytes, size_t page)
 size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes)
 {
     struct stat st;
-    long        unit = sysconf(_SC_PAGESIZE);
-    size_t      page = unit > 0 ? (size_t)unit : 4096, cold = 0;
+    size_t      page = xd_page_bytes(), cold = 0;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (unsigned long long)st.st_size <= at)
         return 0;
     size_t left = (size_t)st.st_size - at, end = at + (bytes < left ? bytes : left);

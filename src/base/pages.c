@@ -8,14 +8,22 @@
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
 #define MADV_COLLAPSE 25        /* Linux 6.1; older headers lack it                            */
 #endif
 
+size_t xd_page_bytes(void)
+{
+    long bytes = sysconf(_SC_PAGESIZE);
+    return bytes > 0 ? (size_t)bytes : 4096;
+}
+
 size_t xd_pages_whole(size_t bytes)
 {
-    return (bytes + XD_PAGE - 1) / XD_PAGE * XD_PAGE;
+    const size_t page = xd_page_bytes();
+    return (bytes + page - 1) / page * page;
 }
 
 /* Maps one huge page more than needed for alignment and unmaps the edges at once. */
@@ -68,12 +76,13 @@ static int collapse_pages(char *p, size_t bytes)
  * and the huge pages alternate between nodes. */
 static int allocate_huge(char *p, size_t from, size_t to, size_t nodes)
 {
-    const size_t huge = XD_HUGE_PAGE, small = huge / XD_PAGE, first = (from + huge - 1) / huge;
+    const size_t huge = XD_HUGE_PAGE, page = xd_page_bytes(), first = (from + huge - 1) / huge;
+    const size_t small = huge / page;
     if (to / huge <= first)
         return 1;
     for (size_t k = first; k < to / huge; k++) {
         size_t at = nodes < 2 ? 0 : (nodes - k * (small - 1) % nodes) % nodes;
-        if (madvise(p + k * huge + at * XD_PAGE, XD_PAGE, MADV_POPULATE_WRITE) != 0)
+        if (madvise(p + k * huge + at * page, page, MADV_POPULATE_WRITE) != 0)
             return 0;
     }
     return collapse_pages(p + first * huge, (to / huge - first) * huge);
@@ -84,7 +93,7 @@ int xd_pages_take(void *p, size_t from, size_t to, int nodes)
 {
 #ifdef MADV_POPULATE_WRITE
     char *base = p;
-    from = from / XD_PAGE * XD_PAGE;
+    from = from / xd_page_bytes() * xd_page_bytes();
     to = xd_pages_whole(to);
     if (from >= to)
         return 1;

@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-enum { XD_PAGE = 4096, XD_HUGE_PAGE = 2 << 20 };
+enum { XD_HUGE_PAGE = 2 << 20 };
 
+size_t xd_page_bytes(void);             /* of this system: 4 KiB, 16 or 64 on some of ARM's     */
 /* `bytes` rounded up to whole pages. */
 size_t xd_pages_whole(size_t bytes);
 

@@ -275,9 +275,10 @@ static void one_band(xd_banding *b, int64_t at, char *place, int thread)
     xd_tensor        t = { 0 };
     int64_t          row = at * g->band, done = 0;
     int n = xd_gather_pieces(g, b->row0 + row, w.out - row < g->band ? w.out - row : g->band, p);
-    for (int i = 0; i < n; done += p[i++].n)
-        t = xd_gather_rows(b, &p[i], place + (size_t)(done * w.in) * xd_dtype_size(g->type),
-                           thread);
+    for (int i = 0; i < n; done += p[i++].n) {
+        size_t at_byte = (size_t)(done * w.in) * xd_dtype_size(g->type);
+        t = xd_gather_rows(b, &p[i], place ? place + at_byte : NULL, thread);
+    }
     if (g->copies)
         t = xd_view2(place, g->type, done, w.in);
     xd_status s = b->d->dev->ops->pack_rows(b->d->dev, &w, t, row);

@@ -81,7 +81,8 @@ static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
         if (!xd_stream_plan_has(&s->plan, w->n, i))
             continue;
         s->at[i] = k;
-        s->item[k++] = (streamed){ s->first + i, s->pinned + used, w->block[i] };
+        char *host = s->pinned ? s->pinned + used : NULL;       /* NULL: of files               */
+        s->item[k++] = (streamed){ s->first + i, host, w->block[i] };
         used += w->block[i];
     }
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/pages.h"
 
 enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                       */
 enum { PAGES = 64, PAGE = 4096 };       /* pages in a file's hash; bytes per page              */
@@ -146,12 +147,6 @@ xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e)
     return XD_OK;
 }
 
-static size_t page_size(void)
-{
-    long n = sysconf(_SC_PAGESIZE);
-    return n > 0 ? (size_t)n : 4096;
-}
-
 static xd_status read_copy(const xd_st_file *f, size_t at, size_t bytes, const char *name,
                            void **data, xd_err *e)
 {
@@ -194,7 +189,7 @@ xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const ch
                           xd_st_view *v, xd_err *e)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    size_t             lead = at % page_size();
+    size_t             lead = at % xd_page_bytes();
     xd_status          st = still_whole(f, e);
     *v = (xd_st_view){ 0 };
     if (st != XD_OK)
@@ -226,7 +221,7 @@ void xd_st_file_put(xd_st_view *v)
 
 void xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes)
 {
-    const size_t one = page_size();
+    const size_t one = xd_page_bytes();
     uintptr_t    from = ((uintptr_t)p + one - 1) / one * one,
                  to = ((uintptr_t)p + bytes) / one * one;
     if (v->map && from < to)

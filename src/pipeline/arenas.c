@@ -9,11 +9,11 @@
 xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
 {
     size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_whole(bytes);
-    void  *p = dev->mem->get(dev, cap ? cap : XD_PAGE);
+    void  *p = dev->mem->get(dev, cap ? cap : xd_page_bytes());
     if (!p)
         return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations",
                        xd_size_text((double)bytes).s);
-    xd_arena_init(a, p, cap ? cap : XD_PAGE);
+    xd_arena_init(a, p, cap ? cap : xd_page_bytes());
     return XD_OK;
 }
 

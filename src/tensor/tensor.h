@@ -7,6 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Elements are those of the files, and offsets in files are size_t. */
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || SIZE_MAX < UINT64_MAX
+#error "xdit needs a little-endian machine of 64 bits"
+#endif
+
 typedef enum xd_dtype {
     XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
     XD_BOOL,

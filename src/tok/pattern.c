@@ -144,7 +144,8 @@ static int read_escape(reader *r)
     case 'P': return read_category(r, 1);
     default: break;
     }
-    int word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c < 0;
+    int word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               (c & 0x80);
     if (word && (!c || !strchr("rntfxA", c)))
         return 0;
     xd_bytes_add(&r->out, r->s + r->at - 2, 2);
