@@ -25,6 +25,7 @@ RUNS = "document.querySelectorAll('#gallery > .run').length"
 STATES = "[...document.querySelectorAll('.state')].map((e) => e.textContent).join('|')"
 NEWEST = "#gallery > .card:not(.run, .failed)"
 ORDER = r"/^(?=.*Waiting: 1 ahead in the queue)(?=.*Waiting: 2 ahead).*Step \d+ of 1000/"
+FITS = "document.documentElement.scrollHeight <= innerHeight"
 ALERT = "document.getElementById('alert-text').textContent"
 MODELS = "document.getElementById('model').options.length"
 GIVEN = "!!document.querySelector('#start-slot.filled')"
@@ -91,6 +92,7 @@ def session(b):
            value(b, "width") == "128" and value(b, "guidance_scale") == "4.5",
            "the form has the model's defaults")
     report(b.run("document.activeElement === document.body"), "the focus is nowhere yet")
+    report(b.run(FITS), "the window itself does not scroll")
     b.click("#generate")
     report(error_at(b, "prompt") and focused(b) == "prompt", "a prompt is missing, at its field")
     b.type(PROMPT)
@@ -231,7 +233,7 @@ def lightbox(b):
     report("25%" in clip, "by a divider that moves", clip)
     everything_has_a_name(b)
     b.key("Escape")
-    report(b.wait("!document.getElementById('viewer').open"), "Escape closes it")
+    report(b.wait("!document.getElementById('viewer').open") and b.run(FITS), "Escape closes it")
 
 
 # ---- files ----------------------------------------------------------------------------------
@@ -615,6 +617,10 @@ def phone(b):
         .filter((e) => e.checkVisibility() && !e.closest('.unseen, .skip, label, .card') &&
             e.getBoundingClientRect().height < 43.9).map((e) => e.outerHTML.slice(0, 80))""")
     report(not small, "targets have 44 pixels", small)
+    b.click(NEWEST + " [aria-haspopup=menu]")
+    x, _, w, _ = b.box("#menu")
+    report(x >= 0 and w > 100 and x + w <= 390, "the menu fits", x, w)
+    b.key("Escape")
     b.run("document.getElementById('advanced').open = false; scrollTo(0, 0)")
     items = b.run(RESULTS)
     fill(b, num_inference_steps=2, prompt=PROMPT)

@@ -11,7 +11,7 @@ const active = new Map();       /* jobs that have not ended: id -> {job, marks, 
 const ended = ['completed', 'failed', 'cancelled'];
 let polling = false;
 let hooks = {};
-let oldest = '';                /* id of the last one that is shown                            */
+let listed = [];                /* ids that the server has listed, the newest first            */
 
 /* ---- how far it is ----------------------------------------------------------------------- */
 
@@ -197,6 +197,7 @@ export async function cancel(id) {
 /* Also one that the server has forgotten. */
 export async function forget(id) {
   active.delete(id);
+  listed = listed.filter((other) => other !== id);
   try {
     await request(`v1/jobs/${id}`, { method: 'DELETE' });
   } catch (error) {
@@ -209,12 +210,13 @@ export async function forget(id) {
 
 /* Jobs that the server has, from earlier: the next page of them. */
 export async function loadOlder() {
-  const { data, has_more: more } = await getJson(`v1/jobs?limit=${page}&after=${oldest}`);
+  const { data, has_more: more } = await getJson(`v1/jobs?limit=${page}` +
+                                                  `&after=${listed.at(-1) || ''}`);
   for (const job of data.filter((j) => !ended.includes(j.status)).reverse())
     track(job, false);
   for (const job of data.filter((j) => ended.includes(j.status)))
     track(job, true);
-  oldest = data.at(-1)?.id || oldest;
+  listed.push(...data.map((job) => job.id));
   byId('older').hidden = !more;
 }
 

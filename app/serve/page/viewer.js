@@ -70,6 +70,8 @@ function show() {
   byId('viewer-text').textContent = now.parameters.prompt || '';
   byId('viewer-compare').ariaPressed = String(Boolean(pinned));
   byId('viewer-compare').hidden = now.video || all.filter((r) => !r.video).length < 2;
+  for (const button of byId('viewer-tools').querySelectorAll('.zoom'))
+    button.hidden = now.video;
   byId('viewer-save').href = now.url;
   byId('viewer-save').download = now.file;
   byId('viewer-before').disabled = at <= 0;
@@ -155,8 +157,9 @@ export function beginViewer() {
   stage.tabIndex = -1;
   byId('viewer-tools').append(
     iconButton('compare', 'Compare with another result', toggleCompare, { id: 'viewer-compare' }),
-    iconButton('minus', 'Smaller', () => zoom(0.8)), iconButton('plus', 'Larger', () => zoom(1.25)),
-    iconButton('fit', 'Whole', () => zoom(0)), save,
+    iconButton('minus', 'Smaller', () => zoom(0.8), { className: 'icon-button zoom' }),
+    iconButton('plus', 'Larger', () => zoom(1.25), { className: 'icon-button zoom' }),
+    iconButton('fit', 'Whole', () => zoom(0), { className: 'icon-button zoom' }), save,
     iconButton('left', 'The one before', () => step(-1), { id: 'viewer-before' }),
     iconButton('right', 'The next one', () => step(1), { id: 'viewer-next' }));
   byId('viewer-title').after(iconButton('close', 'Close', () => dialog.close(), { id:
