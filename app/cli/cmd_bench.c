@@ -56,8 +56,7 @@ static xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "model", "config" }, { "m", "config" },  { "W", "width" },
-    { "H", "height" },     { "t", "threads" }, { 0 },
+    { "model", "config" }, { 0 },
 };
 
 static void on_log(void *cookie, int level, const char *line)

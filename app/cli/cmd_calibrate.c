@@ -53,9 +53,7 @@ static const xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "m", "model" }, { "p", "prompt" },  { "W", "width" },      { "H", "height" },
-    { "s", "seed" },  { "t", "threads" }, { "config", "model" },
-    { "steps", "num_inference_steps" },   { 0 },
+    { "config", "model" }, { "steps", "num_inference_steps" }, { 0 },
 };
 
 /* Of the flags of commands that generate: those of one rank. */

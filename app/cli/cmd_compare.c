@@ -14,13 +14,11 @@ static const xd_option rows[] = {
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
 };
 
-static const xd_opt_alias aliases[] = { { "t", "threads" }, { 0 } };
-
 static void print_help(FILE *f)
 {
     xd_compare_args    a = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .aliases = aliases };
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit compare A B [options]\n\n"
           "Says how far two images are apart: PSNR, SSIM, the mean and the largest\n"
@@ -38,7 +36,7 @@ static int run_command(int argc, char **argv)
     xd_compare_args    a = { .size = sizeof a, .line = xd_cli_line };
     xd_opt_texts       files = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .aliases = aliases, .operands = 2,
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 2,
                              .stray = "compare takes two images" };
     xd_status st = xd_opt_parse(&s, argc, argv, &files, &e);
     if (files.n == 2)

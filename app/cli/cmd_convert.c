@@ -39,9 +39,7 @@ static const xd_option rows[] = {
       "replace what the directory holds of a model, or begin again" },
 };
 
-static const xd_opt_alias aliases[] = { { "config", "model" }, { "m", "model" },
-                                        { "o", "output" },     { "t", "threads" },
-                                        { 0 } };
+static const xd_opt_alias aliases[] = { { "config", "model" }, { 0 } };
 
 enum { ROWS = sizeof rows / sizeof *rows, MOST = 16 };
 

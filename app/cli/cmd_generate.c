@@ -69,9 +69,6 @@ static xd_option own_rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "m", "model" },   { "p", "prompt" },   { "n", "negative_prompt" }, { "o", "output" },
-    { "W", "width" },   { "H", "height" },   { "s", "seed" },            { "t", "threads" },
-    { "q", "quiet" },   { "v", "verbose" },
     { "config", "model" },
     { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
     { "no_use_resolution_binning", "no_resolution_binning" }, /* xDiT's names                  */

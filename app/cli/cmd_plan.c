@@ -54,9 +54,6 @@ static const xd_option rows[] = {
 static const xd_opt_alias aliases[] = {
     { "config", "model" },
     { "machine", "cluster" },
-    { "m", "model" },
-    { "W", "width" },
-    { "H", "height" },
     { "steps", "num_inference_steps" },
     { "nproc", "world" },
     { 0 },

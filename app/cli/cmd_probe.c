@@ -27,7 +27,7 @@ static const xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "nproc", "ranks" }, { "t", "threads" }, { "o", "output" }, { 0 }
+    { "nproc", "ranks" }, { 0 }
 };
 
 static void on_log(void *cookie, int level, const char *line)

@@ -9,7 +9,7 @@
 
 #include "base/word_list.h"
 
-enum { MAXNAME = 64, MAXFLAGS = 128 };
+enum { MAXNAME = 64, MAXFLAGS = 256 };
 
 typedef struct reader {
     const xd_opt_spec *s;
@@ -33,12 +33,38 @@ static const char *split_name(const char *arg, char name[MAXNAME])
     return eq;
 }
 
+/* A letter is the same option in every command that has it. */
+static const xd_opt_alias letters[] = {
+    { "m", "model" }, { "p", "prompt" }, { "n", "negative_prompt" }, { "o", "output" },
+    { "W", "width" }, { "H", "height" }, { "s", "seed" },            { "t", "threads" },
+    { "q", "quiet" }, { "v", "verbose" },
+};
+
+enum { LETTERS = sizeof letters / sizeof *letters };
+
+static const char *long_name(const char *letter)
+{
+    for (int i = 0; i < LETTERS; i++)
+        if (strcmp(letters[i].from, letter) == 0)
+            return letters[i].to;
+    return letter;
+}
+
 static const char *real_name(const xd_opt_spec *s, const char *name)
 {
+    name = long_name(name);
     for (const xd_opt_alias *a = s->aliases; a && a->from; a++)
         if (strcmp(a->from, name) == 0)
             return a->to;
     return name;
+}
+
+const char *xd_opt_letter(const xd_opt_spec *s, const char *name)
+{
+    for (int i = 0; i < LETTERS; i++)
+        if (strcmp(real_name(s, letters[i].from), name) == 0)
+            return letters[i].from;
+    return NULL;
 }
 
 const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **field)
@@ -65,8 +91,7 @@ static xd_status fail_unknown(const reader *r, const char *name)
         for (int i = 0; i < r->s->tables[t].n && n < MAXFLAGS; i++)
             names[n++] = r->s->tables[t].rows[i].name;
     for (const xd_opt_alias *a = r->s->aliases; a && a->from && n < MAXFLAGS; a++)
-        if (a->from[1])
-            names[n++] = a->from;
+        names[n++] = a->from;
     const char *say = NULL, *known = xd_opt_synonym(name, names, n, &say);
     const char *best = known || say ? known : xd_opt_nearest(name, names, n);
     int         shown = (int)strcspn(arg, "=");
@@ -79,6 +104,9 @@ static xd_status fail_unknown(const reader *r, const char *name)
     if (known)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; here it is --%s", shown, arg,
                        real_name(r->s, known));
+    if (long_name(name) != name)
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; it is --%s of other commands, which "
+                       "this one does not have", shown, arg, long_name(name));
     if (!best && o)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; a letter stands alone: -%s %s%.80s",
                        shown, arg, letter, o->kind == XD_OPT_FLAG ? "-" : "", arg + 2);
@@ -244,6 +272,17 @@ static xd_status read_foreign(reader *r, const char *name, const char *v)
     return XD_OK;
 }
 
+static xd_status set_value(const reader *r, const xd_option *o, void *field, const char *v)
+{
+    xd_status s = o->kind == XD_OPT_FLAG   ? set_switch(o, field, v, r->e)
+                  : o->kind == XD_OPT_TEXT ? set_text(o, field, v, r->e)
+                  : o->kind == XD_OPT_SEED ? set_seed(o, field, v, r->e)
+                                           : set_number(o, field, v, r->e);
+    if (s == XD_OK && r->s->took)
+        r->s->took(r->s->cookie, o, v);
+    return s;
+}
+
 static xd_status read_flag(reader *r)
 {
     char             name[MAXNAME];
@@ -257,15 +296,12 @@ static xd_status read_flag(reader *r)
         return read_foreign(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
         return fail_unknown(r, name);
-    if (o->kind == XD_OPT_FLAG)
-        return set_switch(o, field, v, r->e);
-    if (!v && !(v = next_value(r)))
+    if (o->kind != XD_OPT_FLAG && !v && !(v = next_value(r)))
         return fail_missing(r, o);
     if (r->s->once && xd_list_has(r->s->once, o->name) && *(const char *const *)field)
         return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one",
                        o->name, v);
-    return o->kind == XD_OPT_TEXT ? set_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
-               ? set_seed(o, field, v, r->e) : set_number(o, field, v, r->e);
+    return set_value(r, o, field, v);
 }
 
 static int plain_name(const char *v)

@@ -25,7 +25,7 @@ typedef struct xd_opt_table {
     void            *record;    /* filled; before parsing it holds the defaults                 */
 } xd_opt_table;
 
-typedef struct xd_opt_alias {   /* another name of an option; of one letter: its short form     */
+typedef struct xd_opt_alias {   /* another name of an option                                    */
     const char *from, *to;
 } xd_opt_alias;
 
@@ -46,6 +46,8 @@ typedef struct xd_opt_spec {
      * that no row has; *values becomes how many it takes, 2: any number, -1: it is not known. */
     xd_status         (*foreign)(void *cookie, const char *name, int *values, xd_err *e);
     void               *cookie;
+    /* Called for every flag that is read, with its value or NULL (a flag alone); NULL: not. */
+    void              (*took)(void *cookie, const xd_option *o, const char *value);
 } xd_opt_spec;
 
 /* Reads argv[0..argc). Fields get pointers into argv. XD_EINVAL with one sentence that names the
@@ -85,7 +87,9 @@ void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
  * memory. */
 enum { XD_OPT_TITLE = 2, XD_OPT_ROW = 3 };
 char *xd_opt_marked(void (*help)(FILE *f));
-/* The option of a name or alias, and where its value goes; NULL: there is none. */
+/* The letter that stands for an option, or NULL. A letter means the same in all commands. */
+const char *xd_opt_letter(const xd_opt_spec *s, const char *name);
+/* The option of a name, letter or alias, and where its value goes; NULL: there is none. */
 const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **field);
 /* "a b c" -> "a, b or c" */
 void xd_opt_spell(const char *list, char *text, size_t size);

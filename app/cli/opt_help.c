@@ -134,14 +134,6 @@ void xd_opt_print(FILE *f, const char *text)
     }
 }
 
-static const char *short_form(const xd_opt_spec *s, const char *name)
-{
-    for (const xd_opt_alias *a = s->aliases; a && a->from; a++)
-        if (!a->from[1] && strcmp(a->to, name) == 0)
-            return a->from;
-    return NULL;
-}
-
 static void default_text(const xd_option *o, const void *record, char *text, size_t size)
 {
     const char *field = (const char *)record + o->offset;
@@ -178,7 +170,7 @@ static int is_mentioned(const char *choices, const char *help_text)
 static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const void *record)
 {
     char        text[512], spelled[256] = "", def[96];
-    const char *letter = short_form(s, o->name);
+    const char *letter = xd_opt_letter(s, o->name);
     if (walk.visit) {
         walk.visit(walk.cookie, o, letter);
         return;

@@ -19,7 +19,7 @@ static const synonym flags[] = {
     { "sampler sampling_method sampler_name sample_method solver noise_schedule schedule",
       "scheduler", NULL },
     { "init_img init_image input_image img start_image ref_image image_path source_image "
-      "first_frame r",
+      "first_frame r i",
       "image", NULL },
     { "end_image end_img last_frame last_img tail_image flf_image", "last_image", NULL },
     { "clip_vision_h clip_vision_model", "clip_vision", NULL },
@@ -31,7 +31,7 @@ static const synonym flags[] = {
     { "type wtype weight_type quant quantize quantization quant_type unet_dtype", "weights_dtype",
       NULL },
     { "torch_dtype precision half fp16 bf16 fp32 float16 bfloat16 mixed_precision", "dtype", NULL },
-    { "batch_count num_images n_iter n_images images number_of_images n_samples num_outputs",
+    { "b batch_count num_images n_iter n_images images number_of_images n_samples num_outputs",
       "num_images_per_prompt", NULL },
     { "neg neg_prompt n_prompt negprompt", "negative_prompt", NULL },
     { "out outfile output_file output_path outdir output_dir out_dir save save_path save_dir "
@@ -47,6 +47,7 @@ static const synonym flags[] = {
     { "llm_path qwen2vl", "llm", NULL },
     { "vae_path ae autoencoder", "vae", NULL },
     { "taesd_path tae tiny_vae", "preview_decoder", NULL },
+    { "lora_model_dir lora_dir", "loras", NULL },
     { "lora_path lora_model_dir lora_dir loras lora_weights", "lora", NULL },
     { "video_frames frames num_video_frames n_frames", "num_frames", NULL },
     { "frame_rate framerate video_fps", "fps", NULL },
@@ -82,6 +83,18 @@ static const synonym flags[] = {
     { "taesd", NULL, "previews (--preview FILE) need no network of their own" },
     { "clip_skip", NULL, "layers of a text encoder are not skipped" },
     { "port host listen server api", NULL, "xdit serve speaks HTTP" },
+    { "p", "port", NULL },
+    { "http_port listen_port", "port", "xdit serve speaks HTTP" },
+    { "l listen listen_ip bind_address addr address", "host", "xdit serve speaks HTTP" },
+    { "ssl_certfile ssl_cert_file ssl_cert certfile", "tls_cert", NULL },
+    { "ssl_keyfile ssl_key_file ssl_key keyfile", "tls_key", NULL },
+    { "allowed_origins cors_allow_origins cors_origins", "cors", NULL },
+    { "max_num_seqs max_queue max_queue_size", "queue", NULL },
+    { "a alias served_model_name model_alias", NULL,
+      "--model NAME=DIR is a model with the name that requests use" },
+    { "ngl n_gpu_layers gpu_layers", NULL, "--device says where a model computes, and --offload "
+      "how much of it waits in the host's memory" },
+    { "c ctx_size max_model_len", NULL, "prompts are cut by --max_sequence_length" },
     { "fa flash_attn flash_attention diffusion_fa xformers opt_sdp_attention use_flash_attn", NULL,
       "there is one attention, with masks and exact sums" },
     { "compile torch_compile", NULL, "it is a compiled program" },
@@ -112,11 +125,12 @@ static const char *look_up(const synonym *rows, const char *word, const char *co
     for (const synonym *r = rows; r->names; r++) {
         if (!xd_list_has(r->names, word))
             continue;
-        *say = r->say;
         for (int i = 0; r->to && i < n; i++)
-            if (strcmp(names[i], r->to) == 0)
+            if (strcmp(names[i], r->to) == 0) {
+                *say = NULL;
                 return names[i];
-        return NULL;
+            }
+        *say = *say ? *say : r->say;
     }
     return NULL;
 }

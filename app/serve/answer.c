@@ -54,11 +54,65 @@ unsigned xd_answer_status(xd_status s)
     }
 }
 
+static int is_route(const xd_server *s, const char *path, size_t n)
+{
+    for (const xd_route *r = s->routes; r && r->method; r++)
+        if (strlen(r->path) == n && strncmp(r->path, path, n) == 0)
+            return 1;
+    return 0;
+}
+
+/* Where a path of this host begins at `at`: how many of its letters are folders, or the name of a
+ * model that stands for them. 0: none begins. */
+static size_t folders_at(const xd_server *s, const char *at, const char **instead)
+{
+    size_t most = 0, n = strcspn(at, " \t\n\"',;()[]<>");
+    *instead = "";
+    for (int i = 0; i < s->nmodels; i++) {
+        size_t k = strlen(s->models[i].path);
+        if (k > most && strncmp(at, s->models[i].path, k) == 0 &&
+            (!at[k] || strchr("/ :,;\"')", at[k])))
+            most = k, *instead = s->models[i].name;
+    }
+    if (s->loras && !most && strncmp(at, s->loras, strlen(s->loras)) == 0 &&
+        at[strlen(s->loras)] == '/')
+        most = strlen(s->loras) + 1;
+    if (most || *at != '/' || is_route(s, at, n))
+        return most;
+    while (n > 1 && strchr(":./", at[n - 1]))
+        n--;
+    for (size_t i = 1; i < n; i++)
+        if (at[i] == '/')
+            most = i + 1;
+    return most;
+}
+
+const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size)
+{
+    size_t n = 0;
+    for (const char *p = text, *instead; *p && n + 1 < size;) {
+        int    begins = p == text || strchr(" \t\n\"'(=[<:", p[-1]);
+        size_t skip = begins ? folders_at(s, p, &instead) : 0;
+        if (!skip)
+            to[n++] = *p++;
+        else
+            n += (size_t)snprintf(to + n, size - n, "%s", instead), p += skip;
+    }
+    to[n < size ? n : size - 1] = 0;
+    return to;
+}
+
+const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size)
+{
+    return xd_answer_text(s, task->error ? task->error : "it failed without a word", to, size);
+}
+
 void xd_answer_failure(xd_http_call *c, const xd_task *task)
 {
+    char text[4096];
     xd_reply_error(c, xd_answer_status(task->code), NULL,
                    task->code == XD_ECANCELLED ? "cancelled" : NULL, "%s",
-                   task->error ? task->error : "it failed without a word");
+                   xd_answer_error(c->server, task, text, sizeof text));
 }
 
 int xd_answer_base64(xd_text_buf *b, const char *path)

@@ -1,7 +1,7 @@
 /* api_generate.c - POST /generate, as xDiT's own service (entrypoints/launch.py) takes and answers
  * it.
  *
- * Its defaults are those of that service, not of the model. */
+ * Its defaults are those of that service, not of the model, but for the seed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,18 +10,12 @@
 typedef struct generate_ask {
     xd_ask ask;
     char   dir[4096];           /* save_disk_path; "": the image comes in the answer           */
-    char   steps[24], seed[24], cfg[24], width[24], height[24];
 } generate_ask;
 
-static void set_number(void *cookie, const char *name, const char *value)
+static void set_option(void *cookie, const char *name, const char *value)
 {
     generate_ask *q = cookie;
-    char         *to = strcmp(name, "num_inference_steps") == 0 ? q->steps
-                       : strcmp(name, "seed") == 0              ? q->seed
-                       : strcmp(name, "cfg") == 0               ? q->cfg
-                       : strcmp(name, "width") == 0             ? q->width
-                                                                : q->height;
-    snprintf(to, sizeof q->steps, "%s", value);
+    xd_ask_option(&q->ask, strcmp(name, "cfg") == 0 ? "guidance_scale" : name, value);
 }
 
 /* Clients name no directory of this host, except the one that results lie in anyway. */
@@ -36,13 +30,19 @@ static void set_dir(void *cookie, const char *name, const char *value)
 }
 
 static const xd_ask_field fields[] = {
-    { "num_inference_steps", set_number, NULL },
-    { "seed", set_number, NULL },
-    { "cfg", set_number, NULL },
-    { "height", set_number, NULL },
-    { "width", set_number, NULL },
+    { "num_inference_steps", set_option, NULL },
+    { "seed", set_option, NULL },
+    { "cfg", set_option, NULL },
+    { "height", set_option, NULL },
+    { "width", set_option, NULL },
     { "save_disk_path", set_dir, NULL },
     { NULL, NULL, NULL },
+};
+
+/* Behind the defaults of the server. The seed is drawn. */
+static const char *const own[][2] = {
+    { "num_inference_steps", "50" }, { "guidance_scale", "7.5" }, { "width", "1024" },
+    { "height", "1024" },
 };
 
 static void reply_image(xd_http_call *c, const xd_task *task, int by_name)
@@ -58,24 +58,22 @@ static void reply_image(xd_http_call *c, const xd_task *task, int by_name)
             b.failed = 1;
         xd_buf_add(&b, "\"");
     }
-    xd_buf_add(&b, ",\"save_to_disk\":%s}\n", by_name ? "true" : "false");
+    xd_buf_add(&b, ",\"save_to_disk\":%s,\"seed\":%s}\n", by_name ? "true" : "false",
+               task->done[0].seed);
     xd_reply_json(c, 200, &b);
 }
 
 void xd_api_generate(xd_http_call *c)
 {
     xd_server   *s = c->server;
-    generate_ask q = { .steps = "50", .seed = "42", .cfg = "7.5", .width = "1024",
-                       .height = "1024" };
+    generate_ask q = { .dir = "" };
     xd_ask_begin(&q.ask, c, "image");
     xd_ask_fields(&q.ask, fields, &q);
     if (!q.ask.failed && q.ask.task->prompt && !*q.ask.task->prompt)
         xd_ask_refuse(&q.ask, 400, "prompt", "Prompt cannot be empty");
-    xd_ask_option(&q.ask, "num_inference_steps", q.steps);
-    xd_ask_option(&q.ask, "seed", q.seed);
-    xd_ask_option(&q.ask, "guidance_scale", q.cfg);
-    xd_ask_option(&q.ask, "width", q.width);
-    xd_ask_option(&q.ask, "height", q.height);
+    xd_ask_defaults(&q.ask);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        xd_ask_default(&q.ask, own[i][0], own[i][1]);
     xd_task *task = xd_ask_submit(&q.ask);
     if (!task)
         return;

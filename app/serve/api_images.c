@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/word_list.h"
+#include "cli/opt.h"
 #include "serve/server.h"
 
 typedef struct image_ask {      /* fields that the answer needs                                */
     xd_ask ask;
     int    url, stream, progress, wait;
+    int    form, dalle;         /* response_format was given; the model is one of dall-e's     */
     long   compression;         /* negative: none is asked for                                 */
     char   quality[16], partial[16];    /* partial: partial_images; "": none                   */
 } image_ask;
@@ -20,8 +23,18 @@ static void set_response(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
     q->url = strcmp(value, "url") == 0;
+    q->form = 1;
     if (!q->url && strcmp(value, "b64_json") != 0)
         xd_ask_refuse(&q->ask, 400, name, "response_format is b64_json or url, not '%.40s'", value);
+}
+
+/* OpenAI's dall-e gives URLs where nothing else is asked for. */
+static void set_model(void *cookie, const char *name, const char *value)
+{
+    image_ask *q = cookie;
+    (void)name;
+    q->dalle = strncmp(value, "dall-e", 6) == 0;
+    xd_ask_model(&q->ask, value);
 }
 
 /* Forms have texts alone. */
@@ -73,44 +86,29 @@ static void set_compression(void *cookie, const char *name, const char *value)
                       "'%.40s'", value);
 }
 
-/* Fields of OpenAI's models that make no difference here: values that leave the choice to the
- * server, or say what it does anyway, are taken, and others have a cure. */
-static const struct { const char *name, *taken, *others, *cure; } choices[] = {
-    { "quality", " auto standard ", " low medium high xhigh max hd ",
-      "ask for more or fewer steps by num_inference_steps, or leave quality out" },
-    { "style", " vivid ", " natural ", "say it in the prompt, or leave style out" },
-    { "background", " auto opaque ", " transparent ",
-      "images have no transparent background: leave background out" },
-    { "moderation", " auto low ", "", "" },
-    { "input_fidelity", " low ", " high ",
-      "models that read images see all of them, and strength says how much is made anew" },
+/* Fields of OpenAI's models that make no difference here: their values are taken, and others
+ * refused, since they are mistakes. */
+static const struct { const char *name, *values; } choices[] = {
+    { "quality", "auto standard low medium high xhigh max hd" },
+    { "style", "vivid natural" },
+    { "background", "auto opaque transparent" },
+    { "moderation", "auto low" },
+    { "input_fidelity", "low high auto" },
+    { "complexity", "low medium high auto" },
 };
-
-/* Between spaces. */
-static int is_among(const char *words, const char *value)
-{
-    char word[24];
-    snprintf(word, sizeof word, " %.20s ", value);
-    return *value && !strchr(value, ' ') && strstr(words, word);
-}
 
 static void set_choice(void *cookie, const char *name, const char *value)
 {
     image_ask *q = cookie;
+    char       list[80];
     size_t     i = 0;
     while (strcmp(choices[i].name, name) != 0)
         i++;
-    if (is_among(choices[i].taken, value)) {
-        if (i == 0)
-            snprintf(q->quality, sizeof q->quality, "%.15s", value);
-        return;
-    }
-    if (is_among(choices[i].others, value))
-        xd_ask_refuse(&q->ask, 400, name, "%s %.20s is not for models here: %s", name, value,
-                      choices[i].cure);
-    else
-        xd_ask_refuse(&q->ask, 400, name, "%s is one of%s%s- not '%.40s'", name, choices[i].taken,
-                      choices[i].others + (choices[i].others[0] == ' '), value);
+    xd_opt_spell(choices[i].values, list, sizeof list);
+    if (strpbrk(value, " ,") || !xd_list_has(choices[i].values, value))
+        xd_ask_refuse(&q->ask, 400, name, "%s is %s, not '%.40s'", name, list, value);
+    else if (i == 0)
+        snprintf(q->quality, sizeof q->quality, "%.15s", value);
 }
 
 /* Who asks is no matter of the engine. */
@@ -120,6 +118,7 @@ static void set_nothing(void *cookie, const char *name, const char *value)
 }
 
 static const xd_ask_field fields[] = {
+    { "model", set_model, NULL },
     { "response_format", set_response, NULL },
     { "stream", set_stream, NULL },
     { "partial_images", set_partial, NULL },
@@ -130,6 +129,7 @@ static const xd_ask_field fields[] = {
     { "moderation", set_choice, NULL },
     { "style", set_choice, NULL },
     { "input_fidelity", set_choice, NULL },
+    { "complexity", set_choice, NULL },
     { "user", set_nothing, NULL },
     { "safety_identifier", set_nothing, NULL },
     { "output_compression", set_compression, NULL },
@@ -242,17 +242,20 @@ static void add_event(xd_text_buf *b, const stream *s, const news *n)
     if (!done)
         xd_buf_add(b, "\"partial_image_index\":%d,", n->index);
     add_about(b, &s->q, s->task, done ? &n->image : NULL);
-    if (done)
+    if (done) {
         add_usage(b, &n->image, 1);
+        xd_buf_add(b, ",\"seed\":%s", n->image.seed);
+    }
     xd_buf_add(b, ",\"b64_json\":\"");
     xd_answer_base64(b, n->file);
     xd_buf_add(b, "\"}\n\n");
 }
 
-static void add_failure(xd_text_buf *b, const xd_task *task)
+static void add_failure(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
+    char text[4096];
     xd_buf_add(b, "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":");
-    xd_buf_json_string(b, task->error ? task->error : "it failed without a word");
+    xd_buf_json_string(b, xd_answer_error(s, task, text, sizeof text));
     xd_buf_add(b, ",\"type\":\"%s\",\"param\":null,\"code\":null}}\n\n",
                xd_answer_status(task->code) < 500 ? "invalid_request_error" : "server_error");
 }
@@ -315,7 +318,7 @@ static int more_events(void *cookie, xd_text_buf *b)
         if (n.what) {
             add_event(b, s, &n);
         } else if (n.over && s->task->state != XD_TASK_DONE) {
-            add_failure(b, s->task);
+            add_failure(b, server, s->task);
         } else if (!n.over && !b->len) {
             s->seen = xd_tasks_wait(server->tasks, s->task, s->seen, 0.25);
             if (xd_http_gone_reader(&s->call, b))
@@ -353,16 +356,12 @@ static void reply_stream(xd_http_call *c, const image_ask *q, xd_task *task, int
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
-/* OpenAI's compression of 100 is the best quality. */
+/* OpenAI's compression of 100 is the best quality; a PNG has no losses. */
 static void compress(image_ask *q)
 {
     char text[24];
-    int  png = strcmp(q->ask.extension, "png") == 0;
     snprintf(text, sizeof text, "%ld", q->compression);
-    if (png && q->compression >= 0 && q->compression < 100)
-        xd_ask_refuse(&q->ask, 400, "output_compression", "output_compression is for "
-                      "output_format jpeg and webp: a png has no losses");
-    else if (!png && q->compression >= 0)
+    if (strcmp(q->ask.extension, "png") != 0 && q->compression >= 0)
         xd_ask_option(&q->ask, "output_quality", text);
 }
 
@@ -373,6 +372,7 @@ static void make_images(xd_http_call *c, int edit)
     xd_ask_begin(&q.ask, c, "image");
     xd_ask_fields(&q.ask, fields, &q);
     compress(&q);
+    q.url |= q.dalle && !q.form;
     if (q.stream && *q.partial)
         xd_ask_option(&q.ask, "previews", q.partial);
     if (!q.ask.failed && xd_task_has(q.ask.task, "--mask_image="))

@@ -32,6 +32,7 @@ static void add_result(xd_text_buf *b, const xd_task *task, int i)
 /* Under the lock. */
 static void add_job(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
+    char   text[4096];
     int    queued = task->state == XD_TASK_QUEUED;
     double until = xd_task_over(task) ? task->ended : xd_unix_s(),
            left = xd_task_seconds_left(s->tasks, task);
@@ -54,7 +55,7 @@ static void add_job(xd_text_buf *b, const xd_server *s, const xd_task *task)
     xd_buf_add(b, "],\"error\":");
     if (task->error) {
         xd_buf_add(b, "{\"code\":%u", xd_answer_status(task->code));
-        add_text(b, "message", task->error);
+        add_text(b, "message", xd_answer_error(s, task, text, sizeof text));
         xd_buf_add(b, "}}");
     } else {
         xd_buf_add(b, "null}");

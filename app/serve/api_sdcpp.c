@@ -95,7 +95,9 @@ static void ask_row(xd_ask *a, const xd_json *body, int i)
     char           text[40];
     const xd_json *v = value_at(body, rows[i].path);
     const char    *given = xd_json_text(v);
-    if (xd_json_number(v, &number) && number > rows[i].least) {
+    if (xd_json_number(v, &number) && number < 0 && strcmp(rows[i].option, "seed") == 0) {
+        xd_ask_option(a, "seed", "-1");
+    } else if (xd_json_number(v, &number) && number > rows[i].least) {
         snprintf(text, sizeof text, "%.17g", number);
         xd_ask_option(a, rows[i].option, text);
     } else if (given && *given) {
@@ -273,24 +275,25 @@ static void add_result(xd_text_buf *b, const xd_task *task)
     const char          *dot = strrchr(im->file, '.');
     xd_buf_add(b, "{\"output_format\":\"%s\"", dot ? dot + 1 : "");
     if (task->video) {
-        xd_buf_add(b, ",\"mime_type\":\"%s\",\"fps\":%.10g,\"frame_count\":%lld,",
-                   xd_answer_type(im->file), im->fps, (long long)im->frames);
+        xd_buf_add(b, ",\"mime_type\":\"%s\",\"fps\":%.10g,\"frame_count\":%lld,\"seed\":%s,",
+                   xd_answer_type(im->file), im->fps, (long long)im->frames, im->seed);
         add_file(b, im->file);
         return;
     }
     xd_buf_add(b, ",\"images\":[");
     for (int i = 0; i < task->ndone; i++) {
-        xd_buf_add(b, "%s{\"index\":%d,", i ? "," : "", i);
+        xd_buf_add(b, "%s{\"index\":%d,\"seed\":%s,", i ? "," : "", i, task->done[i].seed);
         add_file(b, task->done[i].file);
     }
     xd_buf_add(b, "]}");
 }
 
-static void add_error(xd_text_buf *b, const xd_task *task)
+static void add_error(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
+    char text[4096];
     xd_buf_add(b, "{\"code\":\"%s\",\"message\":",
                task->state == XD_TASK_CANCELLED ? "cancelled" : "generation_failed");
-    xd_buf_json_string(b, task->error ? task->error : "it failed without a word");
+    xd_buf_json_string(b, xd_answer_error(s, task, text, sizeof text));
     xd_buf_add(b, "}");
 }
 
@@ -314,7 +317,7 @@ static void reply_job(xd_http_call *c, const xd_task *task)
         xd_buf_add(&b, "null");
     xd_buf_add(&b, ",\"error\":");
     if (state == XD_TASK_FAILED || state == XD_TASK_CANCELLED)
-        add_error(&b, task);
+        add_error(&b, s, task);
     else
         xd_buf_add(&b, "null");
     xd_buf_add(&b, "}\n");
@@ -388,13 +391,17 @@ static void add_defaults(xd_text_buf *b, const xd_json *uses)
     const xd_json *d = xd_json_get(uses, "defaults");
     int            video = makes_videos(uses), distilled = is_on(uses, "distilled");
     double         own = number_at(d, "guidance_scale", 1);
-    xd_buf_add(b, "{\"prompt\":\"\",\"negative_prompt\":\"\",\"width\":%.0f,\"height\":%.0f,"
-               "\"seed\":-1,\"strength\":0.75,\"sample_params\":{\"scheduler\":\"default\","
+    const char    *avoid = xd_json_text(xd_json_get(d, "negative_prompt"));
+    xd_buf_add(b, "{\"prompt\":\"\",\"negative_prompt\":");
+    xd_buf_json_string(b, avoid ? avoid : "");
+    xd_buf_add(b, ",\"width\":%.0f,\"height\":%.0f,"
+               "\"seed\":%.0f,\"strength\":%.10g,\"sample_params\":{\"scheduler\":\"default\","
                "\"sample_method\":\"default\",\"sample_steps\":%.0f,\"eta\":null,"
                "\"flow_shift\":null,\"guidance\":{\"txt_cfg\":%.10g,\"img_cfg\":null,"
                "\"distilled_guidance\":%.10g}},\"vae_tiling_params\":{\"enabled\":false},"
                "\"cache_mode\":\"disabled\",\"output_compression\":100,",
-               number_at(d, "width", 0), number_at(d, "height", 0),
+               number_at(d, "width", 0), number_at(d, "height", 0), number_at(d, "seed", -1),
+               number_at(d, "strength", 0.75),
                number_at(d, "num_inference_steps", 0),
                distilled ? number_at(d, "true_cfg_scale", 1) : own, own);
     if (video)

@@ -84,6 +84,7 @@ void xd_api_metrics(xd_http_call *c)
     add_tasks(&b, &n);
     add_worker(&b, &w);
     add_server(&b, s);
+    xd_tasks_measures(s->tasks, &b);
     if (b.failed)
         xd_reply_error(c, 503, NULL, NULL, "no memory for metrics");
     else

@@ -80,6 +80,7 @@ static void add_shape(xd_text_buf *b, const xd_task *task)
 
 static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
+    char text[4096];
     xd_buf_add(b, "{\"id\":\"%s\",\"object\":\"video\",\"status\":\"%s\",\"progress\":%d,"
                "\"created_at\":%lld", task->id, xd_answer_state(task), xd_answer_percent(task),
                (long long)task->created);
@@ -91,7 +92,7 @@ static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
     if (task->error) {
         xd_buf_add(b, ",\"error\":{\"code\":\"%s\",\"message\":",
                    xd_answer_status(task->code) < 500 ? "invalid_request" : "server_error");
-        xd_buf_json_string(b, task->error);
+        xd_buf_json_string(b, xd_answer_error(s, task, text, sizeof text));
         xd_buf_add(b, "}");
     } else {
         xd_buf_add(b, ",\"error\":null");
@@ -155,6 +156,8 @@ void xd_api_videos_sync(xd_http_call *c)
     else
         xd_answer_failure(c, task);
     xd_reply_header(c, "X-Video-Id", task->id);
+    if (task->ndone)
+        xd_reply_header(c, "X-Seed", task->done[0].seed);
     xd_task_release(s->tasks, task);
 }
 
@@ -254,7 +257,7 @@ static void repeat_arg(xd_ask *a, const char *arg)
         xd_ask_refuse(a, 400, "video_id", "this video was made from an image, which is not kept: "
                       "send both to /v1/videos");
     else
-        xd_ask_option(a, name, value);
+        xd_ask_default(a, name, value);
 }
 
 /* With a prompt of its own, and otherwise what made the video, its seed too. */
@@ -274,7 +277,8 @@ static void remix_video(xd_http_call *c, xd_task *task)
     xd_ask_format(&q.ask, "output_format", strrchr(task->done[0].file, '.') + 1);
     for (int i = 0; i < task->nargs; i++)
         repeat_arg(&q.ask, task->args[i]);
-    xd_ask_option(&q.ask, "seed", task->done[0].seed);
+    xd_ask_default(&q.ask, "seed", task->done[0].seed);
+    q.ask.defaulted = 1;        /* the defaults were those of the first one                    */
     if (!q.ask.failed)
         snprintf(q.ask.task->remixed, sizeof q.ask.task->remixed, "%s", task->id);
     xd_task *remade = xd_ask_submit(&q.ask);

@@ -8,7 +8,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "serve/base64.h"
 #include "serve/task_flags.h"
@@ -59,6 +58,7 @@ void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind)
         return;
     }
     xd_task_name(a->task->id, kind);
+    snprintf(call->task, sizeof call->task, "%s", a->task->id);
     a->task->video = strcmp(kind, "video") == 0;
     a->task->owner = strdup(call->owner);
     add_arg(a, "id", a->task->id);
@@ -77,12 +77,11 @@ static int is_openai(const char *name)
     return 0;
 }
 
-/* Also a model of which nothing is known. */
-static int makes(const xd_served_model *m, const char *kind)
+int xd_served_makes(const xd_served_model *m, const char *kind)
 {
     char member[40];
     snprintf(member, sizeof member, ",\"makes\":\"%s\"", kind);
-    return !m->uses || !strstr(m->uses, "\"makes\":") || strstr(m->uses, member);
+    return !m->uses || !strstr(m->uses, "\"makes\":") ? -1 : strstr(m->uses, member) != NULL;
 }
 
 /* The first model that makes what is asked for. */
@@ -90,7 +89,7 @@ static const xd_served_model *first_model(const xd_ask *a)
 {
     const xd_server *s = server_of(a);
     for (int i = 0; i < s->nmodels; i++)
-        if (makes(&s->models[i], a->kind))
+        if (xd_served_makes(&s->models[i], a->kind))
             return &s->models[i];
     return &s->models[0];
 }
@@ -109,7 +108,7 @@ void xd_ask_model(xd_ask *a, const char *name)
     if (!a->model)
         xd_ask_refuse(a, 404, "model", "there is no model '%.80s' here; /v1/models lists those "
                       "that there are, such as '%s'", name ? name : "", s->models[0].name);
-    else if (!makes(a->model, a->kind))
+    else if (!xd_served_makes(a->model, a->kind))
         xd_ask_refuse(a, 400, "model", "%s generates %s", a->model->name, a->task->video
                       ? "images: ask at /v1/images/generations" : "videos: ask at /v1/videos");
 }
@@ -173,9 +172,13 @@ void xd_ask_lora(xd_ask *a, const char *value)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* A seed of -1 is one by chance, as none is. */
 void xd_ask_option(xd_ask *a, const char *name, const char *value)
 {
-    add_arg(a, name, value);
+    if (strcmp(name, "seed") == 0 && strcmp(value, "-1") == 0)
+        a->drawn = 1;
+    else
+        add_arg(a, name, value);
 }
 
 void xd_ask_prompt(xd_ask *a, const char *prompt)
@@ -260,7 +263,9 @@ void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes)
         s = xd_fail(&e, XD_EIO, "cannot write %s", path);
     s = s == XD_OK ? xd_out_commit(&out, &e) : s;
     if (s != XD_OK)
-        xd_ask_refuse(a, 500, NULL, "%s", e.msg);
+        fprintf(stderr, "xdit: error: %s: %s\n", a->task->id, e.msg);
+    if (s != XD_OK)
+        xd_ask_refuse(a, 500, NULL, "%s cannot be kept: is there no room for files?", option);
     else
         check_image(a, strcmp(option, "mask_image") == 0 ? "mask" : option, path);
     add_arg(a, option, path);
@@ -309,157 +314,6 @@ void xd_ask_data_url(xd_ask *a, const char *option, const char *url)
     free(data);
 }
 
-/* ---- options by their name ------------------------------------------------------------------- */
-
-static const struct { const char *from, *to; } aliases[] = {
-    { "n", "num_images_per_prompt" }, { "steps", "num_inference_steps" },
-    { "cfg_scale", "guidance_scale" }, { "sampler_name", "scheduler" },
-    { "num_images", "num_images_per_prompt" },
-};
-
-/* An option of a request that is a value: images come in other ways, paths never. Of a value that
- * may be a path see ask_fast_attn. */
-static const char *option_of(const char *name)
-{
-    int              n;
-    const xd_option *o = xd_request_options(&n);
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
-        if (strcmp(aliases[i].from, name) == 0)
-            name = aliases[i].to;
-    for (int i = 0; i < n; i++)
-        if (strcmp(o[i].name, name) == 0)
-            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 ? NULL : o[i].name;
-    return NULL;
-}
-
-/* An option that is a list of numbers as a text. */
-static int takes_list(const char *name)
-{
-    static const char *const lists[] = { "sigmas", "timesteps", "attention_window" };
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (strcmp(lists[i], name) == 0)
-            return 1;
-    return 0;
-}
-
-/* When the request is to have its turn: "priority" and "deadline". 0: it is another name. */
-static int ask_order(xd_ask *a, const char *name, const char *value)
-{
-    static const char *const classes[] = { "low", "normal", "high" };
-    char  *end;
-    double seconds = strtod(value, &end);
-    int    k = 0;
-    if (strcmp(name, "deadline") == 0) {
-        if (!(seconds > 0) || *end || seconds > 1e9)
-            xd_ask_refuse(a, 400, name, "deadline is the number of seconds in which the result is "
-                          "of use, not '%.40s'", value);
-        else if (!a->failed)
-            a->task->deadline_s = xd_now_s() + seconds;
-        return 1;
-    }
-    if (strcmp(name, "priority") != 0)
-        return 0;
-    while (k < 3 && strcmp(classes[k], value) != 0)
-        k++;
-    if (k == 3)
-        xd_ask_refuse(a, 400, name, "priority is low, normal or high, not '%.40s'", value);
-    else if (!a->failed)
-        a->task->priority = k - 1;
-    return 1;
-}
-
-/* Ways that steps take in turn; a table would be a file of the server. */
-static void ask_fast_attn(xd_ask *a, const char *value)
-{
-    size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");
-    if (value[n])
-        xd_ask_refuse(a, 400, "fast_attn", "fast_attn is a list of share, window, window+cfg, "
-                      "full+cfg and full, not '%.60s'", value);
-    else
-        xd_ask_option(a, "fast_attn", value);
-}
-
-int xd_ask_named_text(xd_ask *a, const char *name, const char *value)
-{
-    const char *option = option_of(name);
-    if (ask_order(a, name, value))
-        return 1;
-    if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0)
-        xd_ask_lora(a, value);
-    else if (strcmp(name, "fast_attn") == 0)
-        ask_fast_attn(a, value);
-    else if (option)
-        xd_ask_option(a, option, value);
-    else
-        return 0;
-    return 1;
-}
-
-/* {"name": "file", "scale": 0.8} or "file:0.8" */
-static void ask_lora_json(xd_ask *a, const xd_json *v)
-{
-    char        text[256];
-    double      scale = 1;
-    const char *name = xd_json_text(xd_json_get(v, "name"));
-    const xd_json *given = xd_json_get(v, "scale");
-    name = name ? name : xd_json_text(xd_json_get(v, "path"));
-    if ((!name && !xd_json_text(v)) || (!xd_json_null(given) && !xd_json_number(given, &scale))) {
-        xd_ask_refuse(a, 400, "lora", "a LoRA file is \"name:0.8\" or {\"name\": \"name\", "
-                      "\"scale\": 0.8}");
-        return;
-    }
-    snprintf(text, sizeof text, "%.200s:%.17g", name ? name : "", scale);
-    xd_ask_lora(a, name ? text : xd_json_text(v));
-}
-
-/* [1, 0.75, 0.5] is "1,0.75,0.5". */
-static void ask_numbers(xd_ask *a, const char *name, const xd_json *list)
-{
-    xd_text_buf b = { 0 };
-    double      number;
-    for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
-        if (!xd_json_number(v, &number))
-            xd_ask_refuse(a, 400, name, "%s is a list of numbers, or a text of them", name);
-        else
-            xd_buf_add(&b, "%s%.17g", b.len ? "," : "", number);
-    }
-    if (b.failed)
-        xd_ask_refuse(a, 503, NULL, "no memory for a list of numbers");
-    else
-        xd_ask_named_text(a, name, b.p ? b.p : "");
-    xd_buf_free(&b);
-}
-
-int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
-{
-    char        text[40];
-    double      number;
-    int         on, orders = strcmp(name, "priority") == 0 || strcmp(name, "deadline") == 0,
-                loras = strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0;
-    const char *given = xd_json_text(value);
-    if (!option_of(name) && !orders && !loras)
-        return 0;
-    if (xd_json_null(value))
-        return 1;
-    if (loras) {
-        const xd_json *v = xd_json_is_list(value) ? xd_json_first(value) : value;
-        for (; v; v = v == value ? NULL : xd_json_next(v))
-            ask_lora_json(a, v);
-        return 1;
-    }
-    if (xd_json_number(value, &number))
-        snprintf(text, sizeof text, "%.17g", number), given = text;
-    else if (xd_json_bool(value, &on))
-        given = on ? "true" : "false";
-    if (takes_list(name) && xd_json_is_list(value))
-        ask_numbers(a, name, value);
-    else if (!given)
-        xd_ask_refuse(a, 400, name, "%s is a text, a number, true or false", name);
-    else
-        xd_ask_named_text(a, name, given);
-    return 1;
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* The sentence of a command line is that of a request without its dashes. */
@@ -470,10 +324,11 @@ static void check_args(xd_ask *a)
     if (a->failed)
         return;
     if (xd_task_flags_read(&f, a->task->nargs, a->task->args, &e) != XD_OK) {
+        char        param[64], told[sizeof e.msg];
         const char *text = strncmp(e.msg, "--", 2) == 0 ? e.msg + 2 : e.msg;
-        char        param[64];
+        text = xd_answer_text(server_of(a), text, told, sizeof told);
         snprintf(param, sizeof param, "%.*s", (int)strcspn(text, " "), text);
-        xd_ask_refuse(a, 400, text == e.msg ? NULL : param, "%s", text);
+        xd_ask_refuse(a, 400, strncmp(e.msg, "--", 2) == 0 ? param : NULL, "%s", text);
     } else if ((int64_t)f.prompts.n * f.request.num_images_per_prompt > MOST_IMAGES) {
         xd_ask_refuse(a, 400, "n", "a request asks for at most %d images", MOST_IMAGES);
     }
@@ -495,8 +350,8 @@ xd_task *xd_ask_submit(xd_ask *a)
     xd_err    e = { 0 };
     xd_task   *task = a->task;
     xd_server *s = server_of(a);
-    if (!a->failed && !a->model)
-        xd_ask_model(a, NULL);
+    xd_ask_defaults(a);
+    xd_ask_seed(a);
     if (!a->failed && !task->prompt)
         xd_ask_refuse(a, 400, "prompt", "prompt is missing: say what to generate");
     if (!a->failed) {
@@ -507,7 +362,8 @@ xd_task *xd_ask_submit(xd_ask *a)
     }
     check_args(a);
     if (!a->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
-        xd_ask_refuse(a, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s", e.msg);
+        xd_ask_refuse(a, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s",
+                      xd_answer_text(s, e.msg, path, sizeof path));
         snprintf(path, sizeof path, "%.0f", xd_tasks_seconds_full(s->tasks));
         xd_reply_header(a->call, "Retry-After", path);
     }

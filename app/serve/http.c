@@ -12,13 +12,13 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <microhttpd.h>
 
 #include "base/clock.h"
+#include "serve/access_log.h"
 #include "serve/http_body.h"
 #include "serve/http_front.h"
 #include "serve/http_head.h"
@@ -258,15 +258,44 @@ static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *meth
     return NULL;
 }
 
-static void allow_origin(xd_http_call *c, const xd_http *h)
+/* Names of headers alone, apart by commas. */
+static int is_header_list(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("-_ ,", *p))
+            return 0;
+    return *text != 0;
+}
+
+/* A question of a browser before a request: the client's own headers are allowed, as those of
+ * OpenAI's are, and the methods of the path. */
+static void allow_preflight(xd_http_call *c, const char *methods)
+{
+    const char *asked = xd_http_header(c, "Access-Control-Request-Headers");
+    xd_reply_header(c, "Access-Control-Allow-Methods", *methods ? methods : "GET, POST, DELETE");
+    xd_reply_header(c, "Access-Control-Allow-Headers", asked && is_header_list(asked) ? asked
+                    : "Authorization, Content-Type, X-API-Key");
+    xd_reply_header(c, "Access-Control-Max-Age", "600");
+    if (xd_http_header(c, "Access-Control-Request-Private-Network"))
+        xd_reply_header(c, "Access-Control-Allow-Private-Network", "true");
+}
+
+/* What pages of other sites may read. Where some may, caches keep the replies apart. */
+static void allow_origin(xd_http_call *c, const xd_http *h, const char *methods)
 {
     const char *origin = xd_http_header(c, "Origin");
+    int         asks = strcmp(c->method, "OPTIONS") == 0;
+    if (!h->args.origins || !h->args.origins[0])
+        return;
+    xd_reply_header(c, "Vary", asks ? "Origin, Access-Control-Request-Method, "
+                                      "Access-Control-Request-Headers" : "Origin");
     if (!origin || !is_listed(origin, h->args.origins))
         return;
     xd_reply_header(c, "Access-Control-Allow-Origin", origin);
-    xd_reply_header(c, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-API-Key");
-    xd_reply_header(c, "Access-Control-Allow-Methods", "GET, POST, DELETE");
-    xd_reply_header(c, "Vary", "Origin");
+    xd_reply_header(c, "Access-Control-Expose-Headers",
+                    "Retry-After, X-Seed, X-Video-Id, openai-poll-after-ms");
+    if (asks)
+        allow_preflight(c, methods);
 }
 
 static void refuse_key(xd_http_call *c)
@@ -342,7 +371,8 @@ static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, con
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
-static enum MHD_Result send_reply(xd_http *h, xd_http_call *c)
+/* methods: those of the path, where the request has another one. */
+static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *methods)
 {
     if (!c->reply)
         xd_reply_error(c, 500, NULL, NULL, "there is no answer to this");
@@ -350,8 +380,8 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c)
         return MHD_NO;
     xd_reply_header(c, "X-Content-Type-Options", "nosniff");
     if (c->status == 405 || c->status == 204)
-        xd_reply_header(c, "Allow", "GET, POST, DELETE");
-    allow_origin(c, h);
+        xd_reply_header(c, "Allow", methods);
+    allow_origin(c, h, methods);
     atomic_fetch_add(&h->answered[c->status / 100 % 6], 1);
     enum MHD_Result r = MHD_queue_response(c->connection, c->status, c->reply);
     MHD_destroy_response(c->reply);
@@ -364,6 +394,7 @@ typedef struct session {        /* a request while it comes                     
     xd_body         body;
     const xd_route *route;
     char            methods[64], owner[OWNER + 1];
+    double          began;      /* when its head had come                                      */
 } session;
 
 static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *url,
@@ -374,6 +405,7 @@ static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *
         return NULL;
     s->call = (xd_http_call){ .connection = c, .server = h->args.server, .method = method,
                          .path = url, .owner = s->owner };
+    s->began = xd_now_s();
     s->route = find_route(&s->call, h->args.routes, s->methods, sizeof s->methods);
     return s;
 }
@@ -402,12 +434,12 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
             return MHD_NO;
         s->call.version = version;
         if (refuse_ambiguous(&s->call))
-            return send_reply(h, &s->call);
+            return send_reply(h, &s->call, s->methods);
         if (refuse_head(&s->call, h, s->route, s->methods))
-            return send_reply(h, &s->call);
+            return send_reply(h, &s->call, s->methods);
         if (!s->route->open && h->args.keys && !has_key(&s->call, &h->args, s->owner)) {
             refuse_key(&s->call);
-            return send_reply(h, &s->call);
+            return send_reply(h, &s->call, s->methods);
         }
         xd_body_begin(&s->body, &s->call, h->args.most_body, &h->pool);
         return MHD_YES;
@@ -419,7 +451,18 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     }
     set_since(h, client_of(connection), 0);
     handle(s);
-    return send_reply(h, &s->call);
+    return send_reply(h, &s->call, s->methods);
+}
+
+static void log_request(const xd_http *h, const session *s)
+{
+    const xd_http_call *c = &s->call;
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    xd_access_log_add(h->args.log, &(xd_access){
+        .from = i ? i->client_addr : NULL, .owner = s->owner, .method = c->method, .path = c->path,
+        .version = c->version, .status = c->status, .bytes = c->sent,
+        .seconds = xd_now_s() - s->began, .task = c->task });
 }
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **context,
@@ -430,6 +473,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
     set_since(cls, client_of(c), xd_now_s());   /* the next one may come                       */
     if (!s)
         return;
+    log_request(cls, s);
     xd_body_free(&s->body, &s->call);
     free(s);
     *context = NULL;
@@ -461,11 +505,10 @@ static struct MHD_Daemon *start_daemon(xd_http *h)
 }
 
 /* libmicrohttpd owns the socket, also where it has no room for it. */
-static int take_socket(void *cookie, int fd)
+static int take_socket(void *cookie, int fd, const struct sockaddr_storage *from)
 {
-    xd_http           *h = cookie;
-    struct sockaddr_un at = { .sun_family = AF_UNIX };
-    return MHD_add_connection(h->daemon, fd, (struct sockaddr *)&at, sizeof at.sun_family) ==
+    xd_http *h = cookie;
+    return MHD_add_connection(h->daemon, fd, (const struct sockaddr *)from, sizeof *from) ==
            MHD_YES;
 }
 

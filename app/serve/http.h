@@ -37,6 +37,8 @@ typedef struct xd_http_call {        /* a request, and its reply */
     unsigned    status;         /* of the reply                                                */
     int         streams;        /* the reply is made while it is sent                          */
     double      probed_s;       /* of xd_http_gone                                             */
+    int64_t     sent;           /* bytes of the reply's body, so far                           */
+    char        task[40];       /* id of the task that the request has made; "": none          */
 } xd_http_call;
 
 typedef struct xd_route {       /* the first one that fits is taken                            */
@@ -56,6 +58,7 @@ typedef struct xd_http_args {
     size_t          most_bodies;        /* bytes of all requests together; 0: any number       */
     int             connections;        /* at once                                             */
     double          patience;   /* seconds in which a request must have come                   */
+    struct xd_access_log *log;  /* of requests; NULL: none                                     */
     char           *tls_cert, *tls_key; /* contents of PEM files, read at the start; NULL: HTTP  */
 } xd_http_args;
 

@@ -42,7 +42,7 @@ typedef struct conn {
 struct xd_front {
     xd_front_args a;
     int         listener, wake, port;
-    int       (*take)(void *cookie, int fd);
+    xd_front_take *take;
     void       *cookie;
     int         running;
     pthread_t   thread;
@@ -103,6 +103,7 @@ static void add_conn(xd_front *f, int client)
     int      pair[2], one = 1;
     unsigned ms = (unsigned)(f->a.patience * 1e3);
     conn    *c = malloc(sizeof *c);
+    struct sockaddr_storage from = { .ss_family = AF_INET };
     if (!c || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
         free(c);
         close(client);
@@ -121,7 +122,8 @@ static void add_conn(xd_front *f, int client)
     c->next = f->first;
     f->first = c;
     f->n++;
-    if (!f->take(f->cookie, pair[1]))
+    getpeername(client, (struct sockaddr *)&from, &(socklen_t){ sizeof from });
+    if (!f->take(f->cookie, pair[1], &from))
         c->in.ended = c->out.ended = 1;
 }
 
@@ -333,7 +335,7 @@ int xd_front_port(const xd_front *f)
     return f->port;
 }
 
-xd_status xd_front_start(xd_front *f, int (*take)(void *cookie, int fd), void *cookie, xd_err *e)
+xd_status xd_front_start(xd_front *f, xd_front_take *take, void *cookie, xd_err *e)
 {
     f->take = take;
     f->cookie = cookie;

@@ -2,10 +2,12 @@
  * libmicrohttpd gets it
  *
  * One thread listens, accepts, and passes bytes between each client and a socket of this process,
- * which libmicrohttpd takes for the client's. A request that is refused is answered here, behind the
- * replies to those before it. */
+ * which libmicrohttpd takes for the client's. A request that is refused is answered here, behind
+ * the replies to those before it. */
 #ifndef XD_SERVE_HTTP_FRONT_H
 #define XD_SERVE_HTTP_FRONT_H
+
+#include <sys/socket.h>
 
 #include "base/err.h"
 
@@ -22,8 +24,9 @@ typedef struct xd_front_args {
 /* Listens, and accepts nothing yet. */
 xd_status xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
 int       xd_front_port(const xd_front *f);
-/* Begins: `take` owns each socket that it gets, also where it returns 0: it cannot. */
-xd_status xd_front_start(xd_front *f, int (*take)(void *cookie, int fd), void *cookie, xd_err *e);
+/* Gets a socket, which it owns also where it returns 0: it cannot; from: the client's address. */
+typedef int xd_front_take(void *cookie, int fd, const struct sockaddr_storage *from);
+xd_status xd_front_start(xd_front *f, xd_front_take *take, void *cookie, xd_err *e);     /* begins */
 void      xd_front_quiet(xd_front *f);  /* accepts nothing more                                */
 /* What was answered is sent still, for a second. */
 void      xd_front_close(xd_front **f);

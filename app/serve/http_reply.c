@@ -82,12 +82,14 @@ int xd_http_gone_reader(xd_http_call *c, xd_text_buf *events)
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-static void set_reply(xd_http_call *c, unsigned status, const char *type, struct MHD_Response *r)
+static void set_reply(xd_http_call *c, unsigned status, const char *type, int64_t bytes,
+                      struct MHD_Response *r)
 {
     if (c->reply)
         MHD_destroy_response(c->reply);
     c->reply = r;
     c->status = status;
+    c->sent = bytes;
     if (r)
         MHD_add_response_header(r, "Content-Type", type);
 }
@@ -101,16 +103,16 @@ void xd_reply_header(xd_http_call *c, const char *name, const char *value)
 void xd_reply_text(xd_http_call *c, unsigned status, const char *type, const char *text,
                    size_t bytes)
 {
-    set_reply(c, status, type, MHD_create_response_from_buffer(bytes, (void *)text,
-                                                               MHD_RESPMEM_MUST_COPY));
+    set_reply(c, status, type, (int64_t)bytes,
+              MHD_create_response_from_buffer(bytes, (void *)text, MHD_RESPMEM_MUST_COPY));
 }
 
 void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b)
 {
     if (b->failed)
-        set_reply(c, 503, "text/plain", NULL);
+        set_reply(c, 503, "text/plain", 0, NULL);
     else
-        set_reply(c, status, "application/json",
+        set_reply(c, status, "application/json", (int64_t)b->len,
                   MHD_create_response_from_buffer(b->len, b->p, MHD_RESPMEM_MUST_FREE));
     if (b->failed)
         xd_buf_free(b);
@@ -185,7 +187,7 @@ static void reply_part(xd_http_call *c, int fd, const struct stat *st, const cha
     }
     if (what == ALL)
         from = 0, n = size;
-    set_reply(c, what == PART ? 206 : 200, type,
+    set_reply(c, what == PART ? 206 : 200, type, n,
               MHD_create_response_from_fd_at_offset64((uint64_t)n, fd, (uint64_t)from));
     xd_reply_header(c, "Accept-Ranges", "bytes");
     xd_reply_header(c, "ETag", tag);
@@ -257,6 +259,7 @@ typedef struct events {
     int       (*more)(void *cookie, xd_text_buf *b);
     void      (*done)(void *cookie);
     void       *cookie;
+    xd_http_call *call;         /* lives until the reply is sent                               */
     xd_text_buf b;              /* of it `sent` bytes are on their way                          */
     size_t      sent;
     int         over;
@@ -278,6 +281,7 @@ static ssize_t read_events(void *cls, uint64_t pos, char *to, size_t size)
     n = n < size ? n : size;
     memcpy(to, v->b.p + v->sent, n);
     v->sent += n;
+    v->call->sent += (int64_t)n;
     return (ssize_t)n;
 }
 
@@ -302,8 +306,8 @@ void xd_reply_events(xd_http_call *c, int (*more)(void *cookie, xd_text_buf *b),
         xd_reply_error(c, 503, NULL, NULL, "no memory for a stream of events");
         return;
     }
-    *v = (events){ .more = more, .done = done, .cookie = cookie };
+    *v = (events){ .more = more, .done = done, .cookie = cookie, .call = c };
     c->streams = 1;
-    set_reply(c, 200, "text/event-stream; charset=utf-8", r);
+    set_reply(c, 200, "text/event-stream; charset=utf-8", 0, r);
     xd_reply_header(c, "Cache-Control", "no-store");
 }

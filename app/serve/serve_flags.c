@@ -6,14 +6,16 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/word_list.h"
 
 #define AT(field) offsetof(xd_serve_flags, field)
 
 static const xd_option rows[] = {
-    { "model", XD_OPT_TEXT, AT(models), 0, XD_OPT_MANY, NULL, "DIR",
-      "directory with model_index.json, or org/name from the local Hugging Face cache; may be "
-      "repeated: requests name one, and the one that was used longest ago leaves when memory is "
-      "short" },
+    { "model", XD_OPT_TEXT, AT(texts), 0, XD_OPT_MANY, NULL, "[NAME=]DIR[,OPTION=VALUE]",
+      "directory with model_index.json, or org/name from the local Hugging Face cache; NAME: what "
+      "requests call it; OPTION: what is taken where requests of it do not have that, as "
+      "num_inference_steps=4. May be repeated: requests name one, and the one that was used "
+      "longest ago leaves when memory is short" },
     { "host", XD_OPT_TEXT, AT(host), 0, 0, NULL, "ADDRESS",
       "to listen on; another one than this host's own needs --api_key (default: 127.0.0.1)" },
     { "port", XD_OPT_INT, AT(port), 0, 65535, NULL, "N", "0: any that is free (default: 8080)" },
@@ -54,19 +56,120 @@ static const xd_option rows[] = {
       "120)" },
     { "omit_folders", XD_OPT_FLAG, AT(omit_folders), 0, 0, NULL, NULL,
       "parameters of results name the model and LoRA files without their folders" },
+    { "access_log", XD_OPT_TEXT, AT(access_log), 0, 0, NULL, "FILE",
+      "a line for every request, in the common log format, with its seconds and the id of its "
+      "task; -: standard output. A file that is moved away is begun anew (default: none)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
 };
 
 static const xd_opt_alias aliases[] = {
-    { "m", "model" }, { "p", "port" }, { "t", "threads" }, { "q", "quiet" }, { "v", "verbose" },
     { "config", "model" }, { "model_path", "model" }, { "world_size", "nproc" },
-    { "taesd", "preview_decoder" }, { 0 },
+    { "taesd", "preview_decoder" }, { "steps", "num_inference_steps" },
+    { "cfg_scale", "guidance_scale" }, { 0 },
 };
+
+enum { MOST_MODELS = 1000, MOST_NAME = 120 };
+
+static int is_row(const xd_option *o, const xd_option *table, int n)
+{
+    return o >= table && o < table + n;
+}
+
+/* A default of requests, or an argument of the worker. */
+static void take_flag(void *cookie, const xd_option *o, const char *value)
+{
+    xd_serve_flags *f = cookie;
+    int own = is_row(o, rows, sizeof rows / sizeof *rows);
+    if (is_row(o, f->tables[3].rows, f->tables[3].n))
+        xd_defaults_add(&f->defaults, o->name, value);
+    else if (!own || xd_list_has("verbose omit_folders", o->name))
+        xd_defaults_add(&f->worker, o->name, value);
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* The comma before the next "name=" of a text, or its end. */
+static char *find_option(char *text)
+{
+    for (char *p = text; (p = strchr(p, ',')); p++) {
+        size_t n = strspn(p + 1, "abcdefghijklmnopqrstuvwxyz_-0123456789");
+        if (n && p[1 + n] == '=')
+            return p;
+    }
+    return text + strlen(text);
+}
+
+static void take_default(void *cookie, const xd_option *o, const char *value)
+{
+    xd_defaults_add(cookie, o->name, value);
+}
+
+/* Cuts "DIR,name=value,name=value" behind DIR and reads the rest as flags. */
+static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *path, xd_err *e)
+{
+    xd_request  scratch;
+    xd_defaults given = { 0 };
+    xd_err      why = { 0 };
+    char       *at = find_option(path);
+    while (*at) {
+        char *name = at + 1, *value = strchr(name, '=') + 1;
+        *at = 0;
+        at = find_option(value);
+        char end = *at;
+        *at = value[-1] = 0;
+        xd_defaults_add(&given, name, value);
+        *at = end;
+    }
+    xd_request_init(&scratch);
+    const xd_opt_table table = { f->tables[3].rows, f->tables[3].n, &scratch };
+    const xd_opt_spec  spec = { .tables = &table, .ntables = 1, .aliases = aliases,
+                                .cookie = &m->defaults, .took = take_default };
+    xd_status s = xd_opt_parse(&spec, given.n, given.v, NULL, &why);
+    m->defaults.failed |= given.failed;
+    xd_defaults_free(&given);
+    if (s == XD_EINVAL)
+        return xd_fail(e, s, "--model %.200s: %s", path, why.msg);
+    return s;
+}
+
+/* [NAME=]DIR[,OPTION=VALUE...]; a directory that is called so is one. */
+static xd_status read_model(const xd_serve_flags *f, xd_serve_model *m, const char *text, xd_err *e)
+{
+    char     *path = m->text = strdup(text);
+    xd_status s = path ? XD_OK : XD_ENOMEM;
+    if (s == XD_OK && !xd_file_is_dir(path))
+        s = read_options(f, m, path, e);
+    size_t n = s == XD_OK ? strcspn(path, "=/") : 0;
+    if (s == XD_OK && path[n] == '=' && !xd_file_is_dir(path)) {
+        path[n] = 0;
+        m->name = path;
+        path += n + 1;
+        if (!n || n > MOST_NAME || !*path)
+            return xd_fail(e, XD_EINVAL, "--model %.80s: NAME=DIR has a name of at most %d letters "
+                           "and a directory", text, MOST_NAME);
+    }
+    m->path = path;
+    xd_defaults_merge(&m->defaults, &f->defaults);
+    return s == XD_OK && m->defaults.failed ? XD_ENOMEM : s;
+}
+
+static xd_status read_models(xd_serve_flags *f, const xd_opt_texts *operands, xd_err *e)
+{
+    int       n = f->texts.n + operands->n;
+    xd_status s = XD_OK;
+    f->models = calloc((size_t)n + 1, sizeof *f->models);
+    for (int i = 0; i < n && f->models && s == XD_OK; i++, f->nmodels++)
+        s = read_model(f, &f->models[i], i < f->texts.n ? f->texts.v[i]
+                       : operands->v[i - f->texts.n], e);
+    if (!f->models || s == XD_ENOMEM || f->defaults.failed || f->worker.failed)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d models", n);
+    return s;
+}
 
 static void set_defaults(xd_serve_flags *f)
 {
-    int              nopen, nplan;
+    int              nopen, nplan, nrequest;
     const xd_option *open = xd_open_flags_rows(&nopen), *plan = xd_parallel_options(&nplan);
     *f = (xd_serve_flags){ .host = "127.0.0.1", .port = 8080, .queue = 64, .connections = 256,
                            .max_body = 64 << 20, .keep_s = 3600, .keep_mb = 1024,
@@ -75,7 +178,11 @@ static void set_defaults(xd_serve_flags *f)
     f->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, f };
     f->tables[1] = (xd_opt_table){ open, nopen, &f->open };
     f->tables[2] = (xd_opt_table){ plan, nplan, &f->open.parallel };
-    f->spec = (xd_opt_spec){ .tables = f->tables, .ntables = 3, .aliases = aliases };
+    const xd_option *request = xd_defaults_rows(&nrequest);
+    xd_request_init(&f->request);
+    f->tables[3] = (xd_opt_table){ request, nrequest, &f->request };
+    f->spec = (xd_opt_spec){ .tables = f->tables, .ntables = 4, .aliases = aliases,
+                             .operands = MOST_MODELS, .cookie = f, .took = take_flag };
 }
 
 /* Does only this host reach the address? */
@@ -86,7 +193,7 @@ static int is_loopback(const char *host)
 
 static xd_status check_flags(xd_serve_flags *f, xd_err *e)
 {
-    if (!f->models.n)
+    if (!f->nmodels)
         return xd_fail(e, XD_EINVAL, "--model is missing: a directory with model_index.json, or "
                        "org/name");
     if (strcmp(f->host, "localhost") == 0)
@@ -116,15 +223,26 @@ static xd_status check_flags(xd_serve_flags *f, xd_err *e)
 xd_status xd_serve_flags_read(xd_serve_flags *f, int argc, char **argv, xd_err *e)
 {
     set_defaults(f);
-    xd_status s = xd_opt_parse(&f->spec, argc, argv, NULL, e);
+    xd_opt_texts operands = { 0 };
+    xd_status    s = xd_opt_parse(&f->spec, argc, argv, &operands, e);
     if (s == XD_OK)
         s = xd_open_flags_read(&f->open, e);
+    if (s == XD_OK)
+        s = read_models(f, &operands, e);
+    xd_opt_texts_free(&operands);
     return s == XD_OK ? check_flags(f, e) : s;
 }
 
 void xd_serve_flags_free(xd_serve_flags *f)
 {
-    xd_opt_texts_free(&f->models);
+    for (int i = 0; i < f->nmodels; i++) {
+        free(f->models[i].text);
+        xd_defaults_free(&f->models[i].defaults);
+    }
+    free(f->models);
+    xd_defaults_free(&f->defaults);
+    xd_defaults_free(&f->worker);
+    xd_opt_texts_free(&f->texts);
     xd_opt_texts_free(&f->keys);
     xd_opt_texts_free(&f->origins);
     xd_opt_texts_free(&f->urls);
@@ -137,6 +255,7 @@ void xd_serve_flags_help(FILE *out)
     set_defaults(&f);
     char *ranks =
         xd_opt_names("nproc start_timeout plan cluster balance", f.tables[2].rows, f.tables[2].n);
+    char *request = xd_opt_names("", f.tables[3].rows, f.tables[3].n);
     const xd_opt_group groups[] = {
         { "Server", "model host port loras results keep keep_mb queue worker_timeout" },
         { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
@@ -146,7 +265,8 @@ void xd_serve_flags_help(FILE *out)
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
                           "offload memory fit" },
         { "Several ranks", ranks },
-        { "Log", "quiet verbose" },
+        { "Log", "access_log quiet verbose" },
+        { "Defaults, for options that requests do not have", request },
     };
     fputs("Usage: xdit serve --model DIR [options]\n\n"
           "Generates for clients over HTTP: OpenAI's images, and what doc/server.md lists.\n"
@@ -157,5 +277,6 @@ void xd_serve_flags_help(FILE *out)
           "  curl http://127.0.0.1:8080/v1/images/generations \\\n"
           "    -H 'Content-Type: application/json' -d '{\"prompt\":\"a red circle\"}'\n", out);
     free(ranks);
+    free(request);
     xd_serve_flags_free(&f);
 }

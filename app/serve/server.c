@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/word_list.h"
 #include "serve/folder.h"
 #include "serve/serve_flags.h"
 #include "xdit/tools.h"
@@ -69,15 +70,17 @@ const xd_route xd_server_routes[] = {
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* "org/name" stays; of a directory its last part. */
-static void name_model(xd_served_model *m, const char *path)
+static void name_model(xd_served_model *m, const xd_serve_model *given)
 {
-    size_t n = strlen(path), from = 0;
-    while (n > 1 && path[n - 1] == '/')
+    const char *path = given->path, *name = given->name ? given->name : path;
+    size_t      n = strlen(name), from = 0;
+    while (n > 1 && name[n - 1] == '/')
         n--;
-    for (size_t i = 0; i < n && xd_file_is_dir(path); i++)
-        from = path[i] == '/' ? i + 1 : from;
+    for (size_t i = 0; i < n && !given->name && xd_file_is_dir(path); i++)
+        from = name[i] == '/' ? i + 1 : from;
     m->path = path;
-    snprintf(m->name, sizeof m->name, "%.*s", (int)(n - from < 120 ? n - from : 120), path + from);
+    m->defaults = given->defaults;
+    snprintf(m->name, sizeof m->name, "%.*s", (int)(n - from < 120 ? n - from : 120), name + from);
 }
 
 static void add_line(void *cookie, const char *line)
@@ -85,18 +88,75 @@ static void add_line(void *cookie, const char *line)
     xd_buf_add(cookie, "%s\n", line);
 }
 
-static char *read_uses(const xd_text_buf *about)
+/* The value of an option as JSON: a number, true or false, or a text. */
+static void add_value(xd_text_buf *b, const char *name, const char *value)
+{
+    int              n, i = 0;
+    const xd_option *o = xd_defaults_rows(&n);
+    while (i < n - 1 && strcmp(o[i].name, name) != 0)
+        i++;
+    if (o[i].kind == XD_OPT_FLAG)
+        xd_buf_add(b, xd_list_has("1 true yes on", value) ? "true" : "false");
+    else if (o[i].kind == XD_OPT_INT || o[i].kind == XD_OPT_INT64)
+        xd_buf_add(b, "%lld", strtoll(value, NULL, 10));
+    else if (o[i].kind == XD_OPT_SEED)
+        xd_buf_add(b, "%s%llu", *value == '-' ? "-" : "",
+                   strtoull(value + (*value == '-'), NULL, 10));
+    else if (o[i].kind == XD_OPT_REAL)
+        xd_buf_add(b, "%.10g", strtod(value, NULL));
+    else
+        xd_buf_json_string(b, value);
+}
+
+/* The last one of a name counts. */
+static int is_last(const xd_defaults *d, int at, const char *name)
+{
+    char other[64];
+    for (int i = at + 1; i < d->n; i++)
+        if (strcmp(xd_default_name(d->v[i], other, sizeof other), name) == 0)
+            return 0;
+    return 1;
+}
+
+/* The defaults of the model and, over them, those of the server. */
+static void add_defaults(xd_text_buf *b, const xd_json *own, const xd_defaults *d)
+{
+    char name[64];
+    int  n = 0;
+    xd_buf_add(b, ",\"defaults\":{");
+    for (const xd_json *v = xd_json_first(own); v; v = xd_json_next(v)) {
+        int over = 0;
+        for (int i = 0; i < d->n; i++)
+            over |= xd_default_is_over(xd_default_name(d->v[i], name, sizeof name), xd_json_key(v));
+        if (over)
+            continue;
+        xd_buf_add(b, "%s\"%s\":", n++ ? "," : "", xd_json_key(v));
+        xd_buf_json(b, v);
+    }
+    for (int i = 0; i < d->n; i++)
+        if (is_last(d, i, xd_default_name(d->v[i], name, sizeof name))) {
+            xd_buf_add(b, "%s\"%s\":", n++ ? "," : "", name);
+            add_value(b, name, xd_default_value(d->v[i]));
+        }
+    xd_buf_add(b, "}");
+}
+
+static char *read_uses(const xd_text_buf *about, const xd_defaults *d)
 {
     xd_json    *j = NULL;
     xd_text_buf b = { 0 };
     if (about->failed || !about->p ||
         xd_json_parse(&j, about->p, about->len, "the model", NULL) != XD_OK)
         return NULL;
-    const xd_json *v = xd_json_first(xd_json_get(j, "uses"));
-    for (; v; v = xd_json_next(v)) {
+    const xd_json *uses = xd_json_get(j, "uses");
+    for (const xd_json *v = xd_json_first(uses); v; v = xd_json_next(v)) {
+        if (strcmp(xd_json_key(v), "defaults") == 0)
+            continue;
         xd_buf_add(&b, ",\"%s\":", xd_json_key(v));
         xd_buf_json(&b, v);
     }
+    if (uses)
+        add_defaults(&b, xd_json_get(uses, "defaults"), d);
     xd_json_free(&j);
     if (b.failed)
         xd_buf_free(&b);
@@ -114,7 +174,7 @@ static xd_status check_model(xd_served_model *m, xd_err *e)
     a.line = add_line;
     a.cookie = &about;
     xd_status s = xd_inspect(&a, e);
-    m->uses = read_uses(&about);
+    m->uses = read_uses(&about, &m->defaults);
     xd_buf_free(&about);
     return s;
 }
@@ -122,16 +182,16 @@ static xd_status check_model(xd_served_model *m, xd_err *e)
 static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
 {
     xd_status st = XD_OK;
-    s->models = calloc((size_t)f->models.n, sizeof *s->models);
+    s->models = calloc((size_t)f->nmodels, sizeof *s->models);
     if (!s->models)
-        return xd_fail(e, XD_ENOMEM, "no memory for %d models", f->models.n);
-    for (; st == XD_OK && s->nmodels < f->models.n; s->nmodels++) {
+        return xd_fail(e, XD_ENOMEM, "no memory for %d models", f->nmodels);
+    for (; st == XD_OK && s->nmodels < f->nmodels; s->nmodels++) {
         xd_served_model *m = &s->models[s->nmodels];
-        name_model(m, f->models.v[s->nmodels]);
+        name_model(m, &f->models[s->nmodels]);
         for (int i = 0; i < s->nmodels; i++)
             if (strcmp(s->models[i].name, m->name) == 0)
-                return xd_fail(e, XD_EINVAL, "two models are called %s: requests could not tell "
-                               "them apart", m->name);
+                return xd_fail(e, XD_EINVAL, "two models are called %s: give one another name by "
+                               "--model NAME=DIR", m->name);
         int parts = f->open.files[0] != NULL;   /* the directory may have no weights           */
         st = check_model(m, parts ? NULL : e);
         st = parts ? XD_OK : st;
@@ -203,39 +263,19 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
                        .most_bodies = (size_t)f->max_bodies,
                        .connections = f->connections, .patience = f->request_timeout };
     xd_status    st = read_tls(f, &a, e);
+    if (st == XD_OK && f->access_log)
+        st = xd_access_log_open(&s->log, f->access_log, e);
+    a.log = s->log;
     s->tls = f->tls_cert != NULL;
     s->keep_s = f->keep_s;
     s->queue = f->queue;
     s->silent_s = f->worker_timeout < 2 * SILENT_S ? f->worker_timeout / 2 : SILENT_S;
+    s->routes = xd_server_routes;
     s->fetch = (xd_fetch_rules){ f->urls.v, f->urls.n, (size_t)f->max_body, f->request_timeout };
     st = st == XD_OK ? xd_http_start(&s->http, &a, e) : st;
     free(a.tls_cert);
     free(a.tls_key);
     return st;
-}
-
-/* The arguments of the worker: those of the server that say how models are opened. */
-static char **worker_args(const xd_serve_flags *f, int argc, char **argv, int *n)
-{
-    char **v = calloc((size_t)argc + 1, sizeof *v);
-    *n = 0;
-    for (int i = 0; v && i < argc; i++) {
-        char             name[64];
-        void            *field = NULL;
-        size_t           dashes = strspn(argv[i], "-"), len = strcspn(argv[i] + dashes, "=");
-        snprintf(name, sizeof name, "%.*s", (int)(len < 63 ? len : 63), argv[i] + dashes);
-        for (char *p = name; *p; p++)
-            *p = *p == '-' ? '_' : *p;
-        const xd_option *o = xd_opt_find(&f->spec, name, &field);
-        int  own = !o || ((char *)field >= (char *)f && (char *)field < (char *)&f->open);
-        int  pair = o && o->kind != XD_OPT_FLAG && !argv[i][dashes + len];
-        if (!own || strcmp(o->name, "verbose") == 0 || strcmp(o->name, "omit_folders") == 0)
-            v[(*n)++] = argv[i];
-        if (pair && !own)
-            v[(*n)++] = argv[i + 1];
-        i += pair;
-    }
-    return v;
 }
 
 static void wait_for_end(xd_server *s)
@@ -257,12 +297,14 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **args, xd_err *e)
+static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
 {
     const char  **keys = list_keys(f), **origins = list_origins(f);
     xd_predictor *predictor = NULL;
     xd_status     st = xd_tasks_open(&s->tasks, f->results ? s->dir : NULL, f->queue,
                                      f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
+    for (int i = 0; i < s->nmodels && st == XD_OK; i++)
+        xd_tasks_expect(s->tasks, s->models[i].name, xd_served_makes(&s->models[i], "video") > 0);
     if (st == XD_OK)
         st = xd_predictor_open(&predictor, s->tasks, &f->open, e);
     if (st == XD_OK)
@@ -270,7 +312,8 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **
     if (st == XD_OK)
         st = xd_worker_start(&s->worker, &(xd_worker_args){
                 .tasks = s->tasks, .predictor = predictor, .program = getenv("XDIT_PROGRAM"),
-                .dir = s->own_dir, .nargs = nargs, .args = args, .patience = f->worker_timeout,
+                .dir = s->own_dir, .nargs = f->worker.n, .args = f->worker.v,
+                .patience = f->worker_timeout,
                 .start_s = f->open.start_timeout < 0 ? START_S
                          : f->open.start_timeout ? f->open.start_timeout : -1 }, e);
     if (st == XD_OK)
@@ -290,6 +333,7 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, int nargs, char **
     xd_worker_stop(&s->worker, st == XD_OK ? TO_END_S : 0, &came);
     xd_predictor_close(&predictor);
     xd_http_stop(&s->http, 1);
+    xd_access_log_close(&s->log);
     xd_tasks_close(&s->tasks);
     free(keys);
     free(origins);
@@ -321,8 +365,6 @@ int main(int argc, char **argv)
     xd_serve_flags f;
     xd_server      s = { .started = (double)time(NULL) };
     xd_folder      own = { .lock = -1 }, results = { .lock = -1 };
-    char         **args = NULL;
-    int            nargs = 0;
     xd_err         e = { 0 };
     umask(S_IRWXG | S_IRWXO);   /* prompts and results are those of this user                   */
     catch_signals();
@@ -341,12 +383,10 @@ int main(int argc, char **argv)
         s.dir = f.results ? results.path : own.path;
         s.own_dir = own.path;
         s.loras = f.loras;
-        args = worker_args(&f, argc - 1, argv + 1, &nargs);
-        st = args ? serve(&s, &f, nargs, args, &e) : xd_fail(&e, XD_ENOMEM, "no memory");
+        st = serve(&s, &f, &e);
     }
     xd_folder_remove(&own);
     xd_folder_leave(&results);
-    free(args);
     for (int i = 0; i < s.nmodels; i++)
         free(s.models[i].uses);
     free(s.models);

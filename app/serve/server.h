@@ -4,14 +4,17 @@
 
 #include <stdatomic.h>
 
+#include "serve/access_log.h"
+#include "serve/defaults.h"
 #include "serve/fetch.h"
 #include "serve/http.h"
 #include "serve/task.h"
 #include "serve/worker_process.h"
 
 typedef struct xd_served_model {
-    const char *path;           /* as --model was given                                        */
-    char        name[128];      /* "org/name", or the last part of the path                    */
+    const char *path;           /* of --model                                                  */
+    char        name[128];      /* "org/name", the last part of the path, or as --model says   */
+    xd_defaults defaults;       /* of its requests; borrowed                                   */
     char       *uses;           /* what it makes and takes: members of a JSON object, each with a
                                    comma before it; NULL: not known */
 } xd_served_model;
@@ -32,7 +35,12 @@ typedef struct xd_server {
     xd_tasks           *tasks;
     xd_worker_process *worker;
     xd_http           *http;
+    xd_access_log     *log;     /* NULL: none                                                  */
+    const xd_route    *routes;
 } xd_server;
+
+/* Does the model make an "image" or a "video"? Negative: that is not known. */
+int xd_served_makes(const xd_served_model *m, const char *kind);
 
 /* Names of the LoRA files of the folder, sorted; the caller frees them and the list. */
 char **xd_server_loras(const char *folder, int *n);
@@ -49,6 +57,8 @@ typedef struct xd_ask {
     int         images, files;  /* start images so far; all files of the client                */
     int64_t     pixels;         /* of the files                                                */
     int         lenient;        /* fields that nobody knows are passed over                    */
+    int         drawn;          /* a seed by chance is asked for                               */
+    int         defaulted;      /* it has the defaults of the server                           */
     char        extension[8];   /* of the results: "png"                                       */
     int         failed;
 } xd_ask;
@@ -80,6 +90,11 @@ typedef struct xd_ask_field {
 /* Takes all fields of the request: those of the table, which ends with a row without a name,
  * prompt, model, size and output_format, and options by their names; others are refused. */
 void xd_ask_fields(xd_ask *a, const xd_ask_field *fields, void *cookie);
+/* Gives an option that the request does not have yet. */
+void xd_ask_default(xd_ask *a, const char *name, const char *value);
+/* Gives all that the server has a default for; chooses a model, if none is. */
+void xd_ask_defaults(xd_ask *a);
+void xd_ask_seed(xd_ask *a);    /* one by chance, where there is none                          */
 void xd_ask_refuse(xd_ask *a, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
 /* Checks what can be checked here and puts the task into the queue. NULL: refused, with a reply.
@@ -90,6 +105,10 @@ xd_task *xd_ask_submit(xd_ask *a);
 
 /* Waits until the task has ended. A client that goes cancels it. */
 void xd_answer_wait(xd_http_call *c, xd_task *task);
+/* A sentence of the library as clients read it: paths of this host have no folders, and models the
+ * names that requests use. Returns `to`. */
+const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
+const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
 /* The reply to a task that did not end well. */
 void xd_answer_failure(xd_http_call *c, const xd_task *task);
 /* The reply of a job: how far a task is, and its results. */

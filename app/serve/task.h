@@ -93,6 +93,9 @@ void      xd_tasks_end(xd_tasks *j);
 void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);
 xd_tasks_counts xd_tasks_count(xd_tasks *j);
+/* Requests of this model may come: its histograms are there from the start. */
+void      xd_tasks_expect(xd_tasks *j, const char *model, int video);
+void      xd_tasks_measures(xd_tasks *j, xd_text_buf *b);      /* appends the histograms       */
 
 /* The file of a task's preview i, from 0, which is there until the task is forgotten. */
 void      xd_task_preview_file(const xd_task *task, int i, char *path, size_t size);

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "serve/schedule.h"
 #include "serve/task_flags.h"
+#include "serve/measures.h"
 #include "serve/task_store.h"
 
 struct xd_tasks {
@@ -30,6 +31,7 @@ struct xd_tasks {
     double          seconds;
     int64_t         bytes;
     xd_tasks_counts  counts;
+    xd_measures     measures;
 };
 
 double xd_unix_s(void)
@@ -219,6 +221,7 @@ void xd_tasks_close(xd_tasks **out)
     pthread_mutex_destroy(&j->lock);
     close(j->bell);
     free(j->dir);
+    xd_measures_free(&j->measures);
     free(j);
     *out = NULL;
 }
@@ -385,6 +388,33 @@ static void remove_inputs(const xd_task *task)
                 unlink(task->args[i] + strlen(options[k]));
 }
 
+static void measure(xd_tasks *j, const xd_task *task)
+{
+    const char  *denoise = task->seconds ? strstr(task->seconds, "\"denoise\":") : NULL;
+    double       s = denoise ? atof(strchr(denoise, ':') + 1) : 0;
+    xd_measured *d = xd_measures_of(&j->measures, task->model ? task->model : "", task->video);
+    if (d && task->started > 0)
+        xd_measure_add(d, XD_MEASURE_WAIT, fmax(task->started - task->created, 0));
+    if (d && task->state == XD_TASK_DONE)
+        xd_measure_add(d, XD_MEASURE_DURATION, fmax(task->ended - task->created, 0));
+    if (d && task->state == XD_TASK_DONE && s > 0 && task->steps > 0)
+        xd_measure_add(d, XD_MEASURE_SPEED, (double)task->steps * task->ndone / s);
+}
+
+void xd_tasks_expect(xd_tasks *j, const char *model, int video)
+{
+    xd_tasks_lock(j);
+    xd_measures_of(&j->measures, model, video);
+    xd_tasks_unlock(j);
+}
+
+void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
+{
+    xd_tasks_lock(j);
+    xd_measures_print(b, &j->measures);
+    xd_tasks_unlock(j);
+}
+
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
     int again = j->closed && j->dir && !task->waited && state != XD_TASK_DONE;
@@ -400,6 +430,7 @@ static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
         j->counts.cancelled++;
     else
         j->counts.failed++;
+    measure(j, task);
     if (!again)
         keep_task(j, task);
     note_change(j, task);
@@ -717,6 +748,8 @@ void xd_task_done(xd_tasks *j, xd_task *task, const char *seconds)
 
 void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *error)
 {
+    if (code != XD_EINVAL && code != XD_EUNSUPPORTED && code != XD_ECANCELLED)
+        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);  /* clients read no paths   */
     xd_tasks_lock(j);
     task->code = code;
     set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_late(task)

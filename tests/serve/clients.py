@@ -151,14 +151,14 @@ def open_webui(s):
     report(r.status == 200 and [png(i) for i in r.json["images"]] == [True, True] and
            r.json["info"], "two images", r)
     r = webui_openai(s, {"model": "dall-e-2", "prompt": PROMPT, "n": 1, "size": "128x128",
-                         "response_format": "b64_json"})
+                         "response_format": "b64_json", "seed": 3})
     report(r.status == 200 and png(r.json["data"][0]["b64_json"]), "one of its OpenAI", r)
     image = base64.b64decode(r.json["data"][0]["b64_json"])
     r = webui_openai(s, {"model": "gpt-image-1", "prompt": PROMPT, "n": 1, "size": "auto",
                          "num_inference_steps": 2})
     report(r.status == 200 and png(r.json["data"][0]["b64_json"]), "of a model without a size", r)
     r = webui_openai(s, {"model": "dall-e-2", "prompt": PROMPT, "n": 1, "size": "128x128",
-                         "response_format": "url"})
+                         "response_format": "url", "seed": 3})
     url = r.json["data"][0]["url"]
     at = url.index("/v1")
     r = send(s, "GET", url[at:], [f"Authorization: Bearer {KEY}", *AIOHTTP])

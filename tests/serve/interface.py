@@ -10,7 +10,7 @@ import sys
 import time
 
 import openapi
-from harness import PROMPT, ROOT, XDIT, Reply, Server, end, report
+from harness import PROMPT, ROOT, T, XDIT, Reply, Server, end, report, wait_for
 
 GEN = "/v1/images/generations"
 
@@ -100,6 +100,32 @@ def faults_are_found(s):
 
 NAME = re.compile(r"xdit_[a-z_]+")
 SAMPLE = re.compile(r'(xdit_[a-z_]+)(\{[a-z_]+="[^"\\\n]*"(?:,[a-z_]+="[^"\\\n]*")*\})? (\S+)')
+PARTS = ("_bucket", "_sum", "_count")       # of a histogram
+
+
+def told_of(about, name):
+    """What is said about a sample's metric: a histogram has three kinds of samples."""
+    for part in PARTS:
+        if name.endswith(part) and about.get(name[:-len(part)], ("", ""))[1:] == ["histogram"]:
+            return about[name[:-len(part)]]
+    return about.get(name, ())
+
+
+def histograms(found, about):
+    """{name and labels: (its buckets, its count)}; buckets grow up to the count."""
+    wrong = []
+    for name in (n for n, a in about.items() if a[1:] == ["histogram"]):
+        series = {k[len(name) + 7:].split(',le="')[0] for k in found if k.startswith(name + "_bu")}
+        for labels in series:
+            ends = [(float(k.split('le="')[1][:-2]), v) for k, v in found.items()
+                    if k.startswith(f"{name}_bucket{labels},")]
+            counts = [v for _, v in ends]
+            if [e for e, _ in ends] != sorted(e for e, _ in ends) or counts != sorted(counts) or \
+                    ends[-1] != (float("inf"), found.get(f"{name}_count{labels}}}")) or \
+                    f"{name}_sum{labels}}}" not in found:
+                wrong.append((name, labels, ends))
+        wrong += [] if series else [name]
+    return wrong
 
 
 def samples(text):
@@ -115,14 +141,16 @@ def samples(text):
                 wrong.append(line)
             continue
         m = SAMPLE.fullmatch(line)
-        if not m or len(about.get(m[1], ())) != 2 or m[1] + (m[2] or "") in found:
+        if not m or len(told_of(about, m[1])) != 2 or m[1] + (m[2] or "") in found:
             wrong.append(line)
         else:
             found[m[1] + (m[2] or "")] = float(m[3])
     for name, (_, kind) in about.items():
         if not NAME.fullmatch(name) or (kind == "counter") != name.endswith("_total") or \
-                kind not in ("counter", "gauge") or not any(k.split("{")[0] == name for k in found):
+                kind not in ("counter", "gauge", "histogram") or not any(
+                    told_of(about, k.split("{")[0]) is about[name] for k in found):
             wrong.append(name)
+    wrong += histograms(found, about)
     report(text.endswith("\n") and not wrong, "metrics in Prometheus' text format", wrong)
     return found
 
@@ -151,9 +179,57 @@ def metrics(s):
            second["xdit_queue_length"] == second["xdit_running"] == 0 and
            second["xdit_resident_bytes"] > 1e6 and second["xdit_queue_limit"] > 0 and
            abs(second["xdit_start_time_seconds"] - time.time()) < 600, "and what there is", second)
+    here = '{model="demo-pixart",kind="image"}'
+    speed = grew("xdit_steps_per_second_sum" + here)
+    report(all(grew(f"xdit_{n}_count{here}") == 1 for n in (
+        "request_duration_seconds", "request_queue_seconds", "steps_per_second")) and
+        grew("xdit_request_queue_seconds_sum" + here) <=
+        grew("xdit_request_duration_seconds_sum" + here) < 120 and
+        abs(speed * grew('xdit_seconds_total{part="denoise"}') - 2) < 0.01,
+        "its duration, its wait and its 2 steps in histograms", second)
     health = s.get("/health").json
     report(f'xdit_build_info{{version="{health["version"]}"}}' in second and
            health["queued"] == 0 and health["status"] == "ok", "the version of /health", health)
+
+
+LINE = re.compile(r'(\S+) - (\S+) \[\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
+                  r'"(\w+) (\S+) (HTTP/1.[01])" (\d{3}) (\d+) (\d+\.\d{3}) (\S+)')
+
+
+def access_log():
+    """A line for every request, one after the other; a client writes none of its own."""
+    log, old = T / "access", T / "access.1"
+
+    def lines(path, n):
+        wait_for(lambda: path.exists() and path.read_text().count("\n") >= n)
+        return [LINE.fullmatch(x) for x in path.read_text().splitlines()]
+    with Server("--access_log", str(log), "--api_key", "secret") as s:
+        key = {"Authorization": "Bearer secret"}
+        r = s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 1}, key)
+        s.get("/v1/models")
+        s.get("/a%0d%0a%22b", **key)
+        s.post(GEN, {"prompt": PROMPT, "num_inference_steps": 1, "stream": True}, key)
+        got = lines(log, 4)
+        report(len(got) == 4 and all(got), "lines in the common log format", log.read_text())
+        first, second, third, last = (m.groups() for m in got)
+        report(first[2:5] == ("POST", GEN, "HTTP/1.1") and first[5] == "200" and
+               first[0] == "127.0.0.1" and int(first[6]) == len(r.body) and
+               0 < float(first[7]) < 60 and first[8] == r.json["id"] and
+               first[1] not in ("-", "secret"), "an image, its bytes, seconds and task", first)
+        report(second[1] == "-" and second[5] == "401" and second[8] == "-", "a refusal", second)
+        report(third[3] == "/a\\x0d\\x0a\\x22b" and third[5] == "404", "a path that would be more",
+               third)
+        report(int(last[6]) > 1000 and last[8].startswith("image_"), "a stream", last)
+        log.rename(old)
+        s.get("/health")
+        report(lines(log, 1)[0][4] == "/health" and len(lines(old, 4)) == 4,
+               "a file that is moved away is begun anew")
+    with Server("--access_log", "-") as s:
+        s.get("/health")
+        line = s.process.stdout.readline().decode()
+        report(LINE.fullmatch(line[:-1]) and "/health" in line, "standard output", line)
+    with Server("--access_log", str(T / "no" / "where"), start=False) as s:
+        report(s.process.wait(60) == 1 and "--access_log" in s.said(), "no file", s.said())
 
 
 def main():
@@ -166,6 +242,7 @@ def main():
         same_fields(s)
         faults_are_found(s)
         metrics(s)
+    access_log()
     end()
 
 

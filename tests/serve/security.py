@@ -231,6 +231,30 @@ def pages():
                r.headers["Access-Control-Allow-Headers"], "it may ask first", r)
         r = s.request("OPTIONS", GEN, headers={"Origin": "https://bad.example"})
         report("Access-Control-Allow-Origin" not in r.headers, "another one may not", r)
+        good = {"Origin": "https://good.example"}
+        own = ("authorization,content-type,openai-organization,openai-project,x-stainless-arch,"
+               "x-stainless-lang,x-stainless-os,x-stainless-package-version,"
+               "x-stainless-retry-count,x-stainless-runtime,x-stainless-runtime-version")
+        for path, method in ((GEN, "POST"), ("/v1/videos/video_1", "DELETE"),
+                             ("/v1/models", "GET")):
+            r = s.request("OPTIONS", path, headers={
+                **good, "Access-Control-Request-Method": method,
+                "Access-Control-Request-Headers": own})
+            h = r.headers
+            report(r.status == 204 and h.get("Access-Control-Allow-Headers") == own and
+                   method in h["Access-Control-Allow-Methods"].split(", ") and
+                   {"Origin", "Access-Control-Request-Headers"} <= set(h["Vary"].split(", ")),
+                   f"the headers of OpenAI's JavaScript for {method} {path}", h)
+        r = s.request("OPTIONS", GEN, headers={**good, "Access-Control-Request-Headers": "a;b"})
+        report("a;b" not in str(r.headers), "no list of headers", r.headers)
+        r = s.request("OPTIONS", GEN, headers={"Access-Control-Request-Headers": own})
+        report("Access-Control-Allow-Headers" not in r.headers, "no page", r.headers)
+        r = s.get("/v1/models")
+        report(r.headers.get("Vary") == "Origin", "caches keep replies apart", r.headers)
+        r = s.request("GET", "/v1/models", headers=good)
+        report("Retry-After" in r.headers["Access-Control-Expose-Headers"], "what it reads", r)
+        r = s.request("PUT", GEN)
+        report(r.status == 405 and r.headers["Allow"] == "POST", "a path tells its methods", r)
 
 
 def raw(s, data, seconds=5, close=False):
