@@ -81,7 +81,7 @@ def error_at(b, name):
     """The sentence at a field, which has the focus or shows where it is wrong."""
     return b.wait(f"""(() => {{ const e = document.getElementById('form').elements['{name}'];
         return e.ariaInvalid === 'true' &&
-            document.getElementById(e.getAttribute('aria-errormessage'))?.textContent; }})()""", 10)
+            document.getElementById(e.getAttribute('aria-describedby'))?.textContent; }})()""", 10)
 
 
 # ---- requests -------------------------------------------------------------------------------
@@ -149,7 +149,14 @@ def seeds(b):
     fill(b, prompt=PROMPT, n=2, seed=5)
     b.click("#generate")
     report(made(b, 4) and "2 images are there" in text_of(b, "#news"), "two of one request")
-    fill(b, n=1)
+    fill(b, num_inference_steps=200)
+    b.click("#generate")
+    b.wait(f"{RESULTS} === 5")
+    b.click(".run .cancel")
+    report(made(b, 5), "cancelled, what was made before stays")
+    choose_action(b, "Delete")
+    report(b.wait(f"{RESULTS} === 4"), "and can be deleted")
+    fill(b, n=1, num_inference_steps=2)
 
 
 def sizes(b):
@@ -742,7 +749,7 @@ def ended(b, s):
     s.process.wait()
     said = b.wait(f"/Trying again/.test({ALERT}) && {ALERT}") or ""
     report("cannot be reached" in said, "a server that is gone is asked again", said)
-    b.click("#alert")
+    b.click("#alert-close")
     b.click("#generate")
     said = b.wait(ALERT) or ""
     report("cannot be reached" in said, "and refuses a request", said)

@@ -40,7 +40,7 @@ export function clearErrors(field) {
     element.remove();
   for (const element of box?.querySelectorAll('[aria-invalid]') || []) {
     element.removeAttribute('aria-invalid');
-    element.removeAttribute('aria-errormessage');
+    element.removeAttribute('aria-describedby');
   }
 }
 
@@ -50,8 +50,9 @@ export function showError(field, text) {
   const id = `error-${field.name}`;
   clearErrors(field);
   field.setAttribute('aria-invalid', 'true');
-  field.setAttribute('aria-errormessage', id);
-  box.append(make('p', { id, className: 'field-error', role: 'alert', textContent: text }));
+  field.setAttribute('aria-describedby', id);
+  box.append(make('p', { id, className: 'field-error', role: 'alert', textContent:
+    text[0].toUpperCase() + text.slice(1) }));
   const details = field.closest('details');
   if (details)
     details.open = true;

@@ -71,7 +71,7 @@ const extensions = { 'image/png': 'png', 'image/jpeg': 'jpg', 'image/webp': 'web
 
 function resultOf(job, index) {
   const made = job.results[index];
-  return { ...made, job: job.id, of: job.results.length, number: ++count,
+  return { ...made, job: job.id, number: ++count,
            url: made.url.replace(/^\//, ''), video: job.kind === 'video',
            parameters: ownParameters(made.parameters),
            file: `xdit-${made.seed}-${job.id.slice(-6)}.${extensions[made.type] || 'bin'}` };
@@ -151,7 +151,7 @@ export function showJob(job, words) {
   if (job.status === 'completed')
     removeCard(entry.run, entry.results[0]?.querySelector('.media'));
   else if (job.status === 'cancelled')
-    removeJob(job.id, false);
+    removeCard(entry.run, entry.results[0]?.querySelector('.media'));
   else if (job.status === 'failed')
     failJob(job, job.error.message);
   else
@@ -167,14 +167,13 @@ function removeCard(card, next) {
   showEmpty();
 }
 
-/* all: also what it has made already. */
-export function removeJob(id, all) {
+/* With what it has made. */
+export function removeJob(id) {
   const entry = jobs.get(id);
   if (!entry)
     return;
   removeCard(entry.run);
-  if (all)
-    entry.results.forEach((card) => removeCard(card));
+  entry.results.forEach((card) => removeCard(card));
   jobs.delete(id);
 }
 

@@ -204,7 +204,7 @@ export async function forget(id) {
     if (error.status !== 404)
       throw error;
   }
-  removeJob(id, true);
+  removeJob(id);
   showStatus();
 }
 

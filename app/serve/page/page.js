@@ -4,7 +4,7 @@ import { alertUser, byId, copyText, fail, make, news } from './dom.js';
 import { clearErrors, fieldOfError, showError } from './errors.js';
 import { beginForm, chooseModel, fillForm, keepForm, modelNow, modelThatTakes, noteSeed, readForm,
          setLoras, setModels, setSamplers, setSeed, showAll, takes } from './form.js';
-import { beginGallery } from './gallery.js';
+import { beginGallery, shownResults } from './gallery.js';
 import { beginImages, giveImage, lackingImages, openMask, places } from './images.js';
 import { beginJobs, cancel, forget, loadOlder, send } from './jobs.js';
 import { beginMask } from './mask.js';
@@ -96,6 +96,7 @@ async function fileOf(result) {
 /* The menu of a result: [words, function]. */
 function actionsOf(result) {
   const { prompt, seed } = result.parameters;
+  const count = shownResults().filter((r) => r.job === result.job).length;
   const toImage = async (word, after) => {
     await useImage(await fileOf(result), word);
     byId('start').scrollIntoView({ block: 'nearest' });
@@ -111,11 +112,11 @@ function actionsOf(result) {
     list.push(['Add to the images', async () => {
       await giveImage('more', await fileOf(result)).catch(fail);
     }]);
-  if (!result.video)
+  if (!result.video && shownResults().filter((r) => !r.video).length > 1)
     list.push(['Compare', () => openViewer(result, true)]);
   list.push(['Copy the prompt', () => copyText(prompt || '', 'The prompt is')],
             ['Copy the seed', () => copyText(String(seed), 'The seed is')],
-            [result.of > 1 ? `Delete all ${result.of} of this request` : 'Delete',
+            [count > 1 ? `Delete all ${count} of this request` : 'Delete',
              () => forget(result.job).catch(fail)]);
   return list;
 }
@@ -231,7 +232,7 @@ function begin() {
         !document.querySelector('dialog[open]'))
       form.requestSubmit();
   });
-  byId('alert').addEventListener('click', () => alertUser(''));
+  byId('alert-close').addEventListener('click', () => alertUser(''));
   showServer().catch(fail);
 }
 
