@@ -90,7 +90,8 @@ static void task_init(task *t)
     t->tables[1] = (xd_opt_table){ request, nr, &t->request };
     t->tables[2] = (xd_opt_table){ some, n, &t->open };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases, .operands = 1,
-                             .once = "prompts negative_prompt",
+                             .once = "prompts negative_prompt prompt_2 prompt_3 negative_prompt_2 "
+                                     "negative_prompt_3",
                              .stray = "calibrate measures one model" };
 }
 

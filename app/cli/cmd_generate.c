@@ -122,7 +122,8 @@ static void task_init(task *t)
     t->spec = (xd_opt_spec) { .tables = t->tables,
                               .ntables = 4,
                               .aliases = aliases,
-                              .once = "prompts negative_prompt",
+                              .once = "prompts negative_prompt prompt_2 prompt_3 negative_prompt_2 "
+                                      "negative_prompt_3",
                               .foreign = xd_foreign_take,
                               .cookie = &t->foreign,
                               .stray = "a prompt of several words stands in quotes, and a second "

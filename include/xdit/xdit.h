@@ -442,6 +442,13 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * compute type; "fp8", with inputs of fp8, which is faster and less exact, where the device
      * multiplies such. */
     const char     *gemm;
+    /* Texts for the second and the third text encoder in place of the prompt, and of the negative
+     * prompt, the same for all prompts; which encoder that is, is the pipeline's. NULL, "": the
+     * prompt's. */
+    const char     *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
+    /* 0: a pipeline that cleans captions as those of the web (addresses, tags, names of files)
+     * converts them to small letters only. */
+    int             clean_caption, reserved;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

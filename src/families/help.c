@@ -9,14 +9,18 @@ static xd_text_buf words[XD_WORDS];
 
 static int has_trait(const xd_recipe *r, xd_family_word w)
 {
-    int optional = 0;
-    for (int i = 0; i < r->ntext; i++)
+    int optional = 0, prompts = 1;
+    for (int i = 0; i < r->ntext; i++) {
         optional |= r->text[i].optional && r->text[i].tokenizer;
+        prompts = r->text[i].prompt + 1 > prompts ? r->text[i].prompt + 1 : prompts;
+    }
     return w == XD_WORD_DISTILLED ? r->distilled : w == XD_WORD_RESCALES ? r->rescales :
            w == XD_WORD_FROM_PROMPT ? r->guides_from_prompt :
            w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg :
            w == XD_WORD_INPAINTS ? xd_recipe_inpaints(r) :
            w == XD_WORD_TWO_DITS ? r->dit2 != NULL :
+           w == XD_WORD_TWO_PROMPTS ? prompts > 1 : w == XD_WORD_THREE_PROMPTS ? prompts > 2 :
+           w == XD_WORD_CLEANS ? r->uncleaned != NULL :
            w == XD_WORD_MAX_AREA ? r->max_area > 0 || r->reference_area > 0 : optional;
 }
 

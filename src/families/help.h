@@ -14,6 +14,9 @@ typedef enum xd_family_word {
     XD_WORD_INPAINTS,           /* a part of an image can be inpainted (xd_recipe_inpaints)      */
     XD_WORD_TWO_DITS,           /* a model may have two transformers                           */
     XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent                                */
+    XD_WORD_TWO_PROMPTS,        /* a second text encoder may read a prompt of its own          */
+    XD_WORD_THREE_PROMPTS,      /* a third one, too                                            */
+    XD_WORD_CLEANS,             /* captions are cleaned as those of the web                    */
     XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */
     /* Names of what is published: */
     XD_WORD_FROM_IMAGE,         /* models whose video begins with an image                     */

@@ -23,6 +23,7 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     int         pad;
     int         penultimate;    /* token embeddings are the input of the last block            */
     int         pooled;         /* its pooled embedding is used, beside those of others        */
+    int         prompt;         /* which prompt it reads: 1, 2: prompt_2, prompt_3, if given    */
     int         optional;       /* replaced by zeros if a directory lacks it                   */
     const char *slot;           /* name of a file with its weights alone: "clip_l"             */
     int         masked;         /* text does not attend to padding, though its rows are computed */
@@ -121,6 +122,7 @@ typedef struct xd_recipe {
     double      mask_strength;  /* strength of a request with a mask that gives none; 0: 0.6   */
     int64_t     max_area;       /* pixels; a size asked for gives only the ratio. 0: sizes count */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */
+    char     *(*uncleaned)(const char *text);   /* without clean_caption; NULL: it has none     */
 } xd_recipe;
 
 /* Does the encoder in this folder see images? p may be NULL. */

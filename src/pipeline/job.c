@@ -27,7 +27,7 @@ void xd_request_init_size(xd_request *r, size_t size)
                        .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1,
                        .reference_interval = 1,
                        .guidance_scale_2 = -1, .boundary_ratio = -1, .shift_terminal = -1,
-                       .output_quality = -1 };
+                       .output_quality = -1, .clean_caption = 1 };
     xd_record_init(r, size);
     xd_record_give(r, &own, sizeof own, "xd_request", NULL);
 }
@@ -164,6 +164,32 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (r->max_area && !p->max_area && !p->reference_area && !p->from_frames)
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the size asked for",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
+    return XD_OK;
+}
+
+static int has_prompt(const xd_recipe *p, int number)
+{
+    for (int k = 0; k < p->ntext; k++)
+        if (p->text[k].prompt == number)
+            return 1;
+    return 0;
+}
+
+/* A text for an encoder that reads the first prompt, or that is not there, would be lost. */
+static xd_status check_prompts(const xd_job *j, xd_err *e)
+{
+    const xd_recipe  *p = j->ctx->model.recipe;
+    const xd_request *r = j->r;
+    const struct { const char *name, *text; int number; } given[] = {
+        { "prompt_2", r->prompt_2, 1 }, { "negative_prompt_2", r->negative_prompt_2, 1 },
+        { "prompt_3", r->prompt_3, 2 }, { "negative_prompt_3", r->negative_prompt_3, 2 },
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i].text && !has_prompt(p, given[i].number))
+            return xd_fail(e, XD_EINVAL, "%s is for %s; %s reads %s", given[i].name,
+                           xd_family_says(given[i].number == 1 ? XD_WORD_TWO_PROMPTS
+                                                               : XD_WORD_THREE_PROMPTS), p->name,
+                           has_prompt(p, 1) ? "two prompts" : "one prompt");
     return XD_OK;
 }
 
@@ -362,6 +388,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         s = check_video(j, e);
     if (s == XD_OK)
         s = xd_mask_check(j, e);
+    if (s == XD_OK)
+        s = check_prompts(j, e);
     if (s == XD_OK)
         s = check_guidance(j, e);
     if (s == XD_OK)

@@ -8,6 +8,17 @@
 #include "pipeline/dtypes.h"
 #include "pipeline/job.h"
 
+static int own_text(const xd_request *r, int number)
+{
+    return number == 1 ? r->prompt_2 || r->negative_prompt_2
+                       : number == 2 && (r->prompt_3 || r->negative_prompt_3);
+}
+
+static int is_given(const char *text)
+{
+    return text && *text;
+}
+
 void xd_job_warn_unused(const xd_job *j)
 {
     const xd_plan *p = &j->ctx->plan;
@@ -31,6 +42,13 @@ void xd_job_warn_unused(const xd_job *j)
     if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
         xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
                "sizes: every size is the one asked for", j->ctx->model.recipe->name);
+    if (!j->r->clean_caption && !j->ctx->model.recipe->uncleaned)
+        xd_log(XD_LOG_WARN, "clean_caption makes no difference to %s, which reads prompts as they "
+               "are", j->ctx->model.recipe->name);
+    for (int k = 0; k < j->ctx->model.recipe->ntext; k++)
+        if (!j->ctx->model.has_text[k] && own_text(j->r, j->ctx->model.recipe->text[k].prompt))
+            xd_log(XD_LOG_WARN, "prompt_%d makes no difference: the model has no %s",
+                   j->ctx->model.recipe->text[k].prompt + 1, j->ctx->model.recipe->text[k].folder);
     if (j->npass == 1 && j->r->guidance_scale_2 > xd_job_no_guidance(j))
         xd_log(XD_LOG_WARN, "guidance_scale_2 makes no difference without guidance (%s above %g)",
                xd_job_guide(j), xd_job_no_guidance(j));
@@ -65,7 +83,8 @@ void xd_job_warn_unused(const xd_job *j)
                "whose tokens flow beside the image's");
     if (j->r->latents_only && j->r->enable_tiling && !xd_job_has_image(j->r))
         xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
-    if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
+    if (j->npass == 1 && (is_given(j->r->negative_prompt) || is_given(j->r->negative_prompt_2) ||
+                          is_given(j->r->negative_prompt_3)))
         xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above %g) "
                "nothing is compared with it", xd_job_guide(j), xd_job_no_guidance(j));
 }

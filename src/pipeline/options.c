@@ -16,6 +16,13 @@ _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the
 static xd_option options[] = {
     { "negative_prompt", XD_OPT_TEXT, AT(negative_prompt), 0, 0, NULL, "TEXT",
       "what the image should not show" },
+    { "prompt_2", XD_OPT_TEXT, AT(prompt_2), 0, 0, NULL, "TEXT", NULL },
+    { "prompt_3", XD_OPT_TEXT, AT(prompt_3), 0, 0, NULL, "TEXT", NULL },
+    { "negative_prompt_2", XD_OPT_TEXT, AT(negative_prompt_2), 0, 0, NULL, "TEXT",
+      "the negative prompt of the encoder of prompt_2" },
+    { "negative_prompt_3", XD_OPT_TEXT, AT(negative_prompt_3), 0, 0, NULL, "TEXT",
+      "the negative prompt of the encoder of prompt_3" },
+    { "clean_caption", XD_OPT_FLAG, AT(clean_caption), 0, 1, NULL, NULL, NULL },
     { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS", "width (default: the model's)" },
     { "height", XD_OPT_INT64, AT(height), 1, 1e7, NULL, "PIXELS",
       "height (default: the model's)" },
@@ -200,6 +207,13 @@ static void name_families(void)
         { AT(max_area), "pixels of an image of which the ratio alone is given (",
           XD_WORD_MAX_AREA, "; default: the model's)" },
         { AT(last_image), "image that the video ends with (", XD_WORD_LAST_IMAGE, ")" },
+        { AT(prompt_2), "text for the second text encoder, the same for all prompts (",
+          XD_WORD_TWO_PROMPTS, "; default: the prompt)" },
+        { AT(prompt_3), "text for the third text encoder, the same for all prompts (",
+          XD_WORD_THREE_PROMPTS, "; default: the prompt)" },
+        { AT(clean_caption), "clean prompts of addresses, tags and other text of the web, as ",
+          XD_WORD_CLEANS, " was trained (default: true; --clean_caption=false: small letters "
+          "only)" },
         { AT(use_dynamic_cfg), "let the guidance grow from 1 with the steps, as ",
           XD_WORD_DYNAMIC_CFG, " was shown with" },
     };

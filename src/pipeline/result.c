@@ -100,6 +100,14 @@ static void add_more_images(xd_text_buf *b, const xd_request *r)
     xd_buf_add(b, r->nmore_images ? "]" : "");
 }
 
+static void add_text(xd_text_buf *b, const char *name, const char *text)
+{
+    if (!text || !*text)
+        return;
+    xd_buf_add(b, ", \"%s\": ", name);
+    xd_buf_json_string(b, text);
+}
+
 /* Appends other settings that the image depends on, if they were given. */
 static void add_options(xd_text_buf *b, const xd_job *j)
 {
@@ -115,6 +123,12 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->cfg_normalization);
     if (r->cfg_truncation < 1)
         xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->cfg_truncation);
+    add_text(b, "prompt_2", r->prompt_2);
+    add_text(b, "prompt_3", r->prompt_3);
+    add_text(b, "negative_prompt_2", r->negative_prompt_2);
+    add_text(b, "negative_prompt_3", r->negative_prompt_3);
+    if (j->ctx->model.recipe->uncleaned)
+        xd_buf_add(b, ", \"clean_caption\": %s", r->clean_caption ? "true" : "false");
     xd_job_sampler_json(j, b);
     if (r->flow_shift > 0)
         xd_buf_add(b, ", \"flow_shift\": %.10g", r->flow_shift);

@@ -85,12 +85,20 @@ static void pad_before(int32_t *ids, int64_t n, int64_t padding, int32_t with)
         ids[i] = with;
 }
 
+static char *prepare_caption(const xd_job *j, const char *text)
+{
+    const xd_recipe *p = recipe_of(j);
+    char *(*prepare)(const char *) = p->uncleaned && !j->r->clean_caption ? p->uncleaned
+                                                                         : p->caption;
+    return prepare ? prepare(text) : strdup(text);
+}
+
 static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, const char *text,
                                  xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     const char     *frame = m->recipe->text[k].frame;
-    char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
+    char           *plain = prepare_caption(j, text);
     int             at = i * w->ntext + k;
     plain = xd_prompt_images_text(j, k, plain);
     char           *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
@@ -147,8 +155,15 @@ static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
         w->seen[0] = xd_encoder_images_hash(j);
 }
 
-static const char *text_of(const xd_prompts *w, const xd_job *j, int i)
+/* The text of prompt i that encoder k reads. */
+static const char *text_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
+    const xd_request *r = j->r;
+    const char *own[2][3] = { { NULL, r->prompt_2, r->prompt_3 },
+                              { NULL, r->negative_prompt_2, r->negative_prompt_3 } };
+    const char *text = own[i == w->n - 1][recipe_of(j)->text[k].prompt];
+    if (text && *text)
+        return text;
     return i < w->n - 1 ? j->r->prompts[i] : j->r->negative_prompt ? j->r->negative_prompt : "";
 }
 
@@ -174,7 +189,7 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
             if (!recipe_of(j)->text[k].tokenizer)
                 count_image_rows(w, j, i, k);
             else if (j->ctx->model.has_text[k] &&
-                (s = tokenize_prompt(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
+                (s = tokenize_prompt(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK)
                 log_ids(w, j, i, k);
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
                 w->rows[i] += rows_of(w, j, i, k);
@@ -354,11 +369,11 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
 }
 
 /* If one encoder reads a prompt to its end, truncation by others is logged as information;
- * otherwise all messages are warnings. */
+ * otherwise, and where encoders have prompts of their own, all messages are warnings. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
-    int     level = XD_LOG_INFO;
+    int     level = j->r->prompt_2 || j->r->prompt_3 ? XD_LOG_WARN : XD_LOG_INFO;
     for (int k = 0; k < w->ntext; k++)
         if (reads_prompts(j, k) && max_ids(j, k) > most)
             most = max_ids(j, k);

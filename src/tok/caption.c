@@ -1,5 +1,8 @@
-/* caption.c - Python's str.lower().strip(): full lower-casing with Unicode's SpecialCasing for
- * no particular language, which affects two characters, and Python's own set of white space. */
+/* caption.c - captions as the pipelines of diffusers prepare them that were trained on texts of
+ * the web: in small letters and stripped, or also cleaned of what such texts hold (_clean_caption).
+ *
+ * Small letters are Python's str.lower(): Unicode's SpecialCasing for no particular language, which
+ * affects two characters. White space is Python's. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -81,30 +84,189 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     }
 }
 
-/* str.isspace(): white space and the information separators. */
-static int is_stripped(int32_t c)
+/* str.lower().strip() */
+static void lower_and_strip(xd_bytes_buf *text)
 {
-    return xd_is_space(c) || (c >= 0x1c && c <= 0x1f);
+    xd_bytes_buf b = {0};
+    size_t       from = 0, end, took;
+    lower_case(text->p, text->len, &b);
+    while (from < b.len && xd_is_blank(xd_utf8_get(b.p + from, b.len - from, &took)))
+        from += took;
+    end = from;
+    for (size_t i = from; i < b.len; i += took)
+        if (!xd_is_blank(xd_utf8_get(b.p + i, b.len - i, &took)))
+            end = i + took;
+    text->len = 0;
+    text->failed |= b.failed;
+    xd_bytes_add(text, b.p + from, end - from);
+    xd_bytes_free(&b);
 }
 
 char *xd_caption_plain(const char *text)
 {
     xd_bytes_buf b = {0};
-    size_t       from = 0, end, took;
-    lower_case(text, strlen(text), &b);
-    xd_bytes_add(&b, "", 1);
-    if (b.failed) {
-        free(b.p);
-        return NULL;
+    xd_caption_read(text, &b);
+    lower_and_strip(&b);
+    return xd_caption_end(&b);
+}
+
+/* ---- what texts of the web hold ------------------------------------------------------------- */
+
+static int hex_of(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f'
+               ? (c | 0x20) - 'a' + 10 : -1;
+}
+
+/* Bytes that begin like the character that they do not complete, at most three of them. */
+static size_t broken_length(const unsigned char *s, size_t len)
+{
+    size_t whole = s[0] < 0xc2 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 1, n = 1;
+    unsigned least = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned most = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    for (; n < whole && n < len && s[n] >= least && s[n] <= most; n++) {
+        least = 0x80;
+        most = 0xbf;
     }
-    size_t len = b.len - 1;
-    while (from < len && is_stripped(xd_utf8_get(b.p + from, len - from, &took)))
-        from += took;
-    end = from;
-    for (size_t i = from; i < len; i += took)
-        if (!is_stripped(xd_utf8_get(b.p + i, len - i, &took)))
-            end = i + took;
-    memmove(b.p, b.p + from, end - from);
-    b.p[end - from] = 0;
-    return b.p;
+    return n;
+}
+
+/* Appends bytes as UTF-8, in which what is none becomes U+FFFD. */
+static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
+{
+    size_t took;
+    for (size_t i = 0; i < bytes->len; i += took) {
+        const char *s = bytes->p + i;
+        int32_t     c = xd_utf8_get(s, bytes->len - i, &took);
+        if (c < 0)
+            took = broken_length((const unsigned char *)s, bytes->len - i);
+        xd_utf8_put(c < 0 ? 0xfffd : c, out);
+    }
+}
+
+/* urllib's unquote_plus: "%41" and "+" as in addresses; bytes of one character stand together. */
+static void unquote(xd_bytes_buf *text)
+{
+    xd_bytes_buf run = {0}, out = {0};
+    for (size_t i = 0; i < text->len; i++) {
+        const char *s = text->p + i;
+        int         high = text->len - i > 2 ? hex_of(s[1]) : -1;
+        int         low = high < 0 ? -1 : hex_of(s[2]);
+        char        c = *s == '+' ? ' ' : *s == '%' && low >= 0 ? (char)(high * 16 + low) : *s;
+        if (*s & 0x80) {
+            put_decoded(&run, &out);
+            run.len = 0;
+            xd_bytes_add(&out, s, 1);
+            continue;
+        }
+        i += *s == '%' && low >= 0 ? 2 : 0;
+        xd_bytes_add(&run, &c, 1);
+    }
+    put_decoded(&run, &out);
+    out.failed |= run.failed | text->failed;
+    xd_bytes_free(&run);
+    xd_bytes_free(text);
+    *text = out;
+}
+
+typedef struct rule { const char *find, *by; } rule;
+
+#define S     "[" XD_SPACES "]"
+#define W     "[" XD_LETTERS "]"
+#define D     "[" XD_DIGIT "]"
+#define EDGE  "(?:(?<=" W ")(?!" W ")|(?<!" W ")(?=" W "))"
+#define SITE  "[a-zA-Z0-9.\\-]+[.](?:com|co|ru|net|org|edu|gov|it)[/\\-" XD_LETTERS "]*" EDGE    \
+    "/?(?!@)"
+/* Where no site is named, none is behind that in the same word: on at its end, or at `but`. */
+#define SKIPPED(but) "(?:(?!" but ")[a-zA-Z0-9.\\-])+(*SKIP)(*FAIL)"
+#define FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
+
+static const rule before_html[] = {
+    {"<person>", "person"},
+    {EDGE "(?:https?:(?:/{1,3}|[a-zA-Z0-9%])|" SITE "|" SKIPPED("https?:") ")", ""},
+    {EDGE "(?:www:(?:/{1,3}|[a-zA-Z0-9%])|" SITE "|" SKIPPED("www:") ")", ""},
+};
+
+static const rule before_repair[] = {
+    {"@" W "+" EDGE, ""},
+    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and what stands around them        */
+    {"[\\-\\x{58a}\\x{5be}\\x{1400}\\x{1806}\\x{2010}-\\x{2015}\\x{2e17}\\x{2e1a}\\x{2e3a}\\x{2e3b}"
+     "\\x{2e40}\\x{301c}\\x{3030}\\x{30a0}\\x{fe31}\\x{fe32}\\x{fe58}\\x{fe63}\\x{ff0d}]+", "-"},
+    {"[`\\x{b4}\\x{ab}\\x{bb}\\x{201c}\\x{201d}\\x{a8}]", "\""},
+    {"[\\x{2018}\\x{2019}]", "'"},
+    {"&quot;?", ""},
+    {"&amp", ""},
+    {D "{1,3}\\." D "{1,3}\\." D "{1,3}\\." D "{1,3}", " "},    /* addresses of machines         */
+    {D ":" D D S "+$", ""},
+    {"\\\\n", " "},
+    {"#" D "{1,3}" EDGE, ""},
+    {"#" D "{5,}" EDGE, ""},
+    {EDGE D "{6,}" EDGE, ""},
+    {"(?<![^" XD_SPACES "])[^" XD_SPACES "]+\\." FILES, ""},
+    {"[\"']{2,}", "\""},
+    {"\\.{2,}", " "},
+    {"[#\\x{ae}\\x{2022}\\x{a9}\\x{2122}&@\\x{b7}\\x{ba}\\x{bd}-\\x{bf}\\x{a1}\\x{a7}~)("
+     "\\]\\[}{|\\\\/*]+", " "},
+    {S "+\\." S "+", " "},
+};
+
+static const rule after_repair[] = {
+    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* names of goods               */
+    {EDGE "[a-zA-Z]+" D "+[a-zA-Z]+" EDGE, ""},
+    {EDGE D "+[a-zA-Z]+" D "+" EDGE, ""},
+    {"(?:worldwide" S "+)?(?:free" S "+)?shipping", ""},
+    {"(?:free" S ")?download(?:" S "free)?", ""},
+    {EDGE "click" EDGE S "(?:for|on)" S W "+", ""},
+    {EDGE FILES "(?:" S "images?)?", ""},
+    {EDGE "page" S "+" D "+" EDGE, ""},
+    {EDGE D "*[a-zA-Z]+" D "+[a-zA-Z]+" D "+[a-zA-Z" XD_DIGIT "]*" EDGE, " "},
+    {EDGE D "+\\.?" D "*[x\\x{445}\\x{d7}]" D "+\\.?" D "*" EDGE, ""},  /* sizes                 */
+    {EDGE S "+:" S "+", ": "},
+    {"([^" XD_DIGIT "][,./])" EDGE, "$1 "},
+    {S "+", " "},
+    {"^[\"']((?s:.)+)[\"']$", "$1"},
+    {"^['_,\\-:;]", ""},
+    {"['_,\\-:+]$", ""},
+    {"^\\.[^" XD_SPACES "]+$", ""},
+};
+
+static void apply(xd_bytes_buf *text, const rule *r, size_t n)
+{
+    for (size_t i = 0; i < n && !text->failed; i++)
+        xd_replace(text, r[i].find, r[i].by, 0);
+}
+#define APPLY(text, rules) apply(text, rules, sizeof rules / sizeof *rules)
+
+/* Names of files and addresses have words joined by dashes: more than three are blanks. */
+static void part_words(xd_bytes_buf *text)
+{
+    int joints = 0;
+    for (size_t i = 0; i < text->len; i++)
+        joints += text->p[i] == '-' || text->p[i] == '_';
+    for (size_t i = 0; joints > 3 && i < text->len; i++)
+        if (text->p[i] == '-' || text->p[i] == '_')
+            text->p[i] = ' ';
+}
+
+static void clean(xd_bytes_buf *text)
+{
+    unquote(text);
+    lower_and_strip(text);
+    APPLY(text, before_html);
+    xd_html_text(text);
+    APPLY(text, before_repair);
+    part_words(text);
+    xd_fix_text(text);
+    xd_unescape_twice(text);
+    APPLY(text, after_repair);
+    xd_replace(text, "^" S "+|" S "+\\z", "", 0);
+}
+
+char *xd_caption_of_web(const char *text)
+{
+    xd_bytes_buf b = {0};
+    xd_caption_read(text, &b);
+    clean(&b);
+    clean(&b);
+    return xd_caption_end(&b);
 }

@@ -37,6 +37,7 @@ size_t  xd_utf8_len(const char *s);             /* length in bytes of the valid 
 int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
 void    xd_utf8_put(int32_t c, xd_bytes_buf *out);
 int     xd_is_space(int32_t c);                 /* Unicode's White_Space                       */
+int     xd_is_blank(int32_t c);                 /* Python's str.isspace()                      */
 
 /* ---- code points ---------------------------------------------------------------------------- */
 
@@ -45,9 +46,48 @@ int xd_in_ranges(const xd_range *r, size_t n, int32_t c);       /* r is sorted  
 
 typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* p is malloc'ed               */
 int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* 0: out of memory             */
-/* Canonical decomposition, or composition if `composed`; 0: out of memory. */
-int  xd_codes_canonical(xd_codes *c, int composed);
+/* Canonical decomposition, or composition if `form` is another, of Unicode 9, or of utf8proc's
+ * version; 0: out of memory. */
+enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
+int  xd_codes_canonical(xd_codes *c, int form);
 void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c  */
+
+/* ---- texts that people write ---------------------------------------------------------------- */
+
+/* Members of a class in brackets, as Python's re has \s, \w and \d. */
+#define XD_SPACES "\\t-\\r\\x1c- \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"  \
+    "\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define XD_LETTERS   "\\p{L}\\p{N}_"
+#define XD_DIGIT  "\\p{Nd}"
+
+enum { XD_FIND_BYTES = 1 };             /* the text is not UTF-8                                */
+typedef struct xd_finder xd_finder;
+xd_finder *xd_finder_open(const char *pattern, int flags);      /* NULL: out of memory         */
+void       xd_finder_close(xd_finder *f);
+/* 1: found from `at`, or at `at` if `here`, span[0] to span[1]; then the bounds of its groups. */
+int        xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here,
+                          size_t *span, int groups);
+/* Replaces all matches; `by` names groups as "$1". */
+void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
+
+/* Appends what a name of HTML stands for, given without "&" and ";"; `bare`: only one that needs
+ * no ";". 0: there is none. */
+int     xd_entity_put(const char *name, size_t n, int bare, xd_bytes_buf *out);
+size_t  xd_entity_number(const char *s, size_t len, int64_t *v);        /* of "&#...": its bytes */
+int32_t xd_entity_code(int64_t v);              /* the character of a number                   */
+int32_t xd_windows_code(int byte);              /* the character of a byte in Windows-1252     */
+void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);      /* html.unescape       */
+void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);        /* ftfy's      */
+void    xd_unescape_twice(xd_bytes_buf *text);
+
+void    xd_fix_charset(xd_bytes_buf *text);     /* decoding that went wrong                    */
+int     xd_fix_controls(xd_bytes_buf *text);    /* above 0x7f; returns whether there were any  */
+void    xd_fix_text(xd_bytes_buf *text);        /* ftfy.fix_text                               */
+void    xd_html_text(xd_bytes_buf *text);       /* BeautifulSoup(text, "html.parser").text     */
+
+/* What captions begin and end with: valid UTF-8 of `text`; the bytes as a string, or NULL. */
+void    xd_caption_read(const char *text, xd_bytes_buf *out);
+char   *xd_caption_end(xd_bytes_buf *text);
 
 /* ---- JSON without a tree -------------------------------------------------------------------- */
 

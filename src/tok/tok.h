@@ -93,13 +93,15 @@ int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_fram
 int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                             size_t size);
 
-/* Converts a caption to lower case and strips it, as some pipelines of diffusers do without their
- * optional cleaners (Python's str.lower().strip()). malloc'ed; NULL if out of memory. */
+/* What pipelines of diffusers make of a prompt before its tokenizer. All are malloc'ed; NULL if out
+ * of memory. Bytes that are no UTF-8 become U+FFFD.
+ *
+ * In small letters and stripped: str.lower().strip(). */
 char *xd_caption_plain(const char *text);
-/* prompt_clean of other pipelines: plain quotes and letters, names of HTML written out, one blank
- * for white space. src/tok/clean.c says what of ftfy is left out. malloc'ed; NULL if out of
- * memory. */
+/* prompt_clean: ftfy's repairs, references of HTML written out, one blank for white space. */
 char *xd_caption_clean(const char *text);
+/* _clean_caption, twice: captions of the web without addresses, tags, names of files, sizes. */
+char *xd_caption_of_web(const char *text);
 
 void      xd_tok_about(xd_fact *fact, void *cookie);    /* reports libraries and versions     */
 

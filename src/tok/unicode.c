@@ -89,8 +89,9 @@ static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratc
 
 enum { GROWS = 4 };                     /* code points of the longest canonical decomposition   */
 
-int xd_codes_canonical(xd_codes *c, int composed)
+int xd_codes_canonical(xd_codes *c, int form)
 {
+    int    composed = form != XD_NFD;
     size_t n = 0, begin = 0;
     int    simple = 1;
     for (size_t i = 0; i < c->n; i++)   /* no two characters below U+0300 compose              */
@@ -102,7 +103,7 @@ int xd_codes_canonical(xd_codes *c, int composed)
     int32_t *scratch = cap ? malloc(cap * sizeof *scratch) : NULL;
     for (size_t i = 0; p && scratch && i < c->n; i++) {
         int bound;
-        if (is_later(c->p[i])) {
+        if (form != XD_NFC_TODAY && is_later(c->p[i])) {
             n = begin + finish_stretch(p + begin, n - begin, composed, scratch);
             p[n++] = c->p[i];
             begin = n;

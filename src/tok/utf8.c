@@ -94,3 +94,8 @@ int xd_is_space(int32_t c)
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
            c == 0x205f || c == 0x3000;
 }
+
+int xd_is_blank(int32_t c)
+{
+    return xd_is_space(c) || (c >= 0x1c && c <= 0x1f);
+}

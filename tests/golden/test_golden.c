@@ -74,6 +74,7 @@ static const char *const all[] = { "alpha",
                                    "demo",
                                    "flux",
                                    "flux-true",
+                                   "flux-prompts",
                                    "flux-image",
                                    "flux-mask",
                                    "flux-crop",
@@ -104,6 +105,7 @@ static const char *const all[] = { "alpha",
                                    "kontext-none",
                                    "kontext-kept",
                                    "sd3",
+                                   "sd3-prompts",
                                    "sd3-image",
                                    "sd3-mask",
                                    "sd3-no-t5",
@@ -322,6 +324,11 @@ static void ask_less(const run *r, xd_request *q)
         q->attention_window = js_text(r->js, "attention_window");
 }
 
+static const char *js_maybe_text(const xd_json *j, const char *name)
+{
+    return xd_json_get(j, name) ? js_text(j, name) : NULL;
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -331,6 +338,10 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->prompts = prompts;
     q->nprompts = r->prompts;
     q->negative_prompt = js_text(r->js, "negative_prompt");
+    q->prompt_2 = js_maybe_text(r->js, "prompt_2");
+    q->prompt_3 = js_maybe_text(r->js, "prompt_3");
+    q->negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");
+    q->negative_prompt_3 = js_maybe_text(r->js, "negative_prompt_3");
     q->width = (int64_t)js_num(r->js, "width");
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");

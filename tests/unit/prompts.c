@@ -27,8 +27,7 @@ xd_tok *must_open(open_tok *open, const char *dir)
 prompt        prompts[PROMPTS];
 static char  *prompt_file;
 
-/* A line with \xHH escapes, decoded in place (an escape above 7f does not occur). */
-static size_t unescape(char *s, size_t len)
+size_t unescape(char *s, size_t len)
 {
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {

@@ -23,6 +23,9 @@ int read_prompts(void **state);
 int read_lm_texts(void **state);        /* the texts of tools/golden/cases/tok_lm.py instead    */
 int forget_prompts(void **state);
 
+/* A line with \xHH escapes, decoded in place (an escape above 7f does not occur); its length. */
+size_t unescape(char *s, size_t len);
+
 typedef xd_status open_tok(xd_tok **t, const char *dir, xd_err *e);
 
 xd_tok *must_open(open_tok *open, const char *dir);

@@ -13,7 +13,7 @@ enum { MEGAPIXEL = 1024 * 1024 };
     { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "clip_l", \
         .rows = XD_ROWS_NONE, .pad = CLIP_IDS, .pooled = 1 }, \
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
-        .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } }
+        .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
 /* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline, FluxInpaintPipeline. CLIP gives only the
  * pooled embedding. */

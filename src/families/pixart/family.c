@@ -13,7 +13,8 @@ static const xd_recipe alpha = {
                 .rows = XD_ROWS_BELOW } },
     .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 120, .leap = 1,
-    .trained_size = xd_pixart_alpha_size, .resized = 1, .caption = xd_caption_plain,
+    .trained_size = xd_pixart_alpha_size, .resized = 1, .caption = xd_caption_of_web,
+    .uncleaned = xd_caption_plain,
 };
 
 /* diffusers: PixArtSigmaPipeline.__call__ */
@@ -24,7 +25,8 @@ static const xd_recipe sigma = {
                 .rows = XD_ROWS_BELOW } },
     .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 300,
-    .trained_size = xd_pixart_sigma_size, .resized = 1, .caption = xd_caption_plain,
+    .trained_size = xd_pixart_sigma_size, .resized = 1, .caption = xd_caption_of_web,
+    .uncleaned = xd_caption_plain,
 };
 
 static const xd_key_map key_maps[] = {

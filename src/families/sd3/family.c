@@ -14,9 +14,10 @@ static const xd_recipe sd3 = {
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "clip_l",
                 .rows = XD_ROWS_BELOW, .pad = CLIP_IDS, .penultimate = 1, .pooled = 1 },
               { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "clip_g",
-                .rows = XD_ROWS_BESIDE, .pad = CLIP_IDS, .penultimate = 1, .pooled = 1 },
+                .rows = XD_ROWS_BESIDE, .pad = CLIP_IDS, .penultimate = 1, .pooled = 1,
+                .prompt = 1 },
               { .folder = "text_encoder_3", .tokenizer = "tokenizer_3", .slot = "t5xxl",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .optional = 1 } },
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .optional = 1, .prompt = 2 } },
     .ntext = 3,
     .steps = 28, .guidance = 7.0, .max_text = 256, .most_text = 512, .max_shift = 1.16,
 };

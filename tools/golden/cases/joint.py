@@ -77,6 +77,11 @@ RUNS = {
     "flux-true": dict(model="flux", prompts=["two stars"], negative_prompt="a green ring", width=48,
                       height=48, steps=3,
                       seed=8, guidance=2.0, true_cfg=2.5, max_sequence_length=9),
+    # Every encoder reads a prompt of its own.
+    "flux-prompts": dict(model="flux", prompts=["two stars"], negative_prompt="a green ring",
+                         more=dict(prompt_2="a red square", negative_prompt_2="a large circle"),
+                         width=32, height=32, steps=2, seed=12, guidance=2.0, true_cfg=2.5,
+                         max_sequence_length=9),
     "flux-image": dict(model="flux", prompts=["a cyan triangle"], width=48, height=40, steps=5,
                        seed=9, guidance=3.0, max_sequence_length=11, strength=0.6),
     # The mask has another size than the image.
@@ -103,6 +108,11 @@ RUNS = {
                          seed=52, guidance=2.5, max_sequence_length=9, max_area=48 * 64),
     "sd3": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star",
                 width=56, height=40, steps=4, seed=21, guidance=5.0, max_sequence_length=11),
+    "sd3-prompts": dict(model="sd3", prompts=["a blue square"], negative_prompt="a star",
+                        more=dict(prompt_2="a red circle", prompt_3="a small ring",
+                                  negative_prompt_2="", negative_prompt_3="a brown triangle"),
+                        width=32, height=32, steps=2, seed=25, guidance=5.0,
+                        max_sequence_length=7),
     "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22,
                       guidance=3.0, max_sequence_length=11, strength=0.75, image=(70, 37)),
     "sd3-mask": dict(model="sd3", prompts=["a blue square"], width=40, height=56, steps=4, seed=24,
@@ -241,8 +251,9 @@ def record_text(pipe, r, out):
     flux = isinstance(pipe.transformer, FluxTransformer2DModel)
     n = r["max_sequence_length"]
     guided = (r["true_cfg"] if flux else r["guidance"]) > 1
-    for prefix, text in (("", r["prompts"][0]), ("negative_", r["negative_prompt"]))[:1 + guided]:
-        for tail in ("", "_2", "_3"):
+    for prefix, first in (("", r["prompts"][0]), ("negative_", r["negative_prompt"]))[:1 + guided]:
+        texts = {tail: r["more"].get(f"{prefix}prompt{tail}") or first for tail in ("", "_2", "_3")}
+        for tail, text in texts.items():
             tok = getattr(pipe, "tokenizer" + tail, None)
             if tok is None:
                 continue
@@ -250,9 +261,10 @@ def record_text(pipe, r, out):
             out[f"{prefix}ids{tail}"] = tok(text, padding="max_length", max_length=most,
                                             truncation=True, return_tensors="pt").input_ids[0].int()
         if flux:
-            e, p, _ = pipe.encode_prompt(text, None, max_sequence_length=n)
+            e, p, _ = pipe.encode_prompt(first, texts["_2"], max_sequence_length=n)
         else:
-            e, _, p, _ = pipe.encode_prompt(text, None, None, do_classifier_free_guidance=False,
+            e, _, p, _ = pipe.encode_prompt(first, texts["_2"], texts["_3"],
+                                            do_classifier_free_guidance=False,
                                             max_sequence_length=n)
         out[prefix + "prompt_embeds"], out[prefix + "pooled_prompt_embeds"] = e[0], p
 
@@ -268,7 +280,7 @@ def whole_size(r):
 def run(name, out_dir, change=None, more_json=None):
     """One request; change(pipe) comes before it, and then floats of the image are not kept."""
     r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0,
-             no_t5=False, max_area=0, crop=None) | RUNS[name]
+             no_t5=False, max_area=0, crop=None, more={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     flux = MODELS[r["model"]]["kind"] == "flux"
@@ -304,6 +316,7 @@ def run(name, out_dir, change=None, more_json=None):
         more |= dict(negative_prompt=r["negative_prompt"], true_cfg_scale=r["true_cfg"])
     elif not flux:
         more |= dict(negative_prompt=r["negative_prompt"])
+    more |= r["more"]
     images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
                   guidance_scale=r["guidance"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
@@ -323,6 +336,7 @@ def run(name, out_dir, change=None, more_json=None):
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
+        | r["more"]
         | ({"mask": True} if "mask" in r else {})
         | ({"image": True} if "mask" in r and not r["strength"] else {})
         | ({"padding_mask_crop": r["crop"]} if r["crop"] is not None else {})
