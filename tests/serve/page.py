@@ -717,7 +717,8 @@ def headers(s):
 
 def key(b):
     """A server that asks for one: the page asks the visitor, once, until it is right."""
-    with Server("--api_key", "secret") as s:
+    with Server("--api_key", "secret", "--num_inference_steps", "7", "--scheduler", "euler",
+                "--negative_prompt", "ugly", "--seed", "5") as s:
         b.open(address(s))
         report(b.wait("document.getElementById('key-dialog').open"), "it asks for the key")
         report(b.run("document.activeElement.id") == "key" and
@@ -734,9 +735,13 @@ def key(b):
         b.open()
         report(b.wait(everything + " === 1") and
                not b.run("document.getElementById('key-dialog').open"), "and is kept")
+        report(value(b, "num_inference_steps") == "7" and
+               b.run("document.getElementById('negative').placeholder") == "ugly" and
+               b.run("document.getElementById('sampler').options[0].text") == "Automatic (euler)",
+               "the form has the server's defaults")
         fill(b, prompt=PROMPT, num_inference_steps=2)
         b.click("#generate")
-        report(made(b, 1), "and an image is made")
+        report(made(b, 1) and "seed 5" in text_of(b, NEWEST + " .hint"), "and an image is made")
         clean(b, address(s), ["status of 401"])
 
 

@@ -60,9 +60,16 @@ function showSliders() {
   }
 }
 
+/* What the server takes where the field is empty. */
+function standardOf(name, otherwise) {
+  const value = modelNow().defaults[name];
+  return value === undefined || Number(value) < 0 ? otherwise : String(value);
+}
+
 function showSeed() {
   byId('dice').ariaPressed = String(!form.seed.value);
   byId('lock').ariaPressed = String(Boolean(form.seed.value));
+  form.seed.placeholder = standardOf('seed', 'random');
   byId('last-seed').textContent = kept.lastSeed ? `last ${kept.lastSeed}` : '';
 }
 
@@ -71,7 +78,7 @@ export function showModel() {
   const { makes } = modelNow();
   const defaults = defaultsNow();
   /* With a mask the usual strength is another one, and with an image the size is the image's. */
-  const fresh = { ...defaults, strength: '',
+  const fresh = { ...defaults, strength: '', scheduler: '',
                   ...takes('image') && startBlob() && { width: '', height: '' } };
   showFor('.for-image', makes === 'image');
   showFor('.for-video', makes === 'video');
@@ -79,6 +86,9 @@ export function showModel() {
     form.elements[name].placeholder = defaults[name];
     form.elements[name].value = (kept.models[form.model.value] || fresh)[name] ?? '';
   }
+  form.negative_prompt.placeholder = standardOf('negative_prompt', 'What to avoid');
+  const sampler = standardOf('scheduler', '');
+  form.scheduler.options[0].textContent = sampler ? `Automatic (${sampler})` : 'Automatic';
   shown = form.model.value;
   showImages(modelNow());
   showAll();
@@ -199,11 +209,6 @@ function lorasNow() {
 
 /* ---- a request --------------------------------------------------------------------------- */
 
-/* A new one for each request that names none. */
-function randomSeed() {
-  return String(crypto.getRandomValues(new Uint32Array(1))[0]);
-}
-
 function addNumber(fields, name, value) {
   if (value !== '')
     fields[name] = Number.isSafeInteger(Number(value)) || !/^\d+$/.test(value) ? Number(value)
@@ -222,7 +227,7 @@ export function readForm() {
                       ...video ? ['num_frames', 'fps'] : ['n']])
     addNumber(fields, name, form.elements[name].value);
   addNumber(fields, guidanceName(), form.guidance_scale.value);
-  addNumber(fields, 'seed', form.seed.value.trim() || randomSeed());
+  addNumber(fields, 'seed', form.seed.value.trim());
   if (files.image && takes('strength'))
     addNumber(fields, 'strength', form.strength.value);
   if (form.scheduler.value)
@@ -266,6 +271,11 @@ export function setSeed(seed) {
   keepForm();
 }
 
+/* For who keeps a seed before there was one. */
+function drawSeed() {
+  return String(crypto.getRandomValues(new Uint32Array(1))[0]);
+}
+
 function resetModel() {
   delete kept.models[form.model.value];
   shown = '';
@@ -288,6 +298,6 @@ export function beginForm() {
   });
   byId('dice').addEventListener('click', () => setSeed(''));
   byId('lock').addEventListener('click', () =>
-    setSeed(form.seed.value ? '' : kept.lastSeed || randomSeed()));
+    setSeed(form.seed.value ? '' : kept.lastSeed || drawSeed()));
   byId('reset').addEventListener('click', resetModel);
 }

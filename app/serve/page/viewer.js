@@ -46,6 +46,9 @@ async function showVideo(result) {
   const blob = await (await request(result.url)).blob();
   video.src = URL.createObjectURL(blob);
   video.onemptied = () => URL.revokeObjectURL(video.src);
+  video.onerror = () => {
+    byId('viewer-text').textContent = `This browser does not play ${result.type}: save the file.`;
+  };
 }
 
 function layer(result, over) {
@@ -58,7 +61,7 @@ function show() {
   const all = shownResults();
   const at = all.findIndex((r) => r.url === now.url);
   const two = pinned && pinned.url !== now.url && !now.video;
-  if (now.video)
+  if (now.type.startsWith('video/'))
     showVideo(now);
   else
     stage.replaceChildren(...two ? [layer(pinned), layer(now, true)] : [layer(now)]);
