@@ -42,8 +42,9 @@ static xd_option own_rows[] = {
       "a file of prompts, one a line; - for standard input. A line that begins with # and a blank "
       "is a comment" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE",
-      "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for; of a model that "
-      "edits images, one that it reads: may be repeated where it reads several" },
+      "image to start from (PNG, JPEG, WebP, GIF, PPM), resized to the size asked for (default: of "
+      "its own shape); of a model that edits images, one that it reads: may be repeated where it "
+      "reads several" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
       "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or an "

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,12 +57,17 @@ static xd_status open_directory(xd_frames *f, const char *path, xd_err *e)
     return s;
 }
 
-/* Is it an image, by its first bytes? */
+/* Is it an image, by its first bytes? A GIF may have many. */
 static int is_image(const char *path)
 {
     int64_t w, h;
     xd_err  e = { 0 };
-    return xd_image_size(path, &w, &h, &e) == XD_OK;
+    char    begin[4] = { 0 };
+    FILE   *f = fopen(path, "rb");
+    int     gif = f && fread(begin, 1, 4, f) == 4 && !memcmp(begin, "GIF8", 4);
+    if (f)
+        fclose(f);
+    return !gif && xd_image_size(path, &w, &h, &e) == XD_OK;
 }
 
 static xd_status open_file(xd_frames *f, const char *path, xd_err *e)

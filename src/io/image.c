@@ -12,7 +12,7 @@
 #include "io/codec.h"
 
 static const xd_codec *const codecs[] = { &xd_codec_png, &xd_codec_jpeg, &xd_codec_webp,
-                                          &xd_codec_ppm };
+                                          &xd_codec_ppm, &xd_codec_gif };
 enum { NCODECS = sizeof codecs / sizeof *codecs };
 static const size_t  max_file = (size_t)1 << 30;        /* bytes                              */
 static const int64_t max_pixels = (int64_t)1 << 29;
@@ -71,7 +71,8 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
     if (w < 1 || h < 1 || w > max_pixels / h)
         return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not plausible", path,
                        (long long)w, (long long)h);
-    *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only, .as_mask = p->as_mask };
+    *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only, .as_mask = p->as_mask,
+                      .turn = p->turn };
     if (p->size_only)
         return XD_ECANCELLED;
     p->rgb = malloc((size_t)w * (size_t)h * 3);
@@ -99,13 +100,15 @@ xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_
     for (int i = 0; i < NCODECS; i++)
         if (codecs[i]->is(data, len)) {
             xd_status st = codecs[i]->read(data, len, path, p, e);
+            if (p->turn && (st == XD_OK || (st == XD_ECANCELLED && p->size_only)))
+                st = xd_pixels_turn(p, path, e) == XD_OK ? st : XD_ENOMEM;
             if (st != XD_OK) {
                 free(p->rgb);
                 p->rgb = NULL;
             }
             return st;
         }
-    return xd_fail(e, XD_EFORMAT, "%s is no image: neither PNG, JPEG, WebP nor PPM", path);
+    return xd_fail(e, XD_EFORMAT, "%s is no image: neither PNG, JPEG, WebP, GIF nor PPM", path);
 }
 
 static xd_status read_image(const char *path, int as_mask, uint8_t **rgb, int64_t *w, int64_t *h,

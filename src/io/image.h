@@ -24,13 +24,14 @@ xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int
                             int quality, const xd_image_text *texts, xd_err *e);
 /* 1 if an image can be written to this name. */
 int       xd_image_known(const char *path);
-/* Reads PNG, JPEG, WebP or PPM, whatever the extension, into malloc'ed RGB; alpha is dropped. */
+/* Reads PNG, JPEG, WebP, GIF or PPM, whatever the extension, into malloc'ed RGB, as diffusers'
+ * load_image: upright by the Exif orientation, of an animation the first frame, without alpha. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
-/* The same of a mask: where a PNG or WebP is transparent somewhere, white is what is transparent,
- * and black what is not. */
+/* The same of a mask: where a PNG, WebP or GIF is transparent somewhere, white is what is
+ * transparent, and black what is not. */
 xd_status xd_image_read_mask(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
-/* The size alone, from the file's header. */
+/* The size alone, of the upright image, from the file's header. */
 xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e);
 
 /* Resizes w x h pixels with Pillow's Lanczos filter; *rgb is replaced. */

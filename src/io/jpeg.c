@@ -1,5 +1,5 @@
-/* jpeg.c - JPEG with libjpeg: without chroma subsampling, texts as Exif and as one
- * comment.
+/* jpeg.c - JPEG with libjpeg: written without chroma subsampling, texts as Exif and as one
+ * comment; read as Pillow does, inks (CMYK) in Adobe's inverted form.
  *
  * libjpeg's error handler leaves by longjmp. Everything that must be freed afterwards is
  * referenced by the codec's own struct. */
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <jpeglib.h>
+#include <jerror.h>
 
 #include "io/codec.h"
 
@@ -25,6 +26,7 @@ typedef struct trap {
     jmp_buf     jump;
     const char *path;
     xd_status   code;           /* status for libjpeg's errors                                 */
+    int         ended;          /* the file ended before its image did                         */
     xd_err     *e;
 } trap;
 
@@ -37,18 +39,23 @@ static void on_error(j_common_ptr c)
     longjmp(t->jump, 1);
 }
 
-static void ignore_message(j_common_ptr c)
+/* Warnings, as of stray bytes before a marker, are no errors but one: of a file that is cut off
+ * libjpeg makes the rest up. */
+static void take_warning(j_common_ptr c, int level)
 {
-    (void)c;
+    trap *t = (trap *)(void *)c->err;
+    if (level < 0 && t->mgr.msg_code == JWRN_JPEG_EOF)
+        t->ended = 1;
 }
 
 static struct jpeg_error_mgr *trap_init(trap *t, const char *path, xd_status code, xd_err *e)
 {
     jpeg_std_error(&t->mgr);
     t->mgr.error_exit = on_error;
-    t->mgr.output_message = ignore_message;
+    t->mgr.emit_message = take_warning;
     t->path = path;
     t->code = code;
+    t->ended = 0;
     t->e = e;
     return &t->mgr;
 }
@@ -131,25 +138,68 @@ static void count_scans(j_common_ptr c)
     longjmp(t->jump, 1);
 }
 
-/* A warning is an error: the stream is truncated or damaged, and libjpeg fills it with grey. */
+static int begins_with(jpeg_saved_marker_ptr m, const char *name, size_t n)
+{
+    return m->data_length >= n && !memcmp(m->data, name, n);
+}
+
+/* The first block of Exif and the last of XMP, as Pillow takes them. */
+static int find_turn(const struct jpeg_decompress_struct *c)
+{
+    static const char     exif_name[] = "Exif\0", xmp_name[] = "http://ns.adobe.com/xap/1.0/";
+    jpeg_saved_marker_ptr exif = NULL, xmp = NULL;
+    for (jpeg_saved_marker_ptr m = c->marker_list; m; m = m->next) {
+        if (!exif && begins_with(m, exif_name, sizeof exif_name))
+            exif = m;
+        else if (begins_with(m, xmp_name, sizeof xmp_name))
+            xmp = m;
+    }
+    return xd_exif_turn(exif ? exif->data : NULL, exif ? exif->data_length : 0,
+                        xmp ? xmp->data : NULL, xmp ? xmp->data_length : 0);
+}
+
+/* a b / 255, rounded. */
+static int share(int a, int b)
+{
+    int v = a * b + 128;
+    return (v + (v >> 8)) >> 8;
+}
+
+/* Of inks that are stored inverted, 255 where there is none. */
+static void inks_to_rgb(const JSAMPLE *from, int64_t n, uint8_t *rgb)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < 3; c++) {
+            int black = from[4 * i + 3], v = black - share(255 - from[4 * i + c], black);
+            rgb[3 * i + c] = (uint8_t)(v > 0 ? v : 0);
+        }
+}
+
 static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_pixels *p)
 {
+    jpeg_save_markers(c, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(c, TRUE);
-    if (c->num_components != 1 && c->num_components != 3)
-        return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; images of 1 "
-                       "and of 3 are read", t->path, c->num_components);
+    int inks = c->num_components == 4;
+    if (c->num_components != 1 && c->num_components != 3 && !inks)
+        return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; images of 1, "
+                       "of 3 and of 4 are read", t->path, c->num_components);
+    p->turn = find_turn(c);
     /* before libjpeg allocates: of a progressive image it keeps all coefficients */
     xd_status st = xd_pixels_new(p, c->image_width, c->image_height, t->path, t->e);
     if (st != XD_OK)
         return st;
-    c->out_color_space = JCS_RGB;
+    c->out_color_space = inks ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(c);
+    JSAMPARRAY line = c->mem->alloc_sarray((j_common_ptr)c, JPOOL_IMAGE,
+                                           c->image_width * (inks ? 4 : 1), 1);
     while (c->output_scanline < c->output_height) {
         JSAMPROW row = p->rgb + (size_t)c->output_scanline * (size_t)p->w * 3;
-        jpeg_read_scanlines(c, &row, 1);
-        if (t->mgr.num_warnings)
-            return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: truncated or damaged at row %u of %u",
-                           t->path, c->output_scanline, c->output_height);
+        jpeg_read_scanlines(c, inks ? line : &row, 1);
+        if (t->ended)
+            return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: truncated at row %u of %u", t->path,
+                           c->output_scanline, c->output_height);
+        if (inks)
+            inks_to_rgb(line[0], p->w, row);
     }
     jpeg_finish_decompress(c);
     return XD_OK;

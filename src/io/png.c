@@ -1,4 +1,4 @@
-/* png.c - PNG with libpng.
+/* png.c - PNG with libpng; its orientation with zlib, without the pixels.
  *
  * libpng leaves by longjmp. What must be freed afterwards is in a struct that the function with
  * setjmp does not change. */
@@ -6,6 +6,7 @@
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "io/codec.h"
 
@@ -21,6 +22,7 @@ typedef struct session {
     size_t      left;
     xd_pixels  *p;
     uint8_t    *rgba;           /* reading: pixels with alpha; NULL: none is read              */
+    int         turn;           /* reading: xd_pixels.turn                                     */
 } session;
 
 static void on_error(png_structp png, png_const_charp msg)
@@ -145,6 +147,117 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
     return st;
 }
 
+/* ---- orientation ------------------------------------------------------------------------------
+
+   Exif is a chunk of its own, or, as ImageMagick writes it, a text "Raw profile type exif" in
+   hexadecimal; XMP is a text as well. All of these may stand before or behind the pixels. */
+
+enum { MOST_TEXT = 1 << 20 };   /* bytes of a packed text that are read                        */
+
+typedef struct block { uint8_t *p; size_t n; } block;
+
+static block copied(const uint8_t *p, size_t n)
+{
+    block b = { malloc(n + 1), n };
+    if (!b.p)
+        return (block){ NULL, 0 };
+    memcpy(b.p, p, n);
+    b.p[n] = 0;
+    return b;
+}
+
+static block unpacked(const uint8_t *p, size_t n)
+{
+    uLongf len = MOST_TEXT;
+    block  b = { malloc(MOST_TEXT + 1), 0 };
+    if (b.p && uncompress(b.p, &len, p, (uLong)n) == Z_OK)
+        b.n = len;
+    if (b.p)
+        b.p[b.n] = 0;
+    return b;
+}
+
+/* The text of a chunk, if its key is this one. */
+static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *key)
+{
+    size_t at = strlen(key) + 1;
+    if (n < at || memcmp(p, key, at) != 0)
+        return (block){ NULL, 0 };
+    if (!memcmp(chunk, "tEXt", 4))
+        return copied(p + at, n - at);
+    if (!memcmp(chunk, "zTXt", 4))
+        return n > at ? unpacked(p + at + 1, n - at - 1) : (block){ NULL, 0 };
+    int packed = n > at && p[at];               /* iTXt: then a method, a language, another key  */
+    at += 2;
+    for (int i = 0; i < 2; i++, at++)
+        while (at < n && p[at])
+            at++;
+    if (at > n)
+        return (block){ NULL, 0 };
+    return packed ? unpacked(p + at, n - at) : copied(p + at, n - at);
+}
+
+static int hex_digit(int c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* A profile is an empty line, its name, its length, and its bytes in hexadecimal; in place. */
+static void read_profile(block *b)
+{
+    size_t at = 0, n = 0;
+    int    lines = 3, half = -1;
+    for (; at < b->n && lines; at++)
+        lines -= b->p[at] == '\n';
+    for (; at < b->n; at++) {
+        int v = hex_digit(b->p[at]);
+        if (v >= 0 && half >= 0)
+            b->p[n++] = (uint8_t)(half << 4 | v);
+        half = v < 0 ? half : half >= 0 ? -1 : v;
+    }
+    b->n = n;
+}
+
+static void keep_bytes(block *kept, block b)
+{
+    if (b.p) {
+        free(kept->p);
+        *kept = b;
+    }
+}
+
+static size_t chunk_bytes(const uint8_t *p)
+{
+    return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+}
+
+static int find_turn(const uint8_t *data, size_t len)
+{
+    block exif = { NULL, 0 }, profile = { NULL, 0 }, xmp = { NULL, 0 };
+    for (size_t at = 8, n; len - at >= 12; at += 12 + n) {
+        const uint8_t *p = data + at + 8;
+        const char    *name = (const char *)data + at + 4;
+        n = chunk_bytes(data + at);
+        if (n > len - at - 12)
+            break;
+        if (!memcmp(name, "eXIf", 4))
+            keep_bytes(&exif, copied(p, n));
+        if (!memcmp(name, "tEXt", 4) || !memcmp(name, "zTXt", 4) || !memcmp(name, "iTXt", 4)) {
+            keep_bytes(&profile, text_of(name, p, n, "Raw profile type exif"));
+            keep_bytes(&xmp, text_of(name, p, n, "XML:com.adobe.xmp"));
+        }
+    }
+    if (!exif.p && profile.p)
+        read_profile(&profile);
+    const block *from = exif.p ? &exif : &profile;
+    int turn = xd_exif_turn(from->p, from->n, xmp.p, xmp.n);
+    free(exif.p);
+    free(profile.p);
+    free(xmp.p);
+    return turn;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static int png_is(const uint8_t *data, size_t len)
@@ -190,6 +303,7 @@ static xd_status read_with(session *s)
     int alpha = reads_alpha(s), bytes = alpha ? 4 : 3;
     as_rgb(s, alpha);
     int64_t   w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);
+    s->p->turn = s->turn;
     xd_status st = xd_pixels_new(s->p, w, h, s->path, s->e);
     if (st != XD_OK)
         return st;
@@ -210,7 +324,8 @@ static xd_status read_with(session *s)
 static xd_status png_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e)
 {
-    session   s = { .path = path, .e = e, .data = data, .left = len, .p = p };
+    session   s = { .path = path, .e = e, .data = data, .left = len, .p = p,
+                  .turn = find_turn(data, len) };
     xd_status st;
     s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
     s.info = s.png ? png_create_info_struct(s.png) : NULL;

@@ -1,4 +1,5 @@
-/* webp.c - WebP with libwebp: lossy, texts in an Exif chunk.
+/* webp.c - WebP with libwebp: written lossy, texts in an Exif chunk; of an animation the first
+ * frame is read.
  *
  * libwebp encodes images only. This file writes the container of an image and an Exif chunk
  * (VP8X, see the WebP container specification). */
@@ -6,6 +7,7 @@
 #include <string.h>
 
 #include <webp/decode.h>
+#include <webp/demux.h>
 #include <webp/encode.h>
 
 #include "io/codec.h"
@@ -72,21 +74,57 @@ static int webp_is(const uint8_t *data, size_t len)
     return len >= RIFF_HEAD && !memcmp(data, "RIFF", 4) && !memcmp(data + 8, "WEBP", 4);
 }
 
+/* The first chunk of a name; none: of no bytes. */
+static WebPData chunk_of(const WebPDemuxer *d, const char *name)
+{
+    WebPChunkIterator i = { 0 };
+    WebPData          chunk = { NULL, 0 };
+    if (WebPDemuxGetChunk(d, name, 1, &i))
+        chunk = i.chunk;
+    WebPDemuxReleaseChunkIterator(&i);
+    return chunk;
+}
+
+/* Decodes a frame into its place; around it the canvas is black and transparent. */
+static int decode_frame(const WebPIterator *f, xd_pixels *p, uint8_t *rgba)
+{
+    size_t   bytes = rgba ? 4 : 3, row = (size_t)p->w * bytes, all = row * (size_t)p->h;
+    size_t   at = (size_t)f->y_offset * row + (size_t)f->x_offset * bytes;
+    uint8_t *to = rgba ? rgba : p->rgb;
+    if (f->width < p->w || f->height < p->h)
+        memset(to, 0, all);
+    return (rgba ? WebPDecodeRGBAInto : WebPDecodeRGBInto)(f->fragment.bytes, f->fragment.size,
+                                                           to + at, all - at, (int)row) != NULL;
+}
+
+static xd_status load_frame(const WebPDemuxer *d, const WebPIterator *f, const char *path,
+                            xd_pixels *p, xd_err *e)
+{
+    WebPData exif = chunk_of(d, "EXIF"), xmp = chunk_of(d, "XMP ");
+    p->turn = xd_exif_turn(exif.bytes, exif.size, xmp.bytes, xmp.size);
+    xd_status st = xd_pixels_new(p, WebPDemuxGetI(d, WEBP_FF_CANVAS_WIDTH),
+                                 WebPDemuxGetI(d, WEBP_FF_CANVAS_HEIGHT), path, e);
+    uint8_t *rgba = st == XD_OK && p->as_mask ? malloc((size_t)p->w * (size_t)p->h * 4) : NULL;
+    if (st == XD_OK && p->as_mask && !rgba)
+        st = xd_fail(e, XD_ENOMEM, "%s: no memory for a mask", path);
+    if (st == XD_OK && !decode_frame(f, p, rgba))
+        st = xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
+    if (st == XD_OK && rgba)
+        xd_pixels_mask(p, rgba);
+    free(rgba);
+    return st;
+}
+
 static xd_status webp_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                            xd_err *e)
 {
-    int w = 0, h = 0;
-    if (!WebPGetInfo(data, len, &w, &h))
-        return xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
-    xd_status st = xd_pixels_new(p, w, h, path, e);
-    if (st != XD_OK)
-        return st;
-    uint8_t *rgba = p->as_mask ? WebPDecodeRGBA(data, len, &w, &h) : NULL;
-    if (rgba)
-        xd_pixels_mask(p, rgba);
-    else if (p->as_mask || !WebPDecodeRGBInto(data, len, p->rgb, (size_t)w * (size_t)h * 3, w * 3))
-        st = xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
-    WebPFree(rgba);
+    WebPDemuxer *d = WebPDemux(&(WebPData){ data, len });
+    WebPIterator f = { 0 };
+    xd_status    st = d && WebPDemuxGetFrame(d, 1, &f) && f.complete
+                          ? load_frame(d, &f, path, p, e)
+                          : xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
+    WebPDemuxReleaseIterator(&f);
+    WebPDemuxDelete(d);
     return st;
 }
 

@@ -23,9 +23,10 @@ static xd_option options[] = {
     { "negative_prompt_3", XD_OPT_TEXT, AT(negative_prompt_3), 0, 0, NULL, "TEXT",
       "the negative prompt of the encoder of prompt_3" },
     { "clean_caption", XD_OPT_FLAG, AT(clean_caption), 0, 1, NULL, NULL, NULL },
-    { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS", "width (default: the model's)" },
+    { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS",
+      "width (default: by the image, else the model's)" },
     { "height", XD_OPT_INT64, AT(height), 1, 1e7, NULL, "PIXELS",
-      "height (default: the model's)" },
+      "height (default: by the image, else the model's)" },
     { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N",
       "frames of a video (default: the model's)" },
     { "seconds", XD_OPT_REAL, AT(seconds), XD_ABOVE_ZERO, 1e5, NULL, "SECONDS",
@@ -51,8 +52,8 @@ static xd_option options[] = {
     { "use_dynamic_cfg", XD_OPT_FLAG, AT(use_dynamic_cfg), 0, 1, NULL, NULL,
       NULL },
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
-      "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for; of a model that "
-      "edits images, the one it reads" },
+      "image to start from (PNG, JPEG, WebP, GIF, PPM), resized to the size asked for (default: of "
+      "its own shape); of a model that edits images, the one it reads" },
     { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE",
       NULL },
     { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE",

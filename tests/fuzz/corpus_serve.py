@@ -27,6 +27,43 @@ def larger(jpeg, w, h):
     return jpeg[:at + 5] + struct.pack(">HH", h, w) + jpeg[at + 9:]
 
 
+# A directory with the orientation 6.
+TIFF = b"MM\0*\0\0\0\x08" + struct.pack(">HHHIHHI", 1, 0x0112, 3, 1, 6, 0, 0)
+XMP = b'<r tiff:Orientation="8"/>'
+
+
+def riff(*chunks):
+    body = b"WEBP" + b"".join(k + struct.pack("<I", len(d)) + d + bytes(len(d) % 2)
+                              for k, d in zip(chunks[::2], chunks[1::2]))
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def gif(flags, *blocks, code=b"\2\3\x44\x34\5\0"):
+    """Four pixels of four colours."""
+    return (b"GIF89a" + struct.pack("<HHBBB", 3, 3, 0x81, 0, 0) + bytes(range(12)) +
+            b"".join(blocks) + b"," + struct.pack("<HHHHB", 1, 0, 2, 2, flags) + code + b";")
+
+
+def turned(plain):
+    """Files with an orientation."""
+    lossless = (HERE / "image" / "webp_lossless").read_bytes()[20:]
+    bits, = struct.unpack("<I", lossless[1:5])
+    size = struct.pack("<I", bits & 0x3fff)[:3] + struct.pack("<I", bits >> 14 & 0x3fff)[:3]
+    exif, xmp = b"Exif\0\0" + TIFF, b"http://ns.adobe.com/xap/1.0/\0" + XMP
+    app = b"".join(b"\xff\xe1" + struct.pack(">H", len(d) + 2) + d for d in (exif, xmp))
+    text = b"Raw profile type exif\0"
+    profile = b"\nexif\n%8d\n%s\n" % (len(TIFF), TIFF.hex().encode())
+    return {
+        "jpeg_exif": plain[:2] + app + plain[2:],
+        "png_exif": png(3, 2, chunk(b"eXIf", TIFF)),
+        "png_exif_text": png(3, 2, chunk(b"tEXt", text + profile)),
+        "png_exif_packed": png(3, 2, chunk(b"zTXt", text + b"\0" + zlib.compress(profile))),
+        "png_xmp": png(3, 2, chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + XMP)),
+        "webp_exif": riff(b"VP8X", b"\x0c" + bytes(3) + size, b"VP8L", lossless,
+                          b"EXIF", TIFF, b"XMP ", XMP),
+    }
+
+
 def images():
     progressive = (HERE / "image" / "jpeg_progressive").read_bytes()
     plain = (HERE / "image" / "jpeg").read_bytes()
@@ -48,8 +85,10 @@ def images():
         "ppm": b"P6\n# a\n2 1\n255\n" + bytes(6),
         "ppm_huge": b"P6 50000 50000 255\n" + bytes(6),
         "gif": b"GIF89a" + bytes(20),
+        "gif_frame": gif(0x40, b"!\xf9\4\1\0\0\1\0", b"!\xfe\1a\0"),
+        "gif_palette": gif(0x80, code=bytes(6) + b"\2\3\x44\x34\5\0"),
         "nothing": b"",
-    }
+    } | turned(plain)
 
 
 # ---- requests ------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ SUITES = {
     "tok_lm": own("tok-lm"),
     "quantized": {name: f"quantized/{name}.safetensors" for name in ("comfy", "nf4", "svdquant")},
     "sampler": {"sampler": "sampler.json"},
+    "image_files": {"image_files": "image-files.safetensors"},
 }
 # What another program writes.
 OTHERS = {name: "tools/demo_reference.py" for name in ("demo_sheet.png", "demo_prompts.json")} | {

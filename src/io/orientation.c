@@ -1,0 +1,114 @@
+/* orientation.c - how a camera was held: the orientation in Exif or XMP, and images turned by it
+ *
+ * As Pillow's exif_transpose, with which diffusers loads images. What is broken is no orientation.
+ * Exif is a TIFF: a byte order, then a directory of rows of 12 bytes (TIFF 6.0; the tags are those
+ * of CIPA DC-008). */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/codec.h"
+
+enum { ORIENTATION = 0x0112, HEAD = 8, ROW = 12, NAME = 6 };
+
+typedef struct block { const uint8_t *p; size_t n; int little; } block;
+
+/* The number of `bytes` bytes at `at`, which is inside. */
+static uint32_t number_at(const block *b, size_t at, int bytes)
+{
+    uint32_t v = 0;
+    for (int i = 0; i < bytes; i++)
+        v = v << 8 | b->p[at + (size_t)(b->little ? bytes - 1 - i : i)];
+    return v;
+}
+
+/* Bytes of a whole number of a TIFF type; 0: it is none. */
+static int bytes_of(uint32_t type)
+{
+    return type == 3 || type == 8 ? 2 : type == 4 || type == 9 ? 4 : type == 6 ? 1 : 0;
+}
+
+/* The first of the numbers in the row at `at`; -1: there is none. */
+static int64_t row_value(const block *b, size_t at)
+{
+    int      bytes = bytes_of(number_at(b, at + 2, 2));
+    uint64_t n = number_at(b, at + 4, 4), from = at + 8;
+    if (!bytes || !n)
+        return -1;
+    if (n * (uint64_t)bytes > 4)
+        from = number_at(b, at + 8, 4);
+    return from + n * (uint64_t)bytes <= b->n ? (int64_t)number_at(b, (size_t)from, bytes) : -1;
+}
+
+/* -1: the block has no orientation. */
+static int64_t find_in_exif(block b)
+{
+    int64_t v = -1;
+    for (int i = 0; i < 2 && b.n >= NAME && !memcmp(b.p, "Exif\0\0", NAME); i++)
+        b.p += NAME, b.n -= NAME;
+    if (b.n < HEAD || (memcmp(b.p, "II*\0", 4) != 0 && memcmp(b.p, "MM\0*", 4) != 0))
+        return -1;
+    b.little = b.p[0] == 'I';
+    size_t at = number_at(&b, 4, 4);
+    if (at > b.n || b.n - at < 2)
+        return -1;
+    int64_t rows = number_at(&b, at, 2);
+    for (at += 2; rows-- && b.n - at >= ROW; at += ROW)
+        if (number_at(&b, at, 2) == ORIENTATION && row_value(&b, at) >= 0)
+            v = row_value(&b, at);      /* of several the last one                             */
+    return v;
+}
+
+/* tiff:Orientation="6", or as an element. */
+static int find_in_xmp(const uint8_t *p, size_t n)
+{
+    static const char key[] = "tiff:Orientation";
+    enum { KEY = sizeof key - 1 };
+    for (size_t i = 0; i + KEY + 2 < n; i++) {
+        if (memcmp(p + i, key, KEY) != 0)
+            continue;
+        size_t at = i + KEY + (p[i + KEY] == '>' ? 1 : 2);
+        if ((p[i + KEY] == '>' || !memcmp(p + i + KEY, "=\"", 2)) && at < n && isdigit(p[at]))
+            return p[at] - '0';
+    }
+    return 0;
+}
+
+int xd_exif_turn(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp)
+{
+    int64_t v = exif ? find_in_exif((block){ exif, n, 0 }) : -1;
+    if (v < 0)
+        v = xmp ? find_in_xmp(xmp, nxmp) : 0;
+    return v >= 2 && v <= 8 ? (int)v : 0;
+}
+
+/* Orientations whose columns, whose rows lie backwards in the file, and those of which they are
+ * exchanged, as bits. */
+enum { BACKWARDS = 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8, UPWARDS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
+       SIDEWAYS = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 };
+
+xd_status xd_pixels_turn(xd_pixels *p, const char *path, xd_err *e)
+{
+    int64_t w = p->w, h = p->h, step = 3, line = 3 * w;
+    int     kind = 1 << p->turn;
+    uint8_t *to = NULL, *out, *from = p->rgb;
+    p->turn = 0;
+    if (!p->size_only && !(to = malloc((size_t)w * (size_t)h * 3)))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory to turn an image of %lldx%lld pixels", path,
+                       (long long)w, (long long)h);
+    if (kind & SIDEWAYS)
+        p->w = h, p->h = w;
+    if (p->size_only)
+        return XD_OK;
+    from += (kind & BACKWARDS ? step * (w - 1) : 0) + (kind & UPWARDS ? line * (h - 1) : 0);
+    step = kind & BACKWARDS ? -step : step;
+    line = kind & UPWARDS ? -line : line;
+    int64_t x_step = kind & SIDEWAYS ? line : step, y_step = kind & SIDEWAYS ? step : line;
+    out = to;
+    for (int64_t y = 0; y < p->h; y++)
+        for (int64_t x = 0; x < p->w; x++, out += 3)
+            memcpy(out, from + y * y_step + x * x_step, 3);
+    free(p->rgb);
+    p->rgb = to;
+    return XD_OK;
+}
