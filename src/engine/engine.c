@@ -409,7 +409,7 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
     if (s == XD_OK)
         xd_denoise_latents(&f, lat);
     if (s == XD_OK && (s = xd_exec_status(&f.x, e)) == XD_OK && !all_finite(lat, j->numbers))
-        xd_log(XD_LOG_WARN, "image %d holds NaN or infinite latents", image + 1);
+        s = xd_result_fail_odd(j, image, 0, e);
     if (s != XD_OK) {
         free(lat);
         lat = NULL;

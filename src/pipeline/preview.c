@@ -239,7 +239,7 @@ void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p
     uint8_t *pixels = NULL;
     if (image && rgb) {
         xd_vae_fit(image, from, rgb, to);
-        pixels = xd_pixels_quantize(rgb, n);
+        pixels = xd_pixels_quantize(rgb, n, NULL);
     }
     if (pixels) {
         xd_image im = { .size = sizeof im, .frames = 1, .height = to.rows, .width = to.cols,

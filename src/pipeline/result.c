@@ -1,4 +1,5 @@
 /* result.c - the images of a request and their texts (metadata) */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -256,15 +257,34 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
 
 /* ---- filling ------------------------------------------------------------------------------ */
 
+xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e)
+{
+    const xd_context *ctx = j->ctx;
+    const char       *type = xd_dtype_name(ctx->type), *made = ctx->model.recipe->vae;
+    char              what[64] = "its latents are";
+    if (n)
+        snprintf(what, sizeof what, "%" PRId64 " of its %" PRId64 " levels are", n,
+                 xd_job_pixels(j));
+    else
+        made = ctx->model.recipe->dit;
+    return xd_fail(e, XD_EFORMAT, "image %d is lost: %s NaN or infinite, as %s computes them in "
+                   "%s; %sother weights may help", i + 1, what, made, type,
+                   ctx->type == XD_F32 ? "" : "--dtype f32 or ");
+}
+
 /* Rounds halves to even, as diffusers' VaeImageProcessor does. */
-uint8_t *xd_pixels_quantize(const float *rgb, int64_t n)
+uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
 {
     uint8_t *out = malloc((size_t)n + 1);
+    int64_t  bad = 0;
     for (int64_t i = 0; out && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
+        bad += !(fabsf(v) <= FLT_MAX);
         v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0                               */
         out[i] = (uint8_t)lrintf(v * 255);
     }
+    if (odd)
+        *odd += bad;
     return out;
 }
 
@@ -285,6 +305,7 @@ static void report_image(const xd_job *j, const float *rgb)
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e)
 {
     item   *t = &r->items[i];
+    int64_t odd = 0;
     xd_grid size = j->paste.rgb ? j->paste.size : (xd_grid){ j->asked[0], j->asked[1] };
     t->lat = lat;
     t->seed = (int64_t)((uint64_t)j->r->seed + (uint64_t)i);
@@ -292,7 +313,11 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     t->parameters = make_parameters(j, i, t->seed);
     if (rgb) {
         report_image(j, rgb);
-        t->pixels = xd_pixels_quantize(rgb, xd_job_pixels(j));
+        t->pixels = xd_pixels_quantize(rgb, xd_job_pixels(j), &odd);
+        if (odd) {
+            free(rgb);
+            return xd_result_fail_odd(j, i, odd, e);
+        }
         if (t->pixels && j->paste.rgb && xd_mask_paste(j, &t->pixels, e) != XD_OK) {
             free(rgb);
             return XD_ENOMEM;

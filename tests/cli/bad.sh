@@ -94,7 +94,8 @@ cp "$MODEL/transformer/$(basename "$file")" "$file"
 printf '{ "_class_name": ' >"$T/cut/transformer/config.json"
 g "a config cut short" 1 "config.json" --model "$T/cut" --prompt a -o "$T/x.png"
 
-# NaN in the first weights of the file: a warning that names the tensor, and an image all the same.
+# NaN in the first weights of the file: a warning that names the tensor, and a failure in place of a
+# black image. Finite weights of the autoencoder that overflow fail as well.
 cp -r "$MODEL" "$T/nan" && chmod -R u+w "$T/nan"
 file=$(find "$T/nan/transformer" -name '*.safetensors' | head -n 1)
 header=$(od -An -tu8 -N8 "$file" | tr -d ' ')
@@ -104,13 +105,40 @@ printf '\300\177' | dd of="$file" bs=1 seek=$((8 + header)) conv=notrunc 2>/dev/
 try generate --model "$T/nan" --prompt a --num_inference_steps 1 --quiet -o "$T/nan.png"
 check "the test found the first tensor" [ -n "$name" ]
 check "NaN weights are warned of by name" said "warning.*$name"
-check "NaN weights are no error" [ "$rc" = 0 ]
+check "NaN latents are a failure" [ "$rc" = 1 ]
+check "of the transformer" said "^xdit: image 1 .*latents.* NaN or infinite.* transformer .*weights"
+check "without an image" [ ! -e "$T/nan.png" ]
 { head -c $((8 + header)) "$file"; head -c $(($(wc -c <"$file") - 8 - header)) /dev/zero |
     tr '\0' '\377'; } >"$T/half"
 cat "$T/half" >"$file"
 try generate --model "$T/nan" --prompt a --num_inference_steps 1 --quiet -o "$T/nan.png"
 check "many of them fill no screen" said "more weights hold NaN"
-check "but a few lines" [ "$(printf '%s\n' "$err" | wc -l)" -le 4 ]
+check "but a few lines" [ "$(printf '%s\n' "$err" | wc -l)" -le 5 ]
+cp -r "$MODEL" "$T/large" && chmod -R u+w "$T/large"
+file=$(find "$T/large/vae" -name '*.safetensors' | head -n 1)
+python3 - "$file" <<'END'
+import json
+import struct
+import sys
+
+path = sys.argv[1]
+data = bytearray(open(path, "rb").read())
+head, = struct.unpack("<Q", data[:8])
+for name, t in json.loads(data[8:8 + head]).items():
+    if name.startswith("decoder") and name.endswith(".weight"):
+        begin, end = (8 + head + i for i in t["data_offsets"])
+        number = struct.pack("<f", 3e38)[0 if t["dtype"] == "F32" else 2:]
+        if t["dtype"] in ("F32", "BF16"):
+            data[begin:end] = number * ((end - begin) // len(number))
+open(path, "wb").write(data)
+END
+try generate --model "$T/large" --prompt a --num_inference_steps 1 --quiet -o "$T/large.png"
+check "pixels beyond all numbers are a failure" [ "$rc" = 1 ]
+check "of the autoencoder" said "^xdit: image 1 .* of its [0-9]+ levels are NaN or infinite.* vae "
+check "without an image" [ ! -e "$T/large.png" ]
+try generate --model "$T/large" --prompt a --num_inference_steps 1 --quiet --dtype f32 \
+    --use_parallel_vae --nproc 2 --plan u2 -o "$T/large.png"
+check "nor an image of two ranks" sh -c '[ "$1" = 1 ] && [ ! -e "$2" ]' - "$rc" "$T/large.png"
 
 # What a file says of itself is no command to the terminal, and a pipe in its place no reason to
 # wait.
