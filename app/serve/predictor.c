@@ -49,7 +49,7 @@ static int is_equal_for_time(const char *arg)
     return 0;
 }
 
-/* The arguments that time depends on. Of images that are read, that there are some. */
+/* The arguments that time depends on. Of images that are read, how large they are. */
 static char *key_of(const xd_task *t)
 {
     xd_text_buf b = { 0 };
@@ -57,8 +57,12 @@ static char *key_of(const xd_task *t)
         const char *a = t->args[i];
         int         file = strncmp(a, "--image=", 8) == 0 || strncmp(a, "--mask_image=", 13) == 0 ||
                    strncmp(a, "--last_image=", 13) == 0;
+        int64_t     w = 0, h = 0;
         if (file)
-            xd_buf_add(&b, "%.*s\n", (int)strcspn(a, "="), a);
+            xd_image_file_size(strchr(a, '=') + 1, &w, &h, NULL);
+        if (file)
+            xd_buf_add(&b, "%.*s %lldx%lld\n", (int)strcspn(a, "="), a, (long long)w,
+                       (long long)h);
         else if (!is_equal_for_time(a))
             xd_buf_add(&b, "%s\n", a);
     }

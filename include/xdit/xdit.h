@@ -298,7 +298,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     const char *const *prompts;
     int         nprompts;
     const char *negative_prompt;        /* NULL: ""                                          */
-    int64_t     width, height;          /* pixels; 0: the model's default                    */
+    int64_t     width, height;          /* pixels; 0: by the shape of the image, where there is
+                                           one (doc/editing.md), else the model's default   */
     int         num_frames;             /* frames of a video; 0: the model's default          */
     double      fps;                    /* frames per second in a video file; 0: the model's   */
     int         num_inference_steps;    /* 0: the pipeline's default                         */
@@ -310,8 +311,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
                                            standard deviation of the prompt's, for models that
                                            have it; 0: none */
     int         use_dynamic_cfg;        /* guidance grows with the steps                      */
-    /* Start image (PNG, JPEG, WebP), resized; of a model that edits images, the one that it reads.
-     * NULL: none. */
+    /* Start image (PNG, JPEG, WebP, GIF, PPM), upright by its Exif orientation, resized; of a model
+     * that edits images, the one that it reads. NULL: none. */
     const char *image;
     /* The start image as pixels, in place of `image`. Rank 0 reads them during the call; the other
      * ranks pass any image. NULL: none. */

@@ -3,13 +3,15 @@
  * Every rank reads the command line and the file of prompts itself. Ranks with different
  * numbers of steps would wait for each other forever; different seeds or schedulers would
  * mix two images. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "pipeline/job_compare.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "pipeline/context.h"
+#include "pipeline/image_shape.h"
 #include "pipeline/job.h"
-#include "pipeline/references.h"
 #include "ranks/world.h"
 
 enum { MOST = 64, MORE = 11 };   /* options of a request; additional items                      */
@@ -60,8 +62,12 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     int              n;
     const xd_option *o = xd_request_options(&n);
     xd_request       sized = *r;
-    if (!ctx->world.idle && ctx->world.used->rank == 0)
-        xd_references_take_size(ctx, &sized);
+    if (!ctx->world.idle && ctx->world.used->rank == 0) {
+        xd_image_shape_take(ctx, &sized);
+        if (sized.height != r->height || sized.width != r->width)
+            xd_log(XD_LOG_INFO, "generating %" PRId64 " x %" PRId64 " pixels, the shape of the "
+                   "image (--width and --height take another)", sized.width, sized.height);
+    }
     *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed,
                                r->wanted != NULL, xd_job_images(r),
                                { sized.height, sized.width } };

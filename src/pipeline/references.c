@@ -31,14 +31,9 @@ int xd_references_given(const xd_job *j)
     return j->ctx->model.recipe->references && xd_references_count(j) > 0;
 }
 
-static int64_t unit_in(const xd_context *ctx)
-{
-    return ctx->model.vae_info.cell[1] * (int64_t)ctx->model.dit_info.patch[1];
-}
-
 static int64_t unit_of(const xd_job *j)
 {
-    return unit_in(j->ctx);
+    return j->ctx->model.vae_info.cell[1] * (int64_t)j->ctx->model.dit_info.patch[1];
 }
 
 static int64_t token_count(const xd_job *j, int i)
@@ -86,33 +81,6 @@ static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
                ? xd_prompt_image_set_size(j, i, own, e)
                : xd_fail(e, XD_EINVAL, "image %d has no whole token of %lld x %lld pixels", i + 1,
                          (long long)unit_of(j), (long long)unit_of(j));
-}
-
-/* The size of the k-th image of a request. */
-static xd_status size_of(const xd_request *r, int k, xd_grid *size)
-{
-    xd_pixel_source of = xd_init_image_source(r, k);
-    xd_image        i;
-    if (of.file || !of.pixels)
-        return of.file ? xd_image_size(of.file, &size->cols, &size->rows, NULL) : XD_EINVAL;
-    xd_image_init(&i);
-    xd_status s = xd_record_take(&i, sizeof i, of.pixels, "xd_image", NULL);
-    *size = (xd_grid){ i.height, i.width };
-    return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
-}
-
-void xd_references_take_size(const xd_context *ctx, xd_request *r)
-{
-    const xd_recipe *p = ctx->model.recipe;
-    int64_t          unit = unit_in(ctx);
-    xd_grid          size;
-    int              by = p->sized_by == XD_SIZED_BY_LAST ? (int)xd_job_images(r) - 1 : 0;
-    if (!p->sized_by || !xd_job_has_image(r) || (r->height && r->width) ||
-        size_of(r, by, &size) != XD_OK ||
-        p->reference_size(unit, area_of(p, r), &size.rows, &size.cols, NULL) != XD_OK)
-        return;
-    r->height = r->height ? r->height : size.rows / unit * unit;
-    r->width = r->width ? r->width : size.cols / unit * unit;
 }
 
 /* Moves the middle of an image to its front. */

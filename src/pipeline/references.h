@@ -13,9 +13,6 @@ int       xd_references_given(const xd_job *j);
 int       xd_references_inpainted(const xd_job *j);
 /* How many images: those of the request, or one in a measurement of a model that needs one. */
 int64_t   xd_references_count(const xd_job *j);
-/* Where a model generates at the size of one of them: sets the sides that the request does not ask
- * for, if the image's size can be read. */
-void      xd_references_take_size(const xd_context *ctx, xd_request *r);
 /* Reads and resizes them on rank 0. Before xd_references_share the other ranks know their number
  * only; while plans are predicted each counts as an image of the request's own size. What text
  * encoders see is made at the same time (prompt_images.h). */

@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "pipeline/context.h"
+#include "pipeline/image_shape.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_budget.h"
-#include "pipeline/references.h"
 #include "plan/plan.h"
 #include "plan/plan_table.h"
 #include "predict/fit.h"
@@ -88,9 +88,8 @@ static void copy_request(chooser *c)
                                                 : p->steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
-    if (p->references)
-        xd_references_take_size(c->ctx, &c->r);
-    else
+    xd_image_shape_take(c->ctx, &c->r);
+    if (!p->references)
         c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
         c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
     if (!p->references)         /* of an image that is read it counts with its mask only         */

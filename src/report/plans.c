@@ -9,10 +9,10 @@
 #include "base/record.h"
 #include "base/word_list.h"
 #include "pipeline/dtypes.h"
+#include "pipeline/image_shape.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_budget.h"
 #include "pipeline/memory_plan.h"
-#include "pipeline/references.h"
 #include "predict/fit.h"
 #include "report/plans.h"
 
@@ -90,9 +90,8 @@ static void set_request(xd_plans *p)
     if (p->r.true_cfg_scale > 1 && !p->r.negative_prompt)
         /* Only the presence of a negative prompt matters, not its text. */
         p->r.negative_prompt = "";
-    if (p->g->ctx.model.recipe->references || p->g->ctx.model.recipe->from_frames)
-        xd_references_take_size(&p->g->ctx, &p->r);
-    else
+    xd_image_shape_take(&p->g->ctx, &p->r);
+    if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
         p->r.image = NULL, p->r.image_pixels = NULL, p->r.nmore_images = 0,
         p->r.last_image = NULL, p->r.last_pixels = NULL,
         p->r.mask_image = NULL, p->r.mask_pixels = NULL, p->r.padding_mask_crop = -1;

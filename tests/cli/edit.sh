@@ -51,6 +51,27 @@ check "there is no strength" [ "$rc" = 2 ] && check "it says why" said 'strength
 edit --image "$T/none.png"
 check "no such file" said "^xdit: cannot open $T/none.png: "
 
+size() { json "(j['parameters']['width'], j['parameters']['height']) == ($1, $2)"; }
+edit --image "$T/odd.ppm" --json
+check "what is edited gives the ratio" size 72 32
+
+# Without a size the result has the shape of the image, and not of its mask.
+MODEL=$FULL/flux
+{ printf 'P6 91 45 255\n'; head -c 12285 /dev/zero; } >"$T/wide.ppm"
+shaped() { generate --prompt a --image "$T/wide.ppm" --output "$T/s.png" --json "$@"; }
+shaped
+check "an image keeps its shape" size 88 40
+shaped --mask_image "$IMAGE"
+check "a mask of another shape does not count" size 88 40
+shaped --width 48
+check "the other side follows" size 48 16
+shaped --width 32 --height 32
+check "the size asked for counts" size 32 32
+shaped --nproc 2 --plan u2
+check "all ranks have the size of rank 0" size 88 40
+try plan --model "$MODEL" --image "$T/wide.ppm" --world 1 --json
+check "a plan has it, too" [ "$rc" = 0 ]
+
 MODEL=$ROOT/models/demo-pixart
 generate --prompt a --max_area 4096 --output "$T/c.png"
 check "max_area is refused elsewhere" [ "$rc" = 2 ]

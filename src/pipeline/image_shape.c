@@ -1,0 +1,83 @@
+/* image_shape.c - a request without a size takes the shape of its image */
+#include "pipeline/image_shape.h"
+
+#include <math.h>
+
+#include "base/minmax.h"
+#include "base/record.h"
+#include "io/image.h"
+#include "pipeline/context.h"
+#include "pipeline/init_image.h"
+
+/* The size of the k-th image of a request. */
+static xd_status size_of(const xd_request *r, int k, xd_grid *size)
+{
+    xd_pixel_source of = xd_init_image_source(r, k);
+    xd_image        i;
+    if (of.file || !of.pixels)
+        return of.file ? xd_image_size(of.file, &size->cols, &size->rows, NULL) : XD_EINVAL;
+    xd_image_init(&i);
+    xd_status s = xd_record_take(&i, sizeof i, of.pixels, "xd_image", NULL);
+    *size = (xd_grid){ i.height, i.width };
+    return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
+}
+
+/* Pixels of a whole token along an axis: 1 rows, 2 columns. */
+static int64_t unit_of(const xd_context *ctx, int axis)
+{
+    return ctx->model.vae_info.cell[axis] * (int64_t)ctx->model.dit_info.patch[axis];
+}
+
+/* A side in whole tokens, at least one. */
+static int64_t whole(const xd_context *ctx, int axis, double side)
+{
+    int64_t unit = unit_of(ctx, axis);
+    return xd_max(1, (int64_t)(side + 1e-6) / unit) * unit;
+}
+
+/* One side is asked for: the other one has the ratio of the image. */
+static xd_grid beside(const xd_context *ctx, const xd_request *r, xd_grid own)
+{
+    double ratio = (double)own.cols / (double)own.rows;
+    if (r->height)
+        return (xd_grid){ r->height, whole(ctx, 2, (double)r->height * ratio) };
+    return (xd_grid){ whole(ctx, 1, (double)r->width / ratio), r->width };
+}
+
+/* Of a video the image gives the ratio, and the model the number of pixels. */
+static xd_grid shape_of(const xd_context *ctx, xd_grid own)
+{
+    const xd_dit_info *d = &ctx->model.dit_info;
+    const int         *cell = ctx->model.vae_info.cell;
+    double own_area = (double)(d->sample[1] * cell[1]) * (double)(d->sample[2] * cell[2]);
+    double share = sqrt(own_area / ((double)own.rows * (double)own.cols));
+    if (ctx->model.recipe->fps <= 0)
+        share = fmin(share, 1);
+    for (int i = 1; i < 3; i++)
+        if (d->most[i])         /* positions of a side                                         */
+            share = fmin(share, (double)(d->most[i] * cell[i]) /
+                                (double)(i == 1 ? own.rows : own.cols));
+    return (xd_grid){ whole(ctx, 1, (double)own.rows * share),
+                      whole(ctx, 2, (double)own.cols * share) };
+}
+
+void xd_image_shape_take(const xd_context *ctx, xd_request *r)
+{
+    const xd_recipe *p = ctx->model.recipe;
+    xd_grid          size, own;
+    int              by = p->sized_by == XD_SIZED_BY_LAST ? (int)xd_job_images(r) - 1 : 0;
+    if (!xd_job_has_image(r) || (r->height && r->width) || ctx->model.dit_info.fixed ||
+        r->padding_mask_crop >= 0 || size_of(r, by, &own) != XD_OK)
+        return;
+    size = own;
+    if (p->sized_by) {
+        int64_t area = r->max_area ? r->max_area : p->reference_area, unit = unit_of(ctx, 1);
+        if (p->reference_size(unit, area, &size.rows, &size.cols, NULL) != XD_OK)
+            return;
+        size = (xd_grid){ size.rows / unit * unit, size.cols / unit * unit };
+    } else if (!p->max_area) {  /* else the ratio counts alone                                 */
+        size = r->height || r->width ? beside(ctx, r, own) : shape_of(ctx, own);
+    }
+    r->height = r->height ? r->height : size.rows;
+    r->width = r->width ? r->width : size.cols;
+}
