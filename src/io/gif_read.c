@@ -31,7 +31,7 @@ typedef struct codes {          /* a stream of codes in blocks of up to 255 byte
     uint8_t  end[MAXCODES], text[MAXCODES];
 } codes;
 
-static int has(const gif *g, size_t n)
+static int has_bytes(const gif *g, size_t n)
 {
     return g->n - g->at >= n;
 }
@@ -48,7 +48,7 @@ static int read_palette(gif *g, int flags)
 {
     size_t n = (size_t)3 << ((flags & 7) + 1);
     int    greys = 1;
-    if (flags & HAS_PALETTE && !has(g, n))
+    if (flags & HAS_PALETTE && !has_bytes(g, n))
         return 0;
     for (size_t i = 0; i < n && flags & HAS_PALETTE; i++)
         greys &= g->data[g->at + i] == i / 3;
@@ -64,12 +64,12 @@ static int read_palette(gif *g, int flags)
 /* Skips an extension, but for the transparent colour. */
 static int read_extension(gif *g)
 {
-    if (!has(g, 1))
+    if (!has_bytes(g, 1))
         return 0;
     int control = g->data[g->at++] == 0xf9;
-    while (has(g, 1) && g->data[g->at]) {
+    while (has_bytes(g, 1) && g->data[g->at]) {
         size_t n = g->data[g->at++];
-        if (!has(g, n))
+        if (!has_bytes(g, n))
             return 0;
         if (control && n >= 4 && g->data[g->at] & 1)
             g->clear = g->data[g->at + 3];
@@ -83,7 +83,7 @@ static int read_extension(gif *g)
 /* Moves to the data of the first frame. Bytes that begin no block are passed over. */
 static int find_frame(gif *g)
 {
-    while (has(g, 1)) {
+    while (has_bytes(g, 1)) {
         int kind = g->data[g->at++];
         if (kind == '!' && !read_extension(g))
             return 0;
@@ -91,7 +91,7 @@ static int find_frame(gif *g)
             return 0;
         if (kind != ',')
             continue;
-        if (!has(g, BOX))
+        if (!has_bytes(g, BOX))
             return 0;
         const size_t at = g->at;
         g->left = read16(g, at), g->top = read16(g, at + 2);
@@ -128,9 +128,9 @@ static void next_row(gif *g)
 static int next_code(gif *g, codes *z)
 {
     while (z->bits < z->size) {
-        if (!z->left && (!has(g, 1) || !(z->left = g->data[g->at++])))
+        if (!z->left && (!has_bytes(g, 1) || !(z->left = g->data[g->at++])))
             return -1;
-        if (!has(g, 1))
+        if (!has_bytes(g, 1))
             return -1;
         z->wait |= (uint32_t)g->data[g->at++] << z->bits;
         z->bits += 8;
@@ -173,7 +173,7 @@ static int first_byte(const codes *z, int code)
 /* 0: the data end before the frame is full. */
 static int read_codes(gif *g, codes *z)
 {
-    int depth = has(g, 1) ? g->data[g->at++] : 0;
+    int depth = has_bytes(g, 1) ? g->data[g->at++] : 0;
     if (depth < 1 || depth > 11)
         return 0;
     int clear = 1 << depth, code = clear;

@@ -36,7 +36,7 @@ static int64_t whole(const xd_context *ctx, int axis, double side)
 }
 
 /* One side is asked for: the other one has the ratio of the image. */
-static xd_grid beside(const xd_context *ctx, const xd_request *r, xd_grid own)
+static xd_grid fill_side(const xd_context *ctx, const xd_request *r, xd_grid own)
 {
     double ratio = (double)own.cols / (double)own.rows;
     if (r->height)
@@ -76,7 +76,7 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
             return;
         size = (xd_grid){ size.rows / unit * unit, size.cols / unit * unit };
     } else if (!p->max_area) {  /* else the ratio counts alone                                 */
-        size = r->height || r->width ? beside(ctx, r, own) : shape_of(ctx, own);
+        size = r->height || r->width ? fill_side(ctx, r, own) : shape_of(ctx, own);
     }
     r->height = r->height ? r->height : size.rows;
     r->width = r->width ? r->width : size.cols;

@@ -263,8 +263,8 @@ def usage_of_edits():
         r = s.form(EDIT, [("prompt", "a cat"), ("num_inference_steps", 1), ("max_area", 48 * 48),
                           ("image", "a.png", image)])
         size = struct.unpack(">II", image[16:24])
-        report(r.json["size"] == "48x48" and r.json["usage"] == tokens(
-            6, size[0] * size[1] // 64, 36), f"tokens of an edit of {size}", r.json["usage"])
+        report(r.json["size"] == "64x32" and r.json["usage"] == tokens(
+            6, size[0] * size[1] // 64, 32), f"tokens of an edit of {size}", r.json["usage"])
 
 
 def status(s):

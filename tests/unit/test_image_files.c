@@ -1,5 +1,6 @@
 /* test_image_files.c - every image file that Pillow reads has the pixels and the size that
- * diffusers' load_image gives it (tools/golden/cases/image_files.py); what Pillow refuses is refused.
+ * diffusers' load_image gives it (tools/golden/cases/image_files.py); what Pillow refuses is
+ * refused.
  *
  * Formats with losses are at most 2 of 255 levels off, numbers of 16 bits 1, all others none. */
 #include <setjmp.h>

@@ -43,7 +43,8 @@ def exif(value, order=">", kind=3, count=1, tag=0x0112, at=8, rows=1):
     """A TIFF directory with an orientation as its last row, before it rows of other tags."""
     number = {1: "BBBB", 3: "HH", 4: "I", 8: "hh"}[kind]
     data = struct.pack(order + number, *([value] + [0] * 3)[:len(number)])
-    out = TIFF[order] + struct.pack(order + "I", at) + bytes(at - 8) + struct.pack(order + "H", rows)
+    out = TIFF[order] + struct.pack(order + "I", at) + bytes(at - 8)
+    out += struct.pack(order + "H", rows)
     for i in range(rows - 1):
         out += struct.pack(order + "HHI", 0x0100 + i, 4, 1) + struct.pack(order + "I", i)
     return out + struct.pack(order + "HHI", tag, kind, count) + data + bytes(4)
@@ -75,7 +76,8 @@ def with_chunk(png, name, data, before=b"IDAT"):
 def png(depth, colour, rows, *chunks):
     """rows: bytes of each; chunks: name, data."""
     raw = b"".join(b"\0" + bytes(r) for r in rows)
-    out = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", W, H, depth, colour, 0, 0, 0))
+    head = struct.pack(">IIBBBBB", W, H, depth, colour, 0, 0, 0)
+    out = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head)
     for name, data in zip(chunks[::2], chunks[1::2]):
         out += chunk(name, data)
     return out + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
@@ -107,9 +109,11 @@ def pngs():
         yield f"png_exif_{name}", with_chunk(plain, b"eXIf", data)
     yield "png_exif_last", with_chunk(plain, b"eXIf", exif(6), b"IEND")
     yield "png_profile", with_chunk(plain, b"tEXt", key + profile)
-    yield "png_profile_packed", with_chunk(rgba, b"zTXt", key + b"\0" + zlib.compress(profile))
-    yield "png_profile_last", with_chunk(plain, b"zTXt", key + b"\0" + zlib.compress(profile), b"IEND")
-    yield "png_profile_both", with_chunk(with_chunk(plain, b"tEXt", key + profile), b"eXIf", exif(3))
+    packed = key + b"\0" + zlib.compress(profile)
+    yield "png_profile_packed", with_chunk(rgba, b"zTXt", packed)
+    yield "png_profile_last", with_chunk(plain, b"zTXt", packed, b"IEND")
+    yield "png_profile_both", with_chunk(with_chunk(plain, b"tEXt", key + profile), b"eXIf",
+                                         exif(3))
     yield "png_xmp", with_chunk(plain, b"iTXt", xmp + b"\0\0\0\0" + (XMP % 8).encode())
     yield "png_xmp_packed", with_chunk(plain, b"iTXt", xmp + b"\1\0\0\0" +
                                        zlib.compress((XMP % 5).encode()))
@@ -229,7 +233,7 @@ def gifs():
     palette = bytes(im.getpalette()).ljust(768, b"\0")
     other = bytes(255 - v for v in palette)
     plain = saved(im, "GIF", optimize=False, interlace=0)
-    
+
     def coded(a):
         whole = saved(Image.fromarray(a, "P"), "GIF", optimize=False, interlace=0)
         return whole[whole.index(b",", 13 + 3 * (2 << (whole[10] & 7))) + 10:-1]
@@ -245,8 +249,9 @@ def gifs():
     yield "gif_inside_clear", gif(raw, (W + 9, H + 6), palette=palette, box=(4, 2, W, H), clear=9)
     yield "gif_outside", gif(raw, (W - 4, H - 2), palette=palette, box=(3, 2, W, H))
     yield "gif_no_palette", gif(raw, flags=7)
-    yield "gif_more", gif(raw, palette=palette, more=b"!\xfe\3abc\2de\0!\xff\x0bNETSCAPE2.0\3\1\0\0\0"
-                          b"!\1\x0c" + bytes(12) + b"\3abc\0")
+    loop = b"!\xff\x0bNETSCAPE2.0\3\1\0\0\0"
+    yield "gif_more", gif(raw, palette=palette, more=b"!\xfe\3abc\2de\0" + loop + b"!\1\x0c" +
+                          bytes(12) + b"\3abc\0")
     yield "gif_1", saved(image("1"), "GIF")
     yield "gif_grey", saved(image("L"), "GIF")
     first, *rest = frames()
