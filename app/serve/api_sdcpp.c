@@ -36,18 +36,6 @@ static int is_on(const xd_json *j, const char *path)
     return xd_json_bool(value_at(j, path), &on) && on;
 }
 
-/* What the model makes and takes, as xdit inspect says it; the caller frees it. */
-static xd_json *read_uses(const xd_served_model *m)
-{
-    xd_text_buf b = { 0 };
-    xd_json    *j = NULL;
-    xd_buf_add(&b, "{%s}", m->uses ? m->uses + 1 : "");
-    if (!b.failed)
-        xd_json_parse(&j, b.p, b.len, "uses", NULL);
-    xd_buf_free(&b);
-    return j;
-}
-
 static int makes_videos(const xd_json *uses)
 {
     const char *makes = xd_json_text(xd_json_get(uses, "makes"));
@@ -223,7 +211,7 @@ static void ask_job(xd_ask *a, const xd_json *body)
     xd_ask_model(a, xd_json_text(value_at(body, "model")));
     if (a->failed)
         return;
-    xd_json *uses = read_uses(a->model);
+    xd_json *uses = xd_served_model_uses(a->model);
     int      distilled = is_on(uses, "distilled");
     xd_json_free(&uses);
     if (prompt)
@@ -466,7 +454,7 @@ static void add_loras(xd_text_buf *b, const xd_server *s)
 void xd_api_sdcpp_capabilities(xd_http_call *c)
 {
     const xd_server *s = c->server;
-    xd_json         *uses = read_uses(&s->models[0]);
+    xd_json         *uses = xd_served_model_uses(&s->models[0]);
     xd_text_buf      b = { 0 }, defaults = { 0 }, features = { 0 }, formats = { 0 };
     const char      *mode = makes_videos(uses) ? "vid_gen" : "img_gen";
     add_defaults(&defaults, uses);

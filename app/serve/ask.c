@@ -1,6 +1,7 @@
 /* ask.c - a request of a client becomes the arguments of a task */
 #define _XOPEN_SOURCE 700        /* realpath */
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
  * asks for, bytes of a text, arguments. */
 enum { MOST_PIXELS = 64 << 20, MOST_FILES = 20, MOST_IMAGES = 1000, MOST_TEXT = 100000,
        MOST_ARGS = 1000 };
+/* Pixels that a request asks for: so many times those of the model's own size, or so many. */
+enum { TIMES_OWN = 16, LEAST_MOST = 4 << 20 };
 
 static xd_server *server_of(const xd_ask *a)
 {
@@ -316,6 +319,42 @@ void xd_ask_data_url(xd_ask *a, const char *option, const char *url)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+xd_json *xd_served_model_uses(const xd_served_model *m)
+{
+    xd_text_buf b = { 0 };
+    xd_json    *j = NULL;
+    xd_buf_add(&b, "{%s}", m->uses ? m->uses + 1 : "");
+    if (!b.failed)
+        xd_json_parse(&j, b.p, b.len, "uses", NULL);
+    xd_buf_free(&b);
+    return j;
+}
+
+/* A number of the model's defaults, as xdit inspect says them; 0: there is none. */
+static double default_of(const xd_json *uses, const char *name)
+{
+    double v = 0;
+    return xd_json_number(xd_json_get(xd_json_get(uses, "defaults"), name), &v) ? v : 0;
+}
+
+/* Refuses what would take hours: sizes far beyond the model's own. */
+static void check_size(xd_ask *a, const xd_request *r)
+{
+    xd_json *uses = xd_served_model_uses(a->model);
+    double   own[2] = { default_of(uses, "width"), default_of(uses, "height") };
+    double   frames = default_of(uses, "num_frames"), most = (double)server_of(a)->max_pixels;
+    double   w = r->width ? (double)r->width : own[0], h = r->height ? (double)r->height : own[1];
+    double   n = r->num_frames    ? r->num_frames
+                 : r->seconds > 0 ? r->seconds * default_of(uses, "fps") : frames;
+    xd_json_free(&uses);
+    if (!(most > 0))
+        most = fmax(LEAST_MOST, TIMES_OWN * own[0] * own[1]) * fmax(frames, 1);
+    if ((own[0] > 0 || server_of(a)->max_pixels) && w * h * fmax(n, 1) > most)
+        xd_ask_refuse(a, 400, "size", "%.0f x %.0f pixels%s are more than the %.0f that this "
+                      "server generates with %s, whose own size is %.0f x %.0f (--max_pixels)", w,
+                      h, n > 1 ? " of all frames" : "", most, a->model->name, own[0], own[1]);
+}
+
 /* The sentence of a command line is that of a request without its dashes. */
 static void check_args(xd_ask *a)
 {
@@ -331,6 +370,8 @@ static void check_args(xd_ask *a)
         xd_ask_refuse(a, 400, strncmp(e.msg, "--", 2) == 0 ? param : NULL, "%s", text);
     } else if ((int64_t)f.prompts.n * f.request.num_images_per_prompt > MOST_IMAGES) {
         xd_ask_refuse(a, 400, "n", "a request asks for at most %d images", MOST_IMAGES);
+    } else {
+        check_size(a, &f.request);
     }
     xd_task_flags_free(&f);
 }

@@ -49,6 +49,9 @@ static const xd_option rows[] = {
     { "max_bodies", XD_OPT_INT64, AT(max_bodies), 1024, 1e13, NULL, "BYTES",
       "of all requests together that have not been answered; more are told to come later (default: "
       "eight times --max_body)" },
+    { "max_pixels", XD_OPT_INT64, AT(max_pixels), 1, 1e15, NULL, "PIXELS",
+      "of an image, or of all frames of a video; requests for more are refused (default: 16 times "
+      "those of the model's own size, at least 4194304)" },
     { "request_timeout", XD_OPT_REAL, AT(request_timeout), 1, 86400, NULL, "SECONDS",
       "in which a request must have come (default: 60)" },
     { "worker_timeout", XD_OPT_REAL, AT(worker_timeout), 1, 1e9, NULL, "SECONDS",
@@ -259,7 +262,7 @@ void xd_serve_flags_help(FILE *out)
     const xd_opt_group groups[] = {
         { "Server", "model host port loras results keep keep_mb queue worker_timeout" },
         { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
-                         "max_bodies request_timeout omit_folders" },
+                         "max_bodies max_pixels request_timeout omit_folders" },
         { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                     "lora lora_2 lora_partial no_t5 preview_decoder" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "

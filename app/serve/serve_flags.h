@@ -16,6 +16,7 @@ typedef struct xd_serve_flags {
     xd_opt_texts  texts, keys, origins, urls;   /* texts: of --model                           */
     int           port, queue, connections, no_auth, omit_folders, verbose, quiet;
     int64_t       max_body, max_bodies; /* bytes; 0: eight times max_body                      */
+    int64_t       max_pixels;   /* 0: by the model                                             */
     double        keep_s, keep_mb;      /* of results                                          */
     double        request_timeout, worker_timeout;
     xd_open_flags open;

@@ -383,6 +383,7 @@ int main(int argc, char **argv)
         s.dir = f.results ? results.path : own.path;
         s.own_dir = own.path;
         s.loras = f.loras;
+        s.max_pixels = f.max_pixels;
         st = serve(&s, &f, &e);
     }
     xd_folder_remove(&own);

@@ -19,6 +19,9 @@ typedef struct xd_served_model {
                                    comma before it; NULL: not known */
 } xd_served_model;
 
+/* `uses` as an object, which the caller frees. */
+xd_json *xd_served_model_uses(const xd_served_model *m);
+
 typedef struct xd_server {
     xd_served_model   *models;  /* [nmodels]; the first one is taken where none is named        */
     int                nmodels;
@@ -30,6 +33,7 @@ typedef struct xd_server {
     double             started; /* seconds of the Unix clock                                   */
     int                tls;     /* it speaks HTTPS                                             */
     int                queue;   /* most requests that wait                                     */
+    int64_t            max_pixels;      /* of a request; 0: by the model's own size            */
     double             silent_s;        /* of a worker, behind which the server is not well    */
     xd_fetch_rules     fetch;   /* images by URLs                                              */
     xd_tasks           *tasks;

@@ -273,8 +273,7 @@ XD_API void xd_output_sweep(void);
 
 /* ---- image files ----------------------------------------------------------------------------- */
 
-/* The size of a PNG, JPEG, WebP, GIF or PPM file, upright by its Exif orientation, from its header
- * alone. */
+/* The size of a PNG, JPEG, WebP, GIF or PPM file, upright by its Exif, from its header alone. */
 XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Reads such a file into malloc'ed RGB, *data, which the image points to. */
 XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);

@@ -298,8 +298,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     const char *const *prompts;
     int         nprompts;
     const char *negative_prompt;        /* NULL: ""                                          */
-    int64_t     width, height;          /* pixels; 0: by the shape of the image, where there is
-                                           one (doc/editing.md), else the model's default   */
+    int64_t     width, height;          /* pixels; 0: by the image, else the model's default */
     int         num_frames;             /* frames of a video; 0: the model's default          */
     double      fps;                    /* frames per second in a video file; 0: the model's   */
     int         num_inference_steps;    /* 0: the pipeline's default                         */

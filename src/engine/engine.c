@@ -728,6 +728,8 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     if (!g->ctx.world.idle && s != XD_ECOMM)
         s = prepare_request(&j, &w, &need, &g->refused, s, &mine);
     int started = s == XD_OK;   /* nothing can be refused any more                             */
+    if (++g->requests && started)       /* the prediction is that of the first request         */
+        xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
     if (s == XD_OK)
         s = run_images(&l, &w, &need, &mine);
     if (s == XD_OK) {

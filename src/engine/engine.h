@@ -12,6 +12,7 @@
 struct xd_engine {
     xd_context   ctx;
     xd_predicted_times predicted;
+    int          requests;      /* that were begun                                             */
     int          refused;       /* the device does not hold the last request; none has begun    */
     struct xd_engine *of;       /* whose weights it computes with (beside.h); NULL: its own      */
     struct xd_lora_sets *sets;  /* of LoRA files (lora_sets.h); NULL: one set alone            */

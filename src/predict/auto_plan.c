@@ -21,6 +21,8 @@
 #include "predict/fit.h"
 
 enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
+/* Times the model's own size, and seconds (where unknown tokens), that are, too. */
+enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
 
 const xd_predicted_times xd_predicted_nothing = { -1, -1, -1, -1, -1, -1 };
 
@@ -32,6 +34,7 @@ typedef struct chooser {
     xd_parallel         fixed;
     int                 ranks, stale;
     int                 two;    /* passes per step                                             */
+    double              times;  /* the tokens of the model's own size                          */
     double              start_s;
     double              space;  /* bytes that a process may map; 0: a cluster elsewhere        */
 } chooser;
@@ -100,6 +103,16 @@ static void copy_request(chooser *c)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }
 
+/* How many times as many tokens the request has as an image or a video of the model's own size. */
+static double times_own_size(const xd_job *j)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    double             own = 1;
+    for (int i = 0; i < 3; i++)
+        own *= (double)d->sample[i] / (double)d->patch[i];
+    return own > 0 ? (double)j->tokens / own : 1;
+}
+
 /* An invalid request is refused with its own message, not with that of a plan. */
 static xd_status check_request(chooser *c, xd_err *e)
 {
@@ -108,6 +121,7 @@ static xd_status check_request(chooser *c, xd_err *e)
     xd_context_fork(&own, c->ctx);
     xd_status s = xd_job_open(&j, &own, &c->r, e);
     c->two = j.npass > 1;
+    c->times = s == XD_OK ? times_own_size(&j) : 1;
     xd_job_close(&j);
     xd_context_fork_close(&own, c->ctx);
     return s;
@@ -278,9 +292,24 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
     return st;
 }
 
-/* Without a choice the request is predicted where a disk of known speed delivers weights: their
+/* Is the request so large that its time is worth a word? */
+static int is_far_larger(chooser *c)
+{
+    const xd_logger *log = xd_log_enter(NULL);
+    chooser          here = *c;
+    xd_err           why = { 0 };
+    if (c->a->plan_for) {
+        copy_request(&here);
+        check_request(&here, &why);
+    }
+    xd_log_enter(log);
+    return here.times > FAR_LARGER;
+}
+
+/* Without a choice the request is predicted where it is far larger than the model's own size, and
+ * where a disk of known speed delivers weights: their
  * reading is most of the time of many first requests. What cannot be predicted is left out. */
-static void predict_reading(chooser *c, int hosts, xd_predicted_times *predicted)
+static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_times *predicted)
 {
     xd_prediction    f = { .rank = NULL };
     xd_err           why = { 0 };
@@ -291,7 +320,7 @@ static void predict_reading(chooser *c, int hosts, xd_predicted_times *predicted
     a.cluster = NULL;           /* it makes no difference, which is said                       */
     here.a = &a;
     copy_request(&here);
-    if (find_machine(&here, hosts, &why) == XD_OK && here.m.read > 0 &&
+    if (find_machine(&here, hosts, &why) == XD_OK && (larger || here.m.read > 0) &&
         xd_predict(&f, c->ctx, &here.r, &c->fixed, c->ranks, &here.m, &why) == XD_OK) {
         *predicted = times_of(&here, &f);
         reading_text(&here, &f, reading, sizeof reading);
@@ -337,10 +366,12 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s == XD_OK && ctx->world.all->rank == 0 && a->plan)
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
     int chooses = size > 1 && a->plan && c.ranks > given;
-    if (s == XD_OK && ctx->world.all->rank == 0 && a->plan && !chooses &&
-        cold_bytes(&c) >= LEAST_COLD) {
-        open_tokenizers(ctx, a);
-        predict_reading(&c, hosts, predicted);
+    if (s == XD_OK && ctx->world.all->rank == 0 && !chooses) {
+        int larger = is_far_larger(&c);
+        if (larger || (a->plan && cold_bytes(&c) >= LEAST_COLD)) {
+            open_tokenizers(ctx, a);
+            predict_reading(&c, hosts, larger, predicted);
+        }
     }
     if (size == 1)
         return s;
@@ -361,4 +392,36 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     xd_plan_unpack(v.take, take);
     *predicted = v.predicted;
     return XD_OK;
+}
+
+/* "50 s", "23 min", "4.5 hours" */
+static const char *duration(double s, char *text, size_t size)
+{
+    if (s < 120)
+        snprintf(text, size, "%.0f s", s);
+    else if (s < 7200)
+        snprintf(text, size, "%.0f min", s / 60);
+    else
+        snprintf(text, size, "%.1f hours", s / 3600);
+    return text;
+}
+
+void xd_warn_far_larger(const xd_job *j, double seconds)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    const int         *cell = j->ctx->model.vae_info.cell;
+    double             times = times_own_size(j);
+    char               time[32], frames[64] = "";
+    int                long_one = seconds < 0 ? j->tokens > MANY_TOKENS : seconds >= LONG_S;
+    if (j->ctx->world.all->rank || times <= FAR_LARGER || !long_one)
+        return;
+    if (j->fps > 0)
+        snprintf(frames, sizeof frames, " and %lld frames",
+                 (long long)xd_vae_frames(&j->ctx->model.vae_info, d->sample[0]));
+    xd_log(XD_LOG_WARN, "%lld x %lld pixels%s make %.3g times the tokens of the model's own size, "
+           "%lld x %lld%s%s%s", (long long)j->size[1], (long long)j->size[0],
+           j->fps > 0 ? " of this video" : "", times, (long long)(d->sample[2] * cell[2]),
+           (long long)(d->sample[1] * cell[1]), frames,
+           seconds < 0 ? "" : ": predicted to take ",
+           seconds < 0 ? "" : duration(seconds, time, sizeof time));
 }

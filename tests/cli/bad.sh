@@ -201,4 +201,20 @@ done
 generate --prompt "" -o "$T/none.png"
 check "an empty prompt is allowed" [ "$rc" = 0 -a -s "$T/none.png" ]
 check "nothing of the refused is left" [ ! -e "$T/x.png" ]
+# A size far beyond the model's own is warned of before anything is loaded, with the time.
+"$XDIT" generate --model "$MODEL" --prompt a -W 20000 -H 256 --num_inference_steps 500 \
+    -o "$T/far.png" 2>"$T/far" </dev/null &
+far=$!
+n=0
+while [ $n -lt 300 ] && ! grep -q 'transformer: ' "$T/far" && kill -0 $far 2>/dev/null; do
+    sleep 0.1
+    n=$((n + 1))
+done
+kill $far && wait $far 2>/dev/null
+err=$(sed '/transformer: /,$d' "$T/far")
+check "a far larger size is warned of" \
+    said 'warning: 20000 x 256 pixels .* own size, 128 x 128: predicted to take [0-9.]+ (min|hours)'
+generate --prompt a -W 192 -H 128 --num_inference_steps 1 -o "$T/larger.png"
+check "not of one that takes no time" sh -c '[ "$1" = 0 ] && [ -z "$2" ]' - "$rc" "$err"
+
 done_testing

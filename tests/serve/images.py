@@ -129,6 +129,7 @@ def mistakes(s):
             ({**FAST, "size": "12"}, 400, "size", "WIDTHxHEIGHT"),
             ({**FAST, "size": "12xx5"}, 400, "size", "WIDTHxHEIGHT"),
             ({**FAST, "size": "100x100"}, 400, None, "multiple of 16"),
+            ({**FAST, "size": "100000x128"}, 400, "size", "128 x 128"),
             ({**FAST, "width": "wide"}, 400, "width", "takes a whole number"),
             ({**FAST, "n": 0}, 400, "num_images_per_prompt", "from 1"),
             ({**FAST, "num_inference_steps": 1e9}, 400, "num_inference_steps", "from 1 to 1000"),
