@@ -14,6 +14,9 @@
 #   make cuda-mistakes         whether tests on the simulated GPU find mistakes
 #   make cuda-seeds            its tests with twenty orders of work
 #   make sanitize-cuda         its tests, and the kernels, under AddressSanitizer and UBSan
+#   make clang-ubsan           programs and goldens of clang's sanitizer of undefined behaviour
+#   make check-trixie          build and test in a chroot of Debian 13; check-SUITE: of another
+#   make check-arm64           compile for ARM of 64 bits, run some tests there by qemu
 #   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
@@ -41,6 +44,8 @@ TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora
 SANITIZE_CUDA_TESTS = sim_rules sim_nccl ops_cuda ops_cuda_seed ops_cuda_own ops_attn_cuda \
                       golden_cuda golden_decoder_cuda steps_cuda_seed parity_cuda_2 \
                       parity_cuda_shared_2 parity_cuda_shared_4 cli_cuda_memory
+UBSAN_CASES = micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora wan-one \
+              chroma-one qwen-five qwen-edit-one alpha-share
 PREFIX =
 
 # Recipes read the prompt from their environment, so that quotes and dollars in it are just text.
@@ -141,6 +146,26 @@ clang: clang-packages
 	@[ -f build-clang/build.ninja ] || CC=clang CXX=clang++ meson setup build-clang -Dtests=false
 	@ninja -C build-clang
 
+# What clang knows of undefined behaviour and gcc does not, as offsets of NULL: the demo, a golden
+# of each kind of model. AMX is left out: its kernels take minutes to compile.
+clang-ubsan: clang-packages
+	@[ -f build-ubsan/build.ninja ] || CC=clang CXX=clang++ meson setup build-ubsan \
+	    --buildtype=debugoptimized -Db_sanitize=undefined -Db_lundef=false -Damx=false \
+	    -Dcuda=disabled
+	@export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1; \
+	ninja -C build-ubsan app/xdit tests/golden/test_golden tests/golden/full.stamp && \
+	build-ubsan/app/xdit generate --model $(MODEL) --prompt "$$PROMPT" --quiet \
+	    --output build-ubsan/demo.png && \
+	build-ubsan/tests/golden/test_golden tests/golden build-ubsan/tests/golden/full $(UBSAN_CASES)
+
+# In chroots that CHROOTS=DIR keeps (packaging/chroot.sh): half an hour the first time. 77: skipped,
+# the reason is printed.
+check-trixie check-noble: check-%:
+	@packaging/suite_check.sh $*; rc=$$?; [ $$rc = 77 ] || exit $$rc
+
+check-arm64: program
+	@packaging/arm64_check.sh $(BUILD)/app/xdit; rc=$$?; [ $$rc = 77 ] || exit $$rc
+
 # The tests again with every memory error and undefined behaviour made fatal. Leaks are left to
 # `make leaks`: Open MPI ends a rank without freeing what it keeps.
 sanitize sanitize-cuda: packages
@@ -223,5 +248,5 @@ uninstall:
 	@tools/uninstall.sh $(BUILD)/installed.txt
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz build-gpu demo.png \
-	    demo-parallel.png demo.gif demo.mp4
+	rm -rf $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz build-gpu \
+	    build-ubsan demo.png demo-parallel.png demo.gif demo.mp4

@@ -1,28 +1,10 @@
 #!/bin/sh
-# chroot_check.sh [DIR] - builds the Debian packages of HEAD in a clean Debian, installs them there,
-# and generates an image with the program and with the Python module. As root, with debootstrap;
-# takes some ten minutes and 3 GB below DIR (default: a new directory of /tmp, removed at the end).
-# MIRROR: of Debian's packages. SUITE: bookworm.
+# chroot_check.sh - builds the Debian packages of HEAD in a clean Debian, installs them there, and
+# generates an image with the program and with the Python module. As root, with debootstrap; takes
+# some ten minutes and 3 GB (packaging/chroot.sh says where). SUITE: bookworm.
 set -eu
-cd "$(dirname "$0")/.."
-made=${1:-$(mktemp -d)}
-root=$made/root
-[ -d "$root/usr" ] ||
-    debootstrap --variant=buildd "${SUITE:-bookworm}" "$root" \
-        "${MIRROR:-http://deb.debian.org/debian}"
-cp /etc/resolv.conf "$root/etc/"
-mkdir -p "$root/proc" "$root/build"
-mount -t proc proc "$root/proc"
-end() {
-    umount "$root/proc"
-    [ $# -gt 0 ] || rm -rf "$made"
-}
-trap 'end "$@"' EXIT
-rm -rf "$root/build"
-mkdir -p "$root/build"
-git archive --prefix=build/xdit/ HEAD | tar x -C "$root"
-chroot "$root" sh -eu <<'INSIDE'
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS="parallel=$(nproc)"
+"$(dirname "$0")/chroot.sh" "${SUITE:-bookworm}" <<'INSIDE'
+export DEB_BUILD_OPTIONS="parallel=$(nproc)"
 cd /build/xdit
 apt-get update -q
 apt-get build-dep -y -q --no-install-recommends ./
