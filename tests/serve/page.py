@@ -67,7 +67,7 @@ def choose_action(b, text):
         .find((e) => e.textContent.startsWith('{text}')).click()""")
 
 
-def made(b, items, seconds=30):
+def made(b, items, seconds=60):
     """Are there so many results, and does nothing run?"""
     ok = b.wait(f"{RESULTS} === {items} && {RUNS} === 0", seconds)
     if not ok:

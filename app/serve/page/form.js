@@ -55,8 +55,6 @@ function showSliders() {
       slider.max = Math.max(field.name === 'num_inference_steps' ? 50 : 10, 2 * standard,
                             Number(field.value));
     slider.value = field.value === '' ? standard : field.value;
-    slider.style.setProperty('--part', `${100 * (slider.value - slider.min) /
-                                        (slider.max - slider.min)}%`);
   }
 }
 

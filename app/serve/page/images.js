@@ -88,7 +88,7 @@ export function givenFiles({ makes, takes, images }) {
            'image[]': images > 1 ? more : [] };
 }
 
-/* {name of a field: sentence} of what the model needs and has not. */
+/* What the model needs and has not: [nothing, field, sentence]; undefined: it has all. */
 export function lackingImages(name) {
   const wanted = { image: [given.start, 'image', `${name} needs an image to start from.`],
                    mask_image: [given.mask, 'mask', `${name} needs a mask: paint the area to ` +
