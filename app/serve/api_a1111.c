@@ -166,6 +166,38 @@ static const xd_ask_field fields[] = {
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
+/* The same text for every image. */
+static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
+{
+    xd_buf_add(b, ",\"%s\":[", name);
+    for (int i = 0; i < n; i++) {
+        xd_buf_add(b, "%s", i ? "," : "");
+        xd_buf_json_string(b, text);
+    }
+    xd_buf_add(b, "]");
+}
+
+/* What clients look up of the first image. */
+static void add_first(xd_text_buf *b, const xd_task *task)
+{
+    xd_json    *j = NULL;
+    double      steps = 0, scale = 0;
+    const char *json = task->ndone ? task->done[0].json : "{}", *avoid;
+    if (xd_json_parse(&j, json, strlen(json), "parameters", NULL) != XD_OK)
+        j = NULL;
+    avoid = xd_json_text(xd_json_get(j, "negative_prompt"));
+    xd_json_number(xd_json_get(j, "steps"), &steps);
+    xd_json_number(xd_json_get(j, "guidance_scale"), &scale);
+    add_each(b, "all_prompts", task->prompt ? task->prompt : "", task->ndone);
+    xd_buf_add(b, ",\"negative_prompt\":");
+    xd_buf_json_string(b, avoid ? avoid : "");
+    add_each(b, "all_negative_prompts", avoid ? avoid : "", task->ndone);
+    xd_buf_add(b, ",\"steps\":%.0f,\"cfg_scale\":%.10g,\"batch_size\":%d,"
+               "\"index_of_first_image\":0,\"sd_model_name\":", steps, scale, task->ndone);
+    xd_buf_json_string(b, task->model ? task->model : "");
+    xd_json_free(&j);
+}
+
 static void add_infos(xd_text_buf *b, const xd_task *task)
 {
     xd_text_buf info = { 0 };
@@ -179,7 +211,9 @@ static void add_infos(xd_text_buf *b, const xd_task *task)
         xd_buf_add(&info, "%s", i ? "," : "");
         xd_buf_json_string(&info, task->done[i].parameters);
     }
-    xd_buf_add(&info, "],\"width\":%lld,\"height\":%lld}",
+    xd_buf_add(&info, "]");
+    add_first(&info, task);
+    xd_buf_add(&info, ",\"width\":%lld,\"height\":%lld}",
                task->ndone ? (long long)task->done[0].width : 0,
                task->ndone ? (long long)task->done[0].height : 0);
     xd_buf_json_string(b, info.failed ? "" : info.p);
@@ -460,4 +494,25 @@ void xd_api_webui_loras(xd_http_call *c)
 void xd_api_webui_none(xd_http_call *c)
 {
     xd_reply_text(c, 200, "application/json", "[]\n", 3);
+}
+
+static void reply_plain(xd_http_call *c, const char *json)
+{
+    xd_reply_text(c, 200, "application/json", json, strlen(json));
+}
+
+void xd_api_webui_embeddings(xd_http_call *c)
+{
+    reply_plain(c, "{\"loaded\":{},\"skipped\":{}}\n");
+}
+
+void xd_api_webui_scripts(xd_http_call *c)
+{
+    reply_plain(c, "{\"txt2img\":[],\"img2img\":[]}\n");
+}
+
+/* Models are those of the command line, and LoRA files are looked for whenever one is asked for. */
+void xd_api_webui_refresh(xd_http_call *c)
+{
+    reply_plain(c, "{}\n");
 }

@@ -26,7 +26,8 @@ xd_status xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
 int       xd_front_port(const xd_front *f);
 /* Gets a socket, which it owns also where it returns 0: it cannot; from: the client's address. */
 typedef int xd_front_take(void *cookie, int fd, const struct sockaddr_storage *from);
-xd_status xd_front_start(xd_front *f, xd_front_take *take, void *cookie, xd_err *e);     /* begins */
+/* Begins. */
+xd_status xd_front_start(xd_front *f, xd_front_take *take, void *cookie, xd_err *e);
 void      xd_front_quiet(xd_front *f);  /* accepts nothing more                                */
 /* What was answered is sent still, for a second. */
 void      xd_front_close(xd_front **f);

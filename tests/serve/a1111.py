@@ -37,7 +37,13 @@ def lists(s):
            names[0] == "Automatic" and len(set(names)) == len(names), "samplers", names)
     labels = [x["label"] for x in s.get(API + "/schedulers").json]
     report({"Automatic", "Karras"} <= set(labels), "schedulers", labels)
-    for name in ("upscalers", "latent-upscale-modes", "sd-vae", "sd-modules"):
+    r = s.get("/sdapi/v1/embeddings").json, s.get("/sdapi/v1/scripts").json
+    report(r == ({"loaded": {}, "skipped": {}}, {"txt2img": [], "img2img": []}),
+           "neither embeddings nor scripts", r)
+    report(all(s.request("POST", f"/sdapi/v1/{p}").json == {} for p in (
+        "refresh-checkpoints", "refresh-loras", "skip")), "what clients post without a body")
+    for name in ("upscalers", "latent-upscale-modes", "sd-vae", "sd-modules", "hypernetworks",
+                 "face-restorers", "realesrgan-models", "prompt-styles"):
         report(s.get(f"{API}/{name}").json == [] and s.get(f"{API}/{name}").status == 200, name)
     return names
 

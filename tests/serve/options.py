@@ -160,8 +160,12 @@ def defaults():
         p = parameters(s.post(GEN, {"prompt": PROMPT, "size": "auto", "seed": -1}))
         report((p["width"], p["height"]) == (96, 160) and p["seed"] != 9,
                "auto leaves the size to the server, and -1 is by chance", p)
-        r = s.post(TEXT, {"prompt": PROMPT})
-        report("Steps: 3," in json.loads(r.json["info"])["infotexts"][0], "also of A1111's", r)
+        r = s.post(TEXT, {"prompt": PROMPT, "batch_size": 2})
+        info = json.loads(r.json["info"])
+        report("Steps: 3," in info["infotexts"][0] and info["steps"] == 3 and
+               info["all_prompts"] == 2 * [PROMPT] and info["all_seeds"] == [9, 10] and
+               info["all_negative_prompts"] == 2 * ["a cat, grey"] and info["cfg_scale"] == 4.5 and
+               info["sd_model_name"] == "small", "also of A1111's", info)
         r = s.post("/generate", {"prompt": PROMPT})
         report(base64.b64decode(r.json["output"])[16:24] == bytes([0, 0, 0, 96, 0, 0, 0, 160]) and
                r.json["seed"] == 9, "also of xDiT's service", r)
