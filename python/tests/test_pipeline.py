@@ -555,6 +555,38 @@ if made:
     assert np.array_equal(np.asarray(Image.open(tmp_path / "two.png")), made["pp2 1"])
 
 
+def test_all_ranks_raise_the_same(tmp_path):
+    mpirun = os.environ.get("XDIT_MPIRUN")
+    if not mpirun:
+        pytest.skip("XDIT_MPIRUN names no launcher")
+    script = tmp_path / "raises.py"
+    script.write_text(f"""
+import json
+import pathlib
+import xdit
+said = []
+def note(what, **more):
+    try:
+        what({PROMPT!r}, num_inference_steps=1, **more)
+    except Exception as e:
+        said.append([type(e).__name__, str(e)])
+for plan in ("u1", "u2"):
+    with xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, plan=plan) as pipe:
+        for more in ({{"width": 100}}, {{"scheduler": "nope"}}, {{"strength": 0.5}},
+                     {{"cache": "x"}}, {{"output_type": "bmp"}}, {{"nosuch": 1}}):
+            note(pipe, **more)
+        pipe.load_lora_weights("/nowhere/a.safetensors")
+        note(pipe)
+        rank = pipe.rank
+pathlib.Path({str(tmp_path)!r}, str(rank)).write_text(json.dumps(said))
+""")
+    subprocess.run([*mpirun.split(), "-n", "2", sys.executable, script], check=True, timeout=120)
+    first, second = (json.loads((tmp_path / str(r)).read_text()) for r in (0, 1))
+    assert first == second
+    assert [kind for kind, _ in first] == 2 * [*4 * ["InvalidRequest"], "InvalidRequest",
+                                               "TypeError", "FileError"]
+
+
 def test_a_rank_that_fails_ends_all(tmp_path):
     mpirun = os.environ.get("XDIT_MPIRUN")
     if not mpirun:

@@ -86,7 +86,8 @@ void xd_world_watch(const xd_world *w, xd_exec *x)
 
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e)
 {
-    int alone = w->all ? w->all->size == 1 : !xd_comm_launched();
+    int alone = w->all ? w->all->size == 1 || w->idle || (w->used && w->used->size == 1)
+                       : !xd_comm_launched();
     if (s == XD_OK || alone || e->rank >= 0)
         return s;
     return XD_ECOMM;

@@ -33,7 +33,7 @@ void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
  * failure is sent to the others. Local. */
 void      xd_world_watch(const xd_world *w, xd_exec *x);
 /* The status to report for a failure that was not agreed on: XD_ECOMM, since the ranks are out
- * of step. Local. */
+ * of step, but for a rank that works alone or not at all. Local. */
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e);
 /* Bytes sent by all used ranks since the moment when this rank's counter was
  * `since`; -1: unknown. */
