@@ -502,6 +502,11 @@ def turned(b, s):
         got = b.run("""import('/page/images.js').then(async (m) => { const i = await
             createImageBitmap(m.startBlob()); return [i.width, i.height, m.startBlob().type]; })""")
         report(got == [*size, kind], f"{what}: {size}, {kind}", got)
+        items = b.run(RESULTS)
+        fill(b, num_inference_steps=2, scheduler="")
+        b.click("#generate")
+        report(made(b, items + 1) and text_of(b, NEWEST + " .hint").startswith(
+            f"{size[0]} x {size[1]} "), "the result has its shape", text_of(b, NEWEST + " .hint"))
         remove_start(b)
     names = b.run("""import('/page/png.js').then((m) => ['models/a/',
         'c/models--org--name/snapshots/5f'].map((model) => m.ownParameters({ model }).model))""")

@@ -189,6 +189,7 @@ function openMenu(button, result) {
     });
     return item;
   }));
+  menu.ariaLabel = `Result ${result.number}`;
   menu.showPopover();
   const at = button.getBoundingClientRect();
   const { width, height } = menu.getBoundingClientRect();
