@@ -662,7 +662,8 @@ static void print_help(FILE *f)
     task t;
     task_init(&t);
     char *ranks =
-        xd_opt_names("nproc start_timeout plan cluster balance", t.tables[2].rows, t.tables[2].n);
+        xd_opt_names("nproc start_timeout verify_weights plan cluster balance", t.tables[2].rows,
+                     t.tables[2].n);
     const xd_opt_group groups[] = {
         { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
                               "seed" },

@@ -52,6 +52,9 @@ static xd_option rows[] = {
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as many as the degrees need)" },
     XD_LAUNCH_TIMEOUT(AT(start_timeout)),
+    { "verify_weights", XD_OPT_FLAG, AT(verify_weights), 0, 0, NULL, NULL,
+      "compare all bytes of the ranks' weight files at the start, as fast as they are read, and "
+      "name one that differs (default: 64 pages of each file)" },
     { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
       "auto: the degrees that are not given are those predicted to be fastest on the ranks there "
       "are, in "
@@ -153,6 +156,7 @@ xd_open_args xd_open_flags_args(xd_open_flags *f, const char *model)
                        .loras_2 = f->lora_2.v,
                        .nloras_2 = f->lora_2.n,
                        .lora_partial = f->lora_partial,
+                       .verify_weights = f->verify_weights,
                        .preview_decoder = f->preview_decoder,
                        .memory = f->budget,
                        .fit = f->fit,

@@ -14,7 +14,7 @@ typedef struct xd_open_flags {
     const char  *plan, *cluster, *balance, *bind, *preview_decoder, *memory, *fit;
     const char  *files[XD_OPEN_FILES];
     xd_opt_texts loras, loras_2;
-    int          threads, nproc, start_timeout, no_t5, lora_partial,
+    int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights,
         by_model, by_layer;     /* xDiT's words for offload                                    */
     xd_parallel  parallel;      /* the record of xd_parallel_options                           */
     /* What xd_open_flags_read makes of them. */

@@ -294,7 +294,7 @@ static void *pass_bytes(void *arg)
     size_t         most = 2 + 2 * (size_t)f->a.connections;
     struct pollfd *p = calloc(most, sizeof *p);
     double         until = 0;
-    while (p && (!until || (f->n && xd_now_s() < until))) {
+    while (p && (until <= 0 || (f->n && xd_now_s() < until))) {
         uint64_t beats;
         int      open = !atomic_load(&f->quiet) && f->n < f->a.connections;
         p[0] = (struct pollfd){ .fd = f->wake, .events = POLLIN };
@@ -307,7 +307,7 @@ static void *pass_bytes(void *arg)
         serve_conns(f, p + 2);
         if (p[1].revents)
             accept_some(f);
-        if (atomic_load(&f->ends) && until == 0)
+        if (atomic_load(&f->ends) && until <= 0)
             until = xd_now_s() + LAST_S;
     }
     free(p);

@@ -1,9 +1,9 @@
 /* http_head.h - where requests begin and end in the bytes of a client, by the letter of RFC 9112
  *
- * A proxy before the server and libmicrohttpd after it must agree on that. What one of them may take
- * in another way is refused before libmicrohttpd sees it: ends of lines that are no CR LF, bytes of
- * control, blanks before colons, folded lines, lengths that are no numbers or come twice, codings
- * but chunks. */
+ * A proxy before the server and libmicrohttpd after it must agree on that. What one of them may
+ * take in another way is refused before libmicrohttpd sees it: ends of lines that are no CR LF,
+ * bytes of control, blanks before colons, folded lines, lengths that are no numbers or come twice,
+ * codings but chunks. */
 #ifndef XD_SERVE_HTTP_HEAD_H
 #define XD_SERVE_HTTP_HEAD_H
 

@@ -257,7 +257,8 @@ void xd_serve_flags_help(FILE *out)
     xd_serve_flags f;
     set_defaults(&f);
     char *ranks =
-        xd_opt_names("nproc start_timeout plan cluster balance", f.tables[2].rows, f.tables[2].n);
+        xd_opt_names("nproc start_timeout verify_weights plan cluster balance", f.tables[2].rows,
+                     f.tables[2].n);
     char *request = xd_opt_names("", f.tables[3].rows, f.tables[3].n);
     const xd_opt_group groups[] = {
         { "Server", "model host port loras results keep keep_mb queue worker_timeout" },

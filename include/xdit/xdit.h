@@ -239,6 +239,10 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     /* 1: tensors of LoRA files that do not fit the model are left out, and a warning lists them
      * ("I2V" files on a model of text alone). 0: such a file is refused. */
     int64_t     lora_partial;
+    /* 1: several ranks read every byte of all weight files at their start and compare them; one
+     * that differs is named. 0: they compare configs, headers and 64 pages of each file, which
+     * takes no time. */
+    int64_t     verify_weights;
 } xd_open_args;
 
 /* All defaults are 0 or NULL, except `size`. */

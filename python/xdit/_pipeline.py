@@ -207,7 +207,7 @@ class Pipeline:
                         plan: Any = None, device: str | None = None, threads: int = 0,
                         memory: Any = 0, offload: str | None = None, fit: str | None = None,
                         files: dict[str, Any] | None = None, loras: Any = (), loras_2: Any = (),
-                        lora_partial: bool = False,
+                        lora_partial: bool = False, verify_weights: bool = False,
                         without: str | None = None, keep: bool = True, bind: str | None = None,
                         cluster: str | None = None, balance: str | None = None,
                         preview_decoder: Any = None, trace: Any = None, comm: Any = None,
@@ -221,6 +221,7 @@ class Pipeline:
         made of (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer": path} replaces the
         weights of a component by a safetensors or GGUF file. loras: paths, or (path, scale).
         lora_partial: tensors of them that do not fit the model are left out, with a warning.
+        verify_weights: ranks compare all bytes of their weight files.
         memory: bytes that may be used, or "12GB". comm: a communicator of mpi4py. log: called with
         a level (0 errors to 3) and a line; by default warnings become Python's warnings.
         """
@@ -250,7 +251,7 @@ class Pipeline:
         a.files, a.nfiles = rows, len(rows)
         a.loras, a.nloras = _lora_rows(loras, kept)
         a.loras_2, a.nloras_2 = _lora_rows(loras_2, kept)
-        a.lora_partial = bool(lora_partial)
+        a.lora_partial, a.verify_weights = bool(lora_partial), bool(verify_weights)
         if comm is not None:
             from mpi4py import MPI
             a.mpi_comm = ffi.cast("void *", MPI._addressof(comm))

@@ -6,11 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cpus.h"
 #include "base/log.h"
 #include "base/par.h"
 #include "engine/engine.h"
 #include "engine/memory_advice.h"
+#include "engine/same_files.h"
 #include "observe/trace.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/memory_budget.h"
@@ -33,6 +35,7 @@ typedef struct card {           /* what else must be equal on all ranks         
     char     dtype[16], weights[2][16]; /* of the transformer, of text encoders                */
     uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: of the plan, as given      */
     char     cpus[128];         /* may differ; for the log                                     */
+    char     device[32];        /* may differ, with a warning                                  */
 } card;
 
 /* All-gathers `mine`, of `size` bytes, in rank order, malloc'ed. */
@@ -106,6 +109,45 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
                    "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
 }
 
+/* Other kernels round in other ways, and which rank computes what depends on the plan. */
+static void warn_of_devices(const hello *h, const card *c, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (strncmp(c[i].device, c[0].device, sizeof c->device) != 0) {
+            xd_log(XD_LOG_WARN, "rank %d on host %s computes by the kernels %.31s and rank 0 on "
+                   "host %s by %.31s: results differ in rounding from those of equal ranks; "
+                   "XDIT_ISA=avx2 on all hosts makes them equal", i, h[i].host, c[i].device,
+                   h[0].host, c[0].device);
+            return;
+        }
+}
+
+/* All bytes of the weight files must be those of rank 0. */
+static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
+{
+    xd_comm        *c = g->ctx.world.all;
+    xd_file_digest *mine = NULL;
+    void           *all = NULL;
+    int             n = 0;
+    double          t0 = xd_now_s();
+    xd_status       s = xd_file_digests(&g->ctx.model, &mine, &n, e);
+    s = xd_world_agree_in(c, c->rank, s, e);
+    if (s == XD_OK && n)        /* as many on all ranks: their models have the same hash       */
+        s = gather_records(c, mine, (size_t)n * sizeof *mine, &all, e);
+    const xd_file_digest *d = all;
+    for (int i = n; d && s == XD_OK && i < n * c->size; i++)
+        if (d[i].digest != d[i % n].digest)
+            s = xd_fail(e, XD_EINVAL, "%.111s of rank %d on host %s is not the file of rank 0 on "
+                        "host %s (%.111s): their bytes differ; copy it again", d[i].name, i / n,
+                        h[i / n].host, h[0].host, d[i % n].name);
+    free(all);
+    free(mine);
+    if (s == XD_OK && c->rank == 0)
+        xd_log(XD_LOG_INFO, "the %d weight files of all ranks are equal (%.1f s)", n,
+               xd_now_s() - t0);
+    return settle_difference(s, e);
+}
+
 /* All cards must equal rank 0's; the message names the first rank that differs. */
 static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, const hello *h,
                                xd_err *e)
@@ -124,6 +166,8 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     xd_cpuset cpus;
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus,
                    sizeof mine.cpus);
+    snprintf(mine.device, sizeof mine.device, "%.*s", (int)strcspn(g->ctx.dev->name, ":"),
+             g->ctx.dev->name);    /* not which one of a host's GPUs                            */
     xd_status   s = gather_records(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
@@ -156,6 +200,8 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
                         "ranks need the same flags", i, h[i].host, h[0].host,
                         cards[i].traced != cards[0].traced ? "trace" : "balance");
     }
+    if (s == XD_OK && g->ctx.world.all->rank == 0)
+        warn_of_devices(h, cards, g->ctx.world.all->size);
     free(all);
     return settle_difference(s, e);
 }
@@ -271,6 +317,8 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     s = xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, s, e);
     if (s == XD_OK && g->ctx.world.all->size > 1)
         s = compare_ranks(g, &take, hosts, e);
+    if (s == XD_OK && a->verify_weights && g->ctx.world.all->size > 1)
+        s = compare_files(g, hosts, e);
     free(hosts);
     if (s == XD_OK)
         s = xd_session_groups(g, e);

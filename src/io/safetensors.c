@@ -624,6 +624,21 @@ uint64_t xd_st_hash(const xd_st *s)
     return h;
 }
 
+int xd_st_files(const xd_st *s)
+{
+    return s->nshards;
+}
+
+const char *xd_st_file_path(const xd_st *s, int i)
+{
+    return s->shards[i].path;
+}
+
+xd_status xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e)
+{
+    return xd_st_file_hash_all(&s->shards[i], digest, e);
+}
+
 size_t xd_st_bytes(const xd_st *s)
 {
     size_t n = 0;

@@ -45,6 +45,10 @@ int         xd_st_mapped(const xd_st *s);       /* views use address space, not 
  * file of at most 64 pages is hashed completely; in a larger file a change between the pages
  * goes unnoticed. */
 uint64_t    xd_st_hash(const xd_st *s);
+/* Files, and a hash of all bytes of file i, which all threads read. XD_EIO: it cannot be read. */
+int         xd_st_files(const xd_st *s);
+const char *xd_st_file_path(const xd_st *s, int i);
+xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);
 size_t      xd_st_bytes(const xd_st *s);                /* bytes of all tensors                */
 /* Value of a key of `__metadata__` or of a GGUF header, from the first file that has it; NULL:
  * none. */

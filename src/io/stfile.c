@@ -17,6 +17,8 @@
 
 #include "base/log.h"
 #include "base/pages.h"
+#include "base/par.h"
+#include "base/rng.h"
 
 enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                       */
 enum { PAGES = 64, PAGE = 4096 };       /* pages in a file's hash; bytes per page              */
@@ -256,4 +258,61 @@ uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h)
         h = hash_at(f, h, at, f->size - at < PAGE ? f->size - at : PAGE);
     }
     return h;
+}
+
+/* ---- all bytes ------------------------------------------------------------------------------- */
+
+/* Threads read parts, which are hashed by themselves: the hash does not depend on their number. */
+enum { PART = 32 << 20, PIECE = 1 << 20 };
+
+typedef struct part_hashes {
+    const xd_st_file *f;
+    uint64_t         *hash;     /* [parts]                                                     */
+    atomic_int        why;      /* errno of a part that could not be read; 0: none             */
+} part_hashes;
+
+static uint64_t mix_words(uint64_t h, const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t v = 0;
+        memcpy(&v, p + i, n - i < 8 ? n - i : 8);
+        h = xd_hash_mix(h, v);
+    }
+    return h;
+}
+
+static void hash_parts(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    part_hashes   *p = ctx;
+    unsigned char *buf = malloc(PIECE);
+    int            why = buf ? 0 : ENOMEM;
+    (void)thread;
+    for (int64_t i = begin; i < end && !why; i++) {
+        size_t   at = (size_t)i * PART, last = p->f->size - at < PART ? p->f->size : at + PART;
+        uint64_t h = XD_ST_HASH_START;
+        for (; at < last && !why; at += PIECE) {
+            size_t n = last - at < PIECE ? last - at : PIECE;
+            why = read_at(p->f->fd, buf, n, at);
+            h = why ? h : mix_words(h, buf, n);
+        }
+        p->hash[i] = h;
+    }
+    if (why)
+        atomic_store(&p->why, why);
+    free(buf);
+}
+
+xd_status xd_st_file_hash_all(const xd_st_file *f, uint64_t *hash, xd_err *e)
+{
+    int64_t     n = (int64_t)((f->size + PART - 1) / PART);
+    part_hashes p = { .f = f, .hash = calloc((size_t)n + 1, sizeof *p.hash) };
+    if (!p.hash)
+        return xd_fail(e, XD_ENOMEM, "no memory to compare %s", f->path);
+    xd_par_dynamic(n, hash_parts, &p);
+    *hash = f->size;
+    for (int64_t i = 0; i < n; i++)
+        *hash = xd_hash_mix(*hash, p.hash[i]);
+    free(p.hash);
+    int why = atomic_load(&p.why);
+    return why ? xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, strerror(why)) : XD_OK;
 }

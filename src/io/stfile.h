@@ -45,6 +45,9 @@ uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1
  * where it is mapped. */
 uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);
 
+/* Hashes all bytes, with all threads. */
+xd_status xd_st_file_hash_all(const xd_st_file *f, uint64_t *hash, xd_err *e);
+
 typedef struct xd_st_which {
     char *path;                 /* malloc'ed: a file, or an index of safetensors files         */
     int   sharded;

@@ -34,6 +34,8 @@ void      xd_loras_close(xd_loras **l);
 int       xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n);
 /* Do they change the transformer (part 0), text encoder k (part 1 + k)? */
 int       xd_loras_change(const xd_loras *l, int part);
+/* The open file i; NULL: there are no more. */
+const struct xd_st *xd_loras_file(const xd_loras *l, int i);
 
 /* Adds the bytes of the terms of each kind of component that the page cache lacks now; nothing if l
  * is NULL. Opening reads them, so there are some only where memory was short since. */

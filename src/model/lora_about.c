@@ -45,6 +45,11 @@ void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 
 /* ---- descriptions of the LoRAs ------------------------------------------------------------ */
 
+const xd_st *xd_loras_file(const xd_loras *l, int i)
+{
+    return l && i < l->n ? l->file[i] : NULL;
+}
+
 uint64_t xd_loras_hash(const xd_loras *l, uint64_t h)
 {
     for (int i = 0; l && i < l->n; i++) {

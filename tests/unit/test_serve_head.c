@@ -26,8 +26,8 @@ static const row rows[] = {
     { POST "Content-Length: 0\r\n\r\n" GET "\r\n", 0, NULL },
     { POST "Transfer-Encoding: chunked\r\n\r\n5\r\nab\ncd\r\n0A;x=y\r\n0123456789\r\n0\r\n\r\n"
       GET "\r\n", 0, NULL },
-    { POST "transfer-encoding:CHUNKED\r\n\r\n000\r\nA: b\r\nContent-Length: 9\r\n\r\n" GET "\r\n", 0,
-      NULL },
+    { POST "transfer-encoding:CHUNKED\r\n\r\n000\r\nA: b\r\nContent-Length: 9\r\n\r\n" GET
+      "\r\n", 0, NULL },
     { GET "Content-Length : 5\r\n", 400, " :" },
     { GET "A\t: 5\r\n", 400, "\t:" },
     { GET ": 5\r\n", 400, ":" },
