@@ -254,6 +254,22 @@ def as_xdit(s, folder):
         report(r.status == 400 and text in r.json["detail"], f"refused: {wrong}", r)
 
 
+def shape_of_images():
+    """Without a size the result has the shape of the image, turned as its Exif says."""
+    turned = struct.pack(">2sHIHHHIHHI", b"MM", 42, 8, 1, 0x0112, 3, 1, 6, 0, 0)
+    rows = zlib.compress((b"\0" + bytes(3 * 48)) * 96)
+    image = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", struct.pack(">IIBBBBB", 48, 96, 8, 2, 0, 0, 0)),
+                       (b"eXIf", turned), (b"IDAT", rows), (b"IEND", b"")):
+        image += struct.pack(">I", len(data)) + kind + data
+        image += struct.pack(">I", zlib.crc32(kind + data))
+    with Server() as s:
+        for more in ([], [("size", "auto")]):
+            r = s.form(EDIT, [("prompt", "a cat"), ("num_inference_steps", 2), *more,
+                              ("image", "a.png", image)])
+            report(r.status == 200 and r.json["size"] == "96x48", f"the image's shape {more}", r)
+
+
 def usage_of_edits():
     """A model that reads images beside the one that it makes: 8 x 8 pixels are a token."""
     model = T / "kontext"
@@ -452,6 +468,7 @@ def main():
     with Server("--results", str(results)) as s:
         as_xdit(s, results)
     usage_of_edits()
+    shape_of_images()
     masks()
     flags_of_opening()
     expiry()

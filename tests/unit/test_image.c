@@ -302,7 +302,8 @@ static void truncated_images_are_refused(void **state)
         int64_t  w, h;
         assert_int_equal(xd_image_write(in_scratch(names[i]), image, 20, 12, NULL, &e), XD_OK);
         assert_int_equal(xd_file_read(in_scratch(names[i]), 1 << 20, &data, &len, &e), XD_OK);
-        size_t end = strstr(names[i], ".j") ? len - 3 : len - 1;       /* an end mark may go     */
+        /* an end mark may go, of a PNG with the sum before it */
+        size_t end = strstr(names[i], ".j") ? len - 3 : i < 2 ? len - 16 : len - 1;
         for (size_t n = 0; n < end; n += n < 64 ? 1 : 7) {
             scratch_put("cut", data, n);
             xd_err_clear(&e);

@@ -136,6 +136,11 @@ def pngs():
     yield "png_16_alpha", png(16, 6, deep(4))
     yield "png_interlaced", interlaced(pixels())
     yield "png_gamma", with_chunk(plain, b"gAMA", struct.pack(">I", 100000))
+    end = plain.index(b"IEND") - 4
+    yield "png_no_end", plain[:end]
+    yield "png_odd_end", plain[:end] + b"\0\1and more"
+    yield "png_wrong_sum", plain[:end - 2] + b"ab" + plain[end:]
+    yield "png_cut", plain[:end - 40]
     yield "png_dot", saved(Image.new("RGB", (1, 1), (9, 99, 199)), "PNG")
 
 
