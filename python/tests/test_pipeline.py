@@ -277,6 +277,17 @@ def test_images_go_in(pipe, image, tmp_path):
         pipe(PROMPT, image=np.zeros((2, 2, 5)))
 
 
+def test_images_give_their_shape(pipe, image, tmp_path):
+    wide = np.ascontiguousarray(image[:32, :96])
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(wide).save(tmp_path / "turned.png", exif=exif)
+    how = {"num_inference_steps": 2, "output_type": "uint8"}
+    assert pipe(PROMPT, image=wide, **how).images.shape == (1, 32, 96, 3)
+    assert pipe(PROMPT, image=tmp_path / "turned.png", **how).images.shape == (1, 96, 32, 3)
+    assert pipe(PROMPT, image=wide, height=64, width=64, **how).images.shape == (1, 64, 64, 3)
+
+
 @pytest.fixture
 def tiny():
     """The directory of the tests' tiny models, with random weights."""
