@@ -42,7 +42,8 @@ struct xd_predictor {
 static int is_equal_for_time(const char *arg)
 {
     static const char *const other[] = { "--id=", "--output=", "--prompt=", "--negative_prompt=",
-                                         "--seed=", "--previews=" };
+                                         "--prompt_2=", "--prompt_3=", "--negative_prompt_2=",
+                                         "--negative_prompt_3=", "--seed=", "--previews=" };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
         if (strncmp(arg, other[i], strlen(other[i])) == 0)
             return 1;
