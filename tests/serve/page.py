@@ -219,6 +219,15 @@ def mistakes(b):
            b.run("!document.querySelector('.failed')"), "no card is left of them")
 
 
+def others(b, s):
+    """A request of another client is there when the window is seen again."""
+    items = b.run(RESULTS)
+    s.post("/v1/images/generations", {"prompt": "another", "num_inference_steps": 1})
+    b.run("document.dispatchEvent(new Event('visibilitychange'))")
+    report(made(b, items + 1) and text_of(b, NEWEST + " .prompt") == "another",
+           "what others ask for appears")
+
+
 def lightbox(b):
     """The next one, zoom, two compared, closed."""
     items = b.run(RESULTS)
@@ -783,6 +792,7 @@ def main():
         sizes(b)
         cancelled(b, s)
         mistakes(b)
+        others(b, s)
         lightbox(b)
         clean(b, address(s))
         parameters(b, mine)

@@ -118,6 +118,8 @@ function placeOf(run) {
   return next;
 }
 
+export const hasJob = (id) => jobs.has(id);
+
 /* Puts a job's card behind those that wait already, or behind all. What runs stands first. */
 export function addJob(job, older) {
   if (jobs.has(job.id))

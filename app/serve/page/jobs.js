@@ -3,7 +3,7 @@
  * The server keeps them as jobs that go on without the page, so a reload finds them again. */
 import { getJson, postJson, request, ServerError } from './api.js';
 import { alertUser, byId, news, sleep } from './dom.js';
-import { addJob, failJob, removeJob, showJob } from './gallery.js';
+import { addJob, failJob, hasJob, removeJob, showJob } from './gallery.js';
 
 const pollMs = 400;             /* between two looks at what runs                              */
 const page = 24;                /* jobs that are shown at first, and by every "older"          */
@@ -145,15 +145,15 @@ async function poll() {
   polling = false;
 }
 
-/* A job as the server tells of it. */
-function track(job, older) {
+/* A job as the server tells of it. mine: it was sent just now, and its end is told. */
+function track(job, older, mine = false) {
   if (job.status === 'cancelled' && !job.results.length)
     return;
   addJob(job, older);
   const entry = { job, marks: [], told: '' };
   if (ended.includes(job.status)) {
     showJob(job, []);
-    if (!older)
+    if (mine)
       finish(entry);
     return;
   }
@@ -187,7 +187,7 @@ export async function send({ fields, files, video }) {
     ? await request(path, { method: 'POST', body: formData(all, files) })
     : await postJson(path, all);
   const { id } = await response.json();
-  track(await getJson(`v1/jobs/${id}`), false);
+  track(await getJson(`v1/jobs/${id}`), false, true);
 }
 
 export async function cancel(id) {
@@ -220,9 +220,20 @@ export async function loadOlder() {
   byId('older').hidden = !more;
 }
 
+/* Requests of other windows and clients, when this window is seen again. */
+async function loadNew() {
+  if (document.hidden)
+    return;
+  const { data } = await getJson(`v1/jobs?limit=${page}`);
+  const known = data.findIndex((job) => hasJob(job.id));
+  for (const job of data.slice(0, known < 0 ? data.length : known).reverse())
+    track(job, false);
+}
+
 /* hooks: made(result) of a request that has ended well; showAtField(error) of one that has not,
  * true: it did; hint: what stands beside the button while nothing runs. */
 export function beginJobs(given) {
   hooks = given;
+  document.addEventListener('visibilitychange', () => loadNew().catch(() => {}));
   byId('older').addEventListener('click', () => loadOlder().catch((e) => alertUser(e.message)));
 }
