@@ -41,6 +41,7 @@
                                 /* 0 */
 
 enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096, START_S = 60 };
+enum { LOST_S = 10 };           /* in which a launcher that has lost a host ends the run       */
 
 typedef struct watch {
     pid_t  child;
@@ -52,11 +53,14 @@ typedef struct watch {
     double since;               /* when the stage began                                        */
     double asked;               /* when the ranks were last told to cancel                     */
     double limit;               /* seconds until all ranks have met; 0: any                     */
+    double lost_s;              /* when the launcher said that a host is lost; 0: it has not    */
     char   over[512];           /* why the run was ended here; empty: it was not                */
     xd_rundir  dir;
     xd_roll  roll;
     xd_noise noise;
 } watch;
+
+static const char LOST_HOST[] = "the connection to host ";     /* of xd_noise_sum            */
 
 static volatile sig_atomic_t came;      /* signals since the last look                          */
 
@@ -466,6 +470,24 @@ static void watch_roll(watch *w)
     escalate_signal(w);
 }
 
+/* A launcher that has lost a host waits for what runs there, which may be for ever. */
+static void watch_hosts(watch *w)
+{
+    char why[sizeof w->over];
+    if (w->stage || !w->noise.nkept)
+        return;
+    xd_noise_sum(&w->noise, why, sizeof why);
+    if (strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) != 0)
+        return;
+    w->lost_s = w->lost_s > 0 ? w->lost_s : xd_now_s();
+    if (xd_now_s() - w->lost_s < LOST_S)
+        return;
+    snprintf(w->over, sizeof w->over, "%s", why);
+    xd_roll_kill(&w->roll, w->child);
+    w->stage = 1;               /* as in watch_roll                                             */
+    escalate_signal(w);
+}
+
 /* Looks at everything that may come, once. With nothing to take, at what has not come. */
 static void watch_once(watch *w, struct pollfd *p)
 {
@@ -484,6 +506,7 @@ static void watch_once(watch *w, struct pollfd *p)
     watch_signals(w);
     if (n == 0)
         watch_roll(w);
+    watch_hosts(w);
     if (n <= 0)
         return;
     xd_roll_take(&w->roll, p + ends, ranks);
@@ -566,7 +589,7 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     int killed = a_rank && strstr(why, "was killed");
     int by_rank =
         code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
-    int a_host = strncmp(why, "the connection to host ", 23) == 0;
+    int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
     /* Lines alone do not distinguish an error from information. */
     reported = reported && (w->roll.n || a_rank);
     if (code && (!by_rank || !reported || killed))  /* others lost a killed one's messages */
