@@ -40,8 +40,8 @@ static xd_option rows[] = {
     { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "the same, added to the second of two transformers; --lora is for the first then" },
     { "lora_partial", XD_OPT_FLAG, AT(lora_partial), 0, 0, NULL, NULL,
-      "leave out tensors of LoRA files that do not fit the model (Wan I2V files on T2V), and list "
-      "them in a warning" },
+      "leave out tensors of LoRA files that do not fit the model (those of images on a model of "
+      "text alone), and list them in a warning" },
     XD_TYPE_ROWS,
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },

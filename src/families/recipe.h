@@ -136,6 +136,26 @@ void xd_recipe_names(xd_text_buf *b);
  * first recipe of the class. */
 const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index);
 
+/* ---- checkpoints that were distilled (distilled.c) ----------------------------------------- */
+
+typedef struct xd_distilled {
+    const char *name;           /* "FLUX.1-schnell"                                            */
+    const char *recipe, *config, *words, *unless;       /* what it is recognised by             */
+    int         steps;
+    double      guidance;       /* negative: that of the recipe                                */
+    double      true_cfg;       /* 0: that of the recipe                                       */
+    int         max_text;       /* 0: that of the recipe                                       */
+    const char *timesteps;      /* of all steps, where a request has none; NULL: the scheduler's */
+} xd_distilled;
+
+typedef struct xd_distilled_of {        /* a model; configs may be NULL                        */
+    const char    *recipe, *name;       /* name: of its directory, repository or file          */
+    const xd_json *index, *transformer, *scheduler;
+} xd_distilled_of;
+
+/* Returns 1 if the model is in the table, and its row. */
+int xd_distilled_find(const xd_distilled_of *m, xd_distilled *found);
+
 /* ---- for the tables of a family ------------------------------------------------------------ */
 
 typedef struct xd_size_bucket { double ratio; int height, width; } xd_size_bucket;

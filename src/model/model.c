@@ -424,6 +424,47 @@ int xd_model_dits(const xd_model *m)
     return 1 + m->has_two;
 }
 
+/* The defaults of requests: the checkpoint's, or the pipeline's. A file that replaces the
+ * transformer has a name of its own. */
+static void set_usual(xd_model *m)
+{
+    const char     *file = m->dit.file ? m->dit.file : m->dir;
+    xd_text_buf     name = { 0 };
+    const xd_recipe *p = m->recipe;
+    xd_distilled_of of = { .recipe = p->name, .index = m->index, .transformer = m->dit.config,
+                           .scheduler = m->sched };
+    xd_model_short_name(file, &name);
+    of.name = name.p && !name.failed ? name.p : "";
+    if (strchr(of.name, '/'))
+        of.name = strrchr(of.name, '/') + 1;
+    if (!xd_distilled_find(&of, &m->usual))
+        m->usual = (xd_distilled){ .steps = p->steps, .guidance = -1 };
+    if (m->usual.guidance < 0)
+        m->usual.guidance = p->guidance;
+    if (!(m->usual.true_cfg > 0))
+        m->usual.true_cfg = p->true_cfg;
+    if (!m->usual.max_text)
+        m->usual.max_text = m->dit_info.text_default ? (int)m->dit_info.text_default : p->max_text;
+    xd_buf_free(&name);
+}
+
+void xd_model_tell_usual(const xd_model *m, char *line, size_t size)
+{
+    const xd_distilled *u = &m->usual;
+    int                 n;
+    *line = 0;
+    if (!u->name)
+        return;
+    n = snprintf(line, size, "%s: %d step%s, ", u->name, u->steps, u->steps == 1 ? "" : "s");
+    if (u->true_cfg > 0 && m->recipe->true_cfg > 0)
+        snprintf(line + n, size - (size_t)n, "true_cfg_scale %.10g", u->true_cfg);
+    else
+        snprintf(line + n, size - (size_t)n, "guidance %.10g", u->guidance);
+    n = (int)strlen(line);
+    snprintf(line + n, size - (size_t)n, ", %d tokens (defaults of a distilled checkpoint)",
+             u->max_text);
+}
+
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e)
 {
     return xd_model_open_with(m, model, NULL, &(xd_weight_files){ 0 }, NULL, e);
@@ -464,6 +505,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
     m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
     leave_images_out(m);
+    set_usual(m);
     if ((s = check_pair(m, e)) == XD_OK)
         s = check_fit(m, e);
     return s == XD_OK ? s : xd_fail_at(e, s, m->dir);

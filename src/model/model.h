@@ -39,6 +39,7 @@ typedef struct xd_model {
     xd_image_processor processor;       /* of an encoder that sees images                      */
     xd_component     preview;   /* a tiny autoencoder of previews; without a network: none     */
     xd_vae_info      preview_info;
+    xd_distilled usual;         /* defaults of requests; name NULL: those of the recipe        */
     int         lora_partial;   /* what does not fit of LoRA files is left out                 */
     struct xd_loras *loras;     /* differences added to the weights (lora.h); NULL: none       */
     struct xd_loras *loras_2;   /* the same, added to `dit2`                                   */
@@ -54,6 +55,8 @@ xd_status xd_model_fail_cached(xd_err *e, xd_status code);
 /* Appends the name of a model's directory to b as JSON: "org/name" of a snapshot in a Hugging Face
  * cache, else the last part of the path. For a file, its name without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
+/* One line about the defaults of a distilled checkpoint, if it is one. */
+void      xd_model_tell_usual(const xd_model *m, char *line, size_t size);
 char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or a home      */
 
 /* Reads all configs and checks that the components fit each other; opens no weights and no

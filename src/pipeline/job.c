@@ -354,7 +354,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     xd_status       s = xd_job_sampler(j, &cfg, e);
     if (s != XD_OK)
         return xd_model_fail_sched(m, s, e);
-    j->asked_steps = steps ? steps : m->recipe->steps;
+    j->asked_steps = steps ? steps : m->usual.steps;
     xd_steps a = { .steps = j->asked_steps, .tokens = j->tokens,
                    .own_sigmas = m->recipe->own_sigmas, .max_shift = m->recipe->max_shift,
                    .leap = m->recipe->leap, .mu = m->recipe->mu };
@@ -404,11 +404,11 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         s = set_sampler(j, e);
     if (s != XD_OK)
         return s;
-    j->guidance = r->guidance_scale < 0 ? ctx->model.recipe->guidance : r->guidance_scale;
+    j->guidance = r->guidance_scale < 0 ? ctx->model.usual.guidance : r->guidance_scale;
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)
         j->guidance = !r->negative_prompt ? 0 :
-                      r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.recipe->true_cfg;
+                      r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.usual.true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
     if ((s = xd_job_boundary(j, e)) != XD_OK || (s = xd_cache_of_job(j, e)) != XD_OK)
         return s;
@@ -421,9 +421,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
                        "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
                        ctx->model.recipe->most_text);
-    j->max_text = r->max_sequence_length ? r->max_sequence_length :
-                  ctx->model.dit_info.text_default ? (int)ctx->model.dit_info.text_default :
-                  ctx->model.recipe->max_text;
+    j->max_text = r->max_sequence_length ? r->max_sequence_length : ctx->model.usual.max_text;
     if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the transformer of %s has "
                        "positions for %lld text tokens", j->max_text, ctx->model.recipe->name,

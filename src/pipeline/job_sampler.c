@@ -123,9 +123,10 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
     *list = NULL;
     if (r->sigmas && r->timesteps)
         return xd_fail(e, XD_EINVAL, "sigmas and timesteps are given, and one list is enough");
-    if (!r->sigmas && !r->timesteps)
+    const char *times = r->timesteps ? r->timesteps : steps ? NULL : j->ctx->model.usual.timesteps;
+    if (!r->sigmas && !times)
         return XD_OK;
-    if (!(*list = read_list(key, r->sigmas ? r->sigmas : r->timesteps, &n, e)))
+    if (!(*list = read_list(key, r->sigmas ? r->sigmas : times, &n, e)))
         return XD_EINVAL;
     n -= r->sigmas && j->sampler->last_sigma;
     if (n < 1)
@@ -136,7 +137,7 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
                        key, n);
     j->asked_steps = a->steps = n;
     a->sigmas = r->sigmas ? *list : NULL;
-    a->times = r->timesteps ? *list : NULL;
+    a->times = r->sigmas ? NULL : *list;
     return XD_OK;
 }
 

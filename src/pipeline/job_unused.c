@@ -1,4 +1,5 @@
-/* job_unused.c - warnings of options of a request that make no difference */
+/* job_unused.c - the defaults of a distilled checkpoint, and warnings of options of a request that
+ * make no difference */
 #include <math.h>
 #include <string.h>
 
@@ -23,8 +24,12 @@ void xd_job_warn_unused(const xd_job *j)
 {
     const xd_plan *p = &j->ctx->plan;
     int            groups = p->deg.n[XD_DATA];
+    char           line[256];
     if (j->ctx->world.all->rank)
         return;
+    xd_model_tell_usual(&j->ctx->model, line, sizeof line);
+    if (*line)
+        xd_log(XD_LOG_INFO, "%s", line);
     if (groups > j->ntodo)
         xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to "
                "generate: there %s %d %s",
@@ -36,9 +41,9 @@ void xd_job_warn_unused(const xd_job *j)
                xd_job_no_guidance(j));
     if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
-    if (j->ctx->model.recipe->true_cfg > 1 && !(j->r->true_cfg_scale > 0) && !j->r->negative_prompt)
+    if (j->ctx->model.usual.true_cfg > 1 && !(j->r->true_cfg_scale > 0) && !j->r->negative_prompt)
         xd_log(XD_LOG_INFO, "the image is not guided: true_cfg_scale %g needs a negative_prompt, "
-               "if only \" \"", j->ctx->model.recipe->true_cfg);
+               "if only \" \"", j->ctx->model.usual.true_cfg);
     if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
         xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
                "sizes: every size is the one asked for", j->ctx->model.recipe->name);

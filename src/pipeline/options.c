@@ -34,7 +34,7 @@ static xd_option options[] = {
     { "fps", XD_OPT_REAL, AT(fps), 0.01, 1000, NULL, "RATE",
       "frames a second of a video's file (default: the model's)" },
     { "num_inference_steps", XD_OPT_INT, AT(num_inference_steps), 1, 1000, NULL, "N",
-      "denoising steps (default: the pipeline's)" },
+      "denoising steps (default: the pipeline's, or those of a distilled checkpoint)" },
     { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
       NULL },                   /* of the families                                             */
     { "guidance_scale_2", XD_OPT_REAL, AT(guidance_scale_2), 0, 1000, NULL, "G",

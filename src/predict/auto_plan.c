@@ -88,7 +88,7 @@ static void copy_request(chooser *c)
         !p->holds_image) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
-                                                : p->steps;
+                                                : c->ctx->model.usual.steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     xd_image_shape_take(c->ctx, &c->r);

@@ -321,9 +321,8 @@ static void write_summary(const view *v)
                         "steps, guidance %.3g, %d text tokens",
                         d->nlayers, d->heads, d->head_dim, (long long)d->dim,
                         (long long)(d->sample[2] * m->vae_info.cell[2]),
-                        (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
-                        m->recipe->guidance,
-                        d->text_default ? (int)d->text_default : m->recipe->max_text);
+                        (long long)(d->sample[1] * m->vae_info.cell[1]), m->usual.steps,
+                        m->usual.guidance, m->usual.max_text);
     print_problems(v, write_text, NULL);
     if (v->device[0])
         xd_inspect_line(a, "%s", v->device);

@@ -52,11 +52,13 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
     xd_buf_add(b, ", \"multiple\": %lld", (long long)(d->patch[2] * cell[2]));
     xd_buf_add(b, ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
                " \"guidance_scale\": %.10g", (long long)(d->sample[2] * cell[2]),
-               (long long)(d->sample[1] * cell[1]), p->steps, p->guidance);
+               (long long)(d->sample[1] * cell[1]), m->usual.steps, m->usual.guidance);
     if (takes_strength(p))
         xd_buf_add(b, ", \"strength\": %.10g", p->strength > 0 ? p->strength : 0.6);
-    if (p->true_cfg > 0)
-        xd_buf_add(b, ", \"true_cfg_scale\": %.10g", p->true_cfg);
+    if (m->usual.true_cfg > 0)
+        xd_buf_add(b, ", \"true_cfg_scale\": %.10g", m->usual.true_cfg);
+    if (m->usual.name)
+        xd_buf_add(b, ", \"max_sequence_length\": %d", m->usual.max_text);
     if (p->fps > 0)
         xd_buf_add(b, ", \"num_frames\": %lld, \"fps\": %.10g",
                    (long long)xd_vae_frames(&m->vae_info, d->sample[0]), fps);
