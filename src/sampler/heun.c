@@ -67,7 +67,7 @@ static void fill_levels(xd_sampling *s, const xd_levels *l, const xd_steps *a, d
     sigma[n] = 0;
     for (int i = 0; i < n; i++) {
         sigma[i] = (float)sigma[i];
-        max = sigma[i] > max ? sigma[i] : max;  /* gcc 12 fails at fmax here, for ARM at -O3     */
+        max = fmax(max, sigma[i]);
         s->time[i] = (float)s->time[i];
         s->in_scale[i] = 1 / sqrt(sigma[i] * sigma[i] + 1);
     }
