@@ -153,12 +153,20 @@ static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err
     return XD_OK;
 }
 
+/* Does the number have a value where none is given? */
+static int stands_alone(const xd_option *o)
+{
+    return o->choices && (is_whole(o) || o->kind == XD_OPT_REAL);
+}
+
 static xd_status set_number(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char     *end, text[128];
     long long whole = 0;
     double    x;
     errno = 0;
+    if (stands_alone(o))
+        v = xd_list_has("true yes on", v) ? o->choices : xd_list_has("false no off", v) ? "0" : v;
     if (is_whole(o))
         x = (double)(whole = strtoll(v, &end, 10));
     else
@@ -227,7 +235,7 @@ static xd_status set_switch(const xd_option *o, void *field, const char *v, xd_e
     if (!on && !off)
         return xd_fail(e, XD_EINVAL, "--%s takes no value, or true or false, not '%.80s'", o->name,
                        v);
-    *(int *)field = on;
+    *(int *)field = on ? 1 : o->min < 0 ? -1 : 0;
     return XD_OK;
 }
 
@@ -254,6 +262,13 @@ static const char *next_value(reader *r)
     if (r->i + 1 >= r->argc || is_flag(r, r->argv[r->i + 1]))
         return NULL;
     return r->argv[++r->i];
+}
+
+static int next_is_number(const reader *r)
+{
+    char *end = NULL;
+    return r->i + 1 < r->argc && (strtod(r->argv[r->i + 1], &end), end != r->argv[r->i + 1]) &&
+           !*end;
 }
 
 /* Values of a flag of another program are passed over. */
@@ -296,6 +311,8 @@ static xd_status read_flag(reader *r)
         return read_foreign(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
         return fail_unknown(r, name);
+    if (!v && stands_alone(o))
+        v = next_is_number(r) ? r->argv[++r->i] : o->choices;
     if (o->kind != XD_OPT_FLAG && !v && !(v = next_value(r)))
         return fail_missing(r, o);
     if (r->s->once && xd_list_has(r->s->once, o->name) && *(const char *const *)field)

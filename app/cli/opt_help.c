@@ -175,7 +175,7 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
         walk.visit(walk.cookie, o, letter);
         return;
     }
-    if (o->choices && !is_mentioned(o->choices, o->help))
+    if (o->kind == XD_OPT_TEXT && o->choices && !is_mentioned(o->choices, o->help))
         xd_opt_spell(o->choices, spelled, sizeof spelled);
     default_text(o, record, def, sizeof def);
     snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);
@@ -187,7 +187,8 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     int at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "      ");
     at += fprintf(f, "--%s", o->name);
     if (o->kind != XD_OPT_FLAG)
-        at += fprintf(f, " %s", o->arg ? o->arg : "VALUE");
+        at += fprintf(f, o->kind != XD_OPT_TEXT && o->choices ? " [%s]" : " %s",
+                      o->arg ? o->arg : "VALUE");
     if (at > help_at() - 2)
         at = help_at();
     put_wrapped(f, at, text);

@@ -35,7 +35,8 @@ static const char *option_of(const char *name)
 /* An option that is a list of numbers as a text. */
 static int takes_list(const char *name)
 {
-    static const char *const lists[] = { "sigmas", "timesteps", "attention_window" };
+    static const char *const lists[] = { "sigmas", "timesteps", "attention_window",
+                                         "skip_guidance_layers" };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (strcmp(lists[i], name) == 0)
             return 1;

@@ -90,15 +90,17 @@ typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL
                               XD_OPT_SEED }
     xd_option_kind;
 
-/* XD_OPT_SEED: an int64_t, from -2^63 to 2^64 - 1 modulo 2^64, followed by an int that is set if
- * the value is -1 (random seed). */
+/* XD_OPT_FLAG: 1; where `min` is -1 also -1, off, and 0 leaves a file's value. XD_OPT_SEED: an
+ * int64_t, from -2^63 to 2^64 - 1 modulo 2^64, followed by an int that is set if the value is -1
+ * (random seed). */
 #define XD_ABOVE_ZERO 1e-6              /* a `min` that means "above 0"                        */
 typedef struct xd_option {
     const char    *name;        /* "num_inference_steps"                                     */
     xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *; SEED */
     size_t         offset;      /* of the field in xd_request                                */
     double         min, max;    /* range of numbers                                          */
-    const char    *choices;     /* "philox torch", or NULL                                   */
+    /* "philox torch", or NULL. Of a number: what the option without a value stands for, or NULL. */
+    const char    *choices;
     const char    *arg;         /* placeholder of the value in a help text: "N"              */
     const char    *help;        /* one line                                                  */
 } xd_option;

@@ -362,7 +362,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     double      flow_shift;             /* shift of the scheduler's levels, for models of rectified
                                            flow, also in place of that by size; 0: the file's */
     /* Keys of scheduler_config.json, in place of those of the file: 0, NULL, and of eta a negative
-     * number, leave the file's. use_flow_sigmas also sets prediction_type to flow_prediction. */
+     * number, leave the file's. Of the first five 1 is true and -1 false. use_flow_sigmas
+     * also sets prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     double      eta;                    /* of TCD, from 0 to 1                               */
@@ -452,7 +453,15 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     const char     *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
     /* 0: a pipeline that cleans captions as those of the web (addresses, tags, names of files)
      * converts them to small letters only. */
-    int             clean_caption, reserved;
+    int             clean_caption;
+    /* Nonzero: a model that resizes a reference image to one of its trained sizes reads it in its
+     * own size. */
+    int             no_auto_resize;
+    /* Skip layer guidance, for models that have it: layers "7,8,9" that a third pass with the
+     * prompt leaves out, in the steps i of n with start < i / n < stop; the guided prediction moves
+     * away from that pass by `scale` times its difference from the prompt's. NULL: none. */
+    const char     *skip_guidance_layers;
+    double          skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -68,7 +68,7 @@ class Local:
         out = self._run(request, preview, "latent")
         values = out.frames if self._pipe.makes_videos else out.images
         same = ("prompt", "negative_prompt", "seed", "width", "height", "num_frames", "seconds",
-                "fps", "max_area", "no_resolution_binning")
+                "fps", "max_area", "no_auto_resize", "no_resolution_binning")
         made = {k: v for k, v in {**self._request, **request}.items() if k in same}
         return {"samples": host.to_tensor(values), "pipe": self, "made": made}
 

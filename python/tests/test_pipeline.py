@@ -194,7 +194,8 @@ def test_decoding_drops_the_transformer_where_memory_is_short():
 def test_latents_of_other_pipelines(tiny, name):
     made = json.loads((tiny / name / "golden.json").read_text())
     pixels = np.random.default_rng(1).integers(0, 256, (48, 48, 3), np.uint8)
-    sizes = {k: made.get(k) for k in ("width", "height", "num_frames", "max_area")}
+    sizes = {k: made.get(k) for k in ("width", "height", "num_frames", "max_area",
+                                      "no_auto_resize")}
     how = {"num_inference_steps": 2, "seed": 1, "image": pixels if made.get("image") else None,
            "mask_image": pixels[:, :, 0] if made.get("mask") else None, **sizes}
     with xdit.Pipeline.from_pretrained(tiny / name, dtype="f32", threads=1) as p:

@@ -16,6 +16,8 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
     }
     return w == XD_WORD_DISTILLED ? r->distilled : w == XD_WORD_RESCALES ? r->rescales :
            w == XD_WORD_FROM_PROMPT ? r->guides_from_prompt :
+           w == XD_WORD_SKIPS_LAYERS ? r->skips_layers :
+           w == XD_WORD_AUTO_RESIZES ? r->auto_resizes :
            w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg :
            w == XD_WORD_INPAINTS ? xd_recipe_inpaints(r) :
            w == XD_WORD_TWO_DITS ? r->dit2 != NULL :

@@ -49,6 +49,12 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     const char *processor;      /* folder that says how images are shown to it             */
 } xd_text_use;
 
+/* Sigmas that a pipeline passes to its scheduler, 1 .. 1/steps in equal steps: none (the
+ * scheduler's count), always, not where the config has use_flow_sigmas, or there only for noise
+ * that starts from an image. */
+typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN_BUT_FLOW_TEXT }
+    xd_own_sigmas;
+
 typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
 typedef struct xd_recipe {
@@ -72,7 +78,7 @@ typedef struct xd_recipe {
     double      true_cfg;       /* true_cfg_scale where a request has none (with `distilled`)  */
     /* Each token's guided prediction is brought to the length of the prompt's. */
     int         keeps_length;
-    int         own_sigmas;     /* sigmas are 1 .. 1/steps in equal steps, not the scheduler's */
+    xd_own_sigmas own_sigmas;
     /* xd_steps.mu. */
     double    (*mu)(int64_t tokens, int steps);
     double      max_shift;  /* of rectified flow: xd_steps.max_shift; 0: noise is added otherwise */
@@ -86,10 +92,13 @@ typedef struct xd_recipe {
     /* Guidance is prompt + g (prompt - negative), none at 0, and its call has cfg_normalization and
      * cfg_truncation; otherwise it is negative + g (prompt - negative), none at 1. */
     int         guides_from_prompt;
+    int         skips_layers;   /* its call has skip_guidance_layers                           */
     int         dynamic_cfg;    /* its published examples use dynamic guidance                 */
     double      fps;            /* of a video; 0: it generates images                          */
     int         frames_up;      /* 4 n frames become 4 n + 1, not 4 n - 3 (at 4 a latent frame) */
     int         channels_first; /* its noise is drawn as [C,t,h,w], not as [t,C,h,w]           */
+    /* Its scheduler sees tokens, [N, C p^2], not latents: so the noise of a step is drawn. */
+    int         packed;
     double      pairs_fps;      /* of a transformer with patches of several frames; 0: fps     */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;
@@ -112,9 +121,10 @@ typedef struct xd_recipe {
     /* Pixels of a reference image, for which a request may name another number (max_area); 0: those
      * of reference_size. */
     int64_t     reference_area;
+    int         auto_resizes;   /* no_auto_resize leaves out reference_size                    */
     /* Of a reference image of this size in pixels: the size to resize it to. What is above whole
      * multiples of `unit` is then cut off at all sides. area: max_area of the request, or
-     * reference_area, or 0. XD_EINVAL: the model takes no such image. */
+     * reference_area. XD_EINVAL: the model takes no such image. */
     xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e);
     /* A side that is not asked for is that of the first or of the last image, resized and cut. */

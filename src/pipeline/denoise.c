@@ -10,8 +10,6 @@
  * and follow their hidden state as a second message. */
 #include "pipeline/denoise.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +50,14 @@ int xd_denoise_exact(const xd_denoise *f)
     return f->lay.refs_apart && f->plan->npatch == 1 ? 1 : xd_plan_exact(f->plan);
 }
 
-/* The first steps of each transformer are exact, and those that compute keys and values of
- * reference images anew. */
+/* The first steps of each transformer are exact, the first one with a third pass, and those that
+ * compute keys and values of reference images anew. */
 static int is_exact(const xd_denoise *f, int step)
 {
     int     n = step - xd_job_dit_begin(f->j, step);
     int64_t interval = f->j->r->reference_interval;
-    return n < xd_denoise_exact(f) || (f->lay.refs_apart && interval && n % interval == 0);
+    return n < xd_denoise_exact(f) || (f->j->skips && step == xd_job_first_skip(f->j)) ||
+           (f->lay.refs_apart && interval && n % interval == 0);
 }
 
 /* Reference images that are a patch of their own are computed in exact steps alone. */
@@ -102,13 +101,13 @@ static xd_span rows_of(const xd_denoise *f, int unit)
     return xd_denoise_rows(f, XD_IMG, unit);
 }
 
-static xd_tensor part_of(const xd_denoise *f, xd_tensor t, int unit)
+xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit)
 {
     xd_span s = rows_of(f, unit);
     return xd_rows(t, s.start, s.n);
 }
 
-/* The rows of part_of that the sampler moves: those behind a frame that an image holds. */
+/* The rows of xd_denoise_part that the sampler moves: those behind a frame that an image holds. */
 static xd_tensor free_part(const xd_denoise *f, xd_tensor t, int unit)
 {
     int64_t held = 0;
@@ -117,7 +116,7 @@ static xd_tensor free_part(const xd_denoise *f, xd_tensor t, int unit)
         if (unit == XD_ALL || p == unit)
             held += xd_max(0, xd_min(s.n, f->j->held - s.start));
     }
-    t = part_of(f, t, unit);
+    t = xd_denoise_part(f, t, unit);
     return xd_rows(t, held, t.d[0] - held);
 }
 
@@ -219,7 +218,7 @@ static void post_latents(xd_denoise *f, int step, int unit)
     for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++)
         if (latent_part(f, step, unit, i, &part))
             f->lat_in[slot_of(f, part)] = pipe_group(f)->ops->recv(
-                pipe_group(f), part_of(f, f->lat, part), stage_count(f) - 1);
+                pipe_group(f), xd_denoise_part(f, f->lat, part), stage_count(f) - 1);
 }
 
 /* Last stage: sends these latents. */
@@ -229,7 +228,7 @@ static void send_latents(xd_denoise *f, int step, int unit)
     for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++)
         if (latent_part(f, step, unit, i, &part))
             f->lat_out[slot_of(f, part)] =
-                pipe_group(f)->ops->send(pipe_group(f), part_of(f, f->lat, part), 0);
+                pipe_group(f)->ops->send(pipe_group(f), xd_denoise_part(f, f->lat, part), 0);
 }
 
 /* First stage: waits for the latents of `unit`. */
@@ -307,12 +306,18 @@ static void open_skips(xd_denoise *f)
         f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
 }
 
+/* The first pass with the same text, of the same rank. */
+static int text_pass(int pass)
+{
+    return pass == XD_PASS_SKIPPING ? XD_PASS_PROMPT : pass;
+}
+
 /* Allocates the model's cached data of the texts of this rank's passes. */
 static void open_kept(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     for (int p = 0; p < f->j->npass && dit->keep; p++) {
-        if (!xd_denoise_is_mine(f, p))
+        if (!xd_denoise_is_mine(f, p) || p != text_pass(p))
             continue;
         if ((f->kept[p] = calloc(1, f->j->ctx->model.dit_info.kept_size)))
             dit->keep(&f->x, f->net, &f->cond[p], f->kept[p]);
@@ -325,7 +330,7 @@ static void open_kept(xd_denoise *f)
 static xd_mods *mods_of(xd_denoise *f, int pass)
 {
     int by_text = f->j->ctx->model.dit_info.pooled_dim || f->j->ctx->model.dit.dit->keep;
-    return &f->mods[by_text ? pass : 0];
+    return &f->mods[by_text ? text_pass(pass) : 0];
 }
 
 static void open_mods(xd_denoise *f)
@@ -423,8 +428,8 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
     xd_balance_tokens(j->ctx->balance, &f->lay);
     for (int p = 0; p < j->npass; p++) {
-        int64_t n = j->ctx->model.dit_info.txt_flows ? cond[p].tok.d[0] : 0;
-        f->cond[p] = cond[p];
+        int64_t n = j->ctx->model.dit_info.txt_flows ? cond[text_pass(p)].tok.d[0] : 0;
+        f->cond[p] = cond[text_pass(p)];
         f->lay.len[XD_TXT] = n > f->lay.len[XD_TXT] ? n : f->lay.len[XD_TXT];
     }
     xd_exec_init(&f->x, dev, tmp, j->ctx->type);
@@ -491,6 +496,8 @@ void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
     for (int l = from; l < to; l++) {
         size_t  m = xd_arena_mark(x->tmp);
         int64_t t0 = xd_trace_now(f->trace);
+        if (xd_job_skips(f->j, x->pass, l))
+            continue;
         xd_dit_block(x, f->j->ctx->model.dit.dit, f->net, l, s);
         xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
         xd_arena_rewind(x->tmp, m);
@@ -503,7 +510,7 @@ static void run_blocks(xd_denoise *f, piece w, xd_state *s)
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     xd_cache_run(f, s);
     if (xd_denoise_is_last(f))
-        xd_copy_to(&f->x, part_of(f, f->pred[w.pass], w.unit), dit->head(&f->x, f->net, s));
+        xd_copy_to(&f->x, xd_denoise_part(f, f->pred[w.pass], w.unit), dit->head(&f->x, f->net, s));
     xd_cache_keep(f, w.step, w.unit, w.pass);
 }
 
@@ -538,9 +545,9 @@ static void run_piece(xd_denoise *f, piece w)
     size_t        mark = xd_arena_mark(x->tmp);
     int           i = (int)(f->piece_index % XD_NHID);
     xd_layout     lay = layout_of(f, w.unit, w.pass);
-    xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
+    xd_input      in = { .lat = is_first(f) ? xd_denoise_part(f, f->lat, w.unit) : (xd_tensor){ 0 },
                          .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
-                         .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit)
+                         .extra = is_first(f) && f->extra.nd ? xd_denoise_part(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step], .held = j->held,
                          .guidance = j->distilled };
@@ -564,15 +571,15 @@ static void run_piece(xd_denoise *f, piece w)
     }
     if (is_first(f) && j->samp.in_scale[w.step] != 1) {
         in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
-        xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
+        xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], xd_denoise_part(f, f->lat, w.unit), 0);
     }
     memset(f->local, 0, j->ctx->model.dit_info.local_size);
     xd_state s = { .h = hidden_view(f, f->piece_index, w),
                    .local = f->local,
                    .t = in.t,
-                   .kept = f->kept[w.pass],
+                   .kept = f->kept[text_pass(w.pass)],
                    .skips = f->skip[f->piece_index % f->nskip] };
-    if (dit->read && !f->read[w.pass]++)
+    if (dit->read && !f->read[text_pass(w.pass)]++)
         dit->read(x, f->net, &in, s.kept);
     xd_mods_step(mods_of(f, w.pass), x, dit, f->net, &in, s.kept, j->samp.time, w.step, f->end);
     dit->cond(x, f->net, &in, &s);
@@ -592,80 +599,15 @@ void xd_denoise_pass(xd_denoise *f, int step, int pass)
     run_piece(f, (piece){ step, XD_ALL, pass });
 }
 
-/* Sums the prediction and its squares, patch by patch, into elements [at] and [at +
- * 1] of f->sums. */
-static void add_up(xd_denoise *f, int unit, int at)
-{
-    for (int p = 0; p < f->lay.npatch; p++) {
-        if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
-            continue;
-        xd_tensor t = part_of(f, f->pred[0], p);
-        double    sum = 0, square = 0;
-        xd_get(&f->x, f->mine, t);
-        for (int64_t i = 0; i < xd_count(t); i++)
-            sum += (double)f->mine[i], square += (double)f->mine[i] * (double)f->mine[i];
-        f->sums[p][at] = sum;
-        f->sums[p][at + 1] = square;
-    }
-}
-
-/* Sums of the whole image: each rank with tokens has summed its own, and patches that are not
- * computed yet count with the values of the previous step. */
-static void sum_members(xd_denoise *f, int unit, double s[4])
-{
-    xd_comm *c = f->topo->tokens;
-    if (c->size > 1) {
-        int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
-        xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1,
-                                                 &count), XD_SUM);
-        xd_denoise_wait(f, c, &r);
-    }
-    for (int p = 0; p < f->lay.npatch; p++)
-        for (int i = 0; i < 4; i++)
-            s[i] += f->sums[p][i];
-}
-
-/* Moves the standard deviation of the guided prediction of `unit` towards that of the prompt's
- * prediction (Lin et al. 2023, section 3.4), or shortens it to cfg_normalization times the length
- * of the prompt's. */
-static void rescale_guidance(xd_denoise *f, int unit)
-{
-    const xd_job *j = f->j;
-    double        n = (double)j->numbers, share = j->r->guidance_rescale, s[4] = { 0 }, of[2];
-    sum_members(f, unit, s);
-    double by = j->r->cfg_normalization * sqrt(s[1] / s[3]);
-    for (int i = 0; i < 2; i++)
-        of[i] = sqrt((s[2 * i + 1] - s[2 * i] * s[2 * i] / n) / (n - 1));
-    if (share > 0)
-        by = of[1] > 0 ? share * of[0] / of[1] + 1 - share : 1;
-    xd_axpby(&f->x, part_of(f, f->pred[0], unit), 0, (xd_tensor){ 0 },
-             share > 0 || by < 1 ? (float)by : 1.0f);
-}
-
-/* The prompt's prediction p[0] becomes the guided one, negative + g (prompt - negative). */
-static void guide(xd_denoise *f, const xd_tensor p[2], double g)
-{
-    xd_exec  *x = &f->x;
-    xd_tensor like = { 0 };
-    if (f->j->ctx->model.recipe->keeps_length && p[0].d[0]) {
-        like = xd_new_f32(x, p[0].d[0], p[0].d[1]);
-        xd_copy_to(x, like, p[0]);
-    }
-    xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
-    if (like.nd)
-        xd_norm_into(x, &(xd_norm){ .out = p[0], .in = p[0], .like = like, .rms = 1,
-                                    .eps = FLT_MIN });
-}
-
 /* Where the mask is 0, latents become the image's, as noisy as the next step takes them. */
 static void keep_image(xd_denoise *f, int step, int unit)
 {
     double    of[2];
-    xd_tensor lat = part_of(f, f->lat, unit);
+    xd_tensor lat = xd_denoise_part(f, f->lat, unit);
     f->j->sampler->shares(&f->j->samp, step + 1, of);
-    xd_gated_into(&f->x, lat, lat, part_of(f, f->keep[0], unit), XD_NONE);
+    xd_gated_into(&f->x, lat, lat, xd_denoise_part(f, f->keep[0], unit), XD_NONE);
     for (int i = 0; i < 2; i++)
-        xd_axpby(&f->x, lat, (float)of[i], part_of(f, f->keep[1 + i], unit), 1);
+        xd_axpby(&f->x, lat, (float)of[i], xd_denoise_part(f, f->keep[1 + i], unit), 1);
 }
 
 /* Clean latents of a preview: those that the sampler takes from the guided prediction, and the
@@ -673,14 +615,14 @@ static void keep_image(xd_denoise *f, int step, int unit)
 static void predict_clean(xd_denoise *f, int step, int unit)
 {
     xd_exec  *x = &f->x;
-    xd_tensor all = part_of(f, f->clean, unit), moved = free_part(f, f->clean, unit);
-    xd_copy_to(x, all, part_of(f, f->lat, unit));
+    xd_tensor all = xd_denoise_part(f, f->clean, unit), moved = free_part(f, f->clean, unit);
+    xd_copy_to(x, all, xd_denoise_part(f, f->lat, unit));
     xd_copy_to(x, moved, free_part(f, f->pred[0], unit));
     f->j->sampler->clean(x, &f->j->samp, step, free_part(f, f->lat, unit), moved);
     if (!f->keep[0].nd)
         return;
-    xd_gated_into(x, all, all, part_of(f, f->keep[0], unit), XD_NONE);
-    xd_axpby(x, all, 1, part_of(f, f->keep[1], unit), 1);
+    xd_gated_into(x, all, all, xd_denoise_part(f, f->keep[0], unit), XD_NONE);
+    xd_axpby(x, all, 1, xd_denoise_part(f, f->keep[1], unit), 1);
 }
 
 /* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
@@ -692,10 +634,9 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
-    double    g = xd_job_guidance(j, step);
     int       passes = xd_job_passes(j, step);
     for (int i = 0; i < passes; i++) {
-        p[i] = part_of(f, f->pred[i], unit);
+        p[i] = xd_denoise_part(f, f->pred[i], unit);
         if (c->size > 1) {
             xd_req r = c->ops->bcast(c, p[i], i % c->size);
             xd_denoise_wait(f, c, &r);
@@ -703,15 +644,7 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     }
     for (int i = 0; i < XD_MAXHIST; i++)
         hist[i] = f->hist[i].nd ? free_part(f, f->hist[i], unit) : f->hist[i];
-    int rescales = passes > 1 && (j->r->guidance_rescale > 0 || j->r->cfg_normalization > 0);
-    if (rescales)
-        add_up(f, unit, 0);
-    if (passes > 1)
-        guide(f, p, g);
-    if (rescales) {
-        add_up(f, unit, 2);
-        rescale_guidance(f, unit);
-    }
+    xd_denoise_guide(f, step, unit, p);
     if (stage_count(f) > 1)
         latents_sent(f, unit);
     if (xd_preview_due(j, step))

@@ -25,6 +25,10 @@ static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
 int     xd_denoise_exact(const xd_denoise *f);
 /* This rank's rows of a stream in a patch or XD_ALL, as a range of those in all patches. */
 xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
+/* This rank's rows of a unit of `t`, a tensor of all its image rows. */
+xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
+/* Guides the prediction of a step's passes p, parts of f->pred; the result is in p[0]. */
+void   xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);
 /* Runs the blocks from `from` to before `to`. */
 void   xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
 /* Ends a message; its failure is sticky on f->x. */

@@ -66,16 +66,22 @@ static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whol
     }
 }
 
-/* Copies this rank's rows of whole host values to `to`; the buffers of `p` are overwritten. */
-static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p)
+/* Copies this rank's part of all rows, p->rows, to `to`; p->mine is overwritten. */
+static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
 {
-    copy_latents(f, p->features, lat, p->rows, 1);
     copy_member_rows(f, p->features, f->x.sp, p->rows, p->mine, 1);
     if (to.d[0])
         xd_put(&f->x, to, p->mine);
 }
 
-/* The same of latents; f->rows and f->mine are overwritten. */
+/* The same of values laid out as latents; the buffers of `p` are overwritten. */
+static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p)
+{
+    copy_latents(f, p->features, lat, p->rows, 1);
+    set_own_rows(f, to, p);
+}
+
+/* The same of the latents themselves; f->rows and f->mine are overwritten. */
 static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
@@ -178,23 +184,28 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
     const xd_job *j = f->j;
     float        *sample = xd_denoise_buffer(f, j->numbers / j->cells[0], "an image");
     float        *noise = f->whole;
+    float        *start = j->start_moments ? xd_denoise_buffer(f, j->numbers, "an image") : NULL;
     const float  *given = xd_given_noise_of(j, image);
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->rng, seed);
-        xd_init_image_draw(j, &f->rng, noise, sample);
+        xd_init_image_draw(j, &f->rng, noise, sample, start);
         if (given)
             memcpy(noise, given, (size_t)j->numbers * sizeof *noise);
         else
             set_frames_first(f, noise);
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
-            xd_init_image_sample(j, sample);
+            xd_init_image_sample(j, j->moments, sample);
         else                    /* a benchmark                                                 */
             memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
         if (f->keep[0].nd)
             set_keep(f, sample, noise);
         if (j->moments && !f->extra.nd)
             xd_init_image_mix(j, noise, sample);
+        if (start) {
+            xd_init_image_sample(j, j->start_moments, start);
+            xd_init_image_mix(j, noise, start);
+        }
         set_rows(f, f->lat, noise);
         if (f->extra.nd)
             set_extra(f, sample);
@@ -204,6 +215,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     }
     free(sample);
+    free(start);
 }
 
 void xd_denoise_draw(xd_denoise *f, int step)
@@ -212,10 +224,15 @@ void xd_denoise_draw(xd_denoise *f, int step)
     int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
     if (!n || xd_counting(&f->x) || !xd_ok(&f->x))
         return;
+    int packed = j->ctx->model.recipe->packed;
     for (int i = 0; i < n; i++)
-        xd_rng_normal(&f->rng, f->whole, j->numbers);
-    set_frames_first(f, f->whole);
-    set_rows(f, f->noise, f->whole);
+        xd_rng_normal(&f->rng, packed ? f->rows : f->whole, j->numbers);
+    if (!packed)
+        set_frames_first(f, f->whole);
+    if (packed)
+        set_own_rows(f, f->noise, &(packing){ j->features, f->rows, f->mine });
+    else
+        set_rows(f, f->noise, f->whole);
 }
 
 /* Gathers the rows of the last stage's members on all ranks of the replica. */

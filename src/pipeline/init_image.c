@@ -131,6 +131,23 @@ static int is_begun_with(const xd_job *j)
            (!j->ctx->model.recipe->references || xd_references_inpainted(j));
 }
 
+int xd_init_image_starts_apart(const xd_job *j)
+{
+    double of[2] = { 0, 1 };
+    if (j->ctx->model.recipe->from_mask && xd_job_has_image(j->r) && j->sampler->shares)
+        j->sampler->shares(&j->samp, 0, of);
+    return of[0] != 0;
+}
+
+static xd_status copy_image(xd_job *j, xd_err *e)
+{
+    size_t bytes = (size_t)(j->size[0] * j->size[1] * 3) * sizeof *j->image;
+    if (!(j->start_image = malloc(bytes)))
+        return xd_fail(e, XD_ENOMEM, "no memory for an image");
+    memcpy(j->start_image, j->image, bytes);
+    return XD_OK;
+}
+
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     if (j->r->image && j->r->image_pixels)
@@ -147,6 +164,8 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     xd_pixel_source of = xd_init_image_source(j->r, 0);
     xd_status       s = xd_init_image_take(j, &of, 0, &j->image, e);
+    if (s == XD_OK && xd_init_image_starts_apart(j) && j->image)
+        s = copy_image(j, e);
     if (s == XD_OK && j->image && j->ctx->model.recipe->from_mask)
         xd_mask_grey(j, j->image);
     return s;
@@ -246,16 +265,23 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     if (j->ctx->model.recipe->from_frames)
         return xd_condition_encode(j, a, e);
     xd_status s = xd_mask_share(j, e);
-    return s == XD_OK ? xd_init_image_moments(j, a, &clip, pixels, &j->moments, e) : s;
+    if (s == XD_OK)
+        s = xd_init_image_moments(j, a, &clip, pixels, &j->moments, e);
+    pixels[0] = &j->start_image;
+    if (s == XD_OK && xd_init_image_starts_apart(j))
+        s = xd_init_image_moments(j, a, &clip, pixels, &j->start_moments, e);
+    return s;
 }
 
 /* With philox the noise does not depend on whether there is an image. */
-void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
+void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start)
 {
     if (j->held)                /* its latents are the mean                                     */
         memset(sample, 0, (size_t)latent_count(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, latent_count(j));
+    if (start && g->torch)
+        memcpy(start, sample, (size_t)latent_count(j) * sizeof *sample);
     /* diffusers' generator draws no noise where noise is given. */
     if (!j->given_noise || !g->torch)
         xd_rng_normal(g, noise, j->numbers);
@@ -264,16 +290,18 @@ void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
     /* diffusers encodes the whole image first, of which noise alone leaves nothing. */
     if (j->moments && (!g->torch || j->ctx->model.recipe->from_mask))
         xd_rng_normal(g, sample, latent_count(j));
+    if (start && !g->torch)
+        xd_rng_normal(g, start, latent_count(j));
 }
 
-void xd_init_image_sample(const xd_job *j, float *sample)
+void xd_init_image_sample(const xd_job *j, const float *moments, float *sample)
 {
     const xd_vae_info *v = &j->ctx->model.vae_info;
     int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
     double             scale = v->invert ? 1 / v->scaling : v->scaling;
     for (int64_t c = 0; c < C; c++)
         for (int64_t i = 0; i < hw; i++) {
-            float mean = j->moments[i * 2 * C + c], var = j->moments[i * 2 * C + C + c];
+            float mean = moments[i * 2 * C + c], var = moments[i * 2 * C + C + c];
             float std = expf(0.5f * fminf(fmaxf(var, -30), 20)), *p = &sample[c * hw + i];
             *p = (mean + std * *p - (float)v->shift) * (float)scale;
         }
@@ -292,5 +320,7 @@ void xd_init_image_close(xd_job *j)
 {
     free(j->image);
     free(j->moments);
-    j->image = j->moments = NULL;
+    free(j->start_image);
+    free(j->start_moments);
+    j->image = j->moments = j->start_image = j->start_moments = NULL;
 }

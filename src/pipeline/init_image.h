@@ -27,14 +27,18 @@ xd_status xd_init_image_take(xd_job *j, const xd_pixel_source *of, int i, float 
 xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                                 float **moments, xd_err *e);
 xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image, on rank 0             */
-/* Encodes the image to its Gaussian (j->moments) on every rank; the VAE is loaded on the ranks
- * that decode images. Collective. */
+/* Does the noise start from the image, while the transformer reads one that is grey at the mask? */
+int       xd_init_image_starts_apart(const xd_job *j);
+/* Encodes the image to its Gaussian (j->moments, j->start_moments) on every rank; the VAE is loaded
+ * on the ranks that decode images. Collective. */
 xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* Draws normal random numbers: the noise of an image's latents, and [C,h,w] for the sample of the
- * Gaussian, if there is one (otherwise `sample` is unchanged). */
-void      xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample);
-/* The image's latents [C,h,w] from normal random numbers, in place. */
-void      xd_init_image_sample(const xd_job *j, float *sample);
+ * Gaussian, if there is one (otherwise `sample` is unchanged). start: for that of j->start_moments;
+ * NULL: there is none. */
+void      xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample,
+                             float *start);
+/* The image's latents [C,h,w] of these moments from normal random numbers, in place. */
+void      xd_init_image_sample(const xd_job *j, const float *moments, float *sample);
 /* The initial latents from noise and the image's latents, in place in `noise`. */
 void      xd_init_image_mix(const xd_job *j, float *noise, const float *sample);
 void      xd_init_image_close(xd_job *j);

@@ -27,7 +27,8 @@ void xd_request_init_size(xd_request *r, size_t size)
                        .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1,
                        .reference_interval = 1,
                        .guidance_scale_2 = -1, .boundary_ratio = -1, .shift_terminal = -1,
-                       .output_quality = -1, .clean_caption = 1 };
+                       .output_quality = -1, .clean_caption = 1, .skip_layer_guidance_scale = 2.8,
+                       .skip_layer_guidance_start = 0.01, .skip_layer_guidance_stop = 0.2 };
     xd_record_init(r, size);
     xd_record_give(r, &own, sizeof own, "xd_request", NULL);
 }
@@ -158,9 +159,9 @@ static xd_status check_video(const xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL,
                        "strength %g means nothing to %s, which keeps the image as it is",
                        r->strength, p->name);
-    if (p->from_mask && r->strength > 0)
-        return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which starts from noise",
-                       r->strength, p->name);
+    if (r->no_auto_resize && !p->auto_resizes)
+        return xd_fail(e, XD_EINVAL, "no_auto_resize is for %s; %s resizes no image to a trained "
+                       "size", xd_family_says(XD_WORD_AUTO_RESIZES), p->name);
     if (r->max_area && !p->max_area && !p->reference_area && !p->from_frames)
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the size asked for",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
@@ -346,6 +347,21 @@ static double strength_of(const xd_job *j)
     return j->r->strength > 0 ? j->r->strength : usual > 0 ? usual : 0.6;
 }
 
+/* Does the pipeline pass sigmas of its own to this scheduler? It looks for use_flow_sigmas in the
+ * config, whatever class that is of. */
+static int has_own_sigmas(const xd_job *j, const xd_sched_cfg *c)
+{
+    int flow = c->use_flow_sigmas;
+    if (!xd_sched_has(j->sampler, "use_flow_sigmas"))
+        xd_json_bool(xd_json_get(j->ctx->model.sched, "use_flow_sigmas"), &flow);
+    switch (j->ctx->model.recipe->own_sigmas) {
+    case XD_OWN_NONE:     return 0;
+    case XD_OWN_BUT_FLOW: return !flow;
+    case XD_OWN_BUT_FLOW_TEXT: return !flow || starts_from_image(j);
+    default:              return 1;
+    }
+}
+
 static xd_status set_sampler(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -356,14 +372,14 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
         return xd_model_fail_sched(m, s, e);
     j->asked_steps = steps ? steps : m->usual.steps;
     xd_steps a = { .steps = j->asked_steps, .tokens = j->tokens,
-                   .own_sigmas = m->recipe->own_sigmas, .max_shift = m->recipe->max_shift,
+                   .own_sigmas = has_own_sigmas(j, &cfg), .max_shift = m->recipe->max_shift,
                    .leap = m->recipe->leap, .mu = m->recipe->mu };
-    if (starts_from_image(j))
+    if (starts_from_image(j) || (m->recipe->from_mask && j->r->strength > 0))
         a.strength = j->strength = strength_of(j);
     else if (j->r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
                        j->r->strength);
-    if (starts_from_image(j) && !j->sampler->shares)
+    if (a.strength > 0 && !j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image with the scheduler %s, which adds no noise "
                        "to one", m->recipe->name, j->sampler->name);
@@ -410,7 +426,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         j->guidance = !r->negative_prompt ? 0 :
                       r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.usual.true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
-    if ((s = xd_job_boundary(j, e)) != XD_OK || (s = xd_cache_of_job(j, e)) != XD_OK)
+    if ((s = xd_job_read_skips(j, e)) != XD_OK || (s = xd_job_boundary(j, e)) != XD_OK ||
+        (s = xd_cache_of_job(j, e)) != XD_OK)
         return s;
     if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
@@ -454,9 +471,11 @@ void xd_job_close(xd_job *j)
     xd_references_close(j);
     free(j->todo);
     free(j->changes);
+    free(j->skips);
     xd_fast_attn_close(j);
     j->todo = NULL;
     j->changes = NULL;
+    j->skips = NULL;
 }
 
 xd_status xd_job_pick(xd_job *j, xd_err *e)
@@ -507,17 +526,17 @@ double xd_job_no_guidance(const xd_job *j)
 }
 
 /* cfg_truncation of diffusers: guidance ends where the model's time, from 0 (noise) to 1, is
- * above it. */
+ * above it. Other pipelines guide every step, also one whose time is below 0 (xd_timesteps). */
 static int cut_off(const xd_job *j, int step)
 {
     float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;
-    return j->r->cfg_truncation <= 1 && (double)time > j->r->cfg_truncation;
+    return j->ctx->model.recipe->guides_from_prompt && (double)time > j->r->cfg_truncation;
 }
 
 int xd_job_passes(const xd_job *j, int step)
 {
     int alone = j->boundary >= 0 && xd_job_scale(j, step) == xd_job_no_guidance(j);
-    return alone || cut_off(j, step) ? 1 : j->npass;
+    return alone || cut_off(j, step) ? 1 : j->npass < 2 ? 1 : 2 + xd_job_has_skips(j, step);
 }
 
 /* use_dynamic_cfg of diffusers, which compares the model's timestep with the number of steps. */

@@ -29,7 +29,8 @@ typedef struct xd_job {
     int64_t     numbers;        /* their number of elements                                    */
     int64_t     tokens, features;       /* of the latents as tokens                            */
     xd_layout   lay;
-    int         npass;          /* most model evaluations per step: 1, or 2 with guidance      */
+    int         npass;          /* most passes of a step (XD_PASS_...): 1; 2 with guidance; or 3 */
+    uint8_t    *skips;          /* [layers] 1: left out of the third pass; NULL: there is none */
     double      guidance;       /* scale that combines the two passes (xd_job_guidance)        */
     double      distilled;      /* guidance scale that the transformer reads, or NaN           */
     double      boundary;       /* share of the training times; negative: none                 */
@@ -57,6 +58,9 @@ typedef struct xd_job {
     int64_t     held;           /* image tokens, the first ones, that an image holds; 0: none  */
     float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */
+    /* The same of an image without the grey of its mask, where the transformer reads the other and
+     * the noise starts from this one; NULL: it is noise alone. */
+    float      *start_image, *start_moments;
     uint8_t    *mask;           /* [H,W] 1: inpainted, 0: kept; on every rank once it is encoded  */
     xd_job_paste paste;         /* rgb is NULL: the whole image is generated                   */
     int64_t     told_images;    /* images of rank 0's request                                  */
@@ -109,8 +113,15 @@ int       xd_job_image(const xd_job *j, int k);
 int       xd_job_uses_prompt(const xd_job *j, int prompt);
 /* The weight of the prompt's pass, of two that add up to 1. */
 double    xd_job_guidance(const xd_job *j, int step);
-/* Model evaluations of a step: npass, or 1 from cfg_truncation on. */
+/* Model evaluations of a step: 1, 2 with guidance, 3 where layers are skipped. */
 int       xd_job_passes(const xd_job *j, int step);
+/* Reads skip_guidance_layers, behind the schedule and npass, which becomes 3. */
+xd_status xd_job_read_skips(xd_job *j, xd_err *e);
+/* Does the step have the pass that skips layers? The first such step; -1: there is none. */
+int       xd_job_has_skips(const xd_job *j, int step);
+int       xd_job_first_skip(const xd_job *j);
+/* Does the pass leave out the layer? */
+int       xd_job_skips(const xd_job *j, int pass, int layer);
 /* The guidance scale of a step: guidance, or guidance_2. */
 double    xd_job_scale(const xd_job *j, int step);
 /* Reads the boundary and the guidance below it. Refuses steps whose transformer is absent. */

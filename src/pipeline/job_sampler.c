@@ -18,7 +18,7 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
                        "%s is a model of rectified flow, which the scheduler %s does not follow: "
                        "take flow-euler, or dpm++ or unipc with use_flow_sigmas",
                        p->name, j->sampler->name);
-    if (p->max_shift == 0 && (j->sampler->flow || j->r->use_flow_sigmas))
+    if (p->max_shift == 0 && (j->sampler->flow || j->r->use_flow_sigmas > 0))
         return xd_fail(e, XD_EINVAL, "%s is for models of rectified flow, which %s is not",
                        j->sampler->flow ? j->sampler->name : "use_flow_sigmas", p->name);
     return XD_OK;
@@ -39,7 +39,8 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* The options that are keys of a scheduler's config: 'b' int, 'i' int, 'd' double, 's' text. */
+/* The options that are keys of a scheduler's config: 'b' int, negative for false; 'i' int,
+ * 'd' double, 's' text. */
 #define KEY(name, kind) { #name, kind, offsetof(xd_request, name), offsetof(xd_sched_cfg, name) }
 static const struct { const char *key; char kind; size_t from, to; } keys[] = {
     KEY(use_karras_sigmas, 'b'), KEY(use_exponential_sigmas, 'b'), KEY(use_beta_sigmas, 'b'),
@@ -68,24 +69,30 @@ static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from
             memcpy(out, &v, sizeof v);
         return v >= 0;
     }
-    int v = *(const int *)(const void *)at;
+    int v = *(const int *)(const void *)at, value = v > 0 ? v : 0;
     if (v)
-        memcpy(out, &v, sizeof v);
+        memcpy(out, &value, sizeof value);
     return v != 0;
+}
+
+/* Is the key switched off? Of a scheduler without the key that is true already. */
+static int is_off(const xd_request *r, char kind, size_t from)
+{
+    return kind == 'b' && *(const int *)(const void *)((const char *)r + from) < 0;
 }
 
 /* Puts what the request gives in place of the config's values. */
 static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     const xd_request *r = j->r;
-    if (r->use_karras_sigmas || r->use_exponential_sigmas || r->use_beta_sigmas)
+    if (r->use_karras_sigmas > 0 || r->use_exponential_sigmas > 0 || r->use_beta_sigmas > 0)
         c->use_karras_sigmas = c->use_exponential_sigmas = c->use_beta_sigmas = 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (take_key(r, c, keys[i].kind, keys[i].from, keys[i].to) &&
-            !xd_sched_has(j->sampler, keys[i].key))
+            !xd_sched_has(j->sampler, keys[i].key) && !is_off(r, keys[i].kind, keys[i].from))
             return xd_fail(e, XD_EINVAL, "%s is given, and the scheduler %s has none", keys[i].key,
                            j->sampler->name);
-    if (r->use_flow_sigmas)
+    if (r->use_flow_sigmas > 0)
         strcpy(c->prediction_type, "flow_prediction");
     return XD_OK;
 }
@@ -193,7 +200,8 @@ void xd_job_sampler_json(const xd_job *j, xd_text_buf *b)
         } else if (kind == 'd' && *(const double *)at >= 0) {
             xd_buf_add(b, ", \"%s\": %.10g", keys[i].key, *(const double *)at);
         } else if (kind == 'b' && *(const int *)at) {
-            xd_buf_add(b, ", \"%s\": true", keys[i].key);
+            xd_buf_add(b, ", \"%s\": %s", keys[i].key, is_off(r, kind, keys[i].from) ? "false" :
+                       "true");
         } else if (kind == 'i' && *(const int *)at) {
             xd_buf_add(b, ", \"%s\": %d", keys[i].key, *(const int *)at);
         }

@@ -57,6 +57,10 @@ void xd_job_warn_unused(const xd_job *j)
     if (j->npass == 1 && j->r->guidance_scale_2 > xd_job_no_guidance(j))
         xd_log(XD_LOG_WARN, "guidance_scale_2 makes no difference without guidance (%s above %g)",
                xd_job_guide(j), xd_job_no_guidance(j));
+    if (j->r->skip_guidance_layers && *j->r->skip_guidance_layers && !j->skips)
+        xd_log(XD_LOG_WARN, "skip_guidance_layers makes no difference %s (%s above %g)",
+               j->npass == 1 ? "without guidance" : "to these steps, none of which is between its "
+               "start and stop, nor without guidance", xd_job_guide(j), xd_job_no_guidance(j));
     if (j->npass == 1 && j->r->use_dynamic_cfg)
         xd_log(XD_LOG_WARN, "use_dynamic_cfg makes no difference without guidance (%s above 1)",
                xd_job_guide(j));

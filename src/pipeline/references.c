@@ -63,9 +63,14 @@ static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
     return (xd_grid){ resized.rows / unit * unit, resized.cols / unit * unit };
 }
 
-static int64_t area_of(const xd_recipe *p, const xd_request *r)
+/* An image of *size becomes one of the size to resize it to. */
+static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, xd_grid *size,
+                        xd_err *e)
 {
-    return r->max_area ? r->max_area : p->reference_area;
+    int64_t area = r->max_area ? r->max_area : p->reference_area;
+    if (p->auto_resizes && r->no_auto_resize)
+        return XD_OK;
+    return p->reference_size(unit, area, &size->rows, &size->cols, e);
 }
 
 /* Sets the sizes of image i; *size is its own, and becomes the one to resize it to. */
@@ -73,7 +78,7 @@ static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     xd_grid          own = *size;
-    xd_status s = p->reference_size(unit_of(j), area_of(p, j->r), &size->rows, &size->cols, e);
+    xd_status        s = resize(p, j->r, unit_of(j), size, e);
     if (s != XD_OK)
         return s;
     j->ref_size[i] = whole_tokens(j, *size);

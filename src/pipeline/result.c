@@ -122,6 +122,13 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
     if (r->cfg_normalization > 0)
         xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->cfg_normalization);
+    if (j->skips) {
+        xd_buf_add(b, ", \"skip_guidance_layers\": ");
+        xd_buf_json_string(b, r->skip_guidance_layers);
+        xd_buf_add(b, ", \"skip_layer_guidance_scale\": %.10g, \"skip_layer_guidance_start\": "
+                   "%.10g, \"skip_layer_guidance_stop\": %.10g", r->skip_layer_guidance_scale,
+                   r->skip_layer_guidance_start, r->skip_layer_guidance_stop);
+    }
     if (r->cfg_truncation < 1)
         xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->cfg_truncation);
     add_text(b, "prompt_2", r->prompt_2);
@@ -140,6 +147,8 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         add_name(b, r, r->image);
         add_more_images(b, r);
     }
+    if (r->no_auto_resize)
+        xd_buf_add(b, ", \"no_auto_resize\": true");
     if (xd_job_has_last(r)) {
         xd_buf_add(b, ", \"last_image\": ");
         add_name(b, r, r->last_image);

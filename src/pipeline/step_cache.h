@@ -18,7 +18,10 @@
 struct xd_denoise;
 struct xd_job;
 
-enum { XD_MAXPASS = 2, XD_NHID = 3 };   /* passes of a step; hidden states that take turns      */
+/* Passes of a step: with the prompt, with the negative prompt, and with the prompt but without some
+ * layers (job_skip.c). */
+enum { XD_PASS_PROMPT, XD_PASS_NEGATIVE, XD_PASS_SKIPPING, XD_MAXPASS };
+enum { XD_NHID = 3 };           /* hidden states that take turns                               */
 enum {
     XD_CACHE_ORDERS = 4,        /* values of a Taylor expansion: up to the third order         */
     XD_CACHE_POWERS = 5,        /* coefficients of a polynomial of degree 4                    */

@@ -70,7 +70,8 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
     if (s == XD_OK)
         s = xd_shift_check(c, e);
     if (s == XD_OK)
-        s = xd_refuse(c->variance_type[0] && strcmp(c->variance_type, "None"), "variance_type",
+        s = xd_refuse(!strcmp(c->prediction_type, "epsilon") &&
+                      !strncmp(c->variance_type, "learned", 7), "variance_type",
                       c->variance_type, e);
     return s;
 }

@@ -23,8 +23,6 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
     xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t,
                               e);
     if (s == XD_OK)
-        s = xd_refuse(c->invert_sigmas, "invert_sigmas", "true", e);
-    if (s == XD_OK)
         s = xd_respacing_check(c, e);
     if (s == XD_OK && !(c->shift > 0 && c->shift < 1e6))
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift is %g; it must be above 0", c->shift);
@@ -110,9 +108,11 @@ xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
     shifted_levels(c, a, sigma);
     s->steps = n - skip;
     memmove(sigma, sigma + skip, (size_t)(n + 1 - skip) * sizeof *sigma);
+    for (int i = 0; i <= s->steps && c->invert_sigmas; i++)
+        sigma[i] = 1 - (float)sigma[i];
     for (int i = 0; i < s->steps; i++) {
         sigma[i] = (float)sigma[i];
-        s->time[i] = a->times ? (float)a->times[i + skip] :
+        s->time[i] = a->times && !c->invert_sigmas ? (float)a->times[i + skip] :
                      (float)sigma[i] * (float)c->num_train_timesteps;
         s->in_scale[i] = 1;
     }

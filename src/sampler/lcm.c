@@ -195,7 +195,8 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL }
 
 static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
-static const xd_field tcd_fields[] = { COMMON, { "eta", AT(eta), 'd', 0.3, NULL },
+/* The class's own eta is 0.3, but every pipeline passes one, whose default is 0. */
+static const xd_field tcd_fields[] = { COMMON, { "eta", AT(eta), 'd', 0, NULL },
                                        { NULL, 0, 0, 0, NULL } };
 
 extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;

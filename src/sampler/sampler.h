@@ -52,7 +52,8 @@ typedef struct xd_sampling xd_sampling;         /* schedule and history of one r
 typedef struct xd_steps {       /* parameters of a schedule from the request                    */
     int     steps;
     int64_t tokens;             /* image tokens, for dynamic shifting                          */
-    int     own_sigmas;         /* flow: levels are 1 .. 1/steps before the shift              */
+    int     own_sigmas;         /* rectified flow, unipc with use_flow_sigmas: levels are        */
+                                /* 1 .. 1/steps before the shift                               */
     double  strength;           /* image to image: share of the steps that run; 0 or 1: all    */
     double  max_shift;          /* dpm++ with flow sigmas: for dynamic shifting without its key; */
                                 /* 0: the pipeline does not shift by size                      */

@@ -92,6 +92,8 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
 {
     int    n = a->steps;
     double N = c->num_train_timesteps, step = (1 / N - 1) / n, k = c->flow_shift;
+    if (a->own_sigmas)
+        step = n > 1 ? (1.0 / n - 1) / (n - 1) : 0;
     for (int i = 0; i < n; i++) {
         double v = a->sigmas ? a->sigmas[i] : i * step + 1;
         sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);

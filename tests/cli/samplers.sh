@@ -222,4 +222,77 @@ for plan in u2 r2 cfg2; do
     latents two --scheduler tcd --eta 0.9 --plan $plan --nproc 2
     check "TCD on two ranks, $plan" same tcd two
 done
+
+# A key that the config has is switched off, by the flag and by what stands for it.
+keyed() {       # keyed MODEL KEY: a copy of MODEL whose scheduler has the key
+    rm -rf "$T/keyed"
+    cp -r "$FULL/$1" "$T/keyed"
+    chmod -R u+w "$T/keyed"
+    python3 - "$T/keyed/scheduler/scheduler_config.json" "$2" <<'P'
+import json, sys
+c = json.load(open(sys.argv[1]))
+c[sys.argv[2]] = True
+json.dump(c, open(sys.argv[1], "w"))
+P
+    MODEL=$T/keyed
+}
+for pair in alpha:use_karras_sigmas alpha:use_exponential_sigmas alpha:use_beta_sigmas \
+    sd3:stochastic_sampling sd3:use_karras_sigmas; do
+    key=${pair#*:}
+    MODEL=$FULL/${pair%:*}
+    latents plain
+    keyed "${pair%:*}" "$key"
+    latents on
+    check "a config's $key counts" differ plain on
+    latents off --$key=false
+    check "and not with the flag false" same plain off
+    latents on --$key=true
+    check "true is the same as alone" differ plain on
+done
+try generate --model "$MODEL" -p a --use_karras_sigmas=false --width 32 --height 32 \
+    --num_inference_steps 1 --output "$T/s.png" --json
+check "JSON has that, too" json 'j["parameters"]["use_karras_sigmas"] is False'
+latents other --scheduler unipc --use_flow_sigmas --stochastic_sampling=false
+check "a scheduler without the key has nothing to switch off" [ "$rc" = 0 ]
+
+# Skip layer guidance, whose third pass any plan computes.
+MODEL=$FULL/sd35
+skip="--skip_guidance_layers 1 --skip_layer_guidance_stop 0.8 --guidance_scale 3"
+latents plain --guidance_scale 3
+latents skip $skip
+check "skipped layers count" differ plain skip
+for plan in u2 r2 cfg2 "pp2 --num_pipeline_patch 1" "cfg2 --offload stream"; do
+    latents two $skip --plan $plan --nproc 2
+    check "on two ranks, too: $plan" same skip two
+done
+latents two $skip --plan tp2 --nproc 2
+check "nearly the same with tensor parallelism" near skip two
+latents stale $skip --plan pp2 --num_pipeline_patch 2 --nproc 2
+check "patches of stages" [ "$rc" = 0 ]
+try generate --model "$MODEL" -p a $skip --width 32 --height 32 --num_inference_steps 2 \
+    --output "$T/s.png" --json
+check "JSON has them" json 'j["parameters"]["skip_guidance_layers"] == "1" and
+    j["parameters"]["skip_layer_guidance_scale"] == 2.8'
+latents unguided --skip_guidance_layers 1 --guidance_scale 1
+check "without guidance they make no difference" said 'skip_guidance_layers makes no difference'
+refused "a layer that is none" 2 "skip_guidance_layers names layer 3, .* the layers 0 to 2" \
+    generate --model "$MODEL" -p a --skip_guidance_layers 1,3 -o "$T/x.png"
+refused "no list" 2 "a list is numbers with commas" generate --model "$MODEL" -p a \
+    --skip_guidance_layers 1,,2 -o "$T/x.png"
+refused "beside a cache" 2 "skip_guidance_layers and cache" generate --model "$MODEL" -p a $skip \
+    --cache fbcache:0.1 -o "$T/x.png"
+refused "of another model" 2 "skip_guidance_layers is for Stable Diffusion 3" generate \
+    --model "$FULL/alpha" -p a --skip_guidance_layers 1 -o "$T/x.png"
+
+# A number that may be left out.
+MODEL=$FULL/zimage
+latents one --cfg_normalization 1 --guidance_scale 3
+latents bare --cfg_normalization --guidance_scale 3
+check "cfg_normalization without a number is 1" same one bare
+latents bare --guidance_scale 3 --cfg_normalization=true
+check "so is true" same one bare
+latents none --guidance_scale 3
+latents bare --guidance_scale 3 --cfg_normalization=false
+check "false is none" same none bare
+check "which counts" differ one none
 done_testing

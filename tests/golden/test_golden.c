@@ -79,6 +79,7 @@ static const char *const all[] = { "alpha",
                                    "flux-mask",
                                    "flux-crop",
                                    "flux-fill",
+                                   "flux-fill-image",
                                    "flux-schnell",
                                    "flux-cache",
                                    "flux-taylor",
@@ -110,6 +111,7 @@ static const char *const all[] = { "alpha",
                                    "sd3-mask",
                                    "sd3-no-t5",
                                    "sd35",
+                                   "sd35-skip",
                                    "flux-lora",
                                    "sd35-lora",
                                    "chroma-lora",
@@ -329,6 +331,23 @@ static const char *js_maybe_text(const xd_json *j, const char *name)
     return xd_json_get(j, name) ? js_text(j, name) : NULL;
 }
 
+/* The layers of the third pass. */
+static void ask_skips(const run *r, xd_request *q, char *layers, size_t size)
+{
+    const xd_json *list = xd_json_get(r->js, "skip_guidance_layers");
+    size_t         n = 0;
+    double         v;
+    if (!list)
+        return;
+    for (const xd_json *i = xd_json_first(list); i; i = xd_json_next(i))
+        if (xd_json_number(i, &v))
+            n += (size_t)snprintf(layers + n, size - n, "%s%.0f", n ? "," : "", v);
+    q->skip_guidance_layers = layers;
+    q->skip_layer_guidance_scale = js_num(r->js, "skip_layer_guidance_scale");
+    q->skip_layer_guidance_start = js_num(r->js, "skip_layer_guidance_start");
+    q->skip_layer_guidance_stop = js_num(r->js, "skip_layer_guidance_stop");
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -359,6 +378,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->more_images = r->more;
     q->nmore_images = (int64_t)js_maybe(r->js, "more_images");
     q->max_area = (int64_t)js_maybe(r->js, "max_area");
+    q->no_auto_resize = js_maybe(r->js, "no_auto_resize") > 0;
     q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
@@ -505,7 +525,7 @@ static void check(const char *dir, const char *full, const char *name, int dtype
     xd_result   *out = NULL;
     xd_request   q;
     const char  *prompts[MAXPROMPT];
-    char         model[2048];
+    char         model[2048], layers[64] = "";
     open_run(&r, dir, name);
     snprintf(model, sizeof model, "%s/%s/%s", xd_json_get(r.js, "weights") ? full : dir, name,
              js_text(r.js, "model"));
@@ -520,6 +540,7 @@ static void check(const char *dir, const char *full, const char *name, int dtype
     xd_status s = xd_open(&g, &a, &e);
     if (s == XD_OK) {
         ask(&r, &q, prompts);
+        ask_skips(&r, &q, layers, sizeof layers);
         q.cookie = &r;
         s = xd_generate(g, &q, &out, &e);
     }

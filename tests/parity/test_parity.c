@@ -177,6 +177,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
         r.true_cfg_scale = 3;
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
         r.max_area = r.width * r.height;
+    r.no_auto_resize = ok && begin && g->ctx.model.recipe->auto_resizes;
     if (ok && begin && g->ctx.model.recipe->references > 1)     /* twice the same            */
         r.more_images = &begin, r.nmore_images = 1;
     if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {

@@ -120,6 +120,7 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     snprintf(image, sizeof image, "%s/%s", full, m->image ? m->image : "");
     snprintf(mask, sizeof mask, "%s/%s", full, m->mask ? m->mask : "");
     q.image = m->image ? image : NULL, q.max_area = m->area;
+    q.no_auto_resize = m->area && !strncmp(m->dir, "kontext", 7);
     q.mask_image = m->mask ? mask : NULL, q.strength = m->strength;
     q.no_resolution_binning = 1, q.latents_only = 1;
     q.cookie = r, q.on_step = step_ended, q.on_tensor = r->listens ? listen : NULL;

@@ -217,7 +217,8 @@ static int ends_clean(const xd_sampling *s, const xd_json *c)
     xd_json_bool(xd_json_get(config, "set_alpha_to_one"), &one);
     return (!final || strcmp(final, "zero") == 0) && one && strcmp(s->def->name, "tcd") != 0 &&
            !xd_json_get(config, "interpolation_type") && !xd_json_get(config, "given_sigmas") &&
-           !xd_json_get(config, "given_times") && steps < 500 &&
+           !xd_json_get(config, "given_times") && !xd_json_get(config, "invert_sigmas") &&
+           steps < 500 &&
            (!(strstr(s->def->name, "ddim") || strstr(s->def->name, "cogvideox")) ||
             s->cfg.num_train_timesteps % steps == 0);
 }
@@ -514,6 +515,8 @@ static void refused(void **state)
         { "dpm++", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },
         { "dpm++", "{\"variance_type\":\"learned\"}", "variance_type", "learned", 20 },
+        { "dpm++-single", "{\"variance_type\":\"learned_range\"}", "variance_type",
+          "learned_range", 20 },
         { "ddpm", "{\"variance_type\":\"learned_range\"}", "variance_type", "learned_range", 20 },
         { "ddpm", "{\"variance_type\":\"fixed_large_log\"}", "variance_type", "fixed_large_log",
           20 },
@@ -665,7 +668,7 @@ static void no_noise(void **state)
     xd_tensor hists[] = { hist, hist, hist };
     for (int i = 0; i < 7; i++) {
         xd_exec_init(&x, r->dev, &r->tmp, XD_F32);
-        assert_int_equal(open_text(&s, noisy[i], i < 6 ? "{}" : "{\"algorithm_type\":"
+        assert_int_equal(open_text(&s, noisy[i], i < 6 ? "{\"eta\":0.5}" : "{\"algorithm_type\":"
                                    "\"sde-dpmsolver++\"}", 5, &e), XD_OK);
         s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), hists,
                     (xd_tensor){ 0 });

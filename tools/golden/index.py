@@ -15,9 +15,9 @@ SUITES = {
                   "alpha-image", "micro", "sigma", "sigma-dpm", "sigma-image", "bins",
                   "demo") | {"binning": "binning.json"},
     "joint": own("flux", "flux-true", "flux-prompts", "flux-image", "flux-mask", "flux-crop",
-                 "flux-schnell", "flux-fill", "kontext",
+                 "flux-schnell", "flux-fill", "flux-fill-image", "kontext",
                  "kontext-true", "kontext-none", "sd3", "sd3-prompts", "sd3-image", "sd3-mask",
-                 "sd3-no-t5", "sd35"),
+                 "sd3-no-t5", "sd35", "sd35-skip"),
     "zimage": own("zimage", "zimage-cut", "zimage-image", "zimage-mask",
                   "zimage-lora",
                   "zimage-five"),
@@ -57,6 +57,7 @@ SUITES = {
     "quantized": {name: f"quantized/{name}.safetensors" for name in ("comfy", "nf4", "svdquant")},
     "sampler": {"sampler": "sampler.json"},
     "image_files": {"image_files": "image-files.safetensors"},
+    "schedulers": {"schedulers": "schedulers.json"},
 }
 # What another program writes.
 OTHERS = {name: "tools/demo_reference.py" for name in ("demo_sheet.png", "demo_prompts.json")} | {

@@ -14,8 +14,8 @@ static const xd_recipe chroma = {
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_ONE, .masked = 1 } },
     .ntext = 1,
-    .steps = 35, .guidance = 5, .max_text = 512, .most_text = 512, .own_sigmas = 1,
-    .max_shift = 1.15, .strength = 0.9,
+    .steps = 35, .guidance = 5, .max_text = 512, .most_text = 512, .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1, .max_shift = 1.15, .strength = 0.9,
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */

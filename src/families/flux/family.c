@@ -23,7 +23,7 @@ static const xd_recipe flux = {
     .dit = "transformer", .vae = "vae",
     .text = CLIP_AND_T5, .ntext = 2,
     .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
-    .own_sigmas = 1, .max_shift = 1.15,
+    .own_sigmas = XD_OWN_BUT_FLOW_TEXT, .packed = 1, .max_shift = 1.15,
 };
 
 /* diffusers: FluxFillPipeline.__call__ */
@@ -32,7 +32,7 @@ static const xd_recipe fill = {
     .dit = "transformer", .vae = "vae",
     .text = CLIP_AND_T5, .ntext = 2,
     .steps = 50, .guidance = 30, .max_text = 512, .most_text = 512, .distilled = 1,
-    .own_sigmas = 1, .max_shift = 1.15, .from_mask = 1,
+    .own_sigmas = XD_OWN_ALWAYS, .packed = 1, .max_shift = 1.15, .from_mask = 1, .mask_strength = 1,
 };
 
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
@@ -44,23 +44,13 @@ static const struct { int width, height; } kontext_sizes[] = {
     { 1328, 800 },  { 1392, 752 },  { 1456, 720 },  { 1504, 688 },  { 1568, 672 },
 };
 
-/* The trained size whose ratio width / height is the nearest, the narrower one of two. With
- * max_area the image keeps its size (diffusers: _auto_resize=False), but for images of more than
- * that area and a megapixel, which are reduced. */
+/* The trained size whose ratio width / height is the nearest, the narrower one of two. max_area is
+ * of the result alone. */
 static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                               xd_err *e)
 {
     double ratio = (double)*width / (double)*height, best = INFINITY;
-    (void)e;
-    if (area) {
-        double most = fmax((double)area, MEGAPIXEL);
-        double shrink = fmin(1, sqrt(most / ((double)*width * (double)*height)));
-        *height = (int64_t)((double)*height * shrink) / unit * unit;
-        *width = (int64_t)((double)*width * shrink) / unit * unit;
-        *height = *height > 0 ? *height : unit;
-        *width = *width > 0 ? *width : unit;
-        return XD_OK;
-    }
+    (void)area, (void)e;
     for (size_t i = 0; i < sizeof kontext_sizes / sizeof *kontext_sizes; i++) {
         int    w = kontext_sizes[i].width, h = kontext_sizes[i].height;
         double off = fabs(ratio - (double)w / (double)h);
@@ -76,8 +66,9 @@ static const xd_recipe kontext = {
     .dit = "transformer", .vae = "vae",
     .text = CLIP_AND_T5, .ntext = 2,
     .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
-    .own_sigmas = 1, .max_shift = 1.15,
+    .own_sigmas = XD_OWN_ALWAYS, .packed = 1, .max_shift = 1.15,
     .references = 1, .reference_size = kontext_size, .max_area = MEGAPIXEL,
+    .auto_resizes = 1,
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */

@@ -54,7 +54,8 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",              \
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1,    \
                 .nlayers = 3, .layers = klein_states, .frame = klein_frame } },                   \
-    .ntext = 1, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15, .mu = empirical_mu
+    .ntext = 1, .max_text = 512, .own_sigmas = XD_OWN_BUT_FLOW, .packed = 1,                      \
+    .max_shift = 1.15, .mu = empirical_mu
 
 /* diffusers: Flux2KleinPipeline.__call__, but for the steps of the distilled models. */
 static const xd_recipe klein = {
@@ -90,7 +91,8 @@ static const xd_recipe dev = {
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1, .left = 1,
                 .nlayers = 3, .layers = dev_states, .frame = dev_frame } },
-    .ntext = 1, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15, .mu = empirical_mu,
+    .ntext = 1, .max_text = 512, .own_sigmas = XD_OWN_BUT_FLOW, .packed = 1,
+    .max_shift = 1.15, .mu = empirical_mu,
     .steps = 50, .guidance = 4, .distilled = 1, .caption = without_images,
     READS_IMAGES,
 };

@@ -22,7 +22,8 @@ static const xd_recipe qwen_image = {
                 .drop = FRAME_ROWS } },
     .ntext = 1,
     .steps = 50, .guidance = 1, .distilled = 1, .true_cfg = 4, .keeps_length = 1,
-    .max_text = 512, .most_text = 1024, .own_sigmas = 1, .max_shift = 1.15,
+    .max_text = 512, .most_text = 1024, .own_sigmas = XD_OWN_ALWAYS, .packed = 1,
+    .max_shift = 1.15,
 };
 
 /* ---- editing ------------------------------------------------------------------------------- */
@@ -60,7 +61,8 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
                 .processor = "processor" } },                                                      \
     .ntext = 1,                                                                                    \
     .steps = 50, .guidance = 1, .distilled = 1, .true_cfg = 4, .keeps_length = 1,                  \
-    .max_text = 1024, .most_text = 1024, .own_sigmas = 1, .max_shift = 1.15,                       \
+    .max_text = 1024, .most_text = 1024, .own_sigmas = XD_OWN_ALWAYS, .packed = 1,                 \
+    .max_shift = 1.15,                                                                             \
     .needs_reference = 1, .reference_area = MEGAPIXEL, .reference_size = reference_size
 
 /* diffusers: QwenImageEditPipeline.__call__, QwenImageEditInpaintPipeline. The encoder sees the

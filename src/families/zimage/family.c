@@ -21,7 +21,7 @@ static const xd_recipe zimage = {
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .layers = layers, .nlayers = 1,
                 .frame = chat } },
     .ntext = 1,
-    .steps = 50, .guidance = 5, .max_text = 512, .own_sigmas = 1, .max_shift = 1.15,
+    .steps = 50, .guidance = 5, .max_text = 512, .own_sigmas = XD_OWN_ALWAYS, .max_shift = 1.15,
     .guides_from_prompt = 1,
 };
 

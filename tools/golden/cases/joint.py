@@ -98,6 +98,10 @@ RUNS = {
     # Its transformer reads the image, the mask's part in grey, and the mask.
     "flux-fill": dict(prompts=["a red star"], width=40, height=56, steps=3, seed=45, guidance=30.0,
                       max_sequence_length=9, image=(61, 50), mask=(30, 44)),
+    # The noise starts from the whole image.
+    "flux-fill-image": dict(model="flux-fill", prompts=["a blue ring"], width=48, height=40,
+                            steps=5, seed=46, guidance=30.0, max_sequence_length=9, image=(50, 61),
+                            mask=(30, 44), strength=0.6),
     # Width and height give the ratio, max_area the size (48 x 64); the image keeps its own.
     "kontext": dict(prompts=["make the square red"], width=300, height=400, steps=3, seed=50,
                     guidance=2.5, max_sequence_length=9, image=(88, 40), max_area=48 * 64),
@@ -122,6 +126,11 @@ RUNS = {
                       guidance=4.0, max_sequence_length=7, no_t5=True),
     "sd35": dict(prompts=["a white star on a black background"], width=72, height=40, steps=4,
                  seed=31, guidance=1.0, max_sequence_length=8),
+    # A third pass in some of the steps, without these layers.
+    "sd35-skip": dict(model="sd35", prompts=["a white star"], negative_prompt="a ring", width=40,
+                      height=56, steps=6, seed=32, guidance=4.0, max_sequence_length=8,
+                      more=dict(skip_guidance_layers=[0, 2], skip_layer_guidance_scale=2.5,
+                                skip_layer_guidance_start=0.2, skip_layer_guidance_stop=0.6)),
 }
 
 
@@ -340,7 +349,8 @@ def run(name, out_dir, change=None, more_json=None):
         | ({"mask": True} if "mask" in r else {})
         | ({"image": True} if "mask" in r and not r["strength"] else {})
         | ({"padding_mask_crop": r["crop"]} if r["crop"] is not None else {})
-        | ({"max_area": r["max_area"], "image": "image" in r} if r["max_area"] else {})
+        | ({"max_area": r["max_area"], "image": "image" in r, "no_auto_resize": "image" in r}
+           if r["max_area"] else {})
         | (more_json or {}), out)
     say_images(name, r, out, trail, count)
 

@@ -117,6 +117,7 @@ UNIPC_CONFIGS = [
     {**FLOWING, "use_dynamic_shifting": True, "most": 1.16, "tokens": 1500},
     {**FLOWING, "flow_shift": 3.0, "shift_terminal": 0.02},
     {**FLOWING, "use_karras_sigmas": True},
+    {**FLOWING, "flow_shift": 3.0, "own": True}, {**FLOWING, "own": True, "shift_terminal": 0.02},
 ]
 
 SDE = {"algorithm_type": "sde-dpmsolver++"}
@@ -133,6 +134,8 @@ PATH_CONFIGS = [
     (FLOW, {"own": True, "use_beta_sigmas": True}),
     (FLOW, {"shift": 3.0, "stochastic_sampling": True}), (FLOWLCM, {"shift": 3.0}),
     (FLOWLCM, {**DYNAMIC, "use_karras_sigmas": True, "shift_terminal": 0.02}),
+    (FLOW, {"shift": 3.0, "invert_sigmas": True}),
+    (FLOWLCM, {**DYNAMIC, "invert_sigmas": True, "use_karras_sigmas": True}),
     (ANCESTRAL, {}), (ANCESTRAL, {"timestep_spacing": "trailing", "rescale_betas_zero_snr": True,
                                   "prediction_type": "v_prediction", **SD}),
     (ANCESTRAL, {"timestep_spacing": "leading", "steps_offset": 1, **SD}),
@@ -150,7 +153,7 @@ PATH_CONFIGS = [
     (LCM, {}), (LCM, {"prediction_type": "v_prediction", "clip_sample": True, **PIXART}),
     (LCM, {"prediction_type": "sample", "original_inference_steps": 100,
            "timestep_scaling": 5.0}),
-    (TCD, {}), (TCD, {"eta": 0.0, "prediction_type": "v_prediction"}),
+    (TCD, {"eta": 0.3}), (TCD, {"eta": 0.0, "prediction_type": "v_prediction"}),
     (TCD, {"eta": 1.0, "prediction_type": "sample", "original_inference_steps": 77, **PIXART}),
 ]
 
@@ -158,11 +161,14 @@ TURBO = [1.0, 0.6509, 0.4374, 0.2932, 0.1893, 0.1108, 0.0495, 0.00031]
 TIMES = [999, 759, 499, 259]
 GIVEN = [       # lists of a request: four timesteps, or eight sigmas and a last one
     (FLOW, {**DYNAMIC, "given_sigmas": TURBO}), (FLOW, {"shift": 3.0, "given_sigmas": TURBO}),
-    (FLOW, {"shift": 3.0, "given_times": TIMES}), (FLOWLCM, {"shift": 2.0, "given_sigmas": TURBO}),
+    (FLOW, {"shift": 3.0, "given_times": TIMES}),
+    (FLOW, {"shift": 3.0, "given_times": TIMES, "invert_sigmas": True}),
+    (FLOWLCM, {"shift": 2.0, "given_sigmas": TURBO}),
     (UNIPC, {**FLOWING, "flow_shift": 3.0, "given_sigmas": TURBO}),
     (EULER, {**SD, "given_sigmas": [14.6, 6.4, 3.8, 2.2, 1.3, 0.86, 0.55, 0.38, 0.234]}),
     (EULER, {**SD, "given_times": TIMES}), (DPM, {**SD, "given_times": TIMES}),
-    (HEUN, {"given_times": TIMES}), (LCM, {"given_times": TIMES}), (TCD, {"given_times": TIMES}),
+    (HEUN, {"given_times": TIMES}), (LCM, {"given_times": TIMES}),
+    (TCD, {"given_times": TIMES, "eta": 0.3}),
     (DDPM, {"given_times": TIMES, "clip_sample": False}),
 ]
 
@@ -175,7 +181,7 @@ IMAGES = [
     (EULER, {"timestep_spacing": "leading", "steps_offset": 1, **SD}),
     (EULER, {"interpolation_type": "log_linear"}), (ANCESTRAL, SD), (HEUN, SD),
     (UNIPC, {}), (UNIPC, {"solver_order": 3, "disable_corrector": [0, 2, 5]}),
-    (SINGLE, {}), (SINGLE, {"solver_order": 3, **SD}), (LCM, {}), (TCD, {}),
+    (SINGLE, {}), (SINGLE, {"solver_order": 3, **SD}), (LCM, {}), (TCD, {"eta": 0.3}),
 ]
 STRENGTHS = {3: 0.9, 6: 0.58, 20: 0.7}
 
@@ -329,6 +335,8 @@ def run(name, config, steps):
             top = max(top, float(x.abs().max()))
         return {"times": times.tolist(), "init": 1.0, "top": top, "end": x.flatten().tolist()}
     shift = dict(mu=shift_of(scheduler.config, config)) if "most" in config else {}
+    if config.get("own"):
+        shift["sigmas"] = numpy.linspace(1.0, 1 / steps, steps)
     scheduler.set_timesteps(steps, **shift)
     init = float(scheduler.init_noise_sigma)
     x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4) * init

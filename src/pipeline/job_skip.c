@@ -1,0 +1,82 @@
+/* job_skip.c - skip layer guidance: in some steps a third pass leaves out layers, and the guided
+ * prediction moves away from what it predicts
+ *
+ * As the pipelines of diffusers: skip_layer_guidance_scale times the difference between
+ * the prompt's prediction and that of the third pass, which has the prompt, too, is added. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "families/help.h"
+#include "families/recipe.h"
+#include "model/model.h"
+#include "pipeline/job.h"
+
+/* Marks the layers of the list. */
+static xd_status read_layers(xd_job *j, const char *text, xd_err *e)
+{
+    const int   n = j->ctx->model.dit_info.nlayers;
+    const char *p = text;
+    char       *end;
+    if (!(j->skips = calloc((size_t)n, 1)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a list of layers");
+    for (;; p = end + 1) {
+        long layer = strtol(p, &end, 10);
+        if (end == p || (*end && *end != ',') || *p < '0' || *p > '9')
+            return xd_fail(e, XD_EINVAL, "skip_guidance_layers are \"%s\"; a list is numbers with "
+                           "commas between them, \"7,8,9\"", text);
+        if (layer >= n)
+            return xd_fail(e, XD_EINVAL, "skip_guidance_layers names layer %ld, and the "
+                           "transformer of %s has the layers 0 to %d", layer,
+                           j->ctx->model.recipe->name, n - 1);
+        j->skips[layer] = 1;
+        if (!*end)
+            return XD_OK;
+    }
+}
+
+xd_status xd_job_read_skips(xd_job *j, xd_err *e)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    const char      *text = j->r->skip_guidance_layers;
+    if (!text || !*text)
+        return XD_OK;
+    if (!p->skips_layers)
+        return xd_fail(e, XD_EINVAL,
+                       "skip_guidance_layers is for %s; the pipeline of %s does not have it",
+                       xd_family_says(XD_WORD_SKIPS_LAYERS), p->name);
+    xd_status s = read_layers(j, text, e);
+    if (s != XD_OK || j->npass == 1 || xd_job_first_skip(j) < 0) {
+        free(j->skips);
+        j->skips = NULL;
+        return s;
+    }
+    j->npass = XD_MAXPASS;
+    const char *what = j->r->cache && strcmp(j->r->cache, "none") ? "cache" :
+                       j->r->fast_attn && strcmp(j->r->fast_attn, "none") ? "fast_attn" : NULL;
+    if (what)
+        return xd_fail(e, XD_EINVAL, "skip_guidance_layers and %s both leave out parts of a step, "
+                       "and cannot be combined: leave out one of them", what);
+    return XD_OK;
+}
+
+/* The comparisons of diffusers, in f64 as there. */
+int xd_job_has_skips(const xd_job *j, int step)
+{
+    double n = j->samp.steps;
+    return j->skips && step > n * j->r->skip_layer_guidance_start &&
+           step < n * j->r->skip_layer_guidance_stop;
+}
+
+int xd_job_first_skip(const xd_job *j)
+{
+    for (int i = 0; j->skips && i < j->samp.steps; i++)
+        if (xd_job_has_skips(j, i))
+            return i;
+    return -1;
+}
+
+int xd_job_skips(const xd_job *j, int pass, int layer)
+{
+    return pass == XD_PASS_SKIPPING && j->skips[layer];
+}
