@@ -76,6 +76,21 @@ def test_several_images(pipe):
     assert np.array_equal(np.asarray(out.images[2]), np.asarray(again))
 
 
+def test_false_is_false(image, tmp_path):
+    for part in MODEL.iterdir():
+        if part.name != "scheduler":
+            (tmp_path / part.name).symlink_to(part)
+    config = json.loads((MODEL / "scheduler" / "scheduler_config.json").read_text())
+    (tmp_path / "scheduler").mkdir()
+    (tmp_path / "scheduler" / "scheduler_config.json").write_text(
+        json.dumps(config | {"use_karras_sigmas": True}))
+    how = {"num_inference_steps": 4, "seed": 3, "output_type": "uint8"}
+    with xdit.Pipeline.from_pretrained(tmp_path, threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        assert not np.array_equal(p(PROMPT, **how).images[0], image)
+        assert np.array_equal(p(PROMPT, use_karras_sigmas=False, **how).images[0], image)
+
+
 def test_a_tuple(pipe):
     (images,) = pipe("a star", num_inference_steps=1, return_dict=False)
     assert len(images) == 1

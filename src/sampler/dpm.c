@@ -94,14 +94,10 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_ste
         memcpy(time, a->times, (size_t)n * sizeof *time);
     else
         k = xd_solver_timesteps(c, last_time(l, c), n, time);
-    if (c->use_karras_sigmas)
-        xd_sigmas_karras(l->sigma[l->n - 1], l->sigma[0], n, sigma);
-    else if (c->use_lu_lambdas)
+    if (c->use_lu_lambdas && !c->use_karras_sigmas)
         xd_sigmas_lu(l->sigma[l->n - 1], l->sigma[0], n, sigma);
-    else if (c->use_exponential_sigmas)
-        xd_sigmas_exponential(l->sigma[l->n - 1], l->sigma[0], n, sigma);
-    else if (c->use_beta_sigmas)
-        xd_sigmas_beta(l->sigma[l->n - 1], l->sigma[0], n, sigma);
+    else if (xd_is_respaced(c))
+        xd_sigmas_respaced(c, l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_flow_sigmas)
         for (int i = 0; i < n; i++) {
             double s = (1 - 1.0 / c->num_train_timesteps) * (double)(n - i) / n;
@@ -279,6 +275,8 @@ static const xd_field fields[] = {
     { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
     { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
     { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
+    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
     { "use_lu_lambdas", AT(use_lu_lambdas), 'b', 0, NULL },
     { "use_flow_sigmas", AT(use_flow_sigmas), 'b', 0, NULL },
     { "flow_shift", AT(flow_shift), 'd', 1, NULL },

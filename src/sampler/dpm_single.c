@@ -123,6 +123,8 @@ static const xd_field fields[] = {
     { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
     { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
     { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
+    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
     { "use_flow_sigmas", AT(use_flow_sigmas), 'b', 0, NULL },
     { "flow_shift", AT(flow_shift), 'd', 1, NULL },
     { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },

@@ -32,9 +32,6 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
         s = xd_refuse(strcmp(i, "linear") && strcmp(i, "log_linear"), "interpolation_type", i, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(f, "zero") && strcmp(f, "sigma_min"), "final_sigmas_type", f, e);
-    if (s == XD_OK && (c->sigma_min <= 0 || c->sigma_max <= 0))
-        s = xd_fail(e, XD_EFORMAT, "the scheduler's sigma_min is %g and its sigma_max %g; both "
-                    "must be above 0", c->sigma_min, c->sigma_max);
     return s == XD_OK ? xd_respacing_check(c, e) : s;
 }
 
@@ -67,9 +64,7 @@ int xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a
         xd_sigmas_exponential(l->sigma[l->n - 1], l->sigma[0], k = n + 1, sigma);
     if (!xd_is_respaced(c))
         return k;
-    double max = isnan(c->sigma_max) ? sigma[0] : c->sigma_max;
-    double min = isnan(c->sigma_min) ? sigma[k - 1] : c->sigma_min;
-    xd_sigmas_respaced(c, max, min, n, sigma);
+    xd_sigmas_respaced(c, sigma[0], sigma[k - 1], n, sigma);
     for (int i = 0; i < n; i++)
         time[i] = xd_level_time(l, sigma[i]);
     return *times = n;

@@ -180,6 +180,8 @@ static const xd_field fields[] = {
     { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
     { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
     { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
+    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
     { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
     { "stochastic_sampling", AT(stochastic_sampling), 'b', 0, NULL },
     { NULL, 0, 0, 0, NULL },

@@ -88,7 +88,6 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
     if (st == XD_OK)
         st = xd_levels_open(&l, c, 0, e);
     strcpy(s->cfg.interpolation_type, "linear");
-    s->cfg.sigma_min = s->cfg.sigma_max = NAN;
     s->time = calloc(room, sizeof *s->time);
     s->in_scale = calloc(room, sizeof *s->in_scale);
     if (st == XD_OK && (!sigma || !s->time || !s->in_scale))
@@ -167,6 +166,8 @@ static const xd_field fields[] = {
     { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
     { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
     { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
+    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
     { "clip_sample", AT(clip_sample), 'b', 0, NULL },
     { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
     { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },

@@ -40,7 +40,7 @@ typedef struct xd_sched_cfg {
     double clip_sample_range;
     char   interpolation_type[XD_FIELD_TEXT];   /* Euler: linear, log_linear                    */
     char   timestep_type[XD_FIELD_TEXT];        /* Euler: discrete, continuous                  */
-    double sigma_min, sigma_max;                /* Euler; NaN: from the schedule                */
+    double sigma_min, sigma_max;                /* of levels that are respaced; NaN: of its own */
     double shift, base_shift, max_shift, shift_terminal;        /* flow                         */
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;

@@ -37,8 +37,9 @@ void xd_sigmas_lu(double max, double min, int n, double *out);
 void xd_sigmas_beta(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
 
-/* The same as use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas asks; does one of them?
- * The check returns XD_EFORMAT if several do. */
+/* The same as use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas asks, between sigma_max
+ * and sigma_min of the config, whatever its class, where it has them; does one of them ask? The
+ * check returns XD_EFORMAT if several do. */
 int       xd_is_respaced(const xd_sched_cfg *c);
 void      xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, double *out);
 xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);

@@ -62,9 +62,6 @@ static xd_status check_levels(const xd_sched_cfg *c, int steps, xd_err *e)
     if (!(c->flow_shift > 0 && c->flow_shift < 1e6))
         return xd_fail(e, XD_EFORMAT, "the scheduler's flow_shift is %g; it must be above 0",
                        c->flow_shift);
-    if (c->sigma_min <= 0 || c->sigma_max <= 0)
-        return xd_fail(e, XD_EFORMAT, "the scheduler's sigma_min is %g and its sigma_max %g; both "
-                       "must be above 0", c->sigma_min, c->sigma_max);
     return XD_OK;
 }
 
@@ -111,9 +108,7 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
 static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
                           double *sigma)
 {
-    double max = isnan(c->sigma_max) ? l->sigma[l->n - 1] : c->sigma_max;
-    double min = isnan(c->sigma_min) ? l->sigma[0] : c->sigma_min;
-    xd_sigmas_respaced(c, max, min, n, sigma);
+    xd_sigmas_respaced(c, l->sigma[l->n - 1], l->sigma[0], n, sigma);
     for (int i = 0; i < n; i++) {
         double t = xd_level_time(l, sigma[i]);
         time[i] = c->use_karras_sigmas ? xd_round_even(t) : trunc(t);

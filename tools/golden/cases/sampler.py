@@ -120,6 +120,7 @@ UNIPC_CONFIGS = [
     {**FLOWING, "flow_shift": 3.0, "own": True}, {**FLOWING, "own": True, "shift_terminal": 0.02},
 ]
 
+RANGE = {"sigma_min": 0.05, "sigma_max": 20.0}
 SDE = {"algorithm_type": "sde-dpmsolver++"}
 DYNAMIC = {"use_dynamic_shifting": True, "tokens": 1500, "own": True}
 PATH_CONFIGS = [
@@ -135,6 +136,12 @@ PATH_CONFIGS = [
     (FLOW, {"shift": 3.0, "stochastic_sampling": True}), (FLOWLCM, {"shift": 3.0}),
     (FLOWLCM, {**DYNAMIC, "use_karras_sigmas": True, "shift_terminal": 0.02}),
     (FLOW, {"shift": 3.0, "invert_sigmas": True}),
+    # Keys of other classes' configs, which these look for where they space their levels.
+    (DPM, {**RANGE, "use_karras_sigmas": True}),
+    (SINGLE, {**RANGE, "use_exponential_sigmas": True}),
+    (HEUN, {**RANGE, "use_beta_sigmas": True}), (FLOW, {**RANGE, "use_karras_sigmas": True}),
+    (FLOWLCM, {"sigma_min": 0.02, "use_exponential_sigmas": True}),
+    (DPM, {**RANGE, "use_lu_lambdas": True}), (FLOW, RANGE),
     (FLOWLCM, {**DYNAMIC, "invert_sigmas": True, "use_karras_sigmas": True}),
     (ANCESTRAL, {}), (ANCESTRAL, {"timestep_spacing": "trailing", "rescale_betas_zero_snr": True,
                                   "prediction_type": "v_prediction", **SD}),
