@@ -75,8 +75,8 @@ size_t    xd_http_body_bytes(const xd_http *h); /* of bodies of requests that ar
 const char    *xd_http_query(const xd_http_call *c, const char *name);        /* NULL: not given */
 const char    *xd_http_header(const xd_http_call *c, const char *name);
 /* Nobody reads the reply any more, of which nothing was sent yet. A client that has closed its side
- * after its request may read on: each second it gets an interim reply (100), which the system of
- * one that has gone refuses. */
+ * after its request may read on: after two seconds, and then each second, it gets an interim reply
+ * (100), which the system of one that has gone refuses. */
 int            xd_http_gone(xd_http_call *c);
 /* The same while events are sent: appends a comment to them in place of the interim reply. */
 int            xd_http_gone_reader(xd_http_call *c, xd_text_buf *events);

@@ -35,6 +35,7 @@ typedef struct conn {
     pipe_buf     in, out;       /* from the client, to it                                      */
     xd_head      head;
     int          answered;      /* something was said since the head that comes has begun      */
+    int          told;          /* something was ever said to the client                       */
     double       moved_s;       /* when the client last took something                         */
     struct conn *next;
 } conn;
@@ -117,7 +118,7 @@ static void add_conn(xd_front *f, int client)
     c->in.at = c->in.n = c->out.at = c->out.n = 0;
     c->in.ended = c->in.shut = c->out.ended = c->out.shut = 0;
     c->head = (xd_head){ 0 };
-    c->answered = 0;
+    c->answered = c->told = 0;
     c->moved_s = xd_now_s();
     c->next = f->first;
     f->first = c;
@@ -245,9 +246,10 @@ static int serve_conn(const xd_front *f, conn *c, const struct pollfd *client,
         if (!drain(&c->out, c->client))
             return 0;
         c->moved_s = now;
+        c->told = 1;
     }
     tell_ends(c);
-    return now - c->moved_s < f->a.patience;
+    return (!c->out.shut || c->told) && now - c->moved_s < f->a.patience;
 }
 
 static void end_conn(conn *c)

@@ -48,10 +48,13 @@ static presence look_for_client(const xd_http_call *c)
     return recv(p.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ? HALF_CLOSED : THERE;
 }
 
-/* Is something to be sent to a client that has closed its side? */
+/* Is something to be sent to a client that has closed its side? Not at first: most replies are soon
+ * there. */
 static int is_probe_due(xd_http_call *c)
 {
     double now = xd_now_s();
+    if (!(c->probed_s > 0))
+        c->probed_s = now + PROBE_S;
     if (now - c->probed_s < PROBE_S)
         return 0;
     c->probed_s = now;
