@@ -229,6 +229,11 @@ static xd_status set_text(const xd_option *o, void *field, const char *v, xd_err
     return XD_OK;
 }
 
+int xd_opt_is_switch(const char *arg)
+{
+    return arg && xd_list_has("true false", arg);
+}
+
 static xd_status set_switch(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     int on = !v || xd_list_has("1 true yes on", v), off = v && xd_list_has("0 false no off", v);
@@ -243,15 +248,21 @@ static xd_status set_switch(const xd_option *o, void *field, const char *v, xd_e
 
 static xd_status fail_missing(const reader *r, const xd_option *o)
 {
+    const char *next = r->i + 1 < r->argc ? r->argv[r->i + 1] : NULL;
+    if (next)
+        return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s; if '%.80s' is the value, it "
+                       "is given as --%s='%.80s'", o->name, o->name, o->arg ? o->arg : "VALUE",
+                       next, o->name, next);
     return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
                    o->arg ? o->arg : "VALUE");
 }
 
-/* Another flag, not a value: it begins with two dashes, or is a letter that is known. */
+/* Another flag, not a value: it begins with two dashes and has no blank in its name, or is a letter
+ * that is known. */
 static int is_flag(const reader *r, const char *arg)
 {
     void *field;
-    return strncmp(arg, "--", 2) == 0 ||
+    return (strncmp(arg, "--", 2) == 0 && !memchr(arg, ' ', strcspn(arg, "="))) ||
            (arg[0] == '-' && arg[1] && !arg[2] && xd_opt_find(r->s, arg + 1, &field));
 }
 
@@ -313,6 +324,9 @@ static xd_status read_flag(reader *r)
         return fail_unknown(r, name);
     if (!v && stands_alone(o))
         v = next_is_number(r) ? r->argv[++r->i] : o->choices;
+    if (o->kind == XD_OPT_FLAG && !v && xd_opt_is_switch(r->i + 1 < r->argc ? r->argv[r->i + 1]
+                                                                            : NULL))
+        v = r->argv[++r->i];
     if (o->kind != XD_OPT_FLAG && !v && !(v = next_value(r)))
         return fail_missing(r, o);
     if (r->s->once && xd_list_has(r->s->once, o->name) && *(const char *const *)field)

@@ -50,6 +50,7 @@ typedef struct xd_opt_spec {
     void              (*took)(void *cookie, const xd_option *o, const char *value);
 } xd_opt_spec;
 
+int       xd_opt_is_switch(const char *arg);     /* behind a switch: is this word its value?   */
 /* Reads argv[0..argc). Fields get pointers into argv. XD_EINVAL with one sentence that names the
  * flag, what it takes, and for an unknown flag the nearest one. */
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,

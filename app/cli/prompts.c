@@ -13,6 +13,20 @@
 static const char BLANKS[] = " \t";
 enum { MAXFILE = 1 << 26 };
 
+/* Names the line of a text that is not UTF-8. */
+static xd_status check_utf8(const char *text, const char *path, xd_err *e)
+{
+    size_t at = xd_utf8_stray(text), line = 1, from = 0;
+    if (!text[at])
+        return XD_OK;
+    for (size_t i = 0; i < at; i++)
+        if (text[i] == '\n')
+            line++, from = i + 1;
+    return xd_fail(e, XD_EINVAL, "%s is not UTF-8: byte %zu of line %zu is 0x%02X; write it in "
+                   "UTF-8 (iconv -f latin1 -t utf-8 FILE converts a file of Latin-1)", path,
+                   at - from + 1, line, (unsigned)(unsigned char)text[at]);
+}
+
 static xd_status add_prompt(xd_opt_texts *list, const char *line, xd_err *e)
 {
     const char **more = realloc(list->v, (size_t)(list->n + 1) * sizeof *more);
@@ -40,6 +54,8 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
         path = "standard input";
     if (memchr(*text, 0, len))
         return xd_fail(e, XD_EINVAL, "%s is no text: it holds a byte 0", path);
+    if ((s = check_utf8(*text, path, e)) != XD_OK)
+        return s;
     char *p = *text + (strncmp(*text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
     while (s == XD_OK && *p) {
         size_t n = strcspn(p, "\r\n");

@@ -32,6 +32,14 @@ size_t xd_utf8_bytes(const char *text)
     return n;
 }
 
+size_t xd_utf8_stray(const char *s)
+{
+    const char *p = s;
+    for (size_t n; *p && (n = xd_utf8_bytes(p)) > 0;)
+        p += n;
+    return (size_t)(p - s);
+}
+
 void xd_clean(char *text, const char *keep)
 {
     char *to = text;

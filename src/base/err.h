@@ -30,6 +30,8 @@ xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 /* Bytes of the UTF-8 character at s. 0 if it is not valid: a stray byte, an overlong form, a
  * surrogate, or above U+10FFFF. */
 size_t xd_utf8_bytes(const char *s);
+/* Where the first byte is that is not UTF-8; the length of the text: nowhere. */
+size_t xd_utf8_stray(const char *s);
 /* Replaces by '?' each byte that is not UTF-8 and each control character (C1 as well) that is not
  * in `keep`. Text from a file, such as a tensor's name, could otherwise begin new lines or colour a
  * terminal. */

@@ -50,6 +50,16 @@ char *xd_path_join(const char *dir, const char *name)
     return p;
 }
 
+const char *xd_path_hint(const char *path)
+{
+    if (path[0] == '~' && (!path[1] || path[1] == '/'))
+        return "; the shell expands ~ only without quotes and at the beginning of a word: write "
+               "$HOME";
+    if (strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0)
+        return "; URLs are not opened: download it first, and name the file";
+    return "";
+}
+
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e)
 {
     struct stat st;
@@ -59,7 +69,7 @@ xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, x
     *data = NULL;
     *len = 0;
     if (!f) {
-        xd_fail(e, XD_EIO, "cannot open %s: %s", path, strerror(errno));
+        xd_fail(e, XD_EIO, "cannot open %s: %s%s", path, strerror(errno), xd_path_hint(path));
         if (fd >= 0)
             close(fd);
         return XD_EIO;
@@ -130,7 +140,8 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
         return xd_file_read(path, max, data, len, e);
     FILE     *f = fopen(path, "rb");
     xd_status s = f ? read_stream(f, path, max, data, len, e)
-                    : xd_fail(e, XD_EIO, "cannot open %s: %s", path, strerror(errno));
+                    : xd_fail(e, XD_EIO, "cannot open %s: %s%s", path, strerror(errno),
+                              xd_path_hint(path));
     if (f)
         fclose(f);
     return s;
@@ -279,7 +290,7 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
     else if (o->path && (fd = open_nameless(o->path)) < 0)
         fd = open_named(o);
     if (fd < 0 || !(o->f = fdopen(fd, "wb"))) {
-        xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
+        xd_fail(e, XD_EIO, "cannot write %s: %s%s", path, strerror(errno), xd_path_hint(path));
         if (fd >= 0)
             close(fd);
         if (o->tmp)
@@ -364,7 +375,8 @@ xd_status xd_file_writable(const char *path, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
     if (xd_file_is_stream(path))        /* opening a pipe would wait for its reader            */
         return access(path, W_OK) == 0
-                   ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
+                   ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s%s", path,
+                                      strerror(errno), xd_path_hint(path));
     if (xd_out_open(&o, path, e) != XD_OK)
         return XD_EIO;
     xd_out_abort(&o);

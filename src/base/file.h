@@ -11,6 +11,9 @@ int xd_file_exists(const char *path);           /* any kind of file             
 int xd_file_is_dir(const char *path);
 int xd_file_is_stream(const char *path);        /* a device, a pipe or a socket               */
 
+/* What else a path that is not there may be: "; ..." of "~" and of a URL; else "". */
+const char *xd_path_hint(const char *path);
+
 /* Reads a whole regular file of at most `max` bytes. *data is malloc'ed, belongs to the caller and
  * ends in an extra NUL that *len does not count. XD_EIO if it cannot be read. */
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/par.h"
@@ -118,7 +119,8 @@ static xd_status open_fd(xd_st_file *f, xd_err *e)
     struct stat st;
     f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* do not block on a pipe */
     if (f->fd < 0)
-        return xd_fail(e, XD_EIO, "cannot open %s: %s", f->path, strerror(errno));
+        return xd_fail(e, XD_EIO, "cannot open %s: %s%s", f->path, strerror(errno),
+                       xd_path_hint(f->path));
     if (fstat(f->fd, &st) != 0)
         return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, strerror(errno));
     if (!S_ISREG(st.st_mode))

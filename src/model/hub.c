@@ -38,6 +38,50 @@ static int is_repo_id(const char *s)
            s[0] != '/' && slash[1] != '.';
 }
 
+/* HUB/models--org--name/snapshots; malloc'ed, or NULL. */
+static char *snapshots_of(const char *id)
+{
+    const char *slash = strchr(id, '/');
+    char       *root = xd_model_hub(), *org = strndup(id, (size_t)(slash - id));
+    char       *name = org ? format_text("models--%s--%s/snapshots", org, slash + 1) : NULL;
+    char       *dir = root && name ? xd_path_join(root, name) : NULL;
+    free(root), free(org), free(name);
+    return dir;
+}
+
+/* The folders in a directory; *one: the path of the last of them, malloc'ed. */
+static int count_snapshots(const char *dir, char **one)
+{
+    DIR *d = opendir(dir);
+    int  n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char *path = e->d_name[0] == '.' ? NULL : xd_path_join(dir, e->d_name);
+        int   counts = path && xd_file_is_dir(path);
+        n += counts;
+        if (counts && one) {
+            free(*one);
+            *one = path;
+        } else {
+            free(path);
+        }
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Where nothing says which one is main: the only one. */
+static char *only_snapshot(const char *id)
+{
+    char *dir = snapshots_of(id), *one = NULL;
+    if (dir && count_snapshots(dir, &one) != 1) {
+        free(one);
+        one = NULL;
+    }
+    free(dir);
+    return one;
+}
+
 /* HUB/models--org--name/snapshots/COMMIT of a revision; NULL if it does not exist. */
 static char *find_snapshot(const char *id, const char *revision)
 {
@@ -62,6 +106,8 @@ static char *find_snapshot(const char *id, const char *revision)
         free(dir);
         dir = NULL;
     }
+    if (!dir && !text && strcmp(revision, "main") == 0)
+        dir = only_snapshot(id);
     free(root), free(name), free(repo), free(ref), free(text);
     return dir;
 }
@@ -196,6 +242,24 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
     return s;
 }
 
+/* What else to do about a model that is not in the cache under main. */
+static xd_status fail_absent(const char *model, const char *id, const char *revision, xd_err *e)
+{
+    char *root = xd_model_hub(), *dir = snapshots_of(id);
+    int   n = dir && !revision ? count_snapshots(dir, NULL) : 0;
+    if (n > 1)
+        xd_fail(e, XD_EIO, "%s has %d snapshots and no refs/main: name one of them, %s@COMMIT, or "
+                "get the newest with \"hf download %s\"", dir, n, id, id);
+    else
+        xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face "
+                "cache %s: download it with \"hf download %s%s%s\" (or huggingface-cli download), "
+                "or name a directory", model, root ? root : "(no HOME)", id,
+                revision ? " --revision " : "", revision ? revision : "");
+    free(dir);
+    free(root);
+    return XD_EIO;
+}
+
 xd_status xd_model_find(const char *model, char **dir, xd_err *e)
 {
     char id[512], *at;
@@ -209,19 +273,16 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e)
                        "%s is a file; a model is a directory with model_index.json, and files of "
                        "weights are named beside it (--transformer FILE)",
                        model);
-    if (!is_repo_id(model))
-        return strchr(model, '/') ? xd_fail(e, XD_EIO, "there is no directory %s", model)
-                                  : find_named(model, dir, e);
     snprintf(id, sizeof id, "%s", model);
+    for (size_t n = strlen(id); n > 1 && id[n - 1] == '/'; n--)
+        id[n - 1] = 0;
+    if (*xd_path_hint(model) || (!is_repo_id(id) && strchr(id, '/')))
+        return xd_fail(e, XD_EIO, "there is no directory %s%s", model, xd_path_hint(model));
+    if (!is_repo_id(id))
+        return find_named(id, dir, e);
     if ((at = strchr(id, '@')))
         *at++ = 0;
     if ((*dir = find_snapshot(id, at ? at : "main")))
         return XD_OK;
-    char *root = xd_model_hub();
-    xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face cache "
-            "%s: download it with \"hf download %s%s%s\" (or huggingface-cli download), or name a "
-            "directory", model, root ? root : "(no HOME)", id, at ? " --revision " : "",
-            at ? at : "");
-    free(root);
-    return XD_EIO;
+    return fail_absent(model, id, at, e);
 }

@@ -206,6 +206,15 @@ int64_t xd_model_text_width(const xd_model *m, int k)
     return m->has_text[k] ? p->text->width(p->net.cfg) * xd_model_reads(m, k).nlayers : 0;
 }
 
+int64_t xd_model_vocab(const xd_model *m, int k)
+{
+    const xd_component *p = &m->text[k];
+    for (const xd_field *f = m->has_text[k] ? p->text->net.fields : NULL; f && f->json; f++)
+        if (f->kind == 'l' && strcmp(f->json, "vocab_size") == 0)
+            return *(const int64_t *)((const char *)p->net.cfg + f->off);
+    return 0;
+}
+
 static int64_t rows_of_image(const xd_model *m, int k)
 {
     const xd_component *p = &m->text[k];

@@ -69,6 +69,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
 /* What encoder k is to hand out, without ids; the width of a row of it (0: it is absent). */
 xd_text_read xd_model_reads(const xd_model *m, int k);
 int64_t   xd_model_text_width(const xd_model *m, int k);
+/* Rows of the table of text encoder k that ids are numbers of; 0: its config does not say.       */
+int64_t   xd_model_vocab(const xd_model *m, int k);
 /* Of encoder k, which reads images: their number, always as many, and the rows of all of them. 0:
  * it is absent, or reads text. */
 int       xd_model_images(const xd_model *m, int k);

@@ -168,6 +168,35 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
+/* A text of an older encoding would be read as other characters, without a word. */
+static xd_status check_text(const char *name, int number, const char *text, xd_err *e)
+{
+    size_t at = text ? xd_utf8_stray(text) : 0;
+    char   which[32] = "";
+    if (!text || !text[at])
+        return XD_OK;
+    if (number)
+        snprintf(which, sizeof which, " %d", number);
+    return xd_fail(e, XD_EINVAL, "%s%s is not UTF-8: its byte %zu is 0x%02X; write the text in "
+                   "UTF-8 (iconv -f latin1 -t utf-8 converts a file of Latin-1)", name, which,
+                   at + 1, (unsigned)(unsigned char)text[at]);
+}
+
+static xd_status check_texts(const xd_request *r, xd_err *e)
+{
+    const struct { const char *name, *text; } one[] = {
+        { "negative_prompt", r->negative_prompt }, { "prompt_2", r->prompt_2 },
+        { "prompt_3", r->prompt_3 }, { "negative_prompt_2", r->negative_prompt_2 },
+        { "negative_prompt_3", r->negative_prompt_3 },
+    };
+    xd_status s = XD_OK;
+    for (int i = 0; i < r->nprompts && s == XD_OK; i++)
+        s = check_text("prompt", i + 1, r->prompts[i], e);
+    for (size_t i = 0; i < sizeof one / sizeof *one && s == XD_OK; i++)
+        s = check_text(one[i].name, 0, one[i].text, e);
+    return s;
+}
+
 static int has_prompt(const xd_recipe *p, int number)
 {
     for (int k = 0; k < p->ntext; k++)
@@ -404,6 +433,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         s = check_video(j, e);
     if (s == XD_OK)
         s = xd_mask_check(j, e);
+    if (s == XD_OK)
+        s = check_texts(r, e);
     if (s == XD_OK)
         s = check_prompts(j, e);
     if (s == XD_OK)

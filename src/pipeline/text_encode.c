@@ -9,6 +9,7 @@
 #include "pipeline/text_cache.h"
 #include "pipeline/transformers.h"
 #include "pipeline/turns.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/minmax.h"
 #include "exec/host.h"
@@ -93,6 +94,33 @@ static char *prepare_caption(const xd_job *j, const char *text)
     return prepare ? prepare(text) : strdup(text);
 }
 
+/* A tokenizer of another model has ids that the encoder has no rows for. */
+static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n, xd_err *e)
+{
+    const xd_model    *m = &j->ctx->model;
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    int64_t            rows = xd_model_vocab(m, k), most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = xd_max(most, ids[i]);
+    if (!rows || most < rows)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "the tokenizer %s/%s gives the id %lld, and the vocab_size of "
+                   "%s/%s/config.json is %lld: they are of two models; take both folders from one",
+                   m->dir, u->tokenizer, (long long)most, m->dir, u->folder, (long long)rows);
+}
+
+/* A failure of the tokenizer names its file. */
+static xd_status fail_tokens(const xd_job *j, int k, xd_status s, xd_err *e)
+{
+    char *dir = s == XD_OK ? NULL : xd_path_join(j->ctx->model.dir,
+                                                 recipe_of(j)->text[k].tokenizer);
+    char *path = dir ? xd_path_join(dir, "tokenizer.json") : NULL;
+    xd_fail_at(e, s, path);
+    free(path);
+    free(dir);
+    return s;
+}
+
 static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, const char *text,
                                  xd_err *e)
 {
@@ -109,8 +137,11 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
     int64_t   more = xd_prompt_images_more_ids(j, k), most = xd_prompts_most_ids(j, k) - more;
-    xd_status s = xd_tok_cut_bare(m->tok[k], plain, strlen(plain), most, frame != NULL,
-                                  &w->ids[at], &w->len[at], &w->whole[at], e);
+    xd_status s = fail_tokens(j, k, xd_tok_cut_bare(m->tok[k], plain, strlen(plain), most,
+                                                    frame != NULL, &w->ids[at], &w->len[at],
+                                                    &w->whole[at], e), e);
+    if (s == XD_OK)
+        s = check_ids(j, k, w->ids[at], w->len[at], e);
     if (s == XD_OK)
         s = xd_prompt_images_expand(j, k, &w->ids[at], &w->len[at], e);
     w->whole[at] += more;

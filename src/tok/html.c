@@ -17,8 +17,8 @@ enum { START, START_NAME, ATTRIBUTE, END, END_NAME, COMMENT_END, SECTION, SECTIO
 
 static const char *const patterns[PATTERNS] = {
     [START] = "<[a-zA-Z][^\\t\\n\\r\\f />\\x00]*(?:[/" XD_SPACES "]*(?:(?<=['\"/" XD_SPACES
-              "])[^/>" XD_SPACES "][^/=>" XD_SPACES "]*(?:" S "*=+" S "*(?:'[^']*'|\"[^\"]*\"|(?!['\"])[^>" XD_SPACES
-              "]*)" S "*)?" GAP ")*)?" S "*",
+              "])[^/>" XD_SPACES "][^/=>" XD_SPACES "]*(?:" S "*=+" S
+              "*(?:'[^']*'|\"[^\"]*\"|(?!['\"])[^>" XD_SPACES "]*)" S "*)?" GAP ")*)?" S "*",
     [START_NAME] = NAME GAP,
     [ATTRIBUTE] = "(?<=['\"/" XD_SPACES "])[^/>" XD_SPACES "][^/=>" XD_SPACES "]*(" S "*=+" S
                   "*('[^']*'|\"[^\"]*\"|(?!['\"])[^>" XD_SPACES "]*))?" GAP,
@@ -86,7 +86,7 @@ static int is_same(xd_slice a, xd_slice b)
     return 1;
 }
 
-/* Counts a tag that opens (by 1) or ends (by -1), if what it holds is no text or keeps its blanks. */
+/* Counts a tag that opens (1) or ends (-1), if what it holds is no text or keeps its blanks. */
 static void count_tag(parser *h, xd_slice name, int by)
 {
     static const char *const kept[] = {"pre", "textarea"};
@@ -158,7 +158,7 @@ static void end_tag(parser *h, xd_slice name)
 
 #define NONE ((size_t)-1)
 
-static int find(parser *h, int pattern, size_t at, int here, size_t *span)
+static int match_at(parser *h, int pattern, size_t at, int here, size_t *span)
 {
     return xd_finder_next(h->find[pattern], h->s, h->len, at, here, span, 2);
 }
@@ -178,7 +178,7 @@ static int begins(const parser *h, size_t at, const char *word)
 static size_t end_of_start(parser *h, size_t i)
 {
     size_t span[4];
-    if (!find(h, START, i, 1, span))
+    if (!match_at(h, START, i, 1, span))
         return i + 1;
     size_t j = span[1];
     char   c = j < h->len ? h->s[j] : 0;
@@ -192,10 +192,10 @@ static size_t end_of_start(parser *h, size_t i)
 static size_t read_start(parser *h, size_t i)
 {
     size_t end = end_of_start(h, i), span[4], k, took;
-    if (end == NONE || !find(h, START_NAME, i + 1, 1, span))
+    if (end == NONE || !match_at(h, START_NAME, i + 1, 1, span))
         return end;
     xd_slice name = {h->s + span[2], span[3] - span[2]};
-    for (k = span[1]; k < end && find(h, ATTRIBUTE, k, 1, span) && span[1] > k;)
+    for (k = span[1]; k < end && match_at(h, ATTRIBUTE, k, 1, span) && span[1] > k;)
         k = span[1];
     for (; k < end && xd_is_blank(xd_utf8_get(h->s + k, end - k, &took)); k += took)
         ;
@@ -217,7 +217,7 @@ static size_t read_end(parser *h, size_t i)
     size_t span[4], close = find_byte(h, i + 1, '>');
     if (close == NONE)
         return NONE;
-    if (find(h, END, i, 1, span)) {
+    if (match_at(h, END, i, 1, span)) {
         xd_slice name = {h->s + span[2], span[3] - span[2]};
         if (h->raw && !is_word(name, h->raw)) {
             xd_bytes_add(&h->data, h->s + i, close + 1 - i);
@@ -231,7 +231,7 @@ static size_t read_end(parser *h, size_t i)
         xd_bytes_add(&h->data, h->s + i, close + 1 - i);
         return close + 1;
     }
-    if (find(h, END_NAME, i + 2, 1, span)) {
+    if (match_at(h, END_NAME, i + 2, 1, span)) {
         size_t behind = find_byte(h, span[1], '>');
         end_tag(h, (xd_slice) {h->s + span[2], span[3] - span[2]});
         return behind + 1;
@@ -249,16 +249,16 @@ static size_t read_declaration(parser *h, size_t i)
     static const char *const office[] = {"if", "else", "endif"};
     size_t                   span[4], end[4], close = find_byte(h, i + 2, '>');
     if (begins(h, i, "<!--")) {
-        if (!find(h, COMMENT_END, i + 4, 0, span))
+        if (!match_at(h, COMMENT_END, i + 4, 0, span))
             return NONE;
         end_data(h);
         return span[1];
     }
-    if (begins(h, i, "<![") && find(h, SECTION, i, 1, span)) {
+    if (begins(h, i, "<![") && match_at(h, SECTION, i, 1, span)) {
         xd_slice name = {h->s + span[2], span[3] - span[2]};
         int      known = is_one_of(name, standard, 5) >= 0 ? SECTION_END
                          : is_one_of(name, office, 3) >= 0 ? OFFICE_END : -1;
-        if (known >= 0 && !find(h, known, i + 3, 0, end))
+        if (known >= 0 && !match_at(h, known, i + 3, 0, end))
             return NONE;
         if (known >= 0) {
             end_data(h);
@@ -281,7 +281,7 @@ static int read_reference(parser *h)
     size_t   i = h->at, span[4];
     int64_t  v;
     int      number = begins(h, i, "&#");
-    if (find(h, number ? NUMBERED : NAMED, i, 1, span)) {
+    if (match_at(h, number ? NUMBERED : NAMED, i, 1, span)) {
         size_t digits = number ? xd_entity_number(h->s + i, h->len - i, &v) : span[3] - i;
         if (number)
             xd_utf8_put(xd_entity_code(v), &h->data);
@@ -297,7 +297,7 @@ static int read_reference(parser *h)
         }
         return 0;
     }
-    if (find(h, CUT, i, 1, span)) {
+    if (match_at(h, CUT, i, 1, span)) {
         if (h->last && span[1] == h->len)
             h->at++;
         return 0;
@@ -316,7 +316,7 @@ static size_t next_markup(parser *h)
 {
     size_t span[4], i = h->at;
     if (h->raw)
-        return find(h, h->raw[1] == 'c' ? SCRIPT_END : STYLE_END, i, 0, span) ? span[0] : NONE;
+        return match_at(h, h->raw[1] == 'c' ? SCRIPT_END : STYLE_END, i, 0, span) ? span[0] : NONE;
     while (i < h->len && h->s[i] != '<' && h->s[i] != '&')
         i++;
     return i;

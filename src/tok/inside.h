@@ -22,6 +22,9 @@
 
 /* ---- growing bytes ------------------------------------------------------------------------ */
 
+/* Bits of `failed` of what grows: out of memory; a regular expression was given up. */
+enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
+
 typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
 void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* sets failed when out of memory */
 void xd_bytes_free(xd_bytes_buf *b);

@@ -320,8 +320,11 @@ static void cut_at_matches(const xd_pattern *p, const char *s, size_t len, xd_cu
         from = v[1];
         at = v[1] > v[0] ? v[1] : v[1] < len ? v[1] + xd_utf8_len(s + v[1]) : len + 1;
     }
-    if (found < 0 && found != PCRE2_ERROR_NOMATCH)
-        c->failed = 1;
+    if (found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT ||
+        found == PCRE2_ERROR_HEAPLIMIT)
+        c->failed |= XD_FAILED_ENDLESS;
+    else if (found < 0 && found != PCRE2_ERROR_NOMATCH)
+        c->failed |= XD_FAILED_MEMORY;
     if (len > from)
         add_cut(c, from, len, 0);
     pcre2_match_data_free(m);

@@ -233,6 +233,10 @@ xd_status xd_tok_cut_bare(const xd_tok *t, const char *text, size_t len, int64_t
     }
     if (out.failed || b.failed) {
         free(out.p);
+        if ((out.failed | b.failed) & XD_FAILED_ENDLESS)
+            return xd_fail(e, XD_EFORMAT, "a regular expression of its pre_tokenizer takes more "
+                           "steps on this text of %zu bytes than PCRE2 allows: shorten the text, "
+                           "or take the tokenizer that belongs to the model", len);
         return xd_fail(e, XD_ENOMEM, "no memory for the ids of a text of %zu bytes", len);
     }
     *ids = out.p;
