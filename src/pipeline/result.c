@@ -109,6 +109,31 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
     xd_buf_json_string(b, text);
 }
 
+/* Appends the images that the image was made of, and how it was. */
+static void add_images(xd_text_buf *b, const xd_job *j)
+{
+    const xd_request *r = j->r;
+    if (xd_job_has_image(r)) {
+        xd_buf_add(b, ", \"image\": ");
+        add_name(b, r, r->image);
+        add_more_images(b, r);
+    }
+    if (r->no_auto_resize)
+        xd_buf_add(b, ", \"no_auto_resize\": true");
+    if (xd_job_has_last(r)) {
+        xd_buf_add(b, ", \"last_image\": ");
+        add_name(b, r, r->last_image);
+    }
+    if (xd_job_has_mask(r)) {
+        xd_buf_add(b, ", \"mask_image\": ");
+        add_name(b, r, r->mask_image);
+    }
+    if (r->padding_mask_crop >= 0)
+        xd_buf_add(b, ", \"padding_mask_crop\": %" PRId64, r->padding_mask_crop);
+    if (j->strength > 0)
+        xd_buf_add(b, ", \"strength\": %.10g", j->strength);
+}
+
 /* Appends other settings that the image depends on, if they were given. */
 static void add_options(xd_text_buf *b, const xd_job *j)
 {
@@ -142,25 +167,7 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"flow_shift\": %.10g", r->flow_shift);
     if (!xd_prompts_fixed(j))
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
-    if (xd_job_has_image(r)) {
-        xd_buf_add(b, ", \"image\": ");
-        add_name(b, r, r->image);
-        add_more_images(b, r);
-    }
-    if (r->no_auto_resize)
-        xd_buf_add(b, ", \"no_auto_resize\": true");
-    if (xd_job_has_last(r)) {
-        xd_buf_add(b, ", \"last_image\": ");
-        add_name(b, r, r->last_image);
-    }
-    if (xd_job_has_mask(r)) {
-        xd_buf_add(b, ", \"mask_image\": ");
-        add_name(b, r, r->mask_image);
-    }
-    if (r->padding_mask_crop >= 0)
-        xd_buf_add(b, ", \"padding_mask_crop\": %" PRId64, r->padding_mask_crop);
-    if (j->strength > 0)
-        xd_buf_add(b, ", \"strength\": %.10g", j->strength);
+    add_images(b, j);
     if (r->enable_tiling)
         xd_buf_add(b, ", \"enable_tiling\": true");
     if (j->window[0] < 0)

@@ -1,12 +1,13 @@
 #!/bin/sh
-# texts.sh XDIT ROOT GOLDEN - texts and names as people give them: prompts that are not UTF-8 or begin
-# with dashes, captions that are cleaned, second prompts, "~", URLs, models of the cache, and
+# texts.sh XDIT ROOT GOLDEN - texts and names as people give them: prompts that are not UTF-8 or
+# begin with dashes, captions that are cleaned, second prompts, "~", URLs, models of the cache, and
 # tokenizers that do not belong to their encoders.
 . "$(dirname "$0")/lib.sh"
 GOLDEN=$3
 latin=$(printf 'caf\351')
 
-refused "a prompt in Latin-1" 2 "UTF-8 4 0xE9 iconv" generate --model "$MODEL" --prompt "$latin" -o "$T/a.png"
+refused "a prompt in Latin-1" 2 "UTF-8 4 0xE9 iconv" generate --model "$MODEL" \
+    --prompt "$latin" -o "$T/a.png"
 refused "a negative prompt" 2 "negative_prompt UTF-8 0xE9" generate --model "$MODEL" --prompt a \
     --negative_prompt "$latin" -o "$T/a.png"
 printf 'a dog\n%s\n' "$latin" >"$T/prompts.txt"

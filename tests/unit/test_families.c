@@ -141,7 +141,8 @@ static void words(void **state)
         { XD_WORD_HUB, "black-forest-labs/FLUX.1-dev" },
     };
     (void)state;
-    assert_int_equal(sizeof row / sizeof *row, XD_WORDS);
+    for (int w = 0; w < XD_WORDS; w++)
+        assert_true(*xd_family_says((xd_family_word)w));
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         assert_string_equal(xd_family_says(row[i].word), row[i].says);
 }

@@ -97,7 +97,7 @@ static int64_t at(const char *name)
 static int terms_of(xd_lora_term t[8])
 {
     xd_lora_term of_any = { .file = file, .row0 = ROW0, .rows = ROWS, .cols = COLS, .up = -1,
-                            .down = -1 };
+                            .down = -1, .magnitude = -1 };
     int n = 0;
     for (int swap = 0; swap < 2; swap++) {
         t[n] = of_any;

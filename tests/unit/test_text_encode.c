@@ -176,11 +176,11 @@ static void rows_in_front_dropped(void **state)
     encoded some = encode(g);
     assert_int_equal(some.rows, plain.rows - before);
     same(&plain, before, 0, &some, 0, 0, some.rows, E);
-    mine.max_text = MOST;               /* counts what is handed out                           */
+    g->ctx.model.usual.max_text = MOST; /* counts what is handed out                           */
     encoded less = encode(g);
     assert_true(less.rows == MOST && MOST < some.rows);
     same(&some, 0, 0, &less, 0, 0, MOST, E);
-    mine.max_text = PAD;
+    g->ctx.model.usual.max_text = PAD;
     mine.text[0].pad = PAD, mine.text[0].masked = 1;
     encoded padded = encode(g);
     assert_true(padded.rows == PAD && padded.real == some.rows);
