@@ -66,7 +66,7 @@ def full_queue():
                "a full queue: 429", r)
         for k in held:
             k.close()
-        report(wait_for(lambda: s.metric("running") == 0), "all of them go")
+        report(wait_for(lambda: s.metric("running") == 0, 30), "all of them go")
         report(s.post(GEN, FAST).status == 200, "and there is room again")
 
 

@@ -278,7 +278,7 @@ def usage_of_edits():
     image = (model / "image.png").read_bytes()
     with Server("--dtype", "f32", model=str(model)) as s:
         r = s.form(EDIT, [("prompt", "a cat"), ("num_inference_steps", 1), ("max_area", 48 * 48),
-                          ("image", "a.png", image)])
+                          ("no_auto_resize", "true"), ("image", "a.png", image)])
         size = struct.unpack(">II", image[16:24])
         report(r.json["size"] == "64x32" and r.json["usage"] == tokens(
             6, size[0] * size[1] // 64, 32), f"tokens of an edit of {size}", r.json["usage"])
