@@ -287,7 +287,7 @@ def read(data):
         return np.asarray(im.convert("RGB"))
 
 
-def make(_, o):
+def make(names, options):
     out = {}
     for files in (pngs, jpegs, webps, gifs):
         for name, data in files():
@@ -296,4 +296,4 @@ def make(_, o):
             rgb = read(data)
             if rgb is not None:
                 out["rgb." + name] = torch.from_numpy(rgb.copy())
-    save_file(out, o.out / "image-files.safetensors")
+    save_file(out, options.out / "image-files.safetensors")
