@@ -411,6 +411,7 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
     r->width = size[1] * d->patch[2] * g->ctx.model.vae_info.cell[2];
     if (d->most[1] && (size[0] * d->patch[1] > d->most[1] || size[1] * d->patch[2] > d->most[2]))
         return;
+    r->no_auto_resize = g->ctx.model.recipe->auto_resizes;
     if (g->ctx.model.recipe->max_area)
         r->max_area = r->height * r->width;
     if (g->ctx.model.recipe->reference_area)
