@@ -18,9 +18,9 @@ passed=$(($(count Ok) + $(count 'Expected Fail')))
 failed=$(($(count Fail) + $(count 'Unexpected Pass') + $(count Timeout)))
 skipped=$(count Skipped)
 log=$(sed -n 's/^Full log written to //p' "$out" | tail -n 1)
-if [ -f "$log" ] && grep -Eq '^(ok [0-9]+.*# SKIP|SKIP:)' "$log"; then
+if [ -f "$log" ] && grep -aEq '^(ok [0-9]+.*# SKIP|SKIP:)' "$log"; then
     echo "Skipped, and why:"
-    grep -E '^(ok [0-9]+.*# SKIP|SKIP:)' "$log" | sort -u
+    grep -aE '^(ok [0-9]+.*# SKIP|SKIP:)' "$log" | sort -u
 fi
 if [ "$rc" != 0 ] && [ "$failed" = 0 ]; then
     failed=1            # the build broke, or meson itself
@@ -28,7 +28,7 @@ fi
 if [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
     failed=1            # nothing ran, which proves nothing
 fi
-absent=$([ -f "$log" ] && grep -Ec '^# skipped: .*\(XDIT_TEST_HF\)$' "$log")
+absent=$([ -f "$log" ] && grep -aEc '^# skipped: .*\(XDIT_TEST_HF\)$' "$log")
 if [ "${absent:-0}" -gt 0 ]; then
     echo "$absent checks were not run: they need configs of published models, which" \
         "tools/fetch_configs.py ${XDIT_TEST_HF:-../shared/hf} fetches"
