@@ -28,13 +28,13 @@ static int is_dashes(const xd_noise *z)
     return z->n >= DASHES && strspn(z->line, "-") >= DASHES;
 }
 
-/* "[host:12345] ..." is how MPI marks its own lines. */
+/* "[host:12345] ..." is how MPI marks its own lines, and "[host][[job,1],0][...". */
 static int is_marked(const char *line)
 {
     const char *end = line[0] == '[' ? strchr(line, ']') : NULL, *p = end;
     while (p && p > line + 1 && isdigit((unsigned char)p[-1]))
         p--;
-    return (p && p < end && p[-1] == ':') || strncmp(line, "mpirun", 6) == 0 ||
+    return (end && strncmp(end, "][[", 3) == 0) || (p && p < end && p[-1] == ':') || strncmp(line, "mpirun", 6) == 0 ||
            strncmp(line, "[mpiexec@", 9) == 0 || strncmp(line, "[proxy:", 7) == 0;
 }
 
@@ -70,15 +70,18 @@ static void keep_line(xd_noise *z, const char *p, size_t n)
 static void judge_line(xd_noise *z)
 {
     z->line[z->n] = 0;
+    int kept = (z->inside && strncmp(z->line, OURS, sizeof OURS - 1) != 0) || is_marked(z->line) ||
+               (z->kept_last && strcmp(z->line, "\n") == 0);
     if (is_dashes(z))
         z->inside = !z->inside;
-    else if ((z->inside && strncmp(z->line, OURS, sizeof OURS - 1) != 0) || is_marked(z->line))
+    else if (kept)
         keep_line(z, z->line, z->n);
     else {
         z->said |= is_error(z->line);
         z->spoke = 1;
         write_out(z, z->line, z->n);
     }
+    z->kept_last = kept;
     z->n = 0;
 }
 
@@ -101,6 +104,7 @@ static void take_line(xd_noise *z, char c)
         z->spoke = 1;
         write_out(z, z->line, z->n);
         z->passing = 1;
+        z->kept_last = 0;
         z->escape = c == '\r';
         z->n = 0;
     }

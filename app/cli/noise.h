@@ -1,6 +1,7 @@
 /* noise.h - what the MPI launcher says on the ranks' standard error, kept from the person.
  *
- * Open MPI's messages stand between two lines of dashes, or begin with "[host:pid]" or its name.
+ * Open MPI's messages stand between two lines of dashes, or begin with "[host:pid]", with
+ * "[host][[job,part],rank][" or with its name. Two ranks that write at once leave an empty line.
  * MPICH's come on standard output, behind a line of equals signs, or begin with "[mpiexec@host]".
  * Everything else is what ranks say and passes as it comes, so that a progress bar moves. */
 #ifndef XD_CLI_NOISE_H
@@ -11,6 +12,7 @@
 typedef struct xd_noise {
     int    fd;                  /* where what ranks say goes                                   */
     int    inside;              /* between two lines of dashes                                 */
+    int    kept_last;           /* the last line was the launcher's                            */
     int    passing;             /* the line under way is one of the ranks'                     */
     int    escape;              /* bytes of "erase the line" seen: a new line begins behind it */
     int    said;                /* a rank has said something that is no warning                */

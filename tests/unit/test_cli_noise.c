@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/noise.h"
 
@@ -70,6 +71,8 @@ static void errors_are_told_from_warnings(void **state)
 {
     static const struct { const char *text; int said;
     } all[] = { { "xdit: warning: 4 ranks share 2 cores\n", 0 },
+                { "[vm][[41608,1],0][btl_tcp_proc.c:266:f] No pairing[vm][[41608,1],1][g] No "
+                  "pairing\n\nxdit: warning: a\n", 0 },
                 { "denoise 1/2\n", 0 },
                 { "xdit: rank 1: no memory\n", 1 },
                 { "xdit: warning: a\nxdit: w\n", 1 },
@@ -85,6 +88,29 @@ static void errors_are_told_from_warnings(void **state)
             assert_int_equal(z.said, all[i].said);
             assert_int_equal(z.spoke, all[i].text[0] != 0);
         }
+}
+
+/* Bytes that pass to the person's standard error. */
+static void marked_lines_are_kept(void **state)
+{
+    static const char said[] = "[vm:77] a\n[vm][[41608,1],0][f.c:2:f] b[vm][[41608,1],1][g] b\n\n"
+                               "[0/2] c\n\nd\n";
+    static const char passed[] = "[0/2] c\n\nd\n";
+    (void)state;
+    for (size_t step = 1; step < sizeof said; step++) {
+        int  ends[2];
+        char out[sizeof said];
+        assert_int_equal(pipe(ends), 0);
+        xd_noise z = { .fd = ends[1] };
+        for (size_t at = 0, n = strlen(said); at < n; at += step)
+            xd_noise_take(&z, said + at, n - at < step ? n - at : step);
+        xd_noise_end(&z);
+        close(ends[1]);
+        ssize_t n = read(ends[0], out, sizeof out - 1);
+        close(ends[0]);
+        assert_int_equal(n, (ssize_t)strlen(passed));
+        assert_memory_equal(out, passed, strlen(passed));
+    }
 }
 
 static void a_lost_host_is_named(void **state)
@@ -112,6 +138,7 @@ int main(void)
         cmocka_unit_test(ranks_pass),
         cmocka_unit_test(the_launcher_is_kept),
         cmocka_unit_test(errors_are_told_from_warnings),
+        cmocka_unit_test(marked_lines_are_kept),
         cmocka_unit_test(a_lost_host_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
