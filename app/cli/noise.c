@@ -34,8 +34,9 @@ static int is_marked(const char *line)
     const char *end = line[0] == '[' ? strchr(line, ']') : NULL, *p = end;
     while (p && p > line + 1 && isdigit((unsigned char)p[-1]))
         p--;
-    return (end && strncmp(end, "][[", 3) == 0) || (p && p < end && p[-1] == ':') || strncmp(line, "mpirun", 6) == 0 ||
-           strncmp(line, "[mpiexec@", 9) == 0 || strncmp(line, "[proxy:", 7) == 0;
+    return (end && strncmp(end, "][[", 3) == 0) || (p && p < end && p[-1] == ':') ||
+           strncmp(line, "mpirun", 6) == 0 || strncmp(line, "[mpiexec@", 9) == 0 ||
+           strncmp(line, "[proxy:", 7) == 0;
 }
 
 static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
