@@ -98,7 +98,8 @@ static void lower_and_strip(xd_bytes_buf *text)
             end = i + took;
     text->len = 0;
     text->failed |= b.failed;
-    xd_bytes_add(text, b.p + from, end - from);
+    if (end > from)                     /* p may be NULL                                       */
+        xd_bytes_add(text, b.p + from, end - from);
     xd_bytes_free(&b);
 }
 
