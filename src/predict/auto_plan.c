@@ -306,6 +306,16 @@ static int is_far_larger(chooser *c)
     return here.times > FAR_LARGER;
 }
 
+/* Has the address space (ulimit -v) room for measuring this machine? Its libraries end the process
+ * where there is none. */
+static int may_measure(void)
+{
+    enum { OPERANDS = 512 << 20 };
+    size_t have, space;
+    xd_host_memory(&have, &space);
+    return space > OPERANDS;
+}
+
 /* Without a choice the request is predicted where it is far larger than the model's own size, and
  * where a disk of known speed delivers weights: their
  * reading is most of the time of many first requests. What cannot be predicted is left out. */
@@ -367,7 +377,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
     int chooses = size > 1 && a->plan && c.ranks > given;
     if (s == XD_OK && ctx->world.all->rank == 0 && !chooses) {
-        int larger = is_far_larger(&c);
+        int larger = is_far_larger(&c) && may_measure();
         if (larger || (a->plan && cold_bytes(&c) >= LEAST_COLD)) {
             open_tokenizers(ctx, a);
             predict_reading(&c, hosts, larger, predicted);

@@ -25,7 +25,7 @@ sweep() {
         -a "$worked" -gt 0 ]
 }
 bench="bench --config $MODEL --random_weights -W 64 -H 64 --repeats 1"
-one="98 120 134 142 150 160 180 220"
+one="98 120 134 142 150 160 180 220 320"
 for part in text step vae "text step block vae"; do
     # shellcheck disable=SC2086
     sweep "bench $part" "$one" $bench -t 1 --parts "$part"
