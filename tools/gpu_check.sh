@@ -158,7 +158,7 @@ part_images() {
     for name in alpha $(small '' 'flux sd3 hunyuan12 flux2-base') zimage; do
         more='' check "$name in f32, 60 dB from the processor's" 60 family $name $xdit
     done
-    more="--image $golden/kontext/image.png --max_area $(small 1024 65536)"
+    more="--image $golden/kontext/image.png --no_auto_resize --max_area $(small 1024 65536)"
     more="$more --max_sequence_length 16"
     check "kontext in f32, 60 dB from the processor's" 60 family kontext $xdit
     check "goldens" "$(small 100 300)" $(program tests/golden/test_golden_cuda) "$golden" "$full" \
