@@ -156,9 +156,10 @@ xd_status xd_folder_take(xd_folder *f, const char *path, const volatile sig_atom
         if (errno != EWOULDBLOCK && errno != EINTR)
             return XD_OK;       /* a file system without such locks                            */
         if (xd_now_s() > until || *stop) {
-            char who[48];
+            char who[48] = "";
             long pid = find_holder(f->lock);
-            snprintf(who, sizeof who, pid ? " (process %ld)" : "", pid);
+            if (pid)
+                snprintf(who, sizeof who, " (process %ld)", pid);
             return xd_fail(e, XD_EIO, "another server%s has --results %s: end it first, or give "
                            "this one a folder of its own", who, path);
         }
