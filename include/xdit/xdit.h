@@ -268,6 +268,10 @@ XD_API int       xd_ranks(const xd_engine *g);
 /* Makes the running request end soon with XD_ECANCELLED. Callable from any thread;
  * async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
+/* As xd_cancel, and `reason` is the message with which the request fails on all ranks; the record
+ * has the number of the rank that gave it. For a program whose callback fails on one rank. The
+ * first call counts. Callable from any thread, from no signal handler. */
+XD_API void xd_cancel_because(xd_engine *g, const char *reason);
 
 /* ---- images and requests --------------------------------------------------------------------- */
 

@@ -614,6 +614,58 @@ pathlib.Path({str(tmp_path)!r}, str(rank)).write_text(json.dumps(said))
                                                "TypeError", "FileError"]
 
 
+@pytest.mark.parametrize("ranks, bad", [(2, 0), (2, 1), (3, 0), (3, 2)])
+def test_a_callback_that_fails_on_one_rank_fails_on_all(tmp_path, ranks, bad):
+    mpirun = os.environ.get("XDIT_MPIRUN")
+    if not mpirun:
+        pytest.skip("XDIT_MPIRUN names no launcher")
+    script = tmp_path / "callback.py"
+    script.write_text(f"""
+import json
+import pathlib
+import xdit
+class Own(Exception):
+    pass
+seen = []
+with xdit.Pipeline.from_pretrained({str(MODEL)!r}, threads=1, plan="pp{ranks}") as pipe:
+    pipe.set_progress_bar_config(disable=True)
+    none = dict(callback_on_step_end_tensor_inputs=[])
+    for what, at, more in ((ValueError("no\\nsuch colour"), 0, none), (KeyError(7), 3, none),
+                           (Own("mine"), 1, {{}}), (b"\\xff", 2, {{}}), (SystemExit(3), 0, {{}}),
+                           (None, 1, {{}}), (ValueError(), 3, {{}})):
+        def fail(p, step, t, values):
+            if pipe.rank != {bad} or step != at:
+                return values
+            if isinstance(what, bytes):
+                what.decode()
+            elif what is None:
+                return {{"latents": values["latents"][:1]}}
+            raise what
+        try:
+            pipe({PROMPT!r}, num_inference_steps=4, callback_on_step_end=fail, **more)
+            seen.append(["nothing", "", -1])
+        except BaseException as e:
+            seen.append([type(e).__name__, str(e), getattr(e, "rank", None)])
+    assert len(pipe({PROMPT!r}, num_inference_steps=1).images) == (pipe.rank == 0)
+pathlib.Path({str(tmp_path)!r}, str(pipe.rank)).write_text(json.dumps(seen))
+""")
+    subprocess.run([*mpirun.split(), "-n", str(ranks), sys.executable, script], check=True,
+                   timeout=120)
+    seen = [json.loads((tmp_path / str(r)).read_text()) for r in range(ranks)]
+    assert [kind for kind, *_ in seen[bad]] == \
+        ["ValueError", "KeyError", "Own", "UnicodeDecodeError", "SystemExit", "InvalidRequest",
+         "ValueError"]
+    for r in set(range(ranks)) - {bad}:
+        assert [kind for kind, *_ in seen[r]] == \
+            ["ValueError", "KeyError", "Cancelled", "Cancelled", "Cancelled", "InvalidRequest",
+             "ValueError"]
+        assert all(f"rank {bad}: " in said and rank == bad for _, said, rank in seen[r])
+        for (_, said, _), words in zip(seen[r], ("ValueError: no such colour", "KeyError: 7",
+                                                 "Own: mine", "UnicodeDecodeError: ", "SystemExit",
+                                                 "InvalidRequest: ", "ValueError")):
+            assert words in said
+
+
 def test_a_rank_that_fails_ends_all(tmp_path):
     mpirun = os.environ.get("XDIT_MPIRUN")
     if not mpirun:

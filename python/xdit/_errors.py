@@ -1,6 +1,8 @@
 """Exceptions: one class for each status of libxdit, each with the library's sentence."""
 from __future__ import annotations
 
+import builtins
+
 
 class Error(RuntimeError):
     """A failure of libxdit. `rank`: the rank that failed, or -1."""
@@ -45,3 +47,24 @@ class Cancelled(Error):
 # By the values of xd_status.
 BY_STATUS = (None, OutOfMemory, InvalidRequest, FileError, FormatError, Unsupported,
              CommunicationError, DeviceError, Cancelled)
+
+
+def describe(e: BaseException) -> str:
+    """An exception of a callback as a reason to cancel: "ValueError: no such colour"."""
+    words = " ".join(str(e).split())
+    return f"{type(e).__name__}: {words}" if words else type(e).__name__
+
+
+def of_another_rank(reason: str, rank: int) -> Exception:
+    """What a rank raises when another one has ended the call. An exception that `describe` knew is
+    of the same class here, if that is one of Python's or of this file; all else is Cancelled."""
+    name = reason.partition(":")[0]
+    kind = globals().get(name, getattr(builtins, name, None))
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            e = kind(f"rank {rank}: {reason}")
+        except TypeError:               # a class of more arguments, as UnicodeDecodeError
+            return Cancelled(f"rank {rank}: {reason}", rank)
+        e.rank = rank
+        return e
+    return Cancelled(reason if reason == "cancelled" else f"rank {rank}: {reason}", rank)

@@ -11,7 +11,7 @@ from typing import Any, Callable
 import numpy as np
 
 from . import _pixels
-from ._errors import InvalidRequest
+from ._errors import InvalidRequest, describe, of_another_rank
 from ._library import (Kept, check, ffi, interruptible, join_ranks, lib, lock, new_error, options,
                        record, set_option, text)
 from ._plan import Plan
@@ -115,7 +115,7 @@ class _Call:
         """Sets a callback of the request. An exception in it cancels the request."""
         def failed(kind, value, trace):
             self.failure = self.failure or value
-            lib.xd_cancel(self.pipe._engine[0])
+            lib.xd_cancel_because(self.pipe._engine[0], self.kept.text(describe(value)))
         kind = ffi.typeof(getattr(self.request, field))
         setattr(self.request, field,
                 self.kept.keep(ffi.callback(kind, function, onerror=failed)))
@@ -492,6 +492,8 @@ class Pipeline:
         result = ffi.gc(result, lib.xd_result_free)
         if call.failure is not None:
             raise call.failure
+        if status == lib.XD_ECANCELLED:
+            raise of_another_rank(text(e.msg), e.rank)
         check(status, e)
         return self._output(call, result)
 

@@ -32,7 +32,7 @@ struct xd_readahead {
     range          *r;
     int             n, cap;
     size_t          bytes, most;
-    const atomic_int *cancel;
+    const xd_canceller *cancel;
     int             running;
     pthread_t       thread;
     pthread_mutex_t guard;      /* protects the members below                                  */
@@ -41,7 +41,7 @@ struct xd_readahead {
     int             stop;
 };
 
-xd_readahead *xd_readahead_open(size_t most, const atomic_int *cancel)
+xd_readahead *xd_readahead_open(size_t most, const xd_canceller *cancel)
 {
     xd_readahead *a = calloc(1, sizeof *a);
     if (!a)
@@ -92,7 +92,7 @@ static int wait_for_space(xd_readahead *a, size_t n)
     pthread_mutex_lock(&a->guard);
     while (!a->stop && a->asked + n > a->used + a->most)
         pthread_cond_wait(&a->change, &a->guard);
-    int going = !a->stop && !(a->cancel && *a->cancel);
+    int going = !a->stop && !xd_cancel_asked(a->cancel);
     a->asked += going ? n : 0;
     pthread_mutex_unlock(&a->guard);
     return going;

@@ -5,14 +5,15 @@
 #ifndef XD_BASE_READAHEAD_H
 #define XD_BASE_READAHEAD_H
 
-#include <stdatomic.h>
 #include <stddef.h>
+
+#include "base/cancel.h"
 
 typedef struct xd_readahead xd_readahead;
 
 /* most: bytes that may be read ahead of those used. cancel: reading ends when it becomes nonzero;
  * may be NULL. Returns NULL if out of memory. */
-xd_readahead *xd_readahead_open(size_t most, const atomic_int *cancel);
+xd_readahead *xd_readahead_open(size_t most, const xd_canceller *cancel);
 /* Appends a range of bytes of a file to the list. fd is borrowed until close. */
 void      xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes);
 size_t    xd_readahead_bytes(const xd_readahead *a);  /* of all that was added */

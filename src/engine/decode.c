@@ -119,7 +119,7 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     double        t0 = xd_now_s();
     int           bench = ctx->bench;
     xd_status     s = settle_request(g, &own, shape, e), same = xd_job_compare(ctx, &own, &told, e);
-    atomic_store(&g->cancel, 0);
+    xd_cancel_reset(&g->cancel);
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
     ctx->bench = 1;             /* an image that denoising would read may be absent             */

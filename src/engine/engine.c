@@ -288,7 +288,13 @@ void xd_close(xd_engine **g)
 void xd_cancel(xd_engine *g)
 {
     if (g)
-        atomic_store(&g->cancel, 1);
+        xd_cancel_set(&g->cancel, NULL);
+}
+
+void xd_cancel_because(xd_engine *g, const char *reason)
+{
+    if (g)
+        xd_cancel_set(&g->cancel, reason);
 }
 
 /* ---- the loop over images ----------------------------------------------------------------- */
@@ -520,6 +526,15 @@ static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
+/* The ranks agree behind callbacks, in which one of them may have cancelled the request: what comes
+ * next may be the others' work. */
+static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *e)
+{
+    if (s == XD_OK)
+        s = xd_cancel_check(ctx->cancel, e);
+    return xd_world_agree(&ctx->world, s, e);
+}
+
 /* Rank 0 adds the images first .. first + replicas - 1 to the result, in order. mine: latents and
  * pixels of this replica, given away. The ranks agree before anything is sent, and at the end. */
 static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
@@ -545,7 +560,7 @@ static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
         if (d == D)
             return s;
     }
-    return xd_world_agree(&ctx->world, s, e);
+    return agree_behind_calls(ctx, s, e);
 }
 
 /* Images are assigned to replicas in turn. */
@@ -560,12 +575,12 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
         if (i && (s = xd_turns_take(j, e)) != XD_OK)
             break;
         s = busy ? one_latent(l, i + at, w, &v[0], &v[1], e) : change_for_others(l, i + at, e);
-        s = xd_world_agree(&j->ctx->world, s, e);
+        s = agree_behind_calls(j->ctx, s, e);
         if (s == XD_OK && !j->r->latents_only)
             s = xd_turns_take(j, e);
         if (s == XD_OK && !j->r->latents_only) {
             s = busy ? one_image(l, i + at, v[0], &v[1], e) : XD_OK;
-            s = xd_world_agree(&j->ctx->world, s, e);
+            s = agree_behind_calls(j->ctx, s, e);
         }
         xd_trace_phase(j->ctx->trace, "collect");
         if (s == XD_OK)
@@ -709,7 +724,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     int64_t    sent = g->ctx.world.used->traffic->bytes;
     *out = NULL;
     xd_trace_again(g->ctx.trace);
-    atomic_store(&g->cancel, 0);
+    xd_cancel_reset(&g->cancel);
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
     xd_status s = xd_job_open(&j, &g->ctx, &own, &mine);

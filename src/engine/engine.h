@@ -2,8 +2,7 @@
 #ifndef XD_ENGINE_ENGINE_H
 #define XD_ENGINE_ENGINE_H
 
-#include <stdatomic.h>
-
+#include "base/cancel.h"
 #include "base/log.h"
 #include "pipeline/context.h"
 #include "predict/auto_plan.h"
@@ -18,7 +17,7 @@ struct xd_engine {
     struct xd_lora_sets *sets;  /* of LoRA files (lora_sets.h); NULL: one set alone            */
     int          alone;         /* it is beside `of` and has this rank alone                   */
     int          balanced;      /* shares follow measured speeds                               */
-    atomic_int   cancel;        /* set by xd_cancel, from any thread                           */
+    xd_canceller cancel;        /* set by xd_cancel, from any thread                           */
     xd_logger    log;   /* the logger of the thread that currently runs a function of this engine */
 };
 

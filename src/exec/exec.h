@@ -9,9 +9,9 @@
 #ifndef XD_EXEC_EXEC_H
 #define XD_EXEC_EXEC_H
 
-#include <stdatomic.h>
 #include "backend/backend.h"
 #include "base/arena.h"
+#include "base/cancel.h"
 #include "base/err.h"
 #include "exec/tokens.h"
 #include "tensor/tensor.h"
@@ -69,7 +69,7 @@ struct xd_exec {
     int              fp8_gemm;  /* 1: layers with fp8 weights have inputs of fp8              */
     size_t           band;      /* bytes of a band of rows, where a map is computed band by   */
                                 /* band; 0: best size                                         */
-    const atomic_int *cancel;   /* nonzero: the request is to end; or NULL                    */
+    const xd_canceller *cancel;   /* nonzero: the request is to end; or NULL                    */
     /* Called before every op: receives other ranks' failures and sends this rank's; or NULL. */
     void           (*watch)(void *watcher, xd_exec *x);
     void            *watcher;

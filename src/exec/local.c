@@ -14,10 +14,8 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
         x->watch(x->watcher, x);
     if (!xd_ok(x))
         return;
-    if (x->cancel && *x->cancel) {
-        xd_fail(&x->err, XD_ECANCELLED, "cancelled");
+    if (xd_cancel_check(x->cancel, &x->err) != XD_OK)
         return;
-    }
     size_t mark = xd_arena_mark(x->tmp), need = o->scratch(x->dev, op, args);
     void  *tmp = need ? xd_arena_get(x->tmp, need) : NULL;
     if (need && !tmp) {

@@ -144,7 +144,7 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
  * nothing where a thread does not pay off. count: the count device. Ends when the component is
  * loaded or dropped. */
 void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
-                                const atomic_int *cancel);
+                                const xd_canceller *cancel);
 void      xd_component_prefetch_end(xd_component *p);
 /* Of a component with streamed blocks: reads the files of the next ones ahead. `next` is called
  * with the component before the k-th of them is used. */

@@ -35,7 +35,7 @@ void xd_component_was_read(const xd_component *p, int64_t i)
 }
 
 /* 0: there is no memory. */
-static int open_readahead(xd_component *p, size_t max_bytes, const atomic_int *cancel)
+static int open_readahead(xd_component *p, size_t max_bytes, const xd_canceller *cancel)
 {
     p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
     if (p->upto && (p->reader = xd_readahead_open(max_bytes, cancel)))
@@ -45,7 +45,7 @@ static int open_readahead(xd_component *p, size_t max_bytes, const atomic_int *c
 }
 
 void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t max_bytes,
-                           const atomic_int *cancel)
+                           const xd_canceller *cancel)
 {
     if (p->store || p->reader || !p->files || p->stream.streamed ||
         (p->group.c && p->group.c->rank) ||

@@ -120,7 +120,7 @@ static xd_status run(const call *c, float *to, xd_err *e)
     const xd_logger *before = xd_log_enter(&m->log);
     size_t           bytes;
     xd_exec          x;
-    atomic_store(&m->cancel, 0);
+    xd_cancel_reset(&m->cancel);
     xd_status s = count(c, &bytes, e);
     if (s == XD_OK)
         s = xd_module_arena(m, bytes, e);

@@ -2,9 +2,9 @@
 #ifndef XD_MODULE_INSIDE_H
 #define XD_MODULE_INSIDE_H
 
-#include <stdatomic.h>
 
 #include "base/arena.h"
+#include "base/cancel.h"
 #include "base/log.h"
 #include "model/component.h"
 #include "xdit/module.h"
@@ -37,7 +37,7 @@ typedef struct xd_kept_text {
 
 struct xd_module {
     xd_logger    log;
-    atomic_int   cancel;
+    xd_canceller cancel;
     xd_dev      *dev, *count;
     xd_dtype     type;          /* compute type                                                */
     xd_named    *named;

@@ -188,5 +188,5 @@ int64_t xd_module_bytes(const xd_module *m)
 void xd_module_cancel(xd_module *m)
 {
     if (m)
-        atomic_store(&m->cancel, 1);
+        xd_cancel_set(&m->cancel, NULL);
 }

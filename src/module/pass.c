@@ -336,7 +336,7 @@ xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_e
     const xd_logger *before = xd_log_enter(&m->log);
     xd_pass_init(&t->p);
     t->m = m;
-    atomic_store(&m->cancel, 0);
+    xd_cancel_reset(&m->cancel);
     xd_status s = xd_record_take(&t->p, sizeof t->p, p, "xd_pass", e);
     if (s == XD_OK)
         s = xd_turn_check(t, e);

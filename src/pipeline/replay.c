@@ -61,9 +61,7 @@ static void run_recorded(xd_replay *r, xd_exec *x, xd_graph *g)
         x->watch(x->watcher, x);
     if (!xd_ok(x))
         return;
-    if (x->cancel && *x->cancel)
-        xd_fail(&x->err, XD_ECANCELLED, "cancelled");
-    else if (r->dev->graphs->run(r->dev, g) != XD_OK)
+    if (xd_cancel_check(x->cancel, &x->err) == XD_OK && r->dev->graphs->run(r->dev, g) != XD_OK)
         xd_exec_fail(x, XD_EDEVICE, "a recorded pass failed on %s", x->dev->name);
 }
 

@@ -84,9 +84,11 @@ static void on_log(void *cookie, int level, const char *line)
         fprintf(stderr, "not ok: rank %d of %d, %s: %s\n", me, ranks, doing, line);
 }
 
+static const char REASON[] = "ValueError: no such colour";
+
 static void cancel(void)
 {
-    xd_cancel(engine);
+    xd_cancel_because(engine, REASON);
 }
 
 /* ---- a run -------------------------------------------------------------------------------- */
@@ -185,6 +187,8 @@ static void judge(const trial *t, const outcome *o, double seconds, int hit, uin
         fail("nobody has noticed");
     if (me == 0 && t->kind == FAULT_CANCEL && h[t->victim] && v->code != XD_ECANCELLED)
         fail("it was not cancelled");
+    if (me == 0 && v->code == XD_ECANCELLED && strcmp(v->msg, REASON) != 0)
+        fail("the reason is another one");
     if (me == 0 && !v->code && o->bits != bits)
         fail("the image is another one");
 }

@@ -143,7 +143,7 @@ static void files_are_read_ahead(void **state)
 {
     (void)state;
     enum { MB = 1 << 20, N = 24 * MB, MOST = 8 * MB };
-    atomic_int stop = 1;
+    xd_canceller stop = { 0 };
     char     *data = calloc(1, N);
     scratch_put("ahead", data, N);
     free(data);
@@ -170,6 +170,7 @@ static void files_are_read_ahead(void **state)
     xd_readahead_close(&a);
     assert_null(a);
 
+    xd_cancel_set(&stop, NULL);
     a = xd_readahead_open(MOST, &stop);  /* cancelled */
     xd_readahead_add(a, fd, 0, N);
     xd_readahead_start(a);

@@ -354,7 +354,7 @@ static void failures_stick(void **state)
     bench     b;
     xd_arena  a;
     xd_exec   x;
-    atomic_int       stop = 1;
+    xd_canceller     stop = { 0 };
     xd_tensor z = image(1, 3, 4, 4), p = image(1, 12, 16, 3), bad = image(1, 12, 15, 3);
     char     *mem;
     (void)state;
@@ -367,9 +367,11 @@ static void failures_stick(void **state)
     assert_int_equal(x.err.code, XD_EINVAL);
     assert_non_null(strstr(x.err.msg, "15 x 12"));
     xd_exec_init(&x, b.dev, &a, b.act);
+    xd_cancel_set(&stop, "enough");
     x.cancel = &stop;
     b.vae->decode(&x, &b.net, z, p);
     assert_int_equal(x.err.code, XD_ECANCELLED);
+    assert_string_equal(x.err.msg, "enough");
     assert_int_equal(xd_arena_mark(&a), 0);
     xd_arena_init(&a, mem, size / 2);           /* too little memory                          */
     xd_exec_init(&x, b.dev, &a, b.act);
