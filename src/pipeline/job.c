@@ -566,8 +566,20 @@ static int cut_off(const xd_job *j, int step)
 
 int xd_job_passes(const xd_job *j, int step)
 {
+    if (j->all_passes)
+        return j->all_passes;
     int alone = j->boundary >= 0 && xd_job_scale(j, step) == xd_job_no_guidance(j);
     return alone || cut_off(j, step) ? 1 : j->npass < 2 ? 1 : 2 + xd_job_has_skips(j, step);
+}
+
+int xd_job_usual_passes(const xd_job *j)
+{
+    int n[XD_MAXPASS + 1] = { 0 }, usual = 1;
+    for (int i = 0; i < j->samp.steps; i++)
+        n[xd_job_passes(j, i)]++;
+    for (int p = 2; p <= XD_MAXPASS; p++)
+        usual = n[p] > n[usual] ? p : usual;
+    return usual;
 }
 
 /* use_dynamic_cfg of diffusers, which compares the model's timestep with the number of steps. */

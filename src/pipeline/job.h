@@ -30,6 +30,7 @@ typedef struct xd_job {
     int64_t     tokens, features;       /* of the latents as tokens                            */
     xd_layout   lay;
     int         npass;          /* most passes of a step (XD_PASS_...): 1; 2 with guidance; or 3 */
+    int         all_passes;     /* of every step, in a prediction; 0: as the step has them      */
     uint8_t    *skips;          /* [layers] 1: left out of the third pass; NULL: there is none */
     double      guidance;       /* scale that combines the two passes (xd_job_guidance)        */
     double      distilled;      /* guidance scale that the transformer reads, or NaN           */
@@ -113,8 +114,10 @@ int       xd_job_image(const xd_job *j, int k);
 int       xd_job_uses_prompt(const xd_job *j, int prompt);
 /* The weight of the prompt's pass, of two that add up to 1. */
 double    xd_job_guidance(const xd_job *j, int step);
-/* Model evaluations of a step: 1, 2 with guidance, 3 where layers are skipped. */
+/* Model evaluations of a step: 1, 2 with guidance, 3 where layers are skipped. And those that most
+ * steps of the request have. */
 int       xd_job_passes(const xd_job *j, int step);
+int       xd_job_usual_passes(const xd_job *j);
 /* Reads skip_guidance_layers, behind the schedule and npass, which becomes 3. */
 xd_status xd_job_read_skips(xd_job *j, xd_err *e);
 /* Does the step have the pass that skips layers? The first such step; -1: there is none. */

@@ -489,7 +489,8 @@ static void log_streaming(const xd_job *j, const xd_need *need)
 {
     const xd_context   *ctx = j->ctx;
     const xd_component *p = xd_transformer_of(j, 0);
-    double              bytes = (double)need->streamed * xd_offload_runs(j, 0), rate = 0;
+    int                 runs = xd_offload_runs(j, xd_job_usual_passes(j), 0);
+    double              bytes = (double)need->streamed * runs, rate = 0;
     if (!need->streamed || ctx->world.all->rank)
         return;
     if (ctx->dev->mem->link)

@@ -69,11 +69,11 @@ void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks,
     xd_offload_pin(n, j, ranks, host);
 }
 
-int xd_offload_runs(const xd_job *j, int exact)
+int xd_offload_runs(const xd_job *j, int passes, int exact)
 {
     const xd_plan *p = &j->ctx->plan;
-    int            passes = (j->npass + p->deg.n[XD_CFG] - 1) / p->deg.n[XD_CFG];
-    return passes * (exact || p->npatch < 1 ? 1 : p->npatch);
+    int            mine = (passes + p->deg.n[XD_CFG] - 1) / p->deg.n[XD_CFG];
+    return mine * (exact || p->npatch < 1 ? 1 : p->npatch);
 }
 
 xd_status xd_offload_read(const char *text, xd_offload *out, xd_err *e)

@@ -17,8 +17,9 @@ void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks,
 /* Counts pinned memory of the host: `bytes` are this rank's share of the copy of the transformer's
  * streamed blocks. */
 void xd_offload_pin(xd_need *n, const xd_job *j, int ranks, size_t bytes);
-/* How often a rank runs the transformer's blocks in a step; exact: one that uses nothing stale. */
-int  xd_offload_runs(const xd_job *j, int exact);
+/* How often a rank runs the transformer's blocks in a step of so many passes; exact: one that uses
+ * nothing stale. */
+int  xd_offload_runs(const xd_job *j, int passes, int exact);
 
 xd_status xd_offload_read(const char *text, xd_offload *out, xd_err *e);      /* "auto", NULL ... */
 

@@ -45,6 +45,7 @@ typedef struct predictor {
     int                 cut[XD_MAXSTAGE + 1];
     int                 warm;   /* exact steps of each transformer                             */
     int                 alone;  /* other ranks are idle                                        */
+    int                 usual, most;    /* passes of most steps; most passes of a step         */
     xd_predicted_event *told;
     void               *cookie;
 } predictor;
@@ -194,24 +195,37 @@ static double reading_bytes(const predictor *s, xd_denoise *f, double first)
                ? first - step_bytes(s, f, 0) : 0;
 }
 
+/* How often the request's first step of a transformer has so many passes. */
+static int readings(const predictor *s, int passes)
+{
+    int n = 0;
+    for (int i = 0; i < s->f->steps; i = xd_job_dit_end(&s->job, i))
+        n += xd_job_passes(&s->job, i) == passes;
+    return n;
+}
+
 /* Records the first steps, with a mark before each and one after the last; the first step is
  * exact for any warm-up. Then runs the last step of the request, for its bytes: it sends no
- * latents back. All steps are those of one transformer, which stands for both of two. */
-static void denoise_steps(predictor *s, xd_denoise *f, int me)
+ * latents back. All steps have so many passes, whatever the request's have, and are those of one
+ * transformer, which stands for both of two. */
+static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
 {
-    xd_prediction      *c = s->f;
-    xd_prediction_rank *k = &c->rank[me];
-    int               n = steps_played(s), all = c->steps;
-    int               ends_exact = all - xd_job_dit_begin(&s->job, all - 1) <= s->warm;
-    int               exact = c->exact - ends_exact;
-    int               changes = xd_job_changes(&s->job);
-    double            boundary = s->job.boundary;
-    double            first = 0, last = 0;
-    int64_t           before = sent_bytes(s);
+    xd_prediction            *c = s->f;
+    const xd_predicted_steps *of = &c->of[passes];
+    xd_prediction_rank       *k = &c->rank[me];
+    int     n = steps_played(s), all = c->steps, reads = readings(s, passes) - (n == 1);
+    int     ends = xd_job_passes(&s->job, all - 1) == passes;
+    int     ends_exact = all - xd_job_dit_begin(&s->job, all - 1) <= s->warm;
+    int     exact = of->exact - (ends && ends_exact), others = of->others - (ends && !ends_exact);
+    int     begins = 1 + xd_job_changes(&s->job);
+    double  boundary = s->job.boundary, first = 0, last = 0, sum = 0;
+    int64_t before = sent_bytes(s);
     s->job.boundary = -1;
+    s->job.all_passes = passes;
     f->end = all;
     xd_denoise_ready(f);
-    k->sent_all = (double)(sent_bytes(s) - before) * (1 + changes);
+    if (passes == s->usual)
+        sum = (double)(sent_bytes(s) - before) * begins;
     record_lap(s);
     for (int i = 0; i < n && xd_ok(&f->x); i++) {
         xd_simulation_mark(s->simulation, i);
@@ -228,34 +242,14 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me)
     s->ctx->plan.warmup = 1;
     double read = reading_bytes(s, f, first);
     s->job.boundary = boundary;
-    k->sent_all += exact * (first - read) + (all - 1 - exact) * k->sent + last +
-                   (n > 1 ? 1 + changes : changes) * read;
+    s->job.all_passes = 0;
+    sum += exact * (first - read) + others * k->sent + ends * last + reads * read;
     before = sent_bytes(s);
-    xd_denoise_latents(f, NULL);
-    k->sent_all = (k->sent_all + (double)(sent_bytes(s) - before)) * image_count(s);
-}
-
-/* A copy of the sizes of a component's blocks as this rank has counted them. */
-static xd_block_sizes copy_sizes(const xd_component *p)
-{
-    xd_block_sizes w = xd_component_blocks(p);
-    size_t        *block = w.n ? malloc((size_t)w.n * sizeof *block) : NULL;
-    if (block)
-        memcpy(block, w.block, (size_t)w.n * sizeof *block);
-    w.n = block ? w.n : 0;
-    w.block = block;
-    return w;
-}
-
-static void free_sizes(predictor *s)
-{
-    for (int r = 0; s->parts && r < s->f->ranks; r++) {
-        free((void *)(uintptr_t)s->parts[r].dit.block);
-        free((void *)(uintptr_t)s->parts[r].dit2.block);
-        for (int k = 0; k < XD_MAXTEXT; k++)
-            free((void *)(uintptr_t)s->parts[r].text[k].block);
+    if (passes == s->usual) {
+        xd_denoise_latents(f, NULL);
+        sum += (double)(sent_bytes(s) - before);
     }
-    free(s->parts);
+    k->sent_all += sum * image_count(s);
 }
 
 static void raise_host(xd_need *n, const xd_component *p)
@@ -286,13 +280,13 @@ static xd_status count_dits(predictor *s, int me, xd_err *e)
         if (st != XD_OK)
             return st;
         if (!sizes[i]->block)
-            *sizes[i] = copy_sizes(p);
+            *sizes[i] = xd_predict_block_sizes(p);
     }
     xd_need_dits(&s->f->rank[me].need, &s->job);
     return XD_OK;
 }
 
-static xd_status denoise_rank(predictor *s, int me, xd_err *e)
+static xd_status denoise_rank(predictor *s, int me, int passes, xd_err *e)
 {
     xd_context         *ctx = s->ctx;
     xd_component           *p = xd_model_dit(&ctx->model, xd_job_dit(&s->job, 0));
@@ -315,11 +309,13 @@ static xd_status denoise_rank(predictor *s, int me, xd_err *e)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
     xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->shadow, cond);
-    denoise_steps(s, &f, me);
-    s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
-    s->f->rank[me].need.method_bytes = f.stack.bytes;
+    denoise_steps(s, &f, me, passes);
+    xd_need *need = &s->f->rank[me].need;
+    size_t   peak = xd_arena_peak(&a);
+    need->dit_tmp = peak > need->dit_tmp ? peak : need->dit_tmp;
+    need->method_bytes = f.stack.bytes;
     st = count_dits(s, me, e);
-    s->f->rank[me].need.conds = embedding_bytes(s);
+    need->conds = embedding_bytes(s);
     st = xd_ok(&f.x) ? st : xd_exec_status(&f.x, e);
     xd_denoise_close(&f);
     xd_device_arena_close(&a, ctx->count);
@@ -353,28 +349,27 @@ static void report_piece(void *ctx, char what, double from, double to)
         t->sum->wait_s += b - a;
 }
 
-/* Reads the times of steps, and each rank's times in the last one, which repeats. */
-static void read_steps(predictor *s)
+/* Reads the times of steps, and of the usual ones each rank's times in the last one, which
+ * repeats. */
+static void read_steps(predictor *s, int passes)
 {
-    xd_prediction *f = s->f;
-    int          n = steps_played(s);
-    f->exact_s = mark_time(s, 1);
+    xd_prediction      *f = s->f;
+    xd_predicted_steps *of = &f->of[passes];
+    int                 n = steps_played(s);
+    of->exact_s = mark_time(s, 1);
     f->from_s = mark_time(s, n - 1);
     f->to_s = mark_time(s, n);
     int from = f->fast_attn ? 1 : n > 3 ? n - 2 : n - 1;
-    f->step_s = n > 1 ? (mark_time(s, n) - mark_time(s, from)) / (n - from) : f->exact_s;
+    of->step_s = n > 1 ? (mark_time(s, n) - mark_time(s, from)) / (n - from) : of->exact_s;
     if (!f->stale && !f->keeps_refs && !f->fast_attn)
-        f->exact_s = f->step_s;
-    xd_predict_cache(f, &s->job);
-    f->int8_attn = xd_job_int8_attention(&s->job), f->fp8_gemms = xd_job_fp8_gemms(&s->job);
-    f->windowed = (s->job.window[0] | s->job.window[1] | s->job.window[2]) != 0;
-    for (int r = 0; r < f->ranks; r++) {
+        of->exact_s = of->step_s;
+    for (int r = 0; r < f->ranks && passes == s->usual; r++) {
         teller t = { s, r, mark_time(s, n - 1), mark_time(s, n), &f->rank[r] };
         xd_simulation_events(s->simulation, r, report_piece, &t);
     }
 }
 
-static xd_status predict_denoise(predictor *s, xd_err *e)
+static xd_status play_steps(predictor *s, int passes, xd_err *e)
 {
     xd_prediction *f = s->f;
     double       end;
@@ -382,20 +377,39 @@ static xd_status predict_denoise(predictor *s, xd_err *e)
     for (int r = 0; r < f->ranks && st == XD_OK; r++) {
         st = stand_for_rank(s, r, e);
         if (st == XD_OK)
-            st = denoise_rank(s, r, e);
-        if (st == XD_OK)
+            st = denoise_rank(s, r, passes, e);
+        if (st == XD_OK && passes == s->most)
             add_messages(s, r);
     }
     if (st == XD_OK)
         st = run_simulation(s, &end, e);
     if (st != XD_OK)
         return st;
-    read_steps(s);
+    read_steps(s, passes);
     for (int r = 0; r < f->ranks; r++) {
         double all = s->lane[r].inside + s->lane[r].between;
         f->rank[r].between = all > 0 ? f->rank[r].sent * s->lane[r].between / all : 0;
     }
     return XD_OK;
+}
+
+/* Steps with the usual number of passes come last: they are the ones that are told. */
+static xd_status predict_denoise(predictor *s, xd_err *e)
+{
+    xd_prediction *f = s->f;
+    xd_status      st = XD_OK;
+    s->usual = xd_job_usual_passes(&s->job);
+    for (int p = 1; p <= XD_MAXPASS; p++)
+        s->most = f->of[p].exact + f->of[p].others ? p : s->most;
+    for (int p = 1; p <= XD_MAXPASS && st == XD_OK; p++)
+        if (p != s->usual && f->of[p].exact + f->of[p].others)
+            st = play_steps(s, p, e);
+    if (st == XD_OK)
+        st = play_steps(s, s->usual, e);
+    xd_predict_cache(f, &s->job);
+    f->int8_attn = xd_job_int8_attention(&s->job), f->fp8_gemms = xd_job_fp8_gemms(&s->job);
+    f->windowed = (s->job.window[0] | s->job.window[1] | s->job.window[2]) != 0;
+    return st;
 }
 
 /* ---- text and image ----------------------------------------------------------------------- */
@@ -461,7 +475,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         n->text_work = n->text_work > most ? n->text_work : most;
         raise_host(n, &ctx->model.text[k]);
         if (!s->parts[me].text[k].block)
-            s->parts[me].text[k] = copy_sizes(&ctx->model.text[k]);
+            s->parts[me].text[k] = xd_predict_block_sizes(&ctx->model.text[k]);
     }
     s->f->rank[me].sent_all += (double)sent_bytes(s);
     xd_simulation_mark(s->simulation, XD_MAXTEXT); /* records the computing time so far           */
@@ -694,29 +708,6 @@ static xd_status predict_request(predictor *s, xd_err *e)
     return st;
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
-
-/* Ranks of a host read each byte once, whatever the plan: the page cache is theirs together. The
- * transformer is read while the last text encoder computes, the VAE in the last step. */
-static void add_reading(predictor *s)
-{
-    xd_prediction *f = s->f;
-    const double  *cold = s->base->cold;
-    int            decodes = !s->r->latents_only || xd_job_has_image(s->r);
-    double         speed = s->m->read, room = s->m->memory - f->peak;
-    double         step_s = f->exact < f->steps ? f->step_s : f->exact_s;
-    f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(s->r);
-    if (speed <= 0)
-        return;
-    f->read_s[XD_KIND_TEXT] = xd_reading_wait_s(cold[XD_KIND_TEXT], speed, room, 0);
-    f->read_s[XD_KIND_DIT] = xd_reading_wait_s(cold[XD_KIND_DIT], speed, room, s->last_text_s);
-    if (decodes)
-        f->read_s[XD_KIND_VAE] =
-            xd_reading_wait_s(cold[XD_KIND_VAE], speed, room, f->early ? 0 : step_s);
-    f->request_s += xd_predicted_reading(f);
-    f->text_s += f->read_s[XD_KIND_TEXT];
-}
-
 static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
 {
     xd_context   *ctx = s->ctx;
@@ -772,9 +763,8 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
         st = predict_request(&s, e);
     if (st == XD_OK) {
         xd_predict_memory(f, &s.job, s.parts, m);
-        double steps_s = f->exact * f->exact_s + (f->steps - f->exact) * f->step_s;
-        f->request_s = f->text_s + f->encode_s + f->rounds * (steps_s + f->decode_s);
-        add_reading(&s);
+        f->request_s = f->text_s + f->encode_s + f->rounds * (xd_predict_steps(f) + f->decode_s);
+        xd_predict_reading(f, &s.job, m, s.last_text_s);
     }
     leave_rank(&s);
     xd_prompts_close(&s.words, &s.own);
@@ -783,7 +773,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     xd_simulation_close(&s.simulation);
     xd_cost_device_close(&s.rk);
     free(s.lane);
-    free_sizes(&s);
+    xd_predict_free_parts(s.parts, s.f->ranks);
     return st;
 }
 

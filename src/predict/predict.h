@@ -19,10 +19,18 @@ typedef struct xd_prediction_rank {
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
 } xd_prediction_rank;
 
+/* The steps of an image that have a number of passes. */
+typedef struct xd_predicted_steps {
+    int    exact, others;       /* how many                                                    */
+    double exact_s, step_s;     /* seconds of one                                              */
+} xd_predicted_steps;
+
 typedef struct xd_prediction {
     xd_plan plan;
     int     ranks;              /* that it uses                                                */
-    double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
+    /* Of a step: exact_s the mean of the exact ones, step_s that of the others, or exact_s. */
+    double  text_s, exact_s, step_s, decode_s, request_s;
+    xd_predicted_steps of[XD_MAXPASS + 1];      /* by the number of passes (xd_job_passes)      */
     double  encode_s;           /* of the images of the request, by the VAE                     */
     /* The disk: seconds that the request waits for the weights of each xd_kind that are not in
      * memory. Prefetch behind computing is not waited for. text_s and request_s include them,
@@ -62,13 +70,19 @@ double    xd_predicted_reading_to_load(const xd_prediction *f);
 /* Seconds that a request waits for `cold` bytes from a disk of so many bytes/s. Prefetch begins
  * `beside_s` of computing before they are needed and may use `room` bytes. */
 double    xd_reading_wait_s(double cold, double speed, double room, double beside_s);
+/* Adds the waits for cold[kind] bytes to the times; last_text_s: of the last text encoder. */
+void      xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m,
+                             double last_text_s);
 /* What a step cache of the request is expected to leave out: what taylorseer's schedule says; of
  * one that measures, half of the steps behind its warm-up, as far as it may. */
 void      xd_predict_cache(xd_prediction *f, const xd_job *j);
-/* Fills f->exact, f->keeps_refs and f->fast_attn; returns the steps before those that repeat.
- * Steps that are simulated share one computation of the reference images' keys and values, so that
- * the last of them stands for all that use it: j's request becomes *played then. */
+/* Fills f->exact, the numbers of f->of, f->keeps_refs and f->fast_attn; returns the steps before
+ * those that repeat. Steps that are simulated share one computation of the reference images' keys
+ * and values, so that the last of them stands for all that use it: j's request becomes *played
+ * then. */
 int       xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
+/* Means of the times in f->of, and the seconds of all steps of an image. */
+double    xd_predict_steps(xd_prediction *f);
 void      xd_prediction_free(xd_prediction *f);
 
 /* A time span of a rank on the time scale of the prediction: what 'c' it computes,

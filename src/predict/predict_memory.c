@@ -2,6 +2,8 @@
 #include "predict/predict_memory.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "model/component.h"
 #include "pipeline/context.h"
@@ -9,6 +11,33 @@
 #include "plan/plan.h"
 
 static const double USUAL_UPLOAD = 20e9;        /* bytes/s to a device, where it is not known */
+
+xd_block_sizes xd_predict_block_sizes(const xd_component *p)
+{
+    xd_block_sizes w = xd_component_blocks(p);
+    size_t        *block = w.n ? malloc((size_t)w.n * sizeof *block) : NULL;
+    if (block)
+        memcpy(block, w.block, (size_t)w.n * sizeof *block);
+    w.n = block ? w.n : 0;
+    w.block = block;
+    return w;
+}
+
+static void free_block(const xd_block_sizes *w)
+{
+    free((void *)(uintptr_t)w->block);
+}
+
+void xd_predict_free_parts(xd_offload_parts *parts, int ranks)
+{
+    for (int r = 0; parts && r < ranks; r++) {
+        free_block(&parts[r].dit);
+        free_block(&parts[r].dit2);
+        for (int k = 0; k < XD_MAXTEXT; k++)
+            free_block(&parts[r].text[k]);
+    }
+    free(parts);
+}
 
 /* Streams blocks of a rank so that it needs at most `room` bytes. */
 static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_parts *p, int ranks,
@@ -44,9 +73,12 @@ static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m
     if (m->shares)              /* rows of files are read, packed, and read again               */
         f->upload = rate_of_packing(j, m);
     double pass_s = (double)most / f->upload;
-    f->streamed = (double)most * xd_offload_runs(j, 0);
-    f->exact_s = fmax(f->exact_s, pass_s * xd_offload_runs(j, 1));
-    f->step_s = fmax(f->step_s, pass_s * xd_offload_runs(j, !f->stale));
+    f->streamed = (double)most * xd_offload_runs(j, xd_job_usual_passes(j), 0);
+    for (int p = 1; p <= XD_MAXPASS; p++) {
+        xd_predicted_steps *k = &f->of[p];
+        k->exact_s = fmax(k->exact_s, pass_s * xd_offload_runs(j, p, 1));
+        k->step_s = fmax(k->step_s, pass_s * xd_offload_runs(j, p, !f->stale));
+    }
 }
 
 /* Does an earlier rank of the host have the weights of rank r? */

@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+
 double xd_reading_wait_s(double cold, double speed, double room, double beside_s)
 {
     double ahead = cold < XD_PREFETCH_LEAST || room < XD_PREFETCH_LEAST ? 0 : fmin(cold, room);
@@ -25,4 +28,23 @@ double xd_predicted_reading_to_decode(const xd_prediction *f)
 double xd_predicted_reading_to_load(const xd_prediction *f)
 {
     return f->read_s[XD_KIND_DIT] + (f->early ? f->read_s[XD_KIND_VAE] : 0);
+}
+
+/* Ranks of a host read each byte once, whatever the plan: the page cache is theirs together. The
+ * transformer is read while the last text encoder computes, the VAE in the last step. */
+void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s)
+{
+    const double *cold = j->ctx->cold;
+    int           decodes = !j->r->latents_only || xd_job_has_image(j->r);
+    double        speed = m->read, room = m->memory - f->peak;
+    f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(j->r);
+    if (speed <= 0)
+        return;
+    f->read_s[XD_KIND_TEXT] = xd_reading_wait_s(cold[XD_KIND_TEXT], speed, room, 0);
+    f->read_s[XD_KIND_DIT] = xd_reading_wait_s(cold[XD_KIND_DIT], speed, room, last_text_s);
+    if (decodes)
+        f->read_s[XD_KIND_VAE] =
+            xd_reading_wait_s(cold[XD_KIND_VAE], speed, room, f->early ? 0 : f->step_s);
+    f->request_s += xd_predicted_reading(f);
+    f->text_s += f->read_s[XD_KIND_TEXT];
 }

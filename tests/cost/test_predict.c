@@ -13,6 +13,7 @@
 
 #include "base/par.h"
 #include "engine/engine.h"
+#include "families/recipe.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/stages.h"
@@ -57,6 +58,18 @@ static void give_images(const xd_engine *g, xd_request *r)
         r->image = path[0], r->num_frames = 5;
     if (g->ctx.model.recipe->from_image && xd_model_images(&g->ctx.model, 1) > 1)
         r->last_image = path[1];
+}
+
+/* Makes some steps have other numbers of passes than the rest. */
+static void vary_passes(const xd_engine *g, xd_request *r)
+{
+    const xd_recipe *p = g->ctx.model.recipe;
+    if (p->skips_layers && plans % 3)
+        r->skip_guidance_layers = "0", r->skip_layer_guidance_stop = 0.6;
+    if (p->guides_from_prompt)
+        r->guidance_scale = 4, r->cfg_truncation = 0.5;
+    if (xd_model_dits(&g->ctx.model) > 1 && plans % 3)
+        r->guidance_scale_2 = 1;
 }
 
 /* Memory of this rank as the engine plans it. */
@@ -152,6 +165,7 @@ static void check(const xd_parallel *p)
         if (p->use_cfg_parallel)
             r.negative_prompt = "red", r.true_cfg_scale = g->ctx.model.recipe->distilled ? 3 : 0;
         give_images(g, &r);
+        vary_passes(g, &r);
         snprintf(name, sizeof name, "%.127s, variant %d", g->ctx.plan.text, plans);
         s = plan_memory(g, &r, &mine, &e);
     }

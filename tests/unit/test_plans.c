@@ -1,6 +1,7 @@
 /* test_plans.c - predictions of plans as data, against the lines and the JSON made of them
  *
  * Uses the model of the demo on a machine known by its data sheet. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -244,6 +245,44 @@ static void failures_leave_nothing(void **state)
     assert_null(p);
 }
 
+/* Seconds of the steps of one rank, where `skipping` of 20 steps leave out a layer in a third
+ * pass. */
+static double seconds_of(int skipping, int *exact)
+{
+    xd_advise_args a = arguments(NULL);
+    xd_request     r;
+    xd_request_init(&r);
+    r.num_inference_steps = 20;
+    r.skip_guidance_layers = skipping ? "0" : NULL;
+    r.skip_layer_guidance_start = 0;    /* from step 1 on                                      */
+    r.skip_layer_guidance_stop = (skipping + 0.5) / 20;
+    a.model = "tests/golden/sd35";
+    a.request = &r;
+    a.ranks = 1, a.cluster = "1xA10";
+    xd_plans           *p = predict(&a);
+    const xd_plan_info *t = xd_plans_get(p, 0);
+    double              s = t->exact_steps * t->exact_step_s +
+               (t->steps - t->exact_steps) * t->step_s;
+    assert_int_equal(t->steps, 20);
+    assert_true(s > 0 && fabs(s + t->text_s + t->decode_s - t->request_s) < 1e-9 * s);
+    *exact = t->exact_steps;
+    xd_plans_free(&p);
+    return s;
+}
+
+/* Only the steps with a third pass take its time, of about half of two passes. */
+static void passes_count_by_steps(void **state)
+{
+    int    exact;
+    double none = seconds_of(0, &exact), two = seconds_of(2, &exact), six = seconds_of(6, &exact);
+    double all = seconds_of(19, &exact), pass_s = (two - none) / 2;
+    (void)state;
+    assert_int_equal(exact, 20);
+    assert_true(pass_s > 0.3 * none / 20 && pass_s < 0.6 * none / 20);
+    assert_true(fabs(six - none - 6 * pass_s) < 1e-6 * none);
+    assert_true(fabs(all - none - 19 * pass_s) < 1e-6 * none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +292,7 @@ int main(void)
         cmocka_unit_test(records_agree),
         cmocka_unit_test(arguments_are_copied),
         cmocka_unit_test(failures_leave_nothing),
+        cmocka_unit_test(passes_count_by_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
