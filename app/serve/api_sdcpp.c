@@ -113,7 +113,7 @@ static void ask_sampling(xd_ask *a, const xd_json *body)
     int k = find_name(a, body, "sample_params.sample_method", samplers, SAMPLERS);
     if (k >= 0)
         xd_ask_option(a, "scheduler", samplers[k][1]);
-    if (k >= 0 && strcmp(samplers[k][0], "tcd") == 0 &&
+    if (k >= 0 && (!strcmp(samplers[k][1], "TCD") || !strcmp(samplers[k][1], "DDIM")) &&
         value_at(body, "sample_params.eta")) {
         char text[40];
         snprintf(text, sizeof text, "%.17g", number_at(body, "sample_params.eta", 0));

@@ -370,7 +370,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * also sets prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
-    double      eta;                    /* of TCD, from 0 to 1                               */
+    double      eta;                    /* of DDIM and TCD, from 0 to 1                      */
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
     /* The levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that take a list. */
     const char *sigmas, *timesteps;

@@ -75,10 +75,11 @@ static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from
     return v != 0;
 }
 
-/* Is the key switched off? Of a scheduler without the key that is true already. */
+/* Is the key switched off, a number 0? Of a scheduler without the key that is true already. */
 static int is_off(const xd_request *r, char kind, size_t from)
 {
-    return kind == 'b' && *(const int *)(const void *)((const char *)r + from) < 0;
+    const void *at = (const char *)r + from;
+    return (kind == 'b' && *(const int *)at < 0) || (kind == 'd' && *(const double *)at == 0);
 }
 
 /* Puts what the request gives in place of the config's values. */
@@ -179,6 +180,7 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     if (!j->sampler)
         return refuse_unknown(name, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
+    cfg->eta = 0;               /* an argument of pipelines: no class reads it from its file    */
     if (s == XD_OK && xd_sampler_is_sde(j->sampler, name))
         strcpy(cfg->algorithm_type, sde);
     if (s == XD_OK)

@@ -109,7 +109,7 @@ static xd_option options[] = {
     { "final_sigmas_type", XD_OPT_TEXT, AT(final_sigmas_type), 0, 0, "zero sigma_min", "NAME",
       "where the scheduler's levels end (default: its own)" },
     { "eta", XD_OPT_REAL, AT(eta), 0, 1, NULL, "SHARE",
-      "share of new noise in every step of tcd (default: 0)" },
+      "share of new noise in every step of ddim or tcd (default: 0)" },
     { "sigmas", XD_OPT_TEXT, AT(sigmas), 0, 0, NULL, "N,N",
       "noise levels of all steps, before any shift, for schedulers that take them" },
     { "timesteps", XD_OPT_TEXT, AT(timesteps), 0, 0, NULL, "N,N",

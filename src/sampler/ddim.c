@@ -1,4 +1,5 @@
-/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502) with eta 0, as diffusers' DDIMScheduler */
+/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502), as diffusers' DDIMScheduler. Steps add noise
+ * where eta is above 0. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,12 @@ typedef struct ddim {
     double *prev;               /* [steps] cumulative product at the next level                */
 } ddim;
 
+static int count_draws(const xd_sampling *s, int step)
+{
+    (void)step;
+    return s->cfg.eta > 0;
+}
+
 static int history_length(const xd_sched_cfg *c)
 {
     (void)c;
@@ -20,6 +27,8 @@ static int history_length(const xd_sched_cfg *c)
 static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     xd_status s = xd_prediction_check(c, e);
+    if (s == XD_OK)
+        s = xd_eta_check(c, e);
     if (s == XD_OK)
         s = xd_spacing_check(c, e);
     return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
@@ -85,23 +94,33 @@ static void ddim_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
     xd_to_clipped(x, &s->cfg, ((const ddim *)s->priv)->acp[step], lat, pred);
 }
 
+/* Formula (16) of the paper, times eta: the spread of the noise of a step. */
+static double noise_of(const xd_sampling *s, double acp, double prev)
+{
+    return s->cfg.eta * sqrt(fmax((1 - prev) / (1 - acp) * (1 - acp / prev), 0));
+}
+
 static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
-    (void)noise;
     const ddim *d = s->priv;
     const char *type = s->cfg.prediction_type;
     double      ra = sqrt(d->acp[step]), rb = sqrt(1 - d->acp[step]);
+    double      spread = noise_of(s, d->acp[step], d->prev[step]);
     xd_tensor   x0 = xd_new_f32(x, lat.d[0], lat.d[1]);
     (void)hist;
+    if (count_draws(s, step))
+        xd_noise_check(x, s, step, noise);
     xd_copy_to(x, x0, pred);
     ddim_clean(x, s, step, lat, x0);
     if (!strcmp(type, "v_prediction"))          /* pred becomes epsilon                        */
         xd_axpby(x, pred, (float)rb, lat, (float)ra);
     else if (strcmp(type, "epsilon"))
         xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));
-    xd_axpby(x, lat, (float)sqrt(1 - d->prev[step]), pred, 0);
+    xd_axpby(x, lat, (float)sqrt(fmax(1 - d->prev[step] - spread * spread, 0)), pred, 0);
     xd_axpby(x, lat, (float)sqrt(d->prev[step]), x0, 1);
+    if (spread > 0)
+        xd_axpby(x, lat, (float)spread, noise, 1);
 }
 
 #define AT(f) offsetof(xd_sched_cfg, f)
@@ -120,6 +139,7 @@ static const xd_field fields[] = {
     { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
     { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },
     { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { "eta", AT(eta), 'd', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -127,6 +147,6 @@ extern const xd_sampler xd_sampler_ddim;
 const xd_sampler xd_sampler_ddim = {
     .name = "ddim", .webui = "DDIM", .classes = { "DDIMScheduler" }, .fields = fields,
     .history = history_length,
-    .open = ddim_open, .close = ddim_close, .step = ddim_step, .shares = ddim_shares,
-    .clean = ddim_clean,
+    .open = ddim_open, .close = ddim_close, .draws = count_draws, .step = ddim_step,
+    .shares = ddim_shares, .clean = ddim_clean,
 };

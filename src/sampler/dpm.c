@@ -35,11 +35,7 @@ static int count_draws(const xd_sampling *s, int step)
 
 static xd_status check_config(xd_sched_cfg *c, xd_err *e)
 {
-    if (!strcmp(c->algorithm_type, "deis"))
-        strcpy(c->algorithm_type, "dpmsolver++");
-    if (!strcmp(c->solver_type, "logrho") || !strcmp(c->solver_type, "bh1") ||
-        !strcmp(c->solver_type, "bh2"))
-        strcpy(c->solver_type, "midpoint");
+    xd_sched_rename(c, "DPMSolverMultistepScheduler");
     if (c->solver_order < 1 || c->solver_order > 3)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or "
                        "3", c->solver_order);
@@ -89,7 +85,8 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, int rounds,
                          double *time, double *sigma)
 {
-    int n = a->steps, k = n, whole = 1;
+    int    n = a->steps, k = n, whole = 1;
+    double N = c->num_train_timesteps;
     if (a->times)
         memcpy(time, a->times, (size_t)n * sizeof *time);
     else
@@ -100,9 +97,9 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_ste
         xd_sigmas_respaced(c, l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_flow_sigmas)
         for (int i = 0; i < n; i++) {
-            double s = (1 - 1.0 / c->num_train_timesteps) * (double)(n - i) / n;
+            double s = 1 - (i ? (n - i) * ((1 / N - 1) / n) + 1 : 1 / N);   /* numpy's linspace */
             sigma[i] = c->flow_shift * s / (1 + (c->flow_shift - 1) * s);
-            time[i] = trunc(sigma[i] * c->num_train_timesteps);
+            time[i] = trunc(sigma[i] * N);
         }
     else
         whole = 0;

@@ -185,7 +185,6 @@ static const xd_field flow_fields[] = {
     { "max_shift", AT(max_shift), 'd', 1.15, NULL },
     { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
     { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
-    { "shift_terminal", AT(shift_terminal), 'd', 0, NULL },
     { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
     { NULL, 0, 0, 0, NULL },
 };

@@ -136,8 +136,9 @@ static void lcm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     xd_levels l = { 0 };
-    xd_status st = c->eta >= 0 && c->eta <= 1 ? open_levels(s, &l, a, e) :
-                   xd_fail(e, XD_EINVAL, "eta is %g; it must be from 0 to 1", c->eta);
+    xd_status st = xd_eta_check(c, e);
+    if (st == XD_OK)
+        st = open_levels(s, &l, a, e);
     level *v = s->priv;
     for (int i = 0; st == XD_OK && i < s->steps; i++) {
         float next = is_last(s, i) ? 0 : (float)s->time[i + 1];

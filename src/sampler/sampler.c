@@ -55,6 +55,33 @@ const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int 
     return NULL;
 }
 
+/* Names that a class takes for its own of a key, and what they become. */
+static const struct {
+    const char *class_begin;
+    int         algorithm;      /* the key is algorithm_type, not solver_type                   */
+    const char *names[5], *own;
+} renames[] = {
+    { "DPMSolverMultistep", 0, { "logrho", "bh1", "bh2" }, "midpoint" },
+    { "DPMSolverSinglestep", 0, { "logrho", "bh1", "bh2" }, "midpoint" },
+    { "UniPC", 0, { "midpoint", "heun", "logrho" }, "bh2" },
+    { "DEIS", 0, { "midpoint", "heun", "bh1", "bh2" }, "logrho" },
+    { "DPMSolverMultistep", 1, { "deis" }, "dpmsolver++" },
+    { "DPMSolverSinglestep", 1, { "deis" }, "dpmsolver++" },
+    { "DEIS", 1, { "dpmsolver", "dpmsolver++" }, "deis" },
+};
+
+void xd_sched_rename(xd_sched_cfg *c, const char *class_name)
+{
+    for (size_t i = 0; class_name && i < sizeof renames / sizeof *renames; i++) {
+        char *v = renames[i].algorithm ? c->algorithm_type : c->solver_type;
+        int   known = 0;
+        for (int k = 0; renames[i].names[k]; k++)
+            known |= strcmp(renames[i].names[k], v) == 0;
+        if (known && !strncmp(class_name, renames[i].class_begin, strlen(renames[i].class_begin)))
+            strcpy(v, renames[i].own);
+    }
+}
+
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e)
 {
@@ -66,7 +93,10 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
     if (!xd_json_null(xd_json_get(obj, "solver_p")))
         return xd_fail(e, XD_EUNSUPPORTED, "%s: solver_p is another scheduler, which is not built",
                        what);
-    return xd_fields_read(d->fields, c, obj, what, e);
+    xd_status s = xd_fields_read(d->fields, c, obj, what, e);
+    if (s == XD_OK)
+        xd_sched_rename(c, xd_json_text(xd_json_get(obj, "_class_name")));
+    return s;
 }
 
 int xd_sched_has(const xd_sampler *d, const char *key)

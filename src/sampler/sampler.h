@@ -23,7 +23,7 @@ typedef struct xd_sched_cfg {
     char   solver_type[XD_FIELD_TEXT];          /* midpoint, heun                               */
     int    lower_order_final, euler_at_final;
     int    original_inference_steps;            /* LCM, TCD                                     */
-    double timestep_scaling, eta;               /* LCM; TCD                                     */
+    double timestep_scaling, eta;               /* LCM; DDIM and TCD, of the request alone      */
     int    predict_x0;                          /* UniPC                                        */
     xd_ints disable_corrector;                  /* UniPC: steps behind which nothing is corrected */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
@@ -123,6 +123,9 @@ int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
 /* Reads the config for this sampler; `obj` may be NULL. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
+/* Replaces names of solver_type and algorithm_type that belong to other classes, as this class does
+ * where it reads a config: what another class makes of the same file follows from that. */
+void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 /* Has the config of this sampler such a key? */
 int       xd_sched_has(const xd_sampler *d, const char *key);
 /* Does any step draw noise? */

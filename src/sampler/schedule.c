@@ -54,6 +54,13 @@ xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e)
                      "prediction_type", p, e);
 }
 
+xd_status xd_eta_check(const xd_sched_cfg *c, xd_err *e)
+{
+    return c->eta >= 0 && c->eta <= 1
+               ? XD_OK
+               : xd_fail(e, XD_EINVAL, "eta is %g; it must be from 0 to 1", c->eta);
+}
+
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e)
 {
     if (acp != 0 || strcmp(c->prediction_type, "epsilon"))

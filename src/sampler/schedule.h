@@ -68,6 +68,9 @@ xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 /* XD_EUNSUPPORTED unless prediction_type is epsilon, sample or v_prediction. */
 xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 
+/* XD_EINVAL unless eta is from 0 to 1. */
+xd_status xd_eta_check(const xd_sched_cfg *c, xd_err *e);
+
 /* XD_EFORMAT if epsilon is predicted at timestep t but the signal there, `acp`, is 0. */
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 

@@ -39,7 +39,7 @@ static xd_status check_names(const xd_sched_cfg *c, xd_err *e)
     if (s == XD_OK)
         s = xd_refuse(strcmp(t, "bh1") && strcmp(t, "bh2"), "solver_type", t, e);
     t = c->time_shift_type;
-    if (s == XD_OK)
+    if (s == XD_OK && c->use_dynamic_shifting && c->use_flow_sigmas)
         s = xd_refuse(strcmp(t, "exponential") != 0, "time_shift_type", t, e);
     return s;
 }
@@ -67,9 +67,7 @@ static xd_status check_levels(const xd_sched_cfg *c, int steps, xd_err *e)
 
 static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
 {
-    const char *t = c->solver_type;
-    if (!strcmp(t, "midpoint") || !strcmp(t, "heun") || !strcmp(t, "logrho"))
-        strcpy(c->solver_type, "bh2");
+    xd_sched_rename(c, "UniPCMultistepScheduler");
     if (c->solver_order < 1 || c->solver_order > MOST)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or "
                        "3", c->solver_order);
@@ -92,7 +90,8 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
     if (a->own_sigmas)
         step = n > 1 ? (1.0 / n - 1) / (n - 1) : 0;
     for (int i = 0; i < n; i++) {
-        double v = a->sigmas ? a->sigmas[i] : i * step + 1;
+        double v = a->sigmas ? a->sigmas[i] : a->own_sigmas && i && i == n - 1 ? 1.0 / n :
+                   i * step + 1;        /* numpy's linspace, whose last value is exact         */
         sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);
     }
     double scale = (1 - sigma[n - 1]) / (1 - c->shift_terminal);

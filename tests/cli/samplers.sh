@@ -101,7 +101,7 @@ check "is not the model's own" differ plain ours
 latents stretched --flow_shift 3
 check "nor with its last level" differ ours stretched
 refused "a last level of a sampler that has none" 2 "shift_terminal" \
-    generate --model "$FULL/alpha" -p a --shift_terminal 0 -o "$T/x.png"
+    generate --model "$FULL/alpha" -p a --shift_terminal 0.1 -o "$T/x.png"
 MODEL=$FULL/flux
 latents plain
 
@@ -157,6 +157,13 @@ for name in heun euler-ancestral lcm tcd dpm++-single; do
 done
 latents eta --scheduler TCDScheduler --eta 0.9
 check "eta counts" differ tcd eta
+latents ddim --scheduler ddim
+latents noisy --scheduler ddim --eta 0.9
+check "that of ddim, too" differ ddim noisy
+latents plain
+latents zero --eta 0
+check "no eta is every sampler's" same plain zero
+refused "another is not" 2 "eta" generate --model "$MODEL" -p a --eta 0.5 -o "$T/x.png"
 try generate --model "$MODEL" -p a --scheduler tcd --eta 0.9 --width 48 --height 48 \
     --num_inference_steps 1 --output "$T/s.png" --json
 check "JSON has it, too" json 'j["parameters"]["eta"] == 0.9'

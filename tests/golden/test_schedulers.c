@@ -3,11 +3,16 @@
  *
  *     test_schedulers DIR FULL
  *
- * DIR has schedulers.json (tools/golden/cases/schedulers.py), FULL the models with weights. Pixels
- * are at most 2 levels of 255 apart. */
+ * DIR has schedulers.json (tools/golden/cases/schedulers.py), FULL the models with weights. A row
+ * with a scheduler's config is a folder of its own, with links to the model's parts. Pixels are at
+ * most 2 levels of 255 apart. */
+#define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "golden.h"
 #include "xdit/tools.h"
@@ -63,10 +68,53 @@ static int pixels_apart(const xd_image *m, const xd_json *kept)
     return worst;
 }
 
+/* Fills `to`, a new folder, with links to what is in the folder `from`, but for its scheduler, and
+ * with this scheduler's config. */
+static void make_folder(char *to, const char *from, const char *config)
+{
+    char           path[4096], part[4096];
+    struct dirent *d;
+    char          *whole = realpath(from, NULL);
+    DIR           *dir = whole ? opendir(whole) : NULL;
+    FILE          *f;
+    snprintf(to, 2048, "%s/xdit-schedulers-XXXXXX", P_tmpdir);
+    int made = dir && mkdtemp(to);
+    while (made && (d = readdir(dir))) {
+        snprintf(path, sizeof path, "%s/%s", to, d->d_name);
+        snprintf(part, sizeof part, "%s/%s", whole, d->d_name);
+        made = *d->d_name == '.' ||
+               (strcmp(d->d_name, "scheduler") ? symlink(part, path) : mkdir(path, 0777)) == 0;
+    }
+    snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", to);
+    made = made && (f = fopen(path, "w")) && fputs(config, f) >= 0 && fclose(f) == 0;
+    tap(made, "a folder with the config %s", config);
+    if (dir)
+        closedir(dir);
+    free(whole);
+}
+
+static void remove_folder(const char *folder)
+{
+    char           path[4096];
+    struct dirent *d;
+    DIR           *dir = opendir(folder);
+    snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", folder);
+    unlink(path);
+    while (dir && (d = readdir(dir))) {
+        snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
+        if (unlink(path) != 0)
+            rmdir(path);
+    }
+    if (dir)
+        closedir(dir);
+    rmdir(folder);
+}
+
 static void check(const char *full, const xd_json *row)
 {
     static const char *const prompt = "a red star";
-    char         model[2048], what[512] = "";
+    const char  *config = xd_json_text(xd_json_get(row, "config"));
+    char         model[2048], folder[2048], what[512] = "";
     size_t       n = 0;
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
@@ -75,7 +123,9 @@ static void check(const char *full, const xd_json *row)
     xd_open_args a;
     snprintf(model, sizeof model, "%s/%s", full, js_text(row, "model"));
     xd_open_args_init(&a);
-    a.model = model, a.device = "cpu", a.dtype = "f32", a.threads = 2;
+    if (config)
+        make_folder(folder, model, config);
+    a.model = config ? folder : model, a.device = "cpu", a.dtype = "f32", a.threads = 2;
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.width = 48, r.height = 32;
@@ -93,6 +143,8 @@ static void check(const char *full, const xd_json *row)
         r.scheduler ? r.scheduler : "its own", what, gap, LEVELS, *e.msg ? ": " : "", e.msg);
     xd_result_free(&out);
     xd_close(&g);
+    if (config)
+        remove_folder(folder);
 }
 
 int main(int argc, char **argv)

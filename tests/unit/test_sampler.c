@@ -590,7 +590,7 @@ static void refused_solvers(void **state)
         { "lcm", "{}", "original_inference_steps", "50", 51 },
         { "lcm", "{\"original_inference_steps\":2000}", "original_inference_steps", "2000", 4 },
         { "lcm", "{\"thresholding\":true}", "thresholding", "true", 4 },
-        { "tcd", "{\"eta\":1.5}", "eta", "1.5", 4 },
+        { "tcd", "{\"eta\":1.5}", "eta", "1.5", 4 }, { "ddim", "{\"eta\":2}", "eta", "2", 4 },
         { "tcd", "{\"original_inference_steps\":0}", "original_inference_steps", "0", 4 },
     };
     (void)state;
@@ -665,11 +665,11 @@ static void no_noise(void **state)
     int64_t     d[] = { ROWS, COLS };
     xd_tensor   hist = xd_view(l.hist[0], XD_F32, 2, d);
     static const char *const noisy[] = { "ddpm", "cogvideox-dpm", "lcm", "tcd", "flow-lcm",
-                                         "euler-ancestral", "dpm++" };
+                                         "euler-ancestral", "ddim", "dpm++" };
     xd_tensor hists[] = { hist, hist, hist };
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         xd_exec_init(&x, r->dev, &r->tmp, XD_F32);
-        assert_int_equal(open_text(&s, noisy[i], i < 6 ? "{\"eta\":0.5}" : "{\"algorithm_type\":"
+        assert_int_equal(open_text(&s, noisy[i], i < 7 ? "{\"eta\":0.5}" : "{\"algorithm_type\":"
                                    "\"sde-dpmsolver++\"}", 5, &e), XD_OK);
         s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), hists,
                     (xd_tensor){ 0 });
