@@ -23,6 +23,33 @@ xd_task *xd_answer_find(const xd_http_call *c)
     return NULL;
 }
 
+typedef struct listing {
+    const xd_http_call *call;
+    int                 videos;
+    const xd_task     **v;      /* [n]                                                         */
+    int                 n;
+} listing;
+
+static void list_task(void *cookie, const xd_task *task)
+{
+    listing        *l = cookie;
+    const xd_task **v;
+    if ((l->videos && !task->video) || strcmp(task->owner, l->call->owner) != 0 ||
+        !(v = realloc(l->v, ((size_t)l->n + 1) * sizeof *v)))
+        return;
+    l->v = v;
+    v[l->n++] = task;
+}
+
+const xd_task **xd_answer_tasks(const xd_http_call *c, int videos, int *n)
+{
+    xd_server *s = c->server;
+    listing    l = { .call = c, .videos = videos };
+    xd_tasks_each(s->tasks, list_task, &l);
+    *n = l.n;
+    return l.v;
+}
+
 void xd_answer_wait(xd_http_call *c, xd_task *task)
 {
     xd_server *s = c->server;

@@ -154,39 +154,21 @@ void xd_api_jobs_content(xd_http_call *c)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-typedef struct listing {
-    const xd_http_call *call;
-    const xd_task     **v;      /* [n], oldest first                                           */
-    int                 n;
-} listing;
-
-/* Jobs of the key that asks. */
-static void list_job(void *cookie, const xd_task *task)
-{
-    listing        *l = cookie;
-    const xd_task **v;
-    if (strcmp(task->owner, l->call->owner) != 0 ||
-        !(v = realloc(l->v, ((size_t)l->n + 1) * sizeof *v)))
-        return;
-    l->v = v;
-    v[l->n++] = task;
-}
-
 /* The newest first; `after` is the id of the last one of the page before. */
-static void add_list(xd_text_buf *b, const listing *l)
+static void add_list(xd_text_buf *b, const xd_http_call *c, const xd_task *const *v, int all)
 {
-    const char *after = xd_http_query(l->call, "after"), *text = xd_http_query(l->call, "limit");
-    int         limit = text ? atoi(text) : USUAL, at = l->n - 1, n = 0;
+    const char *after = xd_http_query(c, "after"), *text = xd_http_query(c, "limit");
+    int         limit = text ? atoi(text) : USUAL, at = all - 1, n = 0;
     limit = limit < 1 ? 1 : limit > MOST ? MOST : limit;
     if (after && *after) {
-        while (at >= 0 && strcmp(l->v[at]->id, after) != 0)
+        while (at >= 0 && strcmp(v[at]->id, after) != 0)
             at--;
         at--;
     }
     xd_buf_add(b, "{\"object\":\"list\",\"data\":[");
     for (; at >= 0 && n < limit; at--) {
         xd_buf_add(b, "%s", n++ ? "," : "");
-        add_job(b, l->call->server, l->v[at]);
+        add_job(b, c->server, v[at]);
     }
     xd_buf_add(b, "],\"has_more\":%s}\n", at >= 0 ? "true" : "false");
 }
@@ -194,12 +176,12 @@ static void add_list(xd_text_buf *b, const listing *l)
 void xd_api_jobs_list(xd_http_call *c)
 {
     xd_server  *s = c->server;
-    listing     l = { .call = c };
     xd_text_buf b = { 0 };
+    int         n;
     xd_tasks_lock(s->tasks);
-    xd_tasks_each(s->tasks, list_job, &l);
-    add_list(&b, &l);
+    const xd_task **v = xd_answer_tasks(c, 0, &n);
+    add_list(&b, c, v, n);
     xd_tasks_unlock(s->tasks);
-    free(l.v);
+    free(v);
     xd_reply_json(c, 200, &b);
 }

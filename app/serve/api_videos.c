@@ -294,25 +294,7 @@ void xd_api_videos_remix(xd_http_call *c)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-typedef struct listing {
-    const xd_http_call *call;
-    const xd_task     **v;      /* [n], oldest first                                           */
-    int                 n;
-} listing;
-
-/* Videos of the key that asks. */
-static void list_video(void *cookie, const xd_task *task)
-{
-    listing        *l = cookie;
-    const xd_task **v;
-    if (!task->video || strcmp(task->owner, l->call->owner) != 0 ||
-        !(v = realloc(l->v, ((size_t)l->n + 1) * sizeof *v)))
-        return;
-    l->v = v;
-    v[l->n++] = task;
-}
-
-static void add_list(xd_text_buf *b, const xd_http_call *c, const listing *l)
+static void add_list(xd_text_buf *b, const xd_http_call *c, const xd_task *const *v, int all)
 {
     const char *after = xd_http_query(c, "after"), *order = xd_http_query(c, "order"),
                *text = xd_http_query(c, "limit");
@@ -322,8 +304,8 @@ static void add_list(xd_text_buf *b, const xd_http_call *c, const listing *l)
     limit = limit < 1 ? 1 : limit > 100 ? 100 : limit;
     xd_buf_add(b, "{\"object\":\"list\",\"data\":[");
     int i = 0;
-    for (; i < l->n && n < limit; i++) {
-        const xd_task *task = l->v[up ? i : l->n - 1 - i];
+    for (; i < all && n < limit; i++) {
+        const xd_task *task = v[up ? i : all - 1 - i];
         if (seen) {
             xd_buf_add(b, "%s", n++ ? "," : "");
             add_video(b, c->server, task);
@@ -332,7 +314,7 @@ static void add_list(xd_text_buf *b, const xd_http_call *c, const listing *l)
         }
         seen |= after && strcmp(after, task->id) == 0;
     }
-    xd_buf_add(b, "],\"has_more\":%s", i < l->n ? "true" : "false");
+    xd_buf_add(b, "],\"has_more\":%s", i < all ? "true" : "false");
     add_text(b, "first_id", first ? first->id : NULL);
     add_text(b, "last_id", last ? last->id : NULL);
     xd_buf_add(b, "}\n");
@@ -341,12 +323,12 @@ static void add_list(xd_text_buf *b, const xd_http_call *c, const listing *l)
 void xd_api_videos_list(xd_http_call *c)
 {
     xd_server  *s = c->server;
-    listing     l = { .call = c };
     xd_text_buf b = { 0 };
+    int         n;
     xd_tasks_lock(s->tasks);
-    xd_tasks_each(s->tasks, list_video, &l);
-    add_list(&b, c, &l);
+    const xd_task **v = xd_answer_tasks(c, 1, &n);
+    add_list(&b, c, v, n);
     xd_tasks_unlock(s->tasks);
-    free(l.v);
+    free(v);
     xd_reply_json(c, 200, &b);
 }

@@ -130,6 +130,8 @@ void xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void xd_cancel_task(xd_server *s, xd_task *task);
 /* The task of the path, held; NULL: there is none, or it is of another key. */
 xd_task *xd_answer_find(const xd_http_call *c);
+/* Tasks of the key that asks, or its videos alone: oldest first, malloc'ed. Under the lock. */
+const xd_task **xd_answer_tasks(const xd_http_call *c, int videos, int *n);
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
 
