@@ -5,11 +5,12 @@
 #include <string.h>
 #include <strings.h>
 
+/* Fields are those of the head and, in the body, those behind its last chunk. */
 enum {
-    BEFORE, LINE, LINE_END, NAME, VALUE, VALUE_END, HEAD_END,   /* the head                    */
+    LINE, LINE_END,             /* of the request                                              */
+    NAME, VALUE, VALUE_END, FIELDS_END,
     BODY,
     SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_CR, CHUNK_LF,       /* a body of chunks            */
-    TRAILER, TRAILER_VALUE, TRAILER_VALUE_END, TRAILER_END,
 };
 enum { LENGTH_DIGITS = 18, SIZE_DIGITS = 15 };
 
@@ -65,7 +66,7 @@ static void take_length(xd_head *h)
     }
 }
 
-static void take_line(xd_head *h)
+static void take_field(xd_head *h)
 {
     while (h->nvalue && h->nvalue <= sizeof h->value &&
            (h->value[h->nvalue - 1] == ' ' || h->value[h->nvalue - 1] == '\t'))
@@ -80,9 +81,9 @@ static void take_line(xd_head *h)
     }
 }
 
-static void begin_name(xd_head *h, int state)
+static void begin_name(xd_head *h)
 {
-    h->state = state;
+    h->state = NAME;
     h->nname = h->nvalue = 0;
 }
 
@@ -98,13 +99,12 @@ static void end_head(xd_head *h)
     h->digits = 0;
 }
 
-/* A name and its value; `end` is the state behind an empty line, `value` that behind the colon. */
-static void read_name(xd_head *h, char c, int value, int end)
+static void read_name(xd_head *h, char c)
 {
     if (c == '\r' && !h->nname)
-        h->state = end;
+        h->state = FIELDS_END;
     else if (c == ':' && h->nname)
-        h->state = value;
+        h->state = VALUE;
     else if (is_token(c))
         add_byte(h->name, sizeof h->name, &h->nname, c);
     else
@@ -133,55 +133,6 @@ static void read_line(xd_head *h, char c)
     }
 }
 
-/* Where only LF may come: 1, and it has. */
-static int is_end(xd_head *h, char c)
-{
-    if (c != '\n')
-        refuse(h, 400);
-    return c == '\n';
-}
-
-static void read_head(xd_head *h, char c)
-{
-    switch (h->state) {
-    case BEFORE:                /* an empty line may come before a request                     */
-        h->state = LINE;
-        if (c == '\r')
-            h->state = LINE_END;
-        else
-            read_line(h, c);
-        break;
-    case LINE:
-        read_line(h, c);
-        break;
-    case LINE_END:
-        if (!is_end(h, c))
-            break;
-        if (h->version[sizeof h->version - 1])
-            begin_name(h, NAME);
-        else
-            *h = (xd_head){ 0 };
-        break;
-    case NAME:
-        read_name(h, c, VALUE, HEAD_END);
-        break;
-    case VALUE:
-        read_value(h, c, VALUE_END);
-        break;
-    case VALUE_END:
-        if (is_end(h, c)) {
-            take_line(h);
-            begin_name(h, NAME);
-        }
-        break;
-    default:
-        if (is_end(h, c))
-            end_head(h);
-    }
-}
-
-/* ---- chunks ---------------------------------------------------------------------------------- */
-
 static void read_size(xd_head *h, char c)
 {
     static const char digits[] = "0123456789abcdef";
@@ -196,26 +147,42 @@ static void read_size(xd_head *h, char c)
     }
 }
 
-static void begin_chunk(xd_head *h)
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* The line feed of a line has come. An empty line may come before a request. */
+static void end_line(xd_head *h)
 {
-    if (h->left)
+    if (h->state == VALUE_END && !h->in_body)
+        take_field(h);
+    if (h->state == FIELDS_END && !h->in_body)
+        end_head(h);
+    else if (h->state == CHUNK_LF)
+        h->state = SIZE, h->digits = 0;
+    else if (h->state == SIZE_END && h->left)
         h->state = CHUNK;
+    else if (h->state == FIELDS_END || (h->state == LINE_END && !h->version[sizeof h->version - 1]))
+        *h = (xd_head){ 0 };
     else
-        begin_name(h, TRAILER);
+        begin_name(h);
 }
 
-static void read_chunks(xd_head *h, char c)
+static void read_byte(xd_head *h, char c)
 {
     switch (h->state) {
+    case LINE:
+        read_line(h, c);
+        break;
+    case NAME:
+        read_name(h, c);
+        break;
+    case VALUE:
+        read_value(h, c, VALUE_END);
+        break;
     case SIZE:
         read_size(h, c);
         break;
     case EXTENSION:
         read_value(h, c, SIZE_END);
-        break;
-    case SIZE_END:
-        if (is_end(h, c))
-            begin_chunk(h);
         break;
     case CHUNK_CR:
         if (c == '\r')
@@ -223,27 +190,13 @@ static void read_chunks(xd_head *h, char c)
         else
             refuse(h, 400);
         break;
-    case CHUNK_LF:
-        if (is_end(h, c))
-            h->state = SIZE, h->digits = 0;
-        break;
-    case TRAILER:
-        read_name(h, c, TRAILER_VALUE, TRAILER_END);
-        break;
-    case TRAILER_VALUE:
-        read_value(h, c, TRAILER_VALUE_END);
-        break;
-    case TRAILER_VALUE_END:
-        if (is_end(h, c))
-            begin_name(h, TRAILER);
-        break;
     default:
-        if (is_end(h, c))
-            *h = (xd_head){ 0 };
+        if (c == '\n')
+            end_line(h);
+        else
+            refuse(h, 400);
     }
 }
-
-/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* Bytes of a body, which are not looked at: how many of n. */
 static size_t skip_body(xd_head *h, size_t n)
@@ -265,10 +218,7 @@ size_t xd_head_read(xd_head *h, const char *p, size_t n)
             at += skip_body(h, n - at);
             continue;
         }
-        if (h->in_body)
-            read_chunks(h, p[at]);
-        else
-            read_head(h, p[at]);
+        read_byte(h, p[at]);
         at += !h->status;
     }
     return at;
