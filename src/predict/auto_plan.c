@@ -306,19 +306,9 @@ static int is_far_larger(chooser *c)
     return here.times > FAR_LARGER;
 }
 
-/* Has the address space (ulimit -v) room for measuring this machine? Its libraries end the process
- * where there is none. */
-static int may_measure(void)
-{
-    enum { OPERANDS = 512 << 20 };
-    size_t have, space;
-    xd_host_memory(&have, &space);
-    return space > OPERANDS;
-}
-
 /* Without a choice the request is predicted where it is far larger than the model's own size, and
- * where a disk of known speed delivers weights: their
- * reading is most of the time of many first requests. What cannot be predicted is left out. */
+ * where a disk of known speed delivers weights: their reading is most of the time of many first
+ * requests. What cannot be predicted is left out. */
 static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_times *predicted)
 {
     xd_prediction    f = { .rank = NULL };
@@ -377,10 +367,11 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
     int chooses = size > 1 && a->plan && c.ranks > given;
     if (s == XD_OK && ctx->world.all->rank == 0 && !chooses) {
-        int larger = is_far_larger(&c) && may_measure();
+        int larger = is_far_larger(&c);
         if (larger || (a->plan && cold_bytes(&c) >= LEAST_COLD)) {
             open_tokenizers(ctx, a);
             predict_reading(&c, hosts, larger, predicted);
+            xd_dev_forget(ctx->count);
         }
     }
     if (size == 1)
@@ -393,6 +384,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s == XD_OK && ctx->world.all->rank == 0 && chooses) {
         open_tokenizers(ctx, a);
         s = choose_plan(&c, hosts, &v, e);
+        xd_dev_forget(ctx->count);
     }
     xd_req q = ctx->world.all->ops->bcast(ctx->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
     if (ctx->world.all->ops->wait(ctx->world.all, &q, 1) != XD_OK)

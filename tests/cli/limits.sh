@@ -6,11 +6,10 @@ if ! (ulimit -v 1000000 && "$XDIT" --version >/dev/null 2>&1); then
     echo "1..0 # SKIP this build does not start under ulimit -v 1000000"
     exit 0
 fi
-# sweep WHAT "LIMITS" ARGS...: under each of the limits (MB). One at least is refused, and one
-# works.
-sweep() {
-    what=$1 limits=$2 refused=0 worked=0 bad=
-    shift 2
+# under "LIMITS" ARGS...: runs under each of the limits (MB); counts what is refused and what works.
+under() {
+    limits=$1 refused=0 worked=0 bad=
+    shift
     for mb in $limits; do
         (ulimit -v $((mb * 1000)) && exec timeout 120 "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" \
             </dev/null)
@@ -21,6 +20,12 @@ sweep() {
         *) bad="$bad $mb MB: exit $rc;" ;;
         esac
     done
+}
+# sweep WHAT "LIMITS" ARGS...: one at least is refused, and one works.
+sweep() {
+    what=$1
+    shift
+    under "$@"
     check "$what: $refused refused, $worked worked, $bad" [ -z "$bad" -a "$refused" -gt 0 \
         -a "$worked" -gt 0 ]
 }
@@ -38,6 +43,13 @@ sweep "generate" "80 100 120 128 136 144 152 200" generate --model "$MODEL" -q -
     -t 1 -o "$T/x.png"
 sweep "generate, a large image" "290 320 350 380 520" generate --model "$MODEL" -q -p a --steps 1 \
     -t 1 -W 1024 -H 1024 --no_resolution_binning -o "$T/x.png"
+# What no machine holds is predicted before it is refused.
+for command in "plan --world 1" "generate -q -p a -t 1 -o x.png"; do
+    # shellcheck disable=SC2086
+    under "100 140 180 220 260 320" $command --model "$MODEL" -W 32768 -H 32768 \
+        --no_resolution_binning
+    check "far too large, $command: $bad" [ -z "$bad" -a "$refused" -gt 0 ]
+done
 if [ -n "${XDIT_NO_MPI-}" ] || "$XDIT" bench --config "$MODEL" --nproc 2 --repeats 1 2>&1 |
     grep -Eq 'has no MPI|install the package'; then
     echo "# skipped: there is no MPI to start several ranks with"

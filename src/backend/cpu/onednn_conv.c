@@ -62,6 +62,14 @@ static xd_conv_geometry geometry_of(const shape *s)
     return g;
 }
 
+/* Has the address space (ulimit -v) room for a description? oneDNN was measured to take 256 bytes
+ * for each column with AMX tiles, and ends the process where there are none. */
+static int may_describe(const shape *s)
+{
+    enum { COLUMN = 512, BESIDE = 8 << 20 };
+    return (double)xd_host_address_space() > COLUMN * (double)s->out[2] + BESIDE;
+}
+
 static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, xd_md_ref w)
 {
     xd_md                 src, dst, bias;
@@ -71,7 +79,7 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, xd_md_ref w)
     xd_status             e0 = image_md(&src, s->w->nk, s->in, s->tin);
     xd_status             e1 = image_md(&dst, s->w->nk, s->out, s->tout);
     xd_status             e2 = xd_md_tag(&bias, 1, &s->w->out, XD_F32, dnnl_a);
-    if (!e0 && !e1 && !e2)
+    if (!e0 && !e1 && !e2 && may_describe(s))
         pd = xd_pd_conv(d, xd_md_as_ref(&src), w,
                         s->bias ? xd_md_as_ref(&bias) : NULL, xd_md_as_ref(&dst), &g, &post);
     if (!e0)
