@@ -367,6 +367,12 @@ static void test_conv(void **unused)
         { 3, 5, 6, 16, 16, 3, { 3, 3, 3 }, { 1, 1, 1 }, 1 },
         { 4, 6, 5, 7, 5, 3, { 3, 1, 1 }, { 2, 1, 1 }, 1 },
         { 2, 6, 5, 3, 33, 3, { 1, 3, 3 }, { 1, 2, 2 }, 1 },
+        { 1, 8, 6, 3, 24, 3, { 3, 3, 3 }, { 1, 1, 1 }, 1 },
+        { 1, 4, 20, 12, 12, 3, { 3, 3, 3 }, { 1, 1, 1 }, 1 },
+        { 1, 9, 3, 13, 8, 3, { 2, 3, 3 }, { 2, 1, 1 }, 1 },
+        { 1, 24, 2, 32, 32, 2, { 1, 3, 3 }, { 1, 2, 2 }, 1 },
+        { 2, 17, 1, 1, 20, 2, { 1, 3, 3 }, { 1, 1, 3 }, 1 },
+        { 1, 33, 3, 8, 8, 3, { 1, 3, 3 }, { 1, 2, 3 }, 1 },
     };
     (void)unused;
     for (int k = 0; k < 3; k++)
@@ -377,6 +383,12 @@ static void test_conv(void **unused)
         conv_spec c = { 1 + upto(2), 1 + upto(14), 1 + upto(14), 1 + upto(40), 1 + upto(40), 2,
                         { 1, k, k }, { 1, s, s }, 1 };
         conv_case(&c, compute_type(), 5);
+    }
+    for (int i = 0; i < 60; i++) {      /* one frame, few columns, few channels                  */
+        conv_spec c = { 1 + upto(2), 1 + upto(20), 1 + upto(4), 1 + upto(20), 1 + upto(20), 3,
+                        { 1 + (int)upto(3), 1 + (int)upto(3), 1 + (int)upto(3) },
+                        { 1 + (int)upto(2), 1 + (int)upto(2), 1 + (int)upto(3) }, 1 };
+        conv_case(&c, i % 2 ? compute_type() : xd_dev_compute(dev, half()), 5);
     }
 }
 

@@ -263,7 +263,7 @@ static atomic_long by_tiles, without;
 static void note_unmade(const xd_prim *p, int sign)
 {
     const char *impl = p->pd && !p->p ? impl_of(p->pd) : "";
-    if (!strstr(impl, "brgconv"))
+    if (!strstr(impl, "brgconv") && !strstr(impl, "brg_conv"))  /* of oneDNN 2; of 3         */
         return;
     int       tiles = strstr(impl, "amx") != NULL;
     xd_md_ref w = xd_pd_md(p->pd, dnnl_query_weights_md, 0);

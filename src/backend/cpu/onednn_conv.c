@@ -3,8 +3,11 @@
  * Images may be views: frames that are not contiguous to each other are computed one by one, other
  * views are copied to dense scratch. Very large images are cut into strips of output rows, which
  * changes no bit. The packed layout of a weight is the one that oneDNN prefers for a PIN_SIDE
- * image; where another image needs another layout, the weight is repacked into scratch. */
+ * image; where another image needs another layout, the weight is repacked into scratch. Two kinds
+ * of shapes that oneDNN 3 computes wrongly are given to it as others (one_column, pad_frame). */
 #include "backend/cpu/onednn.h"
+
+#include <string.h>
 
 #include "base/par.h"
 
@@ -253,16 +256,43 @@ static size_t rounded_bytes(const xd_tensor *t)
     return (xd_bytes(*t) + 63) / 64 * 64;
 }
 
+/* oneDNN 3.7 returns wrong sums, with AMX, where one frame of fewer than 16 channels meets a kernel
+ * of several: such a frame gets one of its padding as a second. */
+static int needs_frame(const xd_conv *a)
+{
+    return a->w->nk == 3 && a->w->kernel[0] > 1 && a->in.d[0] == 1 && a->w->in < 16;
+}
+
+/* Describes the input that oneDNN gets in dense scratch at p; the result is the part of it where
+ * the input of `a` belongs. */
+static xd_tensor dense_input(const xd_conv *a, xd_conv *b, void *p)
+{
+    int64_t padded = needs_frame(a), before = padded && a->lo[0] > 0;
+    b->in = xd_view(p, a->in.type, 4,
+                    (int64_t[]){ a->in.d[0] + padded, a->in.d[1], a->in.d[2], a->in.d[3] });
+    b->lo[0] -= (int)before;
+    b->hi[0] -= (int)(padded - before);
+    return slice_dim(b->in, 0, before, a->in.d[0]);
+}
+
+static void copy_input(xd_dnn *d, const xd_conv *a, const xd_conv *b, xd_tensor to)
+{
+    if (needs_frame(a))
+        memset(b->in.p, 0, xd_bytes(b->in));
+    d->k->copy(&(xd_copy){ to, a->in });
+}
+
 /* Copies views into dense scratch, and the result back. The copy also converts the result, because
  * oneDNN has no f32 convolution with a bf16 result. */
 static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
-    xd_conv b = *a;
-    size_t  own = 0, rest = 0;
-    int     narrow = a->in.type == XD_F32 && a->out.type != XD_F32;
-    int     in = !dense_all(&a->in), out = !dense_all(&a->out) || narrow;
+    xd_conv   b = *a;
+    xd_tensor to = a->in;
+    size_t    own = 0, rest = 0;
+    int       narrow = a->in.type == XD_F32 && a->out.type != XD_F32;
+    int       in = !dense_all(&a->in) || needs_frame(a), out = !dense_all(&a->out) || narrow;
     if (in) {
-        b.in = xd_view(need ? a->in.p : tmp, a->in.type, 4, a->in.d);
+        to = dense_input(a, &b, need ? NULL : tmp);
         own += rounded_bytes(&b.in);
     }
     if (out) {
@@ -270,7 +300,7 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
         own += rounded_bytes(&b.out);
     }
     if (!need && in)
-        d->k->copy(&(xd_copy){ b.in, a->in });
+        copy_input(d, a, &b, to);
     if (!need && out && a->residual.p)
         d->k->copy(&(xd_copy){ b.out, a->residual });
     if (out && a->residual.p)
@@ -305,9 +335,26 @@ static xd_conv rows_of(const xd_conv *a, int64_t o, int64_t n)
 static int64_t strip_rows(const xd_conv *a)
 {
     int64_t row_in = a->in.d[2] * a->in.d[3] * a->stride[1], row_out = a->out.d[2] * a->out.d[3];
-    int64_t most = (row_in > row_out ? row_in : row_out) * (a->w->nk == 3 ? a->in.d[0] : 1);
+    int64_t frames = a->w->nk == 3 ? a->in.d[0] + needs_frame(a) : 1;
+    int64_t most = (row_in > row_out ? row_in : row_out) * frames;
     int64_t n = most_elements / (most > 0 ? most : 1);
     return n > 0 ? n : 1;
+}
+
+/* oneDNN 3.7 mixes up the rows of a result of one column where columns are skipped. With one column
+ * the stride along rows means nothing: it becomes 1, and the columns that the kernel reads are the
+ * whole input. */
+static xd_conv one_column(const xd_conv *a)
+{
+    xd_conv b = *a;
+    int     reads = a->w->kernel[2] - a->lo[2];
+    if (a->out.d[2] != 1 || a->stride[2] == 1 || reads < 1)
+        return b;
+    b.stride[2] = 1;
+    b.hi[2] = (int)(reads > a->in.d[2] ? reads - a->in.d[2] : 0);
+    if (reads < a->in.d[2])
+        b.in = slice_dim(a->in, 2, 0, reads);
+    return b;
 }
 
 /* Computes frame by frame for a 2-D kernel, and strip by strip; all at once where neither is
@@ -344,15 +391,17 @@ static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need
 
 size_t xd_dnn_conv_scratch(xd_dnn *d, const xd_conv *a)
 {
-    size_t n = 0;
+    xd_conv b = one_column(a);
+    size_t  n = 0;
     xd_dnn_enter(d);
     if (xd_count(a->out) > 0)
-        run_pieces(d, a, NULL, &n);
+        run_pieces(d, &b, NULL, &n);
     return n;
 }
 
 xd_status xd_dnn_conv(xd_dnn *d, const xd_conv *a, void *tmp)
 {
+    xd_conv b = one_column(a);
     xd_dnn_enter(d);
-    return xd_count(a->out) > 0 ? run_pieces(d, a, tmp, NULL) : XD_OK;
+    return xd_count(a->out) > 0 ? run_pieces(d, &b, tmp, NULL) : XD_OK;
 }

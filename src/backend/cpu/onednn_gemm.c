@@ -120,12 +120,18 @@ static int is_optimized(const xd_prim *p)
     return p && p->pd && xd_prim_impl(p)[0] != 'r';
 }
 
+/* 1: oneDNN 3.7 ignores the stride of results that have one column. */
+static int needs_own(const xd_gemm *a)
+{
+    return a->w->out == 1 && row_stride(&a->out) != 1;
+}
+
 /* The cheapest plan that does not use oneDNN's reference code; if there is none, any plan. */
 static xd_prim *choose_prim(xd_dnn *d, const xd_gemm *a, plan *p)
 {
     xd_prim *q = NULL;
     int      strided = row_stride(&a->in) != a->w->in;
-    for (int own = 0; own < 2; own++)
+    for (int own = needs_own(a); own < 2; own++)
         for (int dense = 0; dense <= strided; dense++) {
             *p = plan_of(a, own, dense);
             q = prim_of(d, p);
