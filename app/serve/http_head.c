@@ -66,6 +66,11 @@ static void take_length(xd_head *h)
     }
 }
 
+static int is_1_1(const xd_head *h)
+{
+    return memcmp(h->version, "HTTP/1.1", 8) == 0;
+}
+
 static void take_field(xd_head *h)
 {
     while (h->nvalue && h->nvalue <= sizeof h->value &&
@@ -73,8 +78,10 @@ static void take_field(xd_head *h)
         h->nvalue--;
     if (is_named(h, "Content-Length")) {
         take_length(h);
+    } else if (is_named(h, "Host")) {
+        h->hosts++;
     } else if (is_named(h, "Transfer-Encoding")) {
-        if (h->codings++ || h->lengths || memcmp(h->version, "HTTP/1.1", 8) != 0)
+        if (h->codings++ || h->lengths || !is_1_1(h))
             refuse(h, 400);
         else if (h->nvalue != 7 || strncasecmp(h->value, "chunked", 7) != 0)
             refuse(h, 501);
@@ -90,6 +97,10 @@ static void begin_name(xd_head *h)
 static void end_head(xd_head *h)
 {
     int chunks = h->codings > 0;
+    if (h->hosts > 1 || (!h->hosts && is_1_1(h))) {
+        refuse(h, 400);
+        return;
+    }
     if (!chunks && !h->left) {
         *h = (xd_head){ 0 };
         return;
@@ -210,16 +221,20 @@ static size_t skip_body(xd_head *h, size_t n)
     return k;
 }
 
-size_t xd_head_read(xd_head *h, const char *p, size_t n)
+size_t xd_head_read(xd_head *h, char *p, size_t n)
 {
-    size_t at = 0;
-    while (at < n && !h->status) {
-        if (h->state == BODY || h->state == CHUNK) {
-            at += skip_body(h, n - at);
-            continue;
-        }
-        read_byte(h, p[at]);
-        at += !h->status;
+    size_t kept = 0;
+    for (size_t at = 0, k; at < n && !h->status; at += k) {
+        int whole = h->state == BODY || h->state == CHUNK;
+        k = 1;
+        if (whole)
+            k = skip_body(h, n - at);
+        else
+            read_byte(h, p[at]);
+        if (h->status || (!whole && h->state == EXTENSION))
+            continue;           /* text behind the size of a chunk                             */
+        memmove(p + kept, p + at, k);
+        kept += k;
     }
-    return at;
+    return kept;
 }
