@@ -51,8 +51,7 @@ if [ -n "$MPIRUN" ]; then
         flag=${pair%% *} values=${pair#* }
         one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png"
         one="$one --$flag"
-        timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 1 $one "${values%:*}" : -n 1 $one \
-            "${values#*:}" >"$T/stdout" 2>"$T/stderr"
+        two_ranks "$MPIRUN" "$one ${values%:*}" "$one ${values#*:}" >"$T/stdout" 2>"$T/stderr"
         rc=$?
         check "another --$flag on one rank is refused" \
             [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1: --[a-z_]* differs from that of rank 0" \
@@ -63,8 +62,7 @@ if [ -n "$MPIRUN" ]; then
         flag=${pair%% *} values=${pair#* }
         one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png"
         one="$one --$flag"
-        timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 1 $one "${values%:*}" : -n 1 $one \
-            "${values#*:}" >"$T/stdout" 2>"$T/stderr"
+        two_ranks "$MPIRUN" "$one ${values%:*}" "$one ${values#*:}" >"$T/stdout" 2>"$T/stderr"
         rc=$?
         check "another --$flag is named" \
             [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1 on host .* and rank 0 .* differ in --$flag" \

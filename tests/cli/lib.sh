@@ -32,6 +32,13 @@ try() {
     out=$(cat "$T/stdout")
     err=$(cat "$T/stderr")
 }
+# two_ranks MPIRUN WORDS0 WORDS1: the commands of rank 0 and rank 1, lists of words. Debian's mpirun
+# of Open MPI 5 crashes where it gets two commands, so it gets one that chooses.
+two_ranks() {
+    timeout 100 "$1" --oversubscribe --bind-to none -n 2 sh -c '
+        [ "$OMPI_COMM_WORLD_RANK" = 0 ] || shift
+        exec $1' x "$2" "$3"
+}
 # A quick image: two steps of the demo model.
 generate() { try generate --model "$MODEL" --num_inference_steps 2 --quiet "$@"; }
 

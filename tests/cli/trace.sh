@@ -118,7 +118,7 @@ if ! $ahead true 2>/dev/null || ! mpirun --version 2>/dev/null | grep -q 'Open M
     echo "# skipped: two clocks need Open MPI's mpirun and the right to make a time namespace"
 else
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    out=$(mpirun --oversubscribe --bind-to none -n 1 $one : -n 1 $ahead $one 2>"$T/stderr")
+    out=$(two_ranks mpirun "$one" "$ahead $one" 2>"$T/stderr")
     rc=$? err=$(cat "$T/stderr")
     check "two clocks: generated" [ "$rc" = 0 ]
     sent=$(printf '%s\n' "$out" | sed -n 's/.*"sent":\([0-9]*\).*/\1/p')
