@@ -32,6 +32,7 @@
 #include "cli/progress.h"
 #include "cli/roll.h"
 #include "cli/rundir.h"
+#include "cli/streams.h"
 
 #ifndef XDIT_MPI                /* 1: Open MPI, 2: another one, 0: none; the build says          */
 #define XDIT_MPI 0
@@ -272,9 +273,11 @@ static void add_words(words *a, const char *first, const char *second, const cha
 typedef struct mca { const char *name, *value, *env; } mca;
 
 /* Ranks of one host need shared memory alone. Looking for fabrics takes most of MPI's start
- * (doc/lab/ranks.md). */
+ * (doc/lab/ranks.md). Without shared memory they connect by the loopback interface: by others, two
+ * ranks of one host do not reach each other in Open MPI 5. */
 static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
                                 { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
+                                { "btl_tcp_if_include", "lo", "OMPI_MCA_btl_tcp_if_include" },
                                 { 0 } };
 /* A host that is cut off is noticed some 11 s later, and not after minutes. */
 static const mca far_mca[] = {
@@ -284,11 +287,13 @@ static const mca far_mca[] = {
     { 0 }
 };
 
-/* Parameters of Open MPI, but those that the user's environment sets. */
+/* Parameters of Open MPI, but those that the user's environment sets. Interfaces are included or
+ * excluded. */
 static void add_mca(words *a, const mca *list)
 {
     for (; list->name; list++)
-        if (!getenv(list->env))
+        if (!getenv(list->env) && !(strcmp(list->name, "btl_tcp_if_include") == 0 &&
+                                    getenv("OMPI_MCA_btl_tcp_if_exclude")))
             add_words(a, "--mca", list->name, list->value);
 }
 
@@ -350,6 +355,10 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    if (w->dir.path[0])         /* of Open MPI 5, which knows no orte_tmpdir_base              */
+        setenv("PRTE_MCA_prte_tmpdir_base", w->dir.path, 0);
+    if (XDIT_MPI == 1 && xd_launch_here())
+        xd_streams_offer();
     execv(v[0], v);
     _exit(127);
 }
@@ -515,15 +524,32 @@ static void watch_once(watch *w, struct pollfd *p)
             read_output(w, end[i]);
 }
 
-/* The launcher's exit status. One that is told to die and does not is not waited for. */
+/* Has the launcher ended? It can still be waited for. */
+static int has_ended(const watch *w)
+{
+    siginfo_t about = { .si_pid = 0 };
+    return waitid(P_PID, (id_t)w->child, &about, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           about.si_pid == w->child;
+}
+
+/* The launcher's exit status. One that is told to die and does not is not waited for, nor are ranks
+ * that outlive it for long. */
 static int wait_for_exit(watch *w)
 {
     struct pollfd *p = calloc((size_t)w->roll.ranks + 3, sizeof *p);
+    double         ended_s = 0;
     int            status = 0, ended;
     while (p && (w->out >= 0 || w->err >= 0)) {
         watch_once(w, p);
         if (w->stage == 3 && xd_now_s() - w->since > AGONY_S)
             break;
+        if (!has_ended(w))
+            continue;
+        ended_s = ended_s > 0 ? ended_s : xd_now_s();
+        if (xd_now_s() - ended_s > AGONY_S) {
+            xd_roll_kill(&w->roll, w->child);
+            break;
+        }
     }
     free(p);
     xd_noise_end(&w->noise);

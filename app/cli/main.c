@@ -20,6 +20,7 @@
 #include "cli/opt.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
+#include "cli/streams.h"
 #include "cli/typo.h"
 
 static const char STARTED[] = "XDIT_STARTED";   /* seconds of the monotonic clock, as text        */
@@ -293,6 +294,7 @@ int main(int argc, char **argv)
     xd_stop_arm_time();
     int rank = 0;
     if (xd_launched(&rank)) {
+        xd_streams_take();
         if (may_be_rank(c) && xd_launch_stray(&e) != XD_OK)
             return xd_cli_exit(e.code, &e);
         xd_roll_join(rank);

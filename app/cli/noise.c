@@ -40,6 +40,9 @@ static int is_marked(const char *line)
 }
 
 static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
+/* Open MPI 5 writes a mark and its sentence apart: those of another rank may come between. */
+static const char SENTENCE[] = "Unable to find reachable pairing between local and remote "
+                               "interfaces\n";
 
 /* Can a line that begins so still turn out to be noise, or be a warning or not? */
 static int may_be_noise(const xd_noise *z)
@@ -49,7 +52,7 @@ static int may_be_noise(const xd_noise *z)
     if (z->inside)
         return strncmp(z->line, OURS, sizeof OURS - 1) != 0;
     return z->line[0] == '[' || strncmp(z->line, "mpirun", z->n < 6 ? z->n : 6) == 0 ||
-           strspn(z->line, "-") == z->n;
+           strncmp(z->line, SENTENCE, z->n) == 0 || strspn(z->line, "-") == z->n;
 }
 
 static int is_error(const char *line)
@@ -67,21 +70,29 @@ static void keep_line(xd_noise *z, const char *p, size_t n)
     z->nkept += n;
 }
 
+static void pass_line(xd_noise *z, const char *line)
+{
+    z->said |= is_error(line);
+    z->spoke = 1;
+    write_out(z, line, strlen(line));
+}
+
 /* A line that was held back is whole. */
 static void judge_line(xd_noise *z)
 {
     z->line[z->n] = 0;
-    int kept = (z->inside && strncmp(z->line, OURS, sizeof OURS - 1) != 0) || is_marked(z->line) ||
-               (z->kept_last && strcmp(z->line, "\n") == 0);
+    int marked = is_marked(z->line);
+    int kept = (z->inside && strncmp(z->line, OURS, sizeof OURS - 1) != 0) || marked ||
+               strcmp(z->line, SENTENCE) == 0 || (z->kept_last && strcmp(z->line, "\n") == 0);
+    const char *ours = marked && strstr(z->line, "][[") ? strstr(z->line, OURS) : NULL;
     if (is_dashes(z))
         z->inside = !z->inside;
+    else if (ours)              /* a rank's own line, behind the mark of another               */
+        pass_line(z, ours);
     else if (kept)
         keep_line(z, z->line, z->n);
-    else {
-        z->said |= is_error(z->line);
-        z->spoke = 1;
-        write_out(z, z->line, z->n);
-    }
+    else
+        pass_line(z, z->line);
     z->kept_last = kept;
     z->n = 0;
 }

@@ -147,6 +147,15 @@ check "so are the steps" [ "$(printf '%s\n' "$err" | grep -c '^denoise 2/2')" = 
 try generate --model "$MODEL" --prompt a --steps 2 --use_cfg_parallel --json -o "$T/x.png"
 check "--json tells the plan and what was sent" \
     json 'j["sent"] > 0 and j["parameters"]["plan"] == "cfg 2"'
+# A launcher that marks what comes by way of it: mpirun of Open MPI 5 mixes up its two streams.
+if mpirun --version 2>/dev/null | grep -q "Open MPI"; then
+    printf '#!/bin/sh\nexec mpirun --tag-output "$@"\n' >"$T/mpirun"
+    chmod +x "$T/mpirun"
+    XDIT_MPIRUN="$T/mpirun" generate --prompt a --use_cfg_parallel --json -o "$T/x.png"
+    check "what ranks print does not pass the launcher" json 'j["sent"] > 0'
+else
+    echo "# skipped: there is no mpirun of Open MPI"
+fi
 
 g="generate --model $MODEL --prompt a -o $T/x.png"
 refused "more ranks than --nproc" 2 \

@@ -73,6 +73,9 @@ static void errors_are_told_from_warnings(void **state)
     } all[] = { { "xdit: warning: 4 ranks share 2 cores\n", 0 },
                 { "[vm][[41608,1],0][btl_tcp_proc.c:266:f] No pairing[vm][[41608,1],1][g] No "
                   "pairing\n\nxdit: warning: a\n", 0 },
+                { "[vm][[5,1],0][f.c:2:g] xdit: rank 1: no memory\nUnable to find reachable "
+                  "pairing between local and remote interfaces\n", 1 },
+                { "Unable to find a thing\n", 0 },
                 { "denoise 1/2\n", 0 },
                 { "xdit: rank 1: no memory\n", 1 },
                 { "xdit: warning: a\nxdit: w\n", 1 },
@@ -94,8 +97,11 @@ static void errors_are_told_from_warnings(void **state)
 static void marked_lines_are_kept(void **state)
 {
     static const char said[] = "[vm:77] a\n[vm][[41608,1],0][f.c:2:f] b[vm][[41608,1],1][g] b\n\n"
-                               "[0/2] c\n\nd\n";
-    static const char passed[] = "[0/2] c\n\nd\n";
+                               "[0/2] c\n\n[vm][[5,1],0][g] [vm][[5,1],1][g] Unable to find "
+                               "reachable pairing between local and remote interfaces\nUnable to "
+                               "find reachable pairing between local and remote interfaces\n"
+                               "[vm][[5,1],0][g] xdit: e\nUnable\nd\n";
+    static const char passed[] = "[0/2] c\n\nxdit: e\nUnable\nd\n";
     (void)state;
     for (size_t step = 1; step < sizeof said; step++) {
         int  ends[2];
