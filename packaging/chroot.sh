@@ -2,6 +2,8 @@
 # chroot.sh SUITE - runs the shell script of the standard input as root of a chroot with a Debian or
 # Ubuntu of that name (trixie, noble), and HEAD of this tree in its /build/xdit. Needs root,
 # debootstrap and the packages of a mirror; where one is missing it prints why and exits with 77.
+# Where Ubuntu's keys are not installed they come from the package ubuntu-keyring of Debian 13, by
+# apt, which checks its signature.
 #   CHROOTS: folder that keeps the chroots; by default they are in /tmp and removed at the end
 #   MIRROR: of the packages
 set -eu
@@ -10,16 +12,19 @@ skip() {
     echo "SKIP: $1"
     exit 77
 }
+debian_keys=/usr/share/keyrings/debian-archive-keyring.gpg
 case $suite in
 noble)
     mirror=${MIRROR:-http://archive.ubuntu.com/ubuntu}
     keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
     components=main,universe
+    script=/usr/share/debootstrap/scripts/gutsy # of every later Ubuntu
     ;;
 *)
     mirror=${MIRROR:-http://deb.debian.org/debian}
-    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    keys=$debian_keys
     components=main
+    script=
     ;;
 esac
 PATH=$PATH:/usr/sbin:/sbin
@@ -27,17 +32,35 @@ PATH=$PATH:/usr/sbin:/sbin
 made=${CHROOTS:-$(mktemp -d)}
 [ -n "${CHROOTS:-}" ] || trap 'rm -rf "$made"' EXIT
 root=$made/$suite
+# fetch_keys FOLDER: unpacks Debian 13's ubuntu-keyring there, with apt's files of its own. Whatever
+# runs it can write there, so that apt needs no other user.
+fetch_keys() {
+    mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
+    : >"$1/status"
+    echo "deb [signed-by=$debian_keys] http://deb.debian.org/debian trixie main" >"$1/list"
+    own="-o Dir::Etc::SourceList=$1/list -o Dir::Etc::SourceParts=- -o Dir::State::Lists=$1/lists
+        -o Dir::State::Status=$1/status -o Dir::Cache=$1/cache -o APT::Sandbox::User=root"
+    # A list of words.
+    # shellcheck disable=SC2086
+    (cd "$1" && apt-get $own -q update && apt-get $own -q download ubuntu-keyring &&
+        dpkg-deb -x ubuntu-keyring_*.deb .)
+}
 # The mark says that debootstrap came to its end.
 if [ ! -e "$root/made" ]; then
     command -v debootstrap >/dev/null || skip "there is no debootstrap"
-    [ -r "$keys" ] || skip "there are no keys of $suite ($keys)"
     command -v curl >/dev/null &&
         ! curl -sf -o /dev/null --max-time 60 "$mirror/dists/$suite/Release" &&
-        skip "$mirror has no $suite"
+        skip "$mirror has no $suite, or is not reached: MIRROR is the address of another mirror"
+    if [ "$suite" = noble ] && [ ! -r "$keys" ]; then
+        rm -rf "$made/keys"
+        fetch_keys "$made/keys" >&2 || true
+        keys=$made/keys$keys
+    fi
+    [ -r "$keys" ] || skip "there are no keys of $suite: install the package of ${keys##*/}"
     rm -rf "$root"
     mkdir -p "$root"
     debootstrap --variant=buildd --keyring="$keys" --components="$components" \
-        "$suite" "$root" "$mirror"
+        "$suite" "$root" "$mirror" ${script:+"$script"}
     : >"$root/made"
 fi
 cp /etc/resolv.conf "$root/etc/"
