@@ -57,6 +57,8 @@ typedef struct xd_dev_ops {
     xd_status (*fetched)(xd_dev *d, int place);
     /* Bytes/s of such a copy; back: of one to the host. Measured; 0: unknown. */
     double    (*link)(xd_dev *d, int back);
+    /* Bytes/s that copies within the memory read and write. Measured; 0: unknown. */
+    double    (*bandwidth)(xd_dev *d);
     /* Equal for devices, also of other processes, that have one memory; or NULL: the host's. */
     uint64_t  (*identity)(const xd_dev *d);
     /* The name of the product, as "NVIDIA H100 80GB HBM3"; or NULL. */
@@ -89,6 +91,7 @@ struct xd_dev {
     unsigned          int8_attn;        /* types (1u << type) of queries whose scores it makes of
                                          * int8 on request; others it computes as usual        */
     int               fp8_gemm;         /* 1: it multiplies inputs of fp8 on request           */
+    int               narrow_bias;      /* 1: biases of linear layers have the compute type    */
     void             *priv;
 };
 
@@ -245,7 +248,7 @@ typedef enum xd_act {
  *   in       [n,I]  of the weight's type; F32 or BF16 for a quantized weight. A weight of 16
  *            bits also takes F32, rounded as `copy` does
  *   out      [n,O]  F32 or BF16
- *   bias     [O]    F32, or absent
+ *   bias     [O]    F32, or absent; with xd_dev.narrow_bias also BF16 or F16
  *   gate     [O]    F32 (one row for all rows), or absent
  *   residual [n,O]  F32 or BF16, or absent; may be `out` itself
  * With `fp8`, BF16 and F16 rows that an F8E4M3 weight reads become F8E4M3 themselves, as rows of

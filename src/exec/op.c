@@ -192,7 +192,7 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
         multiply(x, w, &(xd_gemm){ .out = part, .in = a.in });
     m->sum(x, m, XD_OVER_FEATURES, part);
     xd_tensor row = part;       /* a view with the bias in every row                           */
-    row.p = a.bias.p, row.s[0] = 0;
+    row.p = a.bias.p, row.type = a.bias.type, row.s[0] = 0;
     if (a.bias.p)
         xd_add(x, part, row);
     if (a.act != XD_NONE)

@@ -419,9 +419,10 @@ static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
 }
 
 /* The biases of my rows. A layer cut by inputs has all of them (added once, after the sum). */
-static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out)
+static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out,
+                      xd_dtype type)
 {
-    *b = xd_view(nowhere, XD_F32, 1, &out);
+    *b = xd_view(nowhere, type, 1, &out);
     if (d->visit == XD_VISIT_COUNT) {
         xd_load_count(d, xd_bytes(*b));
         for (int i = 0; i < n; i++)
@@ -429,7 +430,7 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
         return;
     }
     int    mine;
-    float *at = b->p = xd_load_allocate(d, xd_bytes(*b), parts[0].name, &mine);
+    char *at = b->p = xd_load_allocate(d, xd_bytes(*b), parts[0].name, &mine);
     for (int i = 0; i < n && at && mine; i++) {
         const xd_mat_part *p = &parts[i];
         xd_fetched         f;
@@ -437,8 +438,8 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
                                            .shape = &p->out, .gain = 0.1f }, &f))
             return;
         xd_load_warn(d, f.name, f.t);
-        copy_to_device(d, xd_view(at, XD_F32, 1, &p->rows), f.t, p->row0, f.name);
-        at += p->rows;
+        copy_to_device(d, xd_view(at, type, 1, &p->rows), f.t, p->row0, f.name);
+        at += xd_dtype_bytes(type, p->rows);
         xd_load_release(d, &f);
     }
 }
@@ -505,7 +506,7 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         xd_mat_load(d, &w->w, &flat);
     }
     if (kind.bias)
-        load_bias(d, &w->b, m->parts, m->n, out);
+        load_bias(d, &w->b, m->parts, m->n, out, d->dev->narrow_bias ? d->type : XD_F32);
 }
 
 /* My rows of a layer: those of each part of its output, or all of them at once. */
@@ -686,7 +687,7 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
         xd_mat_load(d, &w->w, &m);
     }
     if (s->bias)
-        load_bias(d, &w->b, &p, 1, s->out);
+        load_bias(d, &w->b, &p, 1, s->out, XD_F32);
 }
 
 /* ---- convolutions of enlarged maps -------------------------------------------------------- */
@@ -774,7 +775,7 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
         xd_load_will(d, name, ".weight", 0, out * in * 9);
     else
         load_enlarged(d, w, name, out * in, shape);
-    load_bias(d, &w[0].b, &p, 1, out);
+    load_bias(d, &w[0].b, &p, 1, out, XD_F32);
     for (int q = 1; q < 4; q++)
         w[q].b = w[0].b;
 }

@@ -69,6 +69,11 @@ static double proxy_peak(xd_dev *d, xd_dtype t, int threads, double seconds)
     return xd_dev_peak(real_of(d), t, threads, seconds);
 }
 
+static double proxy_bandwidth(xd_dev *d)
+{
+    return real_of(d)->mem->bandwidth(real_of(d));
+}
+
 static size_t kernel_bytes(const xd_dev *d)
 {
     return xd_dev_kernel_bytes(proxy_behind(d));
@@ -168,6 +173,7 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
         .pin = real_dev->mem->pin ? proxy_pin : NULL, .unpin = proxy_unpin,
         .pin_pages = proxy_pin_pages, .unpin_pages = proxy_unpin_pages, .fetch = proxy_fetch,
         .fetched = proxy_fetched, .link = real_dev->mem->link ? proxy_link : NULL,
+        .bandwidth = real_dev->mem->bandwidth ? proxy_bandwidth : NULL,
         .identity = proxy_identity,
         .compute = proxy_compute, .best = proxy_best, .peak = proxy_peak,
         .kernel_bytes = kernel_bytes, .forget = proxy_forget, .close = close,
@@ -182,6 +188,7 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
     w->dev.rotates = real_dev->rotates;
     w->dev.int8_attn = real_dev->int8_attn;
     w->dev.fp8_gemm = real_dev->fp8_gemm;
+    w->dev.narrow_bias = real_dev->narrow_bias;
     w->dev.mem = &w->mem;
     w->dev.ops = &w->ops;
 }

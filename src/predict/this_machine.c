@@ -189,12 +189,12 @@ double xd_machine_device_room(const xd_dev *dev, double have)
     return have > later + 1 ? have - later : 1;
 }
 
-/* Rates of a device that no preset knows, from products that it has just computed. */
-static void guess_device_rates(xd_rates *r, double product)
+/* Rates of a device that no preset knows, from products and copies that it has just made. */
+static void guess_device_rates(xd_rates *r, double product, double copies)
 {
     *r = (xd_rates){ .gemm = 0.9 * product, .gemm_rows = 160,
                      .attn = { 0.5 * product, 0.5 * product }, .attn_keys = 200,
-                     .conv = 0.3 * product, .bytes = product / 150, .call_s = 4e-6 };
+                     .conv = 0.3 * product, .bytes = copies, .call_s = 4e-6 };
 }
 
 /* Rates of a device that was not probed. */
@@ -209,8 +209,9 @@ static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
     } else {
         double f32 = 1e9 * xd_dev_peak(dev, XD_F32, 0, 0.004),
                bf16 = 1e9 * xd_dev_peak(dev, XD_BF16, 0, 0.004);
-        guess_device_rates(&m->f32, f32 > 0 ? f32 : 1e9);
-        guess_device_rates(&m->bf16, bf16 > 0 ? bf16 : 1e9);
+        double copies = dev->mem->bandwidth ? dev->mem->bandwidth(dev) : 0;
+        guess_device_rates(&m->f32, f32 > 0 ? f32 : 1e9, copies > 0 ? copies : 1e9);
+        guess_device_rates(&m->bf16, bf16 > 0 ? bf16 : 1e9, copies > 0 ? copies : 1e9);
         m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5, .shared = 56e9 };
         m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
     }

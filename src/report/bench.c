@@ -150,6 +150,8 @@ static double gemm_now(bench *b)
 {
     xd_gemm a = gemm_of(&b->probe);
     double  best = 0;
+    if (!b->g->ctx.dev->host_memory)    /* a GPU's peak is that of products                    */
+        return peak_now(b);
     for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
         if (b->g->ctx.dev->ops->gemm(b->g->ctx.dev, NULL, &a, b->probe.tmp) != XD_OK)
@@ -682,22 +684,28 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)
         xd_profile_open(&b->prof, b->g->ctx.dev, b->meter);
-    return s == XD_OK && !a->turn ? open_probe(b, e) : s;
+    return s == XD_OK && !a->turn && b->g->ctx.dev->host_memory ? open_probe(b, e) : s;
 }
 
 static void report_machine(bench *b)
 {
-    double peak = peak_now(b);
+    xd_dev *d = b->g->ctx.dev;
+    double  peak = peak_now(b), copies = d->mem->bandwidth ? d->mem->bandwidth(d) : 0;
+    char    memory[48] = "";
+    if (copies > 0)
+        snprintf(memory, sizeof memory, ", copies in memory %.0f GB/s", 1e-9 * copies);
     if (b->a->json)
         xd_bench_print(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
-                       "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": "
-                       "%lld, \"frames\": %lld, \"parts\": [", xd_version(), b->g->ctx.dev->name,
-                       xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak,
+                       "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"memory_gbytes_per_s\": %.5g, "
+                       "\"width\": %lld, \"height\": %lld, \"frames\": %lld, \"parts\": [",
+                       xd_version(), d->name, xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak,
+                       1e-9 * copies,
                        (long long)b->job.size[1], (long long)b->job.size[0],
                        (long long)b->job.frames);
     else
-        xd_bench_print(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s",
-                       b->g->ctx.dev->name, xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak);
+        xd_bench_print(b->a, "%s, %d threads, %s, peak of %s %.1f GFLOP/s%s", d->name,
+                       xd_par_threads(), xd_dtype_name(b->g->ctx.type),
+                       d->host_memory ? "a register loop" : "large products", peak, memory);
 }
 
 static void report_memory(const bench *b)

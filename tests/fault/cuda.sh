@@ -61,6 +61,14 @@ for way in staged ipc; do
 done
 fault 1:recv:5:fail "^xdit: (error: )?rank 1: .*fail" --device cuda --ulysses_degree 2
 fault 1:send:5:fail "^xdit: (error: )?rank 1: .*fail" --device cuda --ring_degree 2
+
+# The first error is printed with its number, its name and what returned it.
+XDIT_SIM_FAIL=0:100 "$XDIT" $small --device cuda -o "$T/x.ppm" >"$T/stdout" 2>"$T/stderr"
+rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+check "one GPU fails: an error" [ "$rc" = 1 ]
+check "one GPU fails: its cause" said "CUDA error 700 \(CUDA_ERROR_[A-Z_]*: .*\) by [a-z_0-9]+,"
+check "one GPU fails: once" [ "$(grep -c 'CUDA error' "$T/stderr")" = 1 ]
+
 for launch in 1 100 250; do
     failing 1:$launch "^xdit: (error: )?rank 1: .*(device|cuda:1)"
 done

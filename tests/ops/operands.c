@@ -244,6 +244,17 @@ xd_dtype compute_type(void)
     return xd_dev_compute(dev, f32_or_half());
 }
 
+/* F32, and what else the biases of linear layers may have. */
+xd_dtype bias_type(void)
+{
+    return dev->narrow_bias ? f32_or_half() : XD_F32;
+}
+
+int own_products(void)
+{
+    return strcmp(dev->name, "cuda-mirror") != 0 || getenv("XDIT_SIM_NO_PRODUCTS");
+}
+
 xd_tensor maybe(xd_tensor t)
 {
     return upto(2) ? t : (xd_tensor){ 0 };

@@ -32,7 +32,11 @@ double act_of(double v, xd_act act);
 xd_dtype half(void);
 xd_dtype f32_or_half(void);
 xd_dtype compute_type(void);
+xd_dtype bias_type(void);
 xd_tensor maybe(xd_tensor t);
+/* 0: a library multiplies. It may add in another order where rows, addresses or strides differ, and
+ * its GELU is an approximation of 2^-11. */
+int own_products(void);
 
 #define RUN(op, OP, args) RUN_AS(#op, op, OP, args)
 #define RUN_AS(what, op, OP, args)                                                          \

@@ -170,7 +170,7 @@ static void quant_case(const struct kind *kind, int64_t M, int64_t N, int64_t K)
     pack(&w, ws);
     a.in = matrix(f32_or_half(), M, K, upto(2) * 3);
     a.out = matrix(f32_or_half(), M, N, upto(2) * 5);
-    a.bias = maybe(operand(XD_F32, 1, &N, 0));
+    a.bias = maybe(operand(bias_type(), 1, &N, 0));
     a.gate = maybe(matrix(XD_F32, 1, N, 0));
     if (upto(2))
         a.residual = upto(2) ? a.out : matrix(f32_or_half(), M, N, upto(2) * 7);
@@ -197,7 +197,7 @@ static void fp8_case(int64_t M, int64_t N, int64_t K)
     pack(&w, ws);
     a.in = matrix(f32_or_half(), M, K, upto(2) * 3);
     a.out = matrix(f32_or_half(), M, N, upto(2) * 8);
-    a.bias = maybe(operand(XD_F32, 1, &N, 0));
+    a.bias = maybe(operand(bias_type(), 1, &N, 0));
     product(want, &a, &ws, 0);
     for (int64_t i = 0; i < M * N; i++)
         want[i] += a.bias.p ? at(&a.bias, i % N) : 0;
@@ -358,7 +358,7 @@ void test_quant_odd(void **unused)
         set(&ws, 3 * K, NAN);
         pack(&w, ws);
         xd_gemm a = { .w = &w, .in = matrix(XD_F32, M, K, 0), .out = matrix(XD_F32, M, N, 0),
-                      .bias = operand(XD_F32, 1, &n, 0) };
+                      .bias = operand(bias_type(), 1, &n, 0) };
         for (int64_t k = 0; k < K; k++) {
             set(&a.in, k, 0);
             set(&a.in, K + k, 1e-40);

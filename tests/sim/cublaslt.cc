@@ -26,6 +26,8 @@ struct desc {
     int epilogue = XD_LT_EPILOGUE_NONE;
     const void *bias = nullptr;
     cudaDataType_t bias_type = XD_LT_F32;
+    const float *scales[2] = { nullptr, nullptr };
+    int mode[2] = { 0, 0 };             /* XD_LT_SCALE_OUTER_VECTOR, or 0                      */
 };
 struct layout {
     cudaDataType_t type;
@@ -78,6 +80,20 @@ API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d_,
     case XD_LT_DESC_BIAS_TYPE:
         memcpy(&d->bias_type, v, n);
         break;
+    case XD_LT_DESC_SCALE_POINTER_A:
+        memcpy(&d->scales[0], v, n);
+        break;
+    case XD_LT_DESC_SCALE_POINTER_B:
+        memcpy(&d->scales[1], v, n);
+        break;
+    case XD_LT_DESC_SCALE_MODE_A:
+        memcpy(&d->mode[0], v, n);
+        break;
+    case XD_LT_DESC_SCALE_MODE_B:
+        memcpy(&d->mode[1], v, n);
+        break;
+    case XD_LT_DESC_FAST_SUMS:
+        break;
     default:
         return XD_LT_NOT_SUPPORTED;
     }
@@ -122,7 +138,8 @@ static int capability()
     return s ? atoi(s) : 90;
 }
 
-/* What the library takes: 8 bits are TN alone and aligned; a bias has the type of D. */
+/* What the library takes: 8 bits are TN alone and aligned; a bias has the type of D; scales of rows
+ * are those of e4m3 on Hopper. */
 static int checked(const desc *d, const layout *A, const layout *B, const layout *C,
                    const layout *D)
 {
@@ -141,7 +158,11 @@ static int checked(const desc *d, const layout *A, const layout *B, const layout
         (capability() < 89 || !ta || tb || A->ld % 16 || B->ld % 16 || k % 16 || m % 16 ||
          (D->type != XD_LT_F32 && D->type != XD_LT_BF16 && D->type != XD_LT_F16)))
         return 0;
-    if (d->bias && d->bias_type != D->type)
+    if ((d->epilogue == XD_LT_EPILOGUE_BIAS || d->epilogue == XD_LT_EPILOGUE_GELU_BIAS) &&
+        (!d->bias || d->bias_type != D->type))
+        return 0;
+    if (d->mode[0] != d->mode[1] || (d->mode[0] && (A->type != XD_LT_F8E4M3 || !d->scales[0] ||
+                                                    !d->scales[1] || capability() != 90)))
         return 0;
     return A->type == B->type && D->rows == m && D->cols == n && k == kb && C->type == D->type;
 }
@@ -245,6 +266,8 @@ static void product(const call &x)
             for (float q : s)
                 v += q;
             v = x.alpha * v;
+            if (x.d.mode[0])
+                v *= x.d.scales[0][i] * x.d.scales[1][c];
             if (x.beta != 0)
                 v += x.beta * number(x.c, c * (size_t)x.C.ld + i, x.C.type);
             if (x.d.epilogue == XD_LT_EPILOGUE_BIAS || x.d.epilogue == XD_LT_EPILOGUE_GELU_BIAS)

@@ -153,6 +153,11 @@ API CUresult cuCtxSetCurrent(CUcontext c)
     current = c;
     return XD_CU_SUCCESS;
 }
+API CUresult cuGetErrorName(CUresult, const char **s)
+{
+    *s = "CUDA_ERROR_SIMULATED";
+    return XD_CU_SUCCESS;
+}
 API CUresult cuGetErrorString(CUresult r, const char **s)
 {
     static char text[64];

@@ -335,7 +335,8 @@ static xd_status open_mirror(xd_dev **out, const char *which, xd_err *e)
         return s;
     }
     m->dev = (xd_dev){ .mem = &mem, .ops = &ops, .name = "cuda-mirror", .host_memory = 1,
-                       .fp8_gemm = m->real->fp8_gemm };
+                       .fp8_gemm = m->real->fp8_gemm,
+                       .narrow_bias = m->real->narrow_bias };
     *out = &m->dev;
     return XD_OK;
 }

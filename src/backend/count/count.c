@@ -271,7 +271,8 @@ xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
                        .host_memory = !real || real->host_memory,
                        .rotates = !real || real->rotates,
                        .int8_attn = real ? real->int8_attn : 0,
-                       .fp8_gemm = real ? real->fp8_gemm : 0, .priv = c };
+                       .fp8_gemm = real ? real->fp8_gemm : 0,
+                       .narrow_bias = real ? real->narrow_bias : 0, .priv = c };
     *d = &c->dev;
     return XD_OK;
 }

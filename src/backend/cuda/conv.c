@@ -8,6 +8,7 @@ static conv_args args_of(const xd_conv *a)
     const xd_weight *w = a->w;
     conv_args        b = {
         .out = a->out.p, .in = a->in.p, .w = w->p, .residual = a->residual.p, .bias = a->bias.p,
+        .bias_type = xd_cuda_type(&a->bias),
         .T = (int)a->in.d[0], .Hin = (int)a->in.d[1], .Win = (int)a->in.d[2],
         .To = (int)a->out.d[0], .Ho = (int)a->out.d[1], .Wo = (int)a->out.d[2],
         .C = (int)w->in, .O = (int)w->out, .groups = w->groups > 1 ? w->groups : 1,

@@ -1,6 +1,38 @@
-/* cublaslt.c - matrix products by cuBLASLt */
+/* cublaslt.c - matrix products by cuBLASLt
+ *
+ * A table holds what the library was asked for each kind of product: its descriptors and the
+ * algorithm that it chose. Pointers that are no part of the kind are set before each product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+enum { KINDS = 512 };                   /* places of the table; it is emptied when 3/4 are taken */
+
+/* Products that one algorithm serves: equal keys have equal bytes. */
+typedef struct kind {
+    int64_t  n, I, O, s_in, s_w, s_out;
+    int32_t  in_type, out_type, bias_type;      /* bias_type: -1: none                         */
+    int32_t  gelu, turned, scaled;
+    uint32_t align[4];                          /* of A, B, C and D                            */
+} kind;
+
+/* A product in the library's words: D = A^T B with A = w, B = in, D = out; turned: D = A B. */
+typedef struct known {
+    kind                   k;
+    cublasLtMatmulDesc_t   desc;
+    cublasLtMatrixLayout_t A, B, D;
+    cublasLtMatmulAlgo_t   algo;
+    enum { EMPTY, TAKEN, REFUSED } state;
+} known;
+
+struct xd_cuda_products {
+    known of[KINDS];
+    int   n;
+};
 
 xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e)
 {
@@ -8,71 +40,20 @@ xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e)
     xd_status s = xd_cuda_load_cublaslt(&c->lt, e);
     if (s != XD_OK)
         return s;
-    if (c->lt->cublasLtCreate(&c->lt_handle) != XD_LT_SUCCESS ||
-        c->lt->cublasLtMatmulPreferenceCreate(&c->lt_preference) != XD_LT_SUCCESS ||
-        c->lt->cublasLtMatmulPreferenceSetAttribute(c->lt_preference, XD_LT_PREF_WORKSPACE, &work,
-                                                    sizeof work) != XD_LT_SUCCESS)
-        return xd_fail(e, XD_EDEVICE, "cuBLASLt does not start on %s", c->dev.name);
-    return XD_OK;
+    if (!(c->products = calloc(1, sizeof *c->products)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a table of products");
+    cublasStatus_t r = c->lt->cublasLtCreate(&c->lt_handle);
+    if (r == XD_LT_SUCCESS)
+        r = c->lt->cublasLtMatmulPreferenceCreate(&c->lt_preference);
+    if (r == XD_LT_SUCCESS)
+        r = c->lt->cublasLtMatmulPreferenceSetAttribute(c->lt_preference, XD_LT_PREF_WORKSPACE,
+                                                        &work, sizeof work);
+    return r == XD_LT_SUCCESS ? XD_OK
+                              : xd_fail(e, XD_EDEVICE, "cuBLASLt does not start on %s: status %d",
+                                        c->dev.name, (int)r);
 }
 
-void xd_cuda_close_cublaslt(xd_cuda_dev *c)
-{
-    if (c->lt_preference)
-        c->lt->cublasLtMatmulPreferenceDestroy(c->lt_preference);
-    if (c->lt_handle)
-        c->lt->cublasLtDestroy(c->lt_handle);
-}
-
-static int type_of(xd_dtype t)
-{
-    if (t == XD_F16 || t == XD_F8E4M3)
-        return t == XD_F16 ? XD_LT_F16 : XD_LT_F8E4M3;
-    return t == XD_BF16 ? XD_LT_BF16 : t == XD_I8 ? XD_LT_I8 : t == XD_I32 ? XD_LT_I32 : XD_LT_F32;
-}
-
-static int epilogue_of(const xd_cuda_product *p)
-{
-    return p->gelu ? p->bias ? XD_LT_EPILOGUE_GELU_BIAS : XD_LT_EPILOGUE_GELU
-                   : p->bias ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
-}
-
-/* A product in the library's words: D = A^T B with A = w, B = in, D = out; turned: D = A B. */
-typedef struct product {
-    cublasLtMatmulDesc_t   desc;
-    cublasLtMatrixLayout_t A, B, D;
-} product;
-
-static int describe(const xd_cublaslt *lt, product *q, const xd_cuda_product *p)
-{
-    int     integers = p->in.type == XD_I8;
-    int32_t T = XD_LT_OP_T, N = XD_LT_OP_N, f32 = XD_LT_F32, epilogue = epilogue_of(p);
-    int64_t n = p->in.d[0], I = p->in.d[1], O = p->out.d[1];
-    int     ok = lt->cublasLtMatmulDescCreate(&q->desc,
-                                              integers ? XD_LT_COMPUTE_I32 : XD_LT_COMPUTE_F32,
-                                              integers ? XD_LT_I32 : XD_LT_F32) == XD_LT_SUCCESS;
-#define SET(attribute, value)                                                                      \
-    ok = ok && lt->cublasLtMatmulDescSetAttribute(q->desc, attribute, &(value), sizeof(value)) ==  \
-                   XD_LT_SUCCESS
-    SET(XD_LT_DESC_TRANSA, *(p->turned ? &N : &T));
-    SET(XD_LT_DESC_TRANSB, N);
-    SET(XD_LT_DESC_EPILOGUE, epilogue);
-    if (p->bias) {
-        SET(XD_LT_DESC_BIAS_POINTER, p->bias);
-        SET(XD_LT_DESC_BIAS_TYPE, f32);
-    }
-#undef SET
-#define LAYOUT(m, type, rows, cols, ld)                                                            \
-    ok = ok && lt->cublasLtMatrixLayoutCreate(&q->m, type_of(type), (uint64_t)(rows),              \
-                                              (uint64_t)(cols), ld) == XD_LT_SUCCESS
-    LAYOUT(A, p->in.type, p->turned ? O : I, p->turned ? I : O, p->s_w);
-    LAYOUT(B, p->in.type, I, n, n == 1 ? I : p->in.s[0]);
-    LAYOUT(D, p->out.type, O, n, n == 1 ? O : p->out.s[0]);
-#undef LAYOUT
-    return ok;
-}
-
-static void undo(const xd_cublaslt *lt, product *q)
+static void forget_kind(const xd_cublaslt *lt, known *q)
 {
     if (q->D)
         lt->cublasLtMatrixLayoutDestroy(q->D);
@@ -82,6 +63,34 @@ static void undo(const xd_cublaslt *lt, product *q)
         lt->cublasLtMatrixLayoutDestroy(q->A);
     if (q->desc)
         lt->cublasLtMatmulDescDestroy(q->desc);
+    *q = (known){ .state = EMPTY };
+}
+
+static void forget_kinds(xd_cuda_dev *c)
+{
+    for (int i = 0; i < KINDS; i++)
+        forget_kind(c->lt, &c->products->of[i]);
+    c->products->n = 0;
+}
+
+void xd_cuda_close_cublaslt(xd_cuda_dev *c)
+{
+    if (c->products)
+        forget_kinds(c);
+    free(c->products);
+    if (c->lt_preference)
+        c->lt->cublasLtMatmulPreferenceDestroy(c->lt_preference);
+    if (c->lt_handle)
+        c->lt->cublasLtDestroy(c->lt_handle);
+}
+
+/* ---- kinds -------------------------------------------------------------------------------- */
+
+static int type_of(int t)
+{
+    if (t == XD_F16 || t == XD_F8E4M3)
+        return t == XD_F16 ? XD_LT_F16 : XD_LT_F8E4M3;
+    return t == XD_BF16 ? XD_LT_BF16 : t == XD_I8 ? XD_LT_I8 : t == XD_I32 ? XD_LT_I32 : XD_LT_F32;
 }
 
 /* The largest power of two, at most 256, of which the address is a multiple. */
@@ -93,39 +102,171 @@ static uint32_t alignment_of(const void *p)
     return n;
 }
 
+static kind kind_of(const xd_cuda_product *p)
+{
+    const uint32_t out = alignment_of(p->out.p);
+    kind k;
+    memset(&k, 0, sizeof k);
+    k.n = p->in.d[0], k.I = p->in.d[1], k.O = p->out.d[1];
+    k.s_in = k.n == 1 ? k.I : p->in.s[0];
+    k.s_out = k.n == 1 ? k.O : p->out.s[0];
+    k.s_w = p->s_w;
+    k.in_type = (int32_t)p->in.type, k.out_type = (int32_t)p->out.type;
+    k.bias_type = p->bias ? (int32_t)p->bias_type : -1;
+    k.gelu = p->gelu, k.turned = p->turned, k.scaled = p->sx != NULL;
+    k.align[0] = alignment_of(p->w), k.align[1] = alignment_of(p->in.p);
+    k.align[2] = k.align[3] = out;
+    return k;
+}
+
+static int epilogue_of(const kind *k)
+{
+    return k->gelu ? k->bias_type >= 0 ? XD_LT_EPILOGUE_GELU_BIAS : XD_LT_EPILOGUE_GELU
+                   : k->bias_type >= 0 ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
+}
+
+/* Creates q's descriptors of the kind q->k. */
+static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
+{
+    const kind    *k = &q->k;
+    int            integers = k->in_type == XD_I8;
+    int32_t        transposed = k->turned ? XD_LT_OP_N : XD_LT_OP_T, plain = XD_LT_OP_N;
+    int32_t        epilogue = epilogue_of(k), bias = type_of(k->bias_type);
+    int32_t        vectors = XD_LT_SCALE_OUTER_VECTOR;
+    int8_t         fast = 1;
+    cublasStatus_t r = lt->cublasLtMatmulDescCreate(&q->desc,
+                                                    integers ? XD_LT_COMPUTE_I32
+                                                             : XD_LT_COMPUTE_F32,
+                                                    integers ? XD_LT_I32 : XD_LT_F32);
+#define SET(attribute, value)                                                                      \
+    if (r == XD_LT_SUCCESS)                                                                        \
+    r = lt->cublasLtMatmulDescSetAttribute(q->desc, attribute, &(value), sizeof(value))
+    SET(XD_LT_DESC_TRANSA, transposed);
+    SET(XD_LT_DESC_TRANSB, plain);
+    SET(XD_LT_DESC_EPILOGUE, epilogue);
+    if (k->bias_type >= 0)
+        SET(XD_LT_DESC_BIAS_TYPE, bias);
+    if (k->in_type == XD_F8E4M3)
+        SET(XD_LT_DESC_FAST_SUMS, fast);
+    if (k->scaled) {
+        SET(XD_LT_DESC_SCALE_MODE_A, vectors);
+        SET(XD_LT_DESC_SCALE_MODE_B, vectors);
+    }
+#undef SET
+#define LAYOUT(m, type, rows, cols, ld)                                                            \
+    if (r == XD_LT_SUCCESS)                                                                        \
+    r = lt->cublasLtMatrixLayoutCreate(&q->m, type_of(type), (uint64_t)(rows), (uint64_t)(cols), ld)
+    LAYOUT(A, k->in_type, k->turned ? k->O : k->I, k->turned ? k->I : k->O, k->s_w);
+    LAYOUT(B, k->in_type, k->I, k->n, k->s_in);
+    LAYOUT(D, k->out_type, k->O, k->n, k->s_out);
+#undef LAYOUT
+    return r;
+}
+
+/* Sets the pointers of p that are attributes of its description. */
+static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const xd_cuda_product *p)
+{
+    const struct { int attribute; const void *p; } each[] = {
+        { XD_LT_DESC_BIAS_POINTER, p->bias },
+        { XD_LT_DESC_SCALE_POINTER_A, p->sw },
+        { XD_LT_DESC_SCALE_POINTER_B, p->sx },
+    };
+    cublasStatus_t r = XD_LT_SUCCESS;
+    for (size_t i = 0; i < sizeof each / sizeof *each && r == XD_LT_SUCCESS; i++)
+        if (each[i].p)
+            r = lt->cublasLtMatmulDescSetAttribute(q->desc, each[i].attribute, &each[i].p,
+                                                   sizeof each[i].p);
+    return r;
+}
+
 /* Without these the library takes addresses for multiples of 256. */
-static int set_alignments(const xd_cuda_dev *c, const xd_cuda_product *p)
+static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
 {
     static const int attribute[] = { XD_LT_PREF_ALIGNMENT_A, XD_LT_PREF_ALIGNMENT_B,
                                      XD_LT_PREF_ALIGNMENT_C, XD_LT_PREF_ALIGNMENT_D };
-    const void *const place[] = { p->w, p->in.p, p->out.p, p->out.p };
-    int               ok = 1;
-    for (int i = 0; i < 4; i++) {
-        const uint32_t n = alignment_of(place[i]);
-        ok = ok && c->lt->cublasLtMatmulPreferenceSetAttribute(
-                       c->lt_preference, attribute[i], &n, sizeof n) == XD_LT_SUCCESS;
+    cublasStatus_t   r = XD_LT_SUCCESS;
+    for (int i = 0; i < 4 && r == XD_LT_SUCCESS; i++)
+        r = c->lt->cublasLtMatmulPreferenceSetAttribute(c->lt_preference, attribute[i],
+                                                        &k->align[i], sizeof k->align[i]);
+    return r;
+}
+
+/* The kind is not asked for again. */
+static void refuse(known *q, const char *when, cublasStatus_t r)
+{
+    const kind *k = &q->k;
+    q->state = REFUSED;
+    xd_log(XD_LOG_DEBUG, "cuBLASLt refuses %s (status %d): %s [%lld,%lld] x [%lld,%lld]%s to %s%s%s"
+           "%s%s; kernels of xdit compute a part", when, (int)r,
+           xd_dtype_name((xd_dtype)k->in_type), (long long)k->n, (long long)k->I,
+           (long long)(k->turned ? k->I : k->O), (long long)(k->turned ? k->O : k->I),
+           k->turned ? "" : "^T", xd_dtype_name((xd_dtype)k->out_type),
+           k->bias_type >= 0 ? ", bias in " : "",
+           k->bias_type >= 0 ? xd_dtype_name((xd_dtype)k->bias_type) : "",
+           k->gelu ? ", GELU" : "", k->scaled ? ", scales of rows" : "");
+}
+
+/* Asks the library for an algorithm of the kind of p. */
+static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
+{
+    cublasLtMatmulHeuristicResult_t found;
+    int            n = 0;
+    cublasStatus_t r = describe(c->lt, q);
+    if (r == XD_LT_SUCCESS)
+        r = set_pointers(c->lt, q, p);
+    if (r == XD_LT_SUCCESS)
+        r = set_alignments(c, &q->k);
+    if (r == XD_LT_SUCCESS)
+        r = c->lt->cublasLtMatmulAlgoGetHeuristic(c->lt_handle, q->desc, q->A, q->B, q->D, q->D,
+                                                  c->lt_preference, 1, &found, &n);
+    if (r != XD_LT_SUCCESS || n < 1) {
+        refuse(q, "a product", r);
+        return;
     }
-    return ok;
+    q->algo = found.algo;
+    q->state = TAKEN;
+}
+
+/* What is known of the kind of p. */
+static known *find_kind(xd_cuda_dev *c, const xd_cuda_product *p)
+{
+    struct xd_cuda_products *all = c->products;
+    const kind           k = kind_of(p);
+    const unsigned char *bytes = (const unsigned char *)&k;
+    uint64_t             h = 14695981039346656037u;
+    for (size_t i = 0; i < sizeof k; i++)
+        h = (h ^ bytes[i]) * 1099511628211u;
+    if (all->n >= KINDS * 3 / 4)
+        forget_kinds(c);
+    known *q = &all->of[h % KINDS];
+    while (q->state != EMPTY && memcmp(&q->k, &k, sizeof k) != 0)
+        q = q == &all->of[KINDS - 1] ? all->of : q + 1;
+    if (q->state == EMPTY) {
+        q->k = k;
+        learn(c, q, p);
+        all->n++;
+    }
+    return q;
 }
 
 int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p)
 {
-    const xd_cublaslt              *lt = c->lt;
-    product                         q = { 0 };
-    cublasLtMatmulHeuristicResult_t found;
-    union { float f; int32_t i; }   one = { .f = 1 }, zero = { .i = 0 };
-    int                             n = 0, ok = 0;
+    const xd_cublaslt            *lt = c->lt;
+    union { float f; int32_t i; } one = { .f = 1 }, zero = { .i = 0 };
     if (p->in.type == XD_I8)
         one.i = 1;
     c->cu->cuCtxSetCurrent(c->context);
-    if (describe(lt, &q, p) && set_alignments(c, p) &&
-        lt->cublasLtMatmulAlgoGetHeuristic(c->lt_handle, q.desc, q.A, q.B, q.D, q.D,
-                                           c->lt_preference, 1, &found, &n) == XD_LT_SUCCESS &&
-        n > 0)
-        ok = lt->cublasLtMatmul(c->lt_handle, q.desc, &one, p->w, q.A, p->in.p, q.B, &zero,
-                                p->out.p, q.D, p->out.p, q.D, &found.algo,
-                                (void *)(uintptr_t)c->work, XD_CUDA_WORK,
-                                c->stream) == XD_LT_SUCCESS;
-    undo(lt, &q);
-    return ok;
+    known *q = find_kind(c, p);
+    if (q->state == REFUSED)
+        return 0;
+    cublasStatus_t r = set_pointers(lt, q, p);
+    if (r == XD_LT_SUCCESS)
+        r = lt->cublasLtMatmul(c->lt_handle, q->desc, &one, p->w, q->A, p->in.p, q->B, &zero,
+                               p->out.p, q->D, p->out.p, q->D, &q->algo,
+                               (void *)(uintptr_t)c->work, XD_CUDA_WORK, c->stream);
+    if (r != XD_LT_SUCCESS)
+        refuse(q, "to run a product", r);
+    else if (c->waits)
+        xd_cuda_check("a product of cuBLASLt", c->cu->cuStreamSynchronize(c->stream));
+    return r == XD_LT_SUCCESS;
 }

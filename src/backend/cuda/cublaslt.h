@@ -47,7 +47,13 @@ enum {
     XD_LT_DESC_TRANSB = 4,
     XD_LT_DESC_EPILOGUE = 7,
     XD_LT_DESC_BIAS_POINTER = 8,        /* a pointer                                           */
+    XD_LT_DESC_SCALE_POINTER_A = 17,    /* pointers                                            */
+    XD_LT_DESC_SCALE_POINTER_B = 18,
+    XD_LT_DESC_FAST_SUMS = 25,          /* an int8: sums of e4m3 are not promoted on the way   */
     XD_LT_DESC_BIAS_TYPE = 26,
+    XD_LT_DESC_SCALE_MODE_A = 31,
+    XD_LT_DESC_SCALE_MODE_B = 32,
+    XD_LT_SCALE_OUTER_VECTOR = 3,       /* F32: one scale a row of the result, one a column    */
     XD_LT_PREF_WORKSPACE = 1,           /* size_t                                              */
     XD_LT_PREF_ALIGNMENT_A = 5,         /* of A, B, C and D, in bytes, each a uint32           */
     XD_LT_PREF_ALIGNMENT_B = 6,

@@ -3,7 +3,8 @@
  * All work goes to one stream in the order of the calls. Ops return when their work is queued.
  * Kernels are found by name in one module: the fatbin of this build or, with XDIT_CUDA_DIR, the
  * file xdit_kernels.so of that directory. A CUDA error stays in the process: every later call
- * returns XD_EDEVICE. */
+ * returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits behind each kernel and each product, so
+ * that an error names its own, and nothing is recorded as a graph. */
 #ifndef XD_BACKEND_CUDA_CUDA_H
 #define XD_BACKEND_CUDA_CUDA_H
 
@@ -82,8 +83,11 @@ typedef struct xd_cuda_dev {
     xd_cuda_place         place[XD_FETCH_PLACES];
     CUmodule              module;
     CUfunction            kernel[XD_CUDA_NKERNELS];
+    double                peak[3];      /* GFLOP/s of F32, BF16, F16; 0: not measured yet      */
+    int                   waits;        /* 1: the host waits behind each launch                */
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
+    struct xd_cuda_products *products;  /* cublaslt.c                                         */
     CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
     CUdeviceptr           failed;       /* an int32: 1 after a lookup outside its table        */
     pthread_mutex_t       lock;         /* of what follows: weights are packed by threads      */
@@ -102,13 +106,17 @@ void   xd_cuda_close(xd_dev *d);
 extern const xd_ops xd_cuda_ops;
 void   xd_cuda_about(xd_fact *fact, void *cookie);      /* about.c: xd_dev_kind.about          */
 xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);    /* sizes.c: xd_dev_kind.open_sizes    */
-/* GFLOP/s of cuBLASLt's products, of a size that takes `seconds`. */
-double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 
 static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 {
     return d->priv;
 }
+
+/* ---- peak.c: entries of xd_dev_ops --------------------------------------------------------- */
+
+/* GFLOP/s of cuBLASLt's products, of a size that takes `seconds`. */
+double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
+double xd_cuda_bandwidth(xd_dev *d);
 
 /* ---- memory.c ----------------------------------------------------------------------------- */
 
@@ -221,14 +229,16 @@ int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
-/* out[n,O] = act(in[n,I] w[O,I]^T + bias): columns of the library's matrices are our rows, so all
- * three are contiguous along their last dimension. Types of in and w: F32 or BF16 (sums in F32), or
- * I8 (out I32). bias may be NULL. 0: the library does not take this; nothing was queued. */
+/* out[n,O] = act(scales in[n,I] w[O,I]^T + bias): columns of the library's matrices are our rows,
+ * so all three are contiguous along their last dimension. Types of in and w: F32, BF16, F16 or
+ * F8E4M3 (sums in F32), or I8 (out I32). 0: the library does not take this; nothing was queued. */
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
     int64_t      s_w;           /* elements between rows of w                                 */
-    const float *bias;
+    const void  *bias;          /* [O] or NULL                                                */
+    const float *sx, *sw;       /* scales of the rows of in, and of w: F8E4M3; or both NULL   */
+    xd_dtype     bias_type;     /* the library takes that of out alone                        */
     int          gelu;          /* 1: GELU with tanh                                          */
     int          turned;        /* 1: w [I,O] instead of [O,I]                                */
 } xd_cuda_product;

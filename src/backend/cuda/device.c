@@ -33,47 +33,6 @@ const xd_ops xd_cuda_ops = {
     .qknorm = xd_cuda_qknorm, .rotate = rotate,
 };
 
-/* ---- peak --------------------------------------------------------------------------------- */
-
-/* Seconds of one square product of width n, all work before it done. */
-static double time_product(xd_cuda_dev *c, xd_dtype t, char *p, int64_t n)
-{
-    size_t          bytes = (size_t)(n * n) * xd_dtype_size(t);
-    xd_cuda_product q = { .out = xd_view2(p, XD_F32, n, n), .in = xd_view2(p + n * n * 4, t, n, n),
-                          .w = p + (size_t)(n * n) * 4 + bytes, .s_w = n };
-    c->cu->cuStreamSynchronize(c->stream);
-    double from = xd_now_s();
-    if (!xd_cuda_multiply(c, &q))
-        return 0;
-    c->cu->cuStreamSynchronize(c->stream);
-    return xd_now_s() - from;
-}
-
-/* Products of growing width, until one takes `seconds`. */
-double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds)
-{
-    xd_cuda_dev *c = xd_cuda_of(d);
-    double       best = 0;
-    (void)threads;
-    for (int64_t n = 64; n <= 8192; n *= 2) {
-        size_t bytes = (size_t)(n * n) * 12;
-        char  *p = d->mem->get(d, bytes);
-        if (!p)
-            break;
-        d->mem->fill(d, NULL, p, 0, bytes);
-        double took = time_product(c, t, p, n);
-        took = took > 0 ? time_product(c, t, p, n) : 0;
-        d->mem->put(d, p, bytes);
-        if (took <= 0)
-            break;
-        double rate = 2e-9 * (double)n * (double)n * (double)n / took;
-        best = rate > best ? rate : best;
-        if (took >= seconds)
-            break;
-    }
-    return best;
-}
-
 /* ---- opening ------------------------------------------------------------------------------ */
 
 void xd_cuda_close(xd_dev *d)
@@ -161,7 +120,8 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     pthread_mutex_init(&c->lock, NULL);
     c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &xd_cuda_ops, .lanes = &xd_cuda_lanes,
-                       .graphs = &xd_cuda_graphs, .priv = c };
+                       .graphs = &xd_cuda_graphs, .narrow_bias = 1, .priv = c };
+    c->waits = xd_cuda_waits();
     s = xd_cuda_load_driver(&c->cu, e);
     if (s == XD_OK)
         s = find_device(c, n, e);
@@ -185,7 +145,7 @@ static xd_status count_gpus(int *n, xd_err *e)
     const xd_cuda_driver *cu = NULL;
     xd_status             s = xd_cuda_load_driver(&cu, e);
     *n = 0;
-    return s == XD_OK ? xd_cuda_status(cu->cuDeviceGetCount(n)) : s;
+    return s == XD_OK ? xd_cuda_check("cuDeviceGetCount", cu->cuDeviceGetCount(n)) : s;
 }
 
 const xd_dev_kind xd_dev_kind_cuda = {

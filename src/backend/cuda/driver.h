@@ -67,6 +67,7 @@ enum {
 #define XD_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, (unsigned flags))                                                                    \
     X(cuDriverGetVersion, (int *version))                                                          \
+    X(cuGetErrorName, (CUresult r, const char **name))                                             \
     X(cuGetErrorString, (CUresult r, const char **text))                                           \
     X(cuDeviceGetCount, (int *n))                                                                  \
     X(cuDeviceGet, (CUdevice * d, int ordinal))                                                    \

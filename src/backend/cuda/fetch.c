@@ -89,7 +89,7 @@ xd_status xd_cuda_fetch(xd_dev *d, int place, void *to, const void *from, size_t
         r = cu->cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)to, from, bytes, c->fetching);
     if (r == XD_CU_SUCCESS)
         r = cu->cuEventRecord(l->filled, c->fetching);
-    return xd_cuda_status(r);
+    return xd_cuda_check("a fetch", r);
 }
 
 xd_status xd_cuda_fetched(xd_dev *d, int place)
@@ -98,7 +98,7 @@ xd_status xd_cuda_fetched(xd_dev *d, int place)
     CUresult     r = c->cu->cuCtxSetCurrent(c->context);
     if (r == XD_CU_SUCCESS)
         r = c->cu->cuStreamWaitEvent(c->stream, c->place[place].filled, 0);
-    return xd_cuda_status(r);
+    return xd_cuda_check("cuStreamWaitEvent", r);
 }
 
 /* One way through a staging buffer, after one that warms up. */

@@ -6,6 +6,7 @@
  * computed by kernels of our own. */
 #include "backend/cuda/cuda.h"
 
+#include "backend/cuda/load.h"
 #include "base/minmax.h"
 
 /* Where the parts of a GEMM's scratch begin, in bytes. */
@@ -64,9 +65,11 @@ static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
         return XD_OK;
     }
     *in = xd_view2(tmp + p->in, product_type(a, 0), n, p->wide);
-    if (I < p->wide &&
-        c->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)in->p, 0, xd_bytes(*in), c->stream))
-        return XD_EDEVICE;
+    CUresult r = I < p->wide ? c->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)in->p, 0,
+                                                      xd_bytes(*in), c->stream)
+                             : XD_CU_SUCCESS;
+    if (r != XD_CU_SUCCESS)
+        return xd_cuda_check("cuMemsetD8Async", r);
     xd_tensor part = xd_cols(*in, 0, I);
     return xd_cuda_copy_view(c, &part, &a->in);
 }
@@ -97,21 +100,21 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* out = residual + gate * act(acc + bias), with scales of quantized operands. acc: F32, or I32 of
- * integers. */
+/* out = residual + gate * act(acc + bias). acc: F32, or I32 of integers, still without the scales
+ * sx of the rows of the input and sw of the weight, which may be NULL. */
 static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *acc,
-                              const float *sx)
+                              const float *sx, const float *sw)
 {
     int64_t       n = a->out.d[0], O = a->w->out;
     epilogue_args b = {
         .out = a->out.p, .acc = acc->p, .residual = a->residual.p, .bias = a->bias.p,
-        .gate = a->gate.p, .sx = sx, .sw = xd_cuda_weight_scales(a->w), .n = n, .O = O,
+        .gate = a->gate.p, .sx = sx, .sw = sw, .n = n, .O = O,
         .s_out = a->out.s[0], .s_acc = O, .s_residual = a->residual.p ? a->residual.s[0] : 0,
         .out_type = xd_cuda_type(&a->out), .residual_type = xd_cuda_type(&a->residual),
-        .act = (int)a->act, .integers = acc->type == XD_I32,
+        .bias_type = xd_cuda_type(&a->bias), .act = (int)a->act, .integers = acc->type == XD_I32,
     };
-    int wide = !b.integers && O % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) &&
-               xd_cuda_aligned(&a->residual, b.s_residual);
+    int wide = !b.integers && O % 8 == 0 && xd_cuda_aligned(&a->bias, 0) &&
+               xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->residual, b.s_residual);
     return xd_cuda_launch_each(c, wide ? XD_K_epilogue_wide : XD_K_epilogue,
                                wide ? n * O / 8 : n * O, &b);
 }
@@ -132,7 +135,8 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
     if (!sums) {
         b.residual = a->residual.p, b.bias = a->bias.p, b.gate = a->gate.p;
         b.s_residual[2] = a->residual.p ? a->residual.s[0] : 0;
-        b.residual_type = xd_cuda_type(&a->residual), b.act = (int)a->act;
+        b.residual_type = xd_cuda_type(&a->residual), b.bias_type = xd_cuda_type(&a->bias);
+        b.act = (int)a->act;
     }
     b.wide = O % 8 == 0 &&
              (sums || (xd_cuda_aligned(&a->out, b.s_out[2]) && xd_cuda_aligned(&a->bias, 0) &&
@@ -143,6 +147,12 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
                               xd_ceil_div(n, 128), xd_ceil_div(O, 128), 256,
                               XD_CUDA_CONV_SHARED, &b);
     return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(n * O, 128), 1, 128, 0, &b);
+}
+
+/* 1: the library's GELU serves: an approximation that results of 16 bits hide. */
+static int takes_gelu(const xd_gemm *a)
+{
+    return a->act == XD_GELU_TANH && xd_dtype_size(a->out.type) == 2;
 }
 
 static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp)
@@ -156,18 +166,19 @@ static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, c
         s = widened_weight(c, a, p, tmp, &w);
     if (s != XD_OK)
         return s;
+    const float    *sw = xd_cuda_weight_scales(a->w);
     xd_cuda_product q = { .out = a->out, .in = in, .w = w, .s_w = p->wide, .bias = a->bias.p,
-                          .gelu = a->act == XD_GELU_TANH };
+                          .bias_type = a->bias.type, .gelu = takes_gelu(a) };
     if (p->wide && whole && (a->act == XD_NONE || q.gelu) && xd_cuda_multiply(c, &q))
         return XD_OK;
     q.out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out);
     q.bias = NULL, q.gelu = 0;
     if (p->wide && xd_cuda_multiply(c, &q))
-        return run_epilogue(c, a, &q.out, NULL);
+        return run_epilogue(c, a, &q.out, NULL, sw);
     if (!scaled)
         return own_product(c, a, &in, w, NULL);
     s = own_product(c, a, &in, w, q.out.p);
-    return s == XD_OK ? run_epilogue(c, a, &q.out, NULL) : s;
+    return s == XD_OK ? run_epilogue(c, a, &q.out, NULL, sw) : s;
 }
 
 static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp)
@@ -183,20 +194,34 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
                                    .O = a->w->out, .wide = p->wide };
         s = xd_cuda_launch_each(c, XD_K_integer_product, b.n * b.O, &b);
     }
-    return s == XD_OK ? run_epilogue(c, a, &q.out, (const float *)(void *)(tmp + p->sx)) : s;
+    return s == XD_OK ? run_epilogue(c, a, &q.out, (const float *)(void *)(tmp + p->sx),
+                                     xd_cuda_weight_scales(a->w)) : s;
 }
 
-/* 0: the library does not take it. */
+/* The most that the library takes: the whole layer, the product and the scales of its rows, or the
+ * product. 0: none of them. */
 static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp, xd_status *s)
 {
-    xd_tensor in;
+    const float *sx = (const float *)(void *)(tmp + p->sx), *sw = xd_cuda_weight_scales(a->w);
+    const int    whole = !a->gate.p && !a->residual.p;
+    xd_tensor    in;
     if (!p->wide || (*s = narrow_input(c, a, p, tmp, &in)) != XD_OK)
         return p->wide != 0;
-    xd_cuda_product q = { .out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out),
-                          .in = in, .w = a->w->p, .s_w = p->wide };
+    xd_cuda_product q = { .out = a->out, .in = in, .w = a->w->p, .s_w = p->wide,
+                          .bias = a->bias.p, .bias_type = a->bias.type, .sx = sx, .sw = sw,
+                          .gelu = takes_gelu(a) };
+    if (whole && (a->act == XD_NONE || q.gelu) && xd_cuda_multiply(c, &q))
+        return 1;
+    q.out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out);
+    q.bias = NULL, q.gelu = 0;
+    if (xd_cuda_multiply(c, &q)) {
+        *s = run_epilogue(c, a, &q.out, NULL, NULL);
+        return 1;
+    }
+    q.sx = q.sw = NULL;
     if (!xd_cuda_multiply(c, &q))
         return 0;
-    *s = run_epilogue(c, a, &q.out, (const float *)(void *)(tmp + p->sx));
+    *s = run_epilogue(c, a, &q.out, sx, sw);
     return 1;
 }
 

@@ -15,7 +15,10 @@ static xd_status begin(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    return xd_cuda_status(c->cu->cuStreamBeginCapture_v2(c->stream, XD_CU_CAPTURE_THREAD_LOCAL));
+    return c->waits ? XD_EUNSUPPORTED
+                    : xd_cuda_check("cuStreamBeginCapture",
+                                    c->cu->cuStreamBeginCapture_v2(c->stream,
+                                                                   XD_CU_CAPTURE_THREAD_LOCAL));
 }
 
 static xd_status end(xd_dev *d, xd_graph **g)
@@ -36,14 +39,14 @@ static xd_status end(xd_dev *d, xd_graph **g)
         return XD_OK;
     }
     free(own);
-    return own ? xd_cuda_status(r) : XD_ENOMEM;
+    return own ? xd_cuda_check("cuStreamEndCapture", r) : XD_ENOMEM;
 }
 
 static xd_status run(xd_dev *d, xd_graph *g)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    return xd_cuda_status(c->cu->cuGraphLaunch(g->e, c->stream));
+    return xd_cuda_check("cuGraphLaunch", c->cu->cuGraphLaunch(g->e, c->stream));
 }
 
 static void drop(xd_dev *d, xd_graph *g)

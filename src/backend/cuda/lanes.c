@@ -59,14 +59,14 @@ static xd_status set_mark(xd_dev *d, xd_mark *m, xd_dev_lane lane)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     CUstream     s = stream_of(c, lane);
-    return xd_cuda_status(c->cu->cuEventRecord(m->e, s));
+    return xd_cuda_check("cuEventRecord", c->cu->cuEventRecord(m->e, s));
 }
 
 static xd_status follow(xd_dev *d, xd_dev_lane lane, xd_mark *m)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     CUstream     s = stream_of(c, lane);
-    return xd_cuda_status(c->cu->cuStreamWaitEvent(s, m->e, 0));
+    return xd_cuda_check("cuStreamWaitEvent", c->cu->cuStreamWaitEvent(s, m->e, 0));
 }
 
 static int reached(xd_dev *d, xd_mark *m)
@@ -100,21 +100,24 @@ static xd_status copy_down(xd_dev *d, xd_dev_lane lane, void *to, const void *fr
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     CUstream     s = stream_of(c, lane);
-    return xd_cuda_status(c->cu->cuMemcpyDtoHAsync_v2(to, address(from), bytes, s));
+    return xd_cuda_check("cuMemcpyDtoHAsync",
+                         c->cu->cuMemcpyDtoHAsync_v2(to, address(from), bytes, s));
 }
 
 static xd_status copy_up(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     CUstream     s = stream_of(c, lane);
-    return xd_cuda_status(c->cu->cuMemcpyHtoDAsync_v2(address(to), from, bytes, s));
+    return xd_cuda_check("cuMemcpyHtoDAsync",
+                         c->cu->cuMemcpyHtoDAsync_v2(address(to), from, bytes, s));
 }
 
 static xd_status copy_within(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     CUstream     s = stream_of(c, lane);
-    return xd_cuda_status(c->cu->cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, s));
+    return xd_cuda_check("cuMemcpyDtoDAsync",
+                         c->cu->cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, s));
 }
 
 /* ---- other processes ---------------------------------------------------------------------- */

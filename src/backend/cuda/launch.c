@@ -106,9 +106,12 @@ xd_status xd_cuda_launch(xd_cuda_dev *c, int kernel, int64_t gx, int64_t gy, int
     if (gx > INT32_MAX || gy > 65535)
         return XD_EUNSUPPORTED;
     c->cu->cuCtxSetCurrent(c->context);
-    return xd_cuda_status(c->cu->cuLaunchKernel(c->kernel[kernel], (unsigned)gx, (unsigned)gy, 1,
-                                                (unsigned)threads, 1, 1, (unsigned)shared,
-                                                c->stream, list, NULL));
+    CUresult r = c->cu->cuLaunchKernel(c->kernel[kernel], (unsigned)gx, (unsigned)gy, 1,
+                                       (unsigned)threads, 1, 1, (unsigned)shared, c->stream, list,
+                                       NULL);
+    if (r == XD_CU_SUCCESS && c->waits)
+        r = c->cu->cuStreamSynchronize(c->stream);
+    return xd_cuda_check(kernels[kernel].name, r);
 }
 
 xd_status xd_cuda_launch_each(xd_cuda_dev *c, int kernel, int64_t n, void *args)

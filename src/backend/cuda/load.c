@@ -2,11 +2,14 @@
 #include "backend/cuda/load.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/library.h"
+#include "base/log.h"
 
 enum { OLDEST_DRIVER = 12000 };         /* CUDA 12.0: kernel arguments, fatbins of sm_90a      */
 
@@ -54,6 +57,26 @@ int xd_cuda_stand_in(char *path, size_t size, const char *name)
 xd_status xd_cuda_status(CUresult r)
 {
     return r == XD_CU_SUCCESS ? XD_OK : r == XD_CU_OUT_OF_MEMORY ? XD_ENOMEM : XD_EDEVICE;
+}
+
+xd_status xd_cuda_check(const char *call, CUresult r)
+{
+    static atomic_flag logged = ATOMIC_FLAG_INIT;
+    const char        *name = NULL;
+    if (r != XD_CU_SUCCESS && r != XD_CU_OUT_OF_MEMORY && !atomic_flag_test_and_set(&logged)) {
+        driver.cuGetErrorName(r, &name);
+        xd_log(XD_LOG_WARN, "CUDA error %d (%s: %s) by %s%s", r, name ? name : "no name",
+               xd_cuda_words(&driver, r), call,
+               xd_cuda_waits() ? "" : ", or by earlier work of the GPU: XDIT_CUDA_SYNC=1 waits "
+                                      "behind each call and names the one that failed");
+    }
+    return xd_cuda_status(r);
+}
+
+int xd_cuda_waits(void)
+{
+    const char *value = getenv("XDIT_CUDA_SYNC");
+    return value && *value && strcmp(value, "0") != 0;
 }
 
 const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r)

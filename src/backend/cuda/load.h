@@ -24,6 +24,11 @@ const unsigned char *xd_cuda_fatbin(int *release);
 int       xd_cuda_stand_in(char *path, size_t size, const char *name);
 /* XD_OK; XD_ENOMEM when memory is short; else XD_EDEVICE. */
 xd_status xd_cuda_status(CUresult r);
+/* The same. The first error of a process, other than a lack of memory, is logged: its number, its
+ * name and `call`, which returned it. */
+xd_status xd_cuda_check(const char *call, CUresult r);
+/* XDIT_CUDA_SYNC=1: the host waits behind each kernel and each product. */
+int       xd_cuda_waits(void);
 /* The driver's words for a result. Never NULL. */
 const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r);
 

@@ -108,7 +108,7 @@ xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t byte
             r = send_pinned(c, &c->stage[c->next_stage++ & 1], p + at, (const char *)from + at, n);
         }
     pthread_mutex_unlock(&c->lock);
-    return xd_cuda_status(r);
+    return xd_cuda_check("an upload", r);
 }
 
 static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
@@ -128,7 +128,7 @@ static xd_status check_lookups(xd_cuda_dev *c)
     if (r == XD_CU_SUCCESS)
         r = c->cu->cuStreamSynchronize(c->stream);
     if (r != XD_CU_SUCCESS || !*c->failed_now)
-        return xd_cuda_status(r);
+        return xd_cuda_check("a lookup", r);
     c->cu->cuMemsetD8Async(c->failed, 0, sizeof *c->failed_now, c->stream);
     return XD_EINVAL;
 }
@@ -144,14 +144,17 @@ static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, s
     CUresult r = cu->cuCtxSetCurrent(c->context);
     pthread_mutex_lock(&c->lock);
     for (size_t done = 0, turn = 0; done < bytes && r == XD_CU_SUCCESS; turn++) {
-        for (size_t ahead = turn; ahead < turn + 2 && asked < bytes; ahead++) {
+        for (size_t ahead = turn; ahead < turn + 2 && asked < bytes && r == XD_CU_SUCCESS;
+             ahead++) {
             xd_cuda_pinned *b = &c->stage[ahead & 1];
             if (had[ahead & 1])
                 continue;
             size_t n = bytes - asked < XD_CUDA_STAGE ? bytes - asked : XD_CUDA_STAGE;
-            cu->cuEventSynchronize(b->done);
-            cu->cuMemcpyDtoHAsync_v2(b->p, p + asked, n, c->stream);
-            r = cu->cuEventRecord(b->done, c->stream);
+            r = cu->cuEventSynchronize(b->done);
+            if (r == XD_CU_SUCCESS)
+                r = cu->cuMemcpyDtoHAsync_v2(b->p, p + asked, n, c->stream);
+            if (r == XD_CU_SUCCESS)
+                r = cu->cuEventRecord(b->done, c->stream);
             asked += had[ahead & 1] = n;
         }
         if (r == XD_CU_SUCCESS)
@@ -161,7 +164,7 @@ static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, s
         done += had[turn & 1];
         had[turn & 1] = 0;
     }
-    xd_status st = r == XD_CU_SUCCESS ? check_lookups(c) : xd_cuda_status(r);
+    xd_status st = r == XD_CU_SUCCESS ? check_lookups(c) : xd_cuda_check("a download", r);
     pthread_mutex_unlock(&c->lock);
     return st;
 }
@@ -172,8 +175,9 @@ static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
     (void)s;
     c->cu->cuCtxSetCurrent(c->context);
     return !bytes ? XD_OK
-                  : xd_cuda_status(c->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)p,
-                                                          (unsigned char)value, bytes, c->stream));
+                  : xd_cuda_check("cuMemsetD8Async",
+                                  c->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)p,
+                                                         (unsigned char)value, bytes, c->stream));
 }
 
 static void wait_for_all(xd_dev *d, xd_stream *s)
@@ -181,7 +185,7 @@ static void wait_for_all(xd_dev *d, xd_stream *s)
     xd_cuda_dev *c = xd_cuda_of(d);
     (void)s;
     c->cu->cuCtxSetCurrent(c->context);
-    c->cu->cuStreamSynchronize(c->stream);
+    xd_cuda_check("cuStreamSynchronize", c->cu->cuStreamSynchronize(c->stream));
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -305,7 +309,7 @@ const xd_dev_ops xd_cuda_memory_ops = {
     .product = product,
     .pin = xd_cuda_pin, .unpin = xd_cuda_unpin, .pin_pages = xd_cuda_pin_pages,
     .unpin_pages = xd_cuda_unpin_pages, .fetch = xd_cuda_fetch, .fetched = xd_cuda_fetched,
-    .link = xd_cuda_link,
+    .link = xd_cuda_link, .bandwidth = xd_cuda_bandwidth,
     .compute = compute, .best = best,
     .peak = xd_cuda_peak, .kernel_bytes = kernel_bytes, .forget = forget,
     .stamp = xd_cuda_stamp, .stamps = xd_cuda_stamps_read, .close = xd_cuda_close,

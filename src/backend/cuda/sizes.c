@@ -82,6 +82,7 @@ xd_status xd_cuda_open_sizes(xd_dev **out, xd_err *e)
     xd_dev *d = *out = calloc(1, sizeof *d);
     if (!d)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
-    *d = (xd_dev){ .mem = &memory_ops, .ops = &xd_cuda_ops, .name = "cuda" };
+    *d = (xd_dev){ .mem = &memory_ops, .ops = &xd_cuda_ops, .name = "cuda",
+                    .narrow_bias = 1 };
     return XD_OK;
 }

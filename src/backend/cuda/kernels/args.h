@@ -65,10 +65,10 @@ typedef struct attention_args {
  * multiplied by sw, and by sx, where these are there. */
 typedef struct epilogue_args {
     void        *out;
-    const void  *acc, *residual;
-    const float *bias, *gate, *sx, *sw;
+    const void  *acc, *residual, *bias;
+    const float *gate, *sx, *sw;
     int64_t      n, O, s_out, s_acc, s_residual;
-    int          out_type, residual_type, act, integers;
+    int          out_type, residual_type, bias_type, act, integers, none;
 } epilogue_args;
 
 /* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O], or a GEMM as a convolution
@@ -77,12 +77,12 @@ typedef struct epilogue_args {
  * allowed. */
 typedef struct conv_args {
     void        *out;
-    const void  *in, *w, *residual;
-    const float *bias, *gate;
+    const void  *in, *w, *residual, *bias;
+    const float *gate;
     int64_t      s_out[3], s_in[3], s_residual[3];
     int32_t      T, Hin, Win, To, Ho, Wo, C, O;
     int32_t      kernel[3], stride[3], lo[3], groups;
-    int          in_type, out_type, residual_type, act, wide, none;
+    int          in_type, out_type, residual_type, bias_type, act, wide;
 } conv_args;
 
 /* A view of at most five dimensions; n elements in all. */

@@ -24,7 +24,7 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
     if (!a.wide || a.act != NONE) {
         ROLLED
         for (int i = 0; i < n; i++) {
-            float v = activate(a.bias ? x[i] + a.bias[c + i] : x[i], a.act);
+            float v = activate(a.bias ? x[i] + load_one(a.bias, c + i, a.bias_type) : x[i], a.act);
             v = a.gate ? v * a.gate[c + i] : v;
             if (a.wide) {
                 x[i] = v;
@@ -40,7 +40,7 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
     float y[8], z[8];
     load_eight(y, x, 0, 0);
     if (a.act == NONE && a.bias) {
-        load_eight(z, a.bias, c, 0);
+        load_eight(z, a.bias, c, a.bias_type);
         UNROLL
         for (int i = 0; i < 8; i++)
             y[i] += z[i];
@@ -180,7 +180,7 @@ KERNEL(conv_any, conv_args, 128, 1)
         for (int64_t j = 0; j < a.C; j++)
             v += load_one(a.in, in + j, a.in_type) * load_one(a.w, k + j, a.in_type);
     }
-    v = activate(a.bias ? v + a.bias[c] : v, a.act);
+    v = activate(a.bias ? v + load_one(a.bias, c, a.bias_type) : v, a.act);
     v = a.gate ? v * a.gate[c] : v;
     const int64_t o = t * a.s_out[0] + h * a.s_out[1] + w * a.s_out[2] + c,
                   q = t * a.s_residual[0] + h * a.s_residual[1] + w * a.s_residual[2] + c;

@@ -59,7 +59,7 @@ KERNEL(epilogue, epilogue_args, 256, 1)
     if (i >= a.n * a.O)
         return;
     float v = scaled_sum(a, r, c);
-    v = activate(a.bias ? v + a.bias[c] : v, a.act);
+    v = activate(a.bias ? v + load_one(a.bias, c, a.bias_type) : v, a.act);
     v = a.gate ? v * a.gate[c] : v;
     if (a.residual)
         v += load_one(a.residual, r * a.s_residual + c, a.residual_type);
@@ -73,16 +73,18 @@ KERNEL(epilogue_wide, epilogue_args, 256, 2)
     int64_t i = gpu_index() * 8, r = i / a.O, c = i % a.O;
     if (i >= a.n * a.O)
         return;
-    float v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    float v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, b[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
     const float x = a.sx ? a.sx[r] : 1;
     load_eight(v, a.acc, r * a.s_acc + c, 0);
     if (a.residual)
         load_eight(w, a.residual, r * a.s_residual + c, a.residual_type);
+    if (a.bias)
+        load_eight(b, a.bias, c, a.bias_type);
     UNROLL
     for (int j = 0; j < 8; j++) {
         v[j] = a.sx ? gpu_multiply(v[j], x) : v[j];
         v[j] = a.sw ? gpu_multiply(v[j], a.sw[c + j]) : v[j];
-        v[j] = activate(a.bias ? v[j] + a.bias[c + j] : v[j], a.act);
+        v[j] = activate(a.bias ? v[j] + b[j] : v[j], a.act);
         v[j] = a.gate ? v[j] * a.gate[c + j] : v[j];
         v[j] = a.residual ? w[j] + v[j] : v[j];
     }

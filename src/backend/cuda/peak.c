@@ -1,0 +1,146 @@
+/* peak.c - the rates that measured ones are compared with: of the library's products and of the
+ * memory
+ *
+ * Matrices hold random numbers: with zeros a GPU draws less power and runs faster than it ever does
+ * in a model. Times are those between two events of the stream. */
+#include "backend/cuda/cuda.h"
+
+#include <stdlib.h>
+
+enum { WIDEST = 8192, PRODUCTS = 20, BLOCK = 1 << 18, COPIED = 256 << 20, COPIES = 8 };
+
+/* Fills n elements with random numbers between -1 and 1; a block of them is repeated. */
+static xd_status fill_random(xd_cuda_dev *c, xd_dtype t, char *p, int64_t n)
+{
+    const int64_t  block = n < BLOCK ? n : BLOCK;
+    const size_t   size = xd_dtype_size(t);
+    float         *x = malloc((size_t)block * sizeof *x);
+    char          *y = malloc((size_t)block * size);
+    uint32_t       state = 2463534242u;
+    xd_status      s = x && y ? XD_OK : XD_ENOMEM;
+    for (int64_t i = 0; i < block && s == XD_OK; i++) {
+        state ^= state << 13, state ^= state >> 17, state ^= state << 5;
+        x[i] = (float)(int32_t)state / 2147483648.0f;
+    }
+    if (s == XD_OK)
+        xd_convert(y, t, x, XD_F32, block);
+    for (int64_t i = 0; i < n && s == XD_OK; i += block)
+        s = xd_cuda_upload(c, p + (size_t)i * size, y,
+                           (size_t)(n - i < block ? n - i : block) * size);
+    free(x);
+    free(y);
+    return s;
+}
+
+/* Events before and behind what is timed. */
+typedef struct timing { CUevent begin, end; } timing;
+
+static int open_timing(xd_cuda_dev *c, timing *t)
+{
+    return c->cu->cuEventCreate(&t->begin, XD_CU_EVENT_DEFAULT) == XD_CU_SUCCESS &&
+           c->cu->cuEventCreate(&t->end, XD_CU_EVENT_DEFAULT) == XD_CU_SUCCESS;
+}
+
+static void close_timing(xd_cuda_dev *c, timing *t)
+{
+    if (t->begin)
+        c->cu->cuEventDestroy_v2(t->begin);
+    if (t->end)
+        c->cu->cuEventDestroy_v2(t->end);
+}
+
+/* Seconds between the events, which have been recorded. 0: unknown. */
+static double seconds_of(xd_cuda_dev *c, const timing *t)
+{
+    float ms = 0;
+    return c->cu->cuEventSynchronize(t->end) == XD_CU_SUCCESS &&
+                   c->cu->cuEventElapsedTime(&ms, t->begin, t->end) == XD_CU_SUCCESS
+               ? 1e-3 * (double)ms : 0;
+}
+
+/* Seconds of one of `times` products. */
+static double time_products(xd_cuda_dev *c, const timing *t, const xd_cuda_product *q, int times)
+{
+    c->cu->cuEventRecord(t->begin, c->stream);
+    for (int i = 0; i < times; i++)
+        if (!xd_cuda_multiply(c, q))
+            return 0;
+    c->cu->cuEventRecord(t->end, c->stream);
+    return seconds_of(c, t) / times;
+}
+
+/* GFLOP/s of square products of width n, the first of which warms up; *took: seconds of one. As
+ * many are timed as fit into `seconds`, with large ones 20. */
+static double rate_of(xd_cuda_dev *c, const timing *t, xd_dtype type, char *p, int64_t n,
+                      double seconds, double *took)
+{
+    const size_t    sums = (size_t)(n * n) * sizeof(float);
+    const size_t    bytes = (size_t)(n * n) * xd_dtype_size(type);
+    xd_cuda_product q = { .out = xd_view2(p, XD_F32, n, n), .in = xd_view2(p + sums, type, n, n),
+                          .w = p + sums + bytes, .s_w = n };
+    *took = 0;
+    if (fill_random(c, type, p + sums, 2 * n * n) != XD_OK || !(time_products(c, t, &q, 1) > 0) ||
+        !((*took = time_products(c, t, &q, 1)) > 0))
+        return 0;
+    int times = n == WIDEST || PRODUCTS * *took < seconds ? PRODUCTS : (int)(seconds / *took) + 1;
+    double each = time_products(c, t, &q, times);
+    return each > 0 ? 2e-9 * (double)n * (double)n * (double)n / each : 0;
+}
+
+/* Products of growing width, until one takes `seconds`. */
+static double measure_peak(xd_cuda_dev *c, const timing *t, xd_dtype type, double seconds)
+{
+    xd_dev *d = &c->dev;
+    double  best = 0, rate = 1, took = 0;
+    for (int64_t n = 64; n <= WIDEST && took < seconds && rate > 0; n *= 2) {
+        const size_t bytes = (size_t)(n * n) * (sizeof(float) + 2 * xd_dtype_size(type));
+        char        *p = d->mem->get(d, bytes);
+        rate = p ? rate_of(c, t, type, p, n, seconds, &took) : 0;
+        d->mem->sync(d, NULL);
+        if (p)
+            d->mem->put(d, p, bytes);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+/* Measured once: the largest matrices take some tenths of a second to fill. */
+double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    double      *known = &c->peak[type == XD_F32 ? 0 : type == XD_BF16 ? 1 : 2];
+    timing       t = { 0 };
+    (void)threads;
+    c->cu->cuCtxSetCurrent(c->context);
+    if (!(*known > 0) && open_timing(c, &t))
+        *known = measure_peak(c, &t, type, seconds);
+    close_timing(c, &t);
+    return *known;
+}
+
+/* Copies within the memory: each byte is read and written. */
+double xd_cuda_bandwidth(xd_dev *d)
+{
+    xd_cuda_dev *c = xd_cuda_of(d);
+    char        *p = d->mem->get(d, COPIED);
+    timing       t = { 0 };
+    double       best = 0;
+    size_t       half = COPIED / 2;
+    CUdeviceptr  at = (CUdeviceptr)(uintptr_t)p;
+    c->cu->cuCtxSetCurrent(c->context);
+    CUresult r = p && open_timing(c, &t) ? c->cu->cuMemsetD8Async(at, 1, COPIED, c->stream) : -1;
+    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {     /* the first one warms up          */
+        r = c->cu->cuEventRecord(t.begin, c->stream);
+        for (int k = 0; k < COPIES && r == XD_CU_SUCCESS; k++)
+            r = c->cu->cuMemcpyDtoDAsync_v2(at + half, at, half, c->stream);
+        if (r == XD_CU_SUCCESS)
+            r = c->cu->cuEventRecord(t.end, c->stream);
+        double s = r == XD_CU_SUCCESS ? seconds_of(c, &t) : 0;
+        best = s > 0 ? (double)COPIED * COPIES / s : 0;
+    }
+    d->mem->sync(d, NULL);
+    close_timing(c, &t);
+    if (p)
+        d->mem->put(d, p, COPIED);
+    return best;
+}
