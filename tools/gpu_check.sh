@@ -1,295 +1,329 @@
 #!/usr/bin/env bash
-# gpu_check.sh - what a real GPU has to show, the most valuable first
+# gpu_check.sh - what a real GPU has to show, within minutes and on a machine with a driver alone
 #
-#   tools/gpu_check.sh bundle BUILD DIR             before: programs, kernels, libraries into DIR
-#   tools/gpu_check.sh [--bundle DIR | --build DIR] [--out DIR] [--dry-run] [PART ...]
+#   tools/gpu_check.sh pack BUILD FILE             where it builds: FILE (.tar.xz, about 5 MB)
+#   tools/gpu_check.sh first SECONDS [--package FILE] [--out DIR]       where the GPU is
+#   tools/gpu_check.sh second SECONDS [--package FILE] [--out DIR]
+#   tools/gpu_check.sh two SECONDS [--package FILE] [--out DIR]         where two GPUs are
 #
-# Parts, each within ten minutes: ops, images, speed, steps (default: all). Nothing is downloaded.
-# The machine needs bash, python3, a driver and cuBLASLt (of the toolkit or of a wheel, which
-# LD_LIBRARY_PATH or CUDA_HOME names or python3 finds); without a bundle all that a build needs,
-# too. What needs mpirun, PyTorch with a GPU, diffusers, compute-sanitizer or ncu is skipped, and
-# said to be, where that is not there.
+# `first`: is every kernel right, how fast are products, attention and parts of models beside
+# PyTorch's kernels on the same card, are images those of the processor. `second`: profiles, steps
+# beside diffusers, races. `two`: images by two ranks of a GPU each. They run in the tree whose
+# `pack` made FILE (default: .gpu/pack.tar.xz) and end within SECONDS. Nothing ends them early: a
+# check that fails runs again with waits behind each launch, and its last lines are printed. A table
+# of all checks is printed last. --out DIR ($OUT) gets table.txt, log.txt, env.txt, clocks.csv and
+# rest.tgz.
 #
-# Without --bundle and --build the tree is built here. --dry-run takes the simulated GPU of a build
-# and small sizes. $OUT (--out) gets a log of each part, at most 15 MB, and results.txt: a line for
-# each check, "ok", "FAILED", "late" or "skipped", its part, its seconds and its name. Fails when a
-# check failed or was late.
+# The machine needs bash, python3, tar with xz, a driver, and cuBLASLt in a wheel that python3
+# finds, in CUDA_HOME or in LD_LIBRARY_PATH. PyTorch with a GPU, diffusers, mpirun, ncu and
+# compute-sanitizer are used where they are. With XDIT_CUDA_DIR, which names the simulated GPU of a
+# build, sizes are small.
+#
+# A build for it: meson setup BUILD --buildtype=release -Dvideo=disabled
+# -Dserver=disabled -Dfetch=disabled, or any other one. With MPI in it the package holds Open MPI.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-out=${OUT:-}
-build='' bundle='' dry='' parts=''
-programs='app/xdit bench/step tests/ops/ops_cuda tests/ops/ops_attn_cuda
-    tests/golden/test_golden_cuda'
+programs='app/xdit bench/step bench/products tests/ops/ops_cuda tests/ops/ops_attn_cuda
+    tests/golden/test_golden_cuda tests/golden/fill'
+P=${TMPDIR:-/tmp}/xdit-gpu-check.$UID          # where a package is unpacked
+simulated=${XDIT_CUDA_DIR:-}
 
 die() { echo "gpu_check.sh: $*" >&2; exit 2; }
+small() { [ -n "$simulated" ] && echo "$1" || echo "$2"; }
 
-# ---- a bundle: programs with all their libraries and the loader, for a machine without them ------
-
-make_bundle() {
-    local from=$1 to=$2 p
-    ninja -C "$from" $programs tests/golden/full.stamp || die "the build fails"
-    mkdir -p "$to/lib" "$to/tests/golden" || die "no folder $to"
-    for p in $programs; do
-        mkdir -p "$to/$(dirname "$p")"
-        cp "$from/$p" "$to/$p"
-        strip "$to/$p"
-        ldd "$from/$p" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*ld-linux[^ ]*\) .*/\1/p'
-    done | sort -u | while read -r p; do cp -L "$p" "$to/lib/"; done
-    cp "$from/src/backend/cuda/kernels.fatbin" "$to/" 2>/dev/null ||
-        echo "this build has no kernels (no nvcc)"
-    cp -r "$from/tests/golden/full" "$to/tests/golden/"
-    du -sh "$to"
+# Images: name, least PSNR in f32 and in bf16, folder of the model and flags. The processor's are
+# made by `pack`.
+images() {
+    local d=models/demo-pixart g size steps
+    size=$(small 32 256) steps=$(small 1 20)
+    echo "demo 60 25 $d --guidance_scale 4 --num_inference_steps $steps" \
+        "--height $size --width $size"
+    size=$(small 32 128) steps=$(small 1 4)
+    for g in alpha zimage \
+        $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen wan-one cog5b-one'); do
+        echo "$g 60 20 full/$g --no_resolution_binning --num_inference_steps $steps" \
+            "--height $size --width $size"
+    done
+    echo "kontext 60 20 full/kontext --image tests/golden/kontext/image.png --no_auto_resize" \
+        "--max_area $(small 1024 16384) --max_sequence_length 16 --num_inference_steps $steps"
 }
 
-# The command line of a program of the bundle or of the build.
-program() {
-    if [ -n "$bundle" ]; then
-        echo "$(echo "$bundle"/lib/ld-linux*) --library-path $bundle/lib:${LD_LIBRARY_PATH:-}" \
-            "$bundle/$1"
-    else
-        echo "$build/$1"
+# image XDIT FULL DEVICE TYPE FILE MODEL FLAGS...: one line of `images`, made.
+image() {
+    local xdit=$1 full=$2 device=$3 type=$4 to=$5 model=$6
+    shift 6
+    case $model in full/*) model=$full/${model#full/} ;; esac
+    (cd "$root" && "$xdit" generate --model "$model" --prompt "a circle" --seed 1 --quiet \
+        --device "$device" --dtype "$type" --output "$to" "$@")
+}
+
+# ---- a package -----------------------------------------------------------------------------------
+
+# Open MPI and what it loads, for machines without one; `ready_mpi` tells it where that lies.
+carry_mpi() {
+    local libs data pmix
+    libs=$(ompi_info --path pkglibdir | sed 's/.*: //') &&
+        data=$(ompi_info --path pkgdatadir | sed 's/.*: //') || return 1
+    mkdir -p "$w/mpi/bin" "$w/mpi/${libs#/usr/}" "$w/mpi/share" &&
+        cp -L "$(command -v mpirun.openmpi || command -v mpirun)" "$w/mpi/bin/mpirun" &&
+        cp -L "$(command -v orted)" "$w/mpi/bin/" && cp -rL "$data" "$w/mpi/share/" &&
+        cp -L "$libs"/*.so "$w/mpi/${libs#/usr/}/" || return 1
+    for pmix in "${libs%/openmpi/*}"/pmix2; do
+        [ -d "$pmix" ] && cp -rL "$pmix" "$w/mpi/pmix2"
+    done
+    return 0
+}
+ready_mpi() {
+    [ -d "$P/mpi" ] && ! command -v mpirun >/dev/null || return 0
+    export XDIT_MPIRUN=$P/mpi/bin/mpirun OPAL_PREFIX=$P/mpi PMIX_INSTALL_PREFIX=$P/mpi/pmix2 \
+        PATH=$P/mpi/bin:$PATH
+}
+
+pack() {
+    local b to p line
+    b=$(realpath "$1") to=$(realpath -m "$2")
+    w=$(mktemp -d) && mkdir -p "$(dirname "$to")" "$w/bin" "$w/lib" "$w/cpu" || exit 1
+    trap 'rm -rf "$w"' EXIT
+    ninja -C "$b" $programs tests/golden/full.stamp >/dev/null || die "$b: the build fails"
+    for p in $programs; do
+        cp "$b/$p" "$w/bin/" && strip "$w/bin/${p##*/}" || exit 1
+    done
+    if ldd "$w/bin/xdit" | grep -q libmpi; then
+        carry_mpi || die "Open MPI cannot be packed"
     fi
+    # Everything but glibc and the compiler's: those of the other machine are newer.
+    p='(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so|ld-linux|libcu(da|bl|dnn)'
+    find "$w" -name '*.so' -o -path '*/bin/*' | xargs ldd 2>/dev/null |
+        sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u | grep -vE "/($p)" |
+        while read -r p; do cp -L "$p" "$w/lib/"; done
+    while read -r line; do
+        set -- $line
+        p=$1
+        shift 3
+        XDIT_CUDA_DIR='' image "$w/bin/xdit" "$b/tests/golden/full" cpu f32 "$w/cpu/$p.png" "$@" \
+            >/dev/null ||
+            die "the processor makes no image of $p"
+    done < <(images)
+    python3 "$root/bench/models.py" "$w/models" >/dev/null || exit 1
+    XZ_OPT=$(small -1 -6) tar cJf "$to" -C "$w" . || exit 1
+    ls -l "$to"
 }
 
 # ---- checks --------------------------------------------------------------------------------------
 
-line() { printf '%-8s %-7s %5s s  %s\n' "$@" | tee -a "$out/results.txt"; }
-skip() { line skipped "$part" 0 "$1: $2"; }
+line() { printf '%-8s %4d s  %s\n' "$@" | tee -a "$out/table.txt"; }
 
-# check NAME SECONDS COMMAND...: at most so many seconds, and no more than the part has left.
+# check NAME SECONDS COMMAND...: at most so many seconds, and no more than are left.
 check() {
-    local name=$1 most=$2 begin=$SECONDS left rc
+    local name=$1 most=$2 begin=$SECONDS rc left f
     shift 2
+    f=$out/rest/${name//[ \/]/_}.txt
     left=$((ends - SECONDS))
     [ "$most" -gt "$left" ] && most=$left
-    if [ "$most" -lt 1 ]; then
-        skip "$name" "no time is left"
-        return 0
-    fi
-    echo "== $name: $*" >>"$log"
-    timeout -k 5 "$most" bash -c '"$@"' check "$@" >"$out/now" 2>&1
+    [ "$most" -lt 3 ] && { line late 0 "$name: no time is left"; return 1; }
+    timeout -k 3 "$most" bash -c '"$@"' check "$@" >"$f" 2>&1
     rc=$?
-    head -c 2000000 "$out/now" >>"$log"
-    rm -f "$out/now"
+    { echo "== $name: $*"; head -c 400000 "$f"; } >>"$out/log.txt"
+    grep -aqE '^1\.\.0|^Bail out' "$f" && rc=1          # tests that did not begin
     case $rc in
-    0) line ok "$part" $((SECONDS - begin)) "$name" ;;
-    124 | 137) failed=1; line late "$part" $((SECONDS - begin)) "$name" ;;
-    *) failed=1; line FAILED "$part" $((SECONDS - begin)) "$name (exit $rc)" ;;
+    0) line ok $((SECONDS - begin)) "$name"; return 0 ;;
+    77) line skipped $((SECONDS - begin)) "$name: $(tail -n 1 "$f")"; return 0 ;;
+    124 | 137) line late $((SECONDS - begin)) "$name" ;;
+    *) line FAILED $((SECONDS - begin)) "$name (exit $rc)" ;;
     esac
-    return $rc
+    { echo "-- $name"
+      grep -aE 'not ok|FAILED|rror' "$f" | head -n 5
+      tail -n 5 "$f"; } >>"$out/rest/failures.txt"
+    left=$((ends - SECONDS))
+    [ $rc != 124 ] && [ $left -gt 60 ] && [ "$(grep -c '^FAILED' "$out/table.txt")" -lt 4 ] &&
+        { echo "-- $name, with waits behind each launch"
+          XDIT_CUDA_SYNC=1 CUDA_LAUNCH_BLOCKING=1 CUBLASLT_LOG_LEVEL=1 \
+              timeout -k 3 30 bash -c '"$@"' check "$@" 2>&1 |
+              tail -n 20; } >>"$out/rest/failures.txt"
+    return 1
 }
 
-small() { [ -n "$dry" ] && echo "$1" || echo "$2"; }
+# Ends with 77 where a command is not there.
+needs() { command -v "$1" >/dev/null || { echo "there is no $1"; exit 77; }; }
 
-# In a bundle the doctor cannot start ranks of itself.
-found() { "$@" doctor || [ -n "$bundle" ]; }
-
-image() {
-    local name=$1
-    shift
-    "$@" generate --model "$root/models/demo-pixart" --prompt "a circle" --seed 1 --quiet \
-        --output "$out/$name.png" --num_inference_steps "$(small 1 20)" \
-        --height "$(small 32 256)" --width "$(small 32 256)" $more
-}
-
-# An image by the GPU against the same by the processor.
+# near NAME LEAST TYPE DEVICE FLAGS...: an image against the processor's.
 near() {
-    local name=$1 db=$2
+    local name=$1 db=$2 type=$3 device=$4
+    shift 4
+    local to=$out/rest/$name-$type-${device/:/}.png
+    image "$P/bin/xdit" "$P/full" "$device" "$type" "$to" "$@" &&
+        python3 "$root/tools/psnr.py" "$P/cpu/$name.png" "$to" "$db"
+}
+torch_cuda() {
+    python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
+        { echo "no PyTorch with a GPU"; exit 77; }
+    python3 "$root/bench/torch_cuda.py" --seconds 0.15
+}
+torch_step() {
+    python3 -c 'import torch, diffusers, transformers' 2>/dev/null ||
+        { echo "no diffusers"; exit 77; }
+    python3 "$root/bench/torch_step.py" "$@"
+}
+sanitizer() {
+    needs compute-sanitizer
+    compute-sanitizer --tool "$1" --error-exitcode 9 --target-processes all "$2"
+}
+profile() {                     # KERNEL LAUNCHES-BEFORE ARGUMENTS of bench/step
+    local kernel=$1 skip=$2
     shift 2
-    rm -f "$out/$name.png"
-    image "$name" "$@" && python3 "$root/tools/psnr.py" "$out/cpu.png" "$out/$name.png" "$db"
-    local rc=$?
-    rm -f "$out/$name.png"
-    return $rc
+    needs ncu
+    ncu -k "$kernel" --launch-skip "$skip" -c 1 --set full --clock-control none "$P/bin/step" "$@"
 }
-
-# The image of a family's tiny model by the processor and by the GPU, both in f32.
-family() {
-    local name=$1 device rc=0
+two_ranks() {                   # DEVICE FLAGS...
+    local device=$1
     shift
-    for device in cpu cuda; do
-        "$@" generate --model "$full/$name" --prompt "a circle" --seed 1 --quiet --dtype f32 \
-            --device $device --output "$out/$device-$name.png" --no_resolution_binning $more \
-            --num_inference_steps "$(small 1 8)" --height "$(small 32 256)" \
-            --width "$(small 32 256)" || rc=1
+    needs mpirun
+    near demo 60 f32 "$device" models/demo-pixart --guidance_scale 4 --height "$(small 32 256)" \
+        --width "$(small 32 256)" --num_inference_steps "$(small 1 20)" --nproc 2 "$@"
+}
+
+describe() {
+    nvidia-smi
+    nvidia-smi -q -d CLOCK,POWER
+    nvidia-smi topo -m
+    ldd --version | head -n 1
+    lscpu | head -n 20
+    free -g
+    ldconfig -p | grep -E 'libcuda.so|cublasLt|cudnn|nvrtc'
+    tr : '\n' <<<"$LD_LIBRARY_PATH"
+    command -v gcc meson ninja mpirun ncu compute-sanitizer
+}
+
+# step NAME SECONDS MODEL FLAGS...: a part of a model, timed.
+step() {
+    local name=$1 most=$2 model=$3
+    shift 3
+    check "$name" "$most" "$P/bin/step" "$P/models/$model" --device cuda --dtype bf16 "$@"
+}
+
+first() {
+    local line name f32 bf16 big="--width $(small 32 1024) --height $(small 32 1024)"
+    local some="--layers $(small 1,1 2,4)" one="--layers $(small 1 4)"
+    describe >"$out/env.txt" 2>&1
+    nvidia-smi --query-gpu=timestamp,clocks.sm,power.draw,memory.used --format=csv,noheader \
+        -lms 500 >"$out/clocks.csv" 2>/dev/null &
+    local watch=$!
+    "$P/bin/fill" "$root/tests/golden" "$P/full" all "$P/full.d" "$P/full.stamp" \
+        >"$P/fill.log" 2>&1 &
+    local filling=$!
+    check "doctor" 20 "$P/bin/xdit" doctor --no_ranks
+    check "attention" 45 $(small "$P/bin/xdit doctor --no_ranks" "$P/bin/ops_attn_cuda")
+    check "ops" 60 $(small "$P/bin/xdit doctor --no_ranks" "$P/bin/ops_cuda")
+    check "products of cuBLASLt" 45 "$P/bin/products" $(small --quick '')
+    if [ -n "$simulated" ]; then
+        check "demo step" 60 "$P/bin/step" "$root/models/demo-pixart" --device cuda $big \
+            --repeats 1 --layers 1
+    else
+        check "FLUX.1 parts" 40 "$P/bin/xdit" bench --config "$P/models/FLUX.1-dev" \
+            --random_weights --device cuda --dtype bf16 $some $big
+        step "FLUX.1 step" 60 FLUX.1-dev $big --repeats 5
+        step "FLUX.1 step in fp8" 60 FLUX.1-dev $big --weights_dtype fp8 --gemm fp8 --repeats 5
+        step "PixArt step" 15 PixArt-XL-2-1024-MS $big
+        step "CogVideoX block" 20 CogVideoX-5b --width 720 --height 480 --num_frames 49 --layers 1
+        step "FLUX.1 VAE" 20 FLUX.1-dev --part vae $big
+        step "T5 layers" 15 PixArt-XL-2-512x512 --part text $one
+    fi
+    check "PyTorch's kernels" 40 torch_cuda
+    wait $filling
+    # These need no quiet GPU: all at once.
+    local jobs=()
+    while read -r line; do
+        set -- $line
+        name=$1 f32=$2 bf16=$3
+        shift 3
+        check "$name f32" 60 near "$name" "$f32" f32 cuda "$@" & jobs+=($!)
+        check "$name bf16" 60 near "$name" "$bf16" bf16 cuda "$@" & jobs+=($!)
+    done < <(images)
+    check "goldens" 120 "$P/bin/test_golden_cuda" "$root/tests/golden" "$P/full" \
+        $(small micro 'micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora wan-one
+            chroma-one qwen-five') & jobs+=($!)
+    check "two ranks on one GPU, ulysses" 60 two_ranks cuda:0 --ulysses_degree 2 & jobs+=($!)
+    check "two ranks on one GPU, cfg" 60 two_ranks cuda:0 --use_cfg_parallel & jobs+=($!)
+    wait "${jobs[@]}"
+    check "attention under memcheck" 60 sanitizer memcheck "$(small true "$P/bin/ops_attn_cuda")"
+    kill $watch 2>/dev/null
+}
+
+second() {
+    local k big='--width 1024 --height 1024 --device cuda --dtype bf16 --repeats 1'
+    local flux=$P/models/FLUX.1-dev layers='--layers 1,1'
+    [ -n "$simulated" ] && flux=$root/models/demo-pixart layers='--layers 1' \
+        big='--width 32 --height 32 --device cuda --dtype bf16 --repeats 1'
+    for k in flash_128 epilogue_wide qknorm_near norm_12; do
+        check "profile of $k" 25 profile $k 1 "$flux" $layers $big
     done
-    [ $rc = 0 ] &&
-        python3 "$root/tools/psnr.py" "$out/cpu-$name.png" "$out/cuda-$name.png" 60 || rc=1
-    rm -f "$out/cpu-$name.png" "$out/cuda-$name.png"
-    return $rc
-}
-
-# ---- parts ---------------------------------------------------------------------------------------
-
-part_ops() {
-    if command -v nvidia-smi >/dev/null; then
-        check "the machine" 30 nvidia-smi
-        check "links" 30 nvidia-smi topo -m
-    else
-        skip nvidia-smi "not on this machine"
-    fi
-    check "what xdit finds" 60 found $xdit
-    check "the programs of this part are there" 5 test -x "${ops##* }" -a -x "${attn##* }"
-    if [ -n "$dry" ]; then              # these tests alone take minutes of a simulated GPU
-        local attn="$xdit doctor" ops="$xdit doctor"
-    fi
-    check "tests of attention" 200 $attn
-    check "tests of ops" 200 $ops
-    if ! command -v compute-sanitizer >/dev/null; then
-        skip compute-sanitizer "not on this machine"
-        return
-    fi
-    for tool in memcheck racecheck synccheck; do
-        check "attention under $tool" 120 compute-sanitizer --tool $tool --error-exitcode 9 \
-            --target-processes all $attn
+    for k in conv gnorm; do
+        check "profile of $k" 25 profile $k 20 "$flux" --part vae $big
     done
-    check "ops under memcheck" 150 compute-sanitizer --tool memcheck --error-exitcode 9 \
-        --target-processes all $ops
+    check "FLUX.1 beside diffusers" 90 torch_step flux-1024 --pair "$P/bin/step" --device cuda
+    check "attention under racecheck" 60 sanitizer racecheck "$(small true "$P/bin/ops_attn_cuda")"
+    check "ops under memcheck" 90 sanitizer memcheck "$(small true "$P/bin/ops_cuda")"
 }
 
-part_images() {
-    local golden flags name
-    golden=$root/tests/golden
-    full=$(realpath "${bundle:-$build}/tests/golden/full")
-    local cfg='--guidance_scale 4'
-    more="--dtype f32 --device cpu $cfg" check "the processor's image" 60 image cpu $xdit
-    more="--dtype f32 --device cuda $cfg" check "an image in f32" 60 near f32 60 $xdit
-    more="--dtype bf16 --device cuda $cfg" check "an image in bf16" 60 near bf16 20 $xdit
-    for name in alpha $(small '' 'flux sd3 hunyuan12 flux2-base') zimage; do
-        more='' check "$name in f32, 60 dB from the processor's" 60 family $name $xdit
+# Ranks of a GPU each: every method by every way of messages, then what moves between them.
+two() {
+    local way flags
+    describe >"$out/env.txt" 2>&1
+    for way in staged ipc nccl; do
+        export XDIT_DEVICE_MESSAGES=$way
+        while read -r flags; do
+            check "$way $flags" 60 two_ranks cuda $flags
+        done < <(small '--ulysses_degree 2' "--ulysses_degree 2 --trace $out/rest/$way.json
+--ring_degree 2
+--use_cfg_parallel
+--tensor_parallel_degree 2
+--pipefusion_parallel_degree 2 --warmup_steps 20")
     done
-    more="--image $golden/kontext/image.png --no_auto_resize --max_area $(small 1024 65536)"
-    more="$more --max_sequence_length 16"
-    check "kontext in f32, 60 dB from the processor's" 60 family kontext $xdit
-    check "goldens" "$(small 100 300)" $(program tests/golden/test_golden_cuda) "$golden" "$full" \
-        $(small micro '')
-    if [ -z "$mpirun" ]; then
-        skip "two ranks on one GPU" "no mpirun"
-    else
-        for flags in $(small --ulysses_degree=2 \
-            '--ulysses_degree=2 --ring_degree=2 --tensor_parallel_degree=2
-             --pipefusion_parallel_degree=2 --use_cfg_parallel'); do
-            more="--dtype f32 --device cuda:0 $cfg $flags"
-            more=${more/=/ }
-            check "two ranks on one GPU, ${flags#--}" 60 near ranks 60 $mpirun -n 2 $xdit
-        done
-    fi
-    rm -f "$out/cpu.png"
-}
-
-part_speed() {
-    local models=$out/models
-    if ! python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-        skip "PyTorch's GEMM, attention and convolution" "no PyTorch with a GPU"
-    else
-        check "PyTorch's GEMM, attention and convolution" 200 python3 "$root/bench/torch_cuda.py"
-    fi
-    python3 "$root/bench/models.py" "$models" >>"$log" || die "bench/models.py fails"
-    if [ -n "$dry" ]; then
-        check "a step of the demo" 100 $step "$root/models/demo-pixart" --device cuda --width 32 \
-            --height 32 --repeats 1 --layers 1
-    else
-        check "parts of PixArt 1024" 120 $xdit bench --config "$models/PixArt-XL-2-1024-MS" \
-            --random_weights --device cuda --dtype bf16
-        check "parts of FLUX.1 1024" 150 $xdit bench --config "$models/FLUX.1-dev" \
-            --random_weights --device cuda --dtype bf16 --layers 2,4 --width 1024 --height 1024
-    fi
-    rm -rf "$models"
-}
-
-# The rows of bench/torch_step.py: model, part, width, height, more flags.
-rows='PixArt-XL-2-512x512 step 512 512
-PixArt-XL-2-1024-MS step 1024 1024
-FLUX.1-dev step 1024 1024 --layers 2,4
-CogVideoX-5b step 720 480 --num_frames 49 --layers 1
-FLUX.1-dev step 512 512 --layers 2,4
-FLUX.1-dev vae 1024 1024
-HunyuanDiT-v1.2 step 1024 1024 --layers 8
-PixArt-XL-2-512x512 text 512 512 --layers 4'
-
-part_steps() {
-    local models=$out/models model part_of w h flags
-    python3 "$root/bench/models.py" "$models" >>"$log" || die "bench/models.py fails"
-    [ -n "$dry" ] && rows='PixArt-XL-2-512x512 step 32 32 --layers 1 --max_sequence_length 8'
-    if [ -z "$dry$bundle" ] && python3 -c 'import torch, diffusers, transformers' 2>/dev/null; then
-        check "steps beside PyTorch's" 400 python3 "$root/bench/torch_step.py" \
-            pixart-1024 flux-1024 cogvideox-5b pixart-512 vae-1024 hunyuan-1024 t5-512 \
-            --pair "$step" --device cuda --markdown --resume "$out/rows.json"
-    else
-        skip "steps beside PyTorch's" "needs a build, PyTorch and diffusers here"
-    fi
-    while read -r model part_of w h flags; do
-        check "$model, $part_of, $w x $h" 90 $step "$models/$model" --part "$part_of" --width "$w" \
-            --height "$h" $flags --device cuda --dtype bf16 $(small '--repeats 1' '')
-    done <<<"$rows"
-    if ! command -v ncu >/dev/null; then
-        skip "profile of FLUX.1's blocks" "no ncu on this machine"
-    elif [ -n "$dry" ]; then
-        check "profile of a step" 60 ncu --set basic --launch-count 40 --clock-control none \
-            --target-processes all $xdit doctor
-    else
-        check "profile of FLUX.1's blocks" 120 ncu --set basic --launch-count 40 \
-            --clock-control none --target-processes all $step "$models/FLUX.1-dev" --layers 1,1 \
-            --width 1024 --height 1024 --device cuda --dtype bf16 --repeats 1
-    fi
-    rm -rf "$models"
+    unset XDIT_DEVICE_MESSAGES
 }
 
 # ---- the program ---------------------------------------------------------------------------------
 
-if [ "${1-}" = bundle ]; then
-    [ $# = 3 ] || die "bundle BUILD DIR"
-    make_bundle "$2" "$3"
-    exit
-fi
+what=${1-}
+case $what in
+pack)
+    [ $# = 3 ] || die "pack BUILD FILE"
+    pack "$2" "$3"
+    exit ;;
+first | second | two) [ "${2-0}" -gt 9 ] 2>/dev/null || die "$what SECONDS: at least 10" ;;
+*) die "${what:-nothing}? It does pack, first, second or two" ;;
+esac
+ends=$((SECONDS + $2)) package=.gpu/pack.tar.xz out=${OUT-}
+shift 2
 while [ $# -gt 0 ]; do
     case $1 in
-    --bundle) bundle=$(realpath "$2") && shift ;;
-    --build) build=$(realpath "$2") && shift ;;
-    --out) out=$2 && shift ;;
-    --dry-run) dry=1 ;;
-    ops | images | speed | steps) parts="$parts $1" ;;
-    *) die "$1? parts are ops, images, speed, steps" ;;
+    --package) package=${2-} ;;
+    --out) out=${2-} ;;
+    *) die "$1? Options are --package FILE and --out DIR" ;;
     esac
-    shift
+    shift 2 || die "an option lacks its value"
 done
 command -v python3 >/dev/null || die "there is no python3"
 [ -n "$out" ] || die "where do results go? --out DIR, or \$OUT"
-mkdir -p "$out" && out=$(cd "$out" && pwd)
-if [ -z "$bundle$build" ]; then
-    build=$root/build-gpu
-    { [ -f "$build/build.ninja" ] || meson setup "$build" "$root" --buildtype=release; } &&
-        ninja -C "$build" $programs tests/golden/full.stamp || die "the tree does not build here"
+mkdir -p "$out/rest" && out=$(cd "$out" && pwd) || die "$out cannot be made"
+[ -f "$package" ] || die "there is no $package: gpu_check.sh pack BUILD $package makes it"
+if [ ! -d "$P/bin" ] || [ "$package" -nt "$P/bin" ]; then
+    rm -rf "$P" && mkdir -p "$P" && tar xJf "$package" -C "$P" && touch "$P/bin" ||
+        die "$package is no package of pack"
 fi
-if [ -n "$dry" ]; then
-    [ -n "$build" ] || die "--dry-run needs --build: the simulated GPU is a part of it"
-    export XDIT_CUDA_DIR=$build/tests/sim
-else
-    for d in "${CUDA_HOME:-/usr/local/cuda}/lib64" $(python3 -c 'import sys, glob
-for p in sys.path: print(*glob.glob(p + "/nvidia/*/lib"))' 2>/dev/null); do
-        ls "$d"/libcublasLt.so.1[23] >/dev/null 2>&1 &&
-            export LD_LIBRARY_PATH=$d:${LD_LIBRARY_PATH:-}
-    done
-    if [ -n "$bundle" ]; then           # the carried loader knows no cache of the machine's
-        driver=$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)
-        driver=$(dirname "${driver:-/usr/local/nvidia/lib64/x}")
-        export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$driver
-    fi
-fi
-export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export -f found image near small family
-export out root dry bundle more= full=
-xdit=$(program app/xdit) step=$(program bench/step)
-ops=$(program tests/ops/ops_cuda) attn=$(program tests/ops/ops_attn_cuda)
-mpirun=$(command -v mpirun.openmpi || command -v mpirun || true)
-[ -n "$mpirun" ] && mpirun="$mpirun --oversubscribe --bind-to none"
-failed=0
-: >"$out/results.txt"
-for part in ${parts:-ops images speed steps}; do
-    log=$out/$part.log
-    : >"$log"
-    ends=$((SECONDS + $(small 200 560)))
-    "part_$part"
-    truncate -s '<15000000' "$log"
-done
-exit $failed
+libraries=$(python3 -c 'import glob, sys
+print(":".join(d for p in sys.path for d in glob.glob(p + "/nvidia/*/lib")))' 2>/dev/null)
+export LD_LIBRARY_PATH=$P/lib:$libraries:${CUDA_HOME:-/usr/local/cuda}/lib64:${LD_LIBRARY_PATH-}
+export OMP_WAIT_POLICY=passive CMOCKA_MESSAGE_OUTPUT=TAP PYTHONUNBUFFERED=1 \
+    CUDA_DEVICE_MAX_CONNECTIONS=32 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ready_mpi
+export -f image near small torch_cuda torch_step sanitizer profile two_ranks needs
+export P out root simulated
+: >"$out/table.txt"
+: >"$out/rest/failures.txt"
+"$what"
+echo
+cat "$out/rest/failures.txt"
+sort -s -k1,1 "$out/table.txt"
+tar czf "$out/rest.tgz" -C "$out" rest && rm -rf "$out/rest"
+! grep -qE '^(FAILED|late)' "$out/table.txt"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpu_check.sh BUILD ROOT - tools/gpu_check.sh runs all its parts on the simulated GPU, and says so
-# when one fails.
+# gpu_check.sh BUILD ROOT - tools/gpu_check.sh packs and runs all its checks on the simulated GPU,
+# and names those that fail.
 build=$1
 root=$2
 n=0
@@ -12,7 +12,7 @@ check() {
     n=$((n + 1))
     if "$@"; then echo "ok $n - $what"; else echo "not ok $n - $what"; fi
 }
-has() { grep -Eq "$1" "$T/out/results.txt"; }
+has() { grep -Eq "$1" "$T/out/table.txt"; }
 
 # Tools of NVIDIA's, as far as the script needs them: they run what they are given.
 mkdir "$T/bin"
@@ -20,7 +20,7 @@ cat >"$T/bin/compute-sanitizer" <<'EOF'
 #!/bin/sh
 while [ $# -gt 0 ]; do
     case $1 in
-    --*) shift 2 ;;
+    -*) shift 2 ;;
     *) exec "$@" ;;
     esac
 done
@@ -30,26 +30,50 @@ cp "$T/bin/compute-sanitizer" "$T/bin/ncu"
 chmod +x "$T/bin/compute-sanitizer" "$T/bin/nvidia-smi" "$T/bin/ncu"
 PATH=$T/bin:$PATH
 
-bash "$root/tools/gpu_check.sh" --dry-run --build "$build" --out "$T/out" >"$T/said" 2>&1
+run() { bash "$root/tools/gpu_check.sh" "$@" >"$T/said" 2>&1; }
+export XDIT_CUDA_DIR="$build/tests/sim" TMPDIR="$T"
+
+run pack "$build" "$T/pack.tar.xz"
+rc=$?
+sed 's/^/# /' "$T/said"
+check "a package is made" [ $rc = 0 ]
+run first 300 --package "$T/pack.tar.xz" --out "$T/out"
 rc=$?
 sed 's/^/# /' "$T/said"
 check "every check passes on the simulated GPU" [ $rc = 0 ]
-[ $rc = 0 ] || sed 's/^/# /' "$T"/out/*.log | tail -n 60
-check "an image was near the processor's" has '^ok +images .*an image in f32'
-check "families were near the processor's" has '^ok +images .*zimage in f32'
-check "an edited image was, too" has '^ok +images .*kontext in f32'
-check "compute-sanitizer ran the tests" has '^ok +ops .*ops under memcheck'
-check "a step was profiled" has '^ok +steps .*profile'
-check "what needs PyTorch ran or was skipped" has '^(skipped|ok) +speed .*PyTorch'
-check "goldens were compared" has '^ok +images .*goldens'
-check "a step was timed" has '^ok +steps .*PixArt'
+for name in demo alpha zimage kontext; do
+    check "the image of $name is near the processor's in f32" has "^ok +[0-9]+ s  $name f32"
+    check "the image of $name is near the processor's in bf16" has "^ok +[0-9]+ s  $name bf16"
+done
+check "compute-sanitizer ran" has '^ok .*attention under memcheck'
+check "products were timed" has '^ok .*products of cuBLASLt'
+check "PyTorch's kernels ran or were skipped" has "^(skipped|ok) .*PyTorch"
+check "goldens were compared" has '^ok .*goldens'
+check "two ranks ran on one GPU" has '^(ok|skipped) .*two ranks on one GPU, ulysses'
+check "a step was timed" has '^ok .*demo step'
+check "the table is printed last" grep -q "$(tail -n 1 "$T/out/table.txt" | cut -c1-7)" "$T/said"
 check "results are at most eight files" [ "$(find "$T/out" -type f | wc -l)" -le 8 ]
+run second 120 --package "$T/pack.tar.xz" --out "$T/out"
+rc=$?
+[ $rc = 0 ] || sed 's/^/# /' "$T/said"
+check "profiles pass on the simulated GPU" [ $rc = 0 ]
+check "a kernel was profiled" has '^ok .*profile of flash_128'
 
-# A GPU without memory: checks fail, and so does the script.
-XDIT_SIM_MEMORY=1000000 bash "$root/tools/gpu_check.sh" --dry-run --build "$build" --out "$T/out" \
-    steps >"$T/said" 2>&1
+XDIT_SIM_DEVICES=2 run two 240 --package "$T/pack.tar.xz" --out "$T/out"
+rc=$?
+[ $rc = 0 ] || sed 's/^/# /' "$T/said"
+check "two GPUs give the image, each way of messages" [ $rc = 0 ]
+check "by NCCL, too" has '^(ok|skipped) .*nccl --ulysses_degree 2'
+
+# A GPU without memory: nothing is skipped, the script fails, and the cause is printed.
+export XDIT_SIM_MEMORY=1000000
+run first 60 --package "$T/pack.tar.xz" --out "$T/bad"
 check "a failure fails the script" [ $? = 1 ]
-check "and is in the results" has '^FAILED +steps .*PixArt'
-bash "$root/tools/gpu_check.sh" --out "$T/out" nothing >"$T/said" 2>&1
-check "an unknown part is refused" [ $? = 2 ]
+check "its check is named" grep -q '^FAILED .*demo step' "$T/said"
+check "so is the cause" grep -q 'memory' "$T/said"
+unset XDIT_SIM_MEMORY
+run first 60 --package "$T/none.tar.xz" --out "$T/out"
+check "without a package" [ $? = 2 ]
+run nothing
+check "an unknown word is refused" [ $? = 2 ]
 echo "1..$n"
