@@ -212,7 +212,7 @@ soak-server: configured
 fuzz: clang-packages
 	@[ -f build-fuzz/build.ninja ] || CC=clang CXX=clang++ meson setup build-fuzz \
 	    --buildtype=debugoptimized -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
-	@ninja -C build-fuzz
+	@ninja -C build-fuzz fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build-fuzz
 
 # Mistakes, made in a copy of the tree one at a time; each has to make a test fail. Ten minutes.
