@@ -147,8 +147,9 @@ def requests():
         "sync": ask("sync", {"prompt": "a", "output_format": "gif", "seconds": 1}),
         "txt2img": ask("txt2img", webui),
         "img2img": ask("img2img", {**webui, "init_images": [URL, URL[22:]], "mask": URL}),
-        "txt2img_lora": ask("txt2img", {**webui, "prompt": "<lora:a:0.5> b <LORA:c> <lora:> <lora:d:1"
-                                        ":1><lora:e:1:2> <lora:" + 400 * "f" + "> <lora:g <h>"}),
+        "txt2img_lora": ask("txt2img", {**webui, "prompt": "<lora:a:0.5> b <LORA:c> <lora:> "
+                                        "<lora:d:1:1><lora:e:1:2> <lora:" + 400 * "f" +
+                                        "> <lora:g <h>"}),
         "options": ask("options", {"sd_model_checkpoint": "org/second"}),
         "form": parts("edits", part("prompt", "a"), part("image[]", png(2, 2), "a.png"),
                       part("mask", png(2, 2), "b.png"), part("n", "2"), part("stream", "true")),

@@ -1,7 +1,7 @@
 /* fuzz_caption.c - any bytes as a prompt that a pipeline prepares: small letters, ftfy's repairs,
  * references and tags of HTML, and what captions of the web are cleaned of.
  *
- * Whatever comes in, what comes out is UTF-8 without blanks around it, and the same once more. */
+ * Whatever comes in, what comes out is UTF-8 without blanks around it. */
 #include <string.h>
 
 #include "base/err.h"
@@ -10,13 +10,12 @@
 
 static void prepare(char *(*caption)(const char *), const char *text)
 {
-    char  *made = caption(text), *again = caption(text);
-    MUST(made && again && strcmp(made, again) == 0);
+    char *made = caption(text);
+    MUST(made);
     size_t n = strlen(made);
     MUST(xd_utf8_stray(made) == n);
     MUST(!n || (!strchr(" \t\r\n", made[0]) && !strchr(" \t\r\n", made[n - 1])));
     free(made);
-    free(again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -414,15 +414,19 @@ def captions():
     files = {
         "nothing": "", "plain": " A Large  RED Circle\n", "odd": b"\xff\xc2a\xe2\x82 b\x80",
         "letters": "\u0130I\u03a3 \u03a3\u03a3. \ufb01\u200b\x7f\x85x",
-        "charset": "caf\u00c3\u00a9 \u00e2\u20ac\u0153quoted\u00e2\u20ac\x9d \u00f0\u0178\u02dc\u20ac",
+        "charset": "caf\u00c3\u00a9 \u00e2\u20ac\u0153quoted\u00e2\u20ac\x9d "
+                   "\u00f0\u0178\u02dc\u20ac",
         "charset_twice": "\u00c3\u0192\u00c2\u00a9",
         "quotes": "\u2018a\u2019 \u201cb\u201d ``c'' \x1b[31mred\x1b[0m \uff21\uff22",
         "surrogates": b"\xed\xa0\xbd\xed\xb8\x80 \xed\xa0\xbd",
-        "html": "<p class='a' b=\"c\" d>x &amp;amp; &lt;b&gt; &#x41;&#65;&notit; &#55296; &#x110000;</p>",
+        "html": "<p class='a' b=\"c\" d>x &amp;amp; &lt;b&gt; &#x41;&#65;&notit; &#55296; "
+                "&#x110000;</p>",
         "html_open": "<a <b <!-- c --> <!doctype d <![if e]> <?f <script>g</scripx</style>",
         "html_parts": "<![CDATA[a]]> <!-- b --!> <template>c</template><ruby>d<rt>e</rt></ruby>",
-        "web": "see https://a.b/c?d=e www.f.org @user 10.0.0.1 <person> \u4e00\u31f0 -- \u2014 &quot;",
-        "names": "image_0123.jpg IMG-20200101-WA0001 123456x7890 #1234 1024 x 768 page 12 a.b_c-d.e",
+        "web": "see https://a.b/c?d=e www.f.org @user 10.0.0.1 <person> \u4e00\u31f0 -- "
+               "\u2014 &quot;",
+        "names": "image_0123.jpg IMG-20200101-WA0001 123456x7890 #1234 1024 x 768 page 12 "
+                 "a.b_c-d.e",
         "shop": "free shipping worldwide, click for download, png jpg photo 123-456 ABC12-D",
         "brackets": "((a)) [b] {c} <d> | e: ; , . ! ? \\ / 'f' \"g\"",
     }
