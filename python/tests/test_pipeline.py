@@ -87,13 +87,39 @@ def test_false_is_false(image, tmp_path):
     how = {"num_inference_steps": 4, "seed": 3, "output_type": "uint8"}
     with xdit.Pipeline.from_pretrained(tmp_path, threads=1) as p:
         p.set_progress_bar_config(disable=True)
-        assert not np.array_equal(p(PROMPT, **how).images[0], image)
-        assert np.array_equal(p(PROMPT, use_karras_sigmas=False, **how).images[0], image)
+        for value, karras in ((None, True), (False, False), (True, True), (0, False), (1, True)):
+            made = p(PROMPT, use_karras_sigmas=value, **how).images[0]
+            assert np.array_equal(made, image) != karras, value
+        for value in (2, -1, "false", [True]):
+            with pytest.raises(TypeError, match="use_karras_sigmas"):
+                p(PROMPT, use_karras_sigmas=value, **how)
 
 
 def test_a_tuple(pipe):
     (images,) = pipe("a star", num_inference_steps=1, return_dict=False)
     assert len(images) == 1
+
+
+def test_texts_of_one_prompt_each(tiny):
+    """Lists of prompts for other encoders and of negative prompts, as one call for each prompt."""
+    lists = {"negative_prompt": ["dog", "bird"], "prompt_2": ["cat", "ring"],
+             "prompt_3": ["tree", "tree"], "negative_prompt_2": ["red", ""]}
+    with xdit.Pipeline.from_pretrained(tiny / "sd3", threads=1, dtype="f32") as p:
+        p.set_progress_bar_config(disable=True)
+        how = {"num_inference_steps": 1, "width": 32, "height": 32, "output_type": "latent"}
+        both = p(["a", "b"], generator=3, **lists, **how)
+        for i, prompt in enumerate(["a", "b"]):
+            own = {name: texts[i] for name, texts in lists.items()}
+            one = p(prompt, generator=3 + i, **own, **how)
+            assert np.array_equal(one.images[0], both.images[i])
+            for name in lists:
+                other = p(prompt, generator=3 + i, **{**own, name: "another"}, **how)
+                assert not np.array_equal(other.images[0], both.images[i]), name
+        one = p(["a", "b"], generator=3, prompt_2="cat", **how)
+        assert np.array_equal(p(["a", "b"], generator=3, prompt_2=["cat", "cat"], **how).images,
+                              one.images)
+        with pytest.raises(xdit.InvalidRequest, match="3 .*prompt_2.* 2 prompts"):
+            p(["a", "b"], prompt_2=["a", "b", "c"], **how)
 
 
 def test_latents(pipe):
@@ -279,7 +305,7 @@ def test_lists_of_negative_prompts(pipe, tmp_path):
         out.save(tmp_path / "x.png", 4)
     one = pipe(["a red circle", "a star"], ["green", "green"], **how)
     assert [p["negative_prompt"] for p in one.parameters] == ["green", "green"]
-    with pytest.raises(xdit.InvalidRequest, match="2 negative prompts for 3 prompts"):
+    with pytest.raises(xdit.InvalidRequest, match="2 .*negative_prompt for 3 prompts"):
         pipe(["a", "b", "c"], ["d", "e"], **how)
 
 

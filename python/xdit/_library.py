@@ -143,6 +143,8 @@ def set_option(r: Any, option: Any, value: Any, kept: Kept) -> None:
     elif kind == lib.XD_OPT_REAL:
         ffi.cast("double *", at)[0] = float(value)
     elif kind == lib.XD_OPT_FLAG:
+        if value not in (0, 1):
+            raise TypeError(f"{name} is True or False, not {value!r}")
         ffi.cast("int *", at)[0] = 1 if value else -1 if option.min < 0 else 0
     elif int(value) != value:
         raise TypeError(f"{name} is a whole number, not {value!r}")

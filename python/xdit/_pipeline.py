@@ -17,6 +17,7 @@ from ._library import (Kept, check, ffi, interruptible, join_ranks, lib, lock, n
 from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
+_MORE_TEXTS = ("prompt_2", "prompt_3", "negative_prompt_2", "negative_prompt_3")
 _UNITS = {"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
@@ -335,7 +336,8 @@ class Pipeline:
 
         generator: a number, or a torch.Generator whose seed is taken; image i has the seed + i. Or
         a list with one for each image. latents: noise in place of the generator's, [B,C,h,w], of
-        videos [B,T,C,h,w]. negative_prompt: one, or a list with one for each prompt.
+        videos [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3 and negative_prompt_2 and _3: one,
+        or a list with one for each prompt.
         image: a PIL image, an array, a path, or a list of them for models that read several.
         output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe, step,
         timestep, values) is called behind every step; values has "latents" where
@@ -348,11 +350,13 @@ class Pipeline:
                                  f"{', '.join(callback_on_step_end_tensor_inputs)}")
         prompts = [prompt] if isinstance(prompt, str) else list(prompt or [])
         each = num_videos_per_prompt or num_images_per_prompt
+        texts = {"negative_prompt": negative_prompt,
+                 **{name: more.pop(name) for name in _MORE_TEXTS if name in more}}
         how = {"image": image, "mask_image": mask_image, "last_image": last_image,
                "output_type": output_type, "callback_on_step_end": callback_on_step_end,
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
                "on_preview": on_preview, **more}
-        runs = _runs(prompts, negative_prompt, _seed(generator) if seed is None else seed, each)
+        runs = _runs(prompts, texts, _seed(generator) if seed is None else seed, each)
         if latents is not None:
             latents = self._read_latents(latents)
             if len(latents) != sum(len(run[0]) * run[3] for run in runs):
@@ -389,6 +393,7 @@ class Pipeline:
         a = self._read_latents(latents)
         if output_type == "latent":
             raise InvalidRequest("latents are decoded to pil, np, uint8 or pt")
+        texts = {"negative_prompt": negative_prompt}
         first = _seed(generator) if seed is None else seed
         if isinstance(first, list) and len(first) != len(a):
             raise InvalidRequest(f"there are {len(first)} generators for {len(a)} images")
@@ -396,7 +401,7 @@ class Pipeline:
         for i, one in enumerate(a):
             own = first[i] if isinstance(first, list) else \
                 None if first is None else max(first, 0) + i
-            call = self._new_call(prompt, negative_prompt, own, output_type, more)
+            call = self._new_call(prompt, texts, own, output_type, more)
             shape = one.shape if self.makes_videos else (1, *one.shape)
             values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(one)))
             made.append(self._take(call, lambda result, e: lib.xd_decode(
@@ -404,7 +409,7 @@ class Pipeline:
         out = _join(made)
         return out if return_dict else (out.frames if self.makes_videos else out.images,)
 
-    def _new_call(self, prompt: Any, negative_prompt: str | None, seed: int | None,
+    def _new_call(self, prompt: Any, texts: dict[str, str | None], seed: int | None,
                   output_type: str, more: dict[str, Any]) -> _Call:
         if self._engine is None:
             raise InvalidRequest("the pipeline is closed")
@@ -418,7 +423,8 @@ class Pipeline:
         rows = options("xd_request_options")
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         r.prompts, r.nprompts = kept.texts(prompts), len(prompts)
-        r.negative_prompt = kept.text(negative_prompt)
+        for name, value in texts.items():
+            setattr(r, name, kept.text(value))
         if seed is not None and seed < 0:
             r.random_seed = 1
         elif seed is not None:
@@ -430,12 +436,12 @@ class Pipeline:
                 set_option(r, rows[name], value, kept)
         return call
 
-    def _call(self, prompts: list[str], negative_prompt: str | None, seed: int | None, each: int,
+    def _call(self, prompts: list[str], texts: dict[str, str | None], seed: int | None, each: int,
               image: Any, mask_image: Any, last_image: Any, output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
               on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
         """One request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
-        call = self._new_call(prompts, negative_prompt, seed, output_type, more)
+        call = self._new_call(prompts, texts, seed, output_type, more)
         r = call.request
         r.num_images_per_prompt = each
         if noise is not None:
@@ -516,14 +522,22 @@ class Pipeline:
         return out
 
 
-def _runs(prompts: list[str], negative: Any, seed: Any, each: int) \
-        -> list[tuple[list[str], str | None, int | None, int]]:
-    """The requests that prompts, negative prompts and seeds take: prompts, negative prompt, seed,
-    images of each. One, where all negative prompts are the same and seeds count up."""
-    negatives = list(negative) if isinstance(negative, (list, tuple)) else [negative]
-    if len(set(negatives)) > 1 and len(negatives) != len(prompts):
-        raise InvalidRequest(f"there are {len(negatives)} negative prompts for {len(prompts)} "
-                             "prompts")
+def _each(name: str, value: Any, prompts: int) -> list[str | None]:
+    """A text, or a list of texts, for each prompt."""
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if len(set(values)) <= 1:
+        return (values or [None])[:1] * prompts
+    if len(values) != prompts:
+        raise InvalidRequest(f"there are {len(values)} texts in {name} for {prompts} prompts")
+    return values
+
+
+def _runs(prompts: list[str], texts: dict[str, Any], seed: Any, each: int) \
+        -> list[tuple[list[str], dict[str, str | None], int | None, int]]:
+    """The requests that prompts, their other texts and seeds take: prompts, texts, seed, images of
+    each. One, where all prompts have the same other texts and seeds count up."""
+    lists = {name: _each(name, value, len(prompts)) for name, value in texts.items()}
+    own = [dict(zip(lists, values)) for values in zip(*lists.values())] if prompts else [texts]
     n = len(prompts) * each
     seeds = seed if isinstance(seed, list) else None
     if seeds is not None and len(seeds) not in (1, n):
@@ -531,13 +545,12 @@ def _runs(prompts: list[str], negative: Any, seed: Any, each: int) \
     first = seeds[0] if seeds else None if seeds is not None else seed
     counted = seeds is None or len(seeds) == 1 or \
         all(s is not None and s == (first + i) % 2**64 for i, s in enumerate(seeds))
-    if len(set(negatives)) <= 1 and counted:
-        return [(prompts, negatives[0] if negatives else None, first, each)]
-    negatives = negatives * len(prompts) if len(negatives) == 1 else negatives
+    if counted and all(t == own[0] for t in own):
+        return [(prompts, own[0], first, each)]
     if not counted:
-        return [([prompts[i // each]], negatives[i // each], seeds[i], 1) for i in range(n)]
+        return [([prompts[i // each]], own[i // each], seeds[i], 1) for i in range(n)]
     start = first if first is not None and first < 0 else (first or 0)
-    return [([p], negatives[i], start if start < 0 else (start + i * each) % 2**64, each)
+    return [([p], own[i], start if start < 0 else (start + i * each) % 2**64, each)
             for i, p in enumerate(prompts)]
 
 

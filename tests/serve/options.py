@@ -274,6 +274,31 @@ def no_folders():
                and str(model) in s.said(), "of a failure the log has the folder", r, s.said())
 
 
+# ---- switches ------------------------------------------------------------------------------------
+
+def switches():
+    """A key of the scheduler's config: left alone, on, or off, in each way that JSON has."""
+    model = T / "switched"
+    shutil.copytree(DEMO, model)
+    path = model / "scheduler" / "scheduler_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_karras_sigmas": True}))
+    asked = {"prompt": PROMPT, "num_inference_steps": 3, "seed": 3}
+    with Server(model=str(model)) as s:
+        def made(value):
+            return pixels(image_of(s.post(GEN, {**asked, "use_karras_sigmas": value})))
+        plain, own = made(False), pixels(image_of(s.post(GEN, asked)))
+        report(plain != own and plain == pixels(generate("--prompt", PROMPT, "--seed", "3",
+                                                         "--num_inference_steps", "3")),
+               "false switches off what the config has")
+        for value, same in ((None, own), (True, own), (1, own), ("true", own), (0, plain),
+                            ("false", plain)):
+            report(made(value) == same, f"a switch is {json.dumps(value)}")
+        for value in (2, -1, "maybe", [], {}):
+            r = s.post(GEN, {**asked, "use_karras_sigmas": value})
+            report(r.status == 400 and "use_karras_sigmas" in r.error,
+                   f"{json.dumps(value)} is refused", r)
+
+
 def main():
     cog = filled("cog2b")
     wrong_lines()
@@ -282,6 +307,7 @@ def main():
     with Server() as s:
         seeds(s)
         makes_no_difference(s)
+    switches()
     video_seeds(cog)
     no_folders()
     end()
