@@ -143,6 +143,7 @@ else
     echo "# skipped: the file system of $T keeps its files in memory, or there is no fincore to ask"
 fi
 cat "$MODEL"/*/*.safetensors >"$T/all"
+read_cluster '"read_bytes_per_second": 1e7,'
 ask --nproc 2 --cluster "$T/read.json" -o "$T/x.ppm"
 check "in memory they are not mentioned" \
     sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q reading' x "$rc" "$err"
