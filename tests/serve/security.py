@@ -496,7 +496,7 @@ def all_bodies():
 
 def tls():
     if not shutil.which("openssl"):
-        print("ok - TLS # SKIP no openssl to make a certificate")
+        report(True, "TLS # SKIP no openssl to make a certificate")
         return
     cert, key = str(T / "cert.pem"), str(T / "key.pem")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key,
