@@ -68,8 +68,10 @@ static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, x
                         xd_err *e)
 {
     int64_t area = r->max_area ? r->max_area : p->reference_area;
-    if (p->auto_resizes && r->no_auto_resize)
+    if (p->auto_resizes && r->no_auto_resize) {         /* scaled to whole tokens, not cut       */
+        *size = (xd_grid){ size->rows / unit * unit, size->cols / unit * unit };
         return XD_OK;
+    }
     return p->reference_size(unit, area, &size->rows, &size->cols, e);
 }
 

@@ -36,7 +36,7 @@ CASES = {
     "cog5b-cache": (video, dict(COG, steps=8), "fbcache:1.25"),
     "kontext-kept": (joint, dict(model="kontext", prompts=["make it a star"], width=48, height=64,
                                  negative_prompt="a ring", steps=5, seed=53, guidance=2.5,
-                                 true_cfg=3.0, max_sequence_length=9, image=(40, 56),
+                                 true_cfg=3.0, max_sequence_length=9, image=(44, 59),
                                  max_area=48 * 64), "references:2"),
 }
 
