@@ -57,6 +57,8 @@ typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN
 
 typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
+typedef struct xd_usual { int steps, max_text; double guidance; } xd_usual;  /* 0: as without  */
+
 typedef struct xd_recipe {
     const char *name;           /* "pixart-sigma"                                              */
     const char *pipelines[4];   /* `_class_name` of model_index.json                           */
@@ -83,6 +85,7 @@ typedef struct xd_recipe {
     double    (*mu)(int64_t tokens, int steps);
     double      max_shift;  /* of rectified flow: xd_steps.max_shift; 0: noise is added otherwise */
     double      strength;       /* default of an initial image's; 0: 0.6                       */
+    xd_usual    of_image, of_mask;      /* of a request that starts from an image, or inpaints  */
     int         leap;           /* xd_steps.leap                                               */
     /* Replaces a size in pixels by the nearest one that the transformer with this sample_size (in
      * latent cells) was trained on; 0: there is no table for it. NULL: any size is generated. */

@@ -457,6 +457,16 @@ static void set_usual(xd_model *m)
     xd_buf_free(&name);
 }
 
+xd_usual xd_model_usual(const xd_model *m, int from_image, int masked)
+{
+    xd_usual        u = { m->usual.steps, m->usual.max_text, m->usual.guidance };
+    const xd_usual *o = masked ? &m->recipe->of_mask : &m->recipe->of_image;
+    if (!from_image || m->usual.name)
+        return u;
+    return (xd_usual){ o->steps ? o->steps : u.steps, o->max_text ? o->max_text : u.max_text,
+                       o->guidance > 0 ? o->guidance : u.guidance };
+}
+
 void xd_model_tell_usual(const xd_model *m, char *line, size_t size)
 {
     const xd_distilled *u = &m->usual;

@@ -56,6 +56,8 @@ xd_status xd_model_fail_cached(xd_err *e, xd_status code);
  * cache, else the last part of the path. For a file, its name without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
 /* One line about the defaults of a distilled checkpoint, if it is one. */
+/* Defaults of a request; of the recipe alone for one that starts from an image, or inpaints.  */
+xd_usual  xd_model_usual(const xd_model *m, int from_image, int masked);
 void      xd_model_tell_usual(const xd_model *m, char *line, size_t size);
 char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or a home      */
 

@@ -84,6 +84,7 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
 int       xd_job_has_image(const xd_request *r);        /* an image to start from, or to read   */
 int       xd_job_has_last(const xd_request *r);         /* an image that a video ends with      */
 int       xd_job_has_mask(const xd_request *r);
+xd_usual  xd_job_usual(const xd_job *j);                /* defaults of the request              */
 int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);

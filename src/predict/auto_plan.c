@@ -87,8 +87,8 @@ static void copy_request(chooser *c)
     if (xd_job_has_image(&c->r) && !p->from_image && !p->from_mask && !p->references &&
         !p->holds_image) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
-        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
-                                                : c->ctx->model.usual.steps;
+        int    usual = xd_model_usual(&c->ctx->model, 1, xd_job_has_mask(&c->r)).steps;
+        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : usual;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     xd_image_shape_take(c->ctx, &c->r);

@@ -205,6 +205,19 @@ inpaint --image "$A/image.png" --mask_image "$T/empty.png"
 check "an empty file is no mask" said "^xdit: $T/empty.png"
 inpaint --image "$A/image.png" --mask_image "$T/none.png"
 check "no such mask" said "^xdit: cannot open $T/none.png: "
+# Steps and guidance that a request leaves out are those of the pipeline that it takes.
+defaults() { kind=$1 wanted=$2
+             shift 2
+             try generate --model "$FULL/$kind" --prompt a --output "$T/e.ppm" --width 32 \
+                 --height 32 --strength 0.1 --json --image "$A/image.png" "$@"
+             check "defaults of $kind $*" json "
+                 [j['parameters'][k] for k in ('steps', 'guidance_scale')] == [$wanted]"; }
+defaults flux 28,7
+defaults flux 28,7 --mask_image="$A/mask.png"
+defaults flux-schnell 4,0
+defaults sd3 50,7
+defaults chroma 35,5
+defaults chroma 28,7 --mask_image="$A/mask.png"
 MODEL=$FULL/kontext
 inpaint --image "$A/image.png" --mask_image "$A/mask.png"
 check "not every model inpaints" \

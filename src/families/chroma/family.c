@@ -16,6 +16,7 @@ static const xd_recipe chroma = {
     .ntext = 1,
     .steps = 35, .guidance = 5, .max_text = 512, .most_text = 512, .own_sigmas = XD_OWN_ALWAYS,
     .packed = 1, .max_shift = 1.15, .strength = 0.9,
+    .of_mask = { .steps = 28, .max_text = 256, .guidance = 7 },
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ static const xd_recipe flux = {
     .text = CLIP_AND_T5, .ntext = 2,
     .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
     .own_sigmas = XD_OWN_BUT_FLOW_TEXT, .packed = 1, .max_shift = 1.15,
+    .of_image = { .guidance = 7 }, .of_mask = { .guidance = 7 },
 };
 
 /* diffusers: FluxFillPipeline.__call__ */

@@ -20,7 +20,7 @@ static const xd_recipe sd3 = {
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .optional = 1, .prompt = 2 } },
     .ntext = 3,
     .steps = 28, .guidance = 7.0, .max_text = 256, .most_text = 512, .max_shift = 1.16,
-    .skips_layers = 1,
+    .skips_layers = 1, .of_image = { .steps = 50 }, .of_mask = { .steps = 50 },
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */
