@@ -18,9 +18,13 @@ passed=$(($(count Ok) + $(count 'Expected Fail')))
 failed=$(($(count Fail) + $(count 'Unexpected Pass') + $(count Timeout)))
 skipped=$(count Skipped)
 log=$(sed -n 's/^Full log written to //p' "$out" | tail -n 1)
-if [ -f "$log" ] && grep -aEq '^(ok [0-9]+.*# SKIP|SKIP:)' "$log"; then
+# A test that is skipped whole is named.
+reasons=$([ -f "$log" ] && LC_ALL=C awk '/^test: / { test = $NF }
+    /^1\.\.0 +# SKIP/ { print test ": " $0 }
+    /^ok [0-9]+.*# SKIP/ || /^SKIP:/' "$log" | sort -u)
+if [ -n "$reasons" ]; then
     echo "Skipped, and why:"
-    grep -aE '^(ok [0-9]+.*# SKIP|SKIP:)' "$log" | sort -u
+    printf '%s\n' "$reasons"
 fi
 if [ "$rc" != 0 ] && [ "$failed" = 0 ]; then
     failed=1            # the build broke, or meson itself
