@@ -86,7 +86,14 @@ static int connect_to(const xd_http *h)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     MUST(fd >= 0);
     choose_source(fd);
-    MUST(connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) != 0) {  /* libFuzzer's clock, or worse */
+        struct pollfd p = { .fd = fd, .events = POLLOUT };
+        int           why = errno;
+        socklen_t     n = sizeof why;
+        while (why == EINTR && poll(&p, 1, END_MS) < 0 && errno == EINTR)
+            continue;
+        MUST(why == EINTR && getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &n) == 0 && why == 0);
+    }
     return fd;
 }
 
