@@ -10,7 +10,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$build" && pwd) || exit 1
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm      # files made per input
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
+# Freed memory that waits in the quarantine counts as used.
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:quarantine_size_mb=64
 
 failed=0
 for corpus in "$here"/corpus/*/; do
