@@ -44,7 +44,8 @@ struct xd_worker_process {
     int         err;            /* what the worker writes on standard error                    */
     int         echoing;
     atomic_int  muted;          /* nothing more is awaited there                               */
-    xd_worker_feed  feed;       /* of the thread, as is                                        */
+    xd_worker_feed  feed;       /* of the thread, as what follows                              */
+    int         guest[XD_WORKER_RANKS], guests; /* connections of ranks that are not named yet  */
     xd_worker_watch watch;
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -183,16 +184,25 @@ static int is_stopping(xd_worker_process *w)
     return is_set(w, &w->stop);
 }
 
-/* Takes a connection of a rank, which says who it is. */
-static xd_status take_connection(xd_worker_process *w, xd_err *e)
+/* Takes a connection. Its rank says who it is in time of its own: it may be stopped before. */
+static xd_status admit_guest(xd_worker_process *w, xd_err *e)
 {
     int            fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC);
     struct timeval most = { .tv_sec = FRAME_S };
-    xd_frame       f = { 0 };
+    if (fd < 0)
+        return xd_fail(e, XD_EIO, "the worker cannot connect: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
-    xd_status s = fd < 0 ? xd_fail(e, XD_EIO, "the worker cannot connect: %s", strerror(errno))
-                         : xd_frame_receive(fd, &f, e);
+    w->guest[w->guests++] = fd;
+    return XD_OK;
+}
+
+static xd_status name_guest(xd_worker_process *w, int i, xd_err *e)
+{
+    int       fd = w->guest[i];
+    xd_frame  f = { 0 };
+    w->guest[i] = w->guest[--w->guests];
+    xd_status s = xd_frame_receive(fd, &f, e);
     int       rank = s == XD_OK && f.kind == XD_FRAME_READY && f.n >= 3 ? atoi(f.v[2]) : -1;
     if (s == XD_OK && rank < 0)
         s = xd_fail(e, XD_EFORMAT, "the worker speaks another language: is it of another version?");
@@ -200,23 +210,43 @@ static xd_status take_connection(xd_worker_process *w, xd_err *e)
         w->feed.fd[rank] = fd;
         w->feed.ranks = atoi(f.v[0]);
         w->feed.connected++;
-    } else if (fd >= 0) {
+    } else {
         close(fd);
     }
     xd_frame_free(&f);
     return s;
 }
 
+/* What is awaited of ranks that are not named: their connections, then their names. Returns how
+ * many. */
+static int await_guests(const xd_worker_process *w, struct pollfd *p)
+{
+    p[0] = (struct pollfd){ .fd = w->guests < XD_WORKER_RANKS ? w->listener : -1,
+                            .events = POLLIN };
+    for (int i = 0; i < w->guests; i++)
+        p[1 + i] = (struct pollfd){ .fd = w->guest[i], .events = POLLIN };
+    return 1 + w->guests;
+}
+
+static xd_status take_guests(xd_worker_process *w, const struct pollfd *p, int n, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* the last one takes a place           */
+        s = p[i].revents ? name_guest(w, i - 1, e) : XD_OK;
+    return s == XD_OK && p[0].revents ? admit_guest(w, e) : s;
+}
+
 /* Waits for the connection of rank 0. Others may come before it, and behind it. */
 static xd_status await_connection(xd_worker_process *w, xd_err *e)
 {
     int           status = 0;
-    struct pollfd p = { .fd = w->listener, .events = POLLIN };
+    struct pollfd p[1 + XD_WORKER_RANKS];
     xd_status     s = XD_OK;
     double        most = w->a.patience + w->a.start_s, until = xd_now_s() + most;
     while (s == XD_OK && w->feed.fd[0] < 0) {
-        if (poll(&p, 1, 100) > 0)
-            s = take_connection(w, e);
+        int n = await_guests(w, p);
+        if (poll(p, (nfds_t)n, 100) > 0)
+            s = take_guests(w, p, n, e);
         else if (is_stopping(w))
             return xd_fail(e, XD_ECANCELLED, "the server ends");
         else if (has_ended(w, &status))
@@ -332,6 +362,8 @@ static void close_connections(xd_worker_process *w)
             close(w->feed.fd[i]);
         w->feed.fd[i] = -1;
     }
+    while (w->guests)
+        close(w->guest[--w->guests]);
     w->feed.connected = 0;
     w->feed.mode = XD_WORKER_TOGETHER;
 }
@@ -419,27 +451,26 @@ static void fail_runs(xd_worker_process *w, const char *why)
 /* Waits until a rank speaks, a rank connects, or the bell rings, and takes what there is. */
 static xd_status take_events(xd_worker_process *w, xd_err *e)
 {
-    struct pollfd p[XD_WORKER_RANKS + 2];
-    int           rank[XD_WORKER_RANKS + 2], n = 2;
+    struct pollfd p[2 * XD_WORKER_RANKS + 2];
+    int           rank[XD_WORKER_RANKS], guests = await_guests(w, p), n = guests + 1;
     xd_status     s = XD_OK;
-    p[0] = (struct pollfd){ .fd = w->listener, .events = POLLIN };
-    p[1] = (struct pollfd){ .fd = xd_tasks_bell(w->tasks), .events = POLLIN };
+    p[guests] = (struct pollfd){ .fd = xd_tasks_bell(w->tasks), .events = POLLIN };
     for (int i = 0; i < w->feed.ranks && i < XD_WORKER_RANKS; i++)
         if (w->feed.fd[i] >= 0)
-            p[n] = (struct pollfd){ .fd = w->feed.fd[i], .events = POLLIN }, rank[n++] = i;
+            rank[n - guests - 1] = i,
+            p[n++] = (struct pollfd){ .fd = w->feed.fd[i], .events = POLLIN };
     if (poll(p, (nfds_t)n, LOOK_MS) <= 0)
         return XD_OK;
-    if (p[0].revents && take_connection(w, NULL) != XD_OK)
-        return XD_OK;           /* somebody else's                                             */
-    if (p[1].revents)
+    take_guests(w, p, guests, NULL);    /* what fails is somebody else's                       */
+    if (p[guests].revents)
         xd_tasks_heard(w->tasks);
-    for (int i = 2; i < n && s == XD_OK; i++) {
+    for (int i = guests + 1; i < n && s == XD_OK; i++) {
         xd_frame f;
         if (!p[i].revents)
             continue;
         s = xd_frame_receive(p[i].fd, &f, e);
         if (s == XD_OK)
-            take_frame(w, rank[i], &f);
+            take_frame(w, rank[i - guests - 1], &f);
         xd_frame_free(&f);
     }
     return s;

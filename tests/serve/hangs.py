@@ -7,6 +7,7 @@ import http.client
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -115,6 +116,30 @@ def for_a_moment(args):
                "stopped for 3 s: it goes on", replies)
 
 
+def before_it_is_named():
+    """A rank that is stopped between its connection and its first word holds up nobody, and is not
+    sent away: it would take that for the server's end and cancel what the others compute."""
+    with Server() as s:
+        with open(f"/proc/{s.workers()[-1]}/cmdline", "rb") as f:
+            words = f.read().split(b"\0")
+        path = next(p for w, p in zip(words, words[1:]) if w == b"--connect")
+        with socket.socket(socket.AF_UNIX) as rank:
+            rank.connect(path)
+            took = []
+            until = time.monotonic() + 11
+            while time.monotonic() < until:
+                began = time.monotonic()
+                r = s.post(GEN, FAST)
+                took.append(time.monotonic() - began)
+                time.sleep(0.5)
+            report(r.status == 200 and max(took) < 8, "a rank without a name holds up nobody", took)
+            rank.setblocking(False)
+            try:
+                report(rank.recv(1) != b"", "and it may still say who it is")
+            except BlockingIOError:
+                report(True, "and it may still say who it is")
+
+
 def the_end(args, signals, most):
     s = Server(*args)
     replies = []
@@ -197,6 +222,7 @@ def main():
     stopped(PAIR, -1)
     for_a_moment([])
     for_a_moment(PAIR)
+    before_it_is_named()
     the_end([], [signal.SIGTERM, signal.SIGTERM], 25)
     the_end(PAIR, [signal.SIGINT, signal.SIGTERM], 25)
     the_end([], [signal.SIGTERM] * 3, 10)
