@@ -14,7 +14,7 @@ void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n)
     *m = (xd_mods){ 0 };
     for (int i = n->first; d->mod_width && i < n->last; i++)
         width += d->mod_width(n->cfg, i);
-    if (!width || !x->dev->host_memory)
+    if (!width || (n->stream && !x->dev->host_memory))
         return;
     m->room = (int64_t)MATRICES * (n->last - n->first);
     m->columns = calloc((size_t)m->room, sizeof *m->columns);
@@ -22,12 +22,36 @@ void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n)
         xd_exec_fail(x, XD_ENOMEM, "no memory for a list of modulations");
     m->in = xd_new(x, XD_MOD_STEPS, d->active_width(n->cfg));
     m->all = xd_new_f32(x, XD_MOD_STEPS, width);
+    if (!x->dev->host_memory) {
+        m->now_in = xd_new(x, 1, d->active_width(n->cfg));
+        m->now = xd_new_f32(x, 1, width);
+    }
 }
 
 void xd_mods_close(xd_mods *m)
 {
     free(m->columns);
     *m = (xd_mods){ 0 };
+}
+
+/* Fills the columns of the matrix i. */
+static void compute_columns(xd_exec *x, xd_mods *m, int i)
+{
+    const xd_lin *w = m->columns[i].w;
+    size_t        mark = xd_arena_mark(x->tmp);
+    xd_copy_to(x, xd_cols(xd_rows(m->all, 0, m->n), m->columns[i].at, w->w.out),
+               xd_linear_f32(x, xd_rows(m->in, 0, m->n), w));
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* The rows of the current step come to their fixed place. */
+static void hold_row(xd_exec *x, xd_mods *m)
+{
+    for (; m->computed < m->known; m->computed++)
+        compute_columns(x, m, m->computed);
+    xd_copy_to(x, m->now_in, xd_rows(m->in, m->row, 1));
+    if (m->used)
+        xd_copy_to(x, xd_cols(m->now, 0, m->used), xd_cols(xd_rows(m->all, m->row, 1), 0, m->used));
 }
 
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
@@ -40,7 +64,9 @@ void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, cons
         xd_input at = *in;
         m->begin = step;
         m->n = (int)xd_min(XD_MOD_STEPS, end - step);
-        m->used = m->known = 0;
+        m->computed = 0;
+        if (!m->now.p)
+            m->used = m->known = 0;
         for (int i = 0; i < m->n; i++) {
             size_t mark = xd_arena_mark(x->tmp);
             at.t = time[step + i];
@@ -49,41 +75,50 @@ void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, cons
         }
     }
     m->row = step - m->begin;
+    if (m->now.p)
+        hold_row(x, m);
     x->mods = m;
+}
+
+/* What the current step's modulations are computed from. */
+static xd_tensor row_in(const xd_mods *m)
+{
+    return m->now_in.p ? m->now_in : xd_rows(m->in, m->row, 1);
 }
 
 xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept,
                         xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
                                             const void *kept))
 {
-    return x->mods ? xd_rows(x->mods->in, x->mods->row, 1) : active(x, n, in, kept);
+    return x->mods ? row_in(x->mods) : active(x, n, in, kept);
 }
 
-/* The columns of w, computed if they are not there; -1: there is no room. */
+/* The columns of w among those that are filled; -1: they are not. Those of a new matrix are filled
+ * at once, or before the next pass where rows have a fixed place. */
 static int64_t columns_of(xd_exec *x, xd_mods *m, const xd_lin *w)
 {
-    for (int i = 0; i < m->known; i++)
-        if (m->columns[i].w == w)
-            return m->columns[i].at;
-    if (m->known == m->room || m->used + w->w.out > m->all.d[1])
-        return -1;
-    size_t mark = xd_arena_mark(x->tmp);
-    xd_copy_to(x, xd_cols(xd_rows(m->all, 0, m->n), m->used, w->w.out),
-               xd_linear_f32(x, xd_rows(m->in, 0, m->n), w));
-    xd_arena_rewind(x->tmp, mark);
-    m->columns[m->known++] = (struct xd_mod_columns){ w, m->used };
-    m->used += w->w.out;
-    return m->used - w->w.out;
+    int i = 0;
+    while (i < m->known && m->columns[i].w != w)
+        i++;
+    if (i == m->known) {
+        if (m->known == m->room || m->used + w->w.out > m->all.d[1])
+            return -1;
+        m->columns[m->known++] = (struct xd_mod_columns){ w, m->used };
+        m->used += w->w.out;
+        if (!m->now.p)
+            compute_columns(x, m, m->computed++);
+    }
+    return i < m->computed ? m->columns[i].at : -1;
 }
 
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k)
 {
     xd_mods *m = x->mods;
-    int64_t  at = m && active.p == xd_rows(m->in, m->row, 1).p ? columns_of(x, m, w) : -1;
+    int64_t  at = m && active.p == row_in(m).p ? columns_of(x, m, w) : -1;
     if (at < 0) {
         xd_tensor t = xd_linear_f32(x, active, w);
         return xd_reshape(t, 2, (int64_t[]){ k, t.d[1] / k });
     }
-    xd_tensor t = xd_cols(xd_rows(m->all, m->row, 1), at, w->w.out);
+    xd_tensor t = xd_cols(m->now.p ? m->now : xd_rows(m->all, m->row, 1), at, w->w.out);
     return xd_view(t.p, XD_F32, 2, (int64_t[]){ k, w->w.out / k });
 }

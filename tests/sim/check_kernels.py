@@ -92,12 +92,12 @@ def kernels_of(root):
     """{kernel: bytes of dynamic shared memory} of the engine's list of kernels."""
     with open(os.path.join(root, 'src/backend/cuda/cuda.h')) as f:
         text = f.read()
-    conv = re.search(r'define XD_CUDA_CONV_SHARED\s+(\(.*?\))\s', text)[1]
+    plain = dict(re.findall(r'define (XD_CUDA_\w+_SHARED)\s+(\(.*?\))\s', text))
     flash = dict(re.findall(r'define (XD_CUDA_FLASH\w*_SHARED)\(d\) (\(.*\))\s', text))
     rows = re.search(r'define XD_CUDA_KERNELS\(X\)(.*?)#define', text, re.S)[1]
     found = {}
     for name, size in re.findall(r'X\((\w+), (.*?)\)(?=\s|$)', rows, re.S):
-        size = size.replace('XD_CUDA_CONV_SHARED', conv)
+        size = plain.get(size, size)
         size = re.sub(r'(XD_CUDA_FLASH\w*)\((\d+)\)',
                       lambda m: flash[m[1]].replace('(d)', m[2]), size)
         found[name] = eval(size, {'__builtins__': {}})

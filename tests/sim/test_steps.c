@@ -31,24 +31,24 @@ static const struct model {
 } models[] = {
     /* Two passes: the time, the size and the ratio. */
     { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, .passes = 2 },
-    /* The time and the guidance. */
-    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 2, .passes = 1 },
-    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 2, .passes = 2 },
-    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, .passes = 1 },
-    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 1, .passes = 1 },
-    /* The noise of its sampler beside the time. */
-    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 2, .passes = 1 },
+    /* Nothing where modulations are computed for all steps in the first one; else the time. */
+    { "flux", NULL, 32, 64, 0, 10, 3.5, 0, 0, .passes = 1 },
+    { "sd3", NULL, 40, 40, 0, 8, 4, 0, 0, .passes = 2 },
+    { "cog5b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 0, .passes = 1 },
+    { "cog2b", "cogvideox-ddim", 40, 56, 1, 10, 1, 0, 0, .passes = 1 },
+    /* The noise of its sampler. */
+    { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 1, .passes = 1 },
     { "zimage", NULL, 40, 56, 0, 0, 3.5, 0, 2, .passes = 2, .once = 1 },
-    { "qwen", NULL, 40, 56, 0, 0, 1, 0, 1, .passes = 1, .once = 1 },
+    { "qwen", NULL, 40, 56, 0, 0, 1, 0, 0, .passes = 1, .once = 1 },
     { "wan", NULL, 32, 48, 5, 21, 5, 0, 2, .passes = 2, .once = 1 },
-    /* Images to edit; the time and the guidance. */
-    { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 2, .passes = 1, .once = 1, .area = 3072,
+    /* Images to edit. */
+    { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 0, .passes = 1, .once = 1, .area = 3072,
       .image = "kontext/image.png" },
     { "flux2", NULL, 48, 40, 0, 41, 2.5, 0, 2, .passes = 1, .once = 1,
       .image = "flux2-images/image.png" },
     { "flux2-base", NULL, 40, 56, 0, 41, 4, 0, 2, .passes = 2, .once = 1 },
     /* Images to inpaint: the network reads the mask, or the loop keeps what the mask keeps. */
-    { "flux-fill", NULL, 40, 56, 0, 9, 30, 0, 2, .passes = 1, .once = 1,
+    { "flux-fill", NULL, 40, 56, 0, 9, 30, 0, 0, .passes = 1, .once = 1,
       .image = "flux-fill/image.png", .mask = "flux-fill/mask.png" },
     { "zimage", NULL, 40, 48, 0, 0, 0, 0, 1, .passes = 1, .once = 1,
       .image = "zimage-mask/image.png", .mask = "zimage-mask/mask.png", .strength = 1 },

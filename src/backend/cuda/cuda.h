@@ -28,14 +28,16 @@
     X(flash_192_f16, XD_CUDA_FLASH_WIDE_SHARED(192))                                               \
     X(flash_256_f16, XD_CUDA_FLASH_WIDE_SHARED(256))                                               \
     X(attention_any, 0) X(attention_wide, 0) X(softmax, 64)                                        \
-    X(glu, 0) X(addmul, 0) X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)                          \
-    X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, 0)                          \
+    X(glu, 0) X(glu_wide, 0) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)                            \
+    X(epilogue, 0) X(epilogue_wide, 0)                                                             \
+    X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, XD_CUDA_GNORM_SHARED)       \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(widen, 0)                                                                     \
     X(integer_product, 0)
 #define XD_CUDA_FLASH_SHARED(d) (((d) + 8) * 64 * 4 * 2)        /* two tiles of keys, of values */
 #define XD_CUDA_FLASH_WIDE_SHARED(d) (((d) + 8) * (64 + 32 * 4) * 2)    /* and 64 queries       */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* three stages                 */
+#define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                  /* two floats a group           */
 
 typedef enum xd_cuda_kernel {
 #define XD_CUDA_ENTRY(name, shared) XD_K_##name,

@@ -18,7 +18,10 @@ xd_status xd_cuda_glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
         .out_type = xd_cuda_type(&a->out), .a_type = xd_cuda_type(&a->a),
         .b_type = xd_cuda_type(&a->b), .act = (int)a->act,
     };
-    return xd_cuda_launch_each(xd_cuda_of(d), XD_K_glu, b.n * b.C, &b);
+    int wide = b.C % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->a, b.s_a) &&
+               xd_cuda_aligned(&a->b, b.s_b);
+    return xd_cuda_launch_each(xd_cuda_of(d), wide ? XD_K_glu_wide : XD_K_glu,
+                               wide ? b.n * b.C / 8 : b.n * b.C, &b);
 }
 
 xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
@@ -33,7 +36,10 @@ xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
         .s_out = a->acc.s[0], .s_a = a->in.s[0], .s_gate = xd_cuda_row_stride(&a->gate, n),
         .out_type = xd_cuda_type(&a->acc), .a_type = xd_cuda_type(&a->in),
     };
-    return xd_cuda_launch_each(xd_cuda_of(d), XD_K_addmul, b.n * b.C, &b);
+    int wide = b.C % 8 == 0 && xd_cuda_aligned(&a->acc, b.s_out) &&
+               xd_cuda_aligned(&a->in, b.s_a) && xd_cuda_aligned(&a->gate, b.s_gate);
+    return xd_cuda_launch_each(xd_cuda_of(d), wide ? XD_K_addmul_wide : XD_K_addmul,
+                               wide ? b.n * b.C / 8 : b.n * b.C, &b);
 }
 
 /* ---- views -------------------------------------------------------------------------------- */

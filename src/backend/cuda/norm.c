@@ -94,5 +94,10 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
         b.cell[i] = a->scale.d[i] ? a->in.d[i] / a->scale.d[i] : 1;
         b.s_scale[i] = a->scale.s[i], b.s_shift[i] = a->shift.s[i];
     }
-    return xd_cuda_launch_each(xd_cuda_of(d), XD_K_gnorm, b.n * b.C, &b);
+    if ((size_t)b.groups * 8 > XD_CUDA_GNORM_SHARED)
+        return XD_EUNSUPPORTED;
+    /* Up to 16 elements a thread, where there are enough for all multiprocessors. */
+    b.each = 256 * xd_max(1, xd_min(16, b.n * b.C / (256 * 2048)));
+    return xd_cuda_launch(xd_cuda_of(d), XD_K_gnorm, xd_ceil_div(b.n * b.C, b.each), 1, 256,
+                          (size_t)b.groups * 8, &b);
 }

@@ -125,6 +125,7 @@ typedef struct gnorm_args {
     const float  *gain, *bias, *scale, *shift;
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
     int64_t       s_group, s_moment;    /* of sums                                             */
+    int64_t       each;                 /* elements of a block                                 */
     int           in_type, out_type, groups, silu;
     double        count;
     float         eps;

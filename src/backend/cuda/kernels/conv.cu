@@ -78,11 +78,11 @@ template <int f16> GPU void run_conv(const conv_args &a)
         at[i][1] = (int)(r / a.Wo % a.Ho) * a.stride[1] - a.lo[1];
         at[i][0] = r < rows ? (int)(r / a.Wo / a.Ho) * a.stride[0] - a.lo[0] : -(1 << 28);
     }
-    auto load = [&](int step) {
-        const int tap = step / cs, c = step % cs * K + chunk, there = c < a.C;
-        const int dw = tap % a.kernel[2], dh = tap / a.kernel[2] % a.kernel[1],
-                  dt = tap / a.kernel[2] / a.kernel[1];
-        bf16 *to = sm + step % STAGES * STAGE;
+    /* Of the next step that is loaded: its tap, channels and stage. */
+    int tap = 0, dt = 0, dh = 0, dw = 0, c0 = 0, stage = 0;
+    auto load = [&]() {
+        const int c = c0 + chunk, there = c < a.C;
+        bf16 *to = sm + stage * STAGE;
         UNROLL
         for (int i = 0; i < 2; i++) {
             const int t = at[i][0] + dt, h = at[i][1] + dh, w = at[i][2] + dw;
@@ -97,6 +97,16 @@ template <int f16> GPU void run_conv(const conv_args &a)
             const bf16 *p = (const bf16 *)a.w + (in ? ((int64_t)o * taps + tap) * a.C + c : 0);
             gpu_cp_async16(to + (M + my + 64 * i) * ROW + chunk, p, in ? 16 : 0);
         }
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        c0 += K;
+        if (c0 < a.C)
+            return;
+        c0 = 0, tap++;
+        if (++dw == a.kernel[2]) {
+            dw = 0;
+            if (++dh == a.kernel[1])
+                dh = 0, dt++;
+        }
     };
     float acc[4][4][4];
     UNROLL
@@ -106,16 +116,16 @@ template <int f16> GPU void run_conv(const conv_args &a)
     UNROLL
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps)
-            load(s);
+            load();
         gpu_cp_commit();
     }
-    for (int s = 0; s < steps; s++) {
+    for (int s = 0, now = 0; s < steps; s++, now = now + 1 == STAGES ? 0 : now + 1) {
         gpu_cp_wait<STAGES - 2>();
         gpu_sync();
         if (s + STAGES - 1 < steps)
-            load(s + STAGES - 1);
+            load();
         gpu_cp_commit();
-        const bf16 *A = sm + s % STAGES * STAGE, *B = A + M * ROW;
+        const bf16 *A = sm + now * STAGE, *B = A + M * ROW;
         UNROLL
         for (int k = 0; k < K; k += 16) {
             uint32_t fa[4][4], fb[2][4];

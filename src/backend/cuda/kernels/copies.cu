@@ -9,8 +9,8 @@ KERNEL(copy, copy_args, 256, 1)
         return;
     UNROLL
     for (int k = 4; k >= 0; k--) {
-        int64_t at = r % a.d[k];
-        r /= a.d[k];
+        int64_t at;
+        gpu_divide(r, a.d[k], &r, &at);
         o += at * a.s_out[k], in += at * a.s_in[k];
     }
     store_typed(a.out, o, a.out_type, load_typed(a.in, in, a.in_type));
@@ -29,9 +29,10 @@ GPU float load_unaligned(const void *p, int64_t at, int type)
 
 KERNEL(lookup, lookup_args, 256, 1)
 {
-    int64_t i = gpu_index(), r = i / a.C, c = i % a.C;
+    int64_t i = gpu_index(), r, c;
     if (i >= a.n * a.C)
         return;
+    gpu_divide(i, a.C, &r, &c);
     int32_t id = a.ids[r * a.s_ids];
     if (id < 0 || id >= a.rows) {
         *a.failed = 1;
@@ -47,14 +48,15 @@ KERNEL(resize, resize_args, 256, 1)
     if (i >= a.d[0] * a.d[1] * a.d[2] * a.d[3])
         return;
     UNROLL
-    for (int k = 3; k >= 0; k--) {
-        at[k] = r % a.d[k];
-        r /= a.d[k];
-    }
+    for (int k = 3; k >= 0; k--)
+        gpu_divide(r, a.d[k], &r, &at[k]);
     int64_t o = at[3], in = at[3];
     UNROLL
-    for (int k = 0; k < 3; k++)
-        o += at[k] * a.s_out[k], in += at[k] / a.factor[k] * a.s_in[k];
+    for (int k = 0; k < 3; k++) {
+        int64_t from, left;
+        gpu_divide(at[k], a.factor[k], &from, &left);
+        o += at[k] * a.s_out[k], in += from * a.s_in[k];
+    }
     if (a.size == 2)
         ((uint16_t *)a.out)[o] = ((const uint16_t *)a.in)[in];
     else

@@ -13,6 +13,17 @@ GPU int64_t gpu_index()
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
+/* i = q wide + r. Divisions of 64 bits take many times as long as those of 32. */
+GPU void gpu_divide(int64_t i, int64_t wide, int64_t *q, int64_t *r)
+{
+    if ((uint64_t)i <= 0xffffffffu && (uint64_t)wide <= 0xffffffffu) {
+        const uint32_t w = (uint32_t)wide, n = (uint32_t)i / w;
+        *q = n, *r = (uint32_t)i - n * w;
+    } else {
+        *q = i / wide, *r = i % wide;
+    }
+}
+
 /* An element of F32, F16 or BF16. */
 GPU float load_one(const void *p, int64_t at, int type)
 {

@@ -3,22 +3,59 @@
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-KERNEL(glu, pair_args, 256, 1)
+/* Eight elements a thread where C is a multiple of 8 and all begin at multiples of 16 bytes. */
+KERNEL(glu_wide, pair_args, 256, 2)
 {
-    int64_t i = gpu_index(), r = i / a.C, c = i % a.C;
+    int64_t i = gpu_index() * 8, r, c;
     if (i >= a.n * a.C)
         return;
+    float v[8], w[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    gpu_divide(i, a.C, &r, &c);
+    load_eight(v, a.a, r * a.s_a + c, a.a_type);
+    if (a.b)
+        load_eight(w, a.b, r * a.s_b + c, a.b_type);
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        v[j] = activate(v[j], a.act) * w[j];
+    store_eight(a.out, r * a.s_out + c, a.out_type, v);
+}
+
+KERNEL(glu, pair_args, 256, 1)
+{
+    int64_t i = gpu_index(), r, c;
+    if (i >= a.n * a.C)
+        return;
+    gpu_divide(i, a.C, &r, &c);
     float v = activate(load_one(a.a, r * a.s_a + c, a.a_type), a.act);
     if (a.b)
         v *= load_one(a.b, r * a.s_b + c, a.b_type);
     store_one(a.out, r * a.s_out + c, a.out_type, v);
 }
 
-KERNEL(addmul, pair_args, 256, 1)
+KERNEL(addmul_wide, pair_args, 256, 2)
 {
-    int64_t i = gpu_index(), r = i / a.C, c = i % a.C, o = r * a.s_out + c;
+    int64_t i = gpu_index() * 8, r, c;
     if (i >= a.n * a.C)
         return;
+    float v[8], g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, w[8];
+    gpu_divide(i, a.C, &r, &c);
+    load_eight(v, a.a, r * a.s_a + c, a.a_type);
+    if (a.gate)
+        load_eight(g, a.gate, r * a.s_gate + c, F32);
+    load_eight(w, a.out, r * a.s_out + c, a.out_type);
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        w[j] += v[j] * g[j];
+    store_eight(a.out, r * a.s_out + c, a.out_type, w);
+}
+
+KERNEL(addmul, pair_args, 256, 1)
+{
+    int64_t i = gpu_index(), r, c;
+    if (i >= a.n * a.C)
+        return;
+    gpu_divide(i, a.C, &r, &c);
+    const int64_t o = r * a.s_out + c;
     float v = load_one(a.a, r * a.s_a + c, a.a_type);
     v = a.gate ? v * a.gate[r * a.s_gate + c] : v;
     store_one(a.out, o, a.out_type, load_one(a.out, o, a.out_type) + v);
@@ -32,8 +69,8 @@ KERNEL(axpby, axpby_args, 256, 1)
         return;
     UNROLL
     for (int k = 4; k >= 0; k--) {
-        int64_t at = r % w.d[k];
-        r /= w.d[k];
+        int64_t at;
+        gpu_divide(r, w.d[k], &r, &at);
         o += at * w.s_out[k], in += at * w.s_in[k];
     }
     float *out = (float *)w.out;
@@ -55,9 +92,10 @@ GPU float scaled_sum(const epilogue_args &a, int64_t r, int64_t c)
 
 KERNEL(epilogue, epilogue_args, 256, 1)
 {
-    int64_t i = gpu_index(), r = i / a.O, c = i % a.O;
+    int64_t i = gpu_index(), r, c;
     if (i >= a.n * a.O)
         return;
+    gpu_divide(i, a.O, &r, &c);
     float v = scaled_sum(a, r, c);
     v = activate(a.bias ? v + load_one(a.bias, c, a.bias_type) : v, a.act);
     v = a.gate ? v * a.gate[c] : v;
@@ -70,9 +108,10 @@ KERNEL(epilogue, epilogue_args, 256, 1)
  */
 KERNEL(epilogue_wide, epilogue_args, 256, 2)
 {
-    int64_t i = gpu_index() * 8, r = i / a.O, c = i % a.O;
+    int64_t i = gpu_index() * 8, r, c;
     if (i >= a.n * a.O)
         return;
+    gpu_divide(i, a.O, &r, &c);
     float v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, b[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
     const float x = a.sx ? a.sx[r] : 1;
     load_eight(v, a.acc, r * a.s_acc + c, 0);

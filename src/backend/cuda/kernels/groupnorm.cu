@@ -10,7 +10,9 @@ KERNEL(moments, moments_args, 128, 1)
     const int me = (int)threadIdx.x;
     double *sums = (double *)gpu_shared(), s = 0, q = 0;
     for (int64_t i = me; i < a.P * wide; i += 128) {
-        int64_t at = r * a.s_row + i / wide * a.s_position + g * wide + i % wide;
+        int64_t p, c;
+        gpu_divide(i, wide, &p, &c);
+        const int64_t at = r * a.s_row + p * a.s_position + g * wide + c;
         double v = (double)load_one(a.in, at, a.in_type);
         s += v, q += v * v;
     }
@@ -27,27 +29,39 @@ KERNEL(moments, moments_args, 128, 1)
         a.sums[r * a.s_sum_row + g * a.s_sum_group + me] = sums[me];
 }
 
+/* A block normalises `each` elements; the mean and the scale of each group are computed once by it,
+ * in shared memory: 2 floats a group. */
 KERNEL(gnorm, gnorm_args, 256, 1)
 {
-    int64_t i = gpu_index(), c = i % a.C, r = i / a.C;
-    if (i >= a.n * a.C)
-        return;
-    int64_t in = 0, out = 0, scale = 0, shift = 0;
-    UNROLL
-    for (int k = 2; k >= 0; k--) {
-        int64_t at = r % a.d[k];
-        r /= a.d[k];
-        in += at * a.s_in[k], out += at * a.s_out[k];
-        scale += a.cell[k] ? at / a.cell[k] * a.s_scale[k] : 0;
-        shift += a.cell[k] ? at / a.cell[k] * a.s_shift[k] : 0;
+    const int64_t wide = a.C / a.groups, all = a.n * a.C;
+    float *of = (float *)gpu_shared();
+    for (int g = (int)threadIdx.x; g < a.groups; g += 256) {
+        const double *sums = a.sums + g * a.s_group;
+        const double mean = sums[0] / a.count, var = sums[a.s_moment] / a.count - mean * mean;
+        of[2 * g] = (float)mean;
+        of[2 * g + 1] = (float)(1 / sqrt((var > 0 ? var : 0) + (double)a.eps));
     }
-    const double *sums = a.sums + c / (a.C / a.groups) * a.s_group;
-    double mean = sums[0] / a.count, var = sums[a.s_moment] / a.count - mean * mean;
-    float rstd = (float)(1 / sqrt((var > 0 ? var : 0) + (double)a.eps));
-    float v = (load_one(a.in, in + c, a.in_type) - (float)mean) * rstd;
-    v = a.gain ? v * a.gain[c] : v;
-    v = a.bias ? v + a.bias[c] : v;
-    if (a.scale)
-        v = v * a.scale[scale + c] + a.shift[shift + c];
-    store_one(a.out, out + c, a.out_type, activate(v, a.silu ? SILU : NONE));
+    gpu_sync();
+    const int64_t begin = blockIdx.x * a.each, end = begin + a.each < all ? begin + a.each : all;
+    for (int64_t i = begin + (int)threadIdx.x; i < end; i += 256) {
+        int64_t r, c, g, at, in = 0, out = 0, scale = 0, shift = 0;
+        gpu_divide(i, a.C, &r, &c);
+        gpu_divide(c, wide, &g, &at);
+        UNROLL
+        for (int k = 2; k >= 0; k--) {
+            gpu_divide(r, a.d[k], &r, &at);
+            in += at * a.s_in[k], out += at * a.s_out[k];
+            if (a.cell[k]) {
+                int64_t cell, left;
+                gpu_divide(at, a.cell[k], &cell, &left);
+                scale += cell * a.s_scale[k], shift += cell * a.s_shift[k];
+            }
+        }
+        float v = (load_one(a.in, in + c, a.in_type) - of[2 * g]) * of[2 * g + 1];
+        v = a.gain ? v * a.gain[c] : v;
+        v = a.bias ? v + a.bias[c] : v;
+        if (a.scale)
+            v = v * a.scale[scale + c] + a.shift[shift + c];
+        store_one(a.out, out + c, a.out_type, activate(v, a.silu ? SILU : NONE));
+    }
 }
