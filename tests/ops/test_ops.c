@@ -165,6 +165,39 @@ static void test_gemm_repeats(void **unused)
     unpack(&w);
 }
 
+/* Layers of one shape have weights, biases and outputs of their own. */
+static void test_gemm_layers(void **unused)
+{
+    enum { M = 24, N = 32, K = 48, LAYERS = 3 };
+    xd_weight w[LAYERS];
+    xd_gemm   a[LAYERS];
+    double   *want = numbers(M * N);
+    (void)unused;
+    fresh();
+    for (int l = 0; l < LAYERS; l++) {
+        w[l] = (xd_weight){ .type = xd_dev_best(dev), .out = N, .in = K, .groups = 1 };
+        xd_tensor from = matrix(w[l].type, N, K, 0);
+        pack(&w[l], from);
+        a[l] = (xd_gemm){ .w = &w[l], .in = matrix(w[l].type, M, K, 0),
+                          .out = matrix(w[l].type, M, N, 0),
+                          .bias = operand(dev->narrow_bias ? w[l].type : XD_F32, 1,
+                                          (int64_t[]){ N }, 0) };
+        for (int64_t i = 0; i < M; i++)
+            for (int64_t j = 0; j < N; j++) {
+                double s = at(&a[l].bias, j);
+                for (int64_t k = 0; k < K; k++)
+                    s += at2(&a[l].in, i, k) * at2(&from, j, k);
+                want[i * N + j] = s;
+            }
+        remember();
+        RUN(gemm, XD_OP_GEMM, &a[l]);
+        check("a layer of the same shape", &a[l].out, want);
+    }
+    for (int l = 0; l < LAYERS; l++)
+        unpack(&w[l]);
+    free(want);
+}
+
 /* A row's bits depend neither on the rows beside it nor on the number of threads, where products
  * are our own. */
 static void test_gemm_rows(void **unused)
@@ -599,13 +632,15 @@ static void test_glu(void **unused)
 {
     (void)unused;
     for (int c = 0; c < 80; c++) {
-        int64_t n = c ? upto(30) : 0, C = 1 + upto(c % 4 ? 90 : 3000);
+        /* In every third case eight elements are one access, in rows of several strides. */
+        int64_t n = c ? upto(30) : 0, eight = c % 3 ? 1 : 8, gap = c % 3 ? 3 : 8;
+        int64_t C = eight * (1 + upto((c % 4 ? 90 : 3000) / eight));
         xd_glu  g = { .act = (xd_act)upto(XD_NACTS) };
         double *want = numbers(n * C);
         fresh();
-        g.a = matrix(f32_or_half(), n, C, upto(2) * 3);
-        g.b = maybe(matrix(f32_or_half(), n, C, upto(2) * 3));
-        g.out = upto(3) == 0 ? g.a : matrix(f32_or_half(), n, C, upto(2) * 3);
+        g.a = matrix(f32_or_half(), n, C, upto(2) * gap);
+        g.b = maybe(matrix(f32_or_half(), n, C, upto(3) * gap));
+        g.out = upto(3) == 0 ? g.a : matrix(f32_or_half(), n, C, upto(2) * gap);
         for (int64_t i = 0; i < n * C; i++)
             set(&g.a, i, at(&g.a, i) * 9);
         for (int64_t i = 0; i < n * C; i++)
@@ -713,6 +748,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_gemm),        T(test_gemm_rounds),  T(test_gemm_repeats), T(test_gemm_rows),
+        T(test_gemm_layers),
         T(test_gelu),        T(test_conv),         T(test_conv_wide),    T(test_norm),
         T(test_norm_offset), T(test_gnorm),        T(test_gnorm_scaled), T(test_glu),
         T(test_activations), T(test_attn_many),    T(test_f16_ends),
