@@ -38,6 +38,8 @@ static const xd_option rows[] = {
       "of the transformer's products (default: that of dtype)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
       "TYPE", "of the text encoders' likewise" },
+    { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
+      "fp8: with --weights_dtype fp8 on a GPU, inputs of layers are fp8, too (default: auto)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N", "default: one for each core" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 64, NULL, "N",
       "timed runs (default: half a second and at least 3)" },

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu_check.sh - what a real GPU has to show, within minutes and on a machine with a driver alone
 #
-#   tools/gpu_check.sh pack BUILD FILE             where it builds: FILE (.tar.xz, about 5 MB)
+#   tools/gpu_check.sh pack BUILD FILE             where it builds: FILE (.tar.xz, about 12 MB)
 #   tools/gpu_check.sh first SECONDS [--package FILE] [--out DIR]       where the GPU is
 #   tools/gpu_check.sh second SECONDS [--package FILE] [--out DIR]
 #   tools/gpu_check.sh two SECONDS [--package FILE] [--out DIR]         where two GPUs are
@@ -38,9 +38,8 @@ images() {
     size=$(small 32 256) steps=$(small 1 20)
     echo "demo 60 25 $d --guidance_scale 4 --num_inference_steps $steps" \
         "--height $size --width $size"
-    size=$(small 32 128) steps=$(small 1 4)
-    for g in alpha zimage \
-        $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen wan-one cog5b-one'); do
+    size=$(small 32 96) steps=$(small 1 4)
+    for g in alpha zimage $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen'); do
         echo "$g 60 20 full/$g --no_resolution_binning --num_inference_steps $steps" \
             "--height $size --width $size"
     done
@@ -222,7 +221,7 @@ first() {
         check "FLUX.1 parts" 40 "$P/bin/xdit" bench --config "$P/models/FLUX.1-dev" \
             --random_weights --device cuda --dtype bf16 $some $big
         step "FLUX.1 step" 60 FLUX.1-dev $big --repeats 5
-        step "FLUX.1 step in fp8" 60 FLUX.1-dev $big --weights_dtype fp8 --gemm fp8 --repeats 5
+        step "FLUX.1 step with fp8" 60 FLUX.1-dev $big --weights_dtype fp8 --gemm fp8 --repeats 5
         step "PixArt step" 15 PixArt-XL-2-1024-MS $big
         step "CogVideoX block" 20 CogVideoX-5b --width 720 --height 480 --num_frames 49 --layers 1
         step "FLUX.1 VAE" 20 FLUX.1-dev --part vae $big

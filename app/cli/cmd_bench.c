@@ -48,6 +48,8 @@ static xd_option rows[] = {
       "unless a launcher or "
       "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
     XD_TYPE_ROWS,
+    { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
+      "fp8: with --weights_dtype fp8 on a GPU, inputs of layers are fp8, too (default: auto)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
@@ -125,7 +127,8 @@ static void print_help(FILE *f)
     static const xd_opt_group groups[] = {
         { "Options",
           "config random_weights share_layers width height num_frames layers max_sequence_length "
-          "parts repeats threads bind dtype weights_dtype text_weights_dtype device json" },
+          "parts repeats threads bind dtype weights_dtype text_weights_dtype gemm device "
+          "json" },
         { "Several ranks", NULL },
     };
     task t;

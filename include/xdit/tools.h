@@ -377,6 +377,7 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     /* NULL, or called when something begins on one rank: creating or loading weights of so many
      * bytes; 0 bytes: timing a stage. */
     void      (*on_stage)(void *cookie, const char *what, double bytes);
+    const char *gemm;           /* as in xd_request                                          */
 } xd_bench_args;
 #define xd_bench_args_init(a) xd_bench_args_init_size((a), sizeof *(a))
 XD_API void      xd_bench_args_init_size(xd_bench_args *a, size_t size);

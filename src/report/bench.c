@@ -660,6 +660,7 @@ void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
     r->num_frames = a->num_frames;
     r->max_sequence_length = a->max_sequence_length;
     r->no_resolution_binning = 1;
+    r->gemm = a->gemm;
     r->scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
 }
 

@@ -213,7 +213,11 @@ void test_memory(void **unused)
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
     lim = old;
     lim.rlim_cur = (rlim_t)1 << 40;     /* far more than is mapped, unless a sanitizer maps more */
-    if (old.rlim_cur == RLIM_INFINITY && setrlimit(RLIMIT_AS, &lim) == 0) {
+    struct rlimit now = old;
+    if (old.rlim_cur == RLIM_INFINITY && setrlimit(RLIMIT_AS, &lim) == 0 &&
+        getrlimit(RLIMIT_AS, &now) == 0 && now.rlim_cur != lim.rlim_cur)
+        printf("# skipped: this system keeps no limit of the address space (qemu)\n");
+    else if (now.rlim_cur == lim.rlim_cur) {
         dev->mem->memory(dev, &available, &total);
         assert_true(available <= (size_t)1 << 40);
         lim.rlim_cur = (rlim_t)1 << 20;
