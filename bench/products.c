@@ -10,7 +10,7 @@
 
 #include "backend/cuda/cuda.h"
 
-enum { ROUNDS = 7, CALLS = 4, BLOCK = 1 << 20 };
+enum { ROUNDS = 7, CALLS = 4 };
 
 typedef struct shape { int64_t n, in, out; const char *of; } shape;
 
@@ -48,27 +48,12 @@ static const kind kinds[] = {
 typedef struct run {
     xd_cuda_dev *c;
     CUevent      begin, end;
-    float       *numbers;       /* BLOCK random ones, between -1 and 1                         */
-    void        *typed;         /* the same in another type                                    */
 } run;
 
 static void *random_block(const run *r, xd_dtype t, int64_t n)
 {
-    const size_t size = xd_dtype_size(t);
-    char        *p = r->c->dev.mem->get(&r->c->dev, (size_t)n * size);
-    if (t == XD_I8)
-        for (int i = 0; i < BLOCK; i++)
-            ((int8_t *)r->typed)[i] = (int8_t)(127 * r->numbers[i]);
-    else if (t == XD_F8E4M3)
-        for (int i = 0; i < BLOCK; i++)
-            ((uint8_t *)r->typed)[i] = xd_f32_f8e4m3(r->numbers[i]);
-    else
-        xd_convert(r->typed, t, r->numbers, XD_F32, BLOCK);
-    for (int64_t i = 0; p && i < n; i += BLOCK)
-        if (xd_cuda_upload(r->c, p + (size_t)i * size, r->typed,
-                           (size_t)(n - i < BLOCK ? n - i : BLOCK) * size) != XD_OK)
-            exit(1);
-    if (!p) {
+    void *p = r->c->dev.mem->get(&r->c->dev, (size_t)n * xd_dtype_size(t));
+    if (!p || xd_cuda_fill_random(r->c, t, p, n) != XD_OK) {
         fprintf(stderr, "products: no memory for %lld elements\n", (long long)n);
         exit(1);
     }
@@ -140,28 +125,19 @@ int main(int argc, char **argv)
     const size_t nshapes = quick ? sizeof small / sizeof *small : sizeof large / sizeof *large;
     xd_dev  *d = NULL;
     xd_err   e = { 0 };
-    uint32_t state = 2463534242u;
     if (argc > 1 + quick || xd_dev_open(&d, "cuda", &e) != XD_OK) {
         fprintf(stderr, "products: %s\n", d || !e.msg[0] ? "the only option is --quick" : e.msg);
         return 2;
     }
-    run r = { .c = xd_cuda_of(d), .numbers = malloc(BLOCK * sizeof(float)),
-              .typed = malloc(BLOCK * sizeof(float)) };
-    if (!r.numbers || !r.typed ||
-        r.c->cu->cuEventCreate(&r.begin, XD_CU_EVENT_DEFAULT) != XD_CU_SUCCESS ||
+    run r = { .c = xd_cuda_of(d) };
+    if (r.c->cu->cuEventCreate(&r.begin, XD_CU_EVENT_DEFAULT) != XD_CU_SUCCESS ||
         r.c->cu->cuEventCreate(&r.end, XD_CU_EVENT_DEFAULT) != XD_CU_SUCCESS)
         return 1;
-    for (int i = 0; i < BLOCK; i++) {
-        state ^= state << 13, state ^= state >> 17, state ^= state << 5;
-        r.numbers[i] = (float)(int32_t)state / 2147483648.0f;
-    }
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t i = 0; i < nshapes; i++)
             show(&r, &kinds[k], &shapes[i]);
     r.c->cu->cuEventDestroy_v2(r.begin);
     r.c->cu->cuEventDestroy_v2(r.end);
-    free(r.numbers);
-    free(r.typed);
     xd_dev_close(&d);
     return 0;
 }

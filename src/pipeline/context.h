@@ -47,7 +47,7 @@ struct xd_context {
     double       budget;        /* bytes (memory_budget.h); 0: all memory that is free            */
     int          fit;           /* XD_FIT_*: what a request that does not fit may change          */
     long long    holds;         /* bytes of weights, as told to xd_budget_hold                    */
-    const xd_canceller *cancel;   /* not 0: the request is to end                                */
+    const xd_canceller *cancel; /* of the request; or NULL                                     */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
     xd_balance  *balance; /* these; NULL: even                                           */
     uint64_t     hash;          /* of the model                                                */

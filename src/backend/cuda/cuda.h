@@ -114,11 +114,14 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
     return d->priv;
 }
 
-/* ---- peak.c: entries of xd_dev_ops --------------------------------------------------------- */
+/* ---- peak.c: entries of xd_dev_ops, random numbers ----------------------------------------- */
 
 /* GFLOP/s of cuBLASLt's products, of a size that takes `seconds`. */
 double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 double xd_cuda_bandwidth(xd_dev *d);
+/* Fills n elements with random numbers between -1 and 1, those of I8 between -127 and 127; a block
+ * of them is repeated. */
+xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
 
 /* ---- memory.c ----------------------------------------------------------------------------- */
 

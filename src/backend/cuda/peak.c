@@ -9,8 +9,20 @@
 
 enum { WIDEST = 8192, PRODUCTS = 20, BLOCK = 1 << 18, COPIED = 256 << 20, COPIES = 8 };
 
-/* Fills n elements with random numbers between -1 and 1; a block of them is repeated. */
-static xd_status fill_random(xd_cuda_dev *c, xd_dtype t, char *p, int64_t n)
+/* n numbers between -1 and 1 as elements of t; integers are those of 127 times as much. */
+static void convert_numbers(void *to, xd_dtype t, const float *x, int64_t n)
+{
+    if (t == XD_I8)
+        for (int64_t i = 0; i < n; i++)
+            ((int8_t *)to)[i] = (int8_t)(127 * x[i]);
+    else if (t == XD_F8E4M3)
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)to)[i] = xd_f32_f8e4m3(x[i]);
+    else
+        xd_convert(to, t, x, XD_F32, n);
+}
+
+xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n)
 {
     const int64_t  block = n < BLOCK ? n : BLOCK;
     const size_t   size = xd_dtype_size(t);
@@ -23,9 +35,9 @@ static xd_status fill_random(xd_cuda_dev *c, xd_dtype t, char *p, int64_t n)
         x[i] = (float)(int32_t)state / 2147483648.0f;
     }
     if (s == XD_OK)
-        xd_convert(y, t, x, XD_F32, block);
+        convert_numbers(y, t, x, block);
     for (int64_t i = 0; i < n && s == XD_OK; i += block)
-        s = xd_cuda_upload(c, p + (size_t)i * size, y,
+        s = xd_cuda_upload(c, (char *)to + (size_t)i * size, y,
                            (size_t)(n - i < block ? n - i : block) * size);
     free(x);
     free(y);
@@ -79,7 +91,7 @@ static double rate_of(xd_cuda_dev *c, const timing *t, xd_dtype type, char *p, i
     xd_cuda_product q = { .out = xd_view2(p, XD_F32, n, n), .in = xd_view2(p + sums, type, n, n),
                           .w = p + sums + bytes, .s_w = n };
     *took = 0;
-    if (fill_random(c, type, p + sums, 2 * n * n) != XD_OK || !(time_products(c, t, &q, 1) > 0) ||
+    if (xd_cuda_fill_random(c, type, p + sums, 2 * n * n) != XD_OK || !(time_products(c, t, &q, 1) > 0) ||
         !((*took = time_products(c, t, &q, 1)) > 0))
         return 0;
     int times = n == WIDEST || PRODUCTS * *took < seconds ? PRODUCTS : (int)(seconds / *took) + 1;
