@@ -91,8 +91,8 @@ static double rate_of(xd_cuda_dev *c, const timing *t, xd_dtype type, char *p, i
     xd_cuda_product q = { .out = xd_view2(p, XD_F32, n, n), .in = xd_view2(p + sums, type, n, n),
                           .w = p + sums + bytes, .s_w = n };
     *took = 0;
-    if (xd_cuda_fill_random(c, type, p + sums, 2 * n * n) != XD_OK || !(time_products(c, t, &q, 1) > 0) ||
-        !((*took = time_products(c, t, &q, 1)) > 0))
+    if (xd_cuda_fill_random(c, type, p + sums, 2 * n * n) != XD_OK ||
+        !(time_products(c, t, &q, 1) > 0) || !((*took = time_products(c, t, &q, 1)) > 0))
         return 0;
     int times = n == WIDEST || PRODUCTS * *took < seconds ? PRODUCTS : (int)(seconds / *took) + 1;
     double each = time_products(c, t, &q, times);
