@@ -253,8 +253,10 @@ second() {
     local flux=$P/models/FLUX.1-dev layers='--layers 1,1'
     [ -n "$simulated" ] && flux=$root/models/demo-pixart layers='--layers 1' \
         big='--width 32 --height 32 --device cuda --dtype bf16 --repeats 1'
+    [ -n "$simulated" ] || XDIT_CUDNN=0 step "FLUX.1 step without cuDNN" 45 FLUX.1-dev \
+        --width 1024 --height 1024 --repeats 3
     for k in flash_128 epilogue_wide qknorm_near norm_12; do
-        check "profile of $k" 25 profile $k 1 "$flux" $layers $big
+        XDIT_CUDNN=0 check "profile of $k" 25 profile $k 1 "$flux" $layers $big
     done
     for k in conv gnorm; do
         check "profile of $k" 25 profile $k 20 "$flux" --part vae $big

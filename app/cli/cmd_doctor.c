@@ -68,8 +68,9 @@ static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
         snprintf(g->peers, sizeof g->peers, "%s", v);
     } else if (!strcmp(name, "cuda_kernels_error")) {
         snprintf(g->no_kernels, sizeof g->no_kernels, "%s", v);
-    } else if (!strncmp(name, "cublaslt", 8) || !strncmp(name, "nccl", 4)) {
-        int i = *name == 'n';
+    } else if (!strncmp(name, "cublaslt", 8) || !strncmp(name, "nccl", 4) ||
+               !strncmp(name, "cudnn", 5)) {
+        int i = *name == 'n' ? 1 : name[2] == 'd' ? 2 : 0;
         g->lacks[i] = strstr(name, "_error") != NULL;
         snprintf(g->libraries[i], sizeof g->libraries[i], "%s", v);
     } else {

@@ -33,8 +33,8 @@ const char *xd_bytes_text(double bytes, char text[16]);
 enum { XD_GPUS = 16 };          /* of which doctor speaks one by one                           */
 typedef struct xd_gpus {        /* of the device cuda; texts are empty where nothing is known  */
     int  n;
-    char text[XD_GPUS][256], driver[384], peers[128], libraries[2][384];
-    int  old[XD_GPUS], lacks[2];        /* 1: cannot be used; cannot be loaded, and why        */
+    char text[XD_GPUS][256], driver[384], peers[128], libraries[3][384];
+    int  old[XD_GPUS], lacks[3];        /* 1: cannot be used; cannot be loaded, and why        */
     char none[384];             /* why there is no GPU                                         */
     char no_kernels[256];
 } xd_gpus;

@@ -259,7 +259,8 @@ static void report_limits(xd_findings *f, const xd_host *m)
 
 /* ---- what is beside -------------------------------------------------------------------------- */
 
-/* The libraries that a GPU needs, and NCCL, which only several GPUs use. */
+/* The libraries that a GPU needs, cuDNN for fast attention, and NCCL, which only several GPUs
+ * use. */
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])
@@ -269,6 +270,8 @@ static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
     xd_find(f, g->lacks[0] ? XD_WARN : XD_WELL, "cublaslt",
             g->lacks[0] ? "install cuBLAS of CUDA 12 or 13: no GPU is used without it" : "", "%s",
             g->libraries[0]);
+    xd_find(f, XD_WELL, "cudnn", "", "%s%s", g->libraries[2],
+            g->lacks[2] ? "; attention takes kernels of xdit, which are slower" : "");
     xd_find(f, XD_WELL, "nccl", "", "%s%s", g->libraries[1],
             g->lacks[1] ? "; several GPUs of a host lend each other memory instead" : "");
 }

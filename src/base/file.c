@@ -382,3 +382,25 @@ xd_status xd_file_writable(const char *path, xd_err *e)
     xd_out_abort(&o);
     return XD_OK;
 }
+
+/* ---- the cache of a user ------------------------------------------------------------------ */
+
+int xd_cache_path(const char *name, char *path, size_t size)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (base && *base == '/')
+        home = "";
+    else if (!home || *home != '/')
+        return 0;
+    int n = snprintf(path, size, "%s%s/xdit/%s", *home ? home : base, *home ? "/.cache" : "", name);
+    return n > 0 && (size_t)n < size;
+}
+
+void xd_make_parents(char *path)
+{
+    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = 0;
+        mkdir(path, 0755);
+        *p = '/';
+    }
+}

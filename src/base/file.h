@@ -51,6 +51,12 @@ size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
 /* Asks the page cache to forget a file whose bytes are on the disk; it need not. */
 void   xd_file_drop_cached(int fd);
 
+/* $XDG_CACHE_HOME/xdit/NAME, or ~/.cache/xdit/NAME. 0: there is no such place, or no room for it in
+ * `path`. */
+int  xd_cache_path(const char *name, char *path, size_t size);
+/* Makes the folders of a path, which stays as it is; one that cannot be made is left out. */
+void xd_make_parents(char *path);
+
 /* "a/b" from "a" and "b" (no second slash); malloc'ed, NULL without memory. */
 char *xd_path_join(const char *dir, const char *name);
 

@@ -21,6 +21,7 @@ static const char *const names[XD_NLIBRARIES][NAMES] = {
     [XD_LIB_CUDA] = { "libcuda.so.1" },
     [XD_LIB_CUBLASLT_13] = { "libcublasLt.so.13" },
     [XD_LIB_CUBLASLT_12] = { "libcublasLt.so.12" },
+    [XD_LIB_CUDNN] = { "libcudnn.so.9" },
     [XD_LIB_NCCL] = { "libnccl.so.2" },
 };
 

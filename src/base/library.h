@@ -8,7 +8,7 @@
 
 typedef enum xd_library {
     XD_LIB_ONEDNN, XD_LIB_AVUTIL, XD_LIB_AVCODEC, XD_LIB_AVFORMAT, XD_LIB_SWSCALE, XD_LIB_CUDA,
-    XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12, XD_LIB_NCCL, XD_NLIBRARIES
+    XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12, XD_LIB_CUDNN, XD_LIB_NCCL, XD_NLIBRARIES
 } xd_library;
 
 /* A function, and where its pointer is in a table of them. */

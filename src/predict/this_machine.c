@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "comm/comm.h"
 #include "predict/machine.h"
@@ -18,16 +19,10 @@
 /* A path whose name ends in `what`, or 0. */
 static int home_of(const char *what, char *path, size_t size)
 {
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char        host[96] = "";
+    char host[96] = "", name[256];
     gethostname(host, sizeof host - 1);
-    if (base && *base == '/')
-        home = "";
-    else if (!home || *home != '/')
-        return 0;
-    int n = snprintf(path, size, "%s%s/xdit/machine-%s-%s.json", *home ? home : base,
-                     *home ? "/.cache" : "", host, what);
-    return n > 0 && (size_t)n < size;
+    snprintf(name, sizeof name, "machine-%s-%s.json", host, what);
+    return xd_cache_path(name, path, size);
 }
 
 int xd_machine_home(int ranks, int threads, char *path, size_t size)

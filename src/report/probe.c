@@ -115,15 +115,6 @@ static xd_status measure_machine(xd_prober *p, const xd_probe_args *a, xd_machin
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static void make_dirs(char *path)
-{
-    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-        *p = 0;
-        mkdir(path, 0755);
-        *p = '/';
-    }
-}
-
 /* Where plans look for this machine. 0: there is no such place. */
 static int default_path(const xd_probe_args *a, const xd_machine *m, char *path, size_t size)
 {
@@ -144,7 +135,7 @@ static char *read_dir(const xd_probe_args *a, const xd_machine *m)
     if (out)
         snprintf(path, sizeof path, "%s", out);
     else if (default_path(a, m, path, sizeof path))
-        make_dirs(path);
+        xd_make_parents(path);
     else
         return NULL;
     char *slash = strrchr(path, '/');
@@ -191,7 +182,7 @@ static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, dou
     if (a->output)
         snprintf(path, sizeof path, "%s", a->output);
     else if (m->hosts == 1 && default_path(a, m, path, sizeof path))
-        make_dirs(path);
+        xd_make_parents(path);
     if (path[0] && strcmp(path, "-") != 0)
         s = put_file(path, b.p, e);
     if (s == XD_OK && a->line && (!path[0] || strcmp(path, "-") == 0)) {

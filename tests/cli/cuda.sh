@@ -38,6 +38,7 @@ check "doctor names the GPUs" finds "^ok +gpu +cuda:1: simulated GPU, compute ca
 check "doctor says whether GPUs reach each other" finds "^ok +peers +each of the 2 GPUs reaches"
 check "doctor names cuBLASLt and its file" finds \
     "^ok +cublaslt +cuBLASLt 13.0.0, $SIM/libcublasLt.so.13$"
+check "doctor names cuDNN and its file" finds "^ok +cudnn +cuDNN 9.19.0, $SIM/libcudnn.so.9$"
 check "doctor names NCCL and its file" finds "^ok +nccl +NCCL 2.28.0, $SIM/libnccl.so.2$"
 check "doctor says that no real card has run it" finds \
     "^ok +cuda +.*no real card has run this backend yet$"
@@ -57,6 +58,7 @@ mkdir "$T/alone"
 cp "$SIM/libcuda.so.1" "$T/alone"
 XDIT_CUDA_DIR=$T/alone try doctor --no_ranks
 check "a driver alone" eval 'finds "^warn +cublaslt +cuBLASLt cannot be loaded" &&
+    finds "^ok +cudnn +cuDNN cannot be loaded.*attention takes kernels of xdit" &&
     finds "^ok +nccl +NCCL cannot be loaded"'
 
 cp "$SIM/libcublasLt.so.13" "$T/alone"

@@ -64,7 +64,8 @@ void cut(problem *p, const int64_t *seg);
 void make(problem *p, const shape *c);
 void unmake(problem *p);
 
-/* Runs into fresh out and lse; the scratch holds nothing but NaNs and ends in guard bytes. */
+/* Runs into fresh out and lse. Of pieces (`part`) only the numbers of queries are read: they are
+ * cut out of q and out. The scratch holds nothing but NaNs and ends in guard bytes. */
 void run(const variant *v, xd_attn_args *a, xd_dtype out, int layout);
 void end(xd_attn_args *a);
 void compare(const problem *p, const variant *v, const xd_attn_args *a);

@@ -177,6 +177,33 @@ static void test_some_queries(void **state)
     }
 }
 
+/* Queries in pieces, whose numbers of rows end with -1. */
+static void check_pieces(const variant *v, const shape *c, const int64_t *rows)
+{
+    problem p;
+    xd_qo   part[MAXSEG];
+    make(&p, c);
+    run(v, &p.a, c->out, 0);
+    xd_attn_args a = p.a;
+    for (a.part = part; rows[a.nparts] >= 0; a.nparts++)
+        part[a.nparts].q.d[1] = rows[a.nparts];
+    run(v, &a, c->out, 0);
+    assert_same_bits(&p.a, &a, 0);
+    end(&a);
+    end(&p.a);
+    unmake(&p);
+}
+
+static void test_pieces(void **state)
+{
+    const variant *v = available(state);
+    for (int t = 0; v && t < 2; t++) {
+        shape c = { 2, 211, 3, 3, 64, { 300, 20 }, .scale = 0.1f, .len = 1 };
+        c.type = c.out = t ? XD_BF16 : XD_F32;
+        check_pieces(v, &c, (const int64_t[]){ 1, 0, 110, 100, -1 });
+    }
+}
+
 #ifdef ATTN_ON_DEVICE
 /* What tensor cores take in bf16, and what they do not, in f16. */
 static void test_f16(void **state)
@@ -221,6 +248,30 @@ static void test_wide_heads(void **state)
         check_some_queries(v, &some);
     }
 }
+/* Large attention, which cuDNN takes: keys in one piece or several, lengths, grouped heads. The
+ * first shape comes once more behind all others, from the table of plans. */
+static void test_large(void **state)
+{
+    static const shape all[] = {
+        { 1, 1024, 2, 2, 64, { 1024 }, XD_BF16, XD_BF16, .scale = 0.125f },
+        { 2, 1030, 2, 1, 72, { 500, 0, 537 }, XD_BF16, XD_BF16, .len = 1, .scale = 0.1f },
+        { 1, 3500, 2, 2, 40, { 300 }, XD_F16, XD_F16, .layout = 1, .scale = 0.2f },
+        { 2, 1500, 2, 1, 8, { 701 }, XD_F16, XD_F16, .len = 1, .scale = 0.3f },
+        { 1, 700, 1, 1, 128, { 1000, 1, 999 }, XD_BF16, XD_BF16, .layout = 1, .scale = 0.09f },
+        { 1, 1100, 1, 1, 256, { 1000 }, XD_BF16, XD_BF16, .scale = 0.06f },
+        { 1, 1100, 1, 1, 48, { 1000 }, XD_BF16, XD_BF16, .scale = 0.1f },
+        { 2, 1100, 1, 1, 16, { 1000 }, XD_BF16, XD_BF16, .layout = 2, .scale = 0.2f },
+        { 1, 1100, 1, 1, 16, { 1000 }, XD_BF16, XD_BF16, .causal = 1, .scale = 0.2f },
+    };
+    const variant *v = available(state);
+    seed = 13;
+    for (size_t i = 0; v && i <= sizeof all / sizeof *all; i++)
+        check(v, &all[i % (sizeof all / sizeof *all)]);
+    shape cut = { 1, 1500, 2, 1, 64, { 1600, 200 }, XD_BF16, XD_BF16, .scale = 0.1f };
+    if (v)
+        check_pieces(v, &cut, (const int64_t[]){ 650, 850, -1 });
+}
+
 /* Heads beyond those, by products of a library in bands of queries; two bands in the last case. */
 static void test_widest_heads(void **state)
 {
@@ -281,10 +332,12 @@ static const attn_test tests[] = {
     { "random", test_random },
     { "bits", test_bits },
     { "some_queries", test_some_queries },
+    { "pieces", test_pieces },
 #ifdef ATTN_ON_DEVICE
     { "f16", test_f16 },
     { "wide_heads", test_wide_heads },
     { "widest_heads", test_widest_heads },
+    { "large", test_large },
 #endif
     { "refused", test_refused },
 };

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CUDA = "src/backend/cuda/"
 ATTENTION, CONV = CUDA + "kernels/attention.cu", CUDA + "kernels/conv.cu"
 NORM, HEADS = CUDA + "kernels/norm.cu", CUDA + "kernels/qknorm.cu"
+JOINED = CUDA + "attention_cudnn.c"
 QUANTIZE, GROUPS = CUDA + "kernels/quantize.cu", CUDA + "kernels/groupnorm.cu"
 COPIES, MEMORY = CUDA + "kernels/copies.cu", CUDA + "memory.c"
 STEPS, RANKS = "tests/golden/test_steps_cuda", "tests/parity/test_device"
@@ -28,8 +29,8 @@ PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda", "ste
 ARGUMENTS = {"steps": ["tests/golden/full"]}    # in the folder of the build
 FILES = ["tests/golden/full.stamp"]
 MOST_S = 900            # of a test: one that does not end shows nothing, and is no mistake found
-LIBRARIES = ["tests/sim/libcuda.so.1", "tests/sim/libcublasLt.so.13", "tests/sim/libnccl.so.2",
-             "tests/sim/xdit_kernels.so"]
+LIBRARIES = ["tests/sim/libcuda.so.1", "tests/sim/libcublasLt.so.13", "tests/sim/libcudnn.so.9",
+             "tests/sim/libnccl.so.2", "tests/sim/xdit_kernels.so"]
 
 # What is wrong, the file, what stands there, what the mistake makes of it, and the test.
 MISTAKES = [
@@ -64,6 +65,16 @@ MISTAKES = [
      "&g = segments_of(a)[segment_of(a, j)]", "&g = a.segment[segment_of(a, j)]", "ops"),
     ("every launch has the lengths of the first samples", CUDA + "attention.c",
      "a->kv_len[p->sample + i]", "a->kv_len[i]", "ops"),
+    ("heads and rows change places for cuDNN", CUDA + "cudnn_plan.c", "{ s[0], s[2], s[1], 1 }",
+     "{ s[0], s[1], s[2], 1 }", "attn"),
+    ("keys are joined where values are wanted", JOINED, "gather(c, a, 1, &keys->v)",
+     "gather(c, a, 0, &keys->v)", "attn"),
+    ("all samples have as many keys as the first", JOINED, "xd_min(a->kv_len[i], m)",
+     "xd_min(a->kv_len[0], m)", "attn"),
+    ("each piece of the queries writes the sums of the first rows", JOINED,
+     "a->lse.p + row * a->lse.s[1];", "a->lse.p;", "attn"),
+    ("plans of as many queries and keys are one", JOINED, "shape, sizeof *shape) == 0",
+     "shape, 16) == 0", "attn"),
     ("sums beyond f16 become infinities", CUDA + "kernels/elements.cuh",
      "gpu_to_f16(within_f16(v))", "gpu_to_f16(v)", "ops"),
     ("a wrong fragment of weights", CONV, "fb[j / 2] + j % 2 * 2", "fb[j / 2] + j % 2", "ops"),
@@ -163,8 +174,10 @@ def build(scratch):
 
 def failure(scratch, test):
     """The first thing that fails in a test, "" when it does not end, or None. What follows a
-    failure is not waited for."""
+    failure is not waited for. No plan of cuDNN is left by an earlier run."""
+    shutil.rmtree(scratch / "cache", ignore_errors=True)
     env = dict(os.environ, XDIT_CUDA_DIR=str(scratch / "build/tests/sim"),
+               XDG_CACHE_HOME=str(scratch / "cache"),
                CMOCKA_MESSAGE_OUTPUT="TAP", OMP_WAIT_POLICY="passive")
     command = ["stdbuf", "-oL",
                *(scratch / "build" / a for a in [PROGRAMS[test], *ARGUMENTS.get(test, [])])]

@@ -117,6 +117,23 @@ static void tell_cublaslt(xd_fact *fact, void *cookie)
     fact(cookie, "cublaslt", text);
 }
 
+static void tell_cudnn(xd_fact *fact, void *cookie)
+{
+    const xd_cudnn *dnn = NULL;
+    xd_err          e = { 0 };
+    char            text[512];
+    void           *p;
+    if (xd_cuda_load_cudnn(&dnn, &e) != XD_OK) {
+        fact(cookie, "cudnn_error", e.msg);
+        return;
+    }
+    size_t v = dnn->cudnnGetVersion();
+    memcpy(&p, &dnn->cudnnCreate, sizeof p);
+    snprintf(text, sizeof text, "cuDNN %zu.%zu.%zu, %s", v / 10000, v % 10000 / 100, v % 100,
+             file_of(p));
+    fact(cookie, "cudnn", text);
+}
+
 static void tell_nccl(xd_fact *fact, void *cookie)
 {
     const xd_nccl *nccl = NULL;
@@ -154,5 +171,6 @@ void xd_cuda_about(xd_fact *fact, void *cookie)
     if (xd_cuda_check_kernels(cu, &e) != XD_OK)
         fact(cookie, "cuda_kernels_error", e.msg);
     tell_cublaslt(fact, cookie);
+    tell_cudnn(fact, cookie);
     tell_nccl(fact, cookie);
 }

@@ -1,5 +1,5 @@
 /* attention.c - attention: flash for 16-bit heads of at most 256 elements without bias and soft
- * cap, products of the library for wider ones, else any types
+ * cap, cuDNN for large ones, products of the library for wider ones, else any types
  *
  * Keys are taken in tiles of the global order, so results do not depend on how keys are cut into
  * segments or queries into pieces. */
@@ -29,7 +29,7 @@ typedef struct piece {
     int64_t             first, sample;  /* of all rows, of all samples                         */
     int                 samples;
     attention_segment  *list;           /* device memory for all segments, or NULL             */
-    char               *products;       /* scratch of attention_products.c                     */
+    xd_cuda_keys       *keys;           /* of attention_cudnn.c, and scratch                   */
 } piece;
 
 static char *sample_at(const xd_tensor *t, int64_t b)
@@ -43,9 +43,10 @@ static size_t list_bytes(const xd_attn_args *a)
     return (bytes + 255) / 256 * 256;
 }
 
-size_t xd_cuda_attention_scratch(const xd_attn_args *a)
+size_t xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 {
-    return list_bytes(a) + xd_cuda_attention_products_scratch(a);
+    const size_t other = xd_cuda_attention_products_scratch(a);
+    return list_bytes(a) + (other ? other : xd_cuda_attention_cudnn_scratch(c, a));
 }
 
 /* Segments of keys go with the arguments, or to device memory where these have no place for all.
@@ -131,7 +132,8 @@ static xd_status run_samples(xd_cuda_dev *c, piece p)
 {
     const int64_t B = p.q->d[0];
     xd_status     s = XD_OK;
-    if (xd_cuda_attention_products(c, p.a, p.q, p.out, p.first, p.products, &s))
+    if (xd_cuda_attention_products(c, p.a, p.q, p.out, p.first, p.keys->tmp, &s) ||
+        xd_cuda_attention_cudnn(c, p.a, p.q, p.out, p.first, p.keys, &s))
         return s;
     for (p.sample = 0; p.sample < B && s == XD_OK; p.sample += p.samples) {
         p.samples = (int)xd_min(ATTENTION_SAMPLES, B - p.sample);
@@ -144,8 +146,9 @@ xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     xd_status    st = xd_attn_check(a, XD_CUDA_TYPES);
+    xd_cuda_keys keys = { .tmp = (char *)tmp + list_bytes(a) };
     piece        p = { .a = a, .q = &a->q, .out = &a->out, .list = list_bytes(a) ? tmp : NULL,
-                       .products = (char *)tmp + list_bytes(a) };
+                       .keys = &keys };
     (void)s;
     if (st == XD_OK && !a->nparts)
         st = run_samples(c, p);

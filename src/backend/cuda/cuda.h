@@ -30,7 +30,8 @@
     X(attention_any, 0) X(attention_wide, 0) X(softmax, 64)                                        \
     X(glu, 0) X(glu_wide, 0) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)                            \
     X(epilogue, 0) X(epilogue_wide, 0)                                                             \
-    X(copy, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16) X(gnorm, XD_CUDA_GNORM_SHARED)       \
+    X(copy, 0) X(lengths, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16)                        \
+    X(gnorm, XD_CUDA_GNORM_SHARED)                                                                 \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(widen, 0)                                                                     \
     X(integer_product, 0)
@@ -90,6 +91,8 @@ typedef struct xd_cuda_dev {
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
     struct xd_cuda_products *products;  /* cublaslt.c                                         */
+    struct xd_cuda_cudnn *dnn;          /* attention_cudnn.c; NULL: not needed yet            */
+    int                   ngraphs;      /* graphs that may be launched                        */
     CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
     CUdeviceptr           failed;       /* an int32: 1 after a lookup outside its table        */
     pthread_mutex_t       lock;         /* of what follows: weights are packed by threads      */
@@ -205,7 +208,8 @@ static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
-size_t    xd_cuda_attention_scratch(const xd_attn_args *a);
+/* c: NULL where there may be no GPU. */
+size_t    xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
 xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
 xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
@@ -229,6 +233,21 @@ size_t    xd_cuda_attention_products_scratch(const xd_attn_args *a);
  * library does not take it; nothing that it has written counts. */
 int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                      const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
+/* ---- attention_cudnn.c: large attention, by cuDNN ------------------------------------------- */
+
+/* Keys and values of a call in one piece each; k.p is NULL before its first piece of queries. */
+typedef struct xd_cuda_keys {
+    char     *tmp;                      /* scratch                                             */
+    xd_tensor k, v;
+} xd_cuda_keys;
+/* A thread begins to compile the plans of this attention. */
+size_t    xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
+/* As xd_cuda_attention_products. */
+int       xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
+                                  const xd_tensor *out, int64_t row, xd_cuda_keys *keys,
+                                  xd_status *s);
+void      xd_cuda_close_cudnn(xd_cuda_dev *c);
+
 /* 1: every row of every head begins at a multiple of `bytes`. */
 int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
 

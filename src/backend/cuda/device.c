@@ -11,9 +11,8 @@
 
 static size_t scratch(xd_dev *d, xd_op op, const void *args)
 {
-    (void)d;
     if (op == XD_OP_ATTN)
-        return xd_cuda_attention_scratch(args);
+        return xd_cuda_attention_scratch(xd_cuda_of(d), args);
     return op == XD_OP_GEMM ? xd_cuda_gemm_scratch(args) : 0;
 }
 
@@ -44,6 +43,7 @@ void xd_cuda_close(xd_dev *d)
         xd_cuda_close_fetch(c);
         xd_cuda_close_memory(c);
         xd_cuda_close_stamps(c);
+        xd_cuda_close_cudnn(c);
         if (c->lt)
             xd_cuda_close_cublaslt(c);
         if (c->module)

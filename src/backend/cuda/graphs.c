@@ -36,6 +36,7 @@ static xd_status end(xd_dev *d, xd_graph **g)
         cu->cuGraphDestroy(graph);
     if (r == XD_CU_SUCCESS && own) {
         *g = own;
+        c->ngraphs++;
         return XD_OK;
     }
     free(own);
@@ -56,6 +57,7 @@ static void drop(xd_dev *d, xd_graph *g)
         return;
     c->cu->cuCtxSetCurrent(c->context);
     c->cu->cuGraphExecDestroy(g->e);
+    c->ngraphs--;
     free(g);
 }
 

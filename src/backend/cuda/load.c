@@ -1,4 +1,4 @@
-/* load.c - loads the CUDA driver and cuBLASLt and looks up their functions */
+/* load.c - loads the CUDA libraries and looks up their functions */
 #include "backend/cuda/load.h"
 
 #include <pthread.h>
@@ -11,7 +11,10 @@
 #include "base/library.h"
 #include "base/log.h"
 
-enum { OLDEST_DRIVER = 12000 };         /* CUDA 12.0: kernel arguments, fatbins of sm_90a      */
+enum {
+    OLDEST_DRIVER = 12000,              /* CUDA 12.0: kernel arguments, fatbins of sm_90a      */
+    OLDEST_CUDNN = 91500,               /* 9.15: its attention counts keys of each sample      */
+};
 
 static const xd_symbol driver_symbols[] = {
 #define ROW(name, args) { #name, offsetof(xd_cuda_driver, name) },
@@ -27,6 +30,12 @@ static const xd_symbol cublaslt_symbols[] = {
 
 static const xd_symbol version_symbol = { "cublasLtGetVersion", 0 };
 
+static const xd_symbol cudnn_symbols[] = {
+#define ROW(ret, name, args) { #name, offsetof(xd_cudnn, name) },
+    XD_CUDNN_FUNCTIONS(ROW)
+#undef ROW
+};
+
 static const xd_symbol nccl_symbols[] = {
 #define ROW(ret, name, args) { #name, offsetof(xd_nccl, name) },
     XD_NCCL_FUNCTIONS(ROW)
@@ -36,9 +45,10 @@ static const xd_symbol nccl_symbols[] = {
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static xd_cuda_driver  driver;
 static xd_cublaslt     cublaslt;
+static xd_cudnn        cudnn;
 static xd_nccl         nccl;
 static size_t        (*cublaslt_version)(void);
-static int             has_driver, has_cublaslt, has_nccl;
+static int             has_driver, has_cublaslt, has_cudnn, has_nccl;
 
 static const char *other_dir(void)
 {
@@ -167,6 +177,31 @@ xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e)
 size_t xd_cuda_cublaslt_version(void)
 {
     return has_cublaslt && cublaslt_version ? cublaslt_version() : 0;
+}
+
+static xd_status load_cudnn(xd_err *e)
+{
+    char  why[200];
+    void *lib = xd_library_open(XD_LIB_CUDNN, other_dir(), why, sizeof why);
+    if (!lib)
+        return xd_fail(e, XD_EUNSUPPORTED, "cuDNN cannot be loaded: %s", why);
+    const char *lacks =
+        xd_library_find(lib, cudnn_symbols, sizeof cudnn_symbols / sizeof *cudnn_symbols, &cudnn);
+    const size_t version = lacks ? 0 : cudnn.cudnnGetVersion();
+    if (lacks || version < OLDEST_CUDNN)
+        return xd_fail(e, XD_EUNSUPPORTED, "cuDNN is too old: xdit needs %d.%d or newer",
+                       OLDEST_CUDNN / 10000, OLDEST_CUDNN % 10000 / 100);
+    has_cudnn = 1;
+    return XD_OK;
+}
+
+xd_status xd_cuda_load_cudnn(const xd_cudnn **out, xd_err *e)
+{
+    pthread_mutex_lock(&guard);
+    xd_status s = has_cudnn ? XD_OK : load_cudnn(e);
+    pthread_mutex_unlock(&guard);
+    *out = &cudnn;
+    return s;
 }
 
 static xd_status load_nccl(xd_err *e)

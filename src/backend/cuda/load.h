@@ -3,6 +3,7 @@
 #define XD_BACKEND_CUDA_LOAD_H
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/cudnn.h"
 #include "backend/cuda/nccl.h"
 #include "base/err.h"
 
@@ -13,6 +14,8 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
 xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
 /* As 130002 for 13.0.2, when it is loaded; 0: it is not told. */
 size_t    xd_cuda_cublaslt_version(void);
+/* The functions of cuDNN. XD_EUNSUPPORTED: it is not installed, or older than 9.15. */
+xd_status xd_cuda_load_cudnn(const xd_cudnn **dnn, xd_err *e);
 /* The functions of NCCL. XD_EUNSUPPORTED: it is not installed. */
 xd_status xd_cuda_load_nccl(const xd_nccl **nccl, xd_err *e);
 /* The CUDA version that the driver supports, as 12080 for 12.8; 0: it is not told. */

@@ -132,6 +132,13 @@ typedef struct gnorm_args {
     int           none;
 } gnorm_args;
 
+/* to[i] = value[i], i < n. */
+typedef struct lengths_args {
+    int32_t *to;
+    int64_t  n;
+    int32_t  value[2 * ATTENTION_SAMPLES];
+} lengths_args;
+
 /* Rows ids[n] of a table [rows,C]. *failed becomes 1 for an id outside. */
 typedef struct lookup_args {
     void          *out;

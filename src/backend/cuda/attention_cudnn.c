@@ -1,0 +1,488 @@
+/* attention_cudnn.c - large attention by cuDNN, where that is installed and takes it
+ *
+ * Without masks, bias and soft cap, of 16-bit heads of at most 256 elements. A plan serves one
+ * shape. It is compiled by a thread, which begins when the counting run meets the shape, so mostly
+ * while weights load, and kept in the user's cache, where the next process finds it. Keys and
+ * values in several segments are copied together first. XDIT_CUDNN=0 leaves all to flash. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/cudnn_plan.h"
+#include "backend/cuda/load.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/minmax.h"
+
+enum {
+    PLANS = 128,
+    LEAST_SCORES = 1 << 20,             /* of a head, below which flash is quick enough        */
+    MOST_TEXT = 4 << 20,                /* bytes of a kept plan                                */
+};
+
+typedef struct known {
+    xd_cudnn_shape shape;
+    xd_cudnn_plan  plan;
+    uint64_t       used;                /* when, in calls                                      */
+    int            wanted;              /* a call waits for it                                 */
+    enum { EMPTY, QUEUED, BUILDING, READY, REFUSED } state;
+} known;
+
+struct xd_cuda_cudnn {
+    xd_cuda_dev             *c;
+    const xd_cudnn          *lib;       /* NULL: there is none, or it is not to be used        */
+    cudnnHandle_t            handle;
+    cudnnBackendDescriptor_t gpu;
+    char                     folder[160];       /* of kept plans, in the user's cache         */
+    pthread_t                thread;
+    int                      runs;      /* the thread was started                              */
+    uint64_t                 calls;
+    pthread_mutex_t          lock;      /* of what follows                                     */
+    pthread_cond_t           changed;
+    known                    of[PLANS];
+    int                      ends;
+};
+
+/* ---- kept plans --------------------------------------------------------------------------- */
+
+static int name_of(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a, char *path, size_t size)
+{
+    char    name[768];
+    int64_t v[] = { a->B, a->H, a->Hk, a->D, a->n, a->m, a->q[0], a->q[1], a->q[2], a->k[0],
+                    a->k[1], a->k[2], a->v[0], a->v[1], a->v[2], a->out[0], a->out[1], a->out[2],
+                    a->lse[0], a->lse[1], a->lse[2] };
+    int     n = snprintf(name, sizeof name, "%s/sdpa-%s%s", x->folder,
+                         xd_dtype_name((xd_dtype)a->type), a->lengths ? "-lengths" : "");
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++)
+        n += snprintf(name + n, sizeof name - (size_t)n, "-%lld", (long long)v[i]);
+    snprintf(name + n, sizeof name - (size_t)n, ".json");
+    return xd_cache_path(name, path, size);
+}
+
+static int read_kept(const struct xd_cuda_cudnn *x, const char *path, xd_cudnn_plan *p)
+{
+    char  *text = NULL;
+    size_t n = 0;
+    xd_err e = { 0 };
+    int    found = xd_file_exists(path) && xd_file_read(path, MOST_TEXT, &text, &n, &e) == XD_OK &&
+                xd_cudnn_plan_read(x->lib, x->gpu, text, p, &e) == XD_OK;
+    free(text);
+    return found;
+}
+
+/* A plan that cannot be kept is compiled again by the next process. */
+static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_plan *p)
+{
+    char  *text = xd_cudnn_plan_text(x->lib, p);
+    xd_out o;
+    xd_err e = { 0 };
+    xd_make_parents(path);
+    if (text && xd_out_open(&o, path, &e) == XD_OK) {
+        if (fputs(text, o.f) >= 0)
+            xd_out_commit(&o, &e);
+        else
+            xd_out_abort(&o);
+    }
+    free(text);
+}
+
+static xd_status get_plan(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a, xd_cudnn_plan *p,
+                      xd_err *e)
+{
+    char path[4096];
+    int  named = name_of(x, a, path, sizeof path);
+    if (named && read_kept(x, path, p))
+        return XD_OK;
+    xd_status s = xd_cudnn_plan_make(x->lib, x->gpu, a, p, e);
+    if (s == XD_OK && p->workspace > XD_CUDA_WORK) {
+        xd_cudnn_plan_drop(x->lib, p);
+        s = xd_fail(e, XD_EUNSUPPORTED, "cuDNN wants %lld bytes of workspace",
+                    (long long)p->workspace);
+    }
+    if (s == XD_OK && named)
+        keep_plan(x, path, p);
+    return s;
+}
+
+/* ---- the thread that makes plans ------------------------------------------------------------ */
+
+/* One that a call waits for comes first. */
+static known *next_of(struct xd_cuda_cudnn *x)
+{
+    known *best = NULL;
+    for (int i = 0; i < PLANS; i++)
+        if (x->of[i].state == QUEUED && (!best || x->of[i].wanted > best->wanted))
+            best = &x->of[i];
+    return best;
+}
+
+static void refuse(known *q, const char *why)
+{
+    const xd_cudnn_shape *a = &q->shape;
+    q->state = REFUSED;
+    xd_log(XD_LOG_DEBUG, "attention of %d samples, %d heads of %d elements on %d, %lld queries, "
+           "%lld keys takes flash: %s", a->B, a->H, a->D, a->Hk, (long long)a->n, (long long)a->m,
+           why);
+}
+
+static void *make_plans(void *cookie)
+{
+    struct xd_cuda_cudnn *x = cookie;
+    known                *q;
+    x->c->cu->cuCtxSetCurrent(x->c->context);
+    pthread_mutex_lock(&x->lock);
+    while (!x->ends) {
+        if (!(q = next_of(x))) {
+            pthread_cond_wait(&x->changed, &x->lock);
+            continue;
+        }
+        xd_err        e = { 0 };
+        xd_cudnn_plan p;
+        q->state = BUILDING;
+        pthread_mutex_unlock(&x->lock);
+        xd_status s = get_plan(x, &q->shape, &p, &e);
+        pthread_mutex_lock(&x->lock);
+        if (s == XD_OK)
+            q->plan = p, q->state = READY;
+        else
+            refuse(q, e.msg);
+        pthread_cond_broadcast(&x->changed);
+    }
+    pthread_mutex_unlock(&x->lock);
+    return NULL;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* Plans of one version of cuDNN and one model of GPU share a folder. */
+static void name_folder(struct xd_cuda_cudnn *x)
+{
+    char gpu[100] = "gpu";
+    x->c->cu->cuDeviceGetName(gpu, sizeof gpu, x->c->device);
+    for (char *p = gpu; *p; p++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-", *p))
+            *p = '_';
+    snprintf(x->folder, sizeof x->folder, "cudnn-%zu-%s", x->lib->cudnnGetVersion(), gpu);
+}
+
+static int open_library(struct xd_cuda_cudnn *x)
+{
+    const char *value = getenv("XDIT_CUDNN"), *digits = strchr(x->c->dev.name, ':');
+    xd_err      e = { 0 };
+    if (value && !strcmp(value, "0"))
+        return 0;
+    if (xd_cuda_load_cudnn(&x->lib, &e) != XD_OK) {
+        xd_log(XD_LOG_DEBUG, "%s; attention takes kernels of xdit, which are slower", e.msg);
+        return 0;
+    }
+    x->c->cu->cuCtxSetCurrent(x->c->context);
+    cudnnStatus_t r = x->lib->cudnnCreate(&x->handle);
+    if (r == XD_DNN_SUCCESS)
+        r = x->lib->cudnnSetStream(x->handle, x->c->stream);
+    if (r == XD_DNN_SUCCESS)
+        x->gpu = xd_cudnn_device(x->lib, digits ? atoi(digits + 1) : 0, NULL);
+    if (x->gpu && pthread_create(&x->thread, NULL, make_plans, x) == 0)
+        return x->runs = 1;
+    xd_log(XD_LOG_DEBUG, "cuDNN does not start on %s (status %d); attention takes kernels of xdit",
+           x->c->dev.name, (int)r);
+    return 0;
+}
+
+/* Opened when it is first needed; NULL: attention goes without it. */
+static struct xd_cuda_cudnn *cudnn_of(xd_cuda_dev *c)
+{
+    struct xd_cuda_cudnn *x = c->dnn;
+    if (x || !(x = calloc(1, sizeof *x)))
+        return x && x->runs ? x : NULL;
+    c->dnn = x;
+    x->c = c;
+    pthread_mutex_init(&x->lock, NULL);
+    pthread_cond_init(&x->changed, NULL);
+    if (!open_library(x))
+        return NULL;
+    name_folder(x);
+    return x;
+}
+
+void xd_cuda_close_cudnn(xd_cuda_dev *c)
+{
+    struct xd_cuda_cudnn *x = c->dnn;
+    if (!x)
+        return;
+    pthread_mutex_lock(&x->lock);
+    x->ends = 1;
+    pthread_cond_broadcast(&x->changed);
+    pthread_mutex_unlock(&x->lock);
+    if (x->runs)
+        pthread_join(x->thread, NULL);
+    for (int i = 0; i < PLANS && x->lib; i++)
+        xd_cudnn_plan_drop(x->lib, &x->of[i].plan);
+    if (x->gpu)
+        x->lib->cudnnBackendDestroyDescriptor(x->gpu);
+    if (x->handle)
+        x->lib->cudnnDestroy(x->handle);
+    pthread_cond_destroy(&x->changed);
+    pthread_mutex_destroy(&x->lock);
+    free(x);
+    c->dnn = NULL;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------- */
+
+static int64_t keys_of(const xd_attn_args *a)
+{
+    int64_t m = 0;
+    for (int i = 0; i < a->nkv; i++)
+        m += a->kv[i].k.d[1];
+    return m;
+}
+
+/* 1: attention that cuDNN may take, if all rows are aligned. */
+static int is_plain(const xd_attn_args *a)
+{
+    return a->q.type != XD_F32 && a->q.d[3] <= XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&
+           !a->bias.p && !(a->softcap > 0) && !a->causal && a->window <= 0 &&
+           a->q.d[0] <= ATTENTION_SAMPLES;
+}
+
+static int is_large(const xd_attn_args *a, const xd_tensor *q)
+{
+    return q->d[1] > 0 && q->d[1] * keys_of(a) >= LEAST_SCORES;
+}
+
+/* One sample has no stride. */
+static void strides_of(int64_t s[3], const xd_tensor *t)
+{
+    for (int i = 0; i < 3; i++)
+        s[i] = t->s[i];
+    if (t->d[0] == 1)
+        s[0] = t->d[1] * t->s[1];
+}
+
+/* The keys, or values, as they are read: those of the only segment, or copied together to `to`. */
+static xd_tensor joined(const xd_attn_args *a, int values, void *to)
+{
+    const xd_tensor *t = values ? &a->kv[0].v : &a->kv[0].k;
+    if (a->nkv == 1)
+        return *t;
+    xd_tensor x = *t;
+    x.p = to, x.d[1] = keys_of(a);
+    x.s[2] = x.d[3], x.s[1] = x.d[2] * x.s[2], x.s[0] = x.d[1] * x.s[1];
+    return x;
+}
+
+static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const xd_tensor *out)
+{
+    const xd_tensor k = joined(a, 0, NULL), v = joined(a, 1, NULL);
+    xd_cudnn_shape  x;
+    memset(&x, 0, sizeof x);
+    x.n = q->d[1], x.m = k.d[1];
+    x.B = (int32_t)q->d[0], x.H = (int32_t)q->d[2], x.D = (int32_t)q->d[3];
+    x.Hk = (int32_t)xd_attn_heads_kv(a), x.type = (int32_t)q->type;
+    x.lengths = a->kv_len != NULL;
+    strides_of(x.q, q), strides_of(x.k, &k), strides_of(x.v, &v), strides_of(x.out, out);
+    if (a->lse.p) {                     /* of all rows                                         */
+        x.lse[0] = a->lse.s[0], x.lse[1] = a->lse.s[1], x.lse[2] = a->lse.s[2];
+        if (x.B == 1)
+            x.lse[0] = x.n * x.lse[1];
+    }
+    return x;
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+/* A place for a new shape: an empty one, or that of the plan that was not used for longest. A graph
+ * may have recorded the kernels of any plan, so none goes while there are graphs. */
+static known *make_room(struct xd_cuda_cudnn *x)
+{
+    known *oldest = NULL;
+    for (int i = 0; i < PLANS; i++) {
+        known *q = &x->of[i];
+        if (q->state == EMPTY)
+            return q;
+        if ((q->state == READY || q->state == REFUSED) && (!oldest || q->used < oldest->used))
+            oldest = q;
+    }
+    if (!oldest || x->c->ngraphs || x->c->cu->cuStreamSynchronize(x->c->stream) != XD_CU_SUCCESS)
+        return NULL;
+    xd_cudnn_plan_drop(x->lib, &oldest->plan);
+    return oldest;
+}
+
+/* What is known of a shape; a new one is queued. The lock is held. NULL: there is no room. */
+static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
+{
+    known *q = NULL;
+    for (int i = 0; i < PLANS && !q; i++)
+        if (x->of[i].state != EMPTY && memcmp(&x->of[i].shape, shape, sizeof *shape) == 0)
+            q = &x->of[i];
+    if (!q && (q = make_room(x))) {
+        *q = (known){ .shape = *shape, .state = QUEUED };
+        pthread_cond_broadcast(&x->changed);
+    }
+    if (q)
+        q->used = ++x->calls;
+    return q;
+}
+
+/* The plan of a shape; NULL: cuDNN does not take it. */
+static known *wait_for(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
+{
+    pthread_mutex_lock(&x->lock);
+    known *q = find_plan(x, shape);
+    if (q && q->state == QUEUED)
+        q->wanted = 1;
+    while (q && (q->state == QUEUED || q->state == BUILDING))
+        pthread_cond_wait(&x->changed, &x->lock);
+    if (q && q->state == REFUSED)
+        q = NULL;
+    pthread_mutex_unlock(&x->lock);
+    return q;
+}
+
+/* ---- scratch ------------------------------------------------------------------------------ */
+
+typedef struct places { size_t k, v, lengths, end; } places;
+
+static places places_of(const xd_attn_args *a)
+{
+    places        p = { 0 };
+    const size_t  e = xd_dtype_size(a->q.type);
+    const int64_t B = a->q.d[0], m = a->nkv > 1 ? B * keys_of(a) * a->q.d[3] : 0;
+    p.v = xd_cuda_after(p.k, m * xd_attn_heads_kv(a), e);
+    p.lengths = xd_cuda_after(p.v, m * xd_attn_heads_kv(a), e);
+    p.end = xd_cuda_after(p.lengths, a->kv_len ? 2 * B : 0, sizeof(int32_t));
+    return p;
+}
+
+/* Calls f for each piece of the queries, q and out; 1: it was not 0 for one of them. */
+static int any_piece(const xd_attn_args *a, struct xd_cuda_cudnn *x,
+                     int (*f)(struct xd_cuda_cudnn *, const xd_attn_args *, const xd_qo *))
+{
+    const xd_qo all = { a->q, a->out };
+    int         any = 0;
+    for (int i = 0; i < xd_max(a->nparts, 1); i++)
+        any |= f(x, a, a->nparts ? &a->part[i] : &all);
+    return any;
+}
+
+static int announce(struct xd_cuda_cudnn *x, const xd_attn_args *a, const xd_qo *p)
+{
+    if (!is_large(a, &p->q) || p->out.type != p->q.type)
+        return 0;
+    if (x) {
+        const xd_cudnn_shape shape = shape_of(a, &p->q, &p->out);
+        pthread_mutex_lock(&x->lock);
+        find_plan(x, &shape);
+        pthread_mutex_unlock(&x->lock);
+    }
+    return 1;
+}
+
+size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a)
+{
+    struct xd_cuda_cudnn *x = NULL;
+    if (!is_plain(a) || !a->nkv || !any_piece(a, NULL, announce) || (c && !(x = cudnn_of(c))))
+        return 0;
+    any_piece(a, x, announce);
+    return places_of(a).end;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static xd_status gather(xd_cuda_dev *c, const xd_attn_args *a, int values, const xd_tensor *to)
+{
+    xd_status s = XD_OK;
+    int64_t   row = 0;
+    for (int i = 0; i < a->nkv && a->nkv > 1 && s == XD_OK; i++) {
+        const xd_tensor *from = values ? &a->kv[i].v : &a->kv[i].k;
+        xd_tensor part = *to;
+        part.p = (char *)to->p + row * to->s[1] * (int64_t)xd_dtype_size(to->type);
+        part.d[1] = from->d[1];
+        row += from->d[1];
+        if (from->d[1])
+            s = xd_cuda_copy_view(c, &part, from);
+    }
+    return s;
+}
+
+/* Before the first piece of the queries. */
+static xd_status join_keys(xd_cuda_dev *c, const xd_attn_args *a, xd_cuda_keys *keys)
+{
+    const places p = places_of(a);
+    if (keys->k.p)
+        return XD_OK;
+    keys->k = joined(a, 0, keys->tmp + p.k), keys->v = joined(a, 1, keys->tmp + p.v);
+    xd_status s = gather(c, a, 0, &keys->k);
+    return s == XD_OK ? gather(c, a, 1, &keys->v) : s;
+}
+
+/* Writes how many queries, then how many keys of each sample count. */
+static xd_status write_lengths(xd_cuda_dev *c, const xd_attn_args *a, int64_t n, int64_t m,
+                               int32_t *to)
+{
+    lengths_args b = { .to = to, .n = 2 * a->q.d[0] };
+    for (int64_t i = 0; i < b.n / 2; i++) {
+        b.value[i] = (int32_t)n;
+        b.value[b.n / 2 + i] = (int32_t)xd_min(a->kv_len[i], m);
+    }
+    return xd_cuda_launch_each(c, XD_K_lengths, b.n, &b);
+}
+
+static int is_aligned(const xd_attn_args *a, const xd_tensor *q, const xd_tensor *out)
+{
+    int all = xd_cuda_heads_aligned(q, 16) && xd_cuda_heads_aligned(out, 16);
+    for (int i = 0; i < a->nkv && a->nkv == 1; i++)
+        all = all && xd_cuda_heads_aligned(&a->kv[i].k, 16) &&
+              xd_cuda_heads_aligned(&a->kv[i].v, 16);
+    for (int i = 0; i < a->q.d[0] && a->kv_len; i++)
+        all = all && a->kv_len[i] > 0;
+    return all;
+}
+
+static xd_status run(xd_cuda_dev *c, const xd_attn_args *a, const known *q, const xd_tensor *in,
+                     const xd_tensor *out, int64_t row, xd_cuda_keys *keys, cudnnStatus_t *r)
+{
+    int32_t          *lengths = (int32_t *)(void *)(keys->tmp + places_of(a).lengths);
+    xd_cudnn_operands o = { .q = in->p, .out = out->p, .scale = a->scale };
+    xd_status         s = join_keys(c, a, keys);
+    o.k = keys->k.p, o.v = keys->v.p;
+    if (s == XD_OK && a->kv_len) {
+        s = write_lengths(c, a, q->shape.n, q->shape.m, lengths);
+        o.queries = lengths, o.keys = lengths + q->shape.B;
+    }
+    if (a->lse.p)
+        o.lse = (float *)a->lse.p + row * a->lse.s[1];
+    if (s != XD_OK)
+        return s;
+    *r = xd_cudnn_plan_run(c->dnn->lib, c->dnn->handle, &q->plan, &o,
+                           (void *)(uintptr_t)c->work);
+    return *r == XD_DNN_SUCCESS && c->waits
+               ? xd_cuda_check("attention of cuDNN", c->cu->cuStreamSynchronize(c->stream))
+               : XD_OK;
+}
+
+int xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
+                            const xd_tensor *out, int64_t row, xd_cuda_keys *keys, xd_status *s)
+{
+    struct xd_cuda_cudnn *x;
+    cudnnStatus_t         r = XD_DNN_SUCCESS;
+    if (!is_plain(a) || !a->nkv || !is_large(a, q) || out->type != q->type ||
+        !is_aligned(a, q, out) || !(x = cudnn_of(c)))
+        return 0;
+    const xd_cudnn_shape shape = shape_of(a, q, out);
+    known               *plan = wait_for(x, &shape);
+    if (!plan)
+        return 0;
+    *s = run(c, a, plan, q, out, row, keys, &r);
+    if (r == XD_DNN_SUCCESS)
+        return 1;
+    pthread_mutex_lock(&x->lock);
+    xd_cudnn_plan_drop(x->lib, &plan->plan);
+    refuse(plan, "cuDNN does not run it");
+    pthread_mutex_unlock(&x->lock);
+    return 0;
+}

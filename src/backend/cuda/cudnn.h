@@ -1,0 +1,104 @@
+/* cudnn.h - the functions of cuDNN's backend API (libcudnn.so.9) that this backend calls
+ *
+ * Loaded and declared as the driver is (driver.h); tests/sim/check_cudnn.c compares the
+ * declarations with <cudnn.h>. */
+#ifndef XD_BACKEND_CUDA_CUDNN_H
+#define XD_BACKEND_CUDA_CUDNN_H
+
+#include "backend/cuda/driver.h"
+
+#ifndef XD_CUDNN_TYPES_GIVEN
+typedef int                  cudnnStatus_t, cudnnBackendDescriptorType_t;
+typedef int                  cudnnBackendAttributeName_t, cudnnBackendAttributeType_t;
+typedef struct cudnnContext *cudnnHandle_t;
+typedef void                *cudnnBackendDescriptor_t;
+#endif
+
+/* Values of the library's headers under names of our own. */
+enum {
+    XD_DNN_SUCCESS = 0,
+    XD_DNN_BAD_PARAM = 2000,
+    XD_DNN_NOT_SUPPORTED = 3000,
+    XD_DNN_EXECUTION_FAILED = 5000,
+
+    XD_DNN_F32 = 0,                     /* cudnnDataType_t                                     */
+    XD_DNN_F16 = 2,
+    XD_DNN_I32 = 4,
+    XD_DNN_BF16 = 9,
+    XD_DNN_HEURISTIC = 3,               /* cudnnBackendHeurMode_t: A, the thorough one         */
+
+    XD_DNN_ENGINE_CONFIG = 3,           /* cudnnBackendDescriptorType_t                        */
+    XD_DNN_HEURISTICS = 4,
+    XD_DNN_PLAN = 5,
+    XD_DNN_GRAPH = 15,
+    XD_DNN_POINTERS = 16,
+    XD_DNN_TENSOR = 17,
+    XD_DNN_DEVICE = 38,
+    XD_DNN_SDPA = 41,
+
+    XD_DNN_TYPE_DATA_TYPE = 1,          /* cudnnBackendAttributeType_t                         */
+    XD_DNN_TYPE_BOOLEAN = 2,
+    XD_DNN_TYPE_INT64 = 3,
+    XD_DNN_TYPE_POINTER = 6,
+    XD_DNN_TYPE_HEURISTIC = 8,
+    XD_DNN_TYPE_DESCRIPTOR = 15,
+    XD_DNN_TYPE_INT32 = 23,
+    XD_DNN_TYPE_CHAR = 24,
+
+    XD_DNN_HEURISTICS_MODE = 200,       /* cudnnBackendAttributeName_t                         */
+    XD_DNN_HEURISTICS_GRAPH = 201,
+    XD_DNN_HEURISTICS_RESULTS = 202,
+    XD_DNN_HEURISTICS_DEVICE = 204,
+    XD_DNN_PLAN_CONFIG = 401,
+    XD_DNN_PLAN_WORKSPACE = 402,
+    XD_DNN_PLAN_JSON = 405,
+    XD_DNN_PLAN_DEVICE = 407,
+    XD_DNN_GRAPH_OPS = 801,
+    XD_DNN_TENSOR_ALIGNMENT = 900,
+    XD_DNN_TENSOR_TYPE = 901,
+    XD_DNN_TENSOR_DIMENSIONS = 902,
+    XD_DNN_TENSOR_STRIDES = 903,
+    XD_DNN_TENSOR_ID = 906,
+    XD_DNN_TENSOR_BY_VALUE = 908,
+    XD_DNN_POINTERS_IDS = 1000,
+    XD_DNN_POINTERS_EACH = 1001,
+    XD_DNN_POINTERS_WORKSPACE = 1003,
+    XD_DNN_DEVICE_ID = 2700,
+    XD_DNN_DEVICE_JSON = 2702,
+    XD_DNN_SDPA_Q = 2800,
+    XD_DNN_SDPA_K = 2801,
+    XD_DNN_SDPA_V = 2802,
+    XD_DNN_SDPA_OUT = 2803,
+    XD_DNN_SDPA_LSE = 2804,
+    XD_DNN_SDPA_SCALE = 2805,
+    XD_DNN_SDPA_QUERIES = 2809,         /* how many rows of each sample count                  */
+    XD_DNN_SDPA_KEYS = 2810,
+};
+
+/* X(what it returns, symbol, (arguments)) */
+#define XD_CUDNN_FUNCTIONS(X)                                                                      \
+    X(size_t, cudnnGetVersion, (void))                                                             \
+    X(void, cudnnGetLastErrorString, (char *text, size_t size))                                    \
+    X(cudnnStatus_t, cudnnCreate, (cudnnHandle_t * h))                                             \
+    X(cudnnStatus_t, cudnnDestroy, (cudnnHandle_t h))                                              \
+    X(cudnnStatus_t, cudnnSetStream, (cudnnHandle_t h, CUstream s))                                \
+    X(cudnnStatus_t, cudnnBackendCreateDescriptor,                                                 \
+      (cudnnBackendDescriptorType_t t, cudnnBackendDescriptor_t *d))                               \
+    X(cudnnStatus_t, cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t d))                  \
+    X(cudnnStatus_t, cudnnBackendFinalize, (cudnnBackendDescriptor_t d))                           \
+    X(cudnnStatus_t, cudnnBackendSetAttribute,                                                     \
+      (cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,                               \
+       cudnnBackendAttributeType_t type, int64_t n, const void *values))                           \
+    X(cudnnStatus_t, cudnnBackendGetAttribute,                                                     \
+      (cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,                               \
+       cudnnBackendAttributeType_t type, int64_t most, int64_t *n, void *values))                  \
+    X(cudnnStatus_t, cudnnBackendExecute,                                                          \
+      (cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pointers))
+
+typedef struct xd_cudnn {
+#define XD_CUDNN_FIELD(ret, name, args) ret(*name) args;
+    XD_CUDNN_FUNCTIONS(XD_CUDNN_FIELD)
+#undef XD_CUDNN_FIELD
+} xd_cudnn;
+
+#endif
