@@ -16,6 +16,7 @@
 #include "cli/launch.h"
 #include "cli/open_flags.h"
 #include "cli/progress.h"
+#include "cli/prompt_texts.h"
 #include "cli/prompts.h"
 
 enum { MOST_FLAGS = 24 };
@@ -23,6 +24,7 @@ enum { MOST_FLAGS = 24 };
 typedef struct task {           /* one run of the command                                      */
     const char   *model, *prompt_file;
     xd_opt_texts  prompts;
+    xd_prompt_texts texts;
     double        threshold;
     int           json;
     xd_open_flags open;
@@ -33,7 +35,7 @@ typedef struct task {           /* one run of the command                       
     double      (*pair)[2];     /* [npairs]: changes of input and output                       */
     int           npairs;
     xd_bar        bar;
-    xd_opt_table  tables[3];
+    xd_opt_table  tables[4];
     xd_opt_spec   spec;
 } task;
 
@@ -87,11 +89,11 @@ static void task_init(task *t)
     xd_request_init(&t->request);
     xd_bar_init(&t->bar, stderr, xd_launch_columns(), 0);
     t->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
-    t->tables[1] = (xd_opt_table){ request, nr, &t->request };
-    t->tables[2] = (xd_opt_table){ some, n, &t->open };
-    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases, .operands = 1,
-                             .once = "prompts negative_prompt prompt_2 prompt_3 negative_prompt_2 "
-                                     "negative_prompt_3",
+    t->tables[1] = xd_prompt_texts_table(&t->texts);
+    t->tables[2] = (xd_opt_table){ request, nr, &t->request };
+    t->tables[3] = (xd_opt_table){ some, n, &t->open };
+    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 4, .aliases = aliases, .operands = 1,
+                             .once = "prompts",
                              .stray = "calibrate measures one model" };
 }
 
@@ -144,6 +146,10 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
         s = xd_prompts_read(&t->prompts, t->prompt_file, &t->text, e);
     if (s == XD_OK && !t->prompts.n)
         s = xd_fail(e, XD_EINVAL, "calibrate needs prompts: --prompt TEXT or --prompts FILE");
+    t->request.prompts = t->prompts.v;
+    t->request.nprompts = t->prompts.n;
+    if (s == XD_OK)
+        s = xd_prompt_texts_set(&t->texts, &t->request, e);
     if (s == XD_OK && t->request.cache)
         s = xd_fail(e, XD_EINVAL, "calibrate measures what a --cache would leave out: give none");
     if (s == XD_OK && t->request.fast_attn)
@@ -222,8 +228,6 @@ static xd_status measure(task *t, xd_err *e)
     xd_result   *res = NULL;
     a.plan = NULL;
     a.log = on_log, a.log_level = XD_LOG_WARN, a.cookie = t;
-    t->request.prompts = t->prompts.v;
-    t->request.nprompts = t->prompts.n;
     t->request.cache = t->table ? NULL : "measure";
     t->request.latents_only = 1;
     t->request.on_step = on_step;
@@ -277,6 +281,7 @@ static int run_command(int argc, char **argv)
         s = print_fit(&t, &e);
     int code = s == XD_OK ? xd_cli_flush() : xd_cli_exit(s, &e);
     xd_opt_texts_free(&t.prompts);
+    xd_prompt_texts_free(&t.texts);
     xd_open_flags_free(&t.open);
     free(t.text);
     free(t.pair);

@@ -21,6 +21,7 @@
 #include "cli/open_flags.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
+#include "cli/prompt_texts.h"
 #include "cli/prompts.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
@@ -28,6 +29,7 @@
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
+    xd_prompt_texts texts;
     int          quiet, verbose, json, skip, slicing, compare;
 } own;
 
@@ -99,7 +101,7 @@ typedef struct task {           /* one run of the command                       
     int64_t      frames;        /* of a video; 1: an image                                    */
     int          unseen;        /* previews that could not be written                          */
     double       first_s;       /* when the first step began; 0: none has                      */
-    xd_opt_table tables[4];
+    xd_opt_table tables[5];
     xd_opt_spec  spec;
     xd_bar       bar;
     xd_err       err;
@@ -117,14 +119,14 @@ static void task_init(task *t)
     t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
     t->tables[0] = (xd_opt_table){ own_rows, OWN_ROWS, &t->own };
-    t->tables[1] = (xd_opt_table){ rows, n, &t->request };
-    t->tables[2] = (xd_opt_table){ plan, nplan, &t->open.parallel };
-    t->tables[3] = (xd_opt_table){ open, nopen, &t->open };
+    t->tables[1] = xd_prompt_texts_table(&t->own.texts);
+    t->tables[2] = (xd_opt_table){ rows, n, &t->request };
+    t->tables[3] = (xd_opt_table){ plan, nplan, &t->open.parallel };
+    t->tables[4] = (xd_opt_table){ open, nopen, &t->open };
     t->spec = (xd_opt_spec) { .tables = t->tables,
-                              .ntables = 4,
+                              .ntables = 5,
                               .aliases = aliases,
-                              .once = "prompts negative_prompt prompt_2 prompt_3 negative_prompt_2 "
-                                      "negative_prompt_3",
+                              .once = "prompts",
                               .foreign = xd_foreign_take,
                               .cookie = &t->foreign,
                               .stray = "a prompt of several words stands in quotes, and a second "
@@ -422,6 +424,8 @@ static xd_status check_task(task *t, int *ranks)
                        images);
     r->prompts = o->prompts.v;
     r->nprompts = o->prompts.n;
+    if ((st = xd_prompt_texts_set(&o->texts, r, &t->err)) != XD_OK)
+        return st;
     if (o->images.n) {
         r->image = o->images.v[0];
         r->more_images = o->images.v + 1;
@@ -647,6 +651,7 @@ static int run_command(int argc, char **argv)
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
     xd_opt_texts_free(&t.own.prompts);
+    xd_prompt_texts_free(&t.own.texts);
     xd_opt_texts_free(&t.own.images);
     xd_open_flags_free(&t.open);
     free(t.skipped);
@@ -662,8 +667,8 @@ static void print_help(FILE *f)
     task t;
     task_init(&t);
     char *ranks =
-        xd_opt_names("nproc start_timeout verify_weights plan cluster balance", t.tables[2].rows,
-                     t.tables[2].n);
+        xd_opt_names("nproc start_timeout verify_weights plan cluster balance", t.tables[3].rows,
+                     t.tables[3].n);
     const xd_opt_group groups[] = {
         { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
                               "seed" },
@@ -680,8 +685,8 @@ static void print_help(FILE *f)
         { "More", NULL },
     };
     int more = 0;
-    for (int i = 0; i < t.tables[1].n; i++)
-        more += !xd_opt_grouped(groups, 6, t.tables[1].rows[i].name);
+    for (int i = 0; i < t.tables[2].n; i++)
+        more += !xd_opt_grouped(groups, 6, t.tables[2].rows[i].name);
     fputs("Usage: xdit generate --model DIR --prompt TEXT [options]\n\n"
           "Generates images and videos from prompts. In flags - and _ are the same, and\n"
           "so are --flag value and --flag=value.\n", f);

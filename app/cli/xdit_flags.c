@@ -35,7 +35,8 @@ const xd_xdit_flag xd_xdit_flags[] = {
     /* the request */
     SAME("prompt", 'S', 'b', "one or more prompts",
          "the same; each stands behind a --prompt of its own"),
-    SAME("negative_prompt", 'S', 'b', "one, or one a prompt", "the same, one for all prompts"),
+    SAME("negative_prompt", 'S', 'b', "one, or one a prompt",
+         "the same; each stands behind a --negative_prompt of its own"),
     SAME("height", 'i', 'b', "default 1024; of the runner the model's",
          "the same; default: the model's"),
     SAME("width", 'i', 'b', "default 1024; of the runner the model's",

@@ -144,7 +144,7 @@ static void add_flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
     } else if (!strcmp(f->name, "attn_layer_num_for_pp")) {
         add_flag_text(o, "--%s", name);
         add_flag_text(o, "%s", o->list);
-    } else if (!strcmp(f->name, "prompt")) {
+    } else if (!strcmp(f->name, "prompt") || !strcmp(f->name, "negative_prompt")) {
         for (int i = 0; i < g->count; i++) {
             add_flag_text(o, "--%s", name);
             add_flag_text(o, "%s", g->v[i]);

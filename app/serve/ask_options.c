@@ -43,6 +43,13 @@ static int takes_list(const char *name)
     return 0;
 }
 
+/* A text that goes with every prompt, or, in a list, one with each. */
+static int takes_texts(const char *name)
+{
+    return xd_list_has("negative_prompt prompt_2 prompt_3 negative_prompt_2 negative_prompt_3",
+                       name);
+}
+
 /* When the request is to have its turn: "priority" and "deadline". 0: it is another name. */
 static int ask_order(xd_ask *a, const char *name, const char *value)
 {
@@ -131,6 +138,17 @@ static void ask_numbers(xd_ask *a, const char *name, const xd_json *list)
     xd_buf_free(&b);
 }
 
+static void ask_texts(xd_ask *a, const char *name, const xd_json *list)
+{
+    for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
+        if (!xd_json_text(v))
+            xd_ask_refuse(a, 400, name, "%s is a text, or a list with a text for each prompt",
+                          name);
+        else
+            xd_ask_option(a, name, xd_json_text(v));
+    }
+}
+
 int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
 {
     char        text[40];
@@ -154,6 +172,8 @@ int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
         given = on ? "true" : "false";
     if (takes_list(name) && xd_json_is_list(value))
         ask_numbers(a, name, value);
+    else if (takes_texts(name) && xd_json_is_list(value))
+        ask_texts(a, name, value);
     else if (!given)
         xd_ask_refuse(a, 400, name, "%s is a text, a number, true or false", name);
     else

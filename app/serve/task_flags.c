@@ -33,8 +33,9 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
     *f = (xd_task_flags){ .id = NULL };
     xd_request_init(&f->request);
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, f },
+                                    xd_prompt_texts_table(&f->texts),
                                     { request, n, &f->request } };
-    const xd_opt_spec  spec = { .tables = tables, .ntables = 2 };
+    const xd_opt_spec  spec = { .tables = tables, .ntables = 3 };
     xd_status          s = xd_opt_parse(&spec, argc, argv, NULL, e);
     if (s == XD_OK)
         s = xd_loras_parse(&f->lora, &f->loras, "lora", e);
@@ -42,7 +43,7 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
         s = xd_fail(e, XD_EINVAL, "a task has an id, a model, an output and a prompt");
     f->request.prompts = f->prompts.v;
     f->request.nprompts = f->prompts.n;
-    return s;
+    return s == XD_OK ? xd_prompt_texts_set(&f->texts, &f->request, e) : s;
 }
 
 static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **to, xd_err *e)
@@ -80,6 +81,7 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
 void xd_task_flags_free(xd_task_flags *f)
 {
     xd_opt_texts_free(&f->prompts);
+    xd_prompt_texts_free(&f->texts);
     xd_opt_texts_free(&f->images);
     xd_opt_texts_free(&f->loras);
     xd_loras_read_free(&f->lora);

@@ -5,12 +5,14 @@
 
 #include "cli/loras.h"
 #include "cli/opt.h"
+#include "cli/prompt_texts.h"
 
 typedef struct xd_task_flags {
     const char   *id, *model;   /* the model's directory                                       */
     const char   *output;       /* file that the first image gets; others as xd_output_name says */
     int           video;        /* the model must make videos, else images                     */
     xd_opt_texts  prompts, images, loras;
+    xd_prompt_texts texts;
     xd_loras_read lora;
     const char   *mask_image, *last_image;
     int           mask_alpha;   /* what is transparent of the mask is inpainted, if anything is  */

@@ -29,8 +29,8 @@
  * the program has and takes the defaults for the rest, so a program runs with every later library.
  * With an earlier library it runs too, unless it sets a field that this library does not know,
  * which is refused. Records without a size (xd_err, xd_parallel, xd_lora, xd_component_file,
- * xd_option) never change their size. Records that the library passes by pointer (xd_progress,
- * results of xd_result_image) may have more fields at the end than the program knows.
+ * xd_texts, xd_option) never change their size. Records that the library passes by pointer
+ * (xd_progress, results of xd_result_image) may have more fields at the end than the program knows.
  *
  * Lifetimes. The library keeps no pointer that a program passes, except `log` and `cookie` of
  * xd_open_args, which it uses until xd_close returns: strings, arrays and records may be freed
@@ -301,6 +301,11 @@ typedef struct xd_progress {    /* a denoising step that has ended              
     double timestep;            /* of the scheduler, for which this step was computed        */
 } xd_progress;
 
+typedef struct xd_texts {       /* a list; n 0: none                                         */
+    const char *const *v;       /* entries may be NULL: ""                                   */
+    int64_t            n;
+} xd_texts;
+
 typedef struct xd_request {     /* call xd_request_init, then set fields                      */
     size_t      size;           /* sizeof(xd_request) of the program                         */
     const char *const *prompts;
@@ -466,6 +471,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * away from that pass by `scale` times its difference from the prompt's. NULL: none. */
     const char     *skip_guidance_layers;
     double          skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
+    /* Lists in place of negative_prompt, prompt_2 and so on: text i is that of prompt i, or one
+     * text is that of all prompts. */
+    xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -409,7 +409,7 @@ class Pipeline:
         out = _join(made)
         return out if return_dict else (out.frames if self.makes_videos else out.images,)
 
-    def _new_call(self, prompt: Any, texts: dict[str, str | None], seed: int | None,
+    def _new_call(self, prompt: Any, texts: dict[str, Any], seed: int | None,
                   output_type: str, more: dict[str, Any]) -> _Call:
         if self._engine is None:
             raise InvalidRequest("the pipeline is closed")
@@ -424,7 +424,12 @@ class Pipeline:
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         r.prompts, r.nprompts = kept.texts(prompts), len(prompts)
         for name, value in texts.items():
-            setattr(r, name, kept.text(value))
+            each = list(value) if isinstance(value, (list, tuple)) else [value]
+            if len(set(each)) <= 1:
+                setattr(r, name, kept.text(each[0] if each else None))
+                continue
+            several = getattr(r, name.replace("prompt", "prompts"))
+            several.v, several.n = kept.texts(each), len(each)
         if seed is not None and seed < 0:
             r.random_seed = 1
         elif seed is not None:
@@ -436,7 +441,7 @@ class Pipeline:
                 set_option(r, rows[name], value, kept)
         return call
 
-    def _call(self, prompts: list[str], texts: dict[str, str | None], seed: int | None, each: int,
+    def _call(self, prompts: list[str], texts: dict[str, Any], seed: int | None, each: int,
               image: Any, mask_image: Any, last_image: Any, output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
               on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
@@ -533,9 +538,9 @@ def _each(name: str, value: Any, prompts: int) -> list[str | None]:
 
 
 def _runs(prompts: list[str], texts: dict[str, Any], seed: Any, each: int) \
-        -> list[tuple[list[str], dict[str, str | None], int | None, int]]:
+        -> list[tuple[list[str], dict[str, Any], int | None, int]]:
     """The requests that prompts, their other texts and seeds take: prompts, texts, seed, images of
-    each. One, where all prompts have the same other texts and seeds count up."""
+    each. One, where seeds count up."""
     lists = {name: _each(name, value, len(prompts)) for name, value in texts.items()}
     own = [dict(zip(lists, values)) for values in zip(*lists.values())] if prompts else [texts]
     n = len(prompts) * each
@@ -545,13 +550,9 @@ def _runs(prompts: list[str], texts: dict[str, Any], seed: Any, each: int) \
     first = seeds[0] if seeds else None if seeds is not None else seed
     counted = seeds is None or len(seeds) == 1 or \
         all(s is not None and s == (first + i) % 2**64 for i, s in enumerate(seeds))
-    if counted and all(t == own[0] for t in own):
-        return [(prompts, own[0], first, each)]
-    if not counted:
-        return [([prompts[i // each]], own[i // each], seeds[i], 1) for i in range(n)]
-    start = first if first is not None and first < 0 else (first or 0)
-    return [([p], own[i], start if start < 0 else (start + i * each) % 2**64, each)
-            for i, p in enumerate(prompts)]
+    if counted:
+        return [(prompts, lists, first, each)]
+    return [([prompts[i // each]], own[i // each], seeds[i], 1) for i in range(n)]
 
 
 def _lora_rows(loras: Any, kept: Kept) -> tuple[Any, int]:

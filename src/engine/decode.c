@@ -35,6 +35,7 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
     r->wanted = NULL;
     if (r->nprompts > 1)
         r->nprompts = 1;
+    xd_job_first_texts(r);
     if (!r->height && !r->width) {
         r->height = shape[2] * v->cell[1], r->width = shape[3] * v->cell[2];
         r->max_area = g->ctx.model.recipe->max_area ? r->height * r->width : 0;

@@ -168,35 +168,6 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* A text of an older encoding would be read as other characters, without a word. */
-static xd_status check_text(const char *name, int number, const char *text, xd_err *e)
-{
-    size_t at = text ? xd_utf8_stray(text) : 0;
-    char   which[32] = "";
-    if (!text || !text[at])
-        return XD_OK;
-    if (number)
-        snprintf(which, sizeof which, " %d", number);
-    return xd_fail(e, XD_EINVAL, "%s%s is not UTF-8: its byte %zu is 0x%02X; write the text in "
-                   "UTF-8 (iconv -f latin1 -t utf-8 converts a file of Latin-1)", name, which,
-                   at + 1, (unsigned)(unsigned char)text[at]);
-}
-
-static xd_status check_texts(const xd_request *r, xd_err *e)
-{
-    const struct { const char *name, *text; } one[] = {
-        { "negative_prompt", r->negative_prompt }, { "prompt_2", r->prompt_2 },
-        { "prompt_3", r->prompt_3 }, { "negative_prompt_2", r->negative_prompt_2 },
-        { "negative_prompt_3", r->negative_prompt_3 },
-    };
-    xd_status s = XD_OK;
-    for (int i = 0; i < r->nprompts && s == XD_OK; i++)
-        s = check_text("prompt", i + 1, r->prompts[i], e);
-    for (size_t i = 0; i < sizeof one / sizeof *one && s == XD_OK; i++)
-        s = check_text(one[i].name, 0, one[i].text, e);
-    return s;
-}
-
 static int has_prompt(const xd_recipe *p, int number)
 {
     for (int k = 0; k < p->ntext; k++)
@@ -208,18 +179,15 @@ static int has_prompt(const xd_recipe *p, int number)
 /* A text for an encoder that reads the first prompt, or that is not there, would be lost. */
 static xd_status check_prompts(const xd_job *j, xd_err *e)
 {
-    const xd_recipe  *p = j->ctx->model.recipe;
-    const xd_request *r = j->r;
-    const struct { const char *name, *text; int number; } given[] = {
-        { "prompt_2", r->prompt_2, 1 }, { "negative_prompt_2", r->negative_prompt_2, 1 },
-        { "prompt_3", r->prompt_3, 2 }, { "negative_prompt_3", r->negative_prompt_3, 2 },
-    };
-    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
-        if (given[i].text && !has_prompt(p, given[i].number))
-            return xd_fail(e, XD_EINVAL, "%s is for %s; %s reads %s", given[i].name,
-                           xd_family_says(given[i].number == 1 ? XD_WORD_TWO_PROMPTS
-                                                               : XD_WORD_THREE_PROMPTS), p->name,
+    const xd_recipe *p = j->ctx->model.recipe;
+    for (xd_job_text_kind k = XD_TEXT_2; k < XD_JOB_TEXTS; k++) {
+        int number = k == XD_TEXT_3 || k == XD_TEXT_NEGATIVE_3 ? 2 : 1;
+        if (xd_job_has_text(j->r, k) && !has_prompt(p, number))
+            return xd_fail(e, XD_EINVAL, "%s is for %s; %s reads %s", xd_job_text_name(k),
+                           xd_family_says(number == 1 ? XD_WORD_TWO_PROMPTS
+                                                      : XD_WORD_THREE_PROMPTS), p->name,
                            has_prompt(p, 1) ? "two prompts" : "one prompt");
+    }
     return XD_OK;
 }
 
@@ -439,7 +407,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = xd_mask_check(j, e);
     if (s == XD_OK)
-        s = check_texts(r, e);
+        s = xd_job_check_texts(r, e);
     if (s == XD_OK)
         s = check_prompts(j, e);
     if (s == XD_OK)
@@ -459,7 +427,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     j->guidance = r->guidance_scale < 0 ? xd_job_usual(j).guidance : r->guidance_scale;
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)
-        j->guidance = !r->negative_prompt ? 0 :
+        j->guidance = !xd_job_has_text(r, XD_TEXT_NEGATIVE) ? 0 :
                       r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.usual.true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
     if ((s = xd_job_read_skips(j, e)) != XD_OK || (s = xd_job_boundary(j, e)) != XD_OK ||

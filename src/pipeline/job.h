@@ -81,6 +81,20 @@ typedef struct xd_job {
 
 /* Takes a program's request, of any version, into one of this version. */
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
+/* The texts of a request beside its prompts: the negative prompt, and those of the second and the
+ * third encoder. */
+typedef enum xd_job_text_kind { XD_TEXT_NEGATIVE, XD_TEXT_2, XD_TEXT_3, XD_TEXT_NEGATIVE_2,
+                                XD_TEXT_NEGATIVE_3, XD_JOB_TEXTS } xd_job_text_kind;
+/* The text of a prompt, or NULL. */
+const char *xd_job_text(const xd_request *r, xd_job_text_kind kind, int64_t prompt);
+int       xd_job_has_text(const xd_request *r, xd_job_text_kind kind);  /* of any prompt        */
+const char *xd_job_text_name(xd_job_text_kind kind);
+int       xd_job_negatives(const xd_request *r);        /* one, or one for each prompt          */
+uint64_t  xd_job_texts_hash(const xd_request *r);       /* of the prompts and all lists         */
+/* Shortens lists of texts to that of the first prompt. */
+void      xd_job_first_texts(xd_request *r);
+/* Refuses texts that are not UTF-8 and lists of a wrong length. */
+xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
 int       xd_job_has_image(const xd_request *r);        /* an image to start from, or to read   */
 int       xd_job_has_last(const xd_request *r);         /* an image that a video ends with      */
 int       xd_job_has_mask(const xd_request *r);

@@ -46,14 +46,6 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
     return v;
 }
 
-static uint64_t of_prompts(const xd_request *r)
-{
-    uint64_t h = xd_hash_mix(0, (uint64_t)r->nprompts);
-    for (int i = 0; r->prompts && i < r->nprompts; i++)
-        h = xd_hash_mix(h, of_text(r->prompts[i]));
-    return h;
-}
-
 xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *agreed,
                          xd_err *e)
 {
@@ -78,7 +70,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
                        "ranks can compare", n, MOST);
     for (int i = 0; i < n; i++)
         mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
-    mine[n] = of_prompts(r), name[n] = "prompt";
+    mine[n] = xd_job_texts_hash(r), name[n] = "prompt";
     mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
     mine[n + 2] = r->image_pixels != NULL, name[n + 2] = "image";
     mine[n + 3] = (uint64_t)xd_job_images(r), name[n + 3] = "image";

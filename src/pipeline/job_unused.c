@@ -11,13 +11,21 @@
 
 static int own_text(const xd_request *r, int number)
 {
-    return number == 1 ? r->prompt_2 || r->negative_prompt_2
-                       : number == 2 && (r->prompt_3 || r->negative_prompt_3);
+    return number == 1 ? xd_job_has_text(r, XD_TEXT_2) || xd_job_has_text(r, XD_TEXT_NEGATIVE_2)
+                       : number == 2 && (xd_job_has_text(r, XD_TEXT_3) ||
+                                         xd_job_has_text(r, XD_TEXT_NEGATIVE_3));
 }
 
-static int is_given(const char *text)
+/* Does a negative prompt have a word? */
+static int has_negative(const xd_request *r)
 {
-    return text && *text;
+    for (int i = 0; i < xd_job_negatives(r); i++)
+        for (xd_job_text_kind k = 0; k < XD_JOB_TEXTS; k++) {
+            const char *text = k == XD_TEXT_2 || k == XD_TEXT_3 ? NULL : xd_job_text(r, k, i);
+            if (text && *text)
+                return 1;
+        }
+    return 0;
 }
 
 void xd_job_warn_unused(const xd_job *j)
@@ -39,9 +47,11 @@ void xd_job_warn_unused(const xd_job *j)
         xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above %g) "
                "there is one pass a step, and use_cfg_parallel shares two", xd_job_guide(j),
                xd_job_no_guidance(j));
-    if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
+    if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 &&
+        !xd_job_has_text(j->r, XD_TEXT_NEGATIVE))
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
-    if (j->ctx->model.usual.true_cfg > 1 && !(j->r->true_cfg_scale > 0) && !j->r->negative_prompt)
+    if (j->ctx->model.usual.true_cfg > 1 && !(j->r->true_cfg_scale > 0) &&
+        !xd_job_has_text(j->r, XD_TEXT_NEGATIVE))
         xd_log(XD_LOG_INFO, "the image is not guided: true_cfg_scale %g needs a negative_prompt, "
                "if only \" \"", j->ctx->model.usual.true_cfg);
     if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
@@ -92,8 +102,7 @@ void xd_job_warn_unused(const xd_job *j)
                "whose tokens flow beside the image's");
     if (j->r->latents_only && j->r->enable_tiling && !xd_job_has_image(j->r))
         xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
-    if (j->npass == 1 && (is_given(j->r->negative_prompt) || is_given(j->r->negative_prompt_2) ||
-                          is_given(j->r->negative_prompt_3)))
+    if (j->npass == 1 && has_negative(j->r))
         xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above %g) "
                "nothing is compared with it", xd_job_guide(j), xd_job_no_guidance(j));
 }

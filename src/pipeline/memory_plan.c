@@ -190,17 +190,32 @@ static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need
     return s;
 }
 
+/* Rows of the negative prompt of prompt i. */
+static int64_t negative_rows(const xd_prompts *w, int i)
+{
+    return w->rows[xd_prompts_negative(w, i)];
+}
+
+/* Have prompt i and its negative prompt as many rows as those of an earlier prompt? */
+static int is_counted(const xd_prompts *w, int i)
+{
+    int k = 0;
+    while (k < i && (w->rows[k] != w->rows[i] || negative_rows(w, k) != negative_rows(w, i)))
+        k++;
+    return k < i;
+}
+
 /* The loop with the most rows, and with those of every prompt, as in count_encoder. */
 static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
-    int64_t most = 0, none = w->rows[w->n - 1];
+    int64_t most = 0;
     for (int i = 0; i < w->n; i++)
         most = xd_max(most, w->rows[i]);
     xd_status s = count_rows(j, most, most, need, e);
-    for (int i = 0; i < w->n - 1 && s == XD_OK; i++)
-        if (!is_repeated(w->rows, i, w->rows[i]) &&
-            (w->rows[i] < most || (j->npass > 1 && none < most)))
-            s = count_rows(j, w->rows[i], none, need, e);
+    for (int i = 0; i < w->prompts && s == XD_OK; i++)
+        if (!is_counted(w, i) &&
+            (w->rows[i] < most || (j->npass > 1 && negative_rows(w, i) < most)))
+            s = count_rows(j, w->rows[i], negative_rows(w, i), need, e);
     return s;
 }
 

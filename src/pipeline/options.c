@@ -15,7 +15,7 @@ _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the
 
 static xd_option options[] = {
     { "negative_prompt", XD_OPT_TEXT, AT(negative_prompt), 0, 0, NULL, "TEXT",
-      "what the image should not show" },
+      "what the image should not show: one for all prompts, or one for each" },
     { "prompt_2", XD_OPT_TEXT, AT(prompt_2), 0, 0, NULL, "TEXT", NULL },
     { "prompt_3", XD_OPT_TEXT, AT(prompt_3), 0, 0, NULL, "TEXT", NULL },
     { "negative_prompt_2", XD_OPT_TEXT, AT(negative_prompt_2), 0, 0, NULL, "TEXT",

@@ -135,7 +135,7 @@ static void add_images(xd_text_buf *b, const xd_job *j)
 }
 
 /* Appends other settings that the image depends on, if they were given. */
-static void add_options(xd_text_buf *b, const xd_job *j)
+static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
 {
     const xd_request *r = j->r;
     if (j->ctx->model.recipe->distilled)
@@ -156,10 +156,8 @@ static void add_options(xd_text_buf *b, const xd_job *j)
     }
     if (r->cfg_truncation < 1)
         xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->cfg_truncation);
-    add_text(b, "prompt_2", r->prompt_2);
-    add_text(b, "prompt_3", r->prompt_3);
-    add_text(b, "negative_prompt_2", r->negative_prompt_2);
-    add_text(b, "negative_prompt_3", r->negative_prompt_3);
+    for (xd_job_text_kind k = XD_TEXT_2; k < XD_JOB_TEXTS; k++)
+        add_text(b, xd_job_text_name(k), xd_job_text(r, k, prompt));
     if (j->ctx->model.recipe->uncleaned)
         xd_buf_add(b, ", \"clean_caption\": %s", r->clean_caption ? "true" : "false");
     xd_job_sampler_json(j, b);
@@ -204,13 +202,14 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
 {
     xd_text_buf       b = { 0 };
     const xd_request *r = j->r;
+    int               prompt = i / r->num_images_per_prompt;
     xd_buf_add(&b, "{\"prompt\": ");
-    xd_buf_json_string(&b, r->prompts[i / r->num_images_per_prompt]);
+    xd_buf_json_string(&b, r->prompts[prompt]);
     xd_buf_add(&b, ", \"negative_prompt\": ");
-    xd_buf_json_string(&b, or_empty(r->negative_prompt));
+    xd_buf_json_string(&b, or_empty(xd_job_text(r, XD_TEXT_NEGATIVE, prompt)));
     xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": "
                "%.10g", (uint64_t)seed, r->rng, j->asked_steps, scale_read(j));
-    add_options(&b, j);
+    add_options(&b, j, prompt);
     xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
                j->sampler->name, j->asked[1], j->asked[0]);
     xd_buf_add(&b, ", \"generated_width\": %" PRId64 ", \"generated_height\": %" PRId64, j->size[1],
@@ -247,10 +246,12 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
 {
     xd_text_buf       b = { 0 };
     const xd_request *r = j->r;
-    xd_buf_utf8(&b, r->prompts[i / r->num_images_per_prompt]);
-    if (r->negative_prompt && *r->negative_prompt) {
+    int               prompt = i / r->num_images_per_prompt;
+    const char       *avoid = or_empty(xd_job_text(r, XD_TEXT_NEGATIVE, prompt));
+    xd_buf_utf8(&b, r->prompts[prompt]);
+    if (*avoid) {
         xd_buf_add(&b, "\nNegative prompt: ");
-        xd_buf_utf8(&b, r->negative_prompt);
+        xd_buf_utf8(&b, avoid);
     }
     xd_buf_add(&b, "\nSteps: %d, Sampler: %s%s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
                "x%" PRId64, j->asked_steps, known_as(j),

@@ -189,19 +189,27 @@ static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 /* The text of prompt i that encoder k reads. */
 static const char *text_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
-    const xd_request *r = j->r;
-    const char *own[2][3] = { { NULL, r->prompt_2, r->prompt_3 },
-                              { NULL, r->negative_prompt_2, r->negative_prompt_3 } };
-    const char *text = own[i == w->n - 1][recipe_of(j)->text[k].prompt];
+    static const xd_job_text_kind own[2][3] = { { 0, XD_TEXT_2, XD_TEXT_3 },
+                                                { 0, XD_TEXT_NEGATIVE_2, XD_TEXT_NEGATIVE_3 } };
+    int         negative = i >= w->prompts, at = negative ? i - w->prompts : i,
+                number = recipe_of(j)->text[k].prompt;
+    const char *text = number ? xd_job_text(j->r, own[negative][number], at) : NULL;
     if (text && *text)
         return text;
-    return i < w->n - 1 ? j->r->prompts[i] : j->r->negative_prompt ? j->r->negative_prompt : "";
+    text = negative ? xd_job_text(j->r, XD_TEXT_NEGATIVE, at) : j->r->prompts[at];
+    return text ? text : "";
+}
+
+int xd_prompts_negative(const xd_prompts *w, int prompt)
+{
+    return w->prompts + (w->n - w->prompts > 1 ? prompt : 0);
 }
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 {
-    int n = j->r->nprompts + 1;
+    int n = j->r->nprompts + xd_job_negatives(j->r);
     memset(w, 0, sizeof *w);
+    w->prompts = j->r->nprompts;
     w->ntext = recipe_of(j)->ntext;
     w->ids = calloc((size_t)(n * w->ntext), sizeof *w->ids);
     w->len = calloc((size_t)(n * w->ntext), sizeof *w->len);
@@ -345,11 +353,12 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     return xd_exec_status(&x, e);
 }
 
-/* The negative prompt is used only with guidance, others only if one of their images
- * is generated. */
+/* Texts are used only if one of their images is generated, and negative prompts with guidance. */
 static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
-    return i < w->n - 1 ? xd_job_uses_prompt(j, i) : j->npass > 1;
+    if (i < w->prompts)
+        return xd_job_uses_prompt(j, i);
+    return j->npass > 1 && (w->n - w->prompts == 1 || xd_job_uses_prompt(j, i - w->prompts));
 }
 
 /* Does encoder k truncate a prompt? */
@@ -366,14 +375,16 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
 {
     long long most = max_ids(j, k);
     int       cut = 0, first = 0;
-    char      which[32] = "the negative prompt", more[64] = "";
+    char      which[40] = "the negative prompt", more[64] = "";
     for (int i = w->n - 1; i >= 0; i--)
         if (is_used(w, j, i) && kept(j, k, w->whole[i * w->ntext + k]) > most)
             cut++, first = i;
     if (!cut)
         return;
-    if (first < w->n - 1)
+    if (first < w->prompts)
         snprintf(which, sizeof which, "prompt %d", first + 1);
+    else if (w->n - w->prompts > 1)
+        snprintf(which, sizeof which, "negative prompt %d", first - w->prompts + 1);
     if (cut > 1)
         snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
@@ -404,7 +415,8 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
-    int     level = j->r->prompt_2 || j->r->prompt_3 ? XD_LOG_WARN : XD_LOG_INFO;
+    int     level = xd_job_has_text(j->r, XD_TEXT_2) || xd_job_has_text(j->r, XD_TEXT_3)
+                    ? XD_LOG_WARN : XD_LOG_INFO;
     for (int k = 0; k < w->ntext; k++)
         if (reads_prompts(j, k) && max_ids(j, k) > most)
             most = max_ids(j, k);
@@ -647,7 +659,7 @@ static void log_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
 
 static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
 {
-    int            negative = i == w->n - 1;
+    int            negative = i >= w->prompts;
     const xd_cond *c = &w->cond[i];
     if (!j->r->on_tensor)
         return;

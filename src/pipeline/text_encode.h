@@ -4,8 +4,9 @@
 
 #include "pipeline/job.h"
 
-typedef struct xd_prompts {     /* the prompts of a request, the negative one last             */
-    int       n, ntext;         /* prompts; text encoders                                      */
+typedef struct xd_prompts {     /* the prompts of a request, behind them the negative ones     */
+    int       n, ntext;         /* texts of both; text encoders                                */
+    int       prompts;          /* the negative prompts are text `prompts` to n - 1            */
     int32_t **ids;              /* [n ntext]: prompt by prompt, for every encoder              */
     int64_t  *len;              /* [n ntext]                                                   */
     int64_t  *whole;            /* [n ntext]: number of ids of the uncut prompt                */
@@ -20,6 +21,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* to
 /* Computes embeddings: loads the text encoder and drops it unless the engine keeps it. `bytes` of
  * arena are what xd_memory_plan counted for the longest text. Collective. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
+/* The number of the negative prompt of a prompt. */
+int       xd_prompts_negative(const xd_prompts *w, int prompt);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 /* Warns of prompts that are truncated. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);

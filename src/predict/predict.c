@@ -163,8 +163,8 @@ static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
     for (int i = 0; i < XD_MAXPASS; i++)
         rows[i] = xd_prompts_most_rows(&s->job);
     for (int i = 0; i < w->n; i++)
-        rows[0] = i == 0 || (w->rows[i] > rows[0] && i < w->n - 1) ? w->rows[i] : rows[0];
-    rows[1] = w->n ? w->rows[w->n - 1] : rows[1];
+        if (i == 0 || i == w->prompts || w->rows[i] > rows[i >= w->prompts])
+            rows[i >= w->prompts] = w->rows[i];
 }
 
 /* Images that the replica of this rank generates. */
@@ -257,6 +257,12 @@ static void raise_host(xd_need *n, const xd_component *p)
     n->host_work = n->host_work > p->host_work ? n->host_work : p->host_work;
 }
 
+/* Number of encoded texts: prompts, and behind them the negative ones. */
+static int text_count(const predictor *s)
+{
+    return s->r->nprompts + (s->job.npass > 1 ? xd_job_negatives(s->r) : 0);
+}
+
 /* As xd_prompts_bytes, also of texts that are not known. */
 static size_t embedding_bytes(const predictor *s)
 {
@@ -265,7 +271,7 @@ static size_t embedding_bytes(const predictor *s)
     if (s->words.n || !xd_dev_identity(s->ctx->count))
         return xd_prompts_bytes(&s->words, &s->job);
     text_rows(s, rows);
-    return (size_t)(s->r->nprompts + (s->job.npass > 1)) *
+    return (size_t)text_count(s) *
            (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
 }
 
@@ -414,12 +420,6 @@ static xd_status predict_denoise(predictor *s, xd_err *e)
 
 /* ---- text and image ----------------------------------------------------------------------- */
 
-/* Number of encoded texts; the negative one is the last of two kinds. */
-static int text_count(const predictor *s)
-{
-    return s->r->nprompts + (s->job.npass > 1);
-}
-
 static int is_negative(const predictor *s, int i)
 {
     return i >= s->r->nprompts;
@@ -430,9 +430,10 @@ static int64_t ids_of(const predictor *s, int i, int k)
 {
     const xd_text_use *u = &s->ctx->model.recipe->text[k];
     const xd_prompts    *w = &s->words;
-    const char        *none = s->r->negative_prompt;
+    const char        *none = is_negative(s, i) ? xd_job_text(s->r, XD_TEXT_NEGATIVE,
+                                                              i - s->r->nprompts) : NULL;
     if (w->n)
-        return xd_prompts_computed(w, &s->job, is_negative(s, i) ? w->n - 1 : i, k);
+        return xd_prompts_computed(w, &s->job, i, k);
     if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && u->tokenizer && is_negative(s, i) &&
         !(none && *none))
         return 1 + (u->pad == XD_PAD_ONE) + u->drop + xd_prompt_images_more_ids(&s->job, k);
@@ -634,7 +635,7 @@ static void send_text(predictor *s, xd_err *e)
             if (ctx->model.recipe->text[k].rows == XD_ROWS_BELOW)
                 rows += ids_of(s, i, k) - ctx->model.recipe->text[k].drop;
         if (w->n)
-            rows = w->rows[is_negative(s, i) ? w->n - 1 : i];
+            rows = w->rows[i];
         xd_world_broadcast(&ctx->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);
         if (d->pooled_dim)
             xd_world_broadcast(&ctx->world, &any, d->pooled_dim * (int64_t)sizeof any, e);

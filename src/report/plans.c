@@ -87,7 +87,7 @@ static void set_request(xd_plans *p)
     static const char *const prompt[] = { "" };
     if (!p->r.nprompts)
         p->r.prompts = prompt, p->r.nprompts = 1;
-    if (p->r.true_cfg_scale > 1 && !p->r.negative_prompt)
+    if (p->r.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
         /* Only the presence of a negative prompt matters, not its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);

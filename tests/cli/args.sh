@@ -86,8 +86,13 @@ refused "of a plan, too" 2 "'b' --model" plan --model a b
 refused "a flag for a value" 2 "--prompt" generate -p -o "$T/x.png"
 refused "a second file of prompts" 2 "--prompts 'y'" \
     generate --prompts x --prompts y
-refused "a second negative prompt" 2 "--negative_prompt" generate -p a -p b -n x \
-    --negative-prompt=y
+for f in "" _2 _3; do
+    refused "two negative_prompt$f for three prompts" 2 "--negative_prompt$f 2 3 once" generate \
+        --model "$MODEL" -p a -p b -p c --negative-prompt$f x --negative-prompt$f=y
+done
+refused "and for one" 2 "--prompt_2 2 1" generate --model "$MODEL" -p a --prompt_2 x --prompt_2 y
+refused "of calibrate, too" 2 "--negative_prompt 3 2" calibrate --model "$MODEL" -p a -p b -n x \
+    -n y -n z
 try help help
 check "help of help" [ "$rc" = 0 -a -n "$out" ]
 refused "a hexadecimal number" 2 "--guidance_scale '0x10'" generate --guidance_scale 0x10

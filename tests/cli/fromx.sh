@@ -125,6 +125,8 @@ line "negative prompts" 0 'must have the same quantities' \
 line "patches that change" 0 'patches num changed from 5 to 4' \
     "$(torch 4 pixartalpha "--model PixArt --ulysses_degree 2 --pipefusion_parallel_degree 2 \
     --num_pipeline_patch 5 --height 128")"
+line "negative prompts, one a prompt" 0 '--negative_prompt a --negative_prompt b' \
+    "$(torch 1 pixartalpha '--model m --prompt c d --negative_prompt a b')"
 line "a group without a prompt" 0 'last group gets none' \
     "$(torch 2 pixartalpha '--model m --data_parallel_degree 2')"
 line "an empty stage" 0 'last stage is empty' \

@@ -26,6 +26,26 @@ generate --prompt "a red circle (x)" --clean_caption false -o "$T/kept.png"
 check "a caption is cleaned" same "$T/cleaned.png" "$T/plain.png"
 check "and not with --clean_caption false" sh -c '! "$0" compare "$1" "$2" | grep -q "are equal"' \
     "$XDIT" "$T/kept.png" "$T/plain.png"
+
+# Negative prompts go prompt by prompt; one goes to all.
+how="--guidance_scale 4 --num_inference_steps 2"
+generate $how --prompt "a dog" --prompt "a cat" -n red -n blue --json -o "$T/each.png"
+check "each has its own" sh -c 'printf %s "$1" | tr "\\n" " " | grep -q "$2"' - "$out" \
+    '"negative_prompt": "red".*"negative_prompt": "blue"'
+generate $how --prompt "a dog" -n red -o "$T/first.png"
+generate $how --prompt "a cat" -n blue --seed 1 -o "$T/second.png"
+check "negative prompts, the first" same "$T/each_0001.png" "$T/first.png"
+check "and the second" same "$T/each_0002.png" "$T/second.png"
+generate $how --prompt "a dog" --prompt "a cat" -n blue -o "$T/all.png"
+check "one for all" same "$T/all_0002.png" "$T/second.png"
+printf 'a dog\na cat\n' >"$T/two.txt"
+generate $how --prompts "$T/two.txt" -n red -n blue -o "$T/file.png"
+check "of prompts of a file" same "$T/file_0002.png" "$T/second.png"
+mkdir -p "$T/skip" && cp "$T/each_0001.png" "$T/skip/x_0001.png"
+generate $how --prompt "a dog" --prompt "a cat" -n red -n blue --skip_existing -o "$T/skip/x.png"
+check "where the first image is there" same "$T/skip/x_0002.png" "$T/second.png"
+refused "a list with a text in Latin-1" 2 "negative_prompt 2 UTF-8 0xE9" generate --model "$MODEL" \
+    --prompt a --prompt b -n x -n "$latin" -o "$T/a.png"
 refused "a model with one prompt" 2 "prompt_2 FLUX Stable pixart" generate --model "$MODEL" \
     --prompt a --prompt_2 b -o "$T/a.png"
 

@@ -36,6 +36,12 @@ def same_as_command_line(s):
                     "160", "--negative_prompt", "a circle", "--guidance_scale", "3")
     r = s.post(GEN, {**FAST, "size": "96x160", "negative_prompt": "a circle", "cfg_scale": 3})
     report(r.status == 200 and image_of(r) == wide, "size, negative prompt, guidance", r)
+    r = s.post(GEN, {**FAST, "size": "96x160", "negative_prompt": ["a circle"], "cfg_scale": 3})
+    report(r.status == 200 and image_of(r) == wide, "a list of one negative prompt", r)
+    for wrong in (["a circle", "a dog"], [1], ["a", None]):
+        r = s.post(GEN, {**FAST, "negative_prompt": wrong})
+        report(r.status == 400 and "negative_prompt" in r.json["error"]["message"],
+               f"a list of negative prompts {wrong}", r)
     less = generate("--prompt", PROMPT, "--num_inference_steps", "4", "--cache", "fbcache:1e6")
     r = s.post(GEN, {**FAST, "num_inference_steps": 4, "cache": "fbcache:1e6"})
     report(r.status == 200 and image_of(r) == less and b'"cache_reused": 6' in less,
