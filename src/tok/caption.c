@@ -208,7 +208,7 @@ static const rule before_repair[] = {
     {"\\.{2,}", " "},
     {"[#\\x{ae}\\x{2022}\\x{a9}\\x{2122}&@\\x{b7}\\x{ba}\\x{bd}-\\x{bf}\\x{a1}\\x{a7}~)("
      "\\]\\[}{|\\\\/*]+", " "},
-    {S "+\\." S "+", " "},
+    {"(?<!" S ")" S "++\\." S "++", " "},
 };
 
 static const rule after_repair[] = {

@@ -9,21 +9,12 @@
 #include <string.h>
 
 #define S "[" XD_SPACES "]"
-#define NAME "([a-zA-Z][^\\t\\n\\r\\f />\\x00]*)"
-#define GAP "(?:" S "|/(?!>))*"
 
-enum { START, START_NAME, ATTRIBUTE, END, END_NAME, COMMENT_END, SECTION, SECTION_END, OFFICE_END,
-       NAMED, NUMBERED, CUT, SCRIPT_END, STYLE_END, PATTERNS };
+enum { END, COMMENT_END, SECTION, SECTION_END, OFFICE_END, NAMED, NUMBERED, CUT, SCRIPT_END,
+       STYLE_END, PATTERNS };
 
 static const char *const patterns[PATTERNS] = {
-    [START] = "<[a-zA-Z][^\\t\\n\\r\\f />\\x00]*(?:[/" XD_SPACES "]*(?:(?<=['\"/" XD_SPACES
-              "])[^/>" XD_SPACES "][^/=>" XD_SPACES "]*(?:" S "*=+" S
-              "*(?:'[^']*'|\"[^\"]*\"|(?!['\"])[^>" XD_SPACES "]*)" S "*)?" GAP ")*)?" S "*",
-    [START_NAME] = NAME GAP,
-    [ATTRIBUTE] = "(?<=['\"/" XD_SPACES "])[^/>" XD_SPACES "][^/=>" XD_SPACES "]*(" S "*=+" S
-                  "*('[^']*'|\"[^\"]*\"|(?!['\"])[^>" XD_SPACES "]*))?" GAP,
     [END] = "</" S "*([a-zA-Z][-.a-zA-Z0-9:_]*)" S "*>",
-    [END_NAME] = NAME GAP,
     [COMMENT_END] = "--" S "*>",
     [SECTION] = "<!\\[([a-zA-Z][-_.a-zA-Z0-9]*+)" S "*+(?!\\z)",
     [SECTION_END] = "]" S "*]" S "*>",
@@ -39,6 +30,8 @@ typedef struct parser {
     const char  *s;
     size_t       len, at;
     xd_finder   *find[PATTERNS];
+    size_t       none[PATTERNS];        /* 1 + from where on a pattern is not found; 0: not known */
+    xd_tags     *tags;
     const char  *raw;                   /* the open script or style; or NULL                    */
     xd_slice    *open;                  /* tags that are open                                   */
     size_t       nopen, cap;
@@ -160,7 +153,12 @@ static void end_tag(parser *h, xd_slice name)
 
 static int match_at(parser *h, int pattern, size_t at, int here, size_t *span)
 {
-    return xd_finder_next(h->find[pattern], h->s, h->len, at, here, span, 2);
+    if (!here && h->none[pattern] && at + 1 >= h->none[pattern])
+        return 0;
+    int found = xd_finder_next(h->find[pattern], h->s, h->len, at, here, span, 2);
+    if (!here && !found)
+        h->none[pattern] = at + 1;
+    return found;
 }
 
 static size_t find_byte(const parser *h, size_t at, char c)
@@ -177,10 +175,7 @@ static int begins(const parser *h, size_t at, const char *word)
 
 static size_t end_of_start(parser *h, size_t i)
 {
-    size_t span[4];
-    if (!match_at(h, START, i, 1, span))
-        return i + 1;
-    size_t j = span[1];
+    size_t j = xd_tags_scan(h->tags, i);
     char   c = j < h->len ? h->s[j] : 0;
     if (j == h->len || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '=')
         return NONE;
@@ -191,12 +186,12 @@ static size_t end_of_start(parser *h, size_t i)
 
 static size_t read_start(parser *h, size_t i)
 {
-    size_t end = end_of_start(h, i), span[4], k, took;
-    if (end == NONE || !match_at(h, START_NAME, i + 1, 1, span))
+    size_t end = end_of_start(h, i), k, next, took;
+    if (end == NONE)
         return end;
-    xd_slice name = {h->s + span[2], span[3] - span[2]};
-    for (k = span[1]; k < end && match_at(h, ATTRIBUTE, k, 1, span) && span[1] > k;)
-        k = span[1];
+    xd_slice name = {h->s + i + 1, xd_tags_name(h->tags, i + 1, &k) - i - 1};
+    while (k < end && (next = xd_tags_attribute(h->tags, k)) > k)
+        k = next;
     for (; k < end && xd_is_blank(xd_utf8_get(h->s + k, end - k, &took)); k += took)
         ;
     int whole = k + 1 == end && h->s[k] == '>', closed = k + 2 == end && begins(h, k, "/>");
@@ -231,10 +226,10 @@ static size_t read_end(parser *h, size_t i)
         xd_bytes_add(&h->data, h->s + i, close + 1 - i);
         return close + 1;
     }
-    if (match_at(h, END_NAME, i + 2, 1, span)) {
-        size_t behind = find_byte(h, span[1], '>');
-        end_tag(h, (xd_slice) {h->s + span[2], span[3] - span[2]});
-        return behind + 1;
+    size_t behind, name_end = xd_tags_name(h->tags, i + 2, &behind);
+    if (name_end > i + 2) {
+        end_tag(h, (xd_slice) {h->s + i + 2, name_end - i - 2});
+        return find_byte(h, behind, '>') + 1;
     }
     if (begins(h, i, "</>"))
         return i + 3;
@@ -369,7 +364,8 @@ static void read_all(parser *h)
 
 void xd_html_text(xd_bytes_buf *text)
 {
-    parser h = {.s = text->p, .len = text->len};
+    parser h = {.s = text->p, .len = text->len, .tags = xd_tags_open(text->p, text->len)};
+    h.out.failed |= !h.tags;
     for (int i = 0; i < PATTERNS; i++) {
         h.find[i] = xd_finder_open(patterns[i], 0);
         h.out.failed |= !h.find[i];
@@ -380,6 +376,7 @@ void xd_html_text(xd_bytes_buf *text)
     for (int i = 0; i < PATTERNS; i++)
         xd_finder_close(h.find[i]);
     h.out.failed |= h.data.failed | text->failed;
+    xd_tags_close(h.tags);
     free(h.open);
     xd_bytes_free(&h.data);
     xd_bytes_free(text);

@@ -86,6 +86,15 @@ void    xd_unescape_twice(xd_bytes_buf *text);
 void    xd_fix_charset(xd_bytes_buf *text);     /* decoding that went wrong                    */
 int     xd_fix_controls(xd_bytes_buf *text);    /* above 0x7f; returns whether there were any  */
 void    xd_fix_text(xd_bytes_buf *text);        /* ftfy.fix_text                               */
+/* Start tags of a text, which is borrowed. NULL: out of memory. */
+typedef struct xd_tags xd_tags;
+xd_tags *xd_tags_open(const char *s, size_t len);
+void    xd_tags_close(xd_tags *t);
+/* What begins like a start tag, at its "<": where its attributes end, or what stops them. */
+size_t  xd_tags_scan(xd_tags *t, size_t at);
+/* Ends of the name, and of the attribute, that begin at `at`, or `at`: there is none. */
+size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
+size_t  xd_tags_attribute(const xd_tags *t, size_t at);
 void    xd_html_text(xd_bytes_buf *text);       /* BeautifulSoup(text, "html.parser").text     */
 
 /* What captions begin and end with: valid UTF-8 of `text`; the bytes as a string, or NULL. */

@@ -26,6 +26,8 @@ PROMPTS = [
     "<![cdata[z]]>", "<script>a</script>b", "<style>a", "<rt>a</rt>b", "<pre>  </pre>",
     "<p> \n </p>",
     "<a b='c>d' e>f", "<a b=\"c", "</ p>x", "</>x", "<a<b>c",
+    "<a b= 'c d>e", "<a b=='c d>e'", "<a\x0bb/c='d'e='>'f>g", "<a 'b'>c <a b='<d e=\"f>g",
+    "<a b=<c d=<e f", "<a\u2003b=\u2003'c'/ >d", "<a b='c'd=\"e\"/>f </a b/>g",
     "&copy 2020 &eacute;&EACUTE; &notit;", "a &b",
     "&#233;&#x1F600; &#147;q&#148; &#1; &#xD800; &#59; &#", "&amp;amp;lt;b&amp;gt;", "&quot;x&quot",
     "\u00e2\u0080\u009cquoted\u00e2\u0080\u009d", "sch\u00c3\u00b6n", "voil\u00c3 le travail",

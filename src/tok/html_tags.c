@@ -1,0 +1,131 @@
+/* html_tags.c - where start tags of HTML end, as the regular expressions of Python's html.parser
+ * have it, in time linear in the text, also where every tag is cut off.
+ *
+ * For every place the end of each kind of run that begins there is known in advance. What follows
+ * depends on the place alone where an attribute may begin; a scan that comes to such a place of an
+ * earlier scan ends where that one did. */
+#include "tok/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Runs: of a tag's name, of an attribute's, of a value without quotes, up to a quote, of what
+ * stands between attributes, and of white space. */
+enum { NAME, ATTRIBUTE, VALUE, SINGLE, DOUBLE, GAP, BLANK, RUNS };
+
+struct xd_tags {
+    const char *s;
+    size_t      len;
+    uint32_t   *end[RUNS];              /* [len + 1]: where the run from here ends              */
+    uint32_t   *scan;                   /* [len + 1]: the scan that came by, from 1; 0: none    */
+    uint32_t   *ends;                   /* [len + 2]: where a scan ended                        */
+    uint32_t    scans;
+};
+
+static int ends_run(int run, int32_t c)
+{
+    switch (run) {
+    case NAME: return c == '/' || c == '>' || c == ' ' || c == 0 || (c >= 9 && c <= 13 && c != 11);
+    case ATTRIBUTE: return c == '/' || c == '=' || c == '>' || xd_is_blank(c);
+    case VALUE: return c == '>' || xd_is_blank(c);
+    case SINGLE: return c == '\'';
+    case DOUBLE: return c == '"';
+    case GAP: return c != '/' && !xd_is_blank(c);
+    default: return !xd_is_blank(c);
+    }
+}
+
+xd_tags *xd_tags_open(const char *s, size_t len)
+{
+    xd_tags  *t = calloc(1, sizeof *t);
+    uint32_t *all = len < UINT32_MAX / 2 ? calloc((len + 2) * (RUNS + 2), sizeof *all) : NULL;
+    size_t    from, n;
+    if (!t || !all) {
+        free(t);
+        free(all);
+        return NULL;
+    }
+    *t = (xd_tags){ .s = s, .len = len, .scan = all + RUNS * (len + 2),
+                    .ends = all + (RUNS + 1) * (len + 2) };
+    for (int r = 0; r < RUNS; r++) {
+        t->end[r] = all + (size_t)r * (len + 2);
+        t->end[r][len] = (uint32_t)len;
+    }
+    for (size_t i = len; i; i = from) {
+        int32_t c = xd_utf8_before(s, i, &from);
+        for (int r = 0; r < RUNS; r++)
+            for (n = from; n < i; n++)
+                t->end[r][n] = ends_run(r, c) ? (uint32_t)n : t->end[r][i];
+    }
+    return t;
+}
+
+void xd_tags_close(xd_tags *t)
+{
+    if (t)
+        free(t->end[0]);
+    free(t);
+}
+
+static size_t run(const xd_tags *t, int kind, size_t at)
+{
+    return t->end[kind][at];
+}
+
+/* Blanks and slashes, but for that of "/>". */
+static size_t behind_gap(const xd_tags *t, size_t at)
+{
+    size_t end = run(t, GAP, at);
+    return end > at && end < t->len && t->s[end] == '>' && t->s[end - 1] == '/' ? end - 1 : end;
+}
+
+size_t xd_tags_name(const xd_tags *t, size_t at, size_t *behind)
+{
+    char   c = at < t->len ? (char)(t->s[at] | 0x20) : 0;
+    size_t end = c >= 'a' && c <= 'z' ? run(t, NAME, at) : at;
+    *behind = end > at ? behind_gap(t, end) : at;
+    return end;
+}
+
+/* Where "= value" behind an attribute's name ends, or that name where there is none. A quote that
+ * nothing closes begins no value: what is before it is an empty one, or one that begins with "=". */
+static size_t behind_value(const xd_tags *t, size_t name)
+{
+    size_t equals = run(t, BLANK, name), behind = equals, v;
+    while (behind < t->len && t->s[behind] == '=')
+        behind++;
+    if (behind == equals)
+        return name;
+    v = run(t, BLANK, behind);
+    char quote = v < t->len ? t->s[v] : 0;
+    if (quote != '\'' && quote != '"')
+        return run(t, VALUE, v);
+    size_t close = run(t, quote == '"' ? DOUBLE : SINGLE, v + 1);
+    if (close < t->len)
+        return close + 1;
+    return v > behind ? v : behind - equals > 1 ? run(t, VALUE, behind - 1) : name;
+}
+
+size_t xd_tags_attribute(const xd_tags *t, size_t at)
+{
+    size_t took;
+    int    apart = at && (strchr("'\"/", t->s[at - 1]) ? t->s[at - 1] != 0
+                                                       : run(t, BLANK, at - 1) >= at);
+    if (!apart || at >= t->len || t->s[at] == '>' || run(t, GAP, at) > at)
+        return at;
+    xd_utf8_get(t->s + at, t->len - at, &took);
+    return behind_gap(t, behind_value(t, run(t, ATTRIBUTE, at + took)));
+}
+
+size_t xd_tags_scan(xd_tags *t, size_t at)
+{
+    size_t   p = run(t, GAP, run(t, NAME, at + 1)), next;
+    uint32_t me = ++t->scans;
+    for (; !t->scan[p]; p = next) {
+        t->scan[p] = me;
+        if ((next = xd_tags_attribute(t, p)) == p)
+            break;
+    }
+    t->ends[me] = t->scan[p] == me ? (uint32_t)run(t, BLANK, p) : t->ends[t->scan[p]];
+    return t->ends[me];
+}
