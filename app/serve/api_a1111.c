@@ -18,6 +18,7 @@ typedef struct webui_ask {
     xd_ask ask;
     int    batch, rounds;       /* batch_size and n_iter                                       */
     char   strength[24];        /* denoising_strength; "": not given                           */
+    char   eta[40];             /* "": not given                                               */
 } webui_ask;
 
 static void set_batch(void *cookie, const char *name, const char *value)
@@ -50,6 +51,28 @@ static void set_strength(void *cookie, const char *name, const char *value)
     webui_ask *q = cookie;
     (void)name;
     snprintf(q->strength, sizeof q->strength, "%s", value);
+}
+
+static void set_eta(void *cookie, const char *name, const char *value)
+{
+    webui_ask *q = cookie;
+    (void)name;
+    snprintf(q->eta, sizeof q->eta, "%s", value);
+}
+
+/* Behind the sampler's name, also that of the server. Without it the settings have one for DDIM and
+ * one for ancestral samplers. */
+static void ask_eta(webui_ask *q, const xd_json *settings)
+{
+    char  *end = q->eta;
+    double eta = strtod(q->eta, &end);
+    xd_ask_defaults(&q->ask);
+    xd_ask_noise kind = xd_ask_noise_kind(&q->ask);
+    const char  *setting = kind == XD_NOISE_DDIM ? "eta_ddim" : "eta_ancestral";
+    if (*q->eta && (*end || end == q->eta))
+        xd_ask_refuse(&q->ask, 400, "eta", "eta is a number, not '%.40s'", q->eta);
+    else if (*q->eta || xd_json_number(xd_json_get(settings, setting), &eta))
+        xd_ask_eta(&q->ask, eta);
 }
 
 /* "<lora:NAME:0.5>" without its brackets: a file and its scale. Two scales, of a text encoder and
@@ -153,6 +176,7 @@ static const xd_ask_field fields[] = {
     { "sampler_name", set_sampler, NULL },
     { "sampler_index", set_sampler, NULL },
     { "scheduler", set_schedule, NULL },
+    { "eta", set_eta, NULL },
     { "batch_size", set_batch, NULL },
     { "n_iter", set_batch, NULL },
     { "enable_hr", refuse_true, NULL },
@@ -262,6 +286,7 @@ static void make_images(xd_http_call *c, int from_image)
         xd_ask_option(&q.ask, "strength", q.strength);
     if (from_image && !q.ask.images)
         xd_ask_refuse(&q.ask, 400, "init_images", "init_images is missing: what to start from");
+    ask_eta(&q, xd_json_get(c->json, "override_settings"));
     xd_task *task = xd_ask_submit(&q.ask);
     if (!task)
         return;

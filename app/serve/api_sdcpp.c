@@ -113,12 +113,9 @@ static void ask_sampling(xd_ask *a, const xd_json *body)
     int k = find_name(a, body, "sample_params.sample_method", samplers, SAMPLERS);
     if (k >= 0)
         xd_ask_option(a, "scheduler", samplers[k][1]);
-    if (k >= 0 && (!strcmp(samplers[k][1], "TCD") || !strcmp(samplers[k][1], "DDIM")) &&
-        value_at(body, "sample_params.eta")) {
-        char text[40];
-        snprintf(text, sizeof text, "%.17g", number_at(body, "sample_params.eta", 0));
-        xd_ask_option(a, "eta", text);
-    }
+    double eta;
+    if (k >= 0 && xd_json_number(value_at(body, "sample_params.eta"), &eta))
+        xd_ask_eta(a, eta);
     k = find_name(a, body, "sample_params.scheduler", schedules, SCHEDULES);
     if (k >= 0 && schedules[k][1])
         xd_ask_option(a, schedules[k][1], "true");

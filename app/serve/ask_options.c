@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -179,6 +180,46 @@ int xd_ask_named(xd_ask *a, const char *name, const xd_json *value)
     else
         xd_ask_named_text(a, name, given);
     return 1;
+}
+
+/* ---- noise of every step --------------------------------------------------------------------- */
+
+static const char *sampler_of(const xd_ask *a)
+{
+    static const char flag[] = "--scheduler=";
+    const char       *name = "";
+    for (int i = 0; !a->failed && i < a->task->nargs; i++)
+        if (strncmp(a->task->args[i], flag, sizeof flag - 1) == 0)
+            name = a->task->args[i] + sizeof flag - 1;
+    return name;
+}
+
+xd_ask_noise xd_ask_noise_kind(const xd_ask *a)
+{
+    static const struct { const char *name; xd_ask_noise kind; } samplers[] = {
+        { "DDIM", XD_NOISE_DDIM }, { "DDIMScheduler", XD_NOISE_DDIM }, { "TCD", XD_NOISE_DDIM },
+        { "TCDScheduler", XD_NOISE_DDIM }, { "Euler a", XD_NOISE_ANCESTRAL },
+        { "euler-ancestral", XD_NOISE_ANCESTRAL },
+        { "EulerAncestralDiscreteScheduler", XD_NOISE_ANCESTRAL } };
+    for (size_t i = 0; i < sizeof samplers / sizeof *samplers; i++)
+        if (strcasecmp(samplers[i].name, sampler_of(a)) == 0)
+            return samplers[i].kind;
+    return XD_NOISE_NONE;
+}
+
+/* An ancestral step without its noise is the plain one. */
+void xd_ask_eta(xd_ask *a, double eta)
+{
+    char         text[40];
+    xd_ask_noise kind = xd_ask_noise_kind(a);
+    snprintf(text, sizeof text, "%.17g", eta);
+    if (kind == XD_NOISE_DDIM)
+        xd_ask_option(a, "eta", text);
+    else if (kind == XD_NOISE_ANCESTRAL && !(eta > 0 || eta < 0))
+        xd_ask_option(a, "scheduler", "Euler");
+    else if (kind == XD_NOISE_ANCESTRAL && (eta > 1 || eta < 1))
+        xd_ask_refuse(a, 400, "eta", "eta is %g; with the sampler %s it is 1, all of its noise, or "
+                      "0, none", eta, sampler_of(a));
 }
 
 /* ---- options that the request does not have -------------------------------------------------- */

@@ -72,6 +72,11 @@ void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind);
  * name of OpenAI's. */
 void xd_ask_model(xd_ask *a, const char *name);
 void xd_ask_option(xd_ask *a, const char *name, const char *value);     /* of xd_request        */
+/* The share of new noise in every step, as other programs take it: behind the sampler's name, of
+ * which it depends whether it has one (xd_ask_noise_kind); others pass it over. */
+typedef enum xd_ask_noise { XD_NOISE_NONE, XD_NOISE_DDIM, XD_NOISE_ANCESTRAL } xd_ask_noise;
+xd_ask_noise xd_ask_noise_kind(const xd_ask *a);
+void xd_ask_eta(xd_ask *a, double eta);
 int  xd_ask_takes(const xd_ask *a, const char *word);  /* the model takes it ("strength")         */
 void xd_ask_prompt(xd_ask *a, const char *prompt);
 void xd_ask_size(xd_ask *a, const char *size);  /* "512x768", "auto"                            */

@@ -88,7 +88,7 @@ size_t xd_tags_name(const xd_tags *t, size_t at, size_t *behind)
 }
 
 /* Where "= value" behind an attribute's name ends, or that name where there is none. A quote that
- * nothing closes begins no value: what is before it is an empty one, or one that begins with "=". */
+ * nothing closes begins no value: what is before it is an empty one, or one beginning with "=". */
 static size_t behind_value(const xd_tags *t, size_t name)
 {
     size_t equals = run(t, BLANK, name), behind = equals, v;

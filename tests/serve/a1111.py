@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from harness import DEMO, PROMPT, T, Server, end, generate, report, wait_for
+from harness import DEMO, PROMPT, T, Server, end, generate, pixels, report, wait_for
 
 API = "/sdapi/v1"
 # What SillyTavern sends, with fields that have no use here.
@@ -79,6 +79,7 @@ def images(s, names):
     r = s.post(API + "/txt2img", {**fields, "sampler_name": "DPM++ 2M SDE Karras"})
     report(r.status == 200 and "Sampler: DPM++ 2M SDE Karras" in r.json["info"],
            "a sampler with noise of its own, and a schedule", r)
+    noises(s, fields, mine)
     r = s.post(API + "/img2img", fields)
     report(r.status == 400 and "init_images" in r.json["detail"], "which must be there", r)
     for wrong, text in (({"sampler_name": "Nope"}, "Nope"), ({"steps": 0}, "num_inference_steps"),
@@ -87,6 +88,38 @@ def images(s, names):
                         ({"override_settings": {"sd_model_checkpoint": "x"}}, "no model 'x'")):
         r = s.post(API + "/txt2img", {**fields, **wrong})
         report(r.status in (400, 404) and text in r.json["detail"], f"refused: {wrong}", r)
+
+
+def noises(s, fields, mine):
+    """eta is of DDIM, by default 0, and of ancestral samplers, by default 1."""
+    def made(sampler, **more):
+        return png(s.post(API + "/txt2img", {**fields, "sampler_name": sampler, **more})
+                   .json["images"][0])
+
+    def plain(*flags):
+        return generate("--prompt", PROMPT, "--num_inference_steps", "3", "--seed", "7", *flags)
+
+    ddim, noisy = plain("--scheduler", "ddim"), plain("--scheduler", "ddim", "--eta", "0.5")
+    ancestral = plain("--scheduler", "euler-ancestral")
+    for what, got, want in (
+            ("none", made("DDIM", eta=None), ddim),
+            ("DDIM's", made("DDIM", eta=0.5), noisy),
+            ("DDIM's setting", made("DDIM", override_settings={"eta_ddim": 0.5,
+                                                               "eta_ancestral": 0}), noisy),
+            ("a field above its setting", made("DDIM", eta=0.5, override_settings={
+                "eta_ddim": 1}), noisy),
+            ("all noise", made("Euler a", eta=1), ancestral),
+            ("DDIM's setting with another", made("Euler a", override_settings={"eta_ddim": 0.5}),
+             ancestral),
+            ("without noise", made("Euler a", eta=0), plain("--scheduler", "euler")),
+            ("a sampler without it", made("DPM++ 2M", eta=0.5), mine)):
+        report(pixels(got) == pixels(want), f"eta: {what}")
+    report(len({pixels(x) for x in (ddim, noisy, ancestral)}) == 3, "which differ")
+    report(b"Eta DDIM: 0.5," in noisy and b"Eta" not in ddim, "the file's text has it")
+    for sampler, eta, text in (("Euler a", 0.5, "0.5"), ("DDIM", 2, "eta"), ("DDIM", "x", "'x'")):
+        r = s.post(API + "/txt2img", {**fields, "sampler_name": sampler, "eta": eta})
+        report(r.status == 400 and "eta" in r.json["detail"] and text in r.json["detail"],
+               f"refused: eta {eta} of {sampler}", r)
 
 
 def switching(s):
