@@ -336,11 +336,6 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-xd_usual xd_job_usual(const xd_job *j)
-{
-    return xd_model_usual(&j->ctx->model, starts_from_image(j), xd_job_has_mask(j->r));
-}
-
 /* The strength asked for, else diffusers' default. */
 static double strength_of(const xd_job *j)
 {
@@ -372,7 +367,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     xd_status       s = xd_job_sampler(j, &cfg, e);
     if (s != XD_OK)
         return xd_model_fail_sched(m, s, e);
-    j->asked_steps = steps ? steps : xd_job_usual(j).steps;
+    j->usual = xd_model_usual(m, starts_from_image(j), xd_job_has_mask(j->r));
+    j->asked_steps = steps ? steps : j->usual.steps;
     xd_steps a = { .steps = j->asked_steps, .tokens = j->tokens,
                    .own_sigmas = has_own_sigmas(j, &cfg), .max_shift = m->recipe->max_shift,
                    .leap = m->recipe->leap, .mu = m->recipe->mu };
@@ -424,7 +420,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         s = set_sampler(j, e);
     if (s != XD_OK)
         return s;
-    j->guidance = r->guidance_scale < 0 ? xd_job_usual(j).guidance : r->guidance_scale;
+    j->guidance = r->guidance_scale < 0 ? j->usual.guidance : r->guidance_scale;
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)
         j->guidance = !xd_job_has_text(r, XD_TEXT_NEGATIVE) ? 0 :
@@ -442,7 +438,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
                        "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
                        ctx->model.recipe->most_text);
-    j->max_text = r->max_sequence_length ? r->max_sequence_length : xd_job_usual(j).max_text;
+    j->max_text = r->max_sequence_length ? r->max_sequence_length : j->usual.max_text;
     if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the transformer of %s has "
                        "positions for %lld text tokens", j->max_text, ctx->model.recipe->name,

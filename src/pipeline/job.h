@@ -29,6 +29,7 @@ typedef struct xd_job {
     int64_t     numbers;        /* their number of elements                                    */
     int64_t     tokens, features;       /* of the latents as tokens                            */
     xd_layout   lay;
+    xd_usual    usual;          /* defaults of the request                                     */
     int         npass;          /* most passes of a step (XD_PASS_...): 1; 2 with guidance; or 3 */
     int         all_passes;     /* of every step, in a prediction; 0: as the step has them      */
     uint8_t    *skips;          /* [layers] 1: left out of the third pass; NULL: there is none */
@@ -98,7 +99,6 @@ xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
 int       xd_job_has_image(const xd_request *r);        /* an image to start from, or to read   */
 int       xd_job_has_last(const xd_request *r);         /* an image that a video ends with      */
 int       xd_job_has_mask(const xd_request *r);
-xd_usual  xd_job_usual(const xd_job *j);                /* defaults of the request              */
 int64_t   xd_job_images(const xd_request *r);           /* how many images the request has      */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);

@@ -80,7 +80,7 @@ static double scale_read(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     double           asked = j->r->guidance_scale;
-    return !p->distilled ? j->guidance : asked < 0 ? xd_job_usual(j).guidance : asked;
+    return !p->distilled ? j->guidance : asked < 0 ? j->usual.guidance : asked;
 }
 
 /* Appends the name of a file or a model; NULL: pixels came without a file. */
