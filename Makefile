@@ -211,7 +211,8 @@ soak-server: configured
 
 fuzz: clang-packages
 	@[ -f build-fuzz/build.ninja ] || CC=clang CXX=clang++ meson setup build-fuzz \
-	    --buildtype=debugoptimized -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
+	    --buildtype=debugoptimized -Dfuzz=true -Damx=false -Dcuda=disabled \
+	    -Db_sanitize=address,undefined -Db_lundef=false
 	@ninja -C build-fuzz fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build-fuzz
 
