@@ -253,6 +253,8 @@ second() {
     local flux=$P/models/FLUX.1-dev layers='--layers 1,1'
     [ -n "$simulated" ] && flux=$root/models/demo-pixart layers='--layers 1' \
         big='--width 32 --height 32 --device cuda --dtype bf16 --repeats 1'
+    [ -n "$simulated" ] || XDIT_TUNE=1 step "FLUX.1 step, algorithms timed" 45 FLUX.1-dev \
+        --width 1024 --height 1024 --repeats 3
     [ -n "$simulated" ] || XDIT_CUDNN=0 step "FLUX.1 step without cuDNN" 45 FLUX.1-dev \
         --width 1024 --height 1024 --repeats 3
     for k in flash_128 epilogue_wide qknorm_near norm_12; do

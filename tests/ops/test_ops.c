@@ -772,6 +772,8 @@ int main(void)
         printf("Bail out! %s\n", e.msg);
         return 1;
     }
+    if (getenv("XDIT_TEST_ONLY"))
+        cmocka_set_test_filter(getenv("XDIT_TEST_ONLY"));
     int failed = cmocka_run_group_tests_name("ops", tests, NULL, NULL);
     xd_dev_close(&dev);
     return failed;

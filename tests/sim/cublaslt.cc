@@ -3,7 +3,8 @@
  * D = alpha op(A) op(B) + beta C, column by column, with a bias and GELU after it; sums in f32
  * (int32 for int8). With XDIT_SIM_NO_PRODUCTS it takes none, and e4m3 from the compute capability
  * 8.9 on (XDIT_SIM_CAPABILITY). An algorithm works with addresses of the alignment alone that the
- * preference named when it was found. */
+ * preference named when it was found. Who asks for several algorithms gets up to four, of which
+ * number 2 is the fastest; with XDIT_SIM_ALGORITHMS a product prints the number of its own. */
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernels/gpu.cuh"
 
@@ -18,6 +19,7 @@
 #define API extern "C" __attribute__((visibility("default")))
 API CUresult simgpu_enqueue(CUstream s, std::function<void()> *fn);
 API int simgpu_on_device(const void *p, size_t n);
+API void simgpu_spend(double ms);
 
 struct desc {
     cublasComputeType_t compute;
@@ -174,11 +176,14 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     *n = 0;
     if (want < 1 || !checked((desc *)d, (layout *)A, (layout *)B, (layout *)C, (layout *)D))
         return XD_LT_NOT_SUPPORTED;
-    memset(r, 0, sizeof *r);
-    r->workspaceSize = 1 << 20;
-    for (int i = 0; i < 4; i++)
-        r->algo.data[i] = ((uint32_t *)p)[i];
-    *n = 1;
+    for (*n = 0; *n < (want < 4 ? want : 4); ++*n) {
+        memset(&r[*n], 0, sizeof *r);
+        r[*n].workspaceSize = 1 << 20;
+        for (int i = 0; i < 4; i++)
+            r[*n].algo.data[i] = ((uint32_t *)p)[i];
+        r[*n].algo.data[4] = (uint64_t)*n;
+        r[*n].algo.data[5] = want > 1 && *n != 2;
+    }
     return XD_LT_SUCCESS;
 }
 
@@ -304,7 +309,13 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, cons
             return XD_LT_INVALID_VALUE;
     if (x.A.type != XD_LT_F32 && ((uintptr_t)a % 16 || (uintptr_t)b % 16))
         return XD_LT_NOT_SUPPORTED;
-    std::function<void()> fn = [x] { product(x); };
+    if (getenv("XDIT_SIM_ALGORITHMS"))
+        fprintf(stderr, "algorithm %d\n", (int)algo->data[4]);
+    const int slow = (int)algo->data[5];
+    std::function<void()> fn = [x, slow] {
+        product(x);
+        simgpu_spend(slow ? 1e5 : 0);
+    };
     return simgpu_enqueue((CUstream)s, &fn) == XD_CU_SUCCESS ? XD_LT_SUCCESS
                                                              : XD_LT_EXECUTION_FAILED;
 }

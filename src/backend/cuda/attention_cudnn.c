@@ -54,7 +54,7 @@ static int name_of(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a, char 
     int64_t v[] = { a->B, a->H, a->Hk, a->D, a->n, a->m, a->q[0], a->q[1], a->q[2], a->k[0],
                     a->k[1], a->k[2], a->v[0], a->v[1], a->v[2], a->out[0], a->out[1], a->out[2],
                     a->lse[0], a->lse[1], a->lse[2] };
-    int     n = snprintf(name, sizeof name, "%s/sdpa-%s%s", x->folder,
+    int     n = snprintf(name, sizeof name, "%ssdpa-%s%s", x->folder,
                          xd_dtype_name((xd_dtype)a->type), a->lengths ? "-lengths" : "");
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
         n += snprintf(name + n, sizeof name - (size_t)n, "-%lld", (long long)v[i]);
@@ -157,17 +157,6 @@ static void *make_plans(void *cookie)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* Plans of one version of cuDNN and one model of GPU share a folder. */
-static void name_folder(struct xd_cuda_cudnn *x)
-{
-    char gpu[100] = "gpu";
-    x->c->cu->cuDeviceGetName(gpu, sizeof gpu, x->c->device);
-    for (char *p = gpu; *p; p++)
-        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-", *p))
-            *p = '_';
-    snprintf(x->folder, sizeof x->folder, "cudnn-%zu-%s", x->lib->cudnnGetVersion(), gpu);
-}
-
 static int open_library(struct xd_cuda_cudnn *x)
 {
     const char *value = getenv("XDIT_CUDNN"), *digits = strchr(x->c->dev.name, ':');
@@ -203,7 +192,7 @@ static struct xd_cuda_cudnn *cudnn_of(xd_cuda_dev *c)
     pthread_cond_init(&x->changed, NULL);
     if (!open_library(x))
         return NULL;
-    name_folder(x);
+    xd_cuda_cache_folder(c, "cudnn", x->lib->cudnnGetVersion(), x->folder, sizeof x->folder);
     return x;
 }
 

@@ -1,16 +1,22 @@
 /* cublaslt.c - matrix products by cuBLASLt
  *
  * A table holds what the library was asked for each kind of product: its descriptors and the
- * algorithm that it chose. Pointers that are no part of the kind are set before each product. */
+ * algorithm: one that was timed and kept (algorithms.c), or the first that the library names.
+ * Pointers that are no part of the kind are set before each product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 
-enum { KINDS = 512 };                   /* places of the table; it is emptied when 3/4 are taken */
+enum {
+    KINDS = 512,                        /* places of the table; it is emptied when 3/4 are taken */
+    TIMED = 8, REPEATS = 3,             /* algorithms of a kind that are timed; products of each */
+};
 
 /* Products that one algorithm serves: equal keys have equal bytes. */
 typedef struct kind {
@@ -48,9 +54,11 @@ xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e)
     if (r == XD_LT_SUCCESS)
         r = c->lt->cublasLtMatmulPreferenceSetAttribute(c->lt_preference, XD_LT_PREF_WORKSPACE,
                                                         &work, sizeof work);
-    return r == XD_LT_SUCCESS ? XD_OK
-                              : xd_fail(e, XD_EDEVICE, "cuBLASLt does not start on %s: status %d",
-                                        c->dev.name, (int)r);
+    if (r != XD_LT_SUCCESS)
+        return xd_fail(e, XD_EDEVICE, "cuBLASLt does not start on %s: status %d", c->dev.name,
+                       (int)r);
+    xd_cuda_open_algorithms(c);
+    return XD_OK;
 }
 
 static void forget_kind(const xd_cublaslt *lt, known *q)
@@ -75,6 +83,7 @@ static void forget_kinds(xd_cuda_dev *c)
 
 void xd_cuda_close_cublaslt(xd_cuda_dev *c)
 {
+    xd_cuda_close_algorithms(c);
     if (c->products)
         forget_kinds(c);
     free(c->products);
@@ -93,10 +102,10 @@ static int type_of(int t)
     return t == XD_BF16 ? XD_LT_BF16 : t == XD_I8 ? XD_LT_I8 : t == XD_I32 ? XD_LT_I32 : XD_LT_F32;
 }
 
-/* The largest power of two, at most 256, of which the address is a multiple. */
+/* The largest power of two, at most 64 (that of all arenas), of which the address is a multiple. */
 static uint32_t alignment_of(const void *p)
 {
-    uint32_t n = 256;
+    uint32_t n = 64;
     while ((uintptr_t)p % n)
         n /= 2;
     return n;
@@ -206,25 +215,83 @@ static void refuse(known *q, const char *when, cublasStatus_t r)
            k->gelu ? ", GELU" : "", k->scaled ? ", scales of rows" : "");
 }
 
-/* Asks the library for an algorithm of the kind of p. */
+static cublasStatus_t run_product(xd_cuda_dev *c, const known *q, const xd_cuda_product *p,
+                                  const cublasLtMatmulAlgo_t *algo)
+{
+    union { float f; int32_t i; } one = { .f = 1 }, zero = { .i = 0 };
+    if (p->in.type == XD_I8)
+        one.i = 1;
+    return c->lt->cublasLtMatmul(c->lt_handle, q->desc, &one, p->w, q->A, p->in.p, q->B, &zero,
+                                 p->out.p, q->D, p->out.p, q->D, algo, (void *)(uintptr_t)c->work,
+                                 XD_CUDA_WORK, c->stream);
+}
+
+/* Seconds of one product by an algorithm; 0: it fails, or the time is not known. */
+static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const known *q,
+                             const xd_cuda_product *p, const cublasLtMatmulAlgo_t *algo)
+{
+    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;        /* warms up        */
+    ok = ok && c->cu->cuEventRecord(t->begin, c->stream) == XD_CU_SUCCESS;
+    for (int i = 0; i < REPEATS && ok; i++)
+        ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
+    ok = ok && c->cu->cuEventRecord(t->end, c->stream) == XD_CU_SUCCESS;
+    return ok ? xd_cuda_timed(c, t) / REPEATS : 0;
+}
+
+/* Of n algorithms the fastest, if it is faster than the first by 2 % and more. */
+static int find_fastest(xd_cuda_dev *c, const known *q, const xd_cuda_product *p,
+                        const cublasLtMatmulHeuristicResult_t *found, int n)
+{
+    xd_cuda_timing t = { 0 };
+    double         first = 0, best = 0;
+    int            at = 0;
+    if (xd_cuda_open_timing(c, &t))
+        for (int i = 0; i < n; i++) {
+            const double s = time_algorithm(c, &t, q, p, &found[i].algo);
+            first = i == 0 ? s : first;
+            if (s > 0 && (i == 0 || s < best))
+                best = s, at = i;
+        }
+    xd_cuda_close_timing(c, &t);
+    return first > 0 && best > 0.98 * first ? 0 : at;
+}
+
+static void name_kind(const kind *k, char name[160])
+{
+    snprintf(name, 160, "%" PRId64 "x%" PRId64 "x%" PRId64 "/%" PRId64 "/%" PRId64 "/%" PRId64
+             ",%d,%d,%d,%d,%d,%d,%u,%u,%u", k->n, k->I, k->O, k->s_in, k->s_w, k->s_out,
+             k->in_type, k->out_type, k->bias_type, k->gelu, k->turned, k->scaled, k->align[0],
+             k->align[1], k->align[2]);
+}
+
+/* Finds an algorithm for the kind of p. */
 static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
 {
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found[TIMED];
+    char           name[160];
+    const int      times = xd_cuda_times_algorithms(c);
     int            n = 0;
     cublasStatus_t r = describe(c->lt, q);
+    name_kind(&q->k, name);
+    if (r == XD_LT_SUCCESS && xd_cuda_kept_algorithm(c, name, &q->algo)) {
+        q->state = TAKEN;
+        return;
+    }
     if (r == XD_LT_SUCCESS)
         r = set_pointers(c->lt, q, p);
     if (r == XD_LT_SUCCESS)
         r = set_alignments(c, &q->k);
     if (r == XD_LT_SUCCESS)
         r = c->lt->cublasLtMatmulAlgoGetHeuristic(c->lt_handle, q->desc, q->A, q->B, q->D, q->D,
-                                                  c->lt_preference, 1, &found, &n);
+                                                  c->lt_preference, times ? TIMED : 1, found, &n);
     if (r != XD_LT_SUCCESS || n < 1) {
         refuse(q, "a product", r);
         return;
     }
-    q->algo = found.algo;
+    q->algo = found[times ? find_fastest(c, q, p, found, n) : 0].algo;
     q->state = TAKEN;
+    if (times)
+        xd_cuda_keep_algorithm(c, name, &q->algo);
 }
 
 /* What is known of the kind of p. */
@@ -251,19 +318,13 @@ static known *find_kind(xd_cuda_dev *c, const xd_cuda_product *p)
 
 int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p)
 {
-    const xd_cublaslt            *lt = c->lt;
-    union { float f; int32_t i; } one = { .f = 1 }, zero = { .i = 0 };
-    if (p->in.type == XD_I8)
-        one.i = 1;
     c->cu->cuCtxSetCurrent(c->context);
     known *q = find_kind(c, p);
     if (q->state == REFUSED)
         return 0;
-    cublasStatus_t r = set_pointers(lt, q, p);
+    cublasStatus_t r = set_pointers(c->lt, q, p);
     if (r == XD_LT_SUCCESS)
-        r = lt->cublasLtMatmul(c->lt_handle, q->desc, &one, p->w, q->A, p->in.p, q->B, &zero,
-                               p->out.p, q->D, p->out.p, q->D, &q->algo,
-                               (void *)(uintptr_t)c->work, XD_CUDA_WORK, c->stream);
+        r = run_product(c, q, p, &q->algo);
     if (r != XD_LT_SUCCESS)
         refuse(q, "to run a product", r);
     else if (c->waits)

@@ -91,8 +91,10 @@ typedef struct xd_cuda_dev {
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
     struct xd_cuda_products *products;  /* cublaslt.c                                         */
+    struct xd_cuda_algorithms *kept;    /* algorithms.c                                       */
     struct xd_cuda_cudnn *dnn;          /* attention_cudnn.c; NULL: not needed yet            */
     int                   ngraphs;      /* graphs that may be launched                        */
+    int                   captures;     /* 1: a graph is being captured                       */
     CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
     CUdeviceptr           failed;       /* an int32: 1 after a lookup outside its table        */
     pthread_mutex_t       lock;         /* of what follows: weights are packed by threads      */
@@ -125,6 +127,13 @@ double xd_cuda_bandwidth(xd_dev *d);
 /* Fills n elements with random numbers between -1 and 1, those of I8 between -127 and 127; a block
  * of them is repeated. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
+
+/* Two events, before and behind what is timed. 1: they could be made. */
+typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
+int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
+void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
+/* Seconds between the events, which have been recorded; waits for the second. 0: unknown. */
+double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t);
 
 /* ---- memory.c ----------------------------------------------------------------------------- */
 
@@ -269,6 +278,19 @@ typedef struct xd_cuda_product {
 int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
 xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e);
 void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
+
+/* ---- algorithms.c: those of products that were timed, in the user's cache ------------------ */
+
+/* With XDIT_TUNE=1 kinds of products that are new are timed and kept. */
+void xd_cuda_open_algorithms(xd_cuda_dev *c);
+void xd_cuda_close_algorithms(xd_cuda_dev *c);          /* writes what is new                  */
+int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
+/* name: of a kind of product, without blanks. 0: none is kept. */
+int  xd_cuda_kept_algorithm(const xd_cuda_dev *c, const char *name, cublasLtMatmulAlgo_t *a);
+void xd_cuda_keep_algorithm(xd_cuda_dev *c, const char *name, const cublasLtMatmulAlgo_t *a);
+/* "WHAT-VERSION-GPU/", a folder of the user's cache for one version of a library. */
+void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version, char *folder,
+                          size_t size);
 
 /* ---- weights.c: rows [out][taps][in] of the compute type, or of 8 bits with scales -------- */
 

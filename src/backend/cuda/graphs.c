@@ -15,10 +15,11 @@ static xd_status begin(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    return c->waits ? XD_EUNSUPPORTED
-                    : xd_cuda_check("cuStreamBeginCapture",
-                                    c->cu->cuStreamBeginCapture_v2(c->stream,
-                                                                   XD_CU_CAPTURE_THREAD_LOCAL));
+    if (c->waits)
+        return XD_EUNSUPPORTED;
+    CUresult r = c->cu->cuStreamBeginCapture_v2(c->stream, XD_CU_CAPTURE_THREAD_LOCAL);
+    c->captures = r == XD_CU_SUCCESS;
+    return xd_cuda_check("cuStreamBeginCapture", r);
 }
 
 static xd_status end(xd_dev *d, xd_graph **g)
@@ -28,6 +29,7 @@ static xd_status end(xd_dev *d, xd_graph **g)
     CUgraph               graph = NULL;
     xd_graph             *own = calloc(1, sizeof *own);
     *g = NULL;
+    c->captures = 0;
     cu->cuCtxSetCurrent(c->context);
     CUresult r = cu->cuStreamEndCapture(c->stream, &graph);
     if (r == XD_CU_SUCCESS && own)

@@ -44,16 +44,13 @@ xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n)
     return s;
 }
 
-/* Events before and behind what is timed. */
-typedef struct timing { CUevent begin, end; } timing;
-
-static int open_timing(xd_cuda_dev *c, timing *t)
+int xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t)
 {
     return c->cu->cuEventCreate(&t->begin, XD_CU_EVENT_DEFAULT) == XD_CU_SUCCESS &&
            c->cu->cuEventCreate(&t->end, XD_CU_EVENT_DEFAULT) == XD_CU_SUCCESS;
 }
 
-static void close_timing(xd_cuda_dev *c, timing *t)
+void xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t)
 {
     if (t->begin)
         c->cu->cuEventDestroy_v2(t->begin);
@@ -61,8 +58,7 @@ static void close_timing(xd_cuda_dev *c, timing *t)
         c->cu->cuEventDestroy_v2(t->end);
 }
 
-/* Seconds between the events, which have been recorded. 0: unknown. */
-static double seconds_of(xd_cuda_dev *c, const timing *t)
+double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t)
 {
     float ms = 0;
     return c->cu->cuEventSynchronize(t->end) == XD_CU_SUCCESS &&
@@ -71,20 +67,21 @@ static double seconds_of(xd_cuda_dev *c, const timing *t)
 }
 
 /* Seconds of one of `times` products. */
-static double time_products(xd_cuda_dev *c, const timing *t, const xd_cuda_product *q, int times)
+static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cuda_product *q,
+                            int times)
 {
     c->cu->cuEventRecord(t->begin, c->stream);
     for (int i = 0; i < times; i++)
         if (!xd_cuda_multiply(c, q))
             return 0;
     c->cu->cuEventRecord(t->end, c->stream);
-    return seconds_of(c, t) / times;
+    return xd_cuda_timed(c, t) / times;
 }
 
 /* GFLOP/s of square products of width n, the first of which warms up; *took: seconds of one. As
  * many are timed as fit into `seconds`, with large ones 20. */
-static double rate_of(xd_cuda_dev *c, const timing *t, xd_dtype type, char *p, int64_t n,
-                      double seconds, double *took)
+static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, char *p,
+                      int64_t n, double seconds, double *took)
 {
     const size_t    sums = (size_t)(n * n) * sizeof(float);
     const size_t    bytes = (size_t)(n * n) * xd_dtype_size(type);
@@ -100,7 +97,8 @@ static double rate_of(xd_cuda_dev *c, const timing *t, xd_dtype type, char *p, i
 }
 
 /* Products of growing width, until one takes `seconds`. */
-static double measure_peak(xd_cuda_dev *c, const timing *t, xd_dtype type, double seconds)
+static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type,
+                           double seconds)
 {
     xd_dev *d = &c->dev;
     double  best = 0, rate = 1, took = 0;
@@ -121,12 +119,12 @@ double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     double      *known = &c->peak[type == XD_F32 ? 0 : type == XD_BF16 ? 1 : 2];
-    timing       t = { 0 };
+    xd_cuda_timing t = { 0 };
     (void)threads;
     c->cu->cuCtxSetCurrent(c->context);
-    if (!(*known > 0) && open_timing(c, &t))
+    if (!(*known > 0) && xd_cuda_open_timing(c, &t))
         *known = measure_peak(c, &t, type, seconds);
-    close_timing(c, &t);
+    xd_cuda_close_timing(c, &t);
     return *known;
 }
 
@@ -135,23 +133,24 @@ double xd_cuda_bandwidth(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     char        *p = d->mem->get(d, COPIED);
-    timing       t = { 0 };
+    xd_cuda_timing t = { 0 };
     double       best = 0;
     size_t       half = COPIED / 2;
     CUdeviceptr  at = (CUdeviceptr)(uintptr_t)p;
     c->cu->cuCtxSetCurrent(c->context);
-    CUresult r = p && open_timing(c, &t) ? c->cu->cuMemsetD8Async(at, 1, COPIED, c->stream) : -1;
+    CUresult r = p && xd_cuda_open_timing(c, &t)
+                     ? c->cu->cuMemsetD8Async(at, 1, COPIED, c->stream) : -1;
     for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {     /* the first one warms up          */
         r = c->cu->cuEventRecord(t.begin, c->stream);
         for (int k = 0; k < COPIES && r == XD_CU_SUCCESS; k++)
             r = c->cu->cuMemcpyDtoDAsync_v2(at + half, at, half, c->stream);
         if (r == XD_CU_SUCCESS)
             r = c->cu->cuEventRecord(t.end, c->stream);
-        double s = r == XD_CU_SUCCESS ? seconds_of(c, &t) : 0;
+        double s = r == XD_CU_SUCCESS ? xd_cuda_timed(c, &t) : 0;
         best = s > 0 ? (double)COPIED * COPIES / s : 0;
     }
     d->mem->sync(d, NULL);
-    close_timing(c, &t);
+    xd_cuda_close_timing(c, &t);
     if (p)
         d->mem->put(d, p, COPIED);
     return best;
