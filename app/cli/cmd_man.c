@@ -269,8 +269,8 @@ static xd_status print_page(const xd_command *c, xd_err *e)
 static void print_help(FILE *f)
 {
     fputs("Usage: xdit man COMMAND\n\n"
-          "Prints the manual page of a command, which is installed with the program; without\n"
-          "that it is read by\n\n"
+          "Prints the manual page of a command. It is installed with the program; without\n"
+          "that, this reads it:\n\n"
           "  xdit man generate | man -l -\n", f);
 }
 

@@ -101,7 +101,8 @@ static void print_help(FILE *f)
     fprintf(f,
             "\nExamples:\n"
             "  xdit plan --model models/demo-pixart --world 4\n"
-            "  xdit plan --model %s --cluster 8xH100 --world 4 --explain 1\n"
+            "  xdit plan --model %s --cluster 8xH100 \\\n"
+            "    --world 4 --explain 1\n"
             "  xdit plan --model DIR --device cuda --cluster RTX4090 --weights_dtype int8\n",
             xd_family_says(XD_WORD_HUB));
     free(kept);

@@ -58,10 +58,11 @@ static void print_help(FILE *f)
     task_init(&t);
     fputs(
         "Usage: xdit probe [--ranks N] [--threads T] [--device NAME] [--output FILE]\n\n"
-        "Measures how fast the ranks compute (GEMMs, attention, convolutions, memory) while\n"
-        "all of them work, how fast they speak, and how fast files beside FILE or in the cache of\n"
-        "models are read, in a few seconds, and writes it to a file that\n"
-        "xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this machine.\n",
+        "Measures in a few seconds how fast the ranks compute (GEMMs, attention,\n"
+        "convolutions, memory) while all of them work, how fast they send messages,\n"
+        "and how fast files beside FILE or in the cache of models are read. Writes a\n"
+        "file that xdit plan --cluster FILE reads. Without --output, xdit plan takes it\n"
+        "for this machine.\n",
         f);
     xd_opt_help(f, &t.spec, groups, 1);
     fputs("\nExamples:\n"

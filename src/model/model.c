@@ -24,9 +24,12 @@ static const char *class_in_index(const xd_model *m, const char *component)
 static const char *why_not(const char *dir)
 {
     char *snapshots = xd_path_join(dir, "snapshots");
-    int   cache = snapshots && xd_file_is_dir(snapshots);
+    char *above = xd_path_join(dir, "../model_index.json");
+    int   cache = snapshots && xd_file_is_dir(snapshots), part = above && xd_file_exists(above);
     free(snapshots);
-    return cache ? "it is a model's folder in the Hugging Face cache; name a folder in its "
+    free(above);
+    return part ? "it is a part of a model; name the folder above it" :
+           cache ? "it is a model's folder in the Hugging Face cache; name a folder in its "
                    "snapshots, or the model as org/name" : "it is not a diffusers model directory";
 }
 

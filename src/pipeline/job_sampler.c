@@ -82,6 +82,19 @@ static int is_off(const xd_request *r, char kind, size_t from)
     return (kind == 'b' && *(const int *)at < 0) || (kind == 'd' && *(const double *)at == 0);
 }
 
+/* Names the schedulers whose configs have the key. */
+static xd_status refuse_key(const xd_job *j, const char *key, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    for (int i = 0; xd_samplers[i]; i++)
+        if (xd_sched_has(xd_samplers[i], key))
+            xd_buf_add(&b, "%s%s", b.len ? ", " : "", xd_samplers[i]->name);
+    xd_fail(e, XD_EINVAL, "%s is given, and the scheduler %s has none; these have it: %s", key,
+            j->sampler->name, b.p ? b.p : "none");
+    xd_buf_free(&b);
+    return XD_EINVAL;
+}
+
 /* Puts what the request gives in place of the config's values. */
 static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
@@ -91,8 +104,7 @@ static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (take_key(r, c, keys[i].kind, keys[i].from, keys[i].to) &&
             !xd_sched_has(j->sampler, keys[i].key) && !is_off(r, keys[i].kind, keys[i].from))
-            return xd_fail(e, XD_EINVAL, "%s is given, and the scheduler %s has none", keys[i].key,
-                           j->sampler->name);
+            return refuse_key(j, keys[i].key, e);
     if (r->use_flow_sigmas > 0)
         strcpy(c->prediction_type, "flow_prediction");
     return XD_OK;

@@ -76,7 +76,8 @@ static xd_option options[] = {
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
       "share of the steps that are generated over the image (default: the pipeline's)" },
     { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
-      "seed of the noise; image i uses seed + i; -1: one by chance, which is said (default: 0)" },
+      "seed of the noise; image i uses seed + i; -1: one by chance, which is printed "
+      "(default: 0)" },
     { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",
       "images of every prompt (default: 1)" },
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",

@@ -23,6 +23,10 @@ for c in "" generate models inspect convert compare calibrate bench doctor from-
     try $c --help
     check "$c --help is the same" [ "$out" = "$help" ]
 done
+for c in plan probe man completion serve; do
+    try help $c
+    check "help $c fits 80 columns, too" narrow
+done
 for f in model prompt negative_prompt width height num_inference_steps guidance_scale seed \
          num_images_per_prompt max_sequence_length scheduler cache rng dtype weights_dtype threads \
          bind device output \
@@ -140,6 +144,10 @@ refused "a table of other steps" 2 "ways.json 2 0 3" \
     -o "$T/x.png"
 refused "no table" 1 "$T/none.json" generate --model "$MODEL" --prompt a \
     --fast_attn "$T/none.json" -o "$T/x.png"
+refused "a key of other schedulers" 2 "eta dpm\\+\\+ ddim tcd" generate --model "$MODEL" --prompt a \
+    --eta 0.5 -o "$T/x.png"
+refused "a part of a model" 1 "transformer model_index.json above" generate \
+    --model "$MODEL/transformer" --prompt a
 refused "an unknown attention" 2 "auto int8" generate --attention int4
 refused "an unknown dtype" 2 "f32 bf16 f16" generate --dtype f64
 refused "an unknown dtype of weights" 2 "f32 bf16 int8 fp8 int4" generate \
