@@ -144,8 +144,8 @@ refused "a table of other steps" 2 "ways.json 2 0 3" \
     -o "$T/x.png"
 refused "no table" 1 "$T/none.json" generate --model "$MODEL" --prompt a \
     --fast_attn "$T/none.json" -o "$T/x.png"
-refused "a key of other schedulers" 2 "eta dpm\\+\\+ ddim tcd" generate --model "$MODEL" --prompt a \
-    --eta 0.5 -o "$T/x.png"
+refused "a key of other schedulers" 2 "eta dpm\\+\\+ ddim tcd" generate --model "$MODEL" \
+    --prompt a --eta 0.5 -o "$T/x.png"
 refused "a part of a model" 1 "transformer model_index.json above" generate \
     --model "$MODEL/transformer" --prompt a
 refused "an unknown attention" 2 "auto int8" generate --attention int4
