@@ -94,7 +94,7 @@ static void print_help(FILE *f)
         { "Degrees that are kept", kept },
     };
     fputs("Usage: xdit plan --model DIR [--world N] [--cluster NAME] [options]\n\n"
-          "Says what every plan would take on so many ranks: seconds of a step and of the\n"
+          "Prints what every plan would take on so many ranks: seconds of a step and of the\n"
           "request, memory of the fullest rank, bytes sent; the fastest first. Nothing is\n"
           "loaded, and the ranks need not be there.\n", f);
     xd_opt_help(f, &t.spec, groups, 3);

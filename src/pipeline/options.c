@@ -223,9 +223,9 @@ static void name_families(void)
         { AT(max_area), "pixels of an image of which the ratio alone is given (",
           XD_WORD_MAX_AREA, "; default: the model's)" },
         { AT(last_image), "image that the video ends with (", XD_WORD_LAST_IMAGE, ")" },
-        { AT(prompt_2), "text for the second text encoder, the same for all prompts (",
+        { AT(prompt_2), "text for the second text encoder: one for all prompts, or one for each (",
           XD_WORD_TWO_PROMPTS, "; default: the prompt)" },
-        { AT(prompt_3), "text for the third text encoder, the same for all prompts (",
+        { AT(prompt_3), "text for the third text encoder: one for all prompts, or one for each (",
           XD_WORD_THREE_PROMPTS, "; default: the prompt)" },
         { AT(clean_caption), "clean prompts of addresses, tags and other text of the web, as ",
           XD_WORD_CLEANS, " was trained (default: true; --clean_caption=false: small letters "
