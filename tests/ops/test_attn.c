@@ -227,15 +227,16 @@ static void test_f16(void **state)
     }
 }
 
-/* Heads of 136 to 256 elements, which tensor cores take in tiles of 32 keys: every feature that
- * they take, then the bits. */
-static void test_wide_heads(void **state)
+/* Heads that tensor cores take in blocks of 128 queries (up to 128) and of 64, in tiles of 64 and
+ * of 32 keys: every feature that they take, then the bits. */
+static void test_tiles(void **state)
 {
-    static const int64_t dims[] = { 136, 160, 192, 200, 256 };
+    static const int64_t dims[] = { 64, 80, 96, 128, 136, 160, 192, 200, 256 };
     const variant *v = available(state);
     seed = 11;
-    for (int i = 0; v && i < 10; i++) {
+    for (int i = 0; v && i < 18; i++) {
         shape c = { 2, 70, 2, 1, dims[i / 2], { 31, 0, 33, 40 }, .scale = 0.1f };
+        c.n = c.D > 128 ? 70 : 150;
         c.type = i % 2 ? XD_F16 : XD_BF16;
         for (int k = 0; k < 4; k++) {
             c.out = k % 3 ? c.type : XD_F32;
@@ -335,7 +336,7 @@ static const attn_test tests[] = {
     { "pieces", test_pieces },
 #ifdef ATTN_ON_DEVICE
     { "f16", test_f16 },
-    { "wide_heads", test_wide_heads },
+    { "tiles", test_tiles },
     { "widest_heads", test_widest_heads },
     { "large", test_large },
 #endif

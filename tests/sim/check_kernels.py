@@ -15,8 +15,8 @@ import subprocess
 import sys
 
 SPILL = 0                       # bytes
-REGISTERS = {'flash_256': 255, 'flash_192': 248, 'flash_128': 255, 'flash_96': 232,
-             'flash_80': 176, 'flash_64': 176, 'conv': 152, 'norm_16': 168, 'norm_12': 128,
+REGISTERS = {'flash_256': 255, 'flash_192': 248, 'flash_128': 255, 'flash_96': 255,
+             'flash_80': 255, 'flash_64': 255, 'conv': 152, 'norm_16': 168, 'norm_12': 128,
              'norm_8': 96, 'norm_5': 72, 'attention_any': 144, 'attention_wide': 200,
              'qknorm_any': 88}
 OTHERS = 64                     # registers of the kernels not named above
@@ -83,9 +83,9 @@ def count(ops, head, suffix=''):
 
 
 def flash_products(d):
-    """Products of 16 x 8 x 16 of a warp of `flash`, of 16 queries and a tile of keys."""
-    keys = 64 if d <= 128 else 32
-    return 2 * (keys // 8) * (d // 16)
+    """Products of 16 x 8 x 16 of a warp of `flash`, of 16 or 32 queries and a tile of keys."""
+    keys = 64 if d == 64 else 32
+    return 2 * (keys // 8) * (d // 16) * (2 if d <= 128 else 1)
 
 
 def kernels_of(root):
@@ -93,13 +93,15 @@ def kernels_of(root):
     with open(os.path.join(root, 'src/backend/cuda/cuda.h')) as f:
         text = f.read()
     plain = dict(re.findall(r'define (XD_CUDA_\w+_SHARED)\s+(\(.*?\))\s', text))
-    flash = dict(re.findall(r'define (XD_CUDA_FLASH\w*_SHARED)\(d\) (\(.*\))\s', text))
+    flash = {name: (two, size) for name, two, size in
+             re.findall(r'define (XD_CUDA_FLASH\w*_SHARED)\(d, (\w+)\) (\(.*\))\s', text)}
     rows = re.search(r'define XD_CUDA_KERNELS\(X\)(.*?)#define', text, re.S)[1]
     found = {}
     for name, size in re.findall(r'X\((\w+), (.*?)\)(?=\s|$)', rows, re.S):
         size = plain.get(size, size)
-        size = re.sub(r'(XD_CUDA_FLASH\w*)\((\d+)\)',
-                      lambda m: flash[m[1]].replace('(d)', m[2]), size)
+        size = re.sub(r'(XD_CUDA_FLASH\w*)\((\d+), (\d+)\)',
+                      lambda m: flash[m[1]][1].replace('(d)', m[2]).replace(
+                          '(%s)' % flash[m[1]][0], m[3]), size)
         found[name] = eval(size, {'__builtins__': {}})
     return found
 

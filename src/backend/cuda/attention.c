@@ -82,18 +82,19 @@ static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p,
 
 static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
 {
-    static const struct { int D; size_t shared; } size[] = {
-        { 64, XD_CUDA_FLASH_SHARED(64) },   { 80, XD_CUDA_FLASH_SHARED(80) },
-        { 96, XD_CUDA_FLASH_SHARED(96) },   { 128, XD_CUDA_FLASH_SHARED(128) },
-        { 192, XD_CUDA_FLASH_WIDE_SHARED(192) },
-        { XD_CUDA_FLASH_MOST, XD_CUDA_FLASH_WIDE_SHARED(XD_CUDA_FLASH_MOST) },
+    static const struct { int D, queries; size_t shared; } size[] = {
+        { 64, 128, XD_CUDA_FLASH_SHARED(64, 64) },  { 80, 128, XD_CUDA_FLASH_SHARED(80, 32) },
+        { 96, 128, XD_CUDA_FLASH_SHARED(96, 32) },
+        { 128, 128, XD_CUDA_FLASH_WIDE_SHARED(128, 128) },
+        { 192, 64, XD_CUDA_FLASH_WIDE_SHARED(192, 64) },
+        { XD_CUDA_FLASH_MOST, 64, XD_CUDA_FLASH_WIDE_SHARED(XD_CUDA_FLASH_MOST, 64) },
     };
     int k = 0;
     while (b->D > size[k].D)
         k++;
     const int first = b->q_type == XD_F16 ? XD_K_flash_64_f16 : XD_K_flash_64;
-    return xd_cuda_launch(c, first + k, xd_ceil_div(b->n, 64), (int64_t)b->B * b->H, 128,
-                          size[k].shared, b);
+    return xd_cuda_launch(c, first + k, xd_ceil_div(b->n, size[k].queries), (int64_t)b->B * b->H,
+                          128, size[k].shared, b);
 }
 
 static xd_status run_piece(xd_cuda_dev *c, const piece *p)

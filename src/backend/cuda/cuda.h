@@ -20,13 +20,16 @@
 #define XD_CUDA_KERNELS(X)                                                                         \
     X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_any, 0)                           \
     X(qknorm_near, 0) X(qknorm_any, 16 << 10)                                                      \
-    X(flash_64, XD_CUDA_FLASH_SHARED(64)) X(flash_80, XD_CUDA_FLASH_SHARED(80))                    \
-    X(flash_96, XD_CUDA_FLASH_SHARED(96)) X(flash_128, XD_CUDA_FLASH_SHARED(128))                  \
-    X(flash_192, XD_CUDA_FLASH_WIDE_SHARED(192)) X(flash_256, XD_CUDA_FLASH_WIDE_SHARED(256))      \
-    X(flash_64_f16, XD_CUDA_FLASH_SHARED(64)) X(flash_80_f16, XD_CUDA_FLASH_SHARED(80))            \
-    X(flash_96_f16, XD_CUDA_FLASH_SHARED(96)) X(flash_128_f16, XD_CUDA_FLASH_SHARED(128))          \
-    X(flash_192_f16, XD_CUDA_FLASH_WIDE_SHARED(192))                                               \
-    X(flash_256_f16, XD_CUDA_FLASH_WIDE_SHARED(256))                                               \
+    X(flash_64, XD_CUDA_FLASH_SHARED(64, 64)) X(flash_80, XD_CUDA_FLASH_SHARED(80, 32))            \
+    X(flash_96, XD_CUDA_FLASH_SHARED(96, 32))                                                      \
+    X(flash_128, XD_CUDA_FLASH_WIDE_SHARED(128, 128))                                              \
+    X(flash_192, XD_CUDA_FLASH_WIDE_SHARED(192, 64))                                               \
+    X(flash_256, XD_CUDA_FLASH_WIDE_SHARED(256, 64))                                               \
+    X(flash_64_f16, XD_CUDA_FLASH_SHARED(64, 64)) X(flash_80_f16, XD_CUDA_FLASH_SHARED(80, 32))    \
+    X(flash_96_f16, XD_CUDA_FLASH_SHARED(96, 32))                                                  \
+    X(flash_128_f16, XD_CUDA_FLASH_WIDE_SHARED(128, 128))                                          \
+    X(flash_192_f16, XD_CUDA_FLASH_WIDE_SHARED(192, 64))                                           \
+    X(flash_256_f16, XD_CUDA_FLASH_WIDE_SHARED(256, 64))                                           \
     X(attention_any, 0) X(attention_wide, 0) X(softmax, 64)                                        \
     X(glu, 0) X(glu_wide, 0) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)                            \
     X(epilogue, 0) X(epilogue_wide, 0)                                                             \
@@ -35,8 +38,9 @@
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(widen, 0)                                                                     \
     X(integer_product, 0)
-#define XD_CUDA_FLASH_SHARED(d) (((d) + 8) * 64 * 4 * 2)        /* two tiles of keys, of values */
-#define XD_CUDA_FLASH_WIDE_SHARED(d) (((d) + 8) * (64 + 32 * 4) * 2)    /* and 64 queries       */
+/* Two tiles of keys and two of values; with wide heads tiles of 32 and the queries of a block. */
+#define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
+#define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* three stages                 */
 #define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                  /* two floats a group           */
 

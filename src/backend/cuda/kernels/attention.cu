@@ -1,20 +1,19 @@
 /* attention.cu - attention of 16 bits by tensor cores (flash), any other attention by plain sums
  *
- * flash: a block takes 64 queries of one head, each of its 4 warps 16 of them; keys and values come
- * in tiles of KEYS by cp.async, two of each under way. Scores, exponentials and sums stay in
- * registers. Tile t has the keys KEYS t .. KEYS (t + 1) - 1 of the global order wherever they lie,
- * so that the order of sums, and with it every bit, does not depend on how keys are cut into
- * segments. Head dims are filled up with zeros to D16 (72 -> 80).
+ * flash: a block takes 64 HIGH queries of one head, each of its 4 warps 16 HIGH of them; keys and
+ * values come in tiles of KEYS by cp.async, two of each under way. Scores, exponentials and sums
+ * stay in registers. Tile t has the keys KEYS t .. KEYS (t + 1) - 1 of the global order wherever
+ * they lie, so that the order of sums, and with it every bit, does not depend on how keys are cut
+ * into segments. Head dims are filled up with zeros to D16 (72 -> 80).
  *
- * Above 128 the sums of a head take up to half of a thread's registers. The queries then stay in
- * shared memory, and a tile has 32 keys, so that a head of 256 takes 99 KiB: what every GPU has.
+ * A fragment of keys or values that a warp reads serves 16 HIGH queries: with 32 shared memory is
+ * read half as often for a product. From heads of 128 on the sums take so many registers that the
+ * queries stay in shared memory; a head of 256 takes 99 KiB: what every GPU has.
  *
  * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4: A holds rows g and g + 8, B and C
  * column g / columns 2 t. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
-
-enum { QUERIES = 64 };
 
 GPU const attention_segment *segments_of(const attention_args &a)
 {
@@ -29,32 +28,6 @@ GPU int segment_of(const attention_args &a, int64_t j)
     while (s + 1 < a.segments && j >= all[s + 1].start)
         s++;
     return s;
-}
-
-/* Rows [from, from + KEYS) of keys or values to shared memory: chunks of 16 bytes, zeros past the
- * end and past D. */
-template <int D16, int KEYS, int V>
-GPU void load_tile(const attention_args &a, bf16 *to, int64_t from, int64_t end, int64_t b,
-                   int64_t h)
-{
-    enum { CHUNKS = D16 / 8, ROW = D16 + 8 };
-    const attention_segment *all = segments_of(a);
-    int first = segment_of(a, from);
-    UNROLL
-    for (int i = 0; i < KEYS * CHUNKS / 128; i++) {
-        int at = i * 128 + (int)threadIdx.x, r = at / CHUNKS, c = at % CHUNKS * 8;
-        int64_t j = from + r;
-        int s = first;
-        while (s + 1 < a.segments && j >= all[s + 1].start)
-            s++;
-        const attention_segment &g = all[s];
-        const int there = j < end && c < a.D;
-        const bf16 *p = (const bf16 *)(V ? g.v : g.k);
-        const int64_t *st = V ? g.s_v : g.s_k;
-        if (there)
-            p += b * st[0] + (j - g.start) * st[1] + h * st[2] + c;
-        gpu_cp_async16(to + r * ROW + c, p, there ? 16 : 0);
-    }
 }
 
 /* Keys that query i may see: [*lo, *hi). */
@@ -75,156 +48,241 @@ template <int f16> GPU uint32_t pack_small(float lo, float hi)
     return f16 ? gpu_pack_f16(lo, hi) : gpu_pack_bf16(lo, hi);
 }
 
+/* The segment of the next tile, whose keys are [begin, end) of all; k and v: this thread's chunk of
+ * its first rows; step_k and step_v: elements between rows. */
+struct flash_source {
+    const bf16 *k, *v;
+    int64_t step_k, step_v;
+    int s, begin, end, len;
+};
+
 /* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. HELD: 1 where registers hold
  * the fragments of queries, 0 where each tile reads them from shared memory. */
-template <int D16, int KEYS, int f16> GPU void flash(const attention_args &a)
-{
-    enum { ROW = D16 + 8, STEPS = D16 / 16, TILE = KEYS * ROW, HELD = D16 <= 128 };
-    bf16 *qs = (bf16 *)gpu_shared();
-    bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW); /* keys 0, keys 1, values 0, values 1            */
-    const int lane = LANE, warp = WARP, g = lane / 4, t = lane % 4;
-    const int64_t b = blockIdx.y / a.H, h = blockIdx.y % a.H, hk = h * a.Hk / a.H;
-    const int64_t q0 = (int64_t)blockIdx.x * QUERIES;
-    const int64_t len = a.len[b];
-    const float scale = a.scale * 1.4426950408889634f;
-    int64_t lo, hi, lo1, hi1, last = q0 + QUERIES < a.n ? q0 + QUERIES : a.n;
-    range_of(a, a.first + q0, len, &lo, &hi);
-    range_of(a, a.first + last - 1, len, &lo1, &hi1);
-    lo = lo < lo1 ? lo : lo1, hi = hi > hi1 ? hi : hi1;
-    const int64_t tile0 = lo / KEYS, tiles = hi > lo ? (hi - 1) / KEYS + 1 - tile0 : 0;
+template <int D16, int KEYS, int HIGH, int f16> struct flash {
+    enum {
+        ROW = D16 + 8,                  /* elements between rows of shared memory              */
+        STEPS = D16 / 16,
+        QUERIES = 64 * HIGH,
+        HELD = D16 < 128,
+        TILE = KEYS * ROW,
+        CHUNKS = D16 / 8,               /* of 16 bytes, in a row                               */
+        EACH = 128 / CHUNKS,            /* rows that the threads copy at once                  */
+        PASSES = (KEYS + EACH - 1) / EACH,
+    };
 
-    /* Queries: to a place of their own, or through the first tile's into registers. */
-    const bf16 *qrow = qs + (warp * 16 + lane % 16) * ROW + lane / 16 * 8;
-    uint32_t qf[HELD ? STEPS : 1][4];
-    ROLLED
-    for (int i = 0; i < QUERIES * (D16 / 8) / 128; i++) {
-        int at = i * 128 + (int)threadIdx.x, r = at / (D16 / 8), c = at % (D16 / 8) * 8;
-        const int there = q0 + r < a.n && c < a.D;
-        const bf16 *p = (const bf16 *)a.q;
-        if (there)
-            p += b * a.s_q[0] + (q0 + r) * a.s_q[1] + h * a.s_q[2] + c;
-        if (a.q_wide) {
-            gpu_cp_async16(qs + r * ROW + c, p, there ? 16 : 0);
-        } else {
-            UNROLL
-            for (int k = 0; k < 8; k++)
-                qs[r * ROW + c + k] = there ? p[k] : 0;
+    /* Goes on to the segment of key `from`. */
+    GPU void find_segment(const attention_args &a, flash_source *p, int from, int64_t b, int64_t h)
+    {
+        const int me = (int)threadIdx.x;
+        ROLLED
+        while (from >= p->end) {
+            const attention_segment &g = segments_of(a)[++p->s];
+            p->step_k = g.s_k[1], p->step_v = g.s_v[1];
+            p->k = (const bf16 *)g.k + b * g.s_k[0] + h * g.s_k[2] + me / CHUNKS * p->step_k +
+                   me % CHUNKS * 8;
+            p->v = (const bf16 *)g.v + b * g.s_v[0] + h * g.s_v[2] + me / CHUNKS * p->step_v +
+                   me % CHUNKS * 8;
+            p->begin = (int)g.start, p->end = (int)(g.start + g.m);
+            p->end = p->end < p->len ? p->end : p->len;
         }
     }
-    gpu_cp_commit();
-    gpu_cp_wait<0>();
-    gpu_sync();
-    if (HELD) {
+
+    /* This thread's chunks of the rows [lo, hi) of a tile, which begins at the segment's row `row`;
+     * zeros past D, and in the rows [hi, zeros). */
+    GPU void copy_rows(bf16 *to, const bf16 *from, int64_t row, int64_t step, int D, int lo,
+                       int hi, int zeros)
+    {
+        const int r0 = (int)threadIdx.x / CHUNKS, c = (int)threadIdx.x % CHUNKS * 8;
+        const int bytes = c < D ? 16 : 0;
+        const bf16 *p = from + row * step;
+        to += r0 * ROW + c;
         UNROLL
-        for (int k = 0; k < STEPS; k++)
-            gpu_ldmatrix4(qf[k], qrow + k * 16);
-        gpu_sync();
+        for (int i = 0; i < PASSES; i++, p += EACH * step) {
+            const int r = i * EACH + r0;
+            if ((128 % CHUNKS == 0 || r0 < EACH) && r >= lo && r < zeros)
+                gpu_cp_async16(to + i * EACH * ROW, p, r < hi ? bytes : 0);
+        }
     }
 
-    float o[D16 / 8][4], top[2] = { -INFINITY, -INFINITY }, sum[2] = { 0, 0 };
-    UNROLL
-    for (int i = 0; i < D16 / 8; i++)
-        UNROLL
-    for (int k = 0; k < 4; k++)
-        o[i][k] = 0;
-    if (tiles) {
-        load_tile<D16, KEYS, 0>(a, sm, tile0 * KEYS, len, b, hk);
-        load_tile<D16, KEYS, 1>(a, sm + 2 * TILE, tile0 * KEYS, len, b, hk);
+    /* Keys and values [from, from + KEYS) to their tiles of shared memory. */
+    GPU void load_tile(const attention_args &a, flash_source *p, bf16 *ks, bf16 *vs, int from,
+                       int64_t b, int64_t h)
+    {
+        find_segment(a, p, from, b, h);
+        if (from + KEYS <= p->end) {
+            copy_rows(ks, p->k, from - p->begin, p->step_k, a.D, 0, KEYS, KEYS);
+            copy_rows(vs, p->v, from - p->begin, p->step_v, a.D, 0, KEYS, KEYS);
+            return;
+        }
+        for (int lo = 0;;) {
+            const int hi = p->end - from < KEYS ? p->end - from : KEYS;
+            const int last = hi == KEYS || p->end == p->len, zeros = last ? KEYS : hi;
+            copy_rows(ks, p->k, from - p->begin, p->step_k, a.D, lo, hi, zeros);
+            copy_rows(vs, p->v, from - p->begin, p->step_v, a.D, lo, hi, zeros);
+            if (last)
+                return;
+            lo = hi;
+            find_segment(a, p, from + lo, b, h);
+        }
     }
-    gpu_cp_commit();
-    for (int64_t n = 0; n < tiles; n++) {
-        const bf16 *ks = sm + (n & 1) * TILE, *vs = sm + (2 + (n & 1)) * TILE;
-        if (n + 1 < tiles) {
-            const int64_t next = (tile0 + n + 1) * KEYS;
-            load_tile<D16, KEYS, 0>(a, sm + (~n & 1) * TILE, next, len, b, hk);
-            load_tile<D16, KEYS, 1>(a, sm + (2 + (~n & 1)) * TILE, next, len, b, hk);
+
+    /* The queries from q0 on to shared memory. */
+    GPU void load_queries(const attention_args &a, bf16 *qs, int64_t q0, int64_t b, int64_t h)
+    {
+        ROLLED
+        for (int at = (int)threadIdx.x; at < QUERIES * CHUNKS; at += 128) {
+            const int r = at / CHUNKS, c = at % CHUNKS * 8, there = q0 + r < a.n && c < a.D;
+            const bf16 *p = (const bf16 *)a.q;
+            if (there)
+                p += b * a.s_q[0] + (q0 + r) * a.s_q[1] + h * a.s_q[2] + c;
+            if (a.q_wide) {
+                gpu_cp_async16(qs + r * ROW + c, p, there ? 16 : 0);
+            } else {
+                UNROLL
+                for (int k = 0; k < 8; k++)
+                    qs[r * ROW + c + k] = there ? p[k] : 0;
+            }
         }
         gpu_cp_commit();
-        gpu_cp_wait<1>();
+        gpu_cp_wait<0>();
         gpu_sync();
-        float s[KEYS / 8][4];
+    }
+
+    /* s = q k^T of this warp's queries. q: this lane's row of them in shared memory; held: their
+     * fragments. */
+    GPU void multiply_keys(float s[HIGH][KEYS / 8][4], const uint32_t held[HIGH][STEPS][4],
+                           const bf16 *q, const bf16 *ks)
+    {
+        const bf16 *krow = ks + (LANE % 8 + LANE / 16 * 8) * ROW + LANE / 8 % 2 * 8;
         UNROLL
+        for (int m = 0; m < HIGH; m++)
+            UNROLL
         for (int i = 0; i < KEYS / 8; i++)
-            s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;
+            s[m][i][0] = s[m][i][1] = s[m][i][2] = s[m][i][3] = 0;
         UNROLL
         for (int k = 0; k < STEPS; k++) {
-            uint32_t *q = qf[HELD ? k : 0];
-            if (!HELD)
-                gpu_ldmatrix4(q, qrow + k * 16);
+            uint32_t qf[HIGH][4];
+            UNROLL
+            for (int m = 0; m < HIGH; m++) {
+                if (HELD)
+                    qf[m][0] = held[m][k][0], qf[m][1] = held[m][k][1], qf[m][2] = held[m][k][2],
+                    qf[m][3] = held[m][k][3];
+                else
+                    gpu_ldmatrix4(qf[m], q + m * 16 * ROW + k * 16);
+            }
             UNROLL
             for (int i = 0; i < KEYS / 16; i++) {
                 uint32_t kf[4];
-                gpu_ldmatrix4(kf, ks + (i * 16 + lane % 8 + lane / 16 * 8) * ROW + k * 16 +
-                                      lane / 8 % 2 * 8);
-                gpu_mma<f16>(s[2 * i], q, kf);
-                gpu_mma<f16>(s[2 * i + 1], q, kf + 2);
+                gpu_ldmatrix4(kf, krow + i * 16 * ROW + k * 16);
+                UNROLL
+                for (int m = 0; m < HIGH; m++) {
+                    gpu_mma<f16>(s[m][2 * i], qf[m], kf);
+                    gpu_mma<f16>(s[m][2 * i + 1], qf[m], kf + 2);
+                }
             }
         }
-        /* Masks, where the tile is not seen by all. */
-        const int64_t j0 = (tile0 + n) * KEYS;
-        float big[2] = { top[0], top[1] };
+    }
+
+    /* Scores by the scale to base two, minus infinity where a query does not see a key. All queries
+     * of the block see the keys [from, to); this lane's are row, row + 8, ... */
+    GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
+                          int64_t row, int64_t len, int64_t from, int64_t to)
+    {
+        const float scale = a.scale * 1.4426950408889634f;
+        if (j0 >= from && j0 + (int)KEYS <= to) {
+            UNROLL
+            for (int m = 0; m < HIGH; m++)
+                UNROLL
+            for (int c = 0; c < KEYS / 8; c++)
+                UNROLL
+            for (int k = 0; k < 4; k++)
+                s[m][c][k] *= scale;
+            return;
+        }
         UNROLL
-        for (int r = 0; r < 2; r++) {
-            int64_t i = a.first + q0 + warp * 16 + g + 8 * r, from, to;
-            range_of(a, i, len, &from, &to);
-            int f = (int)(from - j0 > 0 ? from - j0 : 0),
-                e = (int)(to - j0 < (int)KEYS ? to - j0 : (int)KEYS);
+        for (int m = 0; m < 2 * HIGH; m++) {
+            int64_t lo, hi;
+            range_of(a, row + 8 * m, len, &lo, &hi);
+            const int f = (int)(lo - j0 > 0 ? lo - j0 : 0),
+                      e = (int)(hi - j0 < (int)KEYS ? hi - j0 : (int)KEYS);
             UNROLL
             for (int c = 0; c < KEYS / 8; c++)
                 UNROLL
             for (int k = 0; k < 2; k++) {
-                int j = c * 8 + 2 * t + k;
-                float &v = s[c][2 * r + k];
+                const int j = c * 8 + LANE % 4 * 2 + k;
+                float &v = s[m / 2][c][m % 2 * 2 + k];
                 v = j >= f && j < e ? v * scale : -INFINITY;
-                big[r] = fmaxf(big[r], v);
             }
-            big[r] = fmaxf(big[r], gpu_xor(big[r], 1));
-            big[r] = fmaxf(big[r], gpu_xor(big[r], 2));
         }
+    }
+
+    /* Scores become exponentials; `top` and `sum` of the row and its sums `o` follow. */
+    GPU void exponentiate(float s[KEYS / 8][4], float o[D16 / 8][4], float *top, float *sum, int r)
+    {
+        float big = *top, add = 0;
         UNROLL
-        for (int r = 0; r < 2; r++) {
-            const float zero = big[r] == -INFINITY ? 0 : big[r], shrink = gpu_exp2(top[r] - zero);
-            top[r] = big[r];
-            float add = 0;
+        for (int c = 0; c < KEYS / 8; c++)
+            big = fmaxf(big, fmaxf(s[c][2 * r], s[c][2 * r + 1]));
+        big = fmaxf(big, gpu_xor(big, 1));
+        big = fmaxf(big, gpu_xor(big, 2));
+        const float zero = big == -INFINITY ? 0 : big, shrink = gpu_exp2(*top - zero);
+        *top = big;
+        UNROLL
+        for (int c = 0; c < KEYS / 8; c++)
             UNROLL
-            for (int c = 0; c < KEYS / 8; c++)
-                UNROLL
-            for (int k = 0; k < 2; k++) {
-                float &v = s[c][2 * r + k];
-                v = gpu_exp2(v - zero);
-                add += v;
-            }
-            sum[r] = sum[r] * shrink + add;
+        for (int k = 0; k < 2; k++) {
+            float &v = s[c][2 * r + k];
+            v = gpu_exp2(v - zero);
+            add += v;
+        }
+        *sum = *sum * shrink + add;
+        if (shrink != 1) {
             UNROLL
             for (int i = 0; i < D16 / 8; i++) {
                 o[i][2 * r] *= shrink;
                 o[i][2 * r + 1] *= shrink;
             }
         }
+    }
+
+    /* o += s v */
+    GPU void multiply_values(float o[HIGH][D16 / 8][4], const float s[HIGH][KEYS / 8][4],
+                             const bf16 *vs)
+    {
+        const bf16 *vrow = vs + LANE % 16 * ROW + LANE / 16 * 8;
         UNROLL
         for (int k = 0; k < KEYS / 16; k++) {
-            const uint32_t p[4] = { pack_small<f16>(s[2 * k][0], s[2 * k][1]),
-                                    pack_small<f16>(s[2 * k][2], s[2 * k][3]),
-                                    pack_small<f16>(s[2 * k + 1][0], s[2 * k + 1][1]),
-                                    pack_small<f16>(s[2 * k + 1][2], s[2 * k + 1][3]) };
+            uint32_t p[HIGH][4];
+            UNROLL
+            for (int m = 0; m < HIGH; m++)
+                UNROLL
+            for (int i = 0; i < 4; i++) {
+                const float *two = &s[m][2 * k + i / 2][i % 2 * 2];
+                p[m][i] = pack_small<f16>(two[0], two[1]);
+            }
             UNROLL
             for (int i = 0; i < STEPS; i++) {
                 uint32_t vf[4];
-                gpu_ldmatrix4_t(vf, vs + (k * 16 + lane % 16) * ROW + i * 16 + lane / 16 * 8);
-                gpu_mma<f16>(o[2 * i], p, vf);
-                gpu_mma<f16>(o[2 * i + 1], p, vf + 2);
+                gpu_ldmatrix4_t(vf, vrow + k * 16 * ROW + i * 16);
+                UNROLL
+                for (int m = 0; m < HIGH; m++) {
+                    gpu_mma<f16>(o[m][2 * i], p[m], vf);
+                    gpu_mma<f16>(o[m][2 * i + 1], p[m], vf + 2);
+                }
             }
         }
-        gpu_sync();
     }
-    UNROLL
-    for (int r = 0; r < 2; r++) {
-        sum[r] += gpu_xor(sum[r], 1);
-        sum[r] += gpu_xor(sum[r], 2);
-        const int64_t i = q0 + warp * 16 + g + 8 * r;
+
+    /* Stores the half r of 16 rows, which is query i. */
+    GPU void store_row(const attention_args &a, const float o[D16 / 8][4], int r, float top,
+                       float sum, int64_t i, int64_t b, int64_t h)
+    {
+        const int t = LANE % 4;
+        sum += gpu_xor(sum, 1);
+        sum += gpu_xor(sum, 2);
         if (i >= a.n)
-            continue;
-        const float by = sum[r] > 0 ? 1 / sum[r] : sum[r] == 0 ? 0 : sum[r];
+            return;
+        const float by = sum > 0 ? 1 / sum : sum == 0 ? 0 : sum;
         const int64_t at = b * a.s_out[0] + i * a.s_out[1] + h * a.s_out[2];
         UNROLL
         for (int c = 0; c < D16 / 8; c++) {
@@ -245,21 +303,87 @@ template <int D16, int KEYS, int f16> GPU void flash(const attention_args &a)
         }
         if (a.lse && t == 0)
             a.lse[b * a.s_lse[0] + i * a.s_lse[1] + h * a.s_lse[2]] =
-                sum[r] > 0    ? (top[r] + log2f(sum[r])) * 0.6931471805599453f
-                : sum[r] == 0 ? -INFINITY
-                              : sum[r];
+                sum > 0    ? (top + log2f(sum)) * 0.6931471805599453f
+                : sum == 0 ? -INFINITY
+                           : sum;
     }
-}
 
-#define FLASH(d, keys, blocks)                                                                     \
-    KERNEL(flash_##d, attention_args, 128, blocks) { flash<d, keys, 0>(a); }                       \
-    KERNEL(flash_##d##_f16, attention_args, 128, blocks) { flash<d, keys, 1>(a); }
-FLASH(64, 64, 3)
-FLASH(80, 64, 3)
-FLASH(96, 64, 2)
-FLASH(128, 64, 2)
-FLASH(192, 32, 2)
-FLASH(256, 32, 2)
+    GPU void run(const attention_args &a)
+    {
+        bf16 *qs = (bf16 *)gpu_shared();
+        bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW); /* keys 0, keys 1, values 0, values 1      */
+        const int64_t b = blockIdx.y / a.H, h = blockIdx.y % a.H, hk = h * a.Hk / a.H;
+        const int64_t q0 = (int64_t)blockIdx.x * QUERIES, len = a.len[b];
+        const int64_t last = q0 + QUERIES < a.n ? q0 + QUERIES : a.n;
+        const int64_t row = a.first + q0 + WARP * 16 * HIGH + LANE / 4;
+        int64_t lo, hi, lo1, hi1;       /* what the first query sees, and the last one         */
+        range_of(a, a.first + q0, len, &lo, &hi);
+        range_of(a, a.first + last - 1, len, &lo1, &hi1);
+        const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;
+
+        /* Queries: to a place of their own, or through that of tiles into registers. */
+        const bf16 *qrow = qs + (WARP * 16 * HIGH + LANE % 16) * ROW + LANE / 16 * 8;
+        uint32_t held[HIGH][STEPS][4];
+        load_queries(a, qs, q0, b, h);
+        if (HELD) {
+            UNROLL
+            for (int m = 0; m < HIGH; m++)
+                UNROLL
+            for (int k = 0; k < STEPS; k++)
+                gpu_ldmatrix4(held[m][k], qrow + m * 16 * ROW + k * 16);
+            gpu_sync();
+        }
+
+        float o[HIGH][D16 / 8][4], top[HIGH][2], sum[HIGH][2];
+        UNROLL
+        for (int m = 0; m < HIGH; m++) {
+            top[m][0] = top[m][1] = -INFINITY, sum[m][0] = sum[m][1] = 0;
+            UNROLL
+            for (int i = 0; i < D16 / 8; i++)
+                o[m][i][0] = o[m][i][1] = o[m][i][2] = o[m][i][3] = 0;
+        }
+        flash_source from = { 0, 0, 0, 0, -1, 0, 0, (int)len };
+        if (tile0 < tiles)
+            load_tile(a, &from, sm, sm + 2 * TILE, tile0 * KEYS, b, hk);
+        gpu_cp_commit();
+        ROLLED
+        for (int n = tile0; n < tiles; n++) {
+            const int now = (n - tile0) & 1;
+            if (n + 1 < tiles)
+                load_tile(a, &from, sm + (now ^ 1) * TILE, sm + (2 + (now ^ 1)) * TILE,
+                          (n + 1) * KEYS, b, hk);
+            gpu_cp_commit();
+            gpu_cp_wait<1>();
+            gpu_sync();
+            float s[HIGH][KEYS / 8][4];
+            multiply_keys(s, held, qrow, sm + now * TILE);
+            scale_scores(a, s, (int64_t)n * KEYS, row, len, lo1, hi);
+            UNROLL
+            for (int m = 0; m < HIGH; m++)
+                UNROLL
+            for (int r = 0; r < 2; r++)
+                exponentiate(s[m], o[m], &top[m][r], &sum[m][r], r);
+            multiply_values(o, s, sm + (2 + now) * TILE);
+            gpu_sync();
+        }
+        UNROLL
+        for (int m = 0; m < HIGH; m++)
+            UNROLL
+        for (int r = 0; r < 2; r++)
+            store_row(a, o[m], r, top[m][r], sum[m][r],
+                      q0 + (WARP * HIGH + m) * 16 + LANE / 4 + 8 * r, b, h);
+    }
+};
+
+#define FLASH(d, keys, high, blocks)                                                               \
+    KERNEL(flash_##d, attention_args, 128, blocks) { flash<d, keys, high, 0>::run(a); }            \
+    KERNEL(flash_##d##_f16, attention_args, 128, blocks) { flash<d, keys, high, 1>::run(a); }
+FLASH(64, 64, 2, 2)
+FLASH(80, 32, 2, 2)
+FLASH(96, 32, 2, 2)
+FLASH(128, 32, 2, 2)
+FLASH(192, 32, 1, 2)
+FLASH(256, 32, 1, 2)
 
 /* Any types, head dims to 32 MOST, bias, soft cap: a warp a query; lane l holds the elements l, l +
  * 32, ... of the output. */
