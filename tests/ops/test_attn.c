@@ -241,14 +241,17 @@ static void test_tiles(void **state)
         for (int k = 0; k < 4; k++) {
             c.out = k % 3 ? c.type : XD_F32;
             c.causal = k & 1, c.window = k & 2 ? 37 : 0, c.len = k / 2;
+            c.bias = c.D == 64 ? k % 3 : 0;
             check(v, &c);
         }
         shape whole = { 1, 9, 2, 1, c.D, { 700 }, c.type, c.type, .scale = 0.1f };
         shape some = { 1, 211, 1, 1, c.D, { 70, 20 }, c.type, XD_F32, .scale = 0.1f };
+        whole.bias = i == 0;
         check_cuts(v, &whole);
         check_some_queries(v, &some);
     }
 }
+
 /* Large attention, which cuDNN takes: keys in one piece or several, lengths, grouped heads. The
  * first shape comes once more behind all others, from the table of plans. */
 static void test_large(void **state)

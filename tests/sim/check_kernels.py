@@ -16,9 +16,9 @@ import sys
 
 SPILL = 0                       # bytes
 REGISTERS = {'flash_256': 255, 'flash_192': 248, 'flash_128': 255, 'flash_96': 255,
-             'flash_80': 255, 'flash_64': 255, 'conv': 152, 'norm_16': 168, 'norm_12': 128,
-             'norm_8': 96, 'norm_5': 72, 'attention_any': 144, 'attention_wide': 200,
-             'qknorm_any': 88}
+             'flash_80': 255, 'flash_64': 255, 'flash_64_bias': 255, 'conv': 152, 'norm_16': 168,
+             'norm_12': 128, 'norm_8': 96, 'norm_5': 72, 'attention_any': 144,
+             'attention_wide': 200, 'qknorm_any': 88}
 OTHERS = 64                     # registers of the kernels not named above
 SASS = 5500                     # instructions of a kernel
 LONGEST = {'conv': 2500, 'flash_256': 6400}     # of those that have another limit
@@ -82,9 +82,9 @@ def count(ops, head, suffix=''):
     return sum(op.split('.')[0] == head and suffix in op for op in ops)
 
 
-def flash_products(d):
+def flash_products(kernel):
     """Products of 16 x 8 x 16 of a warp of `flash`, of 16 or 32 queries and a tile of keys."""
-    keys = 64 if d == 64 else 32
+    d, keys = int(kernel.split('_')[1]), 64 if kernel == 'flash_64' else 32
     return 2 * (keys // 8) * (d // 16) * (2 if d <= 128 else 1)
 
 
@@ -127,7 +127,7 @@ def check_sass(tap, arch, code):
                 halves = count(code[k], 'HMMA', '16816.F32') - halves
             n = [halves, count(code[k], 'LDSM', 'M88.4'),
                  count(code[k], 'LDGSTS', '128'), count(code[k], 'LDGSTS')]
-            want = flash_products(int(basis(k)[6:])) if basis(k) != 'conv' else 32
+            want = flash_products(basis(k)) if basis(k) != 'conv' else 32
             tap.check(n[0] == want and n[1] > 0 and n[2] == n[3] > 0,
                       'sm_%s %s: tensor cores, ldmatrix, cp.async of 16 bytes' % (arch, k), n)
         if k in ('norm_5', 'norm_8', 'norm_12', 'norm_16'):

@@ -1,5 +1,5 @@
-/* attention.c - attention: flash for 16-bit heads of at most 256 elements without bias and soft
- * cap, cuDNN for large ones, products of the library for wider ones, else any types
+/* attention.c - attention: flash for 16-bit heads of at most 256 elements (with a bias: 64) without
+ * soft cap, cuDNN for large ones, products of the library for wider ones, else any types
  *
  * Keys are taken in tiles of the global order, so results do not depend on how keys are cut into
  * segments or queries into pieces. */
@@ -92,7 +92,11 @@ static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
     int k = 0;
     while (b->D > size[k].D)
         k++;
-    const int first = b->q_type == XD_F16 ? XD_K_flash_64_f16 : XD_K_flash_64;
+    const int f16 = b->q_type == XD_F16, first = f16 ? XD_K_flash_64_f16 : XD_K_flash_64;
+    if (b->bias)
+        return xd_cuda_launch(c, f16 ? XD_K_flash_64_bias_f16 : XD_K_flash_64_bias,
+                              xd_ceil_div(b->n, 128), (int64_t)b->B * b->H, 128,
+                              XD_CUDA_FLASH_SHARED(64, 32), b);
     return xd_cuda_launch(c, first + k, xd_ceil_div(b->n, size[k].queries), (int64_t)b->B * b->H,
                           128, size[k].shared, b);
 }
@@ -111,7 +115,8 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
         .softcap = a->softcap,
     };
     int flash = q->type != XD_F32 && (out->type == q->type || out->type == XD_F32) &&
-                !a->bias.p && !(a->softcap > 0) && b.D % 8 == 0 && b.D <= XD_CUDA_FLASH_MOST;
+                !(a->softcap > 0) && b.D % 8 == 0 &&
+                b.D <= (a->bias.p ? XD_CUDA_FLASH_BIAS : XD_CUDA_FLASH_MOST);
     xd_status s = add_segments(c, &b, p, &flash);
     if (s != XD_OK)
         return s;

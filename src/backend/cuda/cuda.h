@@ -30,6 +30,8 @@
     X(flash_128_f16, XD_CUDA_FLASH_WIDE_SHARED(128, 128))                                          \
     X(flash_192_f16, XD_CUDA_FLASH_WIDE_SHARED(192, 64))                                           \
     X(flash_256_f16, XD_CUDA_FLASH_WIDE_SHARED(256, 64))                                           \
+    X(flash_64_bias, XD_CUDA_FLASH_SHARED(64, 32))                                                 \
+    X(flash_64_bias_f16, XD_CUDA_FLASH_SHARED(64, 32))                                             \
     X(attention_any, 0) X(attention_wide, 0) X(softmax, 64)                                        \
     X(glu, 0) X(glu_wide, 0) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)                            \
     X(epilogue, 0) X(epilogue_wide, 0)                                                             \
@@ -62,6 +64,7 @@ enum {
     XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
     XD_CUDA_LATER = 256 << 20,                  /* bytes that the libraries take later, at most */
     XD_CUDA_FLASH_MOST = 256,                   /* elements of a head of flash attention       */
+    XD_CUDA_FLASH_BIAS = 64,                    /* the same with a bias                        */
 };
 
 typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;

@@ -57,8 +57,9 @@ struct flash_source {
 };
 
 /* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. HELD: 1 where registers hold
- * the fragments of queries, 0 where each tile reads them from shared memory. */
-template <int D16, int KEYS, int HIGH, int f16> struct flash {
+ * the fragments of queries, 0 where each tile reads them from shared memory. BIAS: 1: there is
+ * one. */
+template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     enum {
         ROW = D16 + 8,                  /* elements between rows of shared memory              */
         STEPS = D16 / 16,
@@ -183,13 +184,13 @@ template <int D16, int KEYS, int HIGH, int f16> struct flash {
         }
     }
 
-    /* Scores by the scale to base two, minus infinity where a query does not see a key. All queries
-     * of the block see the keys [from, to); this lane's are row, row + 8, ... */
+    /* Scores and bias to base two, minus infinity where a query does not see a key. All queries of
+     * the block see the keys [from, to); this lane's are row, row + 8, ... */
     GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
-                          int64_t row, int64_t len, int64_t from, int64_t to)
+                          int64_t row, int64_t h, int64_t len, int64_t from, int64_t to)
     {
-        const float scale = a.scale * 1.4426950408889634f;
-        if (j0 >= from && j0 + (int)KEYS <= to) {
+        const float two = 1.4426950408889634f, scale = a.scale * two;
+        if (!BIAS && j0 >= from && j0 + (int)KEYS <= to) {
             UNROLL
             for (int m = 0; m < HIGH; m++)
                 UNROLL
@@ -203,15 +204,21 @@ template <int D16, int KEYS, int HIGH, int f16> struct flash {
         for (int m = 0; m < 2 * HIGH; m++) {
             int64_t lo, hi;
             range_of(a, row + 8 * m, len, &lo, &hi);
+            if (BIAS && row + 8 * m >= a.first + a.n)
+                hi = 0;
             const int f = (int)(lo - j0 > 0 ? lo - j0 : 0),
                       e = (int)(hi - j0 < (int)KEYS ? hi - j0 : (int)KEYS);
+            const float *bias = a.bias + h * a.s_bias[0] + (row + 8 * m) * a.s_bias[1];
             UNROLL
             for (int c = 0; c < KEYS / 8; c++)
                 UNROLL
             for (int k = 0; k < 2; k++) {
                 const int j = c * 8 + LANE % 4 * 2 + k;
                 float &v = s[m / 2][c][m % 2 * 2 + k];
-                v = j >= f && j < e ? v * scale : -INFINITY;
+                if (j < f || j >= e)
+                    v = -INFINITY;
+                else
+                    v = v * scale + (BIAS ? bias[(j0 + j) * a.s_bias[2]] * two : 0);
             }
         }
     }
@@ -357,7 +364,7 @@ template <int D16, int KEYS, int HIGH, int f16> struct flash {
             gpu_sync();
             float s[HIGH][KEYS / 8][4];
             multiply_keys(s, held, qrow, sm + now * TILE);
-            scale_scores(a, s, (int64_t)n * KEYS, row, len, lo1, hi);
+            scale_scores(a, s, (int64_t)n * KEYS, row, h, len, lo1, hi);
             UNROLL
             for (int m = 0; m < HIGH; m++)
                 UNROLL
@@ -375,15 +382,16 @@ template <int D16, int KEYS, int HIGH, int f16> struct flash {
     }
 };
 
-#define FLASH(d, keys, high, blocks)                                                               \
-    KERNEL(flash_##d, attention_args, 128, blocks) { flash<d, keys, high, 0>::run(a); }            \
-    KERNEL(flash_##d##_f16, attention_args, 128, blocks) { flash<d, keys, high, 1>::run(a); }
-FLASH(64, 64, 2, 2)
-FLASH(80, 32, 2, 2)
-FLASH(96, 32, 2, 2)
-FLASH(128, 32, 2, 2)
-FLASH(192, 32, 1, 2)
-FLASH(256, 32, 1, 2)
+#define FLASH(name, d, keys, high, bias)                                                           \
+    KERNEL(name, attention_args, 128, 2) { flash<d, keys, high, bias, 0>::run(a); }                \
+    KERNEL(name##_f16, attention_args, 128, 2) { flash<d, keys, high, bias, 1>::run(a); }
+FLASH(flash_64, 64, 64, 2, 0)
+FLASH(flash_80, 80, 32, 2, 0)
+FLASH(flash_96, 96, 32, 2, 0)
+FLASH(flash_128, 128, 32, 2, 0)
+FLASH(flash_192, 192, 32, 1, 0)
+FLASH(flash_256, 256, 32, 1, 0)
+FLASH(flash_64_bias, 64, 32, 2, 1)
 
 /* Any types, head dims to 32 MOST, bias, soft cap: a warp a query; lane l holds the elements l, l +
  * 32, ... of the output. */
