@@ -60,6 +60,9 @@ xd_status xd_norm_check(const xd_norm *a, xd_types types)
 
 xd_status xd_moments_check(const xd_moments *a, xd_types types)
 {
+    if (!a->groups)
+        return valid_if(a->in.type == XD_F64 && a->out.type == XD_F64 && a->in.nd == 2 &&
+                        a->out.nd == 1 && a->out.d[0] == a->in.d[1]);
     return valid_if(xd_types_has(types, a->in.type) && a->out.type == XD_F64 && a->groups >= 1 &&
                     a->in.d[2] % a->groups == 0);
 }

@@ -6,7 +6,7 @@
 #include "comm/kinds.h"
 #include "comm/staging.h"
 
-enum { BUFFER = 4096, BOX = 65536, MESSAGES = 3, CALLS = XD_STAGE_ENDING + 4 };
+enum { BUFFER = 4096, MESSAGES = 3, CALLS = XD_STAGE_ENDING + 4 };
 
 int xd_count_group_open(xd_count_group *g, int rank, int size)
 {
@@ -88,7 +88,7 @@ void xd_count_goes(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, in
     size_t bytes = xd_comm_bytes(t);
     int    direct = goes_between_devices(w, t.type);
     if (direct && w->traffic->way == XD_WAY_LENT)
-        hold(w, &g->box[to], bytes, BOX, g->came[to], g->came[to] + MESSAGES);
+        hold(w, &g->box[to], bytes, XD_STAGE_BOX, g->came[to], g->came[to] + MESSAGES);
     else if (!xd_contiguous(t) || (direct && packs))
         hold_packed(w, bytes);
 }

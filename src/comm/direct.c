@@ -84,7 +84,7 @@ static void free_box(const xd_mailboxes *m, box *b)
 static int make_box(const xd_mailboxes *m, box *b, size_t bytes)
 {
     const xd_dev_lanes *l = m->w->lanes;
-    b->cap = (bytes + 65535) / 65536 * 65536;
+    b->cap = (bytes + XD_STAGE_BOX - 1) / XD_STAGE_BOX * XD_STAGE_BOX;
     b->p = l->lend(m->w->dev, b->cap, &b->memory);
     b->full = b->p ? l->mark_lend(m->w->dev, &b->mark) : NULL;
     if (b->full) {

@@ -16,7 +16,10 @@
 #include "backend/lanes.h"
 #include "comm/comm.h"
 
-enum { XD_STAGE_ENDING = 16 };  /* calls whose memory the device may still use                 */
+enum {
+    XD_STAGE_ENDING = 16,       /* calls whose memory the device may still use                 */
+    XD_STAGE_BOX = 2 << 20,     /* bytes of a mailbox are a multiple: the driver lends no less */
+};
 
 typedef struct xd_stage_buffer {
     struct xd_stage_buffer *next;

@@ -562,11 +562,10 @@ void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd
 /* Adds the partial sums of all frames to those of the first frame: ranks share rows, not frames. */
 static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
-    double *p = T > 1 ? xd_host_open(x, partial.p, (size_t)(T * n) * sizeof *p) : NULL;
-    for (int64_t t = 1; t < T && p; t++)
-        for (int64_t i = 0; i < n; i++)
-            p[i] += p[t * n + i];
-    xd_host_close(x, p, partial.p, (size_t)n * sizeof *p);
+    if (T > 1)
+        xd_run(x, XD_OP_MOMENTS, "sums of frames",
+               &(xd_moments){ xd_view(partial.p, XD_F64, 1, &n),
+                              xd_view2(partial.p, XD_F64, T, n), 0 });
 }
 
 void xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in)

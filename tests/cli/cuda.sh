@@ -236,7 +236,7 @@ assert int(sys.argv[2]) < took <= plan < 40 * took, (took, plan)' "$err" "${2-0}
         XDIT_SIM_SEED=3 try generate --model "$MODEL" --prompt "a circle" --verbose \
             --num_inference_steps 2 --height 64 --width 64 --device cuda --nproc 2 --$plan 2 \
             --output "$T/plan.png"
-        planned "$plan" 65536
+        planned "$plan" 2097152
     done
     unset XDIT_DEVICE_MESSAGES
     # Without NCCL, and in containers that may not open each other's memory.

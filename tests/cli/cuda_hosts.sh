@@ -40,10 +40,10 @@ some='(ipc), through host memory (staged) in groups of several hosts'
 some=$(printf '%s' "$some" | sed 's/[()]/\\&/g')
 run "$some" "ulysses inside hosts" -n 4 -- --ulysses_degree 2 --use_cfg_parallel
 check "$(taken) bytes of mailboxes and buffers, $staged without mailboxes" \
-    [ "$(taken)" -ge $((staged + 65536)) ]
+    [ "$(taken)" -ge $((staged + 2097152)) ]
 run "$some" "ulysses between hosts" --map-by node -n 4 -- --ulysses_degree 2 --use_cfg_parallel
 check "mailboxes are of the other pass's rank then: $(taken) bytes" \
-    [ "$(taken)" -ge $((staged + 65536)) ]
+    [ "$(taken)" -ge $((staged + 2097152)) ]
 run "$some" "ulysses in hosts, ring between" -n 4 -- --ulysses_degree 2 --ring_degree 2
 run "$some" "stages on two hosts" -n 4 -- --ulysses_degree 2 --pipefusion_parallel_degree 2 \
     --warmup_steps 2

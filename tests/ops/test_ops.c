@@ -519,6 +519,22 @@ static void test_norm_offset(void **unused)
     free(want);
 }
 
+/* The sums of rows of F64, in a place of their own or in that of the first row. */
+static void rows_case(int64_t R, int64_t n)
+{
+    double    *want = numbers(n);
+    xd_moments m = { .groups = 0 };
+    fresh();
+    m.in = matrix(XD_F64, R, n, upto(2) * 3);
+    m.out = upto(2) && R ? xd_view(m.in.p, XD_F64, 1, &n) : operand(XD_F64, 1, &n, 0);
+    for (int64_t i = 0; i < R * n; i++)
+        want[i % n] += at(&m.in, i);
+    remember();
+    RUN(moments, XD_OP_MOMENTS, &m);
+    check("sums of rows", &m.out, want);
+    free(want);
+}
+
 static void gnorm_case(int64_t R, int64_t P, int64_t C, int G)
 {
     xd_dtype   type = f32_or_half();
@@ -538,6 +554,7 @@ static void gnorm_case(int64_t R, int64_t P, int64_t C, int G)
     RUN(moments, XD_OP_MOMENTS, &m);
     check("moments", &m.out, want);
 
+    rows_case(R, G * 2);
     xd_gnorm a = { .groups = G, .silu = (int)upto(2), .count = (double)(R * P * per),
                    .eps = 1e-6f };
     fresh();
@@ -570,7 +587,11 @@ static void test_gnorm(void **unused)
 {
     (void)unused;
     gnorm_case(0, 4, 8, 2);
-    gnorm_case(9, 20, 128, 32);
+    gnorm_case(9, 20, 128, 32);         /* groups of 4, 2, 64 and 128 in slabs                  */
+    gnorm_case(2, 40, 64, 32);
+    gnorm_case(3, 17, 128, 2);
+    gnorm_case(2, 9, 256, 2);
+    rows_case(300, 6);
     gnorm_case(2, 3, 1600, 2);          /* a group wider than one run of channels              */
     for (int i = 0; i < 30; i++) {
         int G = 1 + (int)upto(8);

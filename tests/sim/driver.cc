@@ -69,6 +69,7 @@ static int setting(const char *name, int usual)
 API CUresult cuInit(unsigned)
 {
     start();
+    counts.queues = setting("CUDA_DEVICE_MAX_CONNECTIONS", 8);
     return setting("XDIT_SIM_DEVICES", 1) ? XD_CU_SUCCESS : XD_CU_NO_DEVICE;
 }
 API CUresult cuDriverGetVersion(int *v)

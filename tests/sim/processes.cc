@@ -16,7 +16,7 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
     auto b = blocks.find((char *)p);
-    if (b == blocks.end())
+    if (b == blocks.end() || b->second % (2 << 20))     /* smaller ones share a block, lent whole */
         return XD_CU_INVALID_VALUE;
     handle x = { getpid(), fd, (size_t)(b->first - far_), b->second };
     memset(h, 0, sizeof *h);

@@ -370,8 +370,10 @@ static int lent(void)
     if (!p)
         lend_child(down[0], up[1]);
     begin();
-    CUdeviceptr    x = block_of(1000);
+    CUdeviceptr    x = block_of(2 << 20);
     unsigned char *g = pinned(200);
+    if (cuIpcGetMemHandle(&h, block_of(1000)) == XD_CU_SUCCESS)         /* it shares 2 MiB     */
+        return 0;
     cuMemsetD8Async(x, 3, 1000, a);
     cuStreamSynchronize(a);
     cuIpcGetMemHandle(&h, x);
@@ -421,7 +423,7 @@ static int awaited(int with_event)
     if (!p)
         await_child(down[0], up[1], with_event);
     begin();
-    CUdeviceptr x = block_of(64);
+    CUdeviceptr x = block_of(2 << 20);
     cuEventCreate(&private_event, XD_CU_EVENT_DISABLE_TIMING);
     cuEventCreate(&e, XD_CU_EVENT_DISABLE_TIMING | XD_CU_EVENT_INTERPROCESS);
     cuMemsetD8Async(x, 7, 64, a);

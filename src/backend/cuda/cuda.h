@@ -36,7 +36,7 @@
     X(glu, 0) X(glu_wide, 0) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)                            \
     X(epilogue, 0) X(epilogue_wide, 0)                                                             \
     X(copy, 0) X(lengths, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16)                        \
-    X(gnorm, XD_CUDA_GNORM_SHARED)                                                                 \
+    X(moments_wide, 128 * 128) X(add_rows, 128 * 8) X(gnorm, XD_CUDA_GNORM_SHARED)                 \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(widen, 0)                                                                     \
     X(integer_product, 0)

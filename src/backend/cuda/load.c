@@ -119,6 +119,8 @@ static xd_status load_driver(xd_err *e)
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the CUDA driver is too old: it has no function %s", lacks);
+    /* A rank has more streams than the 8 queues of the driver's default: each waits for itself. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     CUresult r = driver.cuInit(0);
     if (r == XD_CU_NO_DEVICE)
         return xd_fail(e, XD_EUNSUPPORTED, "there is a CUDA driver, but no GPU");

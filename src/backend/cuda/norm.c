@@ -57,17 +57,36 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
                           (size_t)D * 4 * sizeof(float), &b);
 }
 
+/* Groups of channels that moments_wide takes: 2, 4, ..., 1024 of them, in slabs of at least 32. */
+static int takes_slabs(const xd_moments *a, int64_t wide)
+{
+    return (wide & (wide - 1)) == 0 && wide >= 2 && wide <= 1024 && a->in.d[2] % 32 == 0 &&
+           xd_cuda_aligned(&a->in, a->in.s[0]) && xd_cuda_aligned(&a->in, a->in.s[1]);
+}
+
+static xd_status add_rows(xd_cuda_dev *c, const xd_moments *a)
+{
+    add_rows_args b = { .out = a->out.p, .in = a->in.p, .R = a->in.d[0], .step = a->in.s[0] };
+    return xd_cuda_launch(c, XD_K_add_rows, a->in.d[1], 1, 128, 128 * 8, &b);
+}
+
 xd_status xd_cuda_moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp)
 {
     xd_status st = xd_moments_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
     if (st != XD_OK)
         return st;
+    if (!a->groups)
+        return add_rows(xd_cuda_of(d), a);
     moments_args b = {
         .sums = a->out.p, .in = a->in.p, .R = a->in.d[0], .P = a->in.d[1], .C = a->in.d[2],
         .s_row = a->in.s[0], .s_position = a->in.s[1], .s_sum_row = a->out.s[0],
         .s_sum_group = a->out.s[1], .in_type = xd_cuda_type(&a->in), .groups = a->groups,
     };
+    const int64_t wide = b.C / b.groups;
+    if (takes_slabs(a, wide))
+        return xd_cuda_launch(xd_cuda_of(d), XD_K_moments_wide, b.R, b.C / xd_max(wide, 32), 128,
+                              128 * 128, &b);
     return xd_cuda_launch(xd_cuda_of(d), XD_K_moments, b.R, b.groups, 128, 128 * 16, &b);
 }
 

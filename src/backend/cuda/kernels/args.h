@@ -116,6 +116,13 @@ typedef struct moments_args {
     int         in_type, groups;
 } moments_args;
 
+/* The sums of R rows of F64, `step` elements apart; the block of a number is its place. */
+typedef struct add_rows_args {
+    double       *out;
+    const double *in;
+    int64_t       R, step;
+} add_rows_args;
+
 /* Group norm of [d0,d1,d2,C] with the sums [groups,2]; scale and shift as in xd_gnorm, one cell for
  * cell[i] positions along axis i. */
 typedef struct gnorm_args {

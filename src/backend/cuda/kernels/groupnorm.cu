@@ -29,6 +29,66 @@ KERNEL(moments, moments_args, 128, 1)
         a.sums[r * a.s_sum_row + g * a.s_sum_group + me] = sums[me];
 }
 
+/* The same for groups of 2, 4, 8, ... channels: a block for a row and a slab of 32 channels, or of
+ * one wider group. A thread sums eight channels of every so many positions. Shared memory: 16
+ * doubles a thread. */
+KERNEL(moments_wide, moments_args, 128, 1)
+{
+    const int wide = (int)(a.C / a.groups), slab = wide > 32 ? wide : 32, chunks = slab / 8;
+    const int me = (int)threadIdx.x, each = 128 / chunks, first = me / chunks;
+    const int64_t at = blockIdx.x * a.s_row + (int64_t)blockIdx.y * slab + me % chunks * 8;
+    double *sums = (double *)gpu_shared(), s[8], q[8];
+    UNROLL
+    for (int k = 0; k < 8; k++)
+        s[k] = q[k] = 0;
+    for (int64_t p = first; p < a.P; p += each) {
+        float x[8];
+        load_eight(x, a.in, at + p * a.s_position, a.in_type);
+        UNROLL
+        for (int k = 0; k < 8; k++) {
+            const double v = (double)x[k];
+            s[k] += v, q[k] += v * v;
+        }
+    }
+    UNROLL
+    for (int k = 0; k < 8; k++)
+        sums[k * 128 + me] = s[k], sums[(8 + k) * 128 + me] = q[k];
+    gpu_sync();
+    for (int n = each / 2; n; n >>= 1) {
+        if (first < n) {
+            UNROLL
+            for (int k = 0; k < 16; k++)
+                sums[k * 128 + me] += sums[k * 128 + me + n * chunks];
+        }
+        gpu_sync();
+    }
+    for (int i = me; i < slab / wide * 2; i += 128) {
+        double all = 0;
+        for (int c = i / 2 * wide; c < (i / 2 + 1) * wide; c++)
+            all += sums[(i % 2 * 8 + c % 8) * 128 + c / 8];
+        a.sums[blockIdx.x * a.s_sum_row + (blockIdx.y * (slab / wide) + i / 2) * a.s_sum_group +
+               i % 2] = all;
+    }
+}
+
+/* A block for a number. Shared memory: a double a thread. */
+KERNEL(add_rows, add_rows_args, 128, 1)
+{
+    double *sums = (double *)gpu_shared(), s = 0;
+    const int me = (int)threadIdx.x;
+    for (int64_t r = me; r < a.R; r += 128)
+        s += a.in[r * a.step + blockIdx.x];
+    sums[me] = s;
+    gpu_sync();
+    for (int n = 64; n; n >>= 1) {
+        if (me < n)
+            sums[me] += sums[me + n];
+        gpu_sync();
+    }
+    if (!me)
+        a.out[blockIdx.x] = sums[0];
+}
+
 /* A block normalises `each` elements; the mean and the scale of each group are computed once by it,
  * in shared memory: 2 floats a group. */
 KERNEL(gnorm, gnorm_args, 256, 1)
