@@ -304,10 +304,9 @@ typedef struct xd_norm {
     float     eps;
 } xd_norm;
 
-/* Group norm in two steps, so that an image may be cut into rows: partial sums of each row, which
- * the caller adds in row order, then the normalisation.
- *   moments: in [R,P,C] (R rows of P positions), out [R,G,2] F64: sum and sum of squares; with
- *            groups 0: in [R,n] F64, out [n] F64: the sums of rows, out may be the first of them
+/* Group norm in steps, so that an image may be cut into rows: partial sums of each row, their sums
+ * (moments of groups 0: in [R,n], out [n], F64; out may be the first row), then the normalisation.
+ *   moments: in [R,P,C] (R rows of P positions), out [R,G,2] F64: sum and sum of squares
  *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C]
  *            F32; silu: applied last. With scale and shift [t,h,w,C] F32, in and out are [T,H,W,C],
  *            whole multiples of [t,h,w], and norm(in) * scale + shift is computed before silu; each
