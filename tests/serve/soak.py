@@ -75,7 +75,7 @@ class Soak:
         high = sum(made.values()) <= sum(seen.values())
         report(low and high and (kills or not seen["failed"]),
                f"{what}: {sum(made.values())} tasks, {seen['cut']} requests without an end: "
-               "counts of both sides agree", made, dict(seen))
+               "counts of both sides agree", made, dict(seen), *Ledger.sentences)
         said = self.s.said()
         report(not any(w in said for w in ("Sanitizer", "runtime error")), f"{what}: no complaint",
                said[-2000:])

@@ -25,9 +25,14 @@ JOB_ENDS = (200, 409, 500, 503)
 class Ledger(collections.Counter):
     """Of requests that become tasks: done, failed, cancelled, refused, cut (nobody knows)."""
 
+    sentences = []              # of those that failed, for a report that does not add up
+
     def note(self, status, error=""):
-        self[{200: "done", 409: "cancelled", 429: "refused"}.get(
-            status, "cut" if status is None or "server ends" in error else "failed")] += 1
+        state = {200: "done", 409: "cancelled", 429: "refused"}.get(
+            status, "cut" if status is None or "server ends" in error else "failed")
+        self[state] += 1
+        if state == "failed":
+            self.sentences.append(f"{status}: {error}")
 
 
 class Client:
@@ -89,7 +94,7 @@ class Client:
         last = json.loads(r.body.decode().strip().split("\n")[-1].removeprefix("data: "))
         failed = last["type"] == "error"
         why = last["error"]["message"] if failed else ""
-        self.ledger.note(409 if why == "cancelled" else 500 if failed else 200)
+        self.ledger.note(409 if why == "cancelled" else 500 if failed else 200, why)
         assert why or not failed, last
         if not failed:
             self.check(base64.b64decode(last["b64_json"]), seed)
@@ -132,7 +137,8 @@ class Client:
                 break
             time.sleep(0.05)
         status = v.json["status"]
-        self.ledger.note({"completed": 200, "failed": 500, "cancelled": 409}.get(status))
+        self.ledger.note({"completed": 200, "failed": 500, "cancelled": 409}.get(status),
+                         str(v.json.get("error")))
         assert status != "failed" or v.json["error"]["message"], v
         return status
 
@@ -336,6 +342,9 @@ class Client:
         got = self.raw(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert not got or got[:5] == b"HTTP/", got
         got = self.raw(self.request_bytes())
+        interim = b"HTTP/1.1 100 Continue\r\n\r\n"         # asks whether the client is there
+        while got.startswith(interim):
+            got = got[len(interim):]
         self.ledger.note(int(got[9:12]) if got else None)
 
 
