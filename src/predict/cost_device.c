@@ -38,17 +38,18 @@ static double seconds_moved(const xd_rates *r, double own, double bytes)
 
 /* Rates without a measurement: int8 GEMMs are 1.5 times as fast; e4m3 is expanded
  * beside the GEMM. */
-static double quant_rate(const xd_rates *r, xd_dtype weight)
+static double quant_rate(const xd_rates *r, const xd_gemm *a)
 {
-    if (weight == XD_I8)
+    const double fp8 = a->fp8 && r->fp8_gemm > 0 ? r->fp8_gemm : r->fp8;
+    if (a->w->type == XD_I8)
         return r->gemm * (r->int8 > 0 ? r->int8 : 1.5);
-    return weight == XD_F8E4M3 && r->fp8 > 0 ? r->gemm * r->fp8 : r->gemm;
+    return a->w->type == XD_F8E4M3 && fp8 > 0 ? r->gemm * fp8 : r->gemm;
 }
 
 static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
-    double t = c->flops / rate_at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows),
+    double t = c->flops / rate_at(quant_rate(r, a), (double)a->out.d[0], r->gemm_rows),
            out = (double)xd_bytes(a->out);
     if (!(r->weights > 0))
         return xd_max_double(t, c->bytes / r->bytes);

@@ -24,6 +24,7 @@ static const xd_field rate_fields[] = {
     { "attention_half_queries", AT(xd_rates, attn_rows), 'd', 0, NULL },
     { "int8_speedup", AT(xd_rates, int8), 'd', 0, NULL },
     { "fp8_speedup", AT(xd_rates, fp8), 'd', 0, NULL },
+    { "fp8_gemm_speedup", AT(xd_rates, fp8_gemm), 'd', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -77,7 +78,7 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
     if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1 &&
                         r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 &&
                         r->attn_rows >= 0 &&
-                        r->int8 >= 0 && r->fp8 >= 0))
+                        r->int8 >= 0 && r->fp8 >= 0 && r->fp8_gemm >= 0))
         s = xd_fail(e, XD_EFORMAT,
                     "%s: %s has a gemm_half_rows, attention_half_keys, call_seconds, bandwidth or "
                     "speedup that cannot be", what, in);

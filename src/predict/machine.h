@@ -23,6 +23,7 @@ typedef struct xd_rates {       /* of one rank in one compute type              
     double weights;             /* bytes/s of weights that are not in a cache; 0: as `bytes`   */
     double attn_rows;           /* queries at which attention reaches half of its rate         */
     double int8, fp8;           /* speed-up of large GEMMs with such weights; 0: estimated     */
+    double fp8_gemm;            /* the same of inputs and weights in e4m3; 0: as fp8           */
 } xd_rates;
 
 typedef struct xd_wire {        /* between two ranks                                           */

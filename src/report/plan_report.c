@@ -141,7 +141,8 @@ static void write_table(const xd_plans *p)
     if (good && p->s.c[0].f.int8_attn)
         write_line(p, "~ with --attention int8: close to the image without it, not the same");
     if (good && p->s.c[0].f.fp8_gemms)
-        write_line(p, "~ with --gemm fp8: not the image without it; times are those without it");
+        write_line(p, "~ with --gemm fp8: not the image without it%s",
+                   p->m.bf16.fp8_gemm > 0 ? "" : "; times are those without it");
     if (good && p->s.c[0].f.windowed)
         write_line(p, "~ with --attention_window %s: not the image without it",
                    p->r.attention_window);

@@ -39,6 +39,7 @@ typedef struct work {           /* a kernel and its operands, which are in one b
     xd_prober *p;
     const sizes *z;
     xd_dtype   type, kept;      /* compute type; type of weights                               */
+    int        fp8;             /* 1: inputs become e4m3, too                                  */
     xd_arena   a;
     xd_op      op;
     union {
@@ -210,7 +211,7 @@ static double gemm_s(work *k, int64_t rows)
     k->op = XD_OP_GEMM;
     k->u.gemm = (xd_gemm){ .out = new_matrix(k, k->type, rows, k->w.out),
                            .in = new_matrix(k, k->type, rows, k->w.in),
-                           .w = &k->w };
+                           .w = &k->w, .fp8 = k->fp8 };
     double t = all_of(k);
     rewind_to(k, mark);
     return t;
@@ -256,6 +257,9 @@ static void measure_gemms(work *k, xd_rates *r)
     rewind_to(k, mark);
     r->int8 = flop * z->rows / quantized_s(k, XD_I8) / many;
     r->fp8 = flop * z->rows / quantized_s(k, XD_F8E4M3) / many;
+    k->fp8 = k->p->dev->fp8_gemm && k->type != XD_F32;
+    r->fp8_gemm = k->fp8 ? flop * z->rows / quantized_s(k, XD_F8E4M3) / many : 0;
+    k->fp8 = 0;
     /* Larger than the caches near the cores. A device of its own has no caches for weights. */
     if (!k->p->apart)
         r->weights = weights_rate(k);

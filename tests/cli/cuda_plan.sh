@@ -18,6 +18,8 @@ positive="all(r[k] > 0 for r in (f32, bf16) for k in ('gemm_flops', 'attention_f
     'call_seconds', 'group_norm_bandwidth', 'activation_bandwidth', 'int8_speedup', 'fp8_speedup'))"
 
 XDIT_SIM_MEMORY=320000000 try probe --device cuda --output "$T/one.json"
+check "the gain of e4m3 on both sides" file "$T/one.json" \
+    "bf16['fp8_gemm_speedup'] > 0 and f32['fp8_gemm_speedup'] == 0"
 check "a GPU is probed" [ "$rc" = 0 -a "$out" = "$T/one.json" ]
 check "its rates" file "$T/one.json" "($positive)"
 check "its links to the host" file "$T/one.json" \

@@ -262,8 +262,8 @@ static void test_large(void **state)
         { 1, 3500, 2, 2, 40, { 300 }, XD_F16, XD_F16, .layout = 1, .scale = 0.2f },
         { 2, 1500, 2, 1, 8, { 701 }, XD_F16, XD_F16, .len = 1, .scale = 0.3f },
         { 1, 700, 1, 1, 128, { 1000, 1, 999 }, XD_BF16, XD_BF16, .layout = 1, .scale = 0.09f },
-        { 1, 1100, 1, 1, 256, { 1000 }, XD_BF16, XD_BF16, .scale = 0.06f },
         { 1, 1100, 1, 1, 48, { 1000 }, XD_BF16, XD_BF16, .scale = 0.1f },
+        { 1, 1100, 1, 1, 256, { 1000 }, XD_BF16, XD_BF16, .scale = 0.06f },
         { 2, 1100, 1, 1, 16, { 1000 }, XD_BF16, XD_BF16, .layout = 2, .scale = 0.2f },
         { 1, 1100, 1, 1, 16, { 1000 }, XD_BF16, XD_BF16, .causal = 1, .scale = 0.2f },
     };

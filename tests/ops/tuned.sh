@@ -1,6 +1,6 @@
 #!/bin/sh
-# tuned.sh PROGRAM - with XDIT_TUNE=1 the fastest algorithm of each kind of product is found and kept
-# in the user's cache, and later runs take it.
+# tuned.sh PROGRAM - with XDIT_TUNE=1 the fastest algorithm of each kind of product is found and
+# kept in the user's cache, and later runs take it.
 set -eu
 program=$(readlink -f "$1")
 T=$(mktemp -d)
@@ -16,4 +16,7 @@ XDIT_SIM_ALGORITHMS=1 "$program" 2>"$T/later"
 # The alignment of operands is a part of a kind, and differs a little from run to run.
 first=$(grep -c '^algorithm 0' "$T/later") || true
 best=$(grep -c '^algorithm 2' "$T/later") || true
-[ "$best" -gt $((3 * first)) ] || { echo "$best products take what was kept, $first do not"; exit 1; }
+[ "$best" -gt $((3 * first)) ] || {
+    echo "$best products take what was kept, $first do not"
+    exit 1
+}

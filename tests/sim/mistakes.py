@@ -85,7 +85,7 @@ MISTAKES = [
     ("all samples have as many keys as the first", JOINED, "xd_min(a->kv_len[i], m)",
      "xd_min(a->kv_len[0], m)", "attn"),
     ("each piece of the queries writes the sums of the first rows", JOINED,
-     "a->lse.p + row * a->lse.s[1];", "a->lse.p;", "attn"),
+     "a->lse.p + row * a->lse.s[1];", "a->lse.p + 0 * row;", "attn"),
     ("plans of as many queries and keys are one", JOINED, "shape, sizeof *shape) == 0",
      "shape, 16) == 0", "attn"),
     ("sums beyond f16 become infinities", CUDA + "kernels/elements.cuh",

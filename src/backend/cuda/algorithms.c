@@ -78,8 +78,8 @@ static void read_entries(struct xd_cuda_algorithms *k)
         cublasLtMatmulAlgo_t a;
         unsigned long long  *d = (unsigned long long *)a.data;
         char                *blank = strchr(line, ' ');
-        if (!blank || sscanf(blank, " %16llx%16llx%16llx%16llx%16llx%16llx%16llx%16llx", &d[0], &d[1],
-                             &d[2], &d[3], &d[4], &d[5], &d[6], &d[7]) != 8)
+        if (!blank || sscanf(blank, " %16llx%16llx%16llx%16llx%16llx%16llx%16llx%16llx", &d[0],
+                             &d[1], &d[2], &d[3], &d[4], &d[5], &d[6], &d[7]) != 8)
             continue;
         *blank = 0;
         entry *to = find_entry(k, line) ? NULL : add_entry(k, line);

@@ -166,8 +166,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
     }
 }
 
-KERNEL(conv, conv_args, 256, 1) { run_conv<0>(a); }
-KERNEL(conv_f16, conv_args, 256, 1) { run_conv<1>(a); }
+KERNEL(conv, conv_args, 256, 2) { run_conv<0>(a); }
+KERNEL(conv_f16, conv_args, 256, 2) { run_conv<1>(a); }
 
 /* The same for weights and images of any type and width, one thread a sum. */
 KERNEL(conv_any, conv_args, 128, 1)
