@@ -769,18 +769,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_gemm),        T(test_gemm_rounds),  T(test_gemm_repeats), T(test_gemm_rows),
-        T(test_gemm_layers),
-        T(test_gelu),        T(test_conv),         T(test_conv_wide),    T(test_norm),
-        T(test_norm_offset), T(test_gnorm),        T(test_gnorm_scaled), T(test_glu),
-        T(test_activations), T(test_attn_many),    T(test_f16_ends),
+        T(test_gemm_layers), T(test_gelu),         T(test_conv),         T(test_conv_wide),
+        T(test_norm),        T(test_norm_offset),  T(test_gnorm),        T(test_gnorm_scaled),
+        T(test_glu),         T(test_activations),  T(test_attn_many),    T(test_f16_ends),
         T(test_addmul),      T(test_axpby),        T(test_qknorm),       T(test_qknorm_refusals),
         T(test_rotate),      T(test_rotation_bits), T(test_rotate_refusals),
         T(test_attn_pieces), T(test_quant_types),  T(test_quant_gemm),   T(test_quant_error),
         T(test_quant_rows),  T(test_quant_odd),    T(test_quant_scales), T(test_quant_refusals),
-        T(test_quant_fp8),
-        T(test_resize),      T(test_lookup),       T(test_copy),         T(test_conversions),
-        T(test_threads),     T(test_memory),       T(test_names),        T(test_count),
-        T(test_peak),
+        T(test_quant_fp8),   T(test_resize),       T(test_lookup),       T(test_copy),
+        T(test_conversions), T(test_threads),      T(test_memory),       T(test_names),
+        T(test_count),       T(test_peak),
     };
     xd_err e = { 0 };
     seeded(NULL);
