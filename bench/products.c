@@ -47,7 +47,7 @@ static const kind kinds[] = {
 
 typedef struct run {
     xd_cuda_dev *c;
-    CUevent      begin, end;
+    xd_cuda_timing timing;
 } run;
 
 static void *random_block(const run *r, xd_dtype t, int64_t n)
@@ -72,17 +72,18 @@ static double time_product(const run *r, const xd_cuda_product *p)
     const xd_cuda_driver *cu = r->c->cu;
     float ms[ROUNDS];
     for (int i = -1; i < ROUNDS; i++) {         /* the first one warms up                      */
-        cu->cuEventRecord(r->begin, r->c->stream);
+        cu->cuEventRecord(r->timing.begin, r->c->stream);
         for (int k = 0; k < CALLS; k++)
             if (!xd_cuda_multiply(r->c, p))
                 return 0;
-        cu->cuEventRecord(r->end, r->c->stream);
-        if (cu->cuEventSynchronize(r->end) != XD_CU_SUCCESS) {
+        cu->cuEventRecord(r->timing.end, r->c->stream);
+        const double s = xd_cuda_timed(r->c, &r->timing);
+        if (!(s > 0)) {
             fprintf(stderr, "products: the GPU failed\n");
             exit(1);
         }
         if (i >= 0)
-            cu->cuEventElapsedTime(&ms[i], r->begin, r->end);
+            ms[i] = (float)(1e3 * s);
     }
     qsort(ms, ROUNDS, sizeof *ms, by_size);
     return (double)ms[ROUNDS / 2] / CALLS;
@@ -130,14 +131,12 @@ int main(int argc, char **argv)
         return 2;
     }
     run r = { .c = xd_cuda_of(d) };
-    if (r.c->cu->cuEventCreate(&r.begin, XD_CU_EVENT_DEFAULT) != XD_CU_SUCCESS ||
-        r.c->cu->cuEventCreate(&r.end, XD_CU_EVENT_DEFAULT) != XD_CU_SUCCESS)
+    if (!xd_cuda_open_timing(r.c, &r.timing))
         return 1;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t i = 0; i < nshapes; i++)
             show(&r, &kinds[k], &shapes[i]);
-    r.c->cu->cuEventDestroy_v2(r.begin);
-    r.c->cu->cuEventDestroy_v2(r.end);
+    xd_cuda_close_timing(r.c, &r.timing);
     xd_dev_close(&d);
     return 0;
 }

@@ -51,6 +51,23 @@ typedef struct facts {
     xd_host m;
 } facts;
 
+/* Of a library for GPUs: "cudnn", or "cudnn_error" where it cannot be loaded. */
+static int on_library_fact(xd_gpus *g, const char *name, const char *v)
+{
+    static const char *const keys[XD_GPU_LIBRARIES] = {
+        [XD_GPU_CUBLASLT] = "cublaslt", [XD_GPU_NCCL] = "nccl", [XD_GPU_CUDNN] = "cudnn",
+    };
+    for (int i = 0; i < XD_GPU_LIBRARIES; i++) {
+        const size_t n = strlen(keys[i]);
+        if (strncmp(name, keys[i], n) != 0)
+            continue;
+        g->lacks[i] = strcmp(name + n, "_error") == 0;
+        snprintf(g->libraries[i], sizeof g->libraries[i], "%s", v);
+        return 1;
+    }
+    return 0;
+}
+
 /* What is said of the device cuda. 0: the fact is of something else. */
 static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
 {
@@ -68,13 +85,8 @@ static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
         snprintf(g->peers, sizeof g->peers, "%s", v);
     } else if (!strcmp(name, "cuda_kernels_error")) {
         snprintf(g->no_kernels, sizeof g->no_kernels, "%s", v);
-    } else if (!strncmp(name, "cublaslt", 8) || !strncmp(name, "nccl", 4) ||
-               !strncmp(name, "cudnn", 5)) {
-        int i = *name == 'n' ? 1 : name[2] == 'd' ? 2 : 0;
-        g->lacks[i] = strstr(name, "_error") != NULL;
-        snprintf(g->libraries[i], sizeof g->libraries[i], "%s", v);
     } else {
-        return 0;
+        return on_library_fact(g, name, v);
     }
     return 1;
 }

@@ -31,10 +31,11 @@ const char *xd_bytes_text(double bytes, char text[16]);
  * `cores` that this process may use, `free_bytes` bytes of memory, `mapped` bytes of address space,
  * `hub` the Hugging Face cache or NULL. */
 enum { XD_GPUS = 16 };          /* of which doctor speaks one by one                           */
+enum { XD_GPU_CUBLASLT, XD_GPU_NCCL, XD_GPU_CUDNN, XD_GPU_LIBRARIES };
 typedef struct xd_gpus {        /* of the device cuda; texts are empty where nothing is known  */
     int  n;
-    char text[XD_GPUS][256], driver[384], peers[128], libraries[3][384];
-    int  old[XD_GPUS], lacks[3];        /* 1: cannot be used; cannot be loaded, and why        */
+    char text[XD_GPUS][256], driver[384], peers[128], libraries[XD_GPU_LIBRARIES][384];
+    int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES]; /* 1: cannot be used; cannot be loaded, and why */
     char none[384];             /* why there is no GPU                                         */
     char no_kernels[256];
 } xd_gpus;

@@ -267,13 +267,14 @@ static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
         xd_find(f, XD_WARN, "gpu",
                 "build it with an nvcc that suits the driver (-Dnvcc, -Dnvcc_fatbin=FILE)", "%s",
                 g->no_kernels);
-    xd_find(f, g->lacks[0] ? XD_WARN : XD_WELL, "cublaslt",
-            g->lacks[0] ? "install cuBLAS of CUDA 12 or 13: no GPU is used without it" : "", "%s",
-            g->libraries[0]);
-    xd_find(f, XD_WELL, "cudnn", "", "%s%s", g->libraries[2],
-            g->lacks[2] ? "; attention takes kernels of xdit, which are slower" : "");
-    xd_find(f, XD_WELL, "nccl", "", "%s%s", g->libraries[1],
-            g->lacks[1] ? "; several GPUs of a host lend each other memory instead" : "");
+    xd_find(f, g->lacks[XD_GPU_CUBLASLT] ? XD_WARN : XD_WELL, "cublaslt",
+            g->lacks[XD_GPU_CUBLASLT] ? "install cuBLAS of CUDA 12 or 13: no GPU is used without it"
+                                      : "", "%s",
+            g->libraries[XD_GPU_CUBLASLT]);
+    xd_find(f, XD_WELL, "cudnn", "", "%s%s", g->libraries[XD_GPU_CUDNN],
+            g->lacks[XD_GPU_CUDNN] ? "; attention takes kernels of xdit, which are slower" : "");
+    xd_find(f, XD_WELL, "nccl", "", "%s%s", g->libraries[XD_GPU_NCCL],
+            g->lacks[XD_GPU_NCCL] ? "; several GPUs of a host lend each other memory instead" : "");
 }
 
 static void report_gpus(xd_findings *f, const xd_gpus *g)

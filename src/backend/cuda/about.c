@@ -100,55 +100,45 @@ static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *coo
     fact(cookie, "cuda_peers", text);
 }
 
-static void tell_cublaslt(xd_fact *fact, void *cookie)
+/* v: its version, as 91900 for 9.19.0; function: one that was loaded from it. */
+static void tell_library(const char *key, const char *name, size_t v, const void *function,
+                         xd_fact *fact, void *cookie)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s %zu.%zu.%zu, %s", name, v / 10000, v % 10000 / 100, v % 100,
+             file_of(function));
+    fact(cookie, key, text);
+}
+
+static void tell_libraries(xd_fact *fact, void *cookie)
 {
     const xd_cublaslt *lt = NULL;
+    const xd_cudnn    *dnn = NULL;
+    const xd_nccl     *nccl = NULL;
     xd_err             e = { 0 };
-    char               text[512];
+    int                version = 0;
     void              *p;
-    if (xd_cuda_load_cublaslt(&lt, &e) != XD_OK) {
+    if (xd_cuda_load_cublaslt(&lt, &e) == XD_OK) {
+        memcpy(&p, &lt->cublasLtCreate, sizeof p);
+        tell_library("cublaslt", "cuBLASLt", xd_cuda_cublaslt_version(), p, fact, cookie);
+    } else {
         fact(cookie, "cublaslt_error", e.msg);
-        return;
     }
-    size_t v = xd_cuda_cublaslt_version();
-    memcpy(&p, &lt->cublasLtCreate, sizeof p);
-    snprintf(text, sizeof text, "cuBLASLt %zu.%zu.%zu, %s", v / 10000, v % 10000 / 100, v % 100,
-             file_of(p));
-    fact(cookie, "cublaslt", text);
-}
-
-static void tell_cudnn(xd_fact *fact, void *cookie)
-{
-    const xd_cudnn *dnn = NULL;
-    xd_err          e = { 0 };
-    char            text[512];
-    void           *p;
-    if (xd_cuda_load_cudnn(&dnn, &e) != XD_OK) {
+    e = (xd_err){ 0 };
+    if (xd_cuda_load_cudnn(&dnn, &e) == XD_OK) {
+        memcpy(&p, &dnn->cudnnCreate, sizeof p);
+        tell_library("cudnn", "cuDNN", dnn->cudnnGetVersion(), p, fact, cookie);
+    } else {
         fact(cookie, "cudnn_error", e.msg);
-        return;
     }
-    size_t v = dnn->cudnnGetVersion();
-    memcpy(&p, &dnn->cudnnCreate, sizeof p);
-    snprintf(text, sizeof text, "cuDNN %zu.%zu.%zu, %s", v / 10000, v % 10000 / 100, v % 100,
-             file_of(p));
-    fact(cookie, "cudnn", text);
-}
-
-static void tell_nccl(xd_fact *fact, void *cookie)
-{
-    const xd_nccl *nccl = NULL;
-    xd_err         e = { 0 };
-    char           text[512];
-    int            v = 0;
-    void          *p;
-    if (xd_cuda_load_nccl(&nccl, &e) != XD_OK || nccl->ncclGetVersion(&v) != XD_NCCL_SUCCESS) {
+    e = (xd_err){ 0 };
+    if (xd_cuda_load_nccl(&nccl, &e) == XD_OK &&
+        nccl->ncclGetVersion(&version) == XD_NCCL_SUCCESS) {
+        memcpy(&p, &nccl->ncclGetVersion, sizeof p);
+        tell_library("nccl", "NCCL", (size_t)version, p, fact, cookie);
+    } else {
         fact(cookie, "nccl_error", e.code ? e.msg : "NCCL does not say its version");
-        return;
     }
-    memcpy(&p, &nccl->ncclGetVersion, sizeof p);
-    snprintf(text, sizeof text, "NCCL %d.%d.%d, %s", v / 10000, v % 10000 / 100, v % 100,
-             file_of(p));
-    fact(cookie, "nccl", text);
 }
 
 /* "cuda": why there is no GPU; else "cuda_driver", a "cuda:0" or "cuda_old:0" for each GPU,
@@ -170,7 +160,5 @@ void xd_cuda_about(xd_fact *fact, void *cookie)
         tell_peers(cu, count, fact, cookie);
     if (xd_cuda_check_kernels(cu, &e) != XD_OK)
         fact(cookie, "cuda_kernels_error", e.msg);
-    tell_cublaslt(fact, cookie);
-    tell_cudnn(fact, cookie);
-    tell_nccl(fact, cookie);
+    tell_libraries(fact, cookie);
 }

@@ -79,12 +79,11 @@ static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_
     char  *text = xd_cudnn_plan_text(x->lib, p);
     xd_out o;
     xd_err e = { 0 };
-    xd_make_parents(path);
+    if (text)
+        xd_make_parents(path);
     if (text && xd_out_open(&o, path, &e) == XD_OK) {
-        if (fputs(text, o.f) >= 0)
-            xd_out_commit(&o, &e);
-        else
-            xd_out_abort(&o);
+        fputs(text, o.f);
+        xd_out_commit(&o, &e);          /* nothing, if a byte could not be written             */
     }
     free(text);
 }
@@ -221,14 +220,6 @@ void xd_cuda_close_cudnn(xd_cuda_dev *c)
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-static int64_t keys_of(const xd_attn_args *a)
-{
-    int64_t m = 0;
-    for (int i = 0; i < a->nkv; i++)
-        m += a->kv[i].k.d[1];
-    return m;
-}
-
 /* 1: attention that cuDNN may take, if all rows are aligned. */
 static int is_plain(const xd_attn_args *a)
 {
@@ -239,7 +230,7 @@ static int is_plain(const xd_attn_args *a)
 
 static int is_large(const xd_attn_args *a, const xd_tensor *q)
 {
-    return q->d[1] > 0 && q->d[1] * keys_of(a) >= LEAST_SCORES;
+    return q->d[1] > 0 && q->d[1] * xd_cuda_attention_keys(a) >= LEAST_SCORES;
 }
 
 /* One sample has no stride. */
@@ -258,7 +249,7 @@ static xd_tensor joined(const xd_attn_args *a, int values, void *to)
     if (a->nkv == 1)
         return *t;
     xd_tensor x = *t;
-    x.p = to, x.d[1] = keys_of(a);
+    x.p = to, x.d[1] = xd_cuda_attention_keys(a);
     x.s[2] = x.d[3], x.s[1] = x.d[2] * x.s[2], x.s[0] = x.d[1] * x.s[1];
     return x;
 }
@@ -295,7 +286,8 @@ static known *make_room(struct xd_cuda_cudnn *x)
         if ((q->state == READY || q->state == REFUSED) && (!oldest || q->used < oldest->used))
             oldest = q;
     }
-    if (!oldest || x->c->ngraphs || x->c->cu->cuStreamSynchronize(x->c->stream) != XD_CU_SUCCESS)
+    if (!oldest || x->c->ngraphs || x->c->captures ||
+        x->c->cu->cuStreamSynchronize(x->c->stream) != XD_CU_SUCCESS)
         return NULL;
     xd_cudnn_plan_drop(x->lib, &oldest->plan);
     return oldest;
@@ -340,44 +332,35 @@ static places places_of(const xd_attn_args *a)
 {
     places        p = { 0 };
     const size_t  e = xd_dtype_size(a->q.type);
-    const int64_t B = a->q.d[0], m = a->nkv > 1 ? B * keys_of(a) * a->q.d[3] : 0;
+    const int64_t B = a->q.d[0], m = a->nkv > 1 ? B * xd_cuda_attention_keys(a) * a->q.d[3] : 0;
     p.v = xd_cuda_after(p.k, m * xd_attn_heads_kv(a), e);
     p.lengths = xd_cuda_after(p.v, m * xd_attn_heads_kv(a), e);
     p.end = xd_cuda_after(p.lengths, a->kv_len ? 2 * B : 0, sizeof(int32_t));
     return p;
 }
 
-/* Calls f for each piece of the queries, q and out; 1: it was not 0 for one of them. */
-static int any_piece(const xd_attn_args *a, struct xd_cuda_cudnn *x,
-                     int (*f)(struct xd_cuda_cudnn *, const xd_attn_args *, const xd_qo *))
+size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 {
+    struct xd_cuda_cudnn *x = NULL;
     const xd_qo all = { a->q, a->out };
-    int         any = 0;
-    for (int i = 0; i < xd_max(a->nparts, 1); i++)
-        any |= f(x, a, a->nparts ? &a->part[i] : &all);
-    return any;
-}
-
-static int announce(struct xd_cuda_cudnn *x, const xd_attn_args *a, const xd_qo *p)
-{
-    if (!is_large(a, &p->q) || p->out.type != p->q.type)
+    int         taken = 0;              /* pieces of the queries                               */
+    if (!is_plain(a) || !a->nkv)
         return 0;
-    if (x) {
+    for (int i = 0; i < xd_max(a->nparts, 1); i++) {
+        const xd_qo *p = a->nparts ? &a->part[i] : &all;
+        if (!is_large(a, &p->q) || p->out.type != p->q.type)
+            continue;
+        if (c && !(x = cudnn_of(c)))
+            return 0;
+        taken++;
+        if (!x)
+            continue;
         const xd_cudnn_shape shape = shape_of(a, &p->q, &p->out);
         pthread_mutex_lock(&x->lock);
         find_plan(x, &shape);
         pthread_mutex_unlock(&x->lock);
     }
-    return 1;
-}
-
-size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a)
-{
-    struct xd_cuda_cudnn *x = NULL;
-    if (!is_plain(a) || !a->nkv || !any_piece(a, NULL, announce) || (c && !(x = cudnn_of(c))))
-        return 0;
-    any_piece(a, x, announce);
-    return places_of(a).end;
+    return taken ? places_of(a).end : 0;
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
@@ -421,12 +404,9 @@ static xd_status write_lengths(xd_cuda_dev *c, const xd_attn_args *a, int64_t n,
     return xd_cuda_launch_each(c, XD_K_lengths, b.n, &b);
 }
 
-static int is_aligned(const xd_attn_args *a, const xd_tensor *q, const xd_tensor *out)
+static int has_keys(const xd_attn_args *a)
 {
-    int all = xd_cuda_heads_aligned(q, 16) && xd_cuda_heads_aligned(out, 16);
-    for (int i = 0; i < a->nkv && a->nkv == 1; i++)
-        all = all && xd_cuda_heads_aligned(&a->kv[i].k, 16) &&
-              xd_cuda_heads_aligned(&a->kv[i].v, 16);
+    int all = 1;
     for (int i = 0; i < a->q.d[0] && a->kv_len; i++)
         all = all && a->kv_len[i] > 0;
     return all;
@@ -460,7 +440,7 @@ int xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tens
     struct xd_cuda_cudnn *x;
     cudnnStatus_t         r = XD_DNN_SUCCESS;
     if (!is_plain(a) || !a->nkv || !is_large(a, q) || out->type != q->type ||
-        !is_aligned(a, q, out) || !(x = cudnn_of(c)))
+        !xd_cuda_attention_aligned(a, q, out) || !has_keys(a) || !(x = cudnn_of(c)))
         return 0;
     const xd_cudnn_shape shape = shape_of(a, q, out);
     known               *plan = wait_for(x, &shape);

@@ -21,8 +21,7 @@ static places places_of(const xd_attn_args *a)
 {
     places p = { 0 };
     size_t e = xd_dtype_size(a->q.type);
-    for (int i = 0; i < a->nkv; i++)
-        p.m += a->kv[i].k.d[1];
+    p.m = xd_cuda_attention_keys(a);
     p.ld = xd_round_up(xd_max(p.m, 1), 8);
     const int64_t fit = BAND_BYTES / (p.ld * (int64_t)(sizeof(float) + e));
     p.rows = xd_max(xd_min(xd_max(fit, FEWEST), a->q.d[1]), 1);
@@ -111,15 +110,6 @@ static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char
     return 1;
 }
 
-static int is_aligned(const xd_attn_args *a, const xd_tensor *q, const xd_tensor *out)
-{
-    int all = xd_cuda_heads_aligned(q, 16) && xd_cuda_heads_aligned(out, 16);
-    for (int i = 0; i < a->nkv && a->nkv == 1; i++)
-        all = all && xd_cuda_heads_aligned(&a->kv[i].k, 16) &&
-              xd_cuda_heads_aligned(&a->kv[i].v, 16);
-    return all;
-}
-
 int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
 {
@@ -127,7 +117,7 @@ int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_t
         return 0;
     const places p = places_of(a);
     if (!p.m || (out->type != q->type && out->type != XD_F32) ||
-        !is_aligned(a, q, out))
+        !xd_cuda_attention_aligned(a, q, out))
         return 0;
     const int64_t H = q->d[2], Hk = xd_attn_heads_kv(a);
     for (int64_t i = 0; i < q->d[0] * H && *s == XD_OK; i++) {

@@ -249,7 +249,7 @@ static int find_fastest(xd_cuda_dev *c, const known *q, const xd_cuda_product *p
         for (int i = 0; i < n; i++) {
             const double s = time_algorithm(c, &t, q, p, &found[i].algo);
             first = i == 0 ? s : first;
-            if (s > 0 && (i == 0 || s < best))
+            if (s > 0 && (!(best > 0) || s < best))
                 best = s, at = i;
         }
     xd_cuda_close_timing(c, &t);

@@ -266,6 +266,11 @@ void      xd_cuda_close_cudnn(xd_cuda_dev *c);
 
 /* 1: every row of every head begins at a multiple of `bytes`. */
 int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
+/* 1: heads of queries and results are at multiples of 16 bytes, and those of keys and values in one
+ * segment, too; several segments are copied together first. */
+int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
+                                    const xd_tensor *out);
+int64_t   xd_cuda_attention_keys(const xd_attn_args *a);        /* of all segments              */
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 

@@ -101,6 +101,15 @@ int xd_cuda_driver_version(const xd_cuda_driver *cu)
     return cu->cuDriverGetVersion(&version) == XD_CU_SUCCESS ? version : 0;
 }
 
+static xd_status load_once(int *has, xd_status (*load)(xd_err *), xd_err *e)
+{
+    pthread_mutex_lock(&guard);
+    xd_status s = *has ? XD_OK : load(e);
+    *has = s == XD_OK;
+    pthread_mutex_unlock(&guard);
+    return s;
+}
+
 static xd_status load_driver(xd_err *e)
 {
     char  why[200];
@@ -127,17 +136,13 @@ static xd_status load_driver(xd_err *e)
     if (r != XD_CU_SUCCESS)
         return xd_fail(e, XD_EDEVICE, "the CUDA driver does not start: %s",
                        xd_cuda_words(&driver, r));
-    has_driver = 1;
     return XD_OK;
 }
 
 xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
 {
-    pthread_mutex_lock(&guard);
-    xd_status s = has_driver ? XD_OK : load_driver(e);
-    pthread_mutex_unlock(&guard);
     *cu = &driver;
-    return s;
+    return load_once(&has_driver, load_driver, e);
 }
 
 /* cuBLASLt of CUDA 13 does not start on a driver of CUDA 12. */
@@ -163,17 +168,13 @@ static xd_status load_cublaslt(xd_err *e)
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED, "cuBLASLt has no function %s", lacks);
     xd_library_find(lib, &version_symbol, 1, &cublaslt_version);
-    has_cublaslt = 1;
     return XD_OK;
 }
 
 xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e)
 {
-    pthread_mutex_lock(&guard);
-    xd_status s = has_cublaslt ? XD_OK : load_cublaslt(e);
-    pthread_mutex_unlock(&guard);
     *lt = &cublaslt;
-    return s;
+    return load_once(&has_cublaslt, load_cublaslt, e);
 }
 
 size_t xd_cuda_cublaslt_version(void)
@@ -193,17 +194,13 @@ static xd_status load_cudnn(xd_err *e)
     if (lacks || version < OLDEST_CUDNN)
         return xd_fail(e, XD_EUNSUPPORTED, "cuDNN is too old: xdit needs %d.%d or newer",
                        OLDEST_CUDNN / 10000, OLDEST_CUDNN % 10000 / 100);
-    has_cudnn = 1;
     return XD_OK;
 }
 
 xd_status xd_cuda_load_cudnn(const xd_cudnn **out, xd_err *e)
 {
-    pthread_mutex_lock(&guard);
-    xd_status s = has_cudnn ? XD_OK : load_cudnn(e);
-    pthread_mutex_unlock(&guard);
     *out = &cudnn;
-    return s;
+    return load_once(&has_cudnn, load_cudnn, e);
 }
 
 static xd_status load_nccl(xd_err *e)
@@ -216,15 +213,11 @@ static xd_status load_nccl(xd_err *e)
         xd_library_find(lib, nccl_symbols, sizeof nccl_symbols / sizeof *nccl_symbols, &nccl);
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED, "NCCL has no function %s", lacks);
-    has_nccl = 1;
     return XD_OK;
 }
 
 xd_status xd_cuda_load_nccl(const xd_nccl **out, xd_err *e)
 {
-    pthread_mutex_lock(&guard);
-    xd_status s = has_nccl ? XD_OK : load_nccl(e);
-    pthread_mutex_unlock(&guard);
     *out = &nccl;
-    return s;
+    return load_once(&has_nccl, load_nccl, e);
 }
