@@ -111,7 +111,7 @@ MISTAKES = [
     ("scales of rows and of columns change places", CUDA + "cublaslt.c",
      "{ XD_LT_DESC_SCALE_POINTER_A, p->sw },", "{ XD_LT_DESC_SCALE_POINTER_A, p->sx },", "ops"),
     ("the first bias of a kind of product serves all", CUDA + "cublaslt.c",
-     "    cublasStatus_t r = set_pointers(lt, q, p);", "    cublasStatus_t r = XD_LT_SUCCESS;",
+     "    cublasStatus_t r = set_pointers(c->lt, q, p);", "    cublasStatus_t r = XD_LT_SUCCESS;",
      "ops"),
     ("products of other strides are one kind", CUDA + "cublaslt.c", "    k.s_w = p->s_w;\n", "",
      "ops"),
