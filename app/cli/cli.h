@@ -19,7 +19,8 @@ extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_ben
                         xd_cmd_convert, xd_cmd_compare, xd_cmd_models, xd_cmd_doctor,
                         xd_cmd_from_xdit, xd_cmd_calibrate, xd_cmd_completion, xd_cmd_serve,
                         xd_cmd_worker, xd_cmd_man;
-extern const xd_command *const xd_commands[];   /* all of them; ends with NULL                  */
+enum { XD_MAIN_COMMANDS = 5 };  /* the first ones of xd_commands, which `xdit` explains         */
+extern const xd_command *const xd_commands[];   /* all commands; ends with NULL                 */
 
 int  xd_cli_exit(xd_status s, const xd_err *e); /* says the error; the exit code               */
 /* A line for standard output, or several, without control characters. */

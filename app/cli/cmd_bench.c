@@ -1,5 +1,5 @@
 /* cmd_bench.c - xdit bench: times the parts of a model on this machine, or a plan of several ranks
- * against one of them */
+ * against one rank */
 #include <stddef.h>
 
 #include "base/clock.h"
@@ -26,34 +26,39 @@ typedef struct task {           /* one run of the command                       
 static xd_option rows[] = {
     { "config", XD_OPT_TEXT, AT(config), 0, 0, NULL, "DIR", "model directory, or org/name" },
     { "random_weights", XD_OPT_FLAG, AT(random_weights), 0, 0, NULL, NULL,
-      "make weights in memory: only the directory's configs are read" },
+      "use random weights; reads only the configs of the directory" },
     { "share_layers", XD_OPT_FLAG, AT(share_layers), 0, 0, NULL, NULL,
-      "random weights: blocks of one kind share storage, for models that do not fit" },
-    { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS", "default: the model's" },
-    { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N", "default: the model's" },
-    { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS", "default: the model's" },
+      "blocks of one kind share their random weights, for models that do not fit in memory" },
+    { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS",
+      "width (default: the model's)" },
+    { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N",
+      "frames of a video (default: the model's)" },
+    { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS",
+      "height (default: the model's)" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
       NULL },                   /* explain                                                     */
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
-      "some of \"text step block vae\" (default: all); with several ranks of \"step vae\"" },
+      "parts to time: some of \"text step block vae\" (default: all); with several ranks, of "
+      "\"step vae\"" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 1000000, NULL, "N",
-      "how often (default: half a second and at least 3 times; with several ranks 9 rounds, or 3 "
-      "when a step takes seconds)" },
+      "repeats of each measurement (default: half a second, at least 3; with several ranks 9, or 3 "
+      "if a step takes seconds)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "of each rank; default: one for each core this process may use, shared by the ranks" },
+      "threads of each rank (default: one per core, divided by the ranks)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
-      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, "
-      "unless a launcher or "
-      "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
+      "CPU binding: auto binds each of several ranks on a host to its share of the cores, unless a "
+      "launcher or OMP_ variables do; cores binds a single rank, too; none (default auto)" },
     XD_TYPE_ROWS,
     { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
-      "fp8: with --weights_dtype fp8 on a GPU, inputs of layers are fp8, too (default: auto)" },
-    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default), cuda, cuda:1 ..." },
+      "auto or fp8: with --weights_dtype fp8 on a GPU, fp8 also rounds the inputs of layers "
+      "(default auto)" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu, cuda or cuda:N (default cpu)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
-      "ranks to start (default: as many as the degrees need); alone it means --ulysses_degree N" },
+      "number of ranks to start (default: as the degrees need); without degrees, --ulysses_degree "
+      "N" },
     XD_LAUNCH_TIMEOUT(offsetof(task, start_timeout)),
 };
 
@@ -72,7 +77,7 @@ static void on_log(void *cookie, int level, const char *line)
         xd_roll_say(XD_ROLL_SAID);
 }
 
-/* A line is read as soon as it is there, also from a pipe. */
+/* Flushes every line, for a reader of a pipe. */
 static void on_line(void *cookie, const char *line)
 {
     task *t = cookie;
@@ -81,7 +86,7 @@ static void on_line(void *cookie, const char *line)
     fflush(stdout);
 }
 
-/* Where no terminal is, only what takes long is said. */
+/* Without a terminal only long stages are printed. */
 static void on_stage(void *cookie, const char *what, double bytes)
 {
     task *t = cookie;
@@ -96,7 +101,7 @@ static void set_help_texts(void)
 {
     static char layers[128];
     snprintf(layers, sizeof layers,
-             "only so many blocks of each kind, %s; of text encoders the first number",
+             "number of blocks of each kind, such as %s; text encoders use the first number",
              xd_family_says(XD_WORD_LAYERS));
     xd_opt_explain(rows, ROWS, "layers", layers);
 }
@@ -119,24 +124,24 @@ static void task_init(task *t)
     t->tables[0] = (xd_opt_table){ rows, ROWS, t };
     t->tables[1] = (xd_opt_table){ plan, n, &t->bench.parallel };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
-                             .stray = "bench times one model; a list of parts stands in quotes" };
+                             .stray = "bench reads one model; a list of parts needs quotes" };
 }
 
 static void print_help(FILE *f)
 {
     static const xd_opt_group groups[] = {
         { "Options",
-          "config random_weights share_layers width height num_frames layers max_sequence_length "
-          "parts repeats threads bind dtype weights_dtype text_weights_dtype gemm device "
-          "json" },
+          "config random_weights width height num_frames parts threads dtype weights_dtype device "
+          "nproc json | share_layers layers max_sequence_length repeats bind text_weights_dtype "
+          "gemm" },
         { "Several ranks", NULL },
     };
     task t;
     task_init(&t);
     fputs("Usage: xdit bench --config DIR [options]\n\n"
-          "Times text encoder, blocks, GEMMs, attention and VAE of a model against the\n"
-          "measured peak of this machine. With several ranks: a step of the plan, and with\n"
-          "--use_parallel_vae its decoding, against the same work on one rank, in turn.\n", f);
+          "Times the text encoder, blocks, GEMMs, attention and VAE of a model, relative to\n"
+          "the measured peak of this machine. With several ranks: times a step of the plan,\n"
+          "and decoding with --use_parallel_vae, relative to the same work on one rank.\n", f);
     xd_opt_help(f, &t.spec, groups, 2);
     fputs("\nExamples:\n"
           "  xdit bench --config models/demo-pixart --random_weights --threads 1\n"
@@ -178,7 +183,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_bench = {
     .name = "bench",
-    .summary = "time the parts of a model, or a plan, on this machine",
+    .summary = "time the parts of a model, or a parallel plan",
     .run = run_command,
     .help = print_help,
 };

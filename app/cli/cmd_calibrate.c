@@ -1,9 +1,10 @@
-/* cmd_calibrate.c - xdit calibrate: the coefficients of TeaCache for a model, or a table of
- * attentions that are shared
+/* cmd_calibrate.c - xdit calibrate: the coefficients of TeaCache for a model, or a table for
+ * --fast_attn
  *
- * Images are generated with the cache "measure", which computes every block and tells how much the
- * input and the output of all blocks change from step to step. A polynomial through these pairs
- * foretells the one from the other. A table is what the request finds with fast_attn "measure". */
+ * Generates images with the cache "measure", which computes every block and reports the relative
+ * change of the first block's input and of the last block's output from step to step. A polynomial
+ * fitted to these pairs predicts the change of the output. A table comes from a request with
+ * fast_attn "measure". */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,9 @@ typedef struct task {           /* one run of the command                       
     int           json;
     xd_open_flags open;
     xd_request    request;
-    const char   *table;        /* the file that a table is written to; NULL: coefficients      */
-    char          limit[48];    /* what a table is found with                                  */
-    char         *text;         /* of the file of prompts                                      */
+    const char   *table;        /* output file of a table; NULL: coefficients are printed       */
+    char          limit[48];    /* "measure:THRESHOLD", in place of fast_attn                  */
+    char         *text;         /* contents of the file of prompts                             */
     double      (*pair)[2];     /* [npairs]: changes of input and output                       */
     int           npairs;
     xd_bar        bar;
@@ -44,21 +45,21 @@ typedef struct task {           /* one run of the command                       
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", "model directory, or org/name" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
-      "what to measure with; may be repeated, and many are better" },
+      "prompt to measure with; may be repeated, and more are better" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
-      "a file of prompts, one a line; - for standard input" },
+      "file with one prompt per line; - for standard input" },
     { "threshold", XD_OPT_REAL, AT(threshold), XD_ABOVE_ZERO, 1e6, NULL, "SUM",
-      "of the cache that is printed; of --fast_attn the largest share of an output that may be "
-      "missed (default: 0.15)" },
+      "threshold of the cache (default 0.15); with --fast_attn the largest relative error of an "
+      "output" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
-      "print one JSON object with all pairs" },
+      "print one JSON object with all measured pairs" },
 };
 
 static const xd_opt_alias aliases[] = {
     { "config", "model" }, { "steps", "num_inference_steps" }, { 0 },
 };
 
-/* Of the flags of commands that generate: those of one rank. */
+/* Options of open_flags.c that apply to one rank. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                              "lora lora_2 lora_partial threads dtype weights_dtype "
                              "text_weights_dtype device offload memory fit no_t5";
@@ -94,27 +95,27 @@ static void task_init(task *t)
     t->tables[3] = (xd_opt_table){ some, n, &t->open };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 4, .aliases = aliases, .operands = 1,
                              .once = "prompts",
-                             .stray = "calibrate measures one model" };
+                             .stray = "calibrate reads one model" };
 }
 
 static void print_help(FILE *f)
 {
     static const xd_opt_group groups[] = {
-        { "Options", "model prompt prompts threshold json" },
-        { "The request", "negative_prompt width height num_frames num_inference_steps "
-                         "guidance_scale seed image fast_attn attention_window" },
-        { "This machine", "dtype weights_dtype threads device offload memory" },
-        { "Files that a model is read from", "transformer transformer_2 lora lora_2 lora_partial" },
+        { "Options", "model prompt prompts threshold json |" },
+        { "The request", "width height num_frames num_inference_steps guidance_scale fast_attn | "
+                         "negative_prompt seed image attention_window" },
+        { "This machine", "dtype weights_dtype threads device | offload memory" },
+        { "Weight files", "| transformer transformer_2 lora lora_2 lora_partial" },
     };
     task t;
     task_init(&t);
     fputs("Usage: xdit calibrate --model DIR --prompt TEXT [options]\n\n"
-          "Generates with every block computed, measures how much the first block's input\n"
-          "and the last one's output change from step to step, and prints the --cache\n"
-          "teacache of this model. The request is the one that the cache is going to be\n"
-          "used for, with as many steps. One rank, latents only.\n"
-          "With --fast_attn FILE.json it finds a table of attentions that are shared, or of\n"
-          "windows with --attention_window, and writes it.\n", f);
+          "Measures how much the first block's input and the last block's output change\n"
+          "from step to step, and prints the option --cache teacache for this model. Use\n"
+          "the size and the number of steps that the cache will be used with. Runs on one\n"
+          "rank and decodes no images.\n"
+          "With --fast_attn FILE.json: writes a table of attention outputs to reuse, or of\n"
+          "windows with --attention_window.\n", f);
     xd_opt_help(f, &t.spec, groups, 4);
     fputs("\nExamples:\n"
           "  xdit calibrate --model models/demo-pixart --prompt \"a star\" --prompt \"a ring\"\n"
@@ -122,13 +123,13 @@ static void print_help(FILE *f)
           "  xdit calibrate --model DIR --prompts prompts.txt --fast_attn table.json\n", f);
 }
 
-static xd_status ask_for_table(task *t, xd_err *e)
+static xd_status prepare_table(task *t, xd_err *e)
 {
     size_t n = strlen(t->request.fast_attn);
     t->table = t->request.fast_attn;
     if (n < 6 || strcmp(t->table + n - 5, ".json") != 0)
-        return xd_fail(e, XD_EINVAL, "calibrate writes a table to --fast_attn, which is \"%s\": "
-                       "its name ends in .json", t->table);
+        return xd_fail(e, XD_EINVAL, "--fast_attn \"%s\": calibrate writes a table to this file, "
+                       "whose name must end in .json", t->table);
     snprintf(t->limit, sizeof t->limit, "measure:%g", t->threshold);
     t->request.fast_attn = t->limit;
     return xd_file_writable(t->table, e);
@@ -151,14 +152,14 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
     if (s == XD_OK)
         s = xd_prompt_texts_set(&t->texts, &t->request, e);
     if (s == XD_OK && t->request.cache)
-        s = xd_fail(e, XD_EINVAL, "calibrate measures what a --cache would leave out: give none");
+        s = xd_fail(e, XD_EINVAL, "calibrate does not accept --cache: it measures without one");
     if (s == XD_OK && t->request.fast_attn)
-        s = ask_for_table(t, e);
+        s = prepare_table(t, e);
     return s == XD_OK ? xd_open_flags_read(&t->open, e) : s;
 }
 
-/* Adds the pairs of an image's parameters. */
-static xd_status take_pairs(task *t, const char *json, xd_err *e)
+/* Appends the measured pairs in the JSON parameters of an image. */
+static xd_status add_pairs(task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;
     xd_status s = xd_json_parse(&j, json, strlen(json), "the image's parameters", e);
@@ -180,7 +181,7 @@ static xd_status take_pairs(task *t, const char *json, xd_err *e)
     return s;
 }
 
-/* Writes the table, says how many attentions of it are computed, and how to use it. */
+/* Writes the table; prints its number of attentions, and the option that reads it. */
 static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
 {
     xd_text_buf b = { 0 };
@@ -206,11 +207,11 @@ static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
         printf("--fast_attn %s%s%s\n", t->table,
                t->request.attention_window ? " --attention_window " : "",
                t->request.attention_window ? t->request.attention_window : "");
-    fprintf(stderr, "xdit: of %d attentions of a pass %d are computed in full\n", all, full);
+    fprintf(stderr, "xdit: %d attentions per pass, %d of them computed in full\n", all, full);
     return XD_OK;
 }
 
-/* Writes the table of the last image, which is that of all. */
+/* Writes the table in the JSON parameters of the last image, which covers all images. */
 static xd_status write_table(const task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;
@@ -239,26 +240,27 @@ static xd_status measure(task *t, xd_err *e)
     if (s == XD_OK && t->table)
         s = write_table(t, xd_result_json(res, xd_result_count(res) - 1), e);
     for (int i = 0; s == XD_OK && !t->table && i < xd_result_count(res); i++)
-        s = take_pairs(t, xd_result_json(res, i), e);
+        s = add_pairs(t, xd_result_json(res, i), e);
     xd_result_free(&res);
     xd_close(&g);
     return s;
 }
 
-/* Prints the cache, and what is known of it. */
+/* Prints the option --cache, and how well the polynomial fits. */
 static xd_status print_fit(const task *t, xd_err *e)
 {
     double poly[XD_FIT_POWERS];
     if (!xd_fit_poly((const double (*)[2])t->pair, t->npairs, poly))
-        return xd_fail(e, XD_EUNSUPPORTED, "%d pairs of changes give no polynomial of degree 4: "
-                       "more steps or more prompts are needed", t->npairs);
+        return xd_fail(e, XD_EUNSUPPORTED, "%d measured pairs are too few for a polynomial of "
+                                           "degree "
+                       "4: use more steps or more prompts", t->npairs);
     double share = xd_fit_explained((const double (*)[2])t->pair, t->npairs, poly);
     printf(t->json ? "{\"cache\":\"" : "--cache ");
     printf("teacache:%g,coefficients=%.8g/%.8g/%.8g/%.8g/%.8g", t->threshold, poly[0], poly[1],
            poly[2], poly[3], poly[4]);
     if (!t->json) {
         printf("\n");
-        fprintf(stderr, "xdit: %d pairs of changes; the polynomial explains %.0f %% of their "
+        fprintf(stderr, "xdit: %d measured pairs; the polynomial explains %.0f %% of their "
                 "variance\n", t->npairs, 100 * share);
         return XD_OK;
     }
@@ -290,7 +292,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_calibrate = {
     .name = "calibrate",
-    .summary = "measure a step cache or a table of shared attentions for a model",
+    .summary = "measure a step cache or a table of attentions for a model",
     .run = run_command,
     .help = print_help,
 };

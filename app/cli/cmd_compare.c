@@ -1,4 +1,4 @@
-/* cmd_compare.c - xdit compare: how far two images or videos are apart */
+/* cmd_compare.c - xdit compare: measures the difference of two images or videos */
 #include <stddef.h>
 
 #include "cli/cli.h"
@@ -8,9 +8,9 @@
 
 static const xd_option rows[] = {
     { "difference", XD_OPT_TEXT, AT(difference), 0, 0, NULL, "FILE",
-      "write an image of where they differ, of the frame that differs most: black: equal, white: "
-      "by 255 levels" },
-    { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N", "threads (default: all cores)" },
+      "write the difference as an image, of the worst frame: black is equal, white is 255 levels" },
+    { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
+      "number of threads (default: all cores)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
 };
 
@@ -21,9 +21,9 @@ static void print_help(FILE *f)
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit compare A B [options]\n\n"
-          "Says how far two images are apart: PSNR, SSIM, the mean and the largest\n"
+          "Measures the difference of two images or videos: PSNR, SSIM, mean and largest\n"
           "difference of levels. A and B are images (PNG, JPEG, WebP, PPM), videos (MP4,\n"
-          "MOV, MKV, WebM, GIF), or directories of images, of one size and length.\n", f);
+          "MOV, MKV, WebM, GIF), or directories of images, of equal size and length.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExamples:\n"
           "  xdit compare exact.png cached.png\n"
@@ -37,7 +37,7 @@ static int run_command(int argc, char **argv)
     xd_opt_texts       files = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 2,
-                             .stray = "compare takes two images" };
+                             .stray = "compare reads two images or videos" };
     xd_status st = xd_opt_parse(&s, argc, argv, &files, &e);
     if (files.n == 2)
         a.a = files.v[0], a.b = files.v[1];
@@ -52,7 +52,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_compare = {
     .name = "compare",
-    .summary = "how far two images or videos are apart",
+    .summary = "measure the difference of two images or videos",
     .run = run_command,
     .help = print_help,
 };

@@ -1,15 +1,16 @@
-/* cmd_completion.c - xdit completion: what shells complete, from the tables of all commands */
+/* cmd_completion.c - xdit completion: completion scripts of shells, from the tables of options */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/opt.h"
 
-const xd_command *const xd_commands[] = { &xd_cmd_generate,   &xd_cmd_serve,   &xd_cmd_plan,
-                                          &xd_cmd_models,     &xd_cmd_inspect, &xd_cmd_convert,
-                                          &xd_cmd_compare,    &xd_cmd_calibrate, &xd_cmd_bench,
-                                          &xd_cmd_probe,      &xd_cmd_doctor,  &xd_cmd_from_xdit,
-                                          &xd_cmd_completion, &xd_cmd_man,     &xd_cmd_worker,
+/* The main ones first (XD_MAIN_COMMANDS). */
+const xd_command *const xd_commands[] = { &xd_cmd_generate,   &xd_cmd_serve,     &xd_cmd_plan,
+                                          &xd_cmd_models,     &xd_cmd_doctor,    &xd_cmd_inspect,
+                                          &xd_cmd_convert,    &xd_cmd_compare,   &xd_cmd_calibrate,
+                                          &xd_cmd_bench,      &xd_cmd_probe,     &xd_cmd_from_xdit,
+                                          &xd_cmd_completion, &xd_cmd_man,       &xd_cmd_worker,
                                           NULL };
 
 static const char shells[] = "bash zsh fish";
@@ -19,7 +20,7 @@ static int is_a(const xd_option *o, const char *kind)
     return o->arg && strncmp(o->arg, kind, strlen(kind)) == 0;
 }
 
-/* The beginning of a help text, without what ends it or what a shell's quotes cannot hold. */
+/* Prints the beginning of a help text, without characters that have a meaning in quotes. */
 static void put_short(const char *help)
 {
     int n = 0;
@@ -45,7 +46,7 @@ static void bash_flag(void *cookie, const xd_option *o, const char *letter)
     printf(" --%s", o->name);
 }
 
-/* What stands behind a flag: a word of a list, a file, or what nobody knows. */
+/* Completes the value of an option: a choice, a directory, a file, or free text. */
 static void bash_value(void *cookie, const xd_option *o, const char *letter)
 {
     const char *command = cookie;
@@ -178,8 +179,8 @@ static void print_fish(void)
 static void print_help(FILE *f)
 {
     fputs("Usage: xdit completion bash|zsh|fish\n\n"
-          "Prints what this shell needs to complete commands, flags and their values. It is\n"
-          "installed with the program; without that, for this session:\n\n"
+          "Prints a script that completes commands, options and their values in this shell.\n"
+          "Packages install it; to use it in this session only:\n\n"
           "  source <(xdit completion bash)\n"
           "  source <(xdit completion zsh)\n"
           "  xdit completion fish | source\n", f);
@@ -206,7 +207,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_completion = {
     .name = "completion",
-    .summary = "print what a shell needs to complete its words",
+    .summary = "print a completion script for bash, zsh or fish",
     .run = run_command,
     .help = print_help,
 };

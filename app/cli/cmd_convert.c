@@ -1,4 +1,4 @@
-/* cmd_convert.c - xdit convert: a model directory of safetensors files, of other types */
+/* cmd_convert.c - xdit convert: writes a model as safetensors files of another type */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,19 +24,21 @@ typedef struct task {           /* one run of the command                       
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(a.model), 0, 0, NULL, "DIR", "model directory, or org/name" },
-    { "output", XD_OPT_TEXT, AT(a.output), 0, 0, NULL, "DIR", "the directory to write" },
+    { "output", XD_OPT_TEXT, AT(a.output), 0, 0, NULL, "DIR", "directory to write" },
     { "weights_dtype", XD_OPT_TEXT, AT(a.weights_dtype), 0, 0, "f32 bf16 int8 fp8 int4", "TYPE",
-      "of the transformer's matrices: int8, fp8 and int4 as generate quantizes them (default: as "
-      "they are stored; what is stored in blocks, codes or fp8 becomes bf16)" },
+      "type of the transformer's matrices; int8, fp8 and int4 as generate quantizes them (default: "
+      "as stored; quantized and fp8 tensors become bf16)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(a.text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 int4",
       "TYPE",
-      "the same of text encoders (default: the f32 or bf16 of --weights_dtype, else as stored)" },
+      "type of the text encoders' matrices (default: as --weights_dtype if that is f32 or bf16, "
+      "else as stored)" },
     { "component", XD_OPT_TEXT, AT(components), 0, XD_OPT_MANY, NULL, "NAME",
-      "write the folder of this component alone, as transformer; may be repeated" },
+      "write only the folder of this component, such as transformer; may be repeated" },
     { "shard_size", XD_OPT_TEXT, AT(shard_size), 0, 0, NULL, "SIZE",
-      "of a file, at most, but for one larger tensor: 5GB, 500MB, 2GiB (default: 5GB)" },
+      "maximum size of a file, such as 500MB or 2GiB (default 5GB); a larger tensor has its own "
+      "file" },
     { "force", XD_OPT_FLAG, AT(a.force), 0, 0, NULL, NULL,
-      "replace what the directory holds of a model, or begin again" },
+      "overwrite a model in the output directory, or restart an interrupted run" },
 };
 
 static const xd_opt_alias aliases[] = { { "config", "model" }, { 0 } };
@@ -83,16 +85,15 @@ static void print_help(FILE *f)
 {
     static const xd_opt_group groups[] = {
         { "Options", "model output weights_dtype text_weights_dtype component shard_size force" },
-        { "Files that a model is read from", NULL },
+        { "Weight files", NULL },
     };
     task t;
     task_init(&t);
     fputs("Usage: xdit convert --model DIR --output DIR [options]\n\n"
-          "Writes a model as a directory of diffusers with safetensors files: configs and\n"
-          "tokenizers as they are, weights under the names of diffusers, of another type,\n"
-          "with LoRA files added. Reads whatever generate reads, a few rows at a time.\n"
-          "Files appear when they are complete; the same command goes on where it was\n"
-          "stopped.\n", f);
+          "Writes a model in the directory layout of diffusers: configs and tokenizers are\n"
+          "copied; weights become safetensors files of another type, LoRA files are merged.\n"
+          "Reads every model that generate reads, a few rows at a time. Only complete files\n"
+          "get their names, and the same command continues an interrupted run.\n", f);
     xd_opt_help(f, &t.spec, groups, 2);
     fputs("\nExamples:\n"
           "  xdit convert --model models/demo-pixart --output demo --weights_dtype f32\n"
@@ -111,7 +112,7 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
     if (s == XD_OK && !t->a.model)
         s = xd_fail(e, XD_EINVAL, "convert needs a model: --model DIR");
     if (s == XD_OK && !t->a.output)
-        s = xd_fail(e, XD_EINVAL, "convert needs a directory to write: --output DIR");
+        s = xd_fail(e, XD_EINVAL, "convert needs an output directory: --output DIR");
     if (s == XD_OK && t->shard_size)
         s = xd_size_read(t->shard_size, "shard_size", &t->a.shard_bytes, e);
     if (s == XD_OK)
@@ -148,7 +149,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_convert = {
     .name = "convert",
-    .summary = "write a model to files of another type",
+    .summary = "write a model with weights of another type",
     .run = run_command,
     .help = print_help,
 };

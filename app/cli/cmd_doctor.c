@@ -1,4 +1,4 @@
-/* cmd_doctor.c - xdit doctor: is this build, and this machine, in order? */
+/* cmd_doctor.c - xdit doctor: checks this build and this machine */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
 #ifdef __x86_64__
 #define NO_VECTORS "use a processor with AVX2"
 #else
-#define NO_VECTORS "nothing, or use a GPU (--device cuda): this processor has kernels in C alone"
+#define NO_VECTORS "nothing, or use a GPU (--device cuda): this processor has only kernels in C"
 #endif
 
 enum { PING_RANKS = 2, PING_S = 20, NO_LAUNCHER = 125 };
@@ -35,11 +35,11 @@ typedef struct own {
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, offsetof(own, model), 0, 0, NULL, "DIR",
-      "report whether the weights of this model fit into memory" },
+      "check whether the weights of this model fit in memory" },
     { "nproc", XD_OPT_INT, offsetof(own, nproc), 1, 65536, NULL, "N",
-      "report which cpus each of N ranks would be bound to (default: 2)" },
+      "print the CPUs that each of N ranks would be bound to (default 2)" },
     { "no_ranks", XD_OPT_FLAG, offsetof(own, no_ranks), 0, 0, NULL, NULL,
-      "start no ranks to see whether messages pass between them" },
+      "do not test messages between two ranks" },
     { "json", XD_OPT_FLAG, offsetof(own, json), 0, 0, NULL, NULL, "print one JSON object" },
     { "as_rank", XD_OPT_FLAG, offsetof(own, as_rank), 0, 0, NULL, NULL, NULL },
 };
@@ -51,7 +51,8 @@ typedef struct facts {
     xd_host m;
 } facts;
 
-/* Of a library for GPUs: "cudnn", or "cudnn_error" where it cannot be loaded. */
+/* Adds a fact about a GPU library: "cudnn", or "cudnn_error" if it cannot be loaded; returns 0 for
+ * other facts. */
 static int on_library_fact(xd_gpus *g, const char *name, const char *v)
 {
     static const char *const keys[XD_GPU_LIBRARIES] = {
@@ -68,7 +69,7 @@ static int on_library_fact(xd_gpus *g, const char *name, const char *v)
     return 0;
 }
 
-/* What is said of the device cuda. 0: the fact is of something else. */
+/* Adds a fact about CUDA; returns 0 for other facts. */
 static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
 {
     int old = !strncmp(name, "cuda_old:", 9);
@@ -152,7 +153,7 @@ static void find_build(xd_findings *f, const facts *a)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* This process is one of the ranks: a line for the one that started it. */
+/* This process is one of the ranks: exchanges messages; rank 0 prints a line for the parent. */
 static void run_as_rank(void)
 {
     xd_pinged p;
@@ -170,8 +171,8 @@ static void run_as_rank(void)
     _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);  /* after a failure no exit handler of MPI's */
 }
 
-/* In a process of its own, which can be ended when it takes too long: runs the ranks, their
- * words go to `out` and `err`. */
+/* Runs the ranks; never returns. In a child process, which can be killed after a timeout. Writes
+ * their output to `out` and `err`. */
 static void start_ranks(FILE *out, FILE *err)
 {
     static char word[] = "--as_rank";
@@ -191,7 +192,8 @@ static void start_ranks(FILE *out, FILE *err)
     _exit(code);
 }
 
-/* The exit code of the ranks; -1: there was no end. Who starts ranks ends them when it is ended. */
+/* Returns the exit code of the ranks; -1: they were killed after a timeout. SIGTERM makes the child
+ * end its ranks. */
 static int run_ranks(FILE *out, FILE *err)
 {
     int status = 0;
@@ -229,11 +231,11 @@ static void judge_ranks(xd_findings *f, FILE *out, FILE *err, int code)
         xd_find(f, XD_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
     else if (code < 0)
         xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname",
-                "%d ranks were started and have not met within %d s", PING_RANKS, PING_S);
+                "%d ranks were started and have not connected within %d s", PING_RANKS, PING_S);
     else if (code || p.ranks < PING_RANKS)
-        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname, and see mpirun's own words",
+        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname, and read the messages of mpirun",
                 "%d ranks were started "
-                "and did not meet: %s",
+                "and did not connect: %s",
                 PING_RANKS, line[0] ? line : "they printed nothing");
     else
         xd_find(f, XD_WELL, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s",
@@ -244,11 +246,11 @@ static void find_ranks(xd_findings *f)
 {
     FILE *out = tmpfile(), *err = tmpfile();
     if (!out || !err)
-        xd_find(f, XD_SICK, "ranks", "make room in the temporary directory",
-                "no temporary file: %s", strerror(errno));
+        xd_find(f, XD_SICK, "ranks", "free space in the temporary directory",
+                "cannot make a temporary file: %s", strerror(errno));
     else if (xd_launched(NULL))
         xd_find(f, XD_WARN, "ranks", "run doctor without mpirun",
-                "not tried: an MPI launcher has started this");
+                "not tested: doctor itself was started by an MPI launcher");
     else
         judge_ranks(f, out, err, run_ranks(out, err));
     if (out)
@@ -266,18 +268,18 @@ static void print_help(FILE *f)
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit doctor [options]\n\n"
-          "Looks at this build and this machine: libraries, kernels, cores, memory, limits,\n"
-          "and whether messages pass between two ranks. Each line says ok, warn or fail,\n"
-          "and what to do. The exit code is 0 when nothing fails.\n", f);
+          "Checks this build and this machine: libraries, kernels, cores, memory, limits,\n"
+          "and messages between two ranks. Each line begins with ok, warn or fail, and ends\n"
+          "with the cure. The exit code is 1 if a check fails.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExample:\n"
           "  xdit doctor --model models/demo-pixart\n", f);
 }
 
-/* Findings are the result; that there are bad ones is an error of the program. */
-static int has_failed(const xd_findings *f)
+/* Prints the names of failed checks to standard error. */
+static int report_failed(const xd_findings *f)
 {
-    const char *before = "xdit: what fails: ";
+    const char *before = "xdit: failed checks: ";
     for (int i = 0; i < f->n; i++)
         if (f->v[i].state == XD_SICK) {
             fprintf(stderr, "%s%s", before, f->v[i].name);
@@ -305,7 +307,7 @@ static int examine_host(const own *o)
         xd_findings_print(&f, printed);
     if (xd_cli_flush() != XD_EXIT_OK)
         return XD_EXIT_FAILED;
-    return xd_findings_worst(&f) == XD_SICK ? has_failed(&f) : XD_EXIT_OK;
+    return xd_findings_worst(&f) == XD_SICK ? report_failed(&f) : XD_EXIT_OK;
 }
 
 static int run_command(int argc, char **argv)
@@ -315,10 +317,10 @@ static int run_command(int argc, char **argv)
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec s = { .tables = tables,
                             .ntables = 1,
-                            .stray = "a model stands behind --model" };
+                            .stray = "a model is given as --model DIR" };
     xd_status          st = xd_opt_parse(&s, argc, argv, NULL, &e);
     if (st == XD_OK && o.model && !xd_file_is_dir(o.model))
-        st = xd_fail(&e, XD_EINVAL, "--model %.200s is no directory", o.model);
+        st = xd_fail(&e, XD_EINVAL, "--model %.200s is not a directory", o.model);
     if (st != XD_OK)
         return xd_cli_exit(st, &e);
     if (o.as_rank)
@@ -328,7 +330,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_doctor = {
     .name = "doctor",
-    .summary = "look at this build and this machine",
+    .summary = "check this build and this machine",
     .run = run_command,
     .help = print_help,
 };

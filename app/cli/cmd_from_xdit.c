@@ -1,4 +1,4 @@
-/* cmd_from_xdit.c - xdit from-xdit: what xDiT would do with a command line, and ours for it */
+/* cmd_from_xdit.c - xdit from-xdit: explains a command line of xDiT, and translates it into ours */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -17,9 +17,9 @@ typedef struct own {
 
 static const xd_option rows[] = {
     { "flags", XD_OPT_FLAG, offsetof(own, flags), 0, 0, NULL, NULL,
-      "print every flag of xDiT: what it does there, and here" },
+      "print every flag of xDiT, its effect there, and its counterpart here" },
     { "tables", XD_OPT_FLAG, offsetof(own, tables), 0, 0, NULL, NULL,
-      "print flags and models as the tables of doc/from-xdit.md" },
+      "print the tables of flags and models in doc/from-xdit.md" },
 };
 
 /* ---- tables --------------------------------------------------------------------------------- */
@@ -56,10 +56,11 @@ static void print_tables(void)
     } part[] = {
         { XD_FATE_SAME, "Flags with the same name" },
         { XD_FATE_OTHER, "Flags with another name" },
-        { XD_FATE_VALUE, "Flags that are values of another (from-xdit writes it; generate warns)" },
-        { XD_FATE_NOT_NEEDED, "Flags that are not needed (said in a line, then ignored)" },
+        { XD_FATE_VALUE,
+          "Flags that became values of another flag (from-xdit writes it; generate warns)" },
+        { XD_FATE_NOT_NEEDED, "Flags that are not needed (reported, then ignored)" },
         { XD_FATE_SLOWER,
-          "Flags of what is not built (a warning; the image is exact, and comes later)" },
+          "Flags of features that are not built (a warning; the image is exact, but slower)" },
         { XD_FATE_REFUSED, "Flags that are refused" },
     };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
@@ -77,7 +78,7 @@ static void print_tables(void)
     print_models(0);
 }
 
-/* Texts of a line may hold anything; a terminal gets no control characters. */
+/* Prints without control characters: texts of a command line may contain any byte. */
 XD_PRINTF(1, 2) static void print_clean(const char *fmt, ...)
 {
     va_list ap, again;
@@ -95,7 +96,7 @@ XD_PRINTF(1, 2) static void print_clean(const char *fmt, ...)
     va_end(ap);
 }
 
-/* ---- what xDiT does -------------------------------------------------------------------------- */
+/* ---- behaviour of xDiT ----------------------------------------------------------------------- */
 
 static void print_error(const char *fails, const char *when, const char *error, const char *because)
 {
@@ -118,13 +119,13 @@ static void print_there(const xd_line *l)
     xd_ours_plan(&p, plan, sizeof plan);
     xd_line_judge(l, &v);
     print_clean("xDiT: %d process%s%s by %s", l->world, l->world == 1 ? "" : "es",
-           l->auto_nproc ? " (as many as there are GPUs, taken for that)" : "", by[l->by]);
+           l->auto_nproc ? " (one per GPU; the number is assumed)" : "", by[l->by]);
     if (l->nnodes > 1)
         print_clean(" on %d hosts", l->nnodes);
     if (l->model)
         print_clean(", %s with %s", l->model->title, l->model->pipeline);
     else
-        print_clean(", %s, which is none of its own scripts", l->runner ? "a model" : l->script);
+        print_clean(", %s, which is not a script of xDiT", l->runner ? "a model" : l->script);
     print_clean("; %s\n", plan);
     if (v.when)
         print_error("fails", v.when, v.error, v.because);
@@ -137,7 +138,7 @@ static void print_there(const xd_line *l)
     xd_ours_free(&o);
 }
 
-/* ---- what is done here ----------------------------------------------------------------------- */
+/* ---- the translation ------------------------------------------------------------------------- */
 
 static void print_shares(const char *what, int n, int ranks)
 {
@@ -170,7 +171,7 @@ static void print_plan(const xd_line *l, const xd_ours *o)
     print_clean("\n");
 }
 
-/* Plans for the processes that there were, when the degrees make more. */
+/* Suggests plans for the given number of processes if the degrees need more. */
 static void print_fewer(const xd_line *l, const xd_ours *o)
 {
     xd_err      e = { 0 };
@@ -181,7 +182,7 @@ static void print_fewer(const xd_line *l, const xd_ours *o)
            works ? works + strlen("what would work: ") : e.msg);
 }
 
-/* Where the model must be, and what it is called there. */
+/* Notes on the model: its name here, and where it must be. */
 static void print_model(const xd_line *l, const xd_ours *o)
 {
     const char *given = xd_line_text(l, "model"), *model = o->model;
@@ -189,28 +190,25 @@ static void print_model(const xd_line *l, const xd_ours *o)
     int hub = slash && slash != model && slash[1] && !strchr(slash + 1, '/') && *model != '.' &&
               *model != '~';
     if (!model)
-        print_clean("note: the line names no model: put --model DIR into the command\n");
+        print_clean("note: the command line names no model: add --model DIR\n");
     if (!model || xd_file_is_dir(model))
         return;
     if (strcmp(model, given) != 0)
         print_clean("note: %s of xDiT's runner is %s\n", given, model);
     if (hub || !slash)
         print_clean(
-            "note: nothing is downloaded: %s must be in the local Hugging Face cache, or be the "
-            "name of a "
-            "directory\n",
+            "note: xdit downloads nothing: %s must be in the local Hugging Face cache, or be the "
+            "name of a directory\n",
             model);
     else
         print_clean(
-            "note: nothing is downloaded, and there is no directory %s on this machine: name "
-            "the one that the model "
-            "is in\n",
+            "note: xdit downloads nothing, and there is no directory %s on this machine: name the "
+            "directory of the model\n",
             model);
     if (!l->heard)
         print_clean(
-            "note: nothing is known of this model: neither the script nor its name says which "
-            "one it is, so it may "
-            "not be built here; xdit inspect DIR says it\n");
+            "note: neither the script nor the name identifies the model, so it may not be "
+            "supported; xdit inspect DIR checks it\n");
 }
 
 static void print_notes(const xd_line *l, const xd_ours *o)
@@ -224,12 +222,11 @@ static void print_notes(const xd_line *l, const xd_ours *o)
     if (o->plan.use_cfg_parallel && l->model && l->model->own && !(l->model->can & XD_CAN_CFG))
         print_clean(
             "note: the guidance of this model is distilled: --use_cfg_parallel would leave half of "
-            "the ranks "
-            "without work; leave it out, or give those ranks to --ulysses_degree\n");
+            "the ranks idle; remove it, or double --ulysses_degree\n");
     if (l->meant)
-        print_clean("note: %s without dashes is taken as --%s\n", l->meant->name, l->meant->name);
+        print_clean("note: %s without dashes was read as --%s\n", l->meant->name, l->meant->name);
     if (xd_line_given(l, "num_pipeline_patch") && o->plan.pipefusion_parallel_degree == 1)
-        print_clean("note: --num_pipeline_patch is left out: without stages it does nothing\n");
+        print_clean("note: --num_pipeline_patch is left out: it has no effect without stages\n");
     if (o->note[0])
         print_clean("note: %s\n", o->note);
     for (int i = 0; i < o->nleft; i++)
@@ -237,14 +234,14 @@ static void print_notes(const xd_line *l, const xd_ours *o)
                     xd_fate_name(o->left[i]->fate), o->left[i]->here);
 }
 
-enum { MAX_PREDICTION = 64 };      /* ranks; every one is run on paper                            */
+enum { MAX_PREDICTION = 64 };   /* ranks; a prediction simulates each of them                  */
 
 static void on_line(void *cookie, const char *line)
 {
     xd_buf_add(cookie, "  %s\n", line);
 }
 
-/* Of a model that is there: what the plan would take on this machine, as `xdit plan` says it. */
+/* If the model exists: appends the prediction of `xdit plan` for this machine to `b`. */
 static xd_status add_prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
 {
     const char    *model = o->model;
@@ -270,30 +267,30 @@ static xd_status add_prediction(const xd_line *l, const xd_ours *o, xd_text_buf 
     xd_status s = xd_advise(&a, &mine);
     if (s == XD_EINVAL)
         return xd_fail(e, s, "%s", mine.msg);
-    if (s != XD_OK || b->failed)        /* the directory is not whole: there is no prediction     */
+    if (s != XD_OK || b->failed)        /* incomplete directory: no prediction                    */
         b->len = 0;
     return XD_OK;
 }
 
-/* What generate would refuse, as far as it can be known here. */
+/* Refuses plans that generate would refuse, as far as this is known without loading the model. */
 static xd_status check_plan(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
     const char     *bad;
     int64_t         sum = xd_line_sum(list, &bad);
     if (xd_line_product(l) < 1)
-        return xd_fail(e, XD_EINVAL, "a degree is at least 1");
+        return xd_fail(e, XD_EINVAL, "every degree must be at least 1");
     if (bad)
         return xd_fail(
             e, XD_EINVAL,
-            "--attn_layer_num_for_pp has %.40s, which is no number of blocks of a stage; "
-            "without the flag the stages are balanced",
+            "--attn_layer_num_for_pp: %.40s is not a number of blocks; without the option the "
+            "stages are balanced",
             bad);
     if (list && l->blocks && sum != l->blocks)
         return xd_fail(
             e, XD_EINVAL,
-            "the stages of --attn_layer_num_for_pp have %lld blocks and the model %d; without "
-            "the flag the stages are balanced",
+            "the stages of --attn_layer_num_for_pp have %lld blocks and the model has %d; without "
+            "the option the stages are balanced",
             (long long)sum, l->blocks);
     xd_status s = xd_parallel_check(&o->plan, o->ranks, e);
     return s == XD_OK ? add_prediction(l, o, b, e) : s;
@@ -338,8 +335,7 @@ static const char *value_of(const xd_command_line *c, const char *flag)
     return NULL;
 }
 
-/* benchmark/: they start a script with every plan, one after the other. Returns 0: it is none of
- * them. */
+/* Scripts of benchmark/ that run another script with every plan. Returns 0 for other commands. */
 static int print_sweep(const xd_command_line *c)
 {
     static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };
@@ -373,7 +369,7 @@ static int print_sweep(const xd_command_line *c)
         fputc(' ', stdout);
         xd_shell_quote(stdout, words[i]);
     }
-    print_clean("\nplan: every one, on paper; xdit bench measures one of them\n");
+    print_clean("\nplan: predicts all of them; xdit bench measures one\n");
     return 1;
 }
 
@@ -391,11 +387,10 @@ static void print_help(FILE *f)
           "       xdit from-xdit SCRIPT [ARGUMENTS]\n"
           "       xdit from-xdit -            (a script, from standard input)\n"
           "       xdit from-xdit -- COMMAND LINE OF xDiT\n\n"
-          "Says what xDiT would do with a command line (its processes, its model, its\n"
-          "error if it has one), and prints the command that does the same here, with its\n"
-          "plan. The model need not be there; where it is, its configs are looked at. A\n"
-          "script is read as a shell reads it, with its variables, tables and loops, and\n"
-          "nothing of it is run.\n", f);
+          "Prints what xDiT would do with a command line (processes, model, errors), and\n"
+          "the command that does the same here, with its plan. The model need not exist; if\n"
+          "it does, its configs are read. Scripts are interpreted as a shell does, with\n"
+          "variables, arrays and loops, but no command is run.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fprintf(f, "\nExample:\n"
             "  xdit from-xdit 'torchrun --nproc_per_node=2 examples/%.*s.py \\\n"
@@ -403,7 +398,7 @@ static void print_help(FILE *f)
             "    --pipefusion_parallel_degree 2'\n", (int)strcspn(script, " "), script);
 }
 
-/* Why nothing of the text can be translated. */
+/* Returns the reason why a text without a command of xDiT cannot be translated. */
 static xd_status no_command(const xd_shell *s, xd_err *e)
 {
     static const char installs[] = "pip pip3 conda mamba uv apt apt-get";
@@ -412,18 +407,17 @@ static xd_status no_command(const xd_shell *s, xd_err *e)
     if (c && xd_list_has_n(installs, c, n))
         return xd_fail(
             e, XD_EINVAL,
-            "'%.80s' installs, and starts nothing: xDiT need not be installed here; translate a "
-            "line that begins with torchrun, python or xDiT's own xdit",
+            "'%.80s' installs software and runs no model; translate a line that begins with "
+            "torchrun, python or xDiT's own xdit",
             c);
     if (c && n == 4 && !strncmp(c, "curl", n))
         return xd_fail(
             e, XD_EINVAL,
-            "'curl' asks xDiT's HTTP service, which there is not here: write the prompt behind "
-            "xdit generate --prompt");
+            "'curl' sends a request to xDiT's HTTP service; here use xdit generate --prompt, or "
+            "xdit serve");
     if (c && !strncmp(c, "python", 6) && strstr(c, ".py"))
         return xd_fail(e, XD_EINVAL,
-                       "'%.80s' starts none of xDiT's scripts, and names no --model: there is "
-                       "nothing to translate", c);
+                       "'%.80s' is not a script of xDiT and has no --model", c);
     if (c)
         return xd_fail(
             e, XD_EINVAL,
@@ -433,19 +427,18 @@ static xd_status no_command(const xd_shell *s, xd_err *e)
     if (s->ended)
         return xd_fail(
             e, XD_EINVAL,
-            "the script ends before it starts xDiT: if it needs arguments, give them behind "
-            "its name");
+            "the script exits before it starts xDiT: if it needs arguments, write them after its "
+            "name");
     return xd_fail(e, XD_EINVAL, "there is no command in the line");
 }
 
-/* What was read otherwise than it stands there. */
+/* Notes about input that was normalized: smart quotes, unset variables. */
 static void print_reading(const xd_shell *s)
 {
     if (s->typos)
-        printf("note: dashes, quotes or blanks are those of a word processor: taken as -, \" and "
-               "blanks\n");
+        printf("note: typographic dashes, quotes and spaces were read as -, \" and plain spaces\n");
     if (s->unset)
-        print_clean("note: set by nothing in the text, so nothing, as in a shell: %s\n", s->unset);
+        print_clean("note: variables that the text does not set, read as empty: %s\n", s->unset);
 }
 
 static xd_status translate_lines(const xd_shell *s, int *code, xd_err *e)
@@ -479,7 +472,7 @@ static int is_script(int argc, char **argv)
     return !py && (sh || argc == 1) && xd_file_exists(argv[0]) && !xd_file_is_dir(argv[0]);
 }
 
-/* From a text in one argument, a file, standard input, or words. */
+/* Reads a text in one argument, a file, standard input, or words. */
 static xd_status read_all(xd_shell *s, int argc, char **argv, int words, xd_err *e)
 {
     char     *text = NULL;
@@ -489,7 +482,7 @@ static xd_status read_all(xd_shell *s, int argc, char **argv, int words, xd_err 
     if (in || (!words && is_script(argc, argv))) {
         st = xd_file_read_any(argv[0], XD_SHELL_BYTES, &text, &len, e);
         if (st == XD_OK && strlen(text) != len)
-            st = xd_fail(e, XD_EINVAL, "%s is no script: it has a byte 0",
+            st = xd_fail(e, XD_EINVAL, "%s is not a script: it contains a byte 0",
                          in ? "standard input" : argv[0]);
         if (st == XD_OK)
             st = xd_shell_read(s, text, argc - 1, argv + 1, e);
@@ -497,7 +490,7 @@ static xd_status read_all(xd_shell *s, int argc, char **argv, int words, xd_err 
                (!n || strpbrk(argv[0], " \t\n;\"'$") || (unsigned char)argv[0][0] > 127)) {
         st = xd_shell_read(s, argv[0], 0, NULL, e);
     } else if (n > 3 && !words && !strcmp(argv[0] + n - 3, ".sh")) {
-        st = xd_fail(e, XD_EIO, "there is no script %.200s", argv[0]);
+        st = xd_fail(e, XD_EIO, "cannot find the script %.200s", argv[0]);
     } else {
         st = xd_shell_take(s, argc, argv, e);
     }
@@ -534,8 +527,8 @@ static int run_command(int argc, char **argv)
         argc--, argv++;
     else if (argc && argv[0][0] == '-' && argv[0][1])
         return xd_cli_exit(xd_fail(&e, XD_EINVAL,
-                                   "from-xdit has no option %.60s: the line of xDiT stands in "
-                                   "quotes, or behind --",
+                                   "from-xdit has no option %.60s: write the command line of xDiT "
+                                   "in quotes, or after --",
                                    argv[0]),
                            &e);
     if (!argc)

@@ -37,38 +37,39 @@ typedef struct own {            /* options of the program, not of the request   
 
 static xd_option own_rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
-      "directory with model_index.json, or org/name from the local Hugging Face cache" },
+      "directory, or org/name in the Hugging Face cache (default: the only model there and in "
+      "./models)" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
-      "what to generate, in quotes; may be repeated" },
+      "text to generate from; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
-      "a file of prompts, one a line; - for standard input. A line that begins with # and a blank "
-      "is a comment" },
+      "file with one prompt per line; - for standard input. Lines that begin with # and a space "
+      "are "
+      "comments" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE",
-      "image to start from (PNG, JPEG, WebP, GIF, PPM), resized to the size asked for (default: of "
-      "its own shape); of a model that edits images, one that it reads: may be repeated where it "
-      "reads several" },
+      "image to start from, or to edit (PNG, JPEG, WebP, GIF, PPM). It is resized to --width and "
+      "--height (default: a size of its own shape). May be repeated for models that read several" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
-      "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
-      "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or an "
-      "image's "
-      "name, whose %04d is the frame's (default: output.png, of a video output.mp4)" },
+      "output file (default: output.png; a video: output.mp4). The extension selects the format: "
+      ".png .jpg .webp .ppm, .safetensors for latents; for videos .mp4 .mov .mkv .webm .gif .rgb, "
+      "or an image's extension for one file per frame. %04d is replaced by the number of the image "
+      "or frame; without it several images are name_0001.png and so on" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
-      "leave out images whose files are there, as after an interrupted run; their names count, not "
-      "what is in them" },
+      "skip images whose output files exist, to continue an interrupted run; the contents of the "
+      "files are not checked" },
     { "enable_slicing", XD_OPT_FLAG, AT(slicing), 0, 1, NULL, NULL,
-      "decode one image at a time (always so)" },
-    { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
-    { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
+      "decode one image at a time (always on)" },
+    { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "print warnings and errors only" },
+    { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "print more log messages" },
     { "preview", XD_OPT_TEXT, AT(preview), 0, 0, NULL, "FILE",
-      "write what the image is going to be here while it is made, in its colours and small; of a "
-      "video its first frame (default: after every step)" },
+      "write a small preview of the image, or of the video's first frame, to FILE after every "
+      "step" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
-      "write what all ranks did when, for chrome://tracing or ui.perfetto.dev" },
+      "write a timeline of all ranks, for chrome://tracing or ui.perfetto.dev" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
-      "print one JSON object an image instead of its file name" },
+      "print one JSON object per image" },
     { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
       "generate again without --cache, --attention, --gemm, --attention_window, --fast_attn and "
-      "--reference_interval, and print how far the images are apart and how much time was saved" },
+      "--reference_interval, and print the difference of the images and the time saved" },
 };
 
 static const xd_opt_alias aliases[] = {
@@ -667,29 +668,30 @@ static void print_help(FILE *f)
     task t;
     task_init(&t);
     char *ranks =
-        xd_opt_names("nproc start_timeout verify_weights plan cluster balance", t.tables[3].rows,
-                     t.tables[3].n);
+        xd_opt_names("nproc plan ulysses_degree ring_degree pipefusion_parallel_degree "
+                     "use_cfg_parallel | start_timeout verify_weights cluster balance",
+                     t.tables[3].rows, t.tables[3].n);
     const xd_opt_group groups[] = {
-        { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
-                              "seed" },
-        { "Model and output", "model transformer transformer_2 vae clip_l clip_g t5xxl llm "
-                              "clip_vision lora lora_2 lora_partial output skip_existing" },
-        { "How to generate", "num_inference_steps guidance_scale scheduler cache rng "
+        { "What to generate", "prompt negative_prompt image width height num_frames "
+                              "num_images_per_prompt seed | prompts" },
+        { "Model and output", "model lora output | transformer transformer_2 vae clip_l clip_g "
+                              "t5xxl llm clip_vision lora_2 lora_partial skip_existing" },
+        { "How to generate", "num_inference_steps guidance_scale scheduler cache | rng "
                              "max_sequence_length no_resolution_binning attention gemm "
                              "attention_window fast_attn reference_interval" },
-        { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
-                          "offload memory fit enable_tiling enable_slicing" },
+        { "This machine", "dtype weights_dtype device offload threads | text_weights_dtype bind "
+                          "memory fit enable_tiling enable_slicing" },
         { "Several ranks", ranks },
-        { "Log and output", "quiet verbose json compare preview preview_every previews "
+        { "Log and output", "quiet json | verbose compare preview preview_every previews "
                             "preview_decoder trace" },
         { "More", NULL },
     };
     int more = 0;
     for (int i = 0; i < t.tables[2].n; i++)
         more += !xd_opt_grouped(groups, 6, t.tables[2].rows[i].name);
-    fputs("Usage: xdit generate --model DIR --prompt TEXT [options]\n\n"
-          "Generates images and videos from prompts. In flags - and _ are the same, and\n"
-          "so are --flag value and --flag=value.\n", f);
+    fputs("Usage: xdit generate [--model DIR] [--prompt] TEXT [options]\n\n"
+          "Generates images or videos from prompts and prints the names of their files.\n"
+          "Options may be written --num_frames 9, --num-frames 9 or --num_frames=9.\n", f);
     xd_opt_help(f, &t.spec, groups, more ? 7 : 6);
     fputs("\nExample:\n"
           "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"
@@ -699,7 +701,7 @@ static void print_help(FILE *f)
 
 const xd_command xd_cmd_generate = {
     .name = "generate",
-    .summary = "generate images from prompts",
+    .summary = "generate images or videos from prompts",
     .run = run_command,
     .help = print_help,
 };

@@ -1,4 +1,4 @@
-/* cmd_inspect.c - xdit inspect: what a model directory holds and what it lacks */
+/* cmd_inspect.c - xdit inspect: lists the components of a model directory, and missing files */
 #include <stddef.h>
 
 #include "cli/cli.h"
@@ -9,8 +9,7 @@
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", NULL },
     { "tensors", XD_OPT_TEXT, AT(tensors), 0, 0, NULL, "COMPONENT",
-      "print one line a tensor, name and shape, that files of this component hold, read or not; "
-      "needs only its config" },
+      "print name and shape of every tensor in the files of this component, one per line" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
 };
 
@@ -21,10 +20,9 @@ static void print_help(FILE *f)
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit inspect DIR|FILE [options]\n\n"
-          "Lists the components of a model directory: classes, tensors, bytes, dtypes,\n"
-          "and what is missing. Of a safetensors or GGUF file: what it holds, in which\n"
-          "layout.\n"
-          "Ends with 1 where something is missing or does not fit.\n", f);
+          "Lists the components of a model directory: classes, tensors, bytes, types, and\n"
+          "missing files. For a safetensors or GGUF file: its components and their layout.\n"
+          "The exit code is 1 if something is missing or does not match.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExamples:\n"
           "  xdit inspect models/demo-pixart\n"
@@ -38,7 +36,7 @@ static int run_command(int argc, char **argv)
     xd_opt_texts       dir = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 1,
-                             .stray = "inspect looks at one model" };
+                             .stray = "inspect reads one model" };
     xd_status st = xd_opt_parse(&s, argc, argv, &dir, &e);
     if (dir.n)
         a.model = dir.v[0];

@@ -1,7 +1,7 @@
-/* cmd_man.c - xdit man: the manual page of a command, from its help and the table of its options
+/* cmd_man.c - xdit man: the manual page of a command, made from its help text
  *
- * What a help text says is set in the requests of man(7): its usage, its first paragraphs, options
- * by groups, examples. Words that begin with a dash are bold and keep their dashes. */
+ * The sections of a help text become those of man(7): usage, first paragraphs, options by groups,
+ * examples. Words that begin with a dash are bold and keep their dashes. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum { COLUMNS = 80 };          /* of lines of text                             
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Letters of a line as roff reads them. dashes: all are those of flags, not hyphens. */
+/* Prints characters escaped for roff. dashes: print "-" as a minus sign, not as a hyphen. */
 static void put_letters(const char *s, size_t n, int dashes)
 {
     for (size_t i = 0; i < n; i++)
@@ -35,7 +35,7 @@ static void put_letters(const char *s, size_t n, int dashes)
             putchar(s[i]);
 }
 
-/* A line in which nothing is set apart, such as one of an example. */
+/* Prints a line without fonts, such as one of an example. */
 static void put_plain(const char *line, size_t n)
 {
     if (n && *line == '.')
@@ -49,7 +49,7 @@ static int is_name(int c)
     return isalnum(c) || c == '_' || c == '-';
 }
 
-/* A word of a sentence: a flag is bold. */
+/* Prints a word of a sentence; options are bold. */
 static void put_word(const char *s, size_t n)
 {
     size_t name = 0;
@@ -65,7 +65,7 @@ static void put_word(const char *s, size_t n)
     }
 }
 
-/* Words of a sentence, in lines of 80 columns. */
+/* Prints the words of a sentence, in lines of 80 columns. */
 static void put_words(const char *s, size_t len)
 {
     const char *end = s + len;
@@ -88,7 +88,7 @@ static void put_words(const char *s, size_t len)
     putchar('\n');
 }
 
-/* A line of the usage: commands and flags bold, what stands for something italic. */
+/* Prints a line of the usage: commands and options bold, placeholders italic. */
 static void put_usage(const char *s, size_t len)
 {
     int inside = 0;             /* of brackets                                                  */
@@ -115,10 +115,10 @@ typedef enum part { USAGE, TEXT, OPTIONS, EXAMPLES } part;
 
 typedef struct page {
     part part;
-    int  literal;               /* lines are set as they are                                    */
+    int  literal;               /* inside .nf: lines are not filled                             */
     int  groups;                /* titles in the whole text                                     */
     int  lines;                 /* of this part                                                 */
-    int  gap;                   /* an empty line stood before this one                          */
+    int  gap;                   /* the previous line was empty                                  */
 } page;
 
 static void end_literal(page *p)
@@ -144,7 +144,7 @@ static void put_title(page *p, const char *title, size_t n)
         printf(".SS \"%.*s\"\n", (int)n, title);
 }
 
-/* letter, name, argument and text, apart by tabs */
+/* Prints an option: letter, name, argument and text, separated by tabs. */
 static void put_row(const char *line, size_t n)
 {
     const char *at[4] = { line }, *end = line + n;
@@ -214,8 +214,8 @@ static void put_line(page *p, const char *line, size_t n)
 
 static const char ending[] =
     ".SH EXIT STATUS\n"
-    "0: done. 1: it failed. 2: the command line or the request is wrong.\n"
-    "128 and the signal\\(aqs number: a signal ended it.\n"
+    "0: success. 1: failure. 2: wrong command line or request.\n"
+    "128 + N: ended by signal N.\n"
     ".SH SEE ALSO\n"
     ".BR xdit (1)";
 
@@ -269,8 +269,7 @@ static xd_status print_page(const xd_command *c, xd_err *e)
 static void print_help(FILE *f)
 {
     fputs("Usage: xdit man COMMAND\n\n"
-          "Prints the manual page of a command. It is installed with the program; without\n"
-          "that, this reads it:\n\n"
+          "Prints the manual page of a command. Packages install it; to read it without:\n\n"
           "  xdit man generate | man -l -\n", f);
 }
 

@@ -1,4 +1,5 @@
-/* cmd_models.c - xdit models: the models of this machine, what they lack, and whether they fit */
+/* cmd_models.c - xdit models: lists the models of this machine, their missing files, and whether
+ * they fit in memory */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +19,17 @@ typedef struct own {
 
 static const xd_option rows[] = {
     { "models", XD_OPT_TEXT, AT(models), 0, XD_OPT_MANY, NULL, "DIR",
-      "list the models and the files of weights in this directory, too; may be repeated" },
+      "also list the models and weight files in this directory; may be repeated" },
     { "memory", XD_OPT_TEXT, AT(memory), 0, 0, NULL, "SIZE",
-      "whether they fit into so much memory, as 12GB (default: what is free)" },
-    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object a model" },
+      "memory that they must fit in, such as 12GB (default: all free memory)" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object per model" },
 };
 
 static xd_opt_spec spec_of(own *o, xd_opt_table *table)
 {
     *table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, o };
-    return (xd_opt_spec){ .tables = table, .ntables = 1, .stray = "models takes directories by "
-                          "--models DIR" };
+    return (xd_opt_spec){ .tables = table, .ntables = 1, .stray = "a directory of "
+                          "models is given as --models DIR" };
 }
 
 static void print_help(FILE *f)
@@ -38,10 +39,9 @@ static void print_help(FILE *f)
     const xd_opt_spec  s = spec_of(&o, &table);
     const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit models [options]\n\n"
-          "Lists the models of the local Hugging Face cache: what they are, their size,\n"
-          "what is missing, and whether a request with their defaults fits into the memory\n"
-          "of this machine, and how. Of single files in --models DIR: what they hold, and\n"
-          "the flag that takes them.\n", f);
+          "Lists the models of the local Hugging Face cache: family, size, missing files,\n"
+          "and whether a request with default options fits in memory, and how. For a single\n"
+          "weight file in --models DIR: its contents, and the option that reads it.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExamples:\n"
           "  xdit models\n"
@@ -306,7 +306,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_models = {
     .name = "models",
-    .summary = "list the models of this machine, and whether they fit",
+    .summary = "list the models of this machine, and whether they fit in memory",
     .run = run_command,
     .help = print_help,
 };

@@ -1,5 +1,4 @@
-/* cmd_plan.c - xdit plan: says what every plan of a request would take, before anything is
- * loaded */
+/* cmd_plan.c - xdit plan: predicts time and memory of every plan of a request; loads nothing */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,32 +21,32 @@ typedef struct task {           /* one run of the command                       
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
-      "model directory, of which only the configs are read, or org/name" },
+      "model directory, or org/name; only the configs are read" },
     { "world", XD_OPT_INT, AT(ranks), 1, 65536, NULL, "N",
-      "ranks (default: all of the cluster, or one for every core of this machine)" },
+      "number of ranks (default: all of the cluster, or one per core of this machine)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "so many of a device, as 8xH100, or on several hosts 2x8xL40: H100, H100-PCIe, H200, B200, "
-      "H20, A100, A10, L40, L40S, L4, 4090, 5090, MI300X; or a file that `xdit probe` wrote "
-      "(default: this machine)" },
+      "machine to plan for (default: this machine): 8xH100 is 8 devices, 2x8xL40 is 2 hosts of 8. "
+      "Devices: H100, H100-PCIe, H200, B200, H20, A100, A10, L40, L40S, L4, 4090, 5090, MI300X. "
+      "Or a file of `xdit probe`" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
-      "cpu, or cuda: one rank a GPU, of this machine or of --cluster, which need not be there "
-      "(default: as the cluster's file says, else cpu)" },
+      "cpu, or cuda with one rank per GPU (default: as in the cluster's file, else cpu)" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
-      "degrees that are kept, as u2r2pp2cfg2" },
+      "fixed degrees, such as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
-      "only plans that generate the image of one rank to the last digits" },
-    { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL, "also plans that cannot be, with the reason" },
+      "only plans that generate the image of one rank; rounding may differ" },
+    { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL,
+      "also list impossible plans, with the reason" },
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
-      "the N-th plan of the table: where its time goes, what every rank holds and does" },
+      "details of plan N of the table (times, memory and work of every rank)" },
     XD_TYPE_ROWS,
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "weights that a GPU's memory does not hold wait in the host's: see xdit generate (default: "
+      "keep weights that do not fit into GPU memory in host memory: see xdit generate (default: "
       "none for a cluster without --device)" },
     { "memory", XD_OPT_TEXT, offsetof(task, memory), 0, 0, NULL, "SIZE",
-      "of a host, or of a GPU, that a plan may take: 12GB, 11.5GiB, 800MB or bytes (default: all "
-      "that is free, or that the cluster has)" },
+      "memory limit of a host or GPU, such as 11.5GiB (default: all free memory, or that of the "
+      "cluster)" },
     { "enable_slicing", XD_OPT_FLAG, offsetof(task, slicing), 0, 1, NULL, NULL,
-      "decode one image at a time (always so)" },
+      "decode one image at a time (always on)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };
 
@@ -77,26 +76,26 @@ static void task_init(task *t)
     t->tables[1] = (xd_opt_table){ request, nr, &t->request };
     t->tables[2] = (xd_opt_table){ plan, np, &t->ask.parallel };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases, .operands = 1,
-                             .stray = "plan looks at one model" };
+                             .stray = "plan reads one model" };
 }
 
 static void print_help(FILE *f)
 {
     task t;
     task_init(&t);
-    char *kept = xd_opt_names("", t.tables[2].rows, t.tables[2].n);
+    char *degrees = xd_opt_names("|", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
-        { "Options", "model world cluster device plan exact all explain dtype weights_dtype "
-                     "text_weights_dtype offload memory json" },
+        { "Options", "model world cluster device weights_dtype memory exact all explain json | "
+                     "plan dtype text_weights_dtype offload" },
         { "The request",
-          "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
+          "width height num_frames num_inference_steps | guidance_scale true_cfg_scale "
           "num_images_per_prompt max_sequence_length" },
-        { "Degrees that are kept", kept },
+        { "Fixed degrees", degrees },
     };
     fputs("Usage: xdit plan --model DIR [--world N] [--cluster NAME] [options]\n\n"
-          "Prints what every plan would take on so many ranks: seconds of a step and of the\n"
-          "request, memory of the fullest rank, bytes sent; the fastest first. Nothing is\n"
-          "loaded, and the ranks need not be there.\n", f);
+          "Predicts every plan for N ranks, and prints the fastest first: seconds per step\n"
+          "and per request, memory of the rank that needs most, bytes sent. It loads no\n"
+          "weights and starts no ranks; the cluster need not exist.\n", f);
     xd_opt_help(f, &t.spec, groups, 3);
     fprintf(f,
             "\nExamples:\n"
@@ -105,7 +104,7 @@ static void print_help(FILE *f)
             "    --world 4 --explain 1\n"
             "  xdit plan --model DIR --device cuda --cluster RTX4090 --weights_dtype int8\n",
             xd_family_says(XD_WORD_HUB));
-    free(kept);
+    free(degrees);
 }
 
 static int run_command(int argc, char **argv)
@@ -133,7 +132,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_plan = {
     .name = "plan",
-    .summary = "predict what every plan would take, before anything is loaded",
+    .summary = "predict time and memory of every parallel plan",
     .run = run_command,
     .help = print_help,
 };

@@ -1,4 +1,4 @@
-/* cmd_probe.c - xdit probe: measures this machine and its ranks for xdit plan */
+/* cmd_probe.c - xdit probe: measures the speed of this machine for xdit plan */
 #include <stddef.h>
 
 #include "cli/cli.h"
@@ -16,14 +16,14 @@ typedef struct task {           /* one run of the command                       
 
 static const xd_option rows[] = {
     { "ranks", XD_OPT_INT, offsetof(task, ranks), 1, 65536, NULL, "N",
-      "ranks to start on this host (default: 1; a launcher's ranks are joined)" },
+      "number of ranks to start on this host (default 1; ignored under mpirun or srun)" },
     XD_LAUNCH_TIMEOUT(offsetof(task, start_timeout)),
     { "threads", XD_OPT_INT, offsetof(task, probe.threads), 1, 4096, NULL, "N",
-      "of each rank; default: one for each core this process may use, shared by the ranks" },
+      "threads of each rank (default: one per core, divided by the ranks)" },
     { "device", XD_OPT_TEXT, offsetof(task, probe.device), 0, 0, NULL, "NAME",
-      "cpu (default), cuda: a GPU for each rank, cuda:1 ..." },
+      "cpu, cuda for one GPU per rank, or cuda:N (default cpu)" },
     { "output", XD_OPT_TEXT, offsetof(task, probe.output), 0, 0, NULL, "FILE",
-      "the cluster file, - for standard output (default: where xdit plan looks for this machine)" },
+      "file to write, - for standard output (default: where xdit plan looks for it)" },
 };
 
 static const xd_opt_alias aliases[] = {
@@ -47,7 +47,7 @@ static void task_init(task *t)
     t->probe.cookie = t;
     t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
     t->spec = (xd_opt_spec) {
-        .tables = &t->table, .ntables = 1, .aliases = aliases, .stray = "probe takes no names"
+        .tables = &t->table, .ntables = 1, .aliases = aliases, .stray = "probe has options only"
     };
 }
 
@@ -58,11 +58,10 @@ static void print_help(FILE *f)
     task_init(&t);
     fputs(
         "Usage: xdit probe [--ranks N] [--threads T] [--device NAME] [--output FILE]\n\n"
-        "Measures in a few seconds how fast the ranks compute (GEMMs, attention,\n"
-        "convolutions, memory) while all of them work, how fast they send messages,\n"
-        "and how fast files beside FILE or in the cache of models are read. Writes a\n"
-        "file that xdit plan --cluster FILE reads. Without --output, xdit plan takes it\n"
-        "for this machine.\n",
+        "Measures in a few seconds the speed of GEMMs, attention, convolutions, memory,\n"
+        "messages between ranks, and of reading files (next to FILE, or in the cache of\n"
+        "models). Writes a file for xdit plan --cluster FILE; without --output, xdit plan\n"
+        "uses it as this machine.\n",
         f);
     xd_opt_help(f, &t.spec, groups, 1);
     fputs("\nExamples:\n"
@@ -93,7 +92,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_probe = {
     .name = "probe",
-    .summary = "measure this machine and its ranks for plans",
+    .summary = "measure the speed of this machine, for better plans",
     .run = run_command,
     .help = print_help,
 };

@@ -29,9 +29,8 @@ int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 /* The row of --start_timeout; its field is -1 where it is not given. */
 #define XD_LAUNCH_TIMEOUT(field) \
     { "start_timeout", XD_OPT_INT, field, 0, 86400, NULL, "SECONDS", \
-      "in which all ranks that are started must have met, else everything is ended; 0: any " \
-      "(default: 60; for a " \
-      "launcher's ranks 0)" }
+      "abort if the ranks have not connected after SECONDS; 0: never (default 60; 0 under mpirun " \
+      "or srun)" }
 /* Variables of an MPI launcher that is not there, as in a shell that outlived a job: MPI would
  * not start. */
 xd_status xd_launch_stray(xd_err *e);

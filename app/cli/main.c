@@ -79,16 +79,43 @@ int xd_cli_flush(void)
     return XD_EXIT_FAILED;
 }
 
+static const char usage_head[] =
+    "xdit generates images and videos from text with diffusion transformers, on one\n"
+    "or several CPUs or GPUs in parallel.\n\n"
+    "Usage: xdit COMMAND [options]\n\nCommands:\n";
+
+static const char usage_tail[] =
+    "\n  xdit COMMAND --help   the main options of a command\n"
+    "  xdit --help all       all commands\n"
+    "  xdit --version        the version\n"
+    "\nExample, with the small model of the source tree:\n"
+    "  xdit generate --model models/demo-pixart --output demo.png \\\n"
+    "    --prompt \"a large red circle on a blue background\"\n";
+
+/* The main commands, and the names of the others in one line; or a line for every command. */
+static void print_commands(FILE *f, int all)
+{
+    const xd_command *const *c = xd_commands;
+    fputs(usage_head, f);
+    for (int i = 0; c[i] && (all || i < XD_MAIN_COMMANDS); i++)
+        fprintf(f, "  %-10s %s\n", c[i]->name, c[i]->summary);
+    if (!all)
+        fputs("\nAlso:", f);
+    for (int i = XD_MAIN_COMMANDS; !all && c[i]; i++)
+        if (c[i] != &xd_cmd_worker)     /* started by serve alone                              */
+            fprintf(f, " %s", c[i]->name);
+    fputs(all ? "" : "\n", f);
+    fputs(usage_tail, f);
+}
+
 static void print_usage(FILE *f)
 {
-    fputs("Usage: xdit COMMAND [options]\n\nCommands:\n", f);
-    for (const xd_command *const *c = xd_commands; *c; c++)
-        fprintf(f, "  %-10s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n  xdit COMMAND --help   the options of a command; --help WORD: those of one part\n"
-          "  xdit --version        the version\n"
-          "\nExample:\n"
-          "  xdit generate --model models/demo-pixart \\\n"
-          "    --prompt \"a large red circle on a blue background\" --output demo.png\n", f);
+    print_commands(f, 0);
+}
+
+static void print_all_commands(FILE *f)
+{
+    print_commands(f, 1);
 }
 
 static const xd_command *find_command(const char *name)
@@ -131,7 +158,7 @@ static int wants_help(int argc, char **argv)
     return 0;
 }
 
-/* The options of one topic: `xdit help generate ranks`. */
+/* One section or option of a help text: `xdit help generate ranks`. */
 static int help_topic(const xd_command *c, const char *word)
 {
     xd_err e = { 0 };
@@ -139,34 +166,65 @@ static int help_topic(const xd_command *c, const char *word)
     if (!xd_opt_topic(c->help, word, &text))
         return xd_cli_exit(
             xd_fail(&e, XD_EINVAL,
-                    "the help of %s has neither a part nor a flag called '%.80s'; xdit "
-                    "help %s shows all",
-                    c->name, word, c->name),
+                    "the help of %s has neither a section nor an option named '%.80s'; xdit %s "
+                    "--help all prints all options", c->name, word, c->name),
             &e);
     xd_opt_print(stdout, text + (text[0] == '\n'));
     free(text);
     return xd_cli_flush();
 }
 
-static int print_help(const char *name, const char *topic)
+/* The main options of a command, with a last line on the others; or all. */
+static int help_command(const xd_command *c, int all)
 {
-    if (name && strcmp(name, "help") == 0)
-        name = NULL;
-    const xd_command *c = name ? find_command(name) : NULL;
-    if (name && !c)
-        return no_command(name);
-    if (c && topic)
-        return help_topic(c, topic);
+    int    left = 0;
+    char  *text = NULL;
+    size_t len = 0;
+    FILE  *f = all ? open_memstream(&text, &len) : NULL;
+    if (f) {
+        c->help(f);
+        fclose(f);
+    } else {
+        text = xd_opt_main_help(c->help, &left);
+    }
+    xd_opt_print(stdout, text ? text : "");
+    free(text);
+    if (left) {
+        char more[256];
+        snprintf(more, sizeof more, "\n%d more options: xdit %s --help all\n"
+                 "One section or option: xdit %s --help WORD\n", left, c->name, c->name);
+        xd_opt_print(stdout, more);
+    }
+    return xd_cli_flush();
+}
+
+/* Prints a list of commands, fitted to the terminal. */
+static int help_commands(void (*print)(FILE *f))
+{
     char  *text = NULL;
     size_t len = 0;
     FILE  *f = open_memstream(&text, &len);
     if (f) {
-        (c ? c->help : print_usage)(f);
+        print(f);
         fclose(f);
         xd_opt_print(stdout, text ? text : "");
     }
     free(text);
     return xd_cli_flush();
+}
+
+static int print_help(const char *name, const char *topic)
+{
+    const xd_command *c = name ? find_command(name) : NULL;
+    if (!name || strcmp(name, "help") == 0)
+        return help_commands(print_usage);
+    if (strcmp(name, "all") == 0)
+        return help_commands(print_all_commands);
+    if (!c)
+        return no_command(name);
+    if (topic && strcmp(topic, "all") != 0)
+        return help_topic(c, topic);
+    return help_command(c, topic != NULL);
 }
 
 /* oneDNN's OpenMP threads that wait for each other spin; on a machine that others use too, the

@@ -1,4 +1,4 @@
-/* open_flags.c - the flags that say how a model is opened */
+/* open_flags.c - the options for opening a model: weights, types, device, memory, ranks */
 #include "cli/open_flags.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "cli/type_rows.h"
 #include "families/help.h"
 
-/* As flags and the library name the components. */
+/* Names of components, in options and in the library. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
 static const char *const components[XD_OPEN_FILES] = {
     "transformer", "transformer_2", "vae", "clip_l", "clip_g", "t5xxl", "llm", "clip_vision" };
@@ -19,77 +19,73 @@ static xd_option rows[] = {
     { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
       NULL },                   /* explain                                                     */
     { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
-      "the same of the second of two transformers, that of little noise" },
+      "weights of the second (low-noise) transformer, for models with two" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
-      "the same of the VAE: ae.safetensors" },
+      "weights of the VAE, such as ae.safetensors" },
     { "clip_l", XD_OPT_TEXT, AT(files[CLIP_L]), 0, 0, NULL, "FILE",
-      "the same of the CLIP-L text encoder" },
+      "weights of the CLIP-L text encoder" },
     { "clip_g", XD_OPT_TEXT, AT(files[CLIP_G]), 0, 0, NULL, "FILE",
-      "the same of the CLIP-G text encoder" },
+      "weights of the CLIP-G text encoder" },
     { "t5xxl", XD_OPT_TEXT, AT(files[T5XXL]), 0, 0, NULL, "FILE",
-      "the same of the T5 text encoder: t5xxl_fp16.safetensors" },
+      "weights of the T5 text encoder, such as t5xxl_fp16.safetensors" },
     { "llm", XD_OPT_TEXT, AT(files[LLM]), 0, 0, NULL, "FILE",
-      "the same of a language model that is the text encoder: qwen_3_4b.safetensors" },
+      "weights of a language model used as text encoder, such as qwen_3_4b.safetensors" },
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
-      "the same of the CLIP encoder of images: clip_vision_h.safetensors" },
+      "weights of the CLIP image encoder, such as clip_vision_h.safetensors" },
     { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
-      "decode previews by the tiny autoencoder in this directory (AutoencoderTiny of diffusers), "
-      "or by org/name of the local Hugging Face cache" },
+      "tiny autoencoder that decodes previews (AutoencoderTiny of diffusers): a directory, or "
+      "org/name in the local Hugging Face cache" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
-      "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
+      "LoRA file and its scale (default 1); may be repeated" },
     { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
-      "the same, added to the second of two transformers; --lora is for the first then" },
+      "LoRA file for the second transformer; --lora is then for the first" },
     { "lora_partial", XD_OPT_FLAG, AT(lora_partial), 0, 0, NULL, NULL,
-      "leave out tensors of LoRA files that do not fit the model (those of images on a model of "
-      "text alone), and list them in a warning" },
+      "skip tensors of LoRA files that do not match the model, with a warning that lists them" },
     XD_TYPE_ROWS,
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "of each rank; default: one for each core this process may use, shared by the ranks" },
+      "threads of each rank (default: one per core, divided by the ranks)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
-      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, "
-      "unless a launcher or "
-      "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
+      "CPU binding: auto binds each of several ranks on a host to its share of the cores, unless a "
+      "launcher or OMP_ variables do; cores binds a single rank, too; none (default auto)" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
-      "ranks to start (default: as many as the degrees need)" },
+      "number of ranks to start (default: as the degrees need)" },
     XD_LAUNCH_TIMEOUT(AT(start_timeout)),
     { "verify_weights", XD_OPT_FLAG, AT(verify_weights), 0, 0, NULL, NULL,
-      "compare all bytes of the ranks' weight files at the start, as fast as they are read, and "
-      "name one that differs (default: 64 pages of each file)" },
+      "compare all bytes of the weight files of all ranks at the start, and fail if a file differs "
+      "(default: compare 64 pages of each file)" },
     { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
-      "auto: the degrees that are not given are those predicted to be fastest on the ranks there "
-      "are, in "
-      "memory that is there and with the image of one rank; auto-stale: PipeFusion as well; or "
-      "degrees "
-      "that are kept, as u2r2pp2cfg2 (default: auto)" },
+      "auto, or degrees such as u2r2pp2cfg2 (default auto). auto: use the fastest predicted plan "
+      "that fits in memory and generates the same image as one rank; degrees that are given are "
+      "kept. auto-stale: also consider PipeFusion" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "machine to plan for: a file of `xdit probe` or a name, as 8xH100 (see xdit plan --help; "
-      "default: what was measured here, or a quick guess)" },
+      "machine that the plan is chosen for: a file of `xdit probe`, or a name such as 8xH100 (see "
+      "xdit plan --help; default: this machine)" },
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
-      "shares of the ranks: even, or by their speed in a short test (default: even)" },
+      "shares of the ranks: even, or measured: by their speed in a short test (default even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
       NULL },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
-      "auto (default): a GPU a rank where there is one that holds the request, else the CPU; cpu, "
-      "cuda, cuda:1 ..." },
+      "auto, cpu, cuda or cuda:N (default auto). auto: one GPU per rank if the request fits in its "
+      "memory, else the CPU" },
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "blocks of networks that memory does not hold: auto, as many as have to be wait in the "
-      "host's memory for a GPU, in their files for the CPU, and are fetched while others compute; "
-      "none, the request is refused; stream, all blocks wait there, for the least memory "
-      "(default: auto on a GPU, none on the CPU)" },
+      "auto, none or stream (default: auto on a GPU, none on the CPU). auto: keep the blocks that "
+      "do "
+      "not fit in host memory (for a GPU) or in their files (for the CPU), and fetch them while "
+      "others compute. stream: fetch all blocks; least memory. none: refuse a request that does "
+      "not fit" },
     { "memory", XD_OPT_TEXT, AT(memory), 0, 0, NULL, "SIZE",
-      "bytes of weights, activations and kernels, of all ranks of a host together: 12GB, 11.5GiB, "
-      "800MB or a number; on a GPU of its memory; what needs more is refused (default: all that is "
-      "free)" },
+      "memory limit: 12GB, 11.5GiB, 800MB or bytes (default: all free memory). A limit for all "
+      "ranks of a host together, or for each GPU; a request that needs more is refused" },
     { "fit", XD_OPT_TEXT, AT(fit), 0, 0, "auto none", "HOW",
-      "where a request does not fit: auto, what would fit is taken, as far as it is not given: "
-      "--offload auto, or else types of weights; a line says so; none, it is refused (default: "
-      "none)" },
+      "auto or none: what to do if a request does not fit in memory (default none). auto: use "
+      "--offload auto, else smaller weight types, and print which; flags that are given are kept. "
+      "none: refuse it" },
     { "stream_weights", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
-      "as --offload stream: the least memory" },
+      "same as --offload stream" },
     { "enable_model_cpu_offload", XD_OPT_FLAG, AT(by_model), 0, 1, NULL, NULL,
-      "as --offload auto (xDiT's name)" },
+      "same as --offload auto (xDiT's name)" },
     { "enable_sequential_cpu_offload", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
-      "as --offload stream (xDiT's name)" },
+      "same as --offload stream (xDiT's name)" },
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -97,9 +93,9 @@ enum { ROWS = sizeof rows / sizeof *rows };
 const xd_option *xd_open_flags_rows(int *n)
 {
     static char file[192], no_t5[128];          /* these help texts name models                */
-    snprintf(file, sizeof file, "its weights from this file, not from DIR: %s or the like, as "
-             "published, of ComfyUI or of diffusers, or a GGUF file", xd_family_says(XD_WORD_FILE));
-    snprintf(no_t5, sizeof no_t5, "do without the T5 text encoder where the model can (%s)",
+    snprintf(file, sizeof file, "weights of the transformer from this file instead of DIR, such "
+             "as %s: as published, of ComfyUI or diffusers, or GGUF", xd_family_says(XD_WORD_FILE));
+    snprintf(no_t5, sizeof no_t5, "do not use the T5 text encoder (%s)",
              xd_family_says(XD_WORD_OPTIONAL_TEXT));
     xd_opt_explain(rows, ROWS, "transformer", file);
     xd_opt_explain(rows, ROWS, "no_t5", no_t5);

@@ -29,9 +29,11 @@ typedef struct xd_opt_alias {   /* another name of an option                    
     const char *from, *to;
 } xd_opt_alias;
 
-typedef struct xd_opt_group {   /* a part of a help text                                        */
+typedef struct xd_opt_group {   /* a section of a help text                                     */
     const char *title;
-    const char *names;          /* separated by spaces; NULL: all rows that no group names      */
+    /* Separated by spaces. If any group has the word "|", --help prints only the names before it,
+     * and --help all prints all. NULL: all rows that no group names. */
+    const char *names;
 } xd_opt_group;
 
 typedef struct xd_opt_spec {
@@ -70,7 +72,10 @@ void xd_opt_print(FILE *f, const char *text);
 /* Prints the options of all groups. Defaults are read from the records; a number
  * outside of its row's range stands for "whatever the model says" and is not shown. */
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
-/* `first` and the names of all rows, as a group's; malloc'ed, NULL: no memory. */
+/* Runs `help` and returns its text with the main options only, those before "|", one line each;
+ * malloc'ed, NULL: no memory. *left: number of options left out; 0: the help has no "|". */
+char *xd_opt_main_help(void (*help)(FILE *f), int *left);
+/* `first` and the names of the other rows, as a group's; malloc'ed, NULL: no memory. */
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Gives a row the help text that it has when the program runs; `help` is kept. */
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);

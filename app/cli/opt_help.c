@@ -32,6 +32,11 @@ static struct {
 
 static int marked;              /* titles and options are lines of xd_opt_marked                */
 
+static struct {
+    int on, left;
+} mains; /* on: options behind MAIN_END of their group are counted in `left`, not printed         */
+static const char MAIN_END[] = "|";
+
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
 {
     for (int i = 0; i < n; i++)
@@ -139,14 +144,14 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
     const char *field = (const char *)record + o->offset;
     double      x = 0.0;
     text[0] = 0;
-    if (strstr(o->help, "default:"))    /* the row says it itself                              */
+    if (strstr(o->help, "default"))     /* the help text has it already                        */
         return;
     if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
         return;
     if (o->kind == XD_OPT_TEXT) {
         const char *v = *(const char *const *)(const void *)field;
         if (v && *v)
-            snprintf(text, size, " (default: %s)", v);
+            snprintf(text, size, " (default %s)", v);
         return;
     }
     if (o->kind == XD_OPT_INT)
@@ -156,7 +161,7 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
     else
         x = *(const double *)(const void *)field;
     if (x >= o->min && x <= o->max)
-        snprintf(text, size, " (default: %.10g)", x);
+        snprintf(text, size, " (default %.10g)", x);
 }
 
 /* Does the help text of a row already show its first choice? */
@@ -165,6 +170,33 @@ static int is_mentioned(const char *choices, const char *help_text)
     char first[MAXNAME];
     snprintf(first, sizeof first, "%.*s", (int)strcspn(choices, " "), choices);
     return strstr(help_text, first) != NULL;
+}
+
+/* Can a line end before p? There a clause, a sentence or a parenthesis begins. */
+static int is_clause_end(const char *p)
+{
+    return !*p || ((*p == ';' || *p == '.') && p[1] == ' ') || (*p == ' ' && p[1] == '(');
+}
+
+/* Shortens a help text to the clauses that `room` columns hold, and to its default if that fits,
+ * too. A text whose first clause is longer stays as it is. */
+static void shorten(char *text, int room)
+{
+    int   n = (int)strlen(text), best = 0, depth = 0;
+    char *def = strstr(text, " (default");
+    int   ndef = def ? (int)strcspn(def, ")") + 1 : 0;
+    for (int i = 0; i <= n && i <= room; i++) {
+        if (!depth && is_clause_end(text + i))
+            best = i;
+        depth += (text[i] == '(') - (text[i] == ')');
+    }
+    if (!best || best == n)
+        return;
+    if (def && best <= def - text && best + ndef <= room) {
+        memmove(text + best, def, (size_t)ndef);
+        best += ndef;
+    }
+    text[best] = 0;
 }
 
 static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const void *record)
@@ -189,6 +221,16 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, o->kind != XD_OPT_TEXT && o->choices ? " [%s]" : " %s",
                       o->arg ? o->arg : "VALUE");
+    if (mains.on && help_at() == HELP_AT) {     /* one line                                    */
+        int from = at > HELP_AT - 2 ? at + 2 : HELP_AT;
+        shorten(text, xd_opt_width() - 1 - from);
+        if (from + (int)strlen(text) < xd_opt_width()) {
+            fprintf(f, "%*s%s\n", from - at, "", text);
+            return;
+        }
+    } else if (mains.on) {
+        shorten(text, xd_opt_width());
+    }
     if (at > help_at() - 2)
         at = help_at();
     put_wrapped(f, at, text);
@@ -204,7 +246,8 @@ char *xd_opt_names(const char *first, const xd_option *rows, int n)
         return NULL;
     at = (size_t)snprintf(names, size, "%s", first);
     for (int i = 0; i < n; i++)
-        at += (size_t)snprintf(names + at, size - at, "%s%s", at ? " " : "", rows[i].name);
+        if (!xd_list_has(first, rows[i].name))
+            at += (size_t)snprintf(names + at, size - at, "%s%s", at ? " " : "", rows[i].name);
     return names;
 }
 
@@ -216,7 +259,8 @@ int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
     return 0;
 }
 
-static void help_named(FILE *f, const xd_opt_spec *s, const char *names)
+/* is_main: the options before MAIN_END are printed. */
+static void help_named(FILE *f, const xd_opt_spec *s, const char *names, int is_main)
 {
     char  name[MAXNAME];
     void *field;
@@ -224,10 +268,31 @@ static void help_named(FILE *f, const xd_opt_spec *s, const char *names)
         size_t           len = strcspn(p, " ");
         snprintf(name, sizeof name, "%.*s", (int)len, p);
         const xd_option *o = xd_opt_find(s, name, &field);
-        if (o && o->help)
+        is_main &= strcmp(name, MAIN_END) != 0;
+        if (o && o->help && (is_main || !mains.on))
             help_row(f, s, o, (const char *)field - o->offset);
+        else
+            mains.left += o && o->help;
         p += len;
     }
+}
+
+/* The options that no group names. */
+static void help_others(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups,
+                        int print)
+{
+    void *field;
+    for (int t = 0; t < s->ntables; t++)
+        for (int i = 0; i < s->tables[t].n; i++) {
+            const xd_option *o = &s->tables[t].rows[i];
+            if (!o->help || xd_opt_find(s, o->name, &field) != o ||
+                xd_opt_grouped(groups, ngroups, o->name))
+                continue;
+            if (print)
+                help_row(f, s, o, s->tables[t].record);
+            else
+                mains.left++;
+        }
 }
 
 /* Is the word in a title, whatever their case? */
@@ -278,29 +343,53 @@ int xd_opt_topic(void (*help)(FILE *f), const char *word, char **text)
     return all != NULL;
 }
 
+/* Does a group tell its main options from the others? */
+static int has_mains(const xd_opt_group *groups, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (groups[i].names && xd_list_has(groups[i].names, MAIN_END))
+            return 1;
+    return 0;
+}
+
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups)
 {
-    void *field;
+    int all = !mains.on || !has_mains(groups, ngroups), was_on = mains.on;
+    mains.on = !all;
     if (topic.word)
         fputs(TOPIC, f);
     for (int g = 0; g < ngroups; g++) {
-        if (!is_shown(s, &groups[g]))
-            continue;
-        fprintf(f, marked ? "%c%s\n" : "%c%s:\n", marked ? XD_OPT_TITLE : '\n', groups[g].title);
-        if (groups[g].names) {
-            help_named(f, s, groups[g].names);
-            continue;
-        }
-        for (int t = 0; t < s->ntables; t++)
-            for (int i = 0; i < s->tables[t].n; i++) {
-                const xd_option *o = &s->tables[t].rows[i];
-                if (o->help && xd_opt_find(s, o->name, &field) == o &&
-                    !xd_opt_grouped(groups, ngroups, o->name))
-                    help_row(f, s, o, s->tables[t].record);
-            }
+        const char *names = groups[g].names;
+        int shown = is_shown(s, &groups[g]) &&
+                    (all || (has_mains(&groups[g], 1) && names[0] != MAIN_END[0]));
+        if (shown)
+            fprintf(f, marked ? "%c%s\n" : "%c%s:\n", marked ? XD_OPT_TITLE : '\n',
+                    groups[g].title);
+        if (names && (shown || !all))
+            help_named(f, s, names, shown);
+        else if (shown || !all)
+            help_others(f, s, groups, ngroups, shown);
     }
     if (topic.word)
         fputs(TOPIC, f);
+    mains.on = was_on;
+}
+
+char *xd_opt_main_help(void (*help)(FILE *f), int *left)
+{
+    char  *text = NULL;
+    size_t len = 0;
+    FILE  *f = open_memstream(&text, &len);
+    *left = 0;
+    if (!f)
+        return NULL;
+    mains.on = 1;
+    mains.left = 0;
+    help(f);
+    mains.on = 0;
+    *left = mains.left;
+    fclose(f);
+    return text;
 }
 
 void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie)

@@ -257,19 +257,19 @@ void xd_serve_flags_help(FILE *out)
     xd_serve_flags f;
     set_defaults(&f);
     char *ranks =
-        xd_opt_names("nproc start_timeout verify_weights plan cluster balance", f.tables[2].rows,
-                     f.tables[2].n);
-    char *request = xd_opt_names("", f.tables[3].rows, f.tables[3].n);
+        xd_opt_names("nproc plan ulysses_degree ring_degree use_cfg_parallel | start_timeout "
+                     "verify_weights cluster balance", f.tables[2].rows, f.tables[2].n);
+    char *request = xd_opt_names("|", f.tables[3].rows, f.tables[3].n);
     const xd_opt_group groups[] = {
-        { "Server", "model host port loras results keep keep_mb queue worker_timeout" },
-        { "Who may ask", "api_key no_auth cors allow_url tls_cert tls_key connections max_body "
+        { "Server", "model host port results queue | loras keep keep_mb worker_timeout" },
+        { "Who may ask", "api_key tls_cert tls_key cors | no_auth allow_url connections max_body "
                          "max_bodies max_pixels request_timeout omit_folders" },
-        { "Models", "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
-                    "lora lora_2 lora_partial no_t5 preview_decoder" },
-        { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
-                          "offload memory fit" },
+        { "Models", "lora | transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
+                    "lora_2 lora_partial no_t5 preview_decoder" },
+        { "This machine", "dtype weights_dtype device offload memory threads | "
+                          "text_weights_dtype bind fit" },
         { "Several ranks", ranks },
-        { "Log", "access_log quiet verbose" },
+        { "Log", "access_log quiet | verbose" },
         { "Defaults, for options that requests do not have", request },
     };
     fputs("Usage: xdit serve --model DIR [options]\n\n"

@@ -15,7 +15,7 @@ _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the
 
 static xd_option options[] = {
     { "negative_prompt", XD_OPT_TEXT, AT(negative_prompt), 0, 0, NULL, "TEXT",
-      "what the image should not show: one for all prompts, or one for each" },
+      "what the image should not show. One for all prompts, or one for each" },
     { "prompt_2", XD_OPT_TEXT, AT(prompt_2), 0, 0, NULL, "TEXT", NULL },
     { "prompt_3", XD_OPT_TEXT, AT(prompt_3), 0, 0, NULL, "TEXT", NULL },
     { "negative_prompt_2", XD_OPT_TEXT, AT(negative_prompt_2), 0, 0, NULL, "TEXT",
@@ -24,9 +24,9 @@ static xd_option options[] = {
       "the negative prompt of the encoder of prompt_3" },
     { "clean_caption", XD_OPT_FLAG, AT(clean_caption), 0, 1, NULL, NULL, NULL },
     { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS",
-      "width (default: by the image, else the model's)" },
+      "width (default: of the image, else the model's)" },
     { "height", XD_OPT_INT64, AT(height), 1, 1e7, NULL, "PIXELS",
-      "height (default: by the image, else the model's)" },
+      "height (default: of the image, else the model's)" },
     { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N",
       "frames of a video (default: the model's)" },
     { "seconds", XD_OPT_REAL, AT(seconds), XD_ABOVE_ZERO, 1e5, NULL, "SECONDS",
@@ -34,7 +34,7 @@ static xd_option options[] = {
     { "fps", XD_OPT_REAL, AT(fps), 0.01, 1000, NULL, "RATE",
       "frames a second of a video's file (default: the model's)" },
     { "num_inference_steps", XD_OPT_INT, AT(num_inference_steps), 1, 1000, NULL, "N",
-      "denoising steps (default: the pipeline's, or those of a distilled checkpoint)" },
+      "denoising steps (default: the model's)" },
     { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
       NULL },                   /* of the families                                             */
     { "guidance_scale_2", XD_OPT_REAL, AT(guidance_scale_2), 0, 1000, NULL, "G",
@@ -76,10 +76,9 @@ static xd_option options[] = {
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
       "share of the steps that are generated over the image (default: the pipeline's)" },
     { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
-      "seed of the noise; image i uses seed + i; -1: one by chance, which is printed "
-      "(default: 0)" },
+      "seed; image i uses seed + i (default 0); -1: a random seed, which is printed" },
     { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",
-      "images of every prompt (default: 1)" },
+      "images per prompt (default 1)" },
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens a prompt is cut to (default: the pipeline's)" },
     { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
@@ -132,8 +131,9 @@ static xd_option options[] = {
       "frames, rows and columns of tokens around it that an image token attends to; 0: all; or one "
       "number, tokens on either side in order" },
     { "fast_attn", XD_OPT_TEXT, AT(fast_attn), 0, 0, NULL, "FILE|WAYS",
-      "attentions that are not computed in every step: a table of xdit calibrate or of xDiT, or "
-      "share, window, window+cfg, full+cfg and full, which steps take in turn" },
+      "reuse attention outputs in later steps (DiTFastAttn): a file of xdit calibrate or of xDiT, "
+      "or "
+      "a list of share, window, window+cfg, full+cfg and full, repeated over the steps" },
     { "reference_interval", XD_OPT_INT64, AT(reference_interval), 0, 1e6, NULL, "STEPS",
       "steps that share the keys and values of reference images; 0: all (default: 1)" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
@@ -174,21 +174,21 @@ static void set_help(size_t offset, const char *help)
 static void name_samplers(void)
 {
     static xd_text_buf b;
+    xd_buf_add(&b, "sampler (default: the model's): ");
     xd_sampler_names(&b);
-    xd_buf_add(&b, " or a diffusers class (default: the model's)");
-    set_help(AT(scheduler), b.failed ? "a scheduler (default: the model's)" : b.p);
+    xd_buf_add(&b, " or a diffusers class");
+    set_help(AT(scheduler), b.failed ? "sampler (default: the model's)" : b.p);
 }
 
 static void name_caches(void)
 {
     static xd_text_buf b;
-    xd_buf_add(&b, "leave out blocks whose effect changes little from step to step, another image "
-               "in less time: ");
+    xd_buf_add(&b, "reuse blocks that change little between steps (default none). Faster; the "
+               "image changes: ");
     for (int i = 0; xd_caches[i]; i++)
         xd_buf_add(&b, "%s%s%s (%s)", i ? ", " : "", xd_caches[i]->name, i ? "" : ":0.12",
                    xd_caches[i]->help);
-    xd_buf_add(&b, " (default: none)");
-    set_help(AT(cache), b.failed ? "a step cache (default: none)" : b.p);
+    set_help(AT(cache), b.failed ? "step cache (default none)" : b.p);
 }
 
 /* These help texts name the families that have the option. */
@@ -200,8 +200,8 @@ static void name_families(void)
         xd_family_word word;
         const char    *after;
     } row[] = {
-        { AT(guidance_scale), "classifier-free guidance; none at 1 or less (", XD_WORD_FROM_PROMPT,
-          ": at 0)" },
+        { AT(guidance_scale), "classifier-free guidance; 1 or less: none (", XD_WORD_FROM_PROMPT,
+          ": 0)" },
         { AT(guidance_scale_2), "guidance_scale of the steps of the second transformer (",
           XD_WORD_TWO_DITS, "; default: as guidance_scale)" },
         { AT(boundary_ratio), "share of the times, from image to noise, that the second "

@@ -16,17 +16,17 @@
 
 /* The order of rows is that of names and texts of plans. */
 static const xd_plan_row rows[] = {
-    { DEGREE(ulysses_degree, "ranks that share tokens and swap heads"),
+    { DEGREE(ulysses_degree, "ranks that share the tokens, by attention heads"),
       XD_ULYSSES, "u", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
-    { DEGREE(ring_degree, "ranks that share tokens and pass keys and values round"),
+    { DEGREE(ring_degree, "ranks that share the tokens, as a ring"),
       XD_RING, "r", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { DEGREE(pipefusion_parallel_degree,
-             "stages of blocks through which patches of the image flow"),
+             "pipeline stages of PipeFusion"),
       XD_PIPE, "pp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { DEGREE(tensor_parallel_degree, "ranks that share every weight matrix"),
       XD_TENSOR, "tp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SUMS_OF_TENSOR },
     { SWITCH(use_cfg_parallel,
-             "two halves of the ranks: one for the prompt, one for the negative prompt"),
+             "split the ranks by prompt and negative prompt"),
       XD_CFG, "cfg", 2, "", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { DEGREE(data_parallel_degree, "groups of ranks that generate different images"),
       XD_DATA, "dp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },

@@ -36,14 +36,45 @@ for f in model prompt negative_prompt width height num_inference_steps guidance_
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
          attn_layer_num_for_pp use_displaced_patches trace lora preview preview_every previews \
          attention attention_window fast_attn reference_interval; do
-    try generate --help
-    check "generate --help knows --$f" shows "--$f"
+    try generate --help all
+    check "generate --help all has --$f" shows "--$f"
 done
+
+# --help prints the main options, one line each, and how to print the others.
+rows() { printf '%s\n' "$out" | grep -cE '^ +(-[A-Za-z], )?--[a-z0-9_]+'; }
+try
+usage=$(printf '%s\n' "$err" | wc -l)
+check "xdit: a short usage ($usage lines) with an example of the demo" \
+    [ "$usage" -lt 22 ] && said 'models/demo-pixart'
+try --help all
+all=$(printf '%s\n' "$out" | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on' | wc -l)
+check "xdit --help all lists $all commands" [ "$all" -gt 14 ]
+for c in generate serve plan bench calibrate; do
+    try $c --help all
+    all=$(rows)
+    try $c --help
+    main=$(rows)
+    left=$(printf '%s\n' "$out" | sed -n "s/^\([0-9]*\) more options: xdit $c --help all$/\1/p")
+    check "$c --help: $main of $all options" [ "$main" -lt "$all" ] &&
+        [ "$((main + ${left:-0}))" = "$all" ]
+    [ $c = serve ] ||
+        check "$c --help: a line each" [ "$(printf '%s\n' "$out" | grep -cE '^ {12}')" = 0 ]
+    check "$c --help fits 80 columns" narrow
+done
+try generate --help
+check "generate --help has about 25 options" [ "$(rows)" -ge 20 ] && [ "$(rows)" -le 30 ]
+for f in model prompt output seed num_inference_steps nproc ulysses_degree; do
+    check "generate --help has --$f" shows "--$f"
+done
+try help generate all
+all=$out
+try generate --help all
+check "help generate all is the same" [ "$out" = "$all" ]
 
 # Every flag that a help text has is in the manual page.
 lacks=
 for c in generate models inspect convert compare calibrate bench plan probe doctor from-xdit; do
-    try $c --help
+    try $c --help all
     for f in $(printf '%s\n' "$out" | sed -n 's/^ *\(-[a-zA-Z], \)\{0,1\}--\([a-z0-9_]*\).*/\2/p')
     do
         sed 's/\\-/-/g' "$ROOT/doc/xdit.1" | grep -Eq -- "--$f([^a-z0-9_]|\$)" ||
@@ -331,11 +362,11 @@ check "texts of several words are left alone" [ "$rc" = 1 -a "$(printf '%s\n' "$
 
 # The width of helps.
 for w in 40 60 80 100; do
-    COLUMNS=$w try generate --help
+    COLUMNS=$w try generate --help all
     check "help in $w columns" [ "$rc" = 0 -a "$(printf '%s\n' "$out" |
         awk -v w=$w 'length > w - 1' | wc -l)" = 0 ]
 done
-COLUMNS=10 try generate --help
+COLUMNS=10 try generate --help all
 check "never in fewer than 40" [ "$(printf '%s\n' "$out" |
     awk 'length > m { m = length } END { print (m > 30) }')" = 1 ]
 COLUMNS=40 try --help

@@ -13,10 +13,10 @@ refused "another shell" 2 "'tcsh'" completion tcsh
 
 # The flags that the help of a command shows.
 flags_of() {
-    "$XDIT" "$1" --help | sed '/^Example/,$d' | grep -oE -- '^ +(-[A-Za-z], )?--[a-z0-9_]+' |
+    "$XDIT" "$1" --help all | sed '/^Example/,$d' | grep -oE -- '^ +(-[A-Za-z], )?--[a-z0-9_]+' |
         grep -oE -- '--[a-z0-9_]+' | sort -u
 }
-commands=$("$XDIT" --help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }')
+commands=$("$XDIT" --help all | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }')
 
 if command -v bash >/dev/null; then
     # complete WORD...: what bash offers for the last word

@@ -3,7 +3,7 @@
 # wrong with it, and it is installed.
 . "$(dirname "$0")/lib.sh"
 
-commands=$("$XDIT" --help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }')
+commands=$("$XDIT" --help all | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }')
 # The words of a text, without punctuation.
 words() { tr -cs 'A-Za-z0-9_.-' '\n' | sed 's/^[.]*//; s/[.]*$//' | sort -u; }
 # man's own complaints, and those of groff.
@@ -21,7 +21,7 @@ for c in $commands; do
     done
     grep -q "'xdit-' + command" "$ROOT/app/meson.build" &&
         grep -qE "[[ ]'$c'[],]" "$ROOT/app/meson.build" || uninstalled="$uninstalled $c"
-    COLUMNS=120 "$XDIT" help "$c" | sed 's/^Usage://; s/^[A-Z].*:$//' | words >"$T/said"
+    COLUMNS=120 "$XDIT" help "$c" all | sed 's/^Usage://; s/^[A-Z].*:$//' | words >"$T/said"
     # as roff sets it, without fonts and escapes
     sed 's/\\f[BIR]//g; s/\\-/-/g; s/\\&//g; s/\\(aq/'"'"'/g; s/\\(ga/`/g; s/\\(ti/~/g
          s/\\(ha/^/g; s/\\e/\\/g' "$page" | words >"$T/set"

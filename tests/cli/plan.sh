@@ -113,10 +113,10 @@ check "one device by its name" table \
     "doc['cluster'] == '1xH100' and doc['ranks'] == 1 and doc['fitted']"
 try plan --model "$MODEL" --cluster none
 known=$(printf '%s\n' "$err" | sed -n 's/.*so many of \(.*\), as in.*/\1/p' | tr -d ,)
-help=$("$XDIT" plan --help | tr '\n' ' ')
+help=$("$XDIT" plan --help all | tr '\n' ' ')
 lacks=
 for d in $known; do
-    printf '%s' "$help" | grep -Eq "[ ,]$d[,;]" || lacks="$lacks help:$d"
+    printf '%s' "$help" | grep -Eq "[ ,]$d[,;.]" || lacks="$lacks help:$d"
     sed 's/\\-/-/g' "$ROOT/doc/xdit.1" | grep -Eq "(^| )$d([, ]|\$)" || lacks="$lacks manual:$d"
 done
 check "help and manual name all devices ($known)$lacks" [ -n "$known" -a -z "$lacks" ]

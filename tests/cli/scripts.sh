@@ -71,7 +71,7 @@ becomes "a table" 0 '8 processes by torchrun, FLUX.1 with .*pipefusion 2 x ring 
     "xdit generate --model /models/FLUX.1-dev/ --prompt 'a dog with a bowl' --height 1024 --width \
 1024 --num_inference_steps 28 --guidance_scale 3.5 --no_resolution_binning --ulysses_degree 2 \
 --ring_degree 2 --pipefusion_parallel_degree 2 --warmup_steps 1 --seed 42"
-check "what nothing sets is said" has '^note: set by nothing .*: \$STAGES, \$OUTPUTS, \$GUIDES$'
+check "what nothing sets is said" has '^note: .*empty: \$STAGES, \$OUTPUTS, \$GUIDES$'
 
 # Several video flags; every switch in a variable of its own; the launcher's port.
 script <<'EOF'
@@ -277,7 +277,7 @@ refused "a model that only a command knows" 2 '--model' from-xdit \
 try from-xdit \
     'CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) a.py \
     --model m --ulysses_degree 2'
-check "GPUs that nvidia-smi counts" has '^xDiT: 2 processes .as many as there are GPUs'
+check "GPUs that nvidia-smi counts" has '^xDiT: 2 processes .one per GPU'
 
 # xDiT's own, where a checkout of it is: every script becomes something, and none is a surprise.
 if [ -d "${XDIT_TEST_XDIT_DIR:-}/examples" ]; then

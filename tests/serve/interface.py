@@ -54,7 +54,7 @@ def same_fields(s):
     told = set(schemas["Options"]["properties"])
     for name in ("ImageRequest", "EditRequest"):
         told |= set(schemas[name]["allOf"][-1]["properties"])
-    text = subprocess.run([XDIT, "generate", "--help"], capture_output=True, text=True,
+    text = subprocess.run([XDIT, "generate", "--help", "all"], capture_output=True, text=True,
                           check=True).stdout
     flags = set(re.findall(r"--(\w+)", text))
     report(len(told) > 40 and len(flags) > 60, "fields and flags", len(told), len(flags))

@@ -541,7 +541,7 @@ def main():
     limits()
     all_bodies()
     tls()
-    help_text = subprocess.run([XDIT, "serve", "--help"], capture_output=True, text=True,
+    help_text = subprocess.run([XDIT, "serve", "--help", "all"], capture_output=True, text=True,
                                check=True).stdout
     report("--api_key" in help_text and "curl" in help_text, "help")
     end()
