@@ -217,4 +217,12 @@ check "a far larger size is warned of" \
 generate --prompt a -W 192 -H 128 --num_inference_steps 1 -o "$T/larger.png"
 check "not of one that takes no time" sh -c '[ "$1" = 0 ] && [ -z "$2" ]' - "$rc" "$err"
 
+# A failure while oneDNN is being loaded and FFmpeg's libraries are there: exit waits for the load.
+codes=
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    try generate --model "$T/nowhere" --prompt a -o "$T/x.mp4"
+    codes="$codes $rc"
+done
+check "no model for a video:$codes" [ -z "$(echo "$codes" | tr -d '1 ')" ]
+
 done_testing

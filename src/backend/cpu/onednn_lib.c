@@ -19,7 +19,7 @@ static const xd_symbol functions[] = {
 xd_dnn_api xd_dnn_lib;
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static int             is_loaded;
+static int             is_loaded, is_exiting;
 
 /* OpenMP's functions are those of oneDNN's own OpenMP, where it has one. */
 static const xd_symbol setting[] = { { "omp_set_num_threads", offsetof(xd_dnn_api, set_threads) } },
@@ -63,18 +63,37 @@ int xd_dnn_is_loaded(void)
     return loaded;
 }
 
-static void *load_beside(void *arg)
+static void *load_early(void *arg)
 {
-    xd_dnn_load(NULL);          /* the error is dropped: the next xd_dnn_load reports it       */
+    pthread_mutex_lock(&guard);
+    if (!is_loaded && !is_exiting)
+        load_library(NULL);     /* the error is dropped: the next xd_dnn_load reports it       */
+    pthread_mutex_unlock(&guard);
     return arg;
+}
+
+/* exit() runs destructors of libraries. A dlopen during or after them runs constructors of the same
+ * libraries again, where libgomp aborts. Therefore exit waits for a load, and none begins later. */
+static void end_early_load(void)
+{
+    pthread_mutex_lock(&guard);
+    is_exiting = 1;
+    pthread_mutex_unlock(&guard);
+}
+
+static void register_exit(void)
+{
+    atexit(end_early_load);
 }
 
 void xd_cpu_early(void)
 {
-    pthread_t   id;
-    const char *isa = getenv("XDIT_ISA");
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_t             id;
+    const char           *isa = getenv("XDIT_ISA");
     if (isa && strcmp(isa, "c") == 0)
         return;
-    if (pthread_create(&id, NULL, load_beside, NULL) == 0)
+    pthread_once(&once, register_exit);
+    if (pthread_create(&id, NULL, load_early, NULL) == 0)
         pthread_detach(id);
 }
