@@ -2,10 +2,10 @@
 # packages they need and knows their arguments.
 #
 #   make demo [PROMPT="..."]   install what is missing, build, generate demo.png
-#   make demo-parallel         the same image by several ranks, in demo-parallel.png
+#   make demo-parallel         the same images on 1 to 7 ranks, in demo-parallel.png
 #   make demo-video [PROMPT="..."]     a video of moving shapes, in demo.mp4 and demo.gif
 #   make demo-server           serve the demo model over HTTP (doc/server.md)
-#   make check                 install what is missing, build, run the quick tests: 8 minutes
+#   make check                 install what is missing, build, run the quick tests: 12 minutes
 #   make check-full            run every test: an hour
 #   make check-turn            the slow tests in turn, as many as MINUTES=25 allow
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
@@ -104,11 +104,11 @@ demo: program
 	@$(BUILD)/app/xdit generate --model $(MODEL) --prompt "$$PROMPT" --output "$(DEMO)"
 	@echo "The image of \"$$PROMPT\" is in $(abspath $(DEMO))"
 
-# One image by twelve plans on 1 to 7 ranks, and a table of what they cost.
+# The same images by thirteen plans on 1 to 7 ranks, and a table of their cost.
 demo-parallel: program
-	@ninja -C $(BUILD) bench/montage >/dev/null
-	@bench/demo_parallel.sh $(BUILD)/app/xdit $(BUILD)/bench/montage $(MODEL) demo-parallel.png
-	@echo "The images, row by row, are in $(abspath demo-parallel.png)"
+	$(call need,python3-pil fonts-dejavu-core)
+	@/usr/bin/python3 bench/demo_parallel.py $(BUILD)/app/xdit $(MODEL) demo-parallel.png
+	@echo "The images, a column for each plan, are in $(abspath demo-parallel.png)"
 
 # The program writes GIF by itself, and MP4 with FFmpeg's libraries, where they are.
 demo-video: program
