@@ -119,7 +119,7 @@ needs() {
 }
 check "the static library's name the others" needs
 
-# As the README says it, in a prefix of its own and by the line that the installer prints.
+# As doc/library.md has it, in a prefix of its own and by the line that the installer prints.
 prefix=$(dirname "$(dirname "$(found /bin/xdit)")")
 sed -i "s|^prefix=.*|prefix=$prefix|" "$lib/pkgconfig/xdit.pc"
 unset PKG_CONFIG_SYSROOT_DIR LD_LIBRARY_PATH
@@ -137,14 +137,14 @@ printf '\tlibxdit.so.0 (libc6,x86-64) => /elsewhere/libxdit.so.0\n' >"$T/cache"
 told() { installed && grep -q "export LD_LIBRARY_PATH=$lib" "$T/said"; }
 check "for another one a line is printed" told
 line=$(grep -o 'export LD_LIBRARY_PATH=.*' "$T/said")
-readme=$(sed -n 's/^    \(cc generate\.c .*[a-z]\)  *#.*/\1/p' "$root/README.md")
+line_cc=$(sed -n 's/^    \(cc generate\.c .*\)$/\1/p' "$root/doc/library.md")
 as_written() {
     cp "$root/examples/generate.c" "$T/bin/" && cd "$T/bin" &&
-        sh -c "$(echo "$readme" | sed "s|^cc|$*${san:+ $san}|")" && sh -c "$line
+        sh -c "$(echo "$line_cc" | sed "s|^cc|$*${san:+ $san}|")" && sh -c "$line
 ./generate '$root/models/demo-pixart' 'a large red circle on a blue background' '$T/d.png' 2" &&
         cmp "$T/a.png" "$T/d.png"
 }
-check "the README has its example" [ -n "$readme" ]
+check "the document has the line" [ -n "$line_cc" ]
 (as_written "$@") >"$T/log" 2>&1
 rc=$?
 check "which compiles and generates with that line" [ "$rc" = 0 ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""few_steps.py XDIT ROOT FULL - every row of README's table of few steps: its flags on a tiny model
+"""few_steps.py XDIT ROOT FULL - every row of the table in doc/few-steps.md: its flags on a tiny model
 of the family, with a tiny LoRA file whose tensors are called as those of the file it names. Speaks
 TAP."""
 
@@ -124,8 +124,8 @@ def latents(model, flags, name):
 
 
 def table():
-    """The rows below "Few steps": cells without code marks."""
-    text = (ROOT / 'README.md').read_text().split('#### Few steps', 1)[1]
+    """The rows of recipes."""
+    text = (ROOT / 'doc/few-steps.md').read_text().split('## Recipes', 1)[1]
     lines = re.search(r'^\|---.*\n((?:\|.*\n)+)', text, re.M)[1].splitlines()
     return [[c.strip() for c in line.strip('|').split('|')] for line in lines]
 
@@ -159,12 +159,12 @@ for row in ROWS:
     found = [c for c in unmatched if c[0].startswith(row[0]) and
              (c[1] == '-' if row[1] == '-' else row[1] in c[1])]
     if not found:
-        report(False, f'README has no row {row[:2]}')
+        report(False, f'doc/few-steps.md has no row {row[:2]}')
         continue
     for cells in found:
         unmatched.remove(cells)
         check(row, cells)
-report(not unmatched, 'every row of README is tried', *unmatched)
+report(not unmatched, 'every row of doc/few-steps.md is tried', *unmatched)
 print('1..%d' % count)
 subprocess.run(['rm', '-rf', T])
 sys.exit(bad > 0)

@@ -12,15 +12,16 @@ Looks at doc/, README.md, CONTRIBUTING.md and integrations/. There must be
   * every name that begins with xd_, XD_ or XDIT_, somewhere in the code; xd_w_* and xd_dit_NAME
     are beginnings;
   * the target of every link of a Markdown file, and the heading behind its '#'.
-Blocks of ```diff, which show what a reader would add, are not looked at. doc/architecture.md and
-doc/performance.md keep to a number of lines.
+Blocks of ```diff, which show what a reader would add, are not looked at. README.md,
+doc/architecture.md and doc/performance.md keep to a number of lines. Rows of the README's table of
+speed are rows of doc/performance.md, and a document names every variable XDIT_* of the environment.
 """
 import os
 import pathlib
 import re
 import sys
 
-LIMITS = {"doc/architecture.md": 400, "doc/performance.md": 200}
+LIMITS = {"README.md": 160, "doc/architecture.md": 400, "doc/performance.md": 200}
 FOLDERS = "src doc tests tools bench app include models python integrations".split()
 CODE = "src include app tests bench tools examples python integrations".split()
 PATH = re.compile(r"(?<![\w/.$~}*-])((?:%s)/[\w./*{},<>?-]*)" % "|".join(FOLDERS))
@@ -141,6 +142,38 @@ def complaints(root, path, names, known):
                     yield n, what
 
 
+def cells(line):
+    """Cells of a row of a table, without ranges, marks and notes behind a number."""
+    return [re.sub(r"^([\d.]+) .*", r"\1", c.strip()) for c in line.strip("|\n ").split("|")]
+
+
+def speeds(root):
+    """Rows of the README's table of speed that doc/performance.md does not have."""
+    measured = [cells(line) for line in (root / "doc/performance.md").read_text().splitlines()
+                if line.startswith("| ")]
+    text = (root / "README.md").read_text()
+    rows = re.search(r"\| work \| CPU .*\n\|-.*\n((?:\|.*\n)+)", text)
+    if not rows:
+        yield "README.md has no table of speed"
+        return
+    for work, _, *numbers in map(cells, rows[1].splitlines()):
+        if not any(re.sub(r" \(\d\)$", "", m[0]) == work and set(numbers) <= set(m)
+                   for m in measured):
+            yield f"README.md: doc/performance.md does not have {work} {' '.join(numbers)}"
+
+
+def variables(root, names, files):
+    """Variables that the program reads, does not set itself, and no document names."""
+    code = "".join((root / n).read_text() for n in names
+                   if n.startswith(("src/", "app/")) and n.endswith(".c"))
+    read = set(re.findall(r'\bgetenv\("(XDIT_\w+)"', code))
+    read -= set(re.findall(r'\bsetenv\("(XDIT_\w+)"', code))
+    written = "".join(p.read_text(encoding="utf-8") for p in files)
+    for v in sorted(read):
+        if v not in written:
+            yield f"no document names {v}, which the program reads"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     names = tree(root)
@@ -148,6 +181,7 @@ def main():
     files = documents(root)
     found = [f"{p.relative_to(root)}:{n}: {what}" for p in files
              for n, what in complaints(root, p, names, known)]
+    found += [*speeds(root), *variables(root, names, files)]
     print(*found, f"{len(files)} documents, {len(found)} complaints", sep="\n")
     return 1 if found or not files or not known else 0
 
