@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""few_steps.py XDIT ROOT FULL - every row of the table in doc/few-steps.md: its flags on a tiny model
-of the family, with a tiny LoRA file whose tensors are called as those of the file it names. Speaks
-TAP."""
+"""few_steps.py XDIT ROOT FULL - every row of the table in doc/few-steps.md: its flags on a tiny
+model of the family, with a tiny LoRA file that has the tensor names of the file in the table.
+Speaks TAP."""
 
 import json, os, pathlib, random, re, struct, subprocess, sys, tempfile
 
