@@ -24,7 +24,7 @@
 #endif
 
 #include "base/clock.h"
-#include "base/met.h"
+#include "base/connected.h"
 #include "cli/cli.h"
 #include "cli/limits.h"
 #include "cli/links.h"
@@ -181,7 +181,7 @@ void xd_launch_await(int start_timeout, int rank)
              start_timeout);
     sigemptyset(&act.sa_mask);
     sigaction(SIGALRM, &act, NULL);
-    xd_met_hook(is_in_time);
+    xd_connected_hook(is_in_time);
     alarm((unsigned)start_timeout);
 }
 

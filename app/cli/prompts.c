@@ -16,7 +16,7 @@ enum { MAXFILE = 1 << 26 };
 /* Names the line of a text that is not UTF-8. */
 static xd_status check_utf8(const char *text, const char *path, xd_err *e)
 {
-    size_t at = xd_utf8_stray(text), line = 1, from = 0;
+    size_t at = xd_utf8_invalid_at(text), line = 1, from = 0;
     if (!text[at])
         return XD_OK;
     for (size_t i = 0; i < at; i++)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/met.h"
+#include "base/connected.h"
 #include "cli/below.h"
 
 static const char ROLL[] = "XDIT_ROLL";         /* the socket's name, in the environment of ranks */
@@ -68,7 +68,7 @@ void xd_roll_join(int rank)
     mine = fd;
     my_rank = rank;
     xd_roll_say(XD_ROLL_HELLO);
-    xd_met_hook(on_met);
+    xd_connected_hook(on_met);
     unsetenv(ROLL);             /* it is this process's roll, and not its children's           */
 }
 

@@ -181,7 +181,7 @@ def test_latents_are_decoded(pipe, image, tmp_path):
     for wrong in (latents[0, 0], latents[:, :3], latents[:, :, :, :0]):
         with pytest.raises(xdit.InvalidRequest, match="latents"):
             pipe.decode(wrong)
-    with pytest.raises(xdit.InvalidRequest, match="do not belong to a request of 64 x 64"):
+    with pytest.raises(xdit.InvalidRequest, match="64 x 64 pixels"):
         pipe.decode(latents, width=64, height=64)
 
 

@@ -37,7 +37,7 @@ void *xd_arena_keep(xd_arena *a, size_t bytes)
     return a->base + a->cap;
 }
 
-void xd_arena_let_go(xd_arena *a)
+void xd_arena_free_kept(xd_arena *a)
 {
     a->cap += a->kept;
     a->kept = 0;

@@ -19,14 +19,14 @@ void xd_cancel_set(xd_canceller *c, const char *why)
     atomic_store(&c->state, HAS_REASON);
 }
 
-int xd_cancel_asked(const xd_canceller *c)
+int xd_cancel_requested(const xd_canceller *c)
 {
     return c && atomic_load(&c->state) >= CANCELLED;
 }
 
 xd_status xd_cancel_check(const xd_canceller *c, xd_err *e)
 {
-    if (!xd_cancel_asked(c))
+    if (!xd_cancel_requested(c))
         return XD_OK;
     return xd_fail(e, XD_ECANCELLED, "%s",
                    atomic_load(&c->state) == HAS_REASON ? c->why : "cancelled");

@@ -1,4 +1,4 @@
-/* cancel.h - a request that is to end before its time, and why */
+/* cancel.h - cancellation of a running request: a flag and the reason */
 #ifndef XD_BASE_CANCEL_H
 #define XD_BASE_CANCEL_H
 
@@ -6,20 +6,20 @@
 
 #include "base/err.h"
 
-/* Start with {0}. Any thread writes it, the one that computes reads it. */
+/* Start with {0}. Any thread may set it; the computing thread polls it. */
 typedef struct xd_canceller {
-    atomic_int state;           /* 0: the request goes on                                      */
+    atomic_int state;           /* 0: not cancelled                                            */
     char       why[sizeof((xd_err *)0)->msg];
 } xd_canceller;
 
-/* Prepares for the next request. */
+/* Clears the flag for the next request. */
 void      xd_cancel_reset(xd_canceller *c);
-/* The first call counts. why: the message of the failure; NULL: "cancelled". Async-signal-safe with
- * NULL. */
+/* Cancels the request; only the first call has an effect. why: the error message; NULL:
+ * "cancelled". Async-signal-safe if why is NULL. */
 void      xd_cancel_set(xd_canceller *c, const char *why);
-/* Nonzero: the request is to end. c may be NULL. */
-int       xd_cancel_asked(const xd_canceller *c);
-/* XD_ECANCELLED with the message where the request is to end. c may be NULL. */
+/* Returns nonzero if the request was cancelled. c may be NULL. */
+int       xd_cancel_requested(const xd_canceller *c);
+/* Returns XD_ECANCELLED with the message if the request was cancelled. c may be NULL. */
 xd_status xd_cancel_check(const xd_canceller *c, xd_err *e);
 
 #endif

@@ -20,19 +20,19 @@
 
 int xd_cpuset_has(const xd_cpuset *s, int cpu)
 {
-    return cpu >= 0 && cpu < XD_CPU_MOST && (s->w[cpu / 64] >> (cpu % 64) & 1);
+    return cpu >= 0 && cpu < XD_CPU_MAX && (s->w[cpu / 64] >> (cpu % 64) & 1);
 }
 
 void xd_cpuset_add(xd_cpuset *s, int cpu)
 {
-    if (cpu >= 0 && cpu < XD_CPU_MOST)
+    if (cpu >= 0 && cpu < XD_CPU_MAX)
         s->w[cpu / 64] |= (uint64_t)1 << (cpu % 64);
 }
 
 int xd_cpuset_count(const xd_cpuset *s)
 {
     int n = 0;
-    for (int i = 0; i < XD_CPU_MOST / 64; i++)
+    for (int i = 0; i < XD_CPU_MAX / 64; i++)
         n += __builtin_popcountll(s->w[i]);
     return n;
 }
@@ -53,7 +53,7 @@ int xd_cpuset_read(xd_cpuset *s, const char *list)
         }
         if (last < first)
             return 0;
-        for (long i = first; i <= last && i < XD_CPU_MOST; i++)
+        for (long i = first; i <= last && i < XD_CPU_MAX; i++)
             xd_cpuset_add(s, (int)i);
         p = end;
         if (*p != ',')
@@ -66,7 +66,7 @@ const char *xd_cpuset_text(const xd_cpuset *s, char *text, size_t size)
 {
     size_t at = 0;
     text[0] = 0;
-    for (int i = 0; i < XD_CPU_MOST; i++) {
+    for (int i = 0; i < XD_CPU_MAX; i++) {
         char one[32];
         int  last = i;
         if (!xd_cpuset_has(s, i))
@@ -132,7 +132,7 @@ static int read_number(const char *root, int cpu, const char *name)
     snprintf(path, sizeof path, "cpu/cpu%d/topology/%s", cpu, name);
     int v = read_text(root, path, text, sizeof text) && isdigit((unsigned char)text[0]) ? atoi(text)
                                                                                     : -1;
-    return v < XD_CPU_MOST ? v : -1;
+    return v < XD_CPU_MAX ? v : -1;
 }
 
 /* Calls fn(ctx, node, its cpus) for every memory node. */
@@ -147,7 +147,7 @@ static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd
         xd_cpuset cpus;
         int       node = -1, end = 0;
         if (sscanf(f->d_name, "node%d%n", &node, &end) != 1 || f->d_name[end] || node < 0 ||
-            node >= XD_CPU_MOST)
+            node >= XD_CPU_MAX)
             continue;
         snprintf(name, sizeof name, "node/node%d/cpulist", node);
         if (read_set(root, name, &cpus))
@@ -160,7 +160,7 @@ static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd
 static void note_node(void *ctx, int node, const xd_cpuset *cpus)
 {
     xd_cpu_info *all = ctx;
-    for (int i = 0; i < XD_CPU_MOST; i++)
+    for (int i = 0; i < XD_CPU_MAX; i++)
         if (xd_cpuset_has(cpus, i))
             all[i].node = node;
 }
@@ -174,13 +174,13 @@ static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usabl
     if (!read_set_of_cpu(root, cpu, "topology/thread_siblings_list", &same)) {
         int id = read_number(root, cpu, "core_id");
         same = (xd_cpuset){ { 0 } };
-        for (int i = cpu; i < XD_CPU_MOST; i++)
+        for (int i = cpu; i < XD_CPU_MAX; i++)
             if (i == cpu || (id >= 0 && xd_cpuset_has(usable, i) &&
                              read_number(root, i, "core_id") == id &&
                              read_number(root, i, "physical_package_id") == socket))
                 xd_cpuset_add(&same, i);
     }
-    for (int i = 0; i < XD_CPU_MOST; i++) {
+    for (int i = 0; i < XD_CPU_MAX; i++) {
         if (!xd_cpuset_has(&same, i) || !xd_cpuset_has(usable, i) || all[i].core >= 0)
             continue;
         core = core < 0 ? i : core;
@@ -198,7 +198,7 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
         all[cpu].l3 = -1;       /* not described: one L3 cache per socket, or none              */
         return;
     }
-    for (int i = 0; i < XD_CPU_MOST; i++) {
+    for (int i = 0; i < XD_CPU_MAX; i++) {
         if (!xd_cpuset_has(&same, i))
             continue;
         first = first < 0 ? i : first;
@@ -235,20 +235,20 @@ static void count_parts(xd_cpus *c)
 int xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask)
 {
     xd_cpuset online, usable = *mask;
-    xd_cpu_info   *all = calloc(XD_CPU_MOST, sizeof *all);
+    xd_cpu_info   *all = calloc(XD_CPU_MAX, sizeof *all);
     *c = (xd_cpus){ 0 };
     root = root ? root : SYSTEM;
     if (!all)
         return 0;
     int known = read_set(root, "cpu/online", &online);
-    for (int i = 0; known && i < XD_CPU_MOST / 64; i++)
+    for (int i = 0; known && i < XD_CPU_MAX / 64; i++)
         usable.w[i] &= online.w[i];
     if (!xd_cpuset_count(&usable))
         usable = *mask;
-    for (int i = 0; i < XD_CPU_MOST; i++)
+    for (int i = 0; i < XD_CPU_MAX; i++)
         all[i] = (xd_cpu_info){ .id = i, .l3 = -2, .core = -1 };
     each_node(root, note_node, all);
-    for (int i = 0; i < XD_CPU_MOST; i++) {
+    for (int i = 0; i < XD_CPU_MAX; i++) {
         if (!xd_cpuset_has(&usable, i))
             continue;
         if (all[i].core < 0)
@@ -256,7 +256,7 @@ int xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask)
         if (all[i].l3 == -2)
             note_cache(root, all, i);
     }
-    for (int i = 0; i < XD_CPU_MOST; i++)
+    for (int i = 0; i < XD_CPU_MAX; i++)
         if (xd_cpuset_has(&usable, i))
             all[c->n++] = all[i];
     if (!c->n) {
@@ -326,7 +326,7 @@ typedef struct search { const xd_cpuset *cpus; xd_cpuset *nodes; } search;
 static void note_owner(void *ctx, int node, const xd_cpuset *cpus)
 {
     search *s = ctx;
-    for (int i = 0; i < XD_CPU_MOST / 64; i++)
+    for (int i = 0; i < XD_CPU_MAX / 64; i++)
         if (cpus->w[i] & s->cpus->w[i])
             xd_cpuset_add(s->nodes, node);
 }

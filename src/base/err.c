@@ -32,7 +32,7 @@ size_t xd_utf8_bytes(const char *text)
     return n;
 }
 
-size_t xd_utf8_stray(const char *s)
+size_t xd_utf8_invalid_at(const char *s)
 {
     const char *p = s;
     for (size_t n; *p && (n = xd_utf8_bytes(p)) > 0;)

@@ -1,8 +1,9 @@
 /* err.h - status codes and the error record.
  *
  * Functions at the edges (files, devices, requests) return xd_status and fill the caller's
- * xd_err. The function that detects a failure writes one sentence with the numbers; callers that
- * pass it on add nothing. Inside the loop the error is sticky on the context (exec/exec.h). */
+ * xd_err. The function that detects a failure writes one sentence with the values; callers that
+ * pass the error on add nothing. While a network computes, the first error is kept in the execution
+ * context (exec/exec.h). */
 #ifndef XD_BASE_ERR_H
 #define XD_BASE_ERR_H
 
@@ -22,21 +23,21 @@
 xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
-/* Names the file or directory of a failure: puts "PATH: " before the sentence, unless the sentence
- * contains the path. A function that opens a component calls it once, after all that can fail.
- * Failures that concern no file (a bad request, a lost message) do not change. Returns `code`. */
+/* Adds the file or directory to an error message: puts "PATH: " before the sentence, unless the
+ * sentence contains the path already. A function that opens a component calls it once, at its end.
+ * Errors that concern no file (a bad request, a lost message) do not change. Returns `code`. */
 xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 
-/* Bytes of the UTF-8 character at s. 0 if it is not valid: a stray byte, an overlong form, a
- * surrogate, or above U+10FFFF. */
+/* Returns the bytes of the UTF-8 character at s. 0 if it is not valid: a lone continuation byte, an
+ * overlong form, a surrogate, or above U+10FFFF. */
 size_t xd_utf8_bytes(const char *s);
-/* Where the first byte is that is not UTF-8; the length of the text: nowhere. */
-size_t xd_utf8_stray(const char *s);
-/* Replaces by '?' each byte that is not UTF-8 and each control character (C1 as well) that is not
- * in `keep`. Text from a file, such as a tensor's name, could otherwise begin new lines or colour a
- * terminal. */
+/* Returns the offset of the first byte that is not valid UTF-8, or the length of the text. */
+size_t xd_utf8_invalid_at(const char *s);
+/* Replaces with '?' each byte that is not UTF-8 and each control character (C0 and C1) that is not
+ * in `keep`. Text from a file, such as a tensor's name, could otherwise start new lines or send
+ * escape sequences to a terminal. */
 void xd_clean(char *text, const char *keep);
-/* xd_clean that replaces new lines too. All failures and log lines pass through it. */
+/* As xd_clean, and replaces new lines too. All error messages and log lines pass through it. */
 void xd_one_line(char *text);
 
 /* Short name of a status: "out of memory", "wrong format". Never NULL. */

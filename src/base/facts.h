@@ -1,4 +1,4 @@
-/* facts.h - xd_fact, the callback by which rooms report the libraries that they use */
+/* facts.h - xd_fact, the callback through which modules report the libraries that they use */
 #ifndef XD_BASE_FACTS_H
 #define XD_BASE_FACTS_H
 

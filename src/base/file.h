@@ -1,4 +1,5 @@
-/* file.h - whole files: read them, write them so that no incomplete file ever has the final name */
+/* file.h - reading complete files; writing files atomically, so that an incomplete file never has
+ * the final name */
 #ifndef XD_BASE_FILE_H
 #define XD_BASE_FILE_H
 
@@ -11,18 +12,19 @@ int xd_file_exists(const char *path);           /* any kind of file             
 int xd_file_is_dir(const char *path);
 int xd_file_is_stream(const char *path);        /* a device, a pipe or a socket               */
 
-/* What else a path that is not there may be: "; ..." of "~" and of a URL; else "". */
+/* Returns a hint to append to "no such file": "; ..." if the path begins with "~" or is a URL,
+ * else "". */
 const char *xd_path_hint(const char *path);
 
-/* Reads a whole regular file of at most `max` bytes. *data is malloc'ed, belongs to the caller and
- * ends in an extra NUL that *len does not count. XD_EIO if it cannot be read. */
+/* Reads a complete regular file of at most `max` bytes. *data is malloc'ed, owned by the caller,
+ * and ends in an extra NUL that *len does not count. XD_EIO if it cannot be read. */
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
 /* xd_file_read that also reads a pipe or a device to its end; "-" is standard input. */
 xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
-/* A file that gets its name only when it is complete and synced. Where the file system supports it
- * the file has no name until then, so that even SIGKILL leaves nothing behind. Elsewhere it is
+/* A file that gets its name only when it is complete and synced. If the file system supports
+ * O_TMPFILE, the file has no name until then, so that even SIGKILL leaves nothing. Elsewhere it is
  * written under a temporary name in the same directory and then renamed. A device or a pipe is
  * written directly. */
 typedef struct xd_out {
@@ -35,26 +37,27 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);
 xd_status xd_out_commit(xd_out *o, xd_err *e);  /* closes; on failure removes the temporary file */
 void      xd_out_abort(xd_out *o);              /* removes the temporary file; may be closed   */
 
-/* Can a file of this name be created or replaced? Leaves nothing behind and makes no directory. */
+/* Checks that a file of this name can be created or replaced. Creates no file or directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
-/* Is a device or a pipe being written, which may have no reader yet? Async-signal-safe. */
+/* Returns 1 while a device or a pipe is open for writing (it may block until there is a reader).
+ * Async-signal-safe. */
 int xd_out_streams(void);
 
 /* Removes the temporary files of all open xd_out. Async-signal-safe, for a handler that exits. */
 void xd_out_sweep(void);
 
-/* Of `bytes` of a file from `at` on: those that the page cache does not hold, so that a disk must
- * deliver them. They are counted in pages, and none beyond the end of the file. 0 also where the
- * system does not tell: Linux answers only who may write the file. fd is open for reading. */
+/* Returns how many of the bytes [at, at + bytes) of a file are not in the page cache, and must be
+ * read from disk. Counts pages, up to the end of the file. Also 0 if the system refuses to tell:
+ * Linux answers only users who may write the file. fd is open for reading. */
 size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
-/* Asks the page cache to forget a file whose bytes are on the disk; it need not. */
+/* Asks the system to drop a file's clean pages from the page cache (posix_fadvise); best effort. */
 void   xd_file_drop_cached(int fd);
 
-/* $XDG_CACHE_HOME/xdit/NAME, or ~/.cache/xdit/NAME. 0: there is no such place, or no room for it in
- * `path`. */
+/* Writes $XDG_CACHE_HOME/xdit/NAME, or ~/.cache/xdit/NAME, to `path`. Returns 0 if neither variable
+ * is set or the path does not fit. */
 int  xd_cache_path(const char *name, char *path, size_t size);
-/* Makes the folders of a path, which stays as it is; one that cannot be made is left out. */
+/* Creates the parent directories of a path; ignores failures. `path` is changed during the call. */
 void xd_make_parents(char *path);
 
 /* "a/b" from "a" and "b" (no second slash); malloc'ed, NULL without memory. */

@@ -1,7 +1,7 @@
-/* json.h - JSON documents (parsed by cJSON) and structs that a table fills from them.
+/* json.h - JSON documents (parsed by cJSON), and C structs filled from them by a table.
  *
- * A component's config.json becomes a plain C struct. The component exports a table of xd_field,
- * one row for each key. Unknown keys are logged at debug level; wrong types are refused. */
+ * A component's config.json becomes a C struct. The component defines a table of xd_field with one
+ * row for each key. Unknown keys are logged at debug level; wrong types are refused. */
 #ifndef XD_BASE_JSON_H
 #define XD_BASE_JSON_H
 
@@ -13,9 +13,9 @@
 
 typedef struct xd_json xd_json;         /* a value inside a document; borrowed               */
 
-/* Parses a whole text; errors call it `what`. The caller owns the document. Nesting has a limit,
- * and text after the value is refused. Accepts the bare NaN, Infinity and -Infinity that Python
- * writes. */
+/* Parses a text; `what` is its name in errors. The caller owns the document. Refuses deep nesting
+ * and text after the value. Accepts NaN, Infinity and -Infinity without quotes, as Python writes
+ * them. */
 xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *what, xd_err *e);
 xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);       /* a file             */
 void      xd_json_free(xd_json **j);
@@ -37,13 +37,13 @@ int            xd_json_is_list(const xd_json *j);
  *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
  *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
  *   'B' xd_ints of true (1) and false (0)         'D' xd_reals
- *   '>' an object ("text_config") whose keys count where the config itself lacks them; one row
+ *   '>' an object ("text_config") whose keys are used if the config itself lacks them; one row
  * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
  * and accept a list of equal numbers as that number. null means the default: `def` for numbers and
  * bools, `text` for strings, empty for lists.
- * A key may be a path into nested objects: "rope_scaling.factor". The parts between are objects, or
- * absent. A key may occur in several rows. Aliases are rows with the same `off`: the first one that
- * the object has counts, and the first row's default. */
+ * A key may be a path into nested objects: "rope_scaling.factor". The intermediate keys are objects
+ * or absent. A key may occur in several rows. Aliases are rows with the same `off`: the first one
+ * that is present is used, or the default of the first row. */
 typedef struct xd_field {
     const char *json;
     size_t      off;
@@ -69,7 +69,7 @@ void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
 /* Appends any text as UTF-8: each byte that is not valid becomes U+FFFD. */
 void xd_buf_utf8(xd_text_buf *b, const char *s);
 void xd_buf_json_string(xd_text_buf *b, const char *s); /* quoted and escaped                 */
-/* Appends a value with all that it holds, without blanks; numbers are finite. */
+/* Appends a value with all its members, without spaces; numbers must be finite. */
 void xd_buf_json(xd_text_buf *b, const xd_json *v);
 void xd_buf_free(xd_text_buf *b);
 

@@ -1,6 +1,6 @@
-/* library.h - libraries that are loaded when they are needed, and their functions
+/* library.h - shared libraries that are loaded with dlopen when they are first needed
  *
- * They stay open until the process ends: their threads and exit handlers need them. */
+ * They are never closed: their threads and exit handlers need them until the process exits. */
 #ifndef XD_BASE_LIBRARY_H
 #define XD_BASE_LIBRARY_H
 
@@ -11,17 +11,19 @@ typedef enum xd_library {
     XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12, XD_LIB_CUDNN, XD_LIB_NCCL, XD_NLIBRARIES
 } xd_library;
 
-/* A function, and where its pointer is in a table of them. */
+/* A function, and the offset of its pointer in a table of function pointers. */
 typedef struct xd_symbol {
     const char *name;
     size_t      at;
 } xd_symbol;
 
-/* The library under the first of its names that the loader finds; dir: NULL, or the only folder to
- * look into. NULL: it is not there, and `why` is what the loader says of its first name. */
+/* Opens the library under the first of its names that the loader finds. dir: the only directory to
+ * search; NULL: the loader's own. NULL: not found; `why` is the loader's message for its first
+ * name. */
 void       *xd_library_open(xd_library l, const char *dir, char *why, size_t size);
 const char *xd_library_name(xd_library l);      /* its first name                               */
-/* Fills a table with functions of an open library. NULL, or the name of one that it lacks. */
+/* Fills a table with functions of an open library. Returns NULL, or the name of a function that the
+ * library lacks. */
 const char *xd_library_find(void *library, const xd_symbol *symbols, size_t n, void *table);
 
 #endif

@@ -1,8 +1,8 @@
-/* log.h - log lines of the library, which itself never prints
+/* log.h - log lines of the library, passed to the program's callback; the library never prints
  *
- * Every thread has a current log: that of the engine whose function it runs, so two engines of one
- * process have two logs. A thread without a current log drops its lines. Levels are those of xdit.h
- * (XD_LOG_ERROR .. XD_LOG_DEBUG). */
+ * Every thread has a current log: that of the engine whose function it runs, so that two engines of
+ * one process can have two logs. Lines of a thread without a current log are dropped. Levels are
+ * those of xdit.h (XD_LOG_ERROR .. XD_LOG_DEBUG). */
 #ifndef XD_BASE_LOG_H
 #define XD_BASE_LOG_H
 
@@ -18,6 +18,6 @@ typedef struct xd_logger {
  * which the caller restores. */
 const xd_logger *xd_log_enter(const xd_logger *log);
 void             xd_log(int level, const char *fmt, ...) XD_PRINTF(2, 3);
-int              xd_log_on(int level);  /* nonzero: the current log takes lines of this level  */
+int              xd_log_on(int level);  /* nonzero: lines of this level are not dropped        */
 
 #endif

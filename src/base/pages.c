@@ -20,7 +20,7 @@ size_t xd_page_bytes(void)
     return bytes > 0 ? (size_t)bytes : 4096;
 }
 
-size_t xd_pages_whole(size_t bytes)
+size_t xd_pages_round_up(size_t bytes)
 {
     const size_t page = xd_page_bytes();
     return (bytes + page - 1) / page * page;
@@ -29,7 +29,7 @@ size_t xd_pages_whole(size_t bytes)
 /* Maps one huge page more than needed for alignment and unmaps the edges at once. */
 void *xd_pages_map(size_t bytes, int fd)
 {
-    size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = xd_pages_whole(bytes);
+    size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = xd_pages_round_up(bytes);
     int    access = PROT_READ | PROT_WRITE;
     if (bytes == 0 || whole < bytes || whole + edge < whole)
         return NULL;
@@ -57,7 +57,7 @@ void *xd_pages_map(size_t bytes, int fd)
 void xd_pages_unmap(void *p, size_t bytes)
 {
     if (p)
-        munmap(p, xd_pages_whole(bytes));
+        munmap(p, xd_pages_round_up(bytes));
 }
 
 #ifdef MADV_POPULATE_WRITE
@@ -89,12 +89,12 @@ static int allocate_huge(char *p, size_t from, size_t to, size_t nodes)
 }
 #endif
 
-int xd_pages_take(void *p, size_t from, size_t to, int nodes)
+int xd_pages_allocate(void *p, size_t from, size_t to, int nodes)
 {
 #ifdef MADV_POPULATE_WRITE
     char *base = p;
     from = from / xd_page_bytes() * xd_page_bytes();
-    to = xd_pages_whole(to);
+    to = xd_pages_round_up(to);
     if (from >= to)
         return 1;
     int huge = allocate_huge(base, from, to, (size_t)nodes);

@@ -1,10 +1,10 @@
-/* par.h - threads inside one kernel.
+/* par.h - the thread pool of CPU kernels.
  *
- * The only parallelism inside a process: the main thread drives, kernels distribute their work
- * with xd_par_for. The same n and thread count always give the same ranges, so results do not
- * depend on timing. Idle threads spin for some 20 microseconds and then sleep (at once with
- * OMP_WAIT_POLICY=passive, or if there are more threads than cores). A call from inside a range,
- * or during another thread's call, runs on the calling thread alone. */
+ * This is the only parallelism inside a process: the main thread runs the model, and kernels
+ * distribute their work over the pool with xd_par_for. The same n and thread count always give the
+ * same ranges, so results do not depend on timing. Idle threads spin for about 20 microseconds and
+ * then sleep (at once with OMP_WAIT_POLICY=passive, or if there are more threads than cores). A
+ * call from inside a range, or during another thread's call, runs on the calling thread alone. */
 #ifndef XD_BASE_PAR_H
 #define XD_BASE_PAR_H
 
@@ -26,19 +26,19 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
 void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx);
 
-/* From the next call on, uses the threads of an OpenMP runtime that a library computes with: its
- * GOMP_parallel and omp_get_thread_num (borrowed, must stay valid). NULL, or missing functions: our
- * own pool again. The GEMM backend selects the pool for the kernels that follow, since two spinning
- * pools would compete for cores. */
+/* Switches later calls to the threads of an OpenMP runtime that a library (oneDNN) computes with,
+ * through its GOMP_parallel and omp_get_thread_num (borrowed, must stay valid). NULL, or missing
+ * functions: our own pool again. The GEMM backend selects the pool, since two spinning pools would
+ * compete for cores. */
 typedef struct xd_par_omp {
     void (*parallel)(void (*fn)(void *data), void *data, unsigned n, unsigned flags);
     int  (*number)(void);
 } xd_par_omp;
 void xd_par_team(const xd_par_omp *omp);
 
-/* A hook for work between computations, such as message progress. xd_par_poke calls fn, only on the
- * thread that set it and at most every 50 microseconds; the items of xd_par_dynamic poke. NULL: no
- * hook. One hook a process, the last one set. */
+/* Sets a hook for work between computations, such as message progress. xd_par_poke calls fn, only
+ * on the thread that set it and at most every 50 microseconds; xd_par_dynamic pokes after each
+ * item. NULL: no hook. One hook per process: the last one set. */
 void xd_par_hook(void (*fn)(void *arg), void *arg);
 void xd_par_poke(void);
 

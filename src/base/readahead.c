@@ -31,22 +31,22 @@ typedef struct mark { int fd; size_t at; } mark;        /* position of the last 
 struct xd_readahead {
     range          *r;
     int             n, cap;
-    size_t          bytes, most;
+    size_t          bytes, limit;
     const xd_canceller *cancel;
     int             running;
     pthread_t       thread;
     pthread_mutex_t guard;      /* protects the members below                                  */
     pthread_cond_t  change;
-    size_t          asked, used;
+    size_t          requested, used;
     int             stop;
 };
 
-xd_readahead *xd_readahead_open(size_t most, const xd_canceller *cancel)
+xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel)
 {
     xd_readahead *a = calloc(1, sizeof *a);
     if (!a)
         return NULL;
-    a->most = most;
+    a->limit = limit;
     a->cancel = cancel;
     pthread_mutex_init(&a->guard, NULL);
     pthread_cond_init(&a->change, NULL);
@@ -90,10 +90,10 @@ size_t xd_readahead_cold_bytes(const xd_readahead *a)
 static int wait_for_space(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);
-    while (!a->stop && a->asked + n > a->used + a->most)
+    while (!a->stop && a->requested + n > a->used + a->limit)
         pthread_cond_wait(&a->change, &a->guard);
-    int going = !a->stop && !xd_cancel_asked(a->cancel);
-    a->asked += going ? n : 0;
+    int going = !a->stop && !xd_cancel_requested(a->cancel);
+    a->requested += going ? n : 0;
     pthread_mutex_unlock(&a->guard);
     return going;
 }
@@ -151,10 +151,10 @@ void xd_readahead_used(xd_readahead *a, size_t upto)
     pthread_mutex_unlock(&a->guard);
 }
 
-size_t xd_readahead_asked(xd_readahead *a)
+size_t xd_readahead_requested(xd_readahead *a)
 {
     pthread_mutex_lock(&a->guard);
-    size_t n = a->asked;
+    size_t n = a->requested;
     pthread_mutex_unlock(&a->guard);
     return n;
 }
@@ -174,7 +174,7 @@ void xd_readahead_again(xd_readahead *a)
 {
     end_thread(a);
     a->stop = 0;
-    a->asked = a->used = 0;
+    a->requested = a->used = 0;
     xd_readahead_start(a);
 }
 

@@ -24,7 +24,7 @@ static xd_status size_of(const void *record, const char *name, size_t *size, xd_
     return XD_OK;
 }
 
-xd_status xd_record_take(void *own, size_t size, const void *record, const char *name, xd_err *e)
+xd_status xd_record_read(void *own, size_t size, const void *record, const char *name, xd_err *e)
 {
     size_t    theirs;
     xd_status s = size_of(record, name, &theirs, e);
@@ -41,7 +41,7 @@ xd_status xd_record_take(void *own, size_t size, const void *record, const char 
     return XD_OK;
 }
 
-xd_status xd_record_give(void *record, const void *own, size_t size, const char *name, xd_err *e)
+xd_status xd_record_write(void *record, const void *own, size_t size, const char *name, xd_err *e)
 {
     size_t    theirs;
     xd_status s = size_of(record, name, &theirs, e);

@@ -191,7 +191,7 @@ uint64_t xd_hash_mix(uint64_t h, uint64_t i)
 
 /* ---- a random seed ------------------------------------------------------------------------ */
 
-uint32_t xd_rng_chance(void)
+uint32_t xd_rng_random_seed(void)
 {
     uint32_t        v = 0;
     struct timespec t = { 0, 0 };

@@ -1,12 +1,13 @@
-/* signals.h - the signals that a thread of the library leaves to the calling thread */
+/* signals.h - the signals that the library's own threads block, so that the program's threads
+ * handle them */
 #ifndef XD_BASE_SIGNALS_H
 #define XD_BASE_SIGNALS_H
 
 #include <signal.h>
 
-/* All signals but those that an instruction of the thread itself raises, such as SIGBUS when a
- * mapped file has become shorter: if blocked, they would end the process in spite of its
- * handlers. */
+/* Fills `set` with all signals except the synchronous ones, which an instruction of the thread
+ * itself raises, such as SIGBUS after a mapped file was truncated: if blocked, these would kill the
+ * process although it has a handler. */
 static inline void xd_signals_for_caller(sigset_t *set)
 {
     static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };

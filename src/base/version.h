@@ -1,4 +1,4 @@
-/* version.h - the version of the public header as text; a build may set another one for tests */
+/* version.h - the version of the public header as text; test builds may override it */
 #ifndef XD_BASE_VERSION_H
 #define XD_BASE_VERSION_H
 

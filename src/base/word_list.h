@@ -1,17 +1,18 @@
-/* word_list.h - lists of words in one string, as tables hold them */
+/* word_list.h - lists of words in one string, separated by spaces or commas */
 #ifndef XD_BASE_WORD_LIST_H
 #define XD_BASE_WORD_LIST_H
 
 #include <stddef.h>
 
-/* Is `word` an element of a space- or comma-separated list? The empty word never is. */
+/* Returns 1 if `word` is an element of the list. The empty word never is. */
 int xd_list_has(const char *list, const char *word);
-/* Is the word of the first n letters of `word` an element of the list? */
+/* As xd_list_has, for the first n bytes of `word`. */
 int xd_list_has_n(const char *list, const char *word, size_t n);
 
-/* Our name of an element type: "bf16" for "bfloat16". Other words are returned unchanged. */
+/* Returns xdit's name of an element type: "bf16" for "bfloat16". Other words are returned
+ * unchanged. */
 const char *xd_word_dtype(const char *word);
-/* Is it a name of float16? */
+/* Returns 1 for the names of float16: "fp16", "half". */
 int xd_word_half(const char *word);
 
 #endif

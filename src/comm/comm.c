@@ -21,7 +21,7 @@ xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e)
 #endif
 }
 
-xd_status xd_comm_lent(xd_comm **c, const void *mpi_comm, xd_err *e)
+xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e)
 {
     *c = NULL;
 #ifdef XD_WITH_MPI

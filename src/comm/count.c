@@ -73,8 +73,8 @@ static void count_close(xd_comm *c)
 static void count_views(xd_comm *c, int r, xd_tensor out, xd_tensor in, int packs)
 {
     counter *k = counter_of(c);
-    xd_count_goes(&k->y->memory, &k->memory, r, out, packs);
-    xd_count_comes(&k->y->memory, &k->memory, r, in, packs);
+    xd_count_send(&k->y->memory, &k->memory, r, out, packs);
+    xd_count_recv(&k->y->memory, &k->memory, r, in, packs);
 }
 
 /* Adds bytes to rank r to the collective that is being counted. */
@@ -207,7 +207,7 @@ static xd_req count_send(xd_comm *c, xd_tensor t, int to)
     c->traffic->bytes += bytes;
     c->traffic->messages++;
     xd_count_call(&counter_of(c)->y->memory);
-    xd_count_goes(&counter_of(c)->y->memory, &counter_of(c)->memory, to, t, 0);
+    xd_count_send(&counter_of(c)->y->memory, &counter_of(c)->memory, to, t, 0);
     return report_begin(c, XD_MESSAGE_SEND, to, &bytes);
 }
 
@@ -217,7 +217,7 @@ static xd_req count_recv(xd_comm *c, xd_tensor t, int from)
     if (from == c->rank || !bytes)
         return (xd_req){ 0 };
     xd_count_call(&counter_of(c)->y->memory);
-    xd_count_comes(&counter_of(c)->y->memory, &counter_of(c)->memory, from, t, 0);
+    xd_count_recv(&counter_of(c)->y->memory, &counter_of(c)->memory, from, t, 0);
     return report_begin(c, XD_MESSAGE_RECV, from, &bytes);
 }
 

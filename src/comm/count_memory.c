@@ -12,8 +12,8 @@ int xd_count_group_open(xd_count_group *g, int rank, int size)
 {
     *g = (xd_count_group){ .rank = rank, .size = size };
     g->box = calloc((size_t)size, sizeof *g->box);
-    g->came = calloc((size_t)size, sizeof *g->came);
-    if (g->box && g->came)
+    g->received = calloc((size_t)size, sizeof *g->received);
+    if (g->box && g->received)
         return 1;
     xd_count_group_close(g);
     return 0;
@@ -24,21 +24,21 @@ void xd_count_group_close(xd_count_group *g)
     for (int r = 0; g->box && r < g->size; r++)
         free(g->box[r].v);
     free(g->box);
-    free(g->came);
+    free(g->received);
     *g = (xd_count_group){ 0 };
 }
 
 void xd_count_world_close(xd_count_world *w)
 {
     free(w->packed.v);
-    w->packed = (xd_held_list){ 0 };
+    w->packed = (xd_count_buffers){ 0 };
 }
 
 /* A list that cannot grow counts every buffer as a new one. */
-static void hold(xd_count_world *w, xd_held_list *l, size_t bytes, size_t unit, int64_t now,
+static void hold(xd_count_world *w, xd_count_buffers *l, size_t bytes, size_t unit, int64_t now,
                  int64_t until)
 {
-    xd_held *best = NULL;
+    xd_count_buffer *best = NULL;
     size_t   cap = (bytes + unit - 1) / unit * unit;
     for (int i = 0; i < l->n; i++)
         if (l->v[i].cap >= bytes && l->v[i].until <= now && (!best || l->v[i].cap < best->cap))
@@ -48,15 +48,15 @@ static void hold(xd_count_world *w, xd_held_list *l, size_t bytes, size_t unit, 
         return;
     }
     w->traffic->device_bytes += (int64_t)cap;
-    if (l->n == l->most) {
-        int      most = l->most ? 2 * l->most : 16;
-        xd_held *v = realloc(l->v, (size_t)most * sizeof *v);
+    if (l->n == l->cap) {
+        int      grown = l->cap ? 2 * l->cap : 16;
+        xd_count_buffer *v = realloc(l->v, (size_t)grown * sizeof *v);
         if (!v)
             return;
         l->v = v;
-        l->most = most;
+        l->cap = grown;
     }
-    l->v[l->n++] = (xd_held){ cap, until };
+    l->v[l->n++] = (xd_count_buffer){ cap, until };
 }
 
 static void hold_packed(xd_count_world *w, size_t bytes)
@@ -67,7 +67,7 @@ static void hold_packed(xd_count_world *w, size_t bytes)
 /* As xd_direct_takes. */
 static int goes_between_devices(const xd_count_world *w, xd_dtype t)
 {
-    return (w->traffic->way == XD_WAY_LINKS || w->traffic->way == XD_WAY_LENT) &&
+    return (w->traffic->way == XD_WAY_LINKS || w->traffic->way == XD_WAY_MAILBOXES) &&
            (t == XD_F32 || t == XD_F16 || t == XD_BF16);
 }
 
@@ -81,24 +81,24 @@ static int is_nothing(const xd_count_world *w, const xd_count_group *g, int peer
     return w->traffic->way == XD_WAY_HOST || peer == g->rank || !xd_comm_bytes(t);
 }
 
-void xd_count_goes(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs)
+void xd_count_send(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs)
 {
     if (is_nothing(w, g, to, t))
         return;
     size_t bytes = xd_comm_bytes(t);
     int    direct = goes_between_devices(w, t.type);
-    if (direct && w->traffic->way == XD_WAY_LENT)
-        hold(w, &g->box[to], bytes, XD_STAGE_BOX, g->came[to], g->came[to] + MESSAGES);
+    if (direct && w->traffic->way == XD_WAY_MAILBOXES)
+        hold(w, &g->box[to], bytes, XD_STAGE_BOX, g->received[to], g->received[to] + MESSAGES);
     else if (!xd_contiguous(t) || (direct && packs))
         hold_packed(w, bytes);
 }
 
-void xd_count_comes(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs)
+void xd_count_recv(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs)
 {
     if (is_nothing(w, g, from, t))
         return;
     int direct = goes_between_devices(w, t.type);
-    g->came[from] += direct;
+    g->received[from] += direct;
     if (!xd_contiguous(t) || (direct && packs))
         hold_packed(w, xd_comm_bytes(t));
 }
@@ -116,7 +116,7 @@ void xd_count_sum(xd_count_world *w, xd_count_group *g, xd_tensor io, xd_red op)
     }
     for (int r = 0; r < g->size; r++) {
         hold_packed(w, xd_comm_bytes(io) + 1);
-        xd_count_goes(w, g, r, io, 0);
-        g->came[r] += r != g->rank;
+        xd_count_send(w, g, r, io, 0);
+        g->received[r] += r != g->rank;
     }
 }

@@ -135,7 +135,7 @@ static source *find_source(const xd_mailboxes *m, int from, const xd_note *n)
 xd_status xd_direct_pack(xd_staging *w, char *to, xd_tensor t)
 {
     size_t bytes = xd_comm_bytes(t);
-    if (xd_stage_is_ours(w, t)) {
+    if (xd_stage_on_device(w, t)) {
         if (xd_contiguous(t))
             return w->lanes->copy(w->dev, XD_LANE_COMPUTE, to, t.p, bytes);
         xd_stage_copy_on_device(w, xd_view(to, t.type, t.nd, t.d), t);
@@ -237,8 +237,8 @@ static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const 
     if (!s || n->bytes != (int64_t)bytes)
         return xd_fail(w->err, XD_ECOMM, "rank %d sends %lld bytes, %zu were expected", from,
                        (long long)n->bytes, bytes);
-    if (!xd_stage_is_ours(w, t) || !xd_contiguous(t)) {
-        if (!(to = xd_stage_hold(w, k, 1, bytes)) || !xd_stage_copies_add(&k->up, t, to))
+    if (!xd_stage_on_device(w, t) || !xd_contiguous(t)) {
+        if (!(to = xd_stage_alloc(w, k, 1, bytes)) || !xd_stage_copies_add(&k->up, t, to))
             return XD_ENOMEM;
     }
     xd_status st = l->follow(w->dev, XD_LANE_IN, s->full);
@@ -267,7 +267,7 @@ static xd_status download_tensor(xd_staging *w, xd_tensor t, const char *from)
 
 int xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from)
 {
-    const int out = xd_stage_is_ours(w, from), in = xd_stage_is_ours(w, to);
+    const int out = xd_stage_on_device(w, from), in = xd_stage_on_device(w, to);
     if (!xd_comm_bytes(from) || !(out || in)) {
         xd_comm_copy(to, from);
         return 1;
@@ -276,7 +276,7 @@ int xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from
         xd_stage_copy_on_device(w, to, from);
         return 1;
     }
-    char *packed = xd_stage_hold(w, k, 1, xd_comm_bytes(from));
+    char *packed = xd_stage_alloc(w, k, 1, xd_comm_bytes(from));
     if (!packed || xd_direct_pack(w, packed, from) == XD_ENOMEM)
         return 0;
     if (in)
@@ -292,7 +292,7 @@ xd_status xd_direct_unpack(xd_staging *w, xd_stage_call *k)
     for (int i = 0; i < k->up.n; i++) {
         const xd_stage_copy *v = &k->up.at[i];
         xd_status            now = XD_OK;
-        if (!xd_stage_is_ours(w, v->t))
+        if (!xd_stage_on_device(w, v->t))
             now = download_tensor(w, v->t, v->p);
         else
             xd_stage_copy_on_device(w, v->t, xd_view(v->p, v->t.type, v->t.nd, v->t.d));
@@ -399,7 +399,7 @@ xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const c
     return NULL;
 }
 
-int xd_mailboxes_are_some(const xd_mailboxes *m, int world_size)
+int xd_mailboxes_partial(const xd_mailboxes *m, int world_size)
 {
     return m->size < world_size;
 }

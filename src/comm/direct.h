@@ -1,59 +1,64 @@
-/* direct.h - messages between the devices of one host that do not pass through host memory
+/* direct.h - messages between the GPUs of one host, through shared device memory (CUDA IPC) and not
+ * through host memory
  *
- * These are the messages of groups whose ranks are all on one host. Those of other groups are
- * staged.
+ * Used by groups whose ranks are all on one host. Messages of other groups are staged.
  *
- * Each rank lends the others memory of its device, a mailbox for each message that is under way.
- * The sender copies (packs) a tensor into a mailbox and sends a note by the communicator behind:
- * which mailbox, and how many bytes. The receiver's device waits for the mark that the sender's
- * device has set behind that copy, copies the bytes to where they go, and sets a mark behind which
- * the mailbox is free. No host waits for a device. On one GPU these are copies in its memory.
+ * Each rank exports device memory to the others: one mailbox for each message in flight. The sender
+ * packs a tensor into a mailbox and sends a note through the underlying communicator: the number of
+ * the mailbox and the byte count. The receiver's device waits for the event that the sender's
+ * device records after the copy, copies the bytes to their destination, and records an event after
+ * which the mailbox is free. No host waits for a device. Ranks on one GPU copy within its memory.
  *
- * Tensors of F32, F16 and BF16 go this way, also those in host memory: both ends of a message know
- * its type, and not where the other end's tensor lies. Everything else is staged (staged.h). */
+ * Tensors of f32, f16 and bf16 use mailboxes, also tensors in host memory: both ends of a message
+ * know its type, but not where the other end's tensor is. All others are staged (staged.h). */
 #ifndef XD_COMM_DIRECT_H
 #define XD_COMM_DIRECT_H
 
 #include "comm/staging.h"
 
-typedef struct xd_mailboxes xd_mailboxes;       /* of the ranks of a host                      */
-typedef struct xd_links     xd_links;           /* of a world (linked.h)                       */
+typedef struct xd_mailboxes xd_mailboxes;       /* mailboxes between the ranks of a host       */
+typedef struct xd_links     xd_links;           /* links of a world (linked.h)                 */
 
-typedef struct xd_direct {      /* of a group                                                  */
+typedef struct xd_direct {      /* the direct transport of one group                           */
     xd_mailboxes *m;            /* mailboxes, or links; both NULL: messages are staged         */
     xd_links     *links;
-    xd_comm      *notes;        /* the same ranks, for notes of mailboxes                      */
-    int          *rank;         /* [size]: ranks of the host, with links: of the world         */
-    int           me;           /* mine in the group                                           */
+    xd_comm      *notes;        /* communicator of the same ranks, for mailbox notes           */
+    int          *rank;         /* [size]: rank on the host; with links: rank in the world     */
+    int           me;           /* this rank's number in the group                             */
 } xd_direct;
 
-/* Mailboxes between all ranks of this host, or NULL on all its ranks, and *why says the reason.
- * *any: some host has mailboxes. Collective over `world`, which is staged in front of by `w`. */
+/* Opens mailboxes between all ranks of this host. NULL on all its ranks: not available, *why is the
+ * reason. *any: 1 if some host has mailboxes. Collective over `world`, the communicator under the
+ * staging communicator of `w`. */
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why);
-/* 1: ranks of other hosts have none of these mailboxes. */
-int           xd_mailboxes_are_some(const xd_mailboxes *m, int world_size);
+/* Returns 1 if the world has ranks on other hosts, which these mailboxes do not reach. */
+int           xd_mailboxes_partial(const xd_mailboxes *m, int world_size);
 void          xd_mailboxes_close(xd_mailboxes *m);
-/* Of a group of ranks of that world, whose ranks all have chosen their way; collective. */
+/* Opens the direct transport of a group of that world, after all its ranks have agreed on mailboxes
+ * or links; collective. */
 xd_status     xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
                              xd_err *e);
 void          xd_direct_close(xd_direct *g);
-/* 1: tensors of this type go between devices. */
+/* Returns 1 if tensors of this type use the direct transport. */
 int           xd_direct_takes(const xd_direct *g, xd_dtype t);
 
-/* A call: view[r] of k goes to rank r of the group, view[size + r] comes from there; without
- * elements: nothing. `peer` < 0: a collective call; else the only rank to send to or receive from.
- * `traffic` is that of the group. 0: no memory. */
+/* Begins call k: sends k->view[r] to rank r of the group and receives k->view[size + r] from it; a
+ * view without elements is skipped. `peer` < 0: a collective call; else the only rank to send to or
+ * receive from. `traffic`: counters of the group. Returns 0 if out of memory. */
 int           xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                               xd_traffic *traffic);
-/* 1 on all ranks: it is 1 on each of them. Collective. */
+/* Returns 1 on all ranks if `mine` is 1 on each of them, else 0. Collective. */
 int           xd_comm_all_can(xd_comm *c, int mine);
-/* Copies a tensor to contiguous memory of the device, in the order of computing. */
+/* Queues a copy of a tensor to contiguous device memory on the compute stream. */
 xd_status     xd_direct_pack(xd_staging *w, char *to, xd_tensor t);
-/* Copies what has come into packed memory (k->up) to where it goes. Computing follows it. */
+/* Queues the copies of received data from packed memory (k->up) to its tensors; later computation
+ * waits for them. */
 xd_status     xd_direct_unpack(xd_staging *w, xd_stage_call *k);
-/* Copies between two tensors of this rank, wherever they lie, for call k. 0: no memory. */
+/* Copies between two tensors of this rank in host or device memory, for call k. Returns 0 if out of
+ * memory. */
 int           xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
-/* The notes are there. Queues the copies of what has come; computing follows them. */
+/* Call when the notes of k have arrived: queues the copies of received data; later computation
+ * waits for them. */
 xd_status     xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
 
 #endif

@@ -1,6 +1,8 @@
-/* kinds.h - what all communicators share: views as bytes, pieces, trees, reductions.
+/* kinds.h - helpers that all communicators share: packing of views, pieces of an all-reduce,
+ * broadcast trees, reductions.
  *
- * Only this file defines how collectives are cut into messages, so counting and sending agree. */
+ * Only this file defines how collectives are split into messages, so that the count communicator
+ * and the real ones agree. */
 #ifndef XD_COMM_KINDS_H
 #define XD_COMM_KINDS_H
 
@@ -12,30 +14,31 @@ void      xd_mpi_about(xd_fact *fact, void *cookie);
 int       xd_mpi_cores(int *ranks, int *cores); /* see xd_comm_share; 0: no world is open       */
 int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* see xd_comm_host; -1: no world */
 
-/* Elements and bytes of a view; 0 for an absent view. */
+/* Number of elements and of bytes of a view; 0 for an absent view. */
 int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
-/* Copies the elements of a view, row by row, to or from contiguous bytes. Any strides. The two may
- * overlap only if nothing moves or the view is contiguous. */
+/* Copies the elements of a view of any strides, row by row, to or from contiguous bytes. The two
+ * may overlap only if they are identical or the view is contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 when shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* Rows of `out` in an all-gather: bytes of a row; first row of rank r (r = size: row count). */
+/* For an all-gather into `out`: bytes of a row; first row of rank r (r = size: total row count). */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
-/* An all-reduce is direct (small ones, one trip: every rank sends all to every rank), or cuts the n
- * elements into one piece a rank: [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)).
- * Both add in rank order. */
+/* An all-reduce is direct (small tensors: every rank sends all its elements to every rank), or
+ * splits the n elements into one piece per rank: [xd_reduce_piece(n, r, size), xd_reduce_piece(n,
+ * r + 1, size)). Both add in rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_reduce_piece(int64_t n, int r, int size);
-/* acc = acc (op) from, n elements. Returns 0 for a type that has no reduction. */
+/* Computes acc = acc (op) from for n elements. Returns 0 for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* Binomial tree of a broadcast; ranks count from its root. The parent of v (-1 for the root), and
- * its children, largest subtree first, of which there are at most 31 (returned). */
+/* Binomial tree of a broadcast, with ranks numbered from the root. xd_tree_parent: the parent of v
+ * (-1 for the root). xd_tree_children: the children of v, largest subtree first; returns their
+ * number, at most 31. */
 int     xd_tree_parent(int v);
 int     xd_tree_children(int v, int size, int *child);
 

@@ -19,9 +19,9 @@ typedef struct part { char *p; size_t bytes; int peer; } part;          /* of a 
 static char *place_of(xd_staging *w, xd_stage_call *k, xd_tensor t, int comes)
 {
     size_t bytes = xd_comm_bytes(t);
-    if (xd_stage_is_ours(w, t) && xd_contiguous(t))
+    if (xd_stage_on_device(w, t) && xd_contiguous(t))
         return t.p;
-    char *p = xd_stage_hold(w, k, 1, bytes);
+    char *p = xd_stage_alloc(w, k, 1, bytes);
     if (!p || (comes && !xd_stage_copies_add(&k->up, t, p)))
         return NULL;
     if (!comes)

@@ -6,7 +6,7 @@
 #include "comm/mpi_op.h"
 
 #include "base/log.h"
-#include "base/met.h"
+#include "base/connected.h"
 #include "base/par.h"
 #include "comm/kinds.h"
 
@@ -372,7 +372,7 @@ static xd_status open_world(xd_mpi_world *w, MPI_Comm base, xd_err *e)
     mpi.crowded = mpi.ranks > mpi.cores;
     xd_status s = w->lent || mpi.open ? XD_OK : check_world_size(w->control, e);
     if (s == XD_OK && !mpi.open)
-        xd_met();
+        xd_connected();
     return s;
 }
 

@@ -1,7 +1,7 @@
 /* mpi_op.h - an MPI operation: the messages of one call, in phases, and its staging buffers.
  *
- * MPI's state is one per process; so are the operations, their staging buffers and the list of
- * operations that have work between messages. Only the thread that opened MPI uses these functions.
+ * MPI has one state per process; so have the operations, their staging buffers and the list of
+ * operations with work left between messages. Only the thread that opened MPI uses these functions.
  * Memory returns to free lists: a loop allocates nothing after its first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
@@ -17,21 +17,21 @@ typedef struct xd_mpi_world {   /* shared by a world and its groups; the last on
     xd_err     err;
     int        users, rank;
     struct xd_mpi_world *next;  /* list of open worlds                                         */
-    MPI_Group  host;            /* the ranks of my host                                        */
+    MPI_Group  host;            /* the ranks of this rank's host                               */
     MPI_Comm   control;         /* probed for message progress; nothing is sent on it           */
-    int        lent;            /* 1: a duplicate of the program's communicator                */
-    xd_cpuset  cpus;            /* cpus that the ranks of my host may use together             */
+    int        lent;            /* 1: made from the program's communicator (xd_comm_from_mpi)  */
+    xd_cpuset  cpus;            /* cpus that the ranks of this host may use together           */
     xd_shm_block *window;       /* list of open shared-memory windows                         */
-    int        lost;            /* 1: some messages will never be sent; waits end at once     */
+    int        lost;            /* 1: some messages will never be sent; waits fail at once    */
 } xd_mpi_world;
 
 typedef struct xd_mpi_group {
     xd_comm   c;
     MPI_Comm  mpi;
-    char     *host;             /* [size] 1: a rank of my host                                 */
+    char     *host;             /* [size] 1: a rank of this rank's host                        */
     xd_mpi_world *world;
     xd_shm_block *blocks;
-    int       seq;              /* collective calls so far; tags are made of it                */
+    int       seq;              /* collective calls so far; message tags are derived from it   */
 } xd_mpi_group;
 
 typedef struct xd_mpi_staging { /* a buffer that an operation uses                            */
@@ -40,7 +40,7 @@ typedef struct xd_mpi_staging { /* a buffer that an operation uses              
     char            *p;
 } xd_mpi_staging;
 
-typedef struct xd_mpi_peer {    /* of each MPI request                                        */
+typedef struct xd_mpi_peer {    /* one for each MPI request                                   */
     int64_t expect;             /* bytes of a receive; -1: a send                              */
     int     peer;
 } xd_mpi_peer;
@@ -64,7 +64,7 @@ struct xd_mpi_op {
     int              ended, tag;
     MPI_Request     *req;
     MPI_Status      *st;
-    xd_mpi_peer     *part;          /* [n], beside the requests                                */
+    xd_mpi_peer     *part;          /* [n], parallel to `req`                                  */
     xd_mpi_scatter  *move;          /* [nmove]                                                 */
     int              n, cap, nmove, capmove, nviews;
     xd_zero_copy    *views;         /* [nviews], staged                                        */
@@ -77,8 +77,8 @@ struct xd_mpi_op {
     char            *stage;
 };
 
-/* Begins an operation: of a collective call with tags of its own (`collective`), or of the FIFO of
- * a pair of ranks. NULL: out of memory, recorded in the world's error. */
+/* Begins an operation: a collective call with its own message tag (`collective`), or a message of
+ * the FIFO of a pair of ranks. NULL: out of memory, recorded in the world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
 /* Posts a message of bytes to or from a rank; 0 bytes are not sent. */
 void    xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
@@ -96,14 +96,14 @@ xd_req  xd_mpi_op_start(xd_mpi_op *j);  /* the first phase is complete; j may be
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
-void      xd_mpi_advance(void); /* does the work of operations between their messages          */
-void      xd_mpi_idle(int polls);       /* pauses between two polls of a wait; polls: so far   */
-void      xd_mpi_free_lists(void);      /* frees what the free lists hold                      */
+void      xd_mpi_advance(void); /* runs the work of operations between their messages          */
+void      xd_mpi_idle(int polls);       /* pauses between two polls of a wait; polls: count    */
+void      xd_mpi_free_lists(void);      /* frees the memory on the free lists                  */
 /* Records an MPI failure of a world and logs it. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
-/* 1: views are exchanged with this rank (with all ranks) in shared memory. Both ranks of a pair get
- * the same answer. */
+/* Return 1 if views are exchanged with this rank (with all ranks) in shared memory. Both ranks of a
+ * pair get the same answer. */
 int     xd_shares_memory(const xd_comm *c, int rank);
 int     xd_all_share_memory(const xd_comm *c);
 /* Add one view of an exchange to its operation. Call `finish` after all of them, as `then`: it
@@ -113,7 +113,8 @@ void    xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to);
 void    xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from);
 void    xd_zero_copy_finish(xd_mpi_op *j);
 
-/* An all-reduce of j->io in pieces: among ranks of one host in shared memory, or by messages. */
+/* Begin an all-reduce of j->io in pieces: in shared memory among ranks of one host, or by
+ * messages. */
 void    xd_zero_copy_sum(xd_mpi_op *j);
 void    xd_sum_by_messages(xd_mpi_op *j);
 
@@ -121,10 +122,11 @@ void    xd_sum_by_messages(xd_mpi_op *j);
 void  *xd_mpi_window_open(xd_comm *c, size_t bytes);
 int    xd_mpi_in_window(xd_comm *c, const void *p);
 void   xd_mpi_window_close(xd_comm *c, void *p);
-/* Finds p in the windows of the ranks of my host. Returns the block's number, unique on the host
- * and not 0, sets the offset *at, and *mine if it is in my own part. 0: p is in no window. */
+/* Finds p in the windows of the ranks of this host. Returns the block's number, unique on the host
+ * and not 0; sets its offset *at, and *mine to 1 if p is in this rank's own part. 0: p is in no
+ * window. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
-/* The address of an offset in a block. NULL: no such block, or `bytes` exceed it. */
+/* Returns the address of an offset in a block. NULL: no such block, or `bytes` exceed it. */
 char  *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);
 /* xd_comm_ops.share, and the release of all shared memory of a group. */
 void  *xd_mpi_share(xd_comm *c, size_t bytes, int *first);

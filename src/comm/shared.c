@@ -72,7 +72,7 @@ static int allocate_part(const xd_comm *c, void *p, size_t bytes, int nodes)
     size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE,
            parts = (size_t)c->size, part = (size_t)c->rank;
     size_t from = n * part / parts * XD_HUGE_PAGE, to = n * (part + 1) / parts * XD_HUGE_PAGE;
-    return xd_pages_take(p, from, to < bytes ? to : bytes, nodes);
+    return xd_pages_allocate(p, from, to < bytes ? to : bytes, nodes);
 }
 
 void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
@@ -110,13 +110,14 @@ void xd_mpi_unshare(xd_mpi_group *g)
  * the huge page size. 0: a rank has asked for 0 bytes. */
 static size_t sum_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
-    unsigned long long part = mine, sum = 0, least = 0, before = 0;
+    unsigned long long part = mine, sum = 0, smallest = 0, before = 0;
     if (MPI_Allreduce(&part, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, g->mpi) != MPI_SUCCESS ||
-        MPI_Allreduce(&part, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, g->mpi) != MPI_SUCCESS ||
+        MPI_Allreduce(&part, &smallest, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, g->mpi) !=
+            MPI_SUCCESS ||
         MPI_Exscan(&part, &before, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, g->mpi) != MPI_SUCCESS)
         return 0;
     *at = g->c.rank ? (size_t)before : 0;
-    return least ? (size_t)sum : 0;
+    return smallest ? (size_t)sum : 0;
 }
 
 void *xd_mpi_window_open(xd_comm *c, size_t bytes)
@@ -127,7 +128,7 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;
-    if (!all_ok(g, xd_pages_take(b->p, at, at + mine, 0))) {
+    if (!all_ok(g, xd_pages_allocate(b->p, at, at + mine, 0))) {
         close_block(b);
         return NULL;
     }

@@ -73,7 +73,7 @@ static void start_message(xd_stage_call *k)
 /* Starts the oldest messages whose data has left the device. */
 static void start_ready(xd_staging *w)
 {
-    for (xd_stage_call *k; (k = w->waiting) && xd_stage_has_left(w, k);) {
+    for (xd_stage_call *k; (k = w->waiting) && xd_stage_downloaded(w, k);) {
         if (!(w->waiting = k->next))
             w->last_waiting = &w->waiting;
         start_message(k);
@@ -85,9 +85,9 @@ static void start_ready(xd_staging *w)
 static xd_req begin_message(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
-    xd_stage_leave(w, k);
+    xd_stage_download(w, k);
     start_ready(w);
-    if (k->kind == RECV || (!w->waiting && xd_stage_has_left(w, k))) {
+    if (k->kind == RECV || (!w->waiting && xd_stage_downloaded(w, k))) {
         start_message(k);
     } else {
         k->next = NULL;
@@ -174,7 +174,7 @@ static xd_req direct_sum(xd_staged *s, xd_tensor io)
     const int      me = s->c.rank, size = s->c.size;
     xd_stage_call *k = begin_direct(s, ALLREDUCE);
     for (int r = 0; r < size; r++) {
-        void *p = xd_stage_hold(s->w, k, 1, xd_comm_bytes(io) + 1);
+        void *p = xd_stage_alloc(s->w, k, 1, xd_comm_bytes(io) + 1);
         if (!p)
             no_memory(s);
         k->view[r] = io;
@@ -248,7 +248,7 @@ static xd_req staged_allreduce(xd_comm *c, xd_tensor io, xd_red op)
         return direct_sum(s, io);
     xd_stage_call *k = begin_call(s, ALLREDUCE);
     k->op = op;
-    stage_view(s, k, 0, io, XD_GOES | XD_COMES);
+    stage_view(s, k, 0, io, XD_STAGE_READS | XD_STAGE_FILLS);
     return begin_message(s, k);
 }
 
@@ -259,7 +259,7 @@ static xd_req staged_bcast(xd_comm *c, xd_tensor io, int root)
         return direct_bcast(s, io, root);
     xd_stage_call *k = begin_call(s, BCAST);
     k->peer = root;
-    stage_view(s, k, 0, io, c->rank == root ? XD_GOES : XD_COMES);
+    stage_view(s, k, 0, io, c->rank == root ? XD_STAGE_READS : XD_STAGE_FILLS);
     return begin_message(s, k);
 }
 
@@ -270,8 +270,8 @@ static xd_req staged_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_t
         return direct_gather(s, out, rows, in);
     xd_stage_call *k = begin_call(s, GATHER);
     memcpy(k->rows, rows, (size_t)c->size * sizeof *rows);
-    stage_view(s, k, 0, out, XD_COMES);
-    stage_view(s, k, 1, in, XD_GOES);
+    stage_view(s, k, 0, out, XD_STAGE_FILLS);
+    stage_view(s, k, 1, in, XD_STAGE_READS);
     return begin_message(s, k);
 }
 
@@ -282,7 +282,7 @@ static xd_req staged_circulate(xd_comm *c, const xd_tensor *part)
         return direct_circulate(s, part);
     xd_stage_call *k = begin_call(s, CIRCULATE);
     for (int r = 0; r < c->size; r++)
-        stage_view(s, k, r, part[r], r == c->rank ? XD_GOES : XD_COMES);
+        stage_view(s, k, r, part[r], r == c->rank ? XD_STAGE_READS : XD_STAGE_FILLS);
     return begin_message(s, k);
 }
 
@@ -292,12 +292,12 @@ static xd_req staged_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor
     if (xd_direct_takes(&s->direct, give[0].type))
         return direct_exchange(s, give, get);
     xd_stage_call *k = begin_call(s, EXCHANGE);
-    const int      me = c->rank, stays = xd_stage_is_ours(s->w, give[me]) &&
-                                         xd_stage_is_ours(s->w, get[me]);
+    const int      me = c->rank, stays = xd_stage_on_device(s->w, give[me]) &&
+                                         xd_stage_on_device(s->w, get[me]);
     for (int r = 0; r < c->size; r++) {
         xd_tensor none = { .type = give[r].type };
-        stage_view(s, k, r, stays && r == me ? none : give[r], XD_GOES);
-        stage_view(s, k, c->size + r, stays && r == me ? none : get[r], XD_COMES);
+        stage_view(s, k, r, stays && r == me ? none : give[r], XD_STAGE_READS);
+        stage_view(s, k, c->size + r, stays && r == me ? none : get[r], XD_STAGE_FILLS);
     }
     if (stays && !is_same_view(give[me], get[me]))
         xd_stage_copy_on_device(s->w, get[me], give[me]);
@@ -325,7 +325,7 @@ static xd_req staged_send(xd_comm *c, xd_tensor t, int to)
         return send_direct(s, k, to);
     }
     k->peer = to;
-    stage_view(s, k, 0, t, XD_GOES);
+    stage_view(s, k, 0, t, XD_STAGE_READS);
     return begin_message(s, k);
 }
 
@@ -339,7 +339,7 @@ static xd_req staged_recv(xd_comm *c, xd_tensor t, int from)
         return send_direct(s, k, from);
     }
     k->peer = from;
-    stage_view(s, k, 0, t, XD_COMES);
+    stage_view(s, k, 0, t, XD_STAGE_FILLS);
     return begin_message(s, k);
 }
 
@@ -477,7 +477,7 @@ static void say_way(const xd_staged *s, const char *no_links, const char *no_box
         xd_log(XD_LOG_DEBUG, "messages between devices: %s", w->lanes->links->name);
     else if (w->mailboxes)
         xd_log(XD_LOG_DEBUG, "messages between devices: memory that ranks lend each other (ipc)%s; "
-               "no links: %s", xd_mailboxes_are_some(w->mailboxes, s->c.size) ? ", through host "
+               "no links: %s", xd_mailboxes_partial(w->mailboxes, s->c.size) ? ", through host "
                "memory (staged) in groups of several hosts" : "", no_links);
     else
         xd_log(XD_LOG_DEBUG, "messages between devices: through host memory (staged): %s; "
@@ -501,7 +501,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
     if (s->c.err->code != XD_OK)        /* ranks are out of step                               */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
     w->direct = w->direct || w->links;
-    w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_LENT : XD_WAY_STAGED;
+    w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_MAILBOXES : XD_WAY_STAGED;
     say_way(s, no_links, no_boxes);
     return xd_direct_open(&s->direct, w, w->rank, s->real, e);
 }

@@ -28,7 +28,7 @@ static void put_memory(xd_staging *w, int on_device, xd_stage_buffer *b)
 }
 
 /* The smallest free buffer that is large enough, or a new one. NULL: no memory. */
-char *xd_stage_hold(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes)
+char *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes)
 {
     xd_stage_buffer **at = on_device ? &w->packed : &w->pinned, **best = NULL, *b = NULL;
     xd_stage_buffer **held = on_device ? &k->packed : &k->pinned;
@@ -171,7 +171,7 @@ static void fail(xd_staging *w, xd_status st, const char *what)
                 xd_status_name(st));
 }
 
-int xd_stage_is_ours(const xd_staging *w, xd_tensor t)
+int xd_stage_on_device(const xd_staging *w, xd_tensor t)
 {
     return xd_comm_bytes(t) && w->dev->mem->owns(w->dev, t.p);
 }
@@ -184,7 +184,7 @@ static int hold_packed(xd_staging *w, xd_stage_call *k, xd_tensor like, xd_tenso
     xd_copy args = { *packed, like };
     size_t  bytes = (xd_bytes(*packed) + 255) / 256 * 256,
             scratch = w->dev->ops->scratch(w->dev, XD_OP_COPY, &args);
-    packed->p = xd_stage_hold(w, k, 1, bytes + scratch);
+    packed->p = xd_stage_alloc(w, k, 1, bytes + scratch);
     *tmp = packed->p && scratch ? (char *)packed->p + bytes : NULL;
     return packed->p != NULL;
 }
@@ -211,25 +211,25 @@ int xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tens
 {
     void *tmp;
     *host = t;
-    if (!xd_stage_is_ours(w, t))
+    if (!xd_stage_on_device(w, t))
         return 1;
     *host = xd_view(NULL, t.type, t.nd, t.d);
-    host->p = xd_stage_hold(w, k, 0, xd_bytes(*host));
+    host->p = xd_stage_alloc(w, k, 0, xd_bytes(*host));
     if (!host->p)
         return 0;
-    if (how & XD_COMES && !xd_stage_copies_add(&k->up, t, host->p))
+    if (how & XD_STAGE_FILLS && !xd_stage_copies_add(&k->up, t, host->p))
         return 0;
-    if (how & XD_GOES && !xd_contiguous(t)) {
+    if (how & XD_STAGE_READS && !xd_contiguous(t)) {
         xd_tensor packed;
         if (!hold_packed(w, k, t, &packed, &tmp))
             return 0;
         copy_views(w, packed, t, tmp);
         t = packed;
     }
-    return how & XD_GOES ? xd_stage_copies_add(&k->down, t, host->p) : 1;
+    return how & XD_STAGE_READS ? xd_stage_copies_add(&k->down, t, host->p) : 1;
 }
 
-void xd_stage_leave(xd_staging *w, xd_stage_call *k)
+void xd_stage_download(xd_staging *w, xd_stage_call *k)
 {
     const xd_dev_lanes *l = w->lanes;
     xd_dev             *d = w->dev;
@@ -248,7 +248,7 @@ void xd_stage_leave(xd_staging *w, xd_stage_call *k)
     fail(w, st, "copied from");
 }
 
-int xd_stage_has_left(const xd_staging *w, const xd_stage_call *k)
+int xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k)
 {
     return !w->lanes || !k->down.n || w->lanes->reached(w->dev, k->out);
 }

@@ -1,15 +1,17 @@
-/* staging.h - the memory of messages between a device and the host, and the order of their copies
+/* staging.h - buffers and copies between device and host for messages of the staging communicator
  *
- * A call on a communicator that stages (staged.h) holds buffers until the device has done with
- * them. With lanes (backend/lanes.h) data to send leaves on a lane of its own, behind the work that
- * was queued when the call began; received data comes on another one, and computing follows it. The
- * host waits for neither here. Without lanes data is copied by downloads and uploads, which wait.
+ * A call on a staging communicator (staged.h) keeps its buffers until the device has finished with
+ * them. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane "out", after
+ * the work that was queued when the call began; received data is copied on the lane "in", and later
+ * computation waits for it. The host waits for neither here. Without lanes data is copied by
+ * blocking downloads and uploads.
  *
  *   compute  ... pack --before-->  ...                   --> unpack ...
  *   out                       copies to host --out-->    |
  *   in                                           copies to device --in-->
  *
- * Memory returns to free lists: a loop allocates nothing after its first iterations. */
+ * (before, out, in: marks of xd_stage_call.) Memory returns to free lists: a loop allocates nothing
+ * after its first iterations. */
 #ifndef XD_COMM_STAGING_H
 #define XD_COMM_STAGING_H
 
@@ -18,7 +20,7 @@
 
 enum {
     XD_STAGE_ENDING = 16,       /* calls whose memory the device may still use                 */
-    XD_STAGE_BOX = 2 << 20,     /* bytes of a mailbox are a multiple: the driver lends no less */
+    XD_STAGE_BOX = 2 << 20,     /* granularity of mailboxes in bytes, that of CUDA IPC memory  */
 };
 
 typedef struct xd_stage_buffer {
@@ -27,7 +29,7 @@ typedef struct xd_stage_buffer {
     char  *p;
 } xd_stage_buffer;
 
-typedef struct xd_stage_copy {  /* between host memory `p` and a tensor of the device          */
+typedef struct xd_stage_copy {  /* a copy between host memory `p` and a device tensor          */
     xd_tensor t;
     char     *p;
 } xd_stage_copy;
@@ -37,65 +39,67 @@ typedef struct xd_stage_copies { xd_stage_copy *at; int n, cap; } xd_stage_copie
 typedef struct xd_stage_call {
     struct xd_stage_call *next;
     struct xd_staged     *by;           /* the group that began it                             */
-    xd_req           real;              /* of the communicator behind; once `started`          */
+    xd_req           real;              /* request of the wrapped communicator, once `started` */
     int              started, direct;   /* direct: between devices (direct.h)                  */
     int              kind, peer;        /* these and below: arguments of the call              */
     xd_red           op;
     int64_t         *rows;              /* [size]                                              */
     xd_tensor       *view;              /* [2 size]: in host memory                            */
-    xd_stage_buffer *pinned, *packed;   /* memory that it holds, of the host and of the device */
-    xd_stage_copies  down, up;
-    struct xd_note  *note;              /* [2 size]: of a call between devices (direct.h)      */
-    xd_mark         *before, *out, *in, *last;
+    xd_stage_buffer *pinned, *packed;   /* its buffers in host memory and in device memory     */
+    xd_stage_copies  down, up;          /* to the host; to the device                          */
+    struct xd_note  *note;              /* [2 size]: mailbox notes of a direct call            */
+    xd_mark         *before, *out, *in, *last;  /* events: see the diagram above               */
 } xd_stage_call;
 
-typedef struct xd_staging {     /* of a world and the groups that are split from it            */
+typedef struct xd_staging {     /* shared by a world and the groups that are split from it     */
     xd_dev             *dev;
     const xd_dev_lanes *lanes;          /* NULL: none                                          */
     xd_err             *err;
-    xd_traffic         *traffic;        /* whose device_bytes count what is taken here         */
-    int                 users, size;    /* groups; ranks of the world                          */
-    xd_stage_buffer    *pinned, *packed;        /* free                                        */
-    xd_stage_call      *idle;
-    xd_stage_call      *waiting, **last_waiting;        /* begun, but not started              */
-    xd_stage_call      *ending, **last_ending;  /* the device still uses their memory          */
+    xd_traffic         *traffic;        /* device_bytes counts the memory allocated here       */
+    int                 users, size;    /* number of groups; ranks of the world                */
+    xd_stage_buffer    *pinned, *packed;        /* free lists: host and device buffers         */
+    xd_stage_call      *idle;                   /* free list                                   */
+    xd_stage_call      *waiting, **last_waiting;        /* begun; data not yet downloaded      */
+    xd_stage_call      *ending, **last_ending;  /* complete; the device still uses their memory */
     int                 nending;
     struct xd_mailboxes *mailboxes;     /* direct.h; both NULL: all messages are staged        */
     struct xd_links    *links;          /* linked.h                                            */
-    int                 direct;         /* some rank of the world has one of the two           */
-    int                 chosen, rank;   /* 1: the ranks have agreed on that; mine              */
+    int                 direct;         /* some rank of the world has mailboxes or links       */
+    int                 chosen, rank;   /* 1: the ranks have agreed on `direct`; this rank     */
 } xd_staging;
 
-/* For the messages of world c. NULL: no memory. */
+/* Opens the staging of world c. NULL: out of memory. */
 xd_staging *xd_staging_open(xd_dev *dev, const xd_comm *c);
 void        xd_staging_close(xd_staging *w);
-/* A call without tensors. NULL: no memory. */
+/* Begins a call without tensors. NULL: out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
-enum { XD_GOES = 1, XD_COMES = 2 };     /* a call reads the tensor; fills it                   */
+enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };        /* the call reads the tensor; fills it */
 
-/* Memory of a call, of the host or of the device. NULL: there is none. */
-char       *xd_stage_hold(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes);
+/* Allocates memory for a call, in pinned host memory or on the device. NULL: out of memory. */
+char       *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes);
 int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);      /* 0: no memory */
-/* 1: a tensor in memory of the device. */
-int         xd_stage_is_ours(const xd_staging *w, xd_tensor t);
-/* *host: the view of t in host memory, or t itself if it is there. 0: no memory. */
+/* Returns 1 if the tensor is in device memory. */
+int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
+/* Sets *host to a copy of t in host memory, or to t itself if it is there already. how:
+ * XD_STAGE_READS, XD_STAGE_FILLS or both. Returns 0 if out of memory. */
 int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tensor *host);
-/* Copies between two views of the device, behind the work that is queued. */
+/* Queues a copy between two device tensors on the compute stream. */
 void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);
-/* Queues the copies of what goes. Call once, when all views are there. */
-void        xd_stage_leave(xd_staging *w, xd_stage_call *k);
-/* 1: what goes is in host memory. */
-int         xd_stage_has_left(const xd_staging *w, const xd_stage_call *k);
-/* Queues the copies of what has come, gives the memory back when these have ended. 0: no memory. */
+/* Queues the copies to host memory of the data to send. Call once, after all xd_stage_view. */
+void        xd_stage_download(xd_staging *w, xd_stage_call *k);
+/* Returns 1 when these copies are complete. */
+int         xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k);
+/* Queues the copies of received data to the device; the call's memory is freed when they are
+ * complete. Returns 0 if out of memory. */
 int         xd_stage_end(xd_staging *w, xd_stage_call *k);
-/* Computing follows what has been given to XD_LANE_IN for this call. */
+/* Makes later computation wait for the work that is queued on XD_LANE_IN for this call. */
 void        xd_stage_follow(xd_staging *w, xd_stage_call *k);
-/* The call gives its memory back when the work has ended that is queued now. */
+/* Frees the call's memory once the work that is queued now is complete. */
 void        xd_stage_finish(xd_staging *w, xd_stage_call *k);
-/* Waits until the device has done with all calls that have ended. */
+/* Waits until the device no longer uses the memory of any completed call. */
 void        xd_stage_settle(xd_staging *w);
-/* Ends a call whose data is not wanted. */
+/* Ends a call and discards its data. */
 void        xd_stage_drop(xd_staging *w, xd_stage_call *k);
 
 #endif

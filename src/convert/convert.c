@@ -213,7 +213,7 @@ xd_status xd_convert_model(const xd_convert_args *args, xd_err *e)
 {
     xd_convert_args a;
     xd_convert_args_init(&a);
-    xd_status s = xd_record_take(&a, sizeof a, args, "xd_convert_args", e);
+    xd_status s = xd_record_read(&a, sizeof a, args, "xd_convert_args", e);
     if (s == XD_OK)
         s = check_args(&a, e);
     if (s != XD_OK)

@@ -1,7 +1,8 @@
-/* inside.h - inside convert: what is written, and from which tensors
+/* inside.h - inside convert: the plan of a conversion (output files and their tensors) and its
+ * steps
  *
- * A plan is made before anything is written: every file with its header, so that its size is known
- * and a file that is there already can be recognized. */
+ * The plan is made before anything is written: every output file with its header, so that its size
+ * is known, and files of an interrupted earlier run are recognized. */
 #ifndef XD_CONVERT_INSIDE_H
 #define XD_CONVERT_INSIDE_H
 
@@ -13,23 +14,24 @@ enum { XD_CVT_STORED = XD_NDTYPES };    /* in place of a type: as the tensors ar
 
 typedef struct xd_cvt_item {    /* a tensor of the output                                      */
     char     *name;             /* owned                                                       */
-    xd_tensor t;                /* type and extents                                            */
-    int64_t   raw;              /* tensor of the files that nothing declares; -1: declared     */
-    int       unit;             /* tensors of one unit stand in one file                       */
-    int       quantized;        /* a matrix whose scales are the other tensor of its unit      */
-    int       scales;           /* they are                                                    */
-    int       fours;            /* a matrix of blocks of Q4_0, in bytes                        */
-    int64_t   rotate;           /* in which groups these are rotated; 0: they are not          */
-    size_t    at;               /* in the data of its file                                     */
+    xd_tensor t;                /* type and shape                                              */
+    int64_t   raw;              /* index in the source files of an undeclared tensor, copied
+                                   as is; -1: the component declares the tensor                */
+    int       unit;             /* tensors of one unit go to the same file                     */
+    int       quantized;        /* 1: a matrix whose scales are the other tensor of its unit   */
+    int       scales;           /* 1: the scales of that matrix                                */
+    int       fours;            /* 1: a Q4_0 matrix, as bytes of its blocks                    */
+    int64_t   rotate;           /* group size of the columns' rotation (xd_rotation); 0: none  */
+    size_t    at;               /* offset in the data of its file                              */
 } xd_cvt_item;
 
-typedef struct xd_cvt_file {    /* a file of the output: some items, one after the other       */
-    char       *path, *name;    /* owned; below the output: "transformer/x.safetensors"        */
+typedef struct xd_cvt_file {    /* an output file: consecutive items                           */
+    char       *path, *name;    /* owned; name: in the output, "transformer/x.safetensors"     */
     xd_cvt_item *item;          /* [n], borrowed                                               */
     int         n;
     xd_text_buf header;
-    size_t      bytes;          /* of the whole file                                           */
-    int         done;           /* it is there                                                 */
+    size_t      bytes;          /* size of the file                                            */
+    int         done;           /* 1: an earlier run has written it                            */
 } xd_cvt_file;
 
 typedef struct xd_cvt_part {    /* a component                                                 */
@@ -37,7 +39,7 @@ typedef struct xd_cvt_part {    /* a component                                  
     int           type;         /* F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED                */
     xd_cvt_item  *item;
     int           n;
-    xd_text_buf   formats;      /* what ComfyUI writes of quantized matrices, or empty         */
+    xd_text_buf   formats;      /* ComfyUI's _quantization_metadata, or empty                  */
     xd_cvt_file  *file;
     int           nfile;
 } xd_cvt_part;
@@ -45,7 +47,7 @@ typedef struct xd_cvt_part {    /* a component                                  
 typedef struct xd_cvt_copy {    /* a file that is copied                                       */
     char  *from, *to;           /* owned                                                       */
     size_t bytes;
-    int    config;              /* the config of a component whose weights are written         */
+    int    config;              /* 1: the config of a component whose weights are written      */
 } xd_cvt_copy;
 
 typedef struct xd_cvt {
@@ -56,18 +58,18 @@ typedef struct xd_cvt {
     xd_cvt_copy *copy;
     int          ncopies;
     xd_text_buf  asked;         /* the arguments, as text                                      */
-    uint64_t     source;        /* hash of what is read                                        */
-    char         tag[40];       /* of both, for the headers                                    */
-    double       done, total;   /* bytes written, of all                                       */
+    uint64_t     source;        /* hash of the source model                                    */
+    char         tag[40];       /* hash of arguments and source, written into the headers      */
+    double       done, total;   /* bytes written so far; bytes in all                          */
 } xd_cvt;
 
-/* ---- what is written (tensors.c, shards.c) --------------------------------------------------- */
+/* ---- the plan (tensors.c, shards.c) ---------------------------------------------------------- */
 
-/* Lists the tensors of a part, in the order in which a load reads them. */
+/* Lists the output tensors of a part, in the order in which they are loaded. */
 xd_status xd_cvt_list(xd_cvt_part *c, xd_err *e);
-/* Distributes them over files and makes their headers. */
+/* Distributes them over files and makes the headers. */
 xd_status xd_cvt_shards(const xd_cvt *v, xd_cvt_part *c, xd_err *e);
-/* The index of a part in several files; nothing for one in one. */
+/* Writes the index of a part that has several files. */
 xd_status xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e);
 void      xd_cvt_part_free(xd_cvt_part *c);
 /* "diffusion_pytorch_model" or "model". */
@@ -81,18 +83,18 @@ void      xd_cvt_progress(xd_cvt *v, const char *file, size_t bytes);
 
 /* ---- the directory (copy.c, state.c) --------------------------------------------------------- */
 
-/* Lists what is copied beside the weights. */
+/* Lists the other files of the model, which are copied: configs, tokenizers. */
 xd_status xd_cvt_list_copies(xd_cvt *v, xd_err *e);
-/* Copies it; last: model_index.json alone, else all but it. */
+/* Copies them; last 0: all except model_index.json; 1: only model_index.json. */
 xd_status xd_cvt_copy_files(xd_cvt *v, int last, xd_err *e);
 void      xd_cvt_copies_free(xd_cvt *v);
 
-/* Is the output a place for this conversion? Marks the files of an earlier run that are there, sees
- * to it that there is room for the others, and prepares the directory. */
+/* Checks that the output directory is empty or has files of the same conversion, marks these as
+ * done, checks the free disk space for the others, and prepares the directory. */
 xd_status xd_cvt_begin(xd_cvt *v, xd_err *e);
 xd_status xd_cvt_end(const xd_cvt *v, xd_err *e);
 
-/* "DIR/a/b", malloc'ed; XD_ENOMEM sets *e. */
+/* Returns "DIR/a/b", malloc'ed. NULL: out of memory, and *e is set. */
 char     *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e);
 
 #endif

@@ -41,12 +41,12 @@ static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
 }
 
 /* The first item of the file behind the one that begins at item i. */
-static int next_file(const xd_cvt_part *c, int i, int64_t most)
+static int next_file(const xd_cvt_part *c, int i, int64_t max_bytes)
 {
     int64_t bytes = 0;
     for (int end, first = i; i < c->n; i = end) {
         int64_t unit = (int64_t)unit_bytes(c, i, &end);
-        if (i > first && bytes + unit > most)
+        if (i > first && bytes + unit > max_bytes)
             break;
         bytes += unit;
     }
@@ -134,16 +134,16 @@ static xd_status name_file(const xd_cvt *v, const xd_cvt_part *c, xd_cvt_file *f
 
 xd_status xd_cvt_shards(const xd_cvt *v, xd_cvt_part *c, xd_err *e)
 {
-    const int64_t most = v->a->shard_bytes ? v->a->shard_bytes : SHARD;
+    const int64_t max_bytes = v->a->shard_bytes ? v->a->shard_bytes : SHARD;
     xd_status     s = XD_OK;
-    for (int i = 0; i < c->n; i = next_file(c, i, most))
+    for (int i = 0; i < c->n; i = next_file(c, i, max_bytes))
         c->nfile++;
     if (!(c->file = calloc((size_t)c->nfile + 1, sizeof *c->file))) {
         c->nfile = 0;
         return xd_fail(e, XD_ENOMEM, "no memory for a list of files");
     }
     for (int k = 0, i = 0, end; k < c->nfile; k++, i = end) {
-        end = next_file(c, i, most);
+        end = next_file(c, i, max_bytes);
         c->file[k].item = &c->item[i];
         c->file[k].n = end - i;
     }

@@ -1,10 +1,10 @@
-/* decode.c - latents that a program has become an image or a video: a request without denoising */
+/* decode.c - decodes a program's latents to an image or a video: a request without denoising */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/beside.h"
+#include "engine/borrow.h"
 #include "engine/engine.h"
 #include "model/component.h"
 #include "pipeline/arenas.h"
@@ -15,15 +15,16 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-/* The request without what only denoising reads. Sizes that are 0 are those of the latents. */
+/* Clears the request's fields that only denoising reads. Sizes that are 0 become those of the
+ * latents. */
 static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t shape[4],
                                 xd_err *e)
 {
     const xd_vae_info *v = &g->ctx.model.vae_info;
     for (int i = 0; i < 4; i++)
         if (shape[i] < 1 || shape[i] > 1 << 24)
-            return xd_fail(e, XD_EINVAL, "latents have the extents [frames,channels,rows,columns], "
-                           "and extent %d is %lld", i + 1, (long long)shape[i]);
+            return xd_fail(e, XD_EINVAL, "latents have the shape [frames,channels,rows,columns], "
+                           "but dimension %d is %lld", i + 1, (long long)shape[i]);
     r->image = r->last_image = r->mask_image = NULL;
     r->image_pixels = r->last_pixels = r->mask_pixels = NULL;
     r->noise = NULL;
@@ -50,14 +51,14 @@ static xd_status compare_shape(const xd_job *j, const int64_t shape[4], xd_err *
 {
     if (memcmp(shape, j->lat, sizeof j->lat) == 0)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "latents of [%lld,%lld,%lld,%lld] do not belong to a request of "
-                   "%lld x %lld pixels, which has [%lld,%lld,%lld,%lld]", (long long)shape[0],
+    return xd_fail(e, XD_EINVAL, "latents have the shape [%lld,%lld,%lld,%lld], but a request of "
+                   "%lld x %lld pixels needs [%lld,%lld,%lld,%lld]", (long long)shape[0],
                    (long long)shape[1], (long long)shape[2], (long long)shape[3],
                    (long long)j->asked[1], (long long)j->asked[0], (long long)j->lat[0],
                    (long long)j->lat[1], (long long)j->lat[2], (long long)j->lat[3]);
 }
 
-/* All ranks get rank 0's latents, and those that get pixels memory for them. */
+/* Broadcasts rank 0's latents to all ranks, and allocates pixels on the ranks that get them. */
 static xd_status share_latents(const xd_job *j, const float *latents, float **lat, float **rgb,
                                xd_err *e)
 {
@@ -123,7 +124,7 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     xd_cancel_reset(&g->cancel);
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
-    ctx->bench = 1;             /* an image that denoising would read may be absent             */
+    ctx->bench = 1;             /* do not require an input image, which only denoising reads    */
     s = s == XD_OK ? xd_job_open(&j, ctx, &own, e) : s;
     ctx->bench = bench;
     s = s == XD_OK ? same : s;
@@ -151,10 +152,10 @@ xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
     if (s != XD_OK)
         return s;
     const xd_logger *before = xd_log_enter(&g->log);
-    s = xd_beside_take(g, &mine);
+    s = xd_borrow_begin(g, &mine);
     if (s == XD_OK)
         s = run_decode(g, &own, latents, shape, out, &mine);
-    xd_beside_give(g);
+    xd_borrow_end(g);
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     if (s == XD_OK)

@@ -1,6 +1,6 @@
 /* engine.c - opening an engine, and the stages of a request in order */
 #include "engine/engine.h"
-#include "engine/beside.h"
+#include "engine/borrow.h"
 #include "engine/lora_sets.h"
 #include "engine/memory_advice.h"
 #include "engine/session.h"
@@ -62,7 +62,7 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
     xd_request   plan_for;
     *out = NULL;
     xd_open_args_init(&own);
-    xd_status s = xd_record_take(&own, sizeof own, a, "xd_open_args", e);
+    xd_status s = xd_record_read(&own, sizeof own, a, "xd_open_args", e);
     if (s == XD_OK && own.plan_for) {
         s = xd_request_take(&plan_for, own.plan_for, e);
         own.plan_for = &plan_for;
@@ -75,8 +75,8 @@ static int is_auto(const xd_open_args *a)
     return a->device && strcmp(a->device, "auto") == 0;
 }
 
-/* With the device "auto": opens a device of its own for each rank, if all ranks get one, else none.
- * What hinders is a line of the log and no failure. Collective. */
+/* For the device "auto": opens one GPU per rank if all ranks can get one, else none. Logs the
+ * reason instead of failing. Collective. */
 static void try_devices(xd_engine *g)
 {
     int       rank = 0, ranks = 1;
@@ -100,7 +100,7 @@ static void try_devices(xd_engine *g)
         xd_log(XD_LOG_INFO, "device: %s (--device cpu: the CPU)", g->ctx.dev->name);
 }
 
-/* The device that the user names, or this rank's own of its kind. */
+/* Opens the device that the user names, or this rank's own device of that kind. */
 static xd_status open_device(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
     int         rank = 0, ranks = 1;
@@ -118,7 +118,7 @@ static xd_status open_device(xd_engine *g, const xd_open_args *a, int how, xd_er
     return s == XD_OK ? xd_dev_open(&g->ctx.dev, *name.s ? name.s : a->device, e) : s;
 }
 
-/* On a device in the host's memory, blocks of these components may stay in files. */
+/* Allows blocks of these components to stay in files, if the device computes in host memory. */
 static void stream_from_files(xd_context *ctx)
 {
     int may = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
@@ -128,7 +128,7 @@ static void stream_from_files(xd_context *ctx)
         ctx->model.text[k].streams = may;
 }
 
-/* Opens the parts that need no other rank. */
+/* Opens the parts that need no communication. */
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
     int             files = how & XD_WITH_FILES;
@@ -137,7 +137,7 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
     if (s == XD_OK)
         s = open_device(g, a, how, e);
     if (s == XD_OK && !a->offload && !xd_dev_identity(g->ctx.dev))
-        g->ctx.offload = XD_OFFLOAD_NONE;       /* weights are in the host's memory            */
+        g->ctx.offload = XD_OFFLOAD_NONE;       /* weights are in host memory anyway           */
     if (s == XD_OK)
         s = xd_comm_stage(&g->ctx.world.all, g->ctx.dev, e);
     if (s == XD_OK)
@@ -209,7 +209,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         xd_fail(e, s, "%s", mine.msg);
         if (e)
             e->rank = mine.rank;
-        if (s != XD_ECOMM)      /* closing waits for the other ranks, which may be anywhere    */
+        if (s != XD_ECOMM)      /* closing would wait for ranks that may not answer            */
             xd_close(&g);
         return s;
     }
@@ -266,7 +266,7 @@ void xd_close(xd_engine **g)
         return;
     const xd_logger *before = xd_log_enter(&(*g)->log);
     if ((*g)->of) {
-        xd_beside_close(*g);
+        xd_borrow_close(*g);
         xd_log_enter(before);
         free(*g);
         *g = NULL;
@@ -306,7 +306,7 @@ typedef struct loop {
     double    first_s;          /* time at which the first step began                          */
     const xd_need *need;
     int       apart;            /* xd_need_apart                                               */
-    int       fresh;            /* the request loads the transformer, on some rank at least     */
+    int       fresh;            /* 1: the request loads the transformer on at least one rank    */
 } loop;
 
 static int all_finite(const float *v, int64_t n)
@@ -317,7 +317,7 @@ static int all_finite(const float *v, int64_t n)
     return 1;
 }
 
-/* nth: index among the images that are generated. */
+/* nth: index of the image among the request's images. */
 static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
 {
     return (xd_progress){ step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
@@ -332,14 +332,14 @@ static void report_step(const xd_job *j, const xd_progress *p, const float *clea
         xd_preview_report(j, clean, p);
 }
 
-/* Does the transformer of `step` have to be looked for? Of the first image's first step it is
- * loaded with the request. */
+/* Returns 1 if `step` may need another transformer than the loaded one. That of the first image's
+ * first step is loaded with the request. */
 static int may_change(const loop *l, int nth, int step)
 {
     return xd_job_changes(l->j) && (step > 0 || nth >= l->j->ctx->plan.deg.n[XD_DATA]);
 }
 
-/* A replica without an image takes part in what is loaded for the others. */
+/* On a replica without an image: takes part in the collective loading for the others. */
 static xd_status change_for_others(loop *l, int nth, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -384,7 +384,7 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
     return xd_exec_status(&f->x, e);
 }
 
-/* Denoises one image: latents [t,C,h,w], malloc'ed, on every rank of the replica. */
+/* Denoises one image. Returns latents [t,C,h,w], malloc'ed, on every rank of the replica. */
 static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -424,8 +424,8 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
     return lat;
 }
 
-/* Loads the VAE here, so that the first step need not wait for it. If it has the memory to itself,
- * the transformer and the memory of its steps are freed first. */
+/* Loads the VAE after denoising, so that the first step need not wait for it. If the VAE does not
+ * fit next to the transformer, frees the transformer and the memory of its steps first. */
 static xd_status change_over(loop *l, xd_err *e)
 {
     xd_context *ctx = l->j->ctx;
@@ -444,7 +444,7 @@ static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *
     return s == XD_OK ? xd_vae_decode_image(l->j, &l->a, lat, rgb, e) : s;
 }
 
-/* Adds the seconds of an image, to it and to the sum. */
+/* Adds seconds to the times of an image and of the request. */
 static void add_seconds(loop *l, int nth, const char *part, double t0)
 {
     double s = xd_now_s() - t0 - xd_turns_seconds(l->j);
@@ -452,8 +452,8 @@ static void add_seconds(loop *l, int nth, const char *part, double t0)
     xd_result_image_time(l->r, xd_job_image(l->j, nth), part, s);
 }
 
-/* One image of this replica: latents on all its ranks, and memory for the pixels on the ranks
- * that get them. */
+/* Generates the latents of one image on all ranks of this replica, and allocates the pixels on the
+ * ranks that get them. */
 static xd_status one_latent(loop *l, int nth, const xd_prompts *w, float **lat, float **rgb,
                             xd_err *e)
 {
@@ -483,7 +483,7 @@ static xd_status one_image(loop *l, int nth, const float *lat, float **rgb, xd_e
     return s;
 }
 
-/* Latents and pixels of an image from another replica: the number of floats of both. */
+/* Computes the number of floats of an image's latents (n[0]) and pixels (n[1]). */
 static void sizes_of(const xd_job *j, int64_t n[2])
 {
     n[0] = j->numbers;
@@ -500,7 +500,7 @@ static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* Rank 0 of replica `from` sends rank 0 its latents, pixels, and count of a cache. */
+/* Rank 0 of replica `from` sends its latents, pixels, and counters of the step cache to rank 0. */
 static xd_status hand_over(xd_job *j, int from, float *v[2], xd_err *e)
 {
     xd_comm *c = j->ctx->topo.group[XD_DATA];
@@ -526,8 +526,8 @@ static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
-/* The ranks agree behind callbacks, in which one of them may have cancelled the request: what comes
- * next may be the others' work. */
+/* The ranks agree after callbacks, in which one of them may have cancelled the request: the next
+ * operation may be collective. */
 static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *e)
 {
     if (s == XD_OK)
@@ -536,7 +536,8 @@ static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *
 }
 
 /* Rank 0 adds the images first .. first + replicas - 1 to the result, in order. mine: latents and
- * pixels of this replica, given away. The ranks agree before anything is sent, and at the end. */
+ * pixels of this replica; ownership passes on. The ranks agree before anything is sent, and at the
+ * end. */
 static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
 {
     xd_job           *j = l->j;
@@ -563,7 +564,7 @@ static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
     return agree_behind_calls(ctx, s, e);
 }
 
-/* Images are assigned to replicas in turn. */
+/* Generates all images, assigned to the replicas round robin. */
 static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
 {
     xd_job   *j = l->j;
@@ -591,7 +592,8 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     return s;
 }
 
-/* After a failure (s): drops weights, so that the next request finds equal state on all ranks. */
+/* After a failure (s): frees the weights, so that all ranks have the same state for the next
+ * request. */
 static void unload_after_failure(xd_context *ctx, xd_status s)
 {
     if (s == XD_ECOMM || ctx->borrowed)
@@ -601,7 +603,7 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
     xd_component_drop(&ctx->model.vae);
 }
 
-/* Ranks that load together fail together, before the next component. */
+/* Loads a component on all ranks and agrees on the result before the next component. */
 static xd_status load_together(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -652,7 +654,7 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
     return s;
 }
 
-/* All checks that can refuse a request: its options, its prompts, its memory. */
+/* Makes all checks that can refuse a request: options, prompts, memory. */
 static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, int *refused, xd_status s,
                                  xd_err *e)
 {
@@ -673,7 +675,7 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, int *r
     if (s == XD_ENOMEM && room.machine > 0)   /* the memory plan has refused */
         s = xd_memory_fit(j, w, need, &room, e);
     *refused = s == XD_ENOMEM && room.device > 0 &&
-               j->ctx->world.used->size == j->ctx->world.all->size;   /* idle ranks have ended    */
+               j->ctx->world.used->size == j->ctx->world.all->size;   /* idle ranks do not wait   */
     return s;
 }
 
@@ -685,7 +687,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
     if (!j->ntodo)
         return XD_OK;
     if (ctx->world.all->rank == 0 && j->r->random_seed)
-        xd_log(XD_LOG_INFO, "seed %llu, by chance (--seed %llu makes the same again)",
+        xd_log(XD_LOG_INFO, "seed %llu, chosen at random (--seed %llu repeats it)",
                (unsigned long long)j->r->seed, (unsigned long long)j->r->seed);
     xd_job_warn_unused(j);
     xd_result_count_tokens(l->r, j, w);
@@ -695,7 +697,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
     }
     xd_callback_stage(j, "text");
     l->fresh = !xd_transformer_of(j, 0)->store;
-    if (ctx->keep)              /* a rank may have it already, for a request that waits         */
+    if (ctx->keep)              /* another engine may have loaded it on this rank already       */
         l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
@@ -705,7 +707,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
     if (s == XD_OK)
         s = generate_images(l, need, w, e);
     if (need->messages)
-        xd_log(XD_LOG_DEBUG, "messages have taken %lld bytes of %s, %zu were planned",
+        xd_log(XD_LOG_DEBUG, "messages have used %lld bytes of memory of %s; %zu were predicted",
                (long long)ctx->world.all->traffic->device_bytes, ctx->dev->name, need->messages);
     return s;
 }
@@ -717,7 +719,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_prompts   w = { 0 };
     xd_need    need;
     xd_job_agreed   told;
-    xd_request own = *r;        /* with the seed that rank 0 has drawn, and the size of its image */
+    xd_request own = *r;        /* copy, to set rank 0's random seed and the image's size       */
     loop       l = { .j = &j };
     double     t0 = xd_now_s();
     xd_status  same = xd_job_compare(&g->ctx, r, &told, &mine);
@@ -742,8 +744,8 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     g->refused = 0;
     if (!g->ctx.world.idle && s != XD_ECOMM)
         s = prepare_request(&j, &w, &need, &g->refused, s, &mine);
-    int started = s == XD_OK;   /* nothing can be refused any more                             */
-    if (++g->requests && started)       /* the prediction is that of the first request         */
+    int started = s == XD_OK;   /* the request was not refused                                 */
+    if (++g->requests && started)       /* predicted times are those of the first request      */
         xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
     if (s == XD_OK)
         s = run_images(&l, &w, &need, &mine);
@@ -780,10 +782,10 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     if (s != XD_OK)
         return s;
     const xd_logger *before = xd_log_enter(&g->log);
-    s = xd_beside_take(g, e);
+    s = xd_borrow_begin(g, e);
     if (s == XD_OK)
         s = run_request(g, &own, out, e);
-    xd_beside_give(g);
+    xd_borrow_end(g);
     xd_log_enter(before);
     return s;
 }

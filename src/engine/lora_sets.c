@@ -1,4 +1,4 @@
-/* lora_sets.c - exchanges weights of an engine for those with other LoRA files */
+/* lora_sets.c - switches an engine between weights with different LoRA files */
 #include "engine/lora_sets.h"
 
 #include <stdlib.h>
@@ -12,19 +12,19 @@
 enum { PARTS = XD_LORA_COMPONENTS, DEEP = 16 };
 
 typedef struct lora_set {
-    xd_loras      *loras;       /* NULL: no files, or the model has them                       */
-    uint64_t       hash;        /* of the model with them; 0: not known yet                    */
-    int            own[PARTS];  /* it has weights of its own: of the transformer, of encoder k  */
-    xd_component_weights aside[PARTS];  /* its own, while others are in use                    */
-    int            kept[PARTS]; /* used and not freed since; equal on all ranks                */
-    xd_text_cache *embeddings;  /* set aside, too                                              */
-    struct lora_set *older;     /* used before it                                              */
+    xd_loras      *loras;       /* NULL: no files, or the active set, whose files `model` has  */
+    uint64_t       hash;        /* hash of the model with these files; 0: not known yet        */
+    int            own[PARTS];  /* 1: its files change the transformer (0), encoder k (1 + k)  */
+    xd_component_weights aside[PARTS];  /* its own weights while the set is inactive           */
+    int            kept[PARTS]; /* 1: loaded; equal on all ranks                               */
+    xd_text_cache *embeddings;  /* its text cache while the set is inactive                    */
+    struct lora_set *older;     /* the set that was used before it                             */
 } lora_set;
 
-/* One set changes nothing: it has what is common to all, and those of requests without files. */
+/* One set has no files: it owns the shared components and serves requests without LoRA files. */
 struct xd_lora_sets {
     lora_set *plain, *newest, *now;
-    lora_set *users[DEEP];      /* of requests that have begun; the last one is `now`          */
+    lora_set *users[DEEP];      /* sets of requests that have begun; the last one is `now`     */
     int       n;
 };
 
@@ -42,15 +42,15 @@ static int changes_text(const lora_set *t)
     return 0;
 }
 
-/* The set whose weights of component i the set t uses. */
+/* Returns the set that owns the weights of component i that set t uses. */
 static lora_set *owner_of(const xd_lora_sets *s, lora_set *t, int i)
 {
     return t->own[i] ? t : s->plain;
 }
 
-/* ---- weights that leave ---------------------------------------------------------------------- */
+/* ---- freeing weights ------------------------------------------------------------------------- */
 
-/* Does a request that has begun use its weights of component i? */
+/* Returns 1 if a request that has begun uses the set's weights of component i. */
 static int is_used(const xd_lora_sets *s, const lora_set *t, int i)
 {
     for (int k = 0; k < s->n; k++)
@@ -59,7 +59,8 @@ static int is_used(const xd_lora_sets *s, const lora_set *t, int i)
     return 0;
 }
 
-/* Can its weights of component i leave? Ranks that have none of them answer alike. */
+/* Returns 1 if the set's weights of component i can be freed; equal on all ranks, even on those
+ * that have not loaded them. */
 static int can_leave(const xd_lora_sets *s, const lora_set *t, int i)
 {
     return t->kept[i] && owner_of(s, s->now, i) != t && !is_used(s, t, i);
@@ -73,7 +74,7 @@ static int is_spare(const xd_lora_sets *s, const lora_set *t)
     return 0;
 }
 
-/* The number of sets with weights that can leave; *oldest is the last of them. */
+/* Returns the number of sets with weights that can be freed; *oldest is the least recently used. */
 static int count_spare(const xd_lora_sets *s, lora_set **oldest)
 {
     int n = 0;
@@ -103,16 +104,17 @@ static void close_set(xd_engine *g, lora_set *t)
     free(t);
 }
 
-/* A device with a memory of its own has room for the weights in use alone. */
+/* Frees weights of inactive sets: all on a device with its own memory, else those beyond
+ * XD_LORA_SETS. */
 static void make_room(xd_engine *g)
 {
     lora_set *oldest;
-    int       most = xd_dev_identity(g->ctx.dev) ? 0 : XD_LORA_SETS;
-    while (count_spare(g->sets, &oldest) > most)
+    int       max = xd_dev_identity(g->ctx.dev) ? 0 : XD_LORA_SETS;
+    while (count_spare(g->sets, &oldest) > max)
         drop_weights(g, oldest);
 }
 
-/* Closes sets that nobody uses and that have no weights. */
+/* Closes sets that no request uses and that have no weights. */
 static void close_empty(xd_engine *g)
 {
     xd_lora_sets *s = g->sets;
@@ -154,7 +156,7 @@ static void put_first(xd_lora_sets *s, lora_set *t)
     s->newest = t;
 }
 
-/* From now on the engine computes with the set t, whose weights of its own are open. */
+/* Activates set t, whose own weights are open. */
 static void change_set(xd_engine *g, lora_set *t)
 {
     xd_lora_sets *s = g->sets;
@@ -187,7 +189,7 @@ static void change_set(xd_engine *g, lora_set *t)
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-/* The first set is that of the engine's own files; NULL where they are none. */
+/* Opens the list of sets; the first set has the LoRA files with which the engine was opened. */
 static xd_status open_sets(xd_engine *g, xd_err *e)
 {
     xd_lora_sets *s = calloc(1, sizeof *s);
@@ -230,7 +232,8 @@ static lora_set *find_set(const xd_engine *g, const xd_lora *v, int n)
     return NULL;
 }
 
-/* Opens the files. Their terms are given to sources that have none meanwhile, and set aside. */
+/* Opens the files of set t. Their terms are added to the sources of the components, from which
+ * other terms were removed meanwhile, and then moved to the set. */
 static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, xd_err *e)
 {
     xd_model             *m = &g->ctx.model;
@@ -257,7 +260,7 @@ static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, 
     return s;
 }
 
-/* Everything common that the set uses has a place, and its hash is known. */
+/* Opens the shared components that the set uses, and computes its hash. */
 static xd_status complete_set(xd_engine *g, lora_set *t, xd_err *e)
 {
     xd_lora_sets *s = g->sets;
@@ -275,7 +278,7 @@ static xd_status complete_set(xd_engine *g, lora_set *t, xd_err *e)
     return st;
 }
 
-/* Do all ranks have the same files? */
+/* Refuses if the ranks have different LoRA files. */
 static xd_status compare_ranks(const xd_engine *g, const lora_set *t, xd_err *e)
 {
     xd_comm *c = g->ctx.world.all;
@@ -325,7 +328,7 @@ xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e)
     const xd_logger *before = xd_log_enter(&g->log);
     xd_status        s = XD_OK;
     if (g->of)
-        s = xd_fail(&mine, XD_EINVAL, "xd_use_loras of an engine that has no weights of its own"),
+        s = xd_fail(&mine, XD_EINVAL, "xd_use_loras needs an engine that owns its weights"),
         mine.rank = 0;
     else
         s = use_loras(g, v, n, &mine);

@@ -1,9 +1,9 @@
-/* lora_sets.h - LoRA files for single requests of an engine
+/* lora_sets.h - per-request LoRA files
  *
- * An engine computes with one set of LoRA files at a time. A set has weights of its own of the
- * components that its files change: the transformer, seldom a text encoder. Other components, and
- * those of a set that changes nothing, are common to all sets. The weights of a set stay loaded,
- * set aside, until their number or the memory asks for room. */
+ * An engine computes with one set of LoRA files at a time. Each set has its own copy of the weights
+ * of the components that its files change: the transformer, seldom a text encoder. All other
+ * components are shared by the sets. The weights of inactive sets stay loaded until there are more
+ * than XD_LORA_SETS or memory is short. */
 #ifndef XD_ENGINE_LORA_SETS_H
 #define XD_ENGINE_LORA_SETS_H
 
@@ -11,9 +11,9 @@
 
 typedef struct xd_lora_sets xd_lora_sets;
 
-enum { XD_LORA_SETS = 4 };      /* that keep weights and are not in use                        */
+enum { XD_LORA_SETS = 4 };      /* max number of inactive sets that keep their weights         */
 
-/* Frees what is set aside; before the model is closed. */
+/* Frees the inactive sets. Call before the model is closed. */
 void xd_lora_sets_close(xd_engine *g);
 
 #endif

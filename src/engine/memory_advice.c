@@ -10,7 +10,7 @@
 #include "predict/fit.h"
 #include "predict/machine.h"
 
-/* The degrees of a plan. */
+/* Returns the degrees of a plan. */
 static xd_parallel degrees_of(const xd_plan *p)
 {
     return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR],
@@ -25,7 +25,7 @@ static xd_parallel degrees_of(const xd_plan *p)
                           .text_tensor_parallel_degree = p->text_tp };
 }
 
-/* The least free memory of all ranks, and the number of ranks per host. */
+/* Computes the minimum free memory over all ranks, and the number of ranks per host. */
 static void smallest_limits(const xd_context *ctx, double limits[3])
 {
     int64_t  n = 3;
@@ -36,7 +36,7 @@ static void smallest_limits(const xd_context *ctx, double limits[3])
     c->ops->wait(c, &r, 1);
 }
 
-/* The request as it is to be counted, on rank 0; m and p are filled, too. 0: nothing is. */
+/* Fills in the request, machine and plan to count, on rank 0. Returns 0 if nothing is counted. */
 static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine *m, xd_parallel *p,
                      xd_fit *t)
 {
@@ -63,8 +63,8 @@ static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine 
     return 1;
 }
 
-/* After a refusal, on all ranks: rank 0 counts what would fit, and every rank appends this to its
- * message. Only the memory of the machine matters, so its rates are those of a preset. */
+/* Rank 0 counts which other options would fit, and every rank appends them to its error message.
+ * Only the machine's memory matters, so its speeds are those of a preset. */
 void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -78,7 +78,7 @@ void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
         snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
 }
 
-/* ---- taking advice -------------------------------------------------------------------------- */
+/* ---- applying advice ------------------------------------------------------------------------ */
 
 xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e)
 {
@@ -92,7 +92,7 @@ xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e)
     return XD_OK;
 }
 
-/* A component is loaded and counted anew. type: of its matrices, 0: as it is. */
+/* Frees a component and counts it again. type: new type of its matrices, 0: unchanged. */
 static void change_component(xd_component *p, int32_t type, int streams)
 {
     xd_component_drop(p);
@@ -126,7 +126,7 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
     xd_parallel p;
     xd_fit      t;
     xd_err      lost = { .rank = -1 };
-    /* Weights that other engines use, or sets of LoRA files put aside, stay as they are.       */
+    /* Weights that other engines use, or inactive sets of LoRA files, cannot be changed.       */
     int may = ctx->fit && !limit->huge && !ctx->borrowed && !ctx->neighbours &&
           !ctx->model.dit.exchanges;
     if (may && find_case(j, limit, &m, &p, &t)) {
@@ -140,7 +140,8 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
         return XD_ENOMEM;
     }
     if (ctx->world.all->rank == 0)
-        xd_log(XD_LOG_WARN, "it does not fit as asked: %s is taken (--fit auto)", take.told);
+        xd_log(XD_LOG_WARN, "the request does not fit into memory as given; using %s (--fit auto)",
+               take.told);
     take_choice(ctx, take.c);
     *e = (xd_err){ .rank = -1 };
     xd_status s = xd_memory_plan(j, w, need, limit, e);

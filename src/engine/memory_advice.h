@@ -4,14 +4,15 @@
 
 #include "pipeline/memory_plan.h"
 
-/* Appends to a refusal (XD_ENOMEM) other options that fit, found by counting on rank 0. Collective
- * over the ranks in use, which all have refused. */
+/* Appends to an XD_ENOMEM message other options that fit into memory, found by counting on rank 0.
+ * Collective over the ranks in use, all of which have the error. */
 void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e);
-/* After a refusal by xd_memory_plan: takes the first advice that the engine may take by itself
- * (xd_open_args.fit) and plans again; else XD_ENOMEM with advice. Collective as above. */
+/* After xd_memory_plan has returned XD_ENOMEM: applies the first change that fits and that
+ * xd_open_args.fit allows, and plans again. XD_ENOMEM with advice if there is none. Collective as
+ * above. */
 xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limit,
                         xd_err *e);
-/* What `fit` of these arguments allows an engine to change. */
+/* Parses xd_open_args.fit: the changes that an engine may make to save memory. */
 xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e);
 
 #endif

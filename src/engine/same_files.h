@@ -1,4 +1,4 @@
-/* same_files.h - whether the weight files of all ranks are the same in every byte */
+/* same_files.h - checks that all ranks have identical weight files */
 #ifndef XD_ENGINE_SAME_FILES_H
 #define XD_ENGINE_SAME_FILES_H
 
@@ -9,8 +9,8 @@ enum { XD_FILE_NAME = 112 };
 
 typedef struct xd_file_digest { char name[XD_FILE_NAME]; uint64_t digest; } xd_file_digest;
 
-/* Reads all weight files of the open model with all threads: their names, and hashes of all their
- * bytes, malloc'ed also after a failure. XD_EIO: one cannot be read. */
+/* Hashes all bytes of all weight files of the open model, with all threads. *list has their names
+ * and hashes; it is malloc'ed, also after a failure. XD_EIO: a file cannot be read. */
 xd_status xd_file_digests(const xd_model *m, xd_file_digest **list, int *n, xd_err *e);
 
 #endif

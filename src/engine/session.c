@@ -1,4 +1,4 @@
-/* session.c - joining the other ranks, comparing settings, opening the groups of the plan */
+/* session.c - connecting the ranks, comparing their settings, opening the groups of the plan */
 #include "engine/session.h"
 
 #include <stdio.h>
@@ -23,22 +23,22 @@
 #include "ranks/affinity.h"
 #include "ranks/world.h"
 
-/* ---- joining ------------------------------------------------------------------------------ */
+/* ---- connecting --------------------------------------------------------------------------- */
 
-/* The first message between ranks. Its size must not change between versions: it lets ranks detect
- * that all other messages may differ. */
+/* The first message between ranks. Its size must not change between versions, because it lets ranks
+ * detect that they run different versions, whose other messages may differ. */
 typedef struct hello { char version[32], host[96]; } hello;
 
-typedef struct card {           /* what else must be equal on all ranks                        */
+typedef struct card {           /* further settings to compare between ranks                   */
     xd_plan  plan;
     int64_t  balanced;
-    char     dtype[16], weights[2][16]; /* of the transformer, of text encoders                */
+    char     dtype[16], weights[2][16]; /* weights: types of the transformer, of text encoders */
     uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: of the plan, as given      */
-    char     cpus[128];         /* may differ; for the log                                     */
+    char     cpus[128];         /* may differ; only logged                                     */
     char     device[32];        /* may differ, with a warning                                  */
 } card;
 
-/* All-gathers `mine`, of `size` bytes, in rank order, malloc'ed. */
+/* All-gathers `mine`, of `size` bytes. *all is malloc'ed, in rank order. */
 static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
     int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
@@ -55,7 +55,7 @@ static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all,
     return s;
 }
 
-/* All ranks know of a difference: only one of them reports it. */
+/* Every rank has found the same difference: only rank 0 reports it. */
 static xd_status settle_difference(xd_status s, xd_err *e)
 {
     if (s == XD_EINVAL && e->rank < 0)
@@ -97,7 +97,7 @@ static void log_cpus(const xd_engine *g, const card *c)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
 }
 
-/* Reports options of a plan that differ but are not in the plan's text. */
+/* Reports differing options of a plan that are not in the plan's text. */
 static xd_status differ_in_options(int i, const hello *h, const card *c, const card *first,
                                    xd_err *e)
 {
@@ -109,20 +109,21 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
                    "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
 }
 
-/* Other kernels round in other ways, and which rank computes what depends on the plan. */
+/* Warns of different kernels on the ranks: they round differently, so results depend on the
+ * plan. */
 static void warn_of_devices(const hello *h, const card *c, int n)
 {
     for (int i = 1; i < n; i++)
         if (strncmp(c[i].device, c[0].device, sizeof c->device) != 0) {
-            xd_log(XD_LOG_WARN, "rank %d on host %s computes by the kernels %.31s and rank 0 on "
-                   "host %s by %.31s: results differ in rounding from those of equal ranks; "
-                   "XDIT_ISA=avx2 on all hosts makes them equal", i, h[i].host, c[i].device,
+            xd_log(XD_LOG_WARN, "rank %d on host %s uses the kernels %.31s and rank 0 on "
+                   "host %s %.31s: results differ in rounding from those of equal ranks; "
+                   "set XDIT_ISA=avx2 on all hosts to make them equal", i, h[i].host, c[i].device,
                    h[0].host, c[0].device);
             return;
         }
 }
 
-/* All bytes of the weight files must be those of rank 0. */
+/* Refuses if the weight files differ from those of rank 0 in any byte. */
 static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
 {
     xd_comm        *c = g->ctx.world.all;
@@ -132,13 +133,13 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
     double          t0 = xd_now_s();
     xd_status       s = xd_file_digests(&g->ctx.model, &mine, &n, e);
     s = xd_world_agree_in(c, c->rank, s, e);
-    if (s == XD_OK && n)        /* as many on all ranks: their models have the same hash       */
+    if (s == XD_OK && n)        /* n is equal on all ranks: the models have the same hash      */
         s = gather_records(c, mine, (size_t)n * sizeof *mine, &all, e);
     const xd_file_digest *d = all;
     for (int i = n; d && s == XD_OK && i < n * c->size; i++)
         if (d[i].digest != d[i % n].digest)
-            s = xd_fail(e, XD_EINVAL, "%.111s of rank %d on host %s is not the file of rank 0 on "
-                        "host %s (%.111s): their bytes differ; copy it again", d[i].name, i / n,
+            s = xd_fail(e, XD_EINVAL, "%.111s of rank %d on host %s differs from the file of rank "
+                        "0 on host %s (%.111s): copy it again", d[i].name, i / n,
                         h[i / n].host, h[0].host, d[i % n].name);
     free(all);
     free(mine);
@@ -148,7 +149,7 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
     return settle_difference(s, e);
 }
 
-/* All cards must equal rank 0's; the message names the first rank that differs. */
+/* Refuses if the settings of a rank differ from rank 0's; the message names the first such rank. */
 static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, const hello *h,
                                xd_err *e)
 {
@@ -167,7 +168,7 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus,
                    sizeof mine.cpus);
     snprintf(mine.device, sizeof mine.device, "%.*s", (int)strcspn(g->ctx.dev->name, ":"),
-             g->ctx.dev->name);    /* not which one of a host's GPUs                            */
+             g->ctx.dev->name);    /* without the GPU's number                                  */
     xd_status   s = gather_records(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
@@ -190,7 +191,7 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
                         "different plans of %s", i, h[i].host, h[0].host, cards[0].plan.text);
         else if (strcmp(cards[i].dtype, cards[0].dtype) != 0)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
-                        "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
+                        "%s: choose one with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
                         cards[0].dtype);
         else if (memcmp(cards[i].weights, cards[0].weights, sizeof mine.weights) != 0)
             s = differ_in_weights(i, h, &cards[i], &cards[0], e);
@@ -206,7 +207,7 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     return settle_difference(s, e);
 }
 
-/* The first ranks share the text encoders, which are cut like the transformer's blocks. */
+/* Opens the group of the first ranks, which split the text encoders by tensor parallelism. */
 static xd_status open_text(xd_engine *g, xd_err *e)
 {
     int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n,
@@ -234,7 +235,7 @@ xd_status xd_session_groups(xd_engine *g, xd_err *e)
                                                &g->ctx.world.used, e);
     if (s != XD_OK)
         return s;
-    if (g->ctx.world.idle)                /* takes part only in the start and the end          */
+    if (g->ctx.world.idle)                /* takes part only in opening and closing            */
         return XD_OK;
     s = g->ctx.world.used->ops->split_host(g->ctx.world.used, &g->ctx.world.host, e);
     if (s == XD_OK)
@@ -257,10 +258,10 @@ xd_status xd_session_groups(xd_engine *g, xd_err *e)
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e)
 {
     int       ranks, cores, lent = a->mpi_comm && !alone;
-    xd_status s = lent ? xd_comm_lent(&g->ctx.world.all, a->mpi_comm, e)
+    xd_status s = lent ? xd_comm_from_mpi(&g->ctx.world.all, a->mpi_comm, e)
                        : xd_comm_world(&g->ctx.world.all,
                                        xd_comm_launched() && !alone ? "mpi" : "self", e);
-    if (s != XD_OK)             /* a communicator is refused on all ranks                      */
+    if (s != XD_OK)             /* the communicator failed on all ranks                        */
         return settle_difference(s, e);
     int share = xd_comm_share(&ranks, &cores), n = a->threads ? a->threads : share;
     if (!alone)
@@ -289,10 +290,10 @@ static void log_unused(const xd_engine *g, const xd_open_args *a, const xd_paral
     int ranks = xd_degrees_product(g->ctx.plan.deg);
     xd_plan_log_unused(&a->parallel, take, &g->ctx.model.dit_info);
     if (g->balanced && ranks == 1)
-        xd_log(XD_LOG_WARN, "balance makes no difference where one rank works");
+        xd_log(XD_LOG_WARN, "balance makes no difference with one rank");
     if (a->cluster && xd_parallel_ranks(&a->parallel) == ranks)
-        xd_log(XD_LOG_WARN, "cluster makes no difference where there is no plan to choose: %s",
-               ranks == 1 ? "one rank works" : "the degrees that are given need all ranks");
+        xd_log(XD_LOG_WARN, "cluster makes no difference, since there is no plan to choose: %s",
+               ranks == 1 ? "there is one rank" : "the given degrees use all ranks");
 }
 
 xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e)
@@ -303,7 +304,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     xd_parallel        take;
     xd_status          same = g->ctx.world.all->size > 1
                                   ? exchange_records(g->ctx.world.all, &hosts, &first) : XD_OK;
-    if (same != XD_OK) {        /* a rank cannot even send its own failure                     */
+    if (same != XD_OK) {        /* messages fail: this rank cannot send its own error          */
         free(hosts);
         *e = first;
         return same;
@@ -327,13 +328,13 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     int n = xd_degrees_product(g->ctx.plan.deg), T = g->ctx.plan.deg.n[XD_TENSOR],
         U = g->ctx.plan.deg.n[XD_ULYSSES];
     if (g->ctx.world.all->rank == 0 && n < g->ctx.world.all->size)
-        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d",
+        xd_log(XD_LOG_WARN, "%d of %d ranks are idle: the plan %s uses %d",
                g->ctx.world.all->size - n, g->ctx.world.all->size, g->ctx.plan.text, n);
     if (g->ctx.world.all->rank == 0 && T * U > d->heads)
-        xd_log(XD_LOG_WARN, "some ranks have no head: tensor %d x ulysses %d over %d heads", T, U,
+        xd_log(XD_LOG_WARN, "some ranks have no heads: tensor %d x ulysses %d over %d heads", T, U,
                d->heads);
     if (g->ctx.world.all->rank == 0 && g->ctx.plan.deg.n[XD_PIPE] > d->nlayers)
-        xd_log(XD_LOG_WARN, "some stages have no block: pipefusion %d over %d blocks",
+        xd_log(XD_LOG_WARN, "some pipeline stages have no block: pipefusion %d over %d blocks",
                g->ctx.plan.deg.n[XD_PIPE], d->nlayers);
     if (g->ctx.world.all->rank == 0)
         log_unused(g, a, &take);

@@ -14,7 +14,7 @@ void xd_tables_open(xd_tables *s, xd_arena *a)
 void xd_tables_close(xd_tables *s)
 {
     if (s->a)
-        xd_arena_let_go(s->a);
+        xd_arena_free_kept(s->a);
     free(s->v);
     *s = (xd_tables){ 0 };
 }

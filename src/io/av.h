@@ -1,8 +1,7 @@
-/* av.h - inside io: FFmpeg's libraries, loaded when the first video is written or
- * read.
+/* av.h - inside io: FFmpeg's libraries, loaded with dlopen when the first video is written or read.
  *
- * The headers are those of the build. The libraries are opened by the same major version, within
- * which FFmpeg keeps its ABI stable. */
+ * The libraries must have the same major version as the headers of the build; FFmpeg keeps its ABI
+ * stable within a major version. */
 #ifndef XD_IO_AV_H
 #define XD_IO_AV_H
 

@@ -1,4 +1,4 @@
-/* codec.h - inside io: a table row per image format, and what their writers share */
+/* codec.h - inside io: the interface of an image format, and helpers that the formats share */
 #ifndef XD_IO_CODEC_H
 #define XD_IO_CODEC_H
 
@@ -11,13 +11,13 @@
 typedef struct xd_pixels {      /* rows of pixels of 3 bytes                                  */
     uint8_t *rgb;
     int64_t  w, h;
-    int      size_only;         /* xd_pixels_new keeps the size and fails: nothing is decoded  */
-    int      as_mask;           /* reading: what is transparent is white, the rest black, of an
-                                   image that is transparent somewhere (xd_pixels_mask)        */
-    int      quick;             /* PNG: little time counts more than few bytes                  */
-    int      quality;           /* 0 .. 100 of what is written with losses                     */
-    int      turn;              /* reading: how the rows lie, as Exif numbers it: 2 to 8; else
-                                   upright. A reader sets it before xd_pixels_new              */
+    int      size_only;         /* xd_pixels_new stores the size and fails: nothing is decoded */
+    int      as_mask;           /* reading: if a pixel is transparent, the image becomes its
+                                   transparency, white where transparent (xd_pixels_mask)      */
+    int      quick;             /* PNG: compress fast rather than small                        */
+    int      quality;           /* of lossy formats: 0 .. 100                                  */
+    int      orientation;       /* reading: Exif orientation, 2 to 8; other values: upright. A
+                                   reader sets it before xd_pixels_new                         */
 } xd_pixels;
 
 typedef struct xd_codec {
@@ -34,24 +34,26 @@ typedef struct xd_codec {
 
 extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm, xd_codec_gif;
 
-/* Allocates an image of w x h, sizes that come from a file. Refuses sizes that are out of range. */
+/* Allocates an image of w x h pixels, as read from a file. Refuses sizes that are out of range. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);
-/* Fills p->rgb from pixels with alpha, [h,w,4]: with 255 - alpha where any is below 255. */
+/* Fills p->rgb from pixels with alpha, [h,w,4]: with 255 - alpha if any pixel has alpha < 255, else
+ * with the colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
 /* Decodes a complete file of any known format; the image is upright. */
 xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e);
-/* The orientation in a block of Exif (with or without "Exif" in front), or if it has none, in one
- * of XMP: 2 to 8; 0: none, or the block is broken. Either may be NULL. */
-int       xd_exif_turn(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);
-/* Makes an image upright, whose p->turn is then 0. */
-xd_status xd_pixels_turn(xd_pixels *p, const char *path, xd_err *e);
-/* An Exif block (from its TIFF header on) of at most `max` bytes, 1 kB or more. The text
- * "parameters" becomes the UserComment and is cut if it is too long. The others become the
- * ImageDescription if they fit. malloc'ed, *n bytes; NULL if there are no texts or no memory. */
+/* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
+ * in an XMP block: 2 to 8; 0: none, or the block is invalid. Either may be NULL. */
+int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);
+/* Rotates or mirrors an image so that it is upright, and sets p->orientation to 0. */
+xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e);
+/* Makes an Exif block (from its TIFF header on) of at most `max` bytes (at least 1 kB). The text
+ * "parameters" becomes the UserComment, truncated if it is too long. The other texts become the
+ * ImageDescription if they fit. Returns malloc'ed memory of *n bytes; NULL if there are no texts or
+ * no memory. */
 uint8_t  *xd_exif(const xd_image_text *texts, size_t max, size_t *n);
-/* All texts as "key: value" lines of at most `max` bytes, cut between characters. malloc'ed;
- * NULL if there are no texts or no memory. */
+/* Joins all texts as "key: value" lines, truncated between characters to at most `max` bytes.
+ * Returns malloc'ed memory; NULL if there are no texts or no memory. */
 char     *xd_texts_joined(const xd_image_text *texts, size_t max);
 
 #endif

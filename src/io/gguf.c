@@ -127,7 +127,7 @@ static xd_status take_number(reader *r, size_t bytes, uint64_t *v)
 }
 
 /* A text with its length before it, malloc'ed. */
-static xd_status take_text(reader *r, uint64_t most, const char *what, char **text)
+static xd_status take_text(reader *r, uint64_t max, const char *what, char **text)
 {
     uint64_t  n;
     xd_status s = take_number(r, 8, &n);
@@ -136,9 +136,9 @@ static xd_status take_text(reader *r, uint64_t most, const char *what, char **te
         return s;
     if (!has_room(r, n, 1))
         return truncated(r, n);
-    if (n > most)
+    if (n > max)
         return xd_fail(r->e, XD_EFORMAT, "%s: a %s of %" PRIu64 " bytes in its header, at most %"
-                       PRIu64 " are possible", r->f->path, what, n, most);
+                       PRIu64 " are possible", r->f->path, what, n, max);
     if (!(*text = calloc((size_t)n + 1, 1)))
         return no_memory(r);
     s = take_bytes(r, *text, (size_t)n);

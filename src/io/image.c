@@ -72,7 +72,7 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
         return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not plausible", path,
                        (long long)w, (long long)h);
     *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only, .as_mask = p->as_mask,
-                      .turn = p->turn };
+                      .orientation = p->orientation };
     if (p->size_only)
         return XD_ECANCELLED;
     p->rgb = malloc((size_t)w * (size_t)h * 3);
@@ -100,8 +100,8 @@ xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_
     for (int i = 0; i < NCODECS; i++)
         if (codecs[i]->is(data, len)) {
             xd_status st = codecs[i]->read(data, len, path, p, e);
-            if (p->turn && (st == XD_OK || (st == XD_ECANCELLED && p->size_only)))
-                st = xd_pixels_turn(p, path, e) == XD_OK ? st : XD_ENOMEM;
+            if (p->orientation && (st == XD_OK || (st == XD_ECANCELLED && p->size_only)))
+                st = xd_pixels_upright(p, path, e) == XD_OK ? st : XD_ENOMEM;
             if (st != XD_OK) {
                 free(p->rgb);
                 p->rgb = NULL;

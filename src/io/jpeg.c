@@ -144,7 +144,7 @@ static int begins_with(jpeg_saved_marker_ptr m, const char *name, size_t n)
 }
 
 /* The first block of Exif and the last of XMP, as Pillow takes them. */
-static int find_turn(const struct jpeg_decompress_struct *c)
+static int find_orientation(const struct jpeg_decompress_struct *c)
 {
     static const char     exif_name[] = "Exif\0", xmp_name[] = "http://ns.adobe.com/xap/1.0/";
     jpeg_saved_marker_ptr exif = NULL, xmp = NULL;
@@ -154,7 +154,7 @@ static int find_turn(const struct jpeg_decompress_struct *c)
         else if (begins_with(m, xmp_name, sizeof xmp_name))
             xmp = m;
     }
-    return xd_exif_turn(exif ? exif->data : NULL, exif ? exif->data_length : 0,
+    return xd_exif_orientation(exif ? exif->data : NULL, exif ? exif->data_length : 0,
                         xmp ? xmp->data : NULL, xmp ? xmp->data_length : 0);
 }
 
@@ -183,7 +183,7 @@ static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_
     if (c->num_components != 1 && c->num_components != 3 && !inks)
         return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; images of 1, "
                        "of 3 and of 4 are read", t->path, c->num_components);
-    p->turn = find_turn(c);
+    p->orientation = find_orientation(c);
     /* before libjpeg allocates: of a progressive image it keeps all coefficients */
     xd_status st = xd_pixels_new(p, c->image_width, c->image_height, t->path, t->e);
     if (st != XD_OK)

@@ -1,4 +1,4 @@
-/* movie_read.h - inside io: frames of a video file, decoded by FFmpeg */
+/* movie_read.h - inside io: decodes the frames of a video file with FFmpeg */
 #ifndef XD_IO_MOVIE_READ_H
 #define XD_IO_MOVIE_READ_H
 
@@ -8,10 +8,10 @@
 
 typedef struct xd_movie_reader xd_movie_reader;
 
-/* XD_EFORMAT: the file is no video; XD_EUNSUPPORTED: this build or machine has no FFmpeg. */
+/* Opens a video. XD_EFORMAT: the file is no video; XD_EUNSUPPORTED: FFmpeg is missing. */
 xd_status xd_movie_reader_open(xd_movie_reader **m, const char *path, xd_err *e);
-/* The next frame: *rgb, h rows of w pixels of 3 bytes, malloc'ed or grown as needed; *w is 0 if
- * there are no more. */
+/* Reads the next frame into *rgb, h rows of w pixels of 3 bytes, which is allocated or grown as
+ * needed; *w is 0 after the last frame. */
 xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, int64_t *h,
                                xd_err *e);
 void      xd_movie_reader_close(xd_movie_reader **m);

@@ -74,7 +74,7 @@ static int find_in_xmp(const uint8_t *p, size_t n)
     return 0;
 }
 
-int xd_exif_turn(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp)
+int xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp)
 {
     int64_t v = exif ? find_in_exif((block){ exif, n, 0 }) : -1;
     if (v < 0)
@@ -87,14 +87,14 @@ int xd_exif_turn(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp)
 enum { BACKWARDS = 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8, UPWARDS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
        SIDEWAYS = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 };
 
-xd_status xd_pixels_turn(xd_pixels *p, const char *path, xd_err *e)
+xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e)
 {
     int64_t w = p->w, h = p->h, step = 3, line = 3 * w;
-    int     kind = 1 << p->turn;
+    int     kind = 1 << p->orientation;
     uint8_t *to = NULL, *out, *from = p->rgb;
-    p->turn = 0;
+    p->orientation = 0;
     if (!p->size_only && !(to = malloc((size_t)w * (size_t)h * 3)))
-        return xd_fail(e, XD_ENOMEM, "%s: no memory to turn an image of %lldx%lld pixels", path,
+        return xd_fail(e, XD_ENOMEM, "%s: no memory to rotate an image of %lldx%lld pixels", path,
                        (long long)w, (long long)h);
     if (kind & SIDEWAYS)
         p->w = h, p->h = w;

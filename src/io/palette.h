@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-enum { XD_PALETTE_CELLS = 1 << 18 };    /* cells of colour space: 6 bits a channel             */
+enum { XD_PALETTE_CELLS = 1 << 18 };    /* cells of colour space: 6 bits per channel           */
 
 typedef struct xd_palette {
     int     n;                          /* 1 .. 256                                            */
@@ -14,8 +14,8 @@ typedef struct xd_palette {
     int16_t nearest[XD_PALETTE_CELLS];  /* of the centre of a cell; -1: not searched yet       */
 } xd_palette;
 
-/* Chooses colours for n pixels of 3 bytes. A box in colour space is split where the squared
- * error of replacing its colours by their mean is largest. An image of up to 256 cells keeps its
+/* Chooses at most 256 colours for n pixels of 3 bytes: repeatedly splits the box in colour space
+ * whose colours have the largest squared error to their mean. An image of up to 256 cells keeps its
  * colours (the mean of each cell). */
 xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *e);
 

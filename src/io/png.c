@@ -22,7 +22,7 @@ typedef struct session {
     size_t      left;
     xd_pixels  *p;
     uint8_t    *rgba;           /* reading: pixels with alpha; NULL: none is read              */
-    int         turn;           /* reading: xd_pixels.turn                                     */
+    int         orientation;    /* reading: xd_pixels.orientation                              */
 } session;
 
 static void on_error(png_structp png, png_const_charp msg)
@@ -152,7 +152,7 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
    Exif is a chunk of its own, or, as ImageMagick writes it, a text "Raw profile type exif" in
    hexadecimal; XMP is a text as well. All of these may stand before or behind the pixels. */
 
-enum { MOST_TEXT = 1 << 20 };   /* bytes of a packed text that are read                        */
+enum { MAX_TEXT = 1 << 20 };   /* bytes of a packed text that are read                        */
 
 typedef struct block { uint8_t *p; size_t n; } block;
 
@@ -168,8 +168,8 @@ static block copied(const uint8_t *p, size_t n)
 
 static block unpacked(const uint8_t *p, size_t n)
 {
-    uLongf len = MOST_TEXT;
-    block  b = { malloc(MOST_TEXT + 1), 0 };
+    uLongf len = MAX_TEXT;
+    block  b = { malloc(MAX_TEXT + 1), 0 };
     if (b.p && uncompress(b.p, &len, p, (uLong)n) == Z_OK)
         b.n = len;
     if (b.p)
@@ -232,7 +232,7 @@ static size_t chunk_bytes(const uint8_t *p)
     return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
 }
 
-static int find_turn(const uint8_t *data, size_t len)
+static int find_orientation(const uint8_t *data, size_t len)
 {
     block exif = { NULL, 0 }, profile = { NULL, 0 }, xmp = { NULL, 0 };
     for (size_t at = 8, n; len - at >= 12; at += 12 + n) {
@@ -251,11 +251,11 @@ static int find_turn(const uint8_t *data, size_t len)
     if (!exif.p && profile.p)
         read_profile(&profile);
     const block *from = exif.p ? &exif : &profile;
-    int turn = xd_exif_turn(from->p, from->n, xmp.p, xmp.n);
+    int orientation = xd_exif_orientation(from->p, from->n, xmp.p, xmp.n);
     free(exif.p);
     free(profile.p);
     free(xmp.p);
-    return turn;
+    return orientation;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -303,7 +303,7 @@ static xd_status read_with(session *s)
     int alpha = reads_alpha(s), bytes = alpha ? 4 : 3;
     as_rgb(s, alpha);
     int64_t   w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);
-    s->p->turn = s->turn;
+    s->p->orientation = s->orientation;
     xd_status st = xd_pixels_new(s->p, w, h, s->path, s->e);
     if (st != XD_OK)
         return st;
@@ -326,7 +326,7 @@ static xd_status png_load(const uint8_t *data, size_t len, const char *path, xd_
                           xd_err *e)
 {
     session   s = { .path = path, .e = e, .data = data, .left = len, .p = p,
-                  .turn = find_turn(data, len) };
+                  .orientation = find_orientation(data, len) };
     xd_status st;
     s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
     s.info = s.png ? png_create_info_struct(s.png) : NULL;

@@ -49,16 +49,16 @@ static window *make_windows(xd_filter f, int64_t in, int64_t out)
 {
     double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1,
             reach = filters[f].reach * wide;
-    int64_t most = (int64_t)ceil(reach) * 2 + 1;
-    window *all = malloc((size_t)out * (sizeof *all + (size_t)most * sizeof(int32_t)));
-    double *k = malloc((size_t)most * sizeof *k);
+    int64_t taps = (int64_t)ceil(reach) * 2 + 1;
+    window *all = malloc((size_t)out * (sizeof *all + (size_t)taps * sizeof(int32_t)));
+    double *k = malloc((size_t)taps * sizeof *k);
     for (int64_t i = 0; all && k && i < out; i++) {
         window *w = &all[i];
         double  centre = ((double)i + 0.5) * scale, sum = 0;
         int64_t a = (int64_t)(centre - reach + 0.5), b = (int64_t)(centre + reach + 0.5);
         w->at = a < 0 ? 0 : a;
         w->n = (b > in ? in : b) - w->at;
-        w->w = (int32_t *)(void *)(all + out) + i * most;
+        w->w = (int32_t *)(void *)(all + out) + i * taps;
         for (int64_t x = 0; x < w->n; x++)
             sum += k[x] = weight_at(f, ((double)(x + w->at) - centre + 0.5) / wide);
         for (int64_t x = 0; x < w->n; x++) {

@@ -1,4 +1,4 @@
-/* vcodec.h - inside io: a table row per video format */
+/* vcodec.h - inside io: the interface of a video format */
 #ifndef XD_IO_VCODEC_H
 #define XD_IO_VCODEC_H
 
@@ -12,7 +12,8 @@ typedef struct xd_vcodec {
     /* Writes to an open file, from its first byte. NULL: not in this build. */
     xd_status (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                        const xd_image_text *texts, xd_err *e);
-    xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);   /* libraries found? NULL: always */
+    /* Checks that the libraries for this format can be loaded. NULL: it needs none. */
+    xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);
 } xd_vcodec;
 
 extern const xd_vcodec xd_vcodec_mp4, xd_vcodec_mov, xd_vcodec_mkv, xd_vcodec_webm, xd_vcodec_gif;

@@ -13,19 +13,19 @@ typedef struct xd_film {        /* n frames of h rows of w pixels of 3 bytes    
     double   fps;               /* frames per second, 0.01 to 1000                             */
 } xd_film;
 
-/* Formats: .mp4 .mov .mkv (H.264), .webm (VP9), .gif, and .rgb (the bytes of `rgb` alone). H.264
- * and VP9 halve the resolution of colours: an odd side gets one more row or column, a copy of
- * the last. Texts: in a film "parameters" becomes the comment and "xdit" the description; in a
- * GIF both become the comment; .rgb has none. XD_EUNSUPPORTED if FFmpeg or its encoders are
+/* Writes a video. Formats: .mp4 .mov .mkv (H.264), .webm (VP9), .gif, and .rgb (raw bytes of
+ * `rgb`). H.264 and VP9 use 4:2:0 subsampling of colours: an odd side is padded by a copy of its
+ * last row or column. Texts: "parameters" becomes the file's comment and "xdit" its description; in
+ * a GIF both become the comment; .rgb has none. XD_EUNSUPPORTED if FFmpeg or its encoders are
  * missing. */
 xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_text *texts,
                          xd_err *e);
-/* 1 if a video can be written to this name, as one file. */
+/* Returns 1 if the extension is that of a video format that can be written. */
 int       xd_video_known(const char *path);
-/* Checks that this build on this machine can write the format. Loads the libraries for it. */
+/* Loads the libraries that the format needs, and checks that it can be written. */
 xd_status xd_video_ready(const char *path, xd_err *e);
 
-/* fps as num / den: integers, the NTSC rates (29.97 is 30000/1001), otherwise thousandths. */
+/* Converts fps to num / den: integers, the NTSC rates (29.97 is 30000/1001), else thousandths. */
 void      xd_video_rate(double fps, int *num, int *den);
 
 #endif

@@ -101,7 +101,7 @@ static xd_status load_frame(const WebPDemuxer *d, const WebPIterator *f, const c
                             xd_pixels *p, xd_err *e)
 {
     WebPData exif = chunk_of(d, "EXIF"), xmp = chunk_of(d, "XMP ");
-    p->turn = xd_exif_turn(exif.bytes, exif.size, xmp.bytes, xmp.size);
+    p->orientation = xd_exif_orientation(exif.bytes, exif.size, xmp.bytes, xmp.size);
     xd_status st = xd_pixels_new(p, WebPDemuxGetI(d, WEBP_FF_CANVAS_WIDTH),
                                  WebPDemuxGetI(d, WEBP_FF_CANVAS_HEIGHT), path, e);
     uint8_t *rgba = st == XD_OK && p->as_mask ? malloc((size_t)p->w * (size_t)p->h * 4) : NULL;

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-enum { MOST_SIDE = 1 << 16 };
+enum { MAX_SIDE = 1 << 16 };
 
 typedef struct cfg {
     int      resizes, crops, rescales, normalizes, resample;
@@ -44,7 +44,7 @@ static const xd_field fields[] = {
 static int read_side(const xd_json *j, const char *key, int64_t *v)
 {
     double n;
-    if (!xd_json_number(xd_json_get(j, key), &n) || !(n >= 1 && n <= MOST_SIDE))
+    if (!xd_json_number(xd_json_get(j, key), &n) || !(n >= 1 && n <= MAX_SIDE))
         return 0;
     *v = (int64_t)n;
     return 1;
@@ -69,7 +69,7 @@ static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int
     if (read_side(v, "height", &size[0]) && read_side(v, "width", &size[1]))
         return XD_OK;
     return xd_fail(e, XD_EFORMAT, "%s is not a number of pixels from 1 to %d, nor an object of "
-                   "height and width%s", key, (int)MOST_SIDE, edge ? ", nor of shortest_edge" : "");
+                   "height and width%s", key, (int)MAX_SIDE, edge ? ", nor of shortest_edge" : "");
 }
 
 /* Three numbers, or `usual` where the config has none. */
@@ -170,7 +170,7 @@ static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, i
         to[0] = *h <= *w ? p->edge : (int64_t)((double)(p->edge * *h) / (double)*w);
         to[1] = *w <= *h ? p->edge : (int64_t)((double)(p->edge * *w) / (double)*h);
     }
-    if (to[0] > MOST_SIDE || to[1] > MOST_SIDE)
+    if (to[0] > MAX_SIDE || to[1] > MAX_SIDE)
         return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is too long for the image "
                        "encoder, which reads its middle", (long long)*w, (long long)*h);
     xd_status s = xd_image_resize_by(rgb, p->filter, *w, *h, to[1], to[0], e);

@@ -152,9 +152,9 @@ xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e)
     return s == XD_OK ? s : xd_fail_at(e, s, p->dir);
 }
 
-xd_status xd_component_see(xd_component *p, xd_err *e)
+xd_status xd_component_add_vision(xd_component *p, xd_err *e)
 {
-    const xd_text *t = p->text ? p->text->seeing : NULL;
+    const xd_text *t = p->text ? p->text->with_vision : NULL;
     if (!t)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: the pipeline shows its text encoder images, and a "
                        "%s sees none", p->dir, p->class_name);
@@ -365,7 +365,7 @@ static void warn_extra(const xd_component *p)
     free(used);
 }
 
-xd_status xd_component_take(xd_component *p, const char *file, const char *slot, xd_err *e)
+xd_status xd_component_set_file(xd_component *p, const char *file, const char *slot, xd_err *e)
 {
     p->file = strdup(file);
     p->slot = strdup(slot);
@@ -418,7 +418,7 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
 {
     xd_status s = open_raw(p, e);
     if (s == XD_OK && !p->file && (xd_st_is_gguf(p->files) || p->svdquant))
-        s = xd_component_take(p, xd_st_path(p->files), p->name, e);
+        s = xd_component_set_file(p, xd_st_path(p->files), p->name, e);
     if (s != XD_OK || !p->file)
         return s == XD_OK ? xd_quantized_check(p->quantized, "", e) : s;
     xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot,

@@ -49,7 +49,7 @@ void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t
 {
     if (p->store || p->reader || !p->files || p->stream.streamed ||
         (p->group.c && p->group.c->rank) ||
-        max_bytes < XD_PREFETCH_LEAST || xd_st_bytes(p->files) < XD_PREFETCH_LEAST)
+        max_bytes < XD_PREFETCH_MIN || xd_st_bytes(p->files) < XD_PREFETCH_MIN)
         return;
     if (!open_readahead(p, max_bytes, cancel))
         return;

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/minmax.h"
 
-enum { BICUBIC = 3, MOST_RATIO = 200, MOST_SIDE = 1 << 20 };    /* Pillow's number of the filter */
+enum { BICUBIC = 3, MAX_RATIO = 200, MAX_SIDE = 1 << 20 };    /* Pillow's number of the filter */
 
 const char *const xd_image_processor_files[] = { "preprocessor_config.json",
                                                  "processor_config.json", NULL };
@@ -17,10 +17,10 @@ const char *const xd_image_processor_files[] = { "preprocessor_config.json",
 #define KNOWN(key) { key, 0, '-', 0, NULL }
 static const xd_field fields[] = {
     { "image_processor", 0, '>', 0, NULL },
-    { "min_pixels", AT(least), 'l', 56 * 56, NULL },
-    { "size.shortest_edge", AT(least), 'l', 56 * 56, NULL },
-    { "max_pixels", AT(most), 'l', 28 * 28 * 1280, NULL },
-    { "size.longest_edge", AT(most), 'l', 28 * 28 * 1280, NULL },
+    { "min_pixels", AT(min_pixels), 'l', 56 * 56, NULL },
+    { "size.shortest_edge", AT(min_pixels), 'l', 56 * 56, NULL },
+    { "max_pixels", AT(max_pixels), 'l', 28 * 28 * 1280, NULL },
+    { "size.longest_edge", AT(max_pixels), 'l', 28 * 28 * 1280, NULL },
     { "patch_size", AT(patch), 'l', 14, NULL },
     { "merge_size", AT(merge), 'l', 2, NULL },
     { "resample", AT(resample), 'i', BICUBIC, NULL },
@@ -43,11 +43,11 @@ static xd_status check_values(xd_image_processor *p, const char *path, xd_err *e
         p->mean.v[i] = mean[i];
     for (int i = 0; i < 3 && !p->std.n; i++)
         p->std.v[i] = std[i];
-    if (p->patch < 1 || p->merge < 1 || p->patch > 256 || p->merge > 256 || p->least < 1 ||
-        p->most < p->patch * p->merge * p->patch * p->merge || p->least > p->most)
+    if (p->patch < 1 || p->merge < 1 || p->patch > 256 || p->merge > 256 || p->min_pixels < 1 ||
+        p->max_pixels < p->patch * p->merge * p->patch * p->merge || p->min_pixels > p->max_pixels)
         return xd_fail(e, XD_EFORMAT, "%s: patch_size %lld, merge_size %lld, min_pixels %lld and "
                        "max_pixels %lld allow no image", path, (long long)p->patch,
-                       (long long)p->merge, (long long)p->least, (long long)p->most);
+                       (long long)p->merge, (long long)p->min_pixels, (long long)p->max_pixels);
     if (!p->resizes || !p->rescales || !p->normalizes || p->resample != BICUBIC ||
         fabs(p->factor * 255 - 1) > 1e-6)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: only images that are resized (resample %d, "
@@ -93,18 +93,18 @@ xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, 
                                   xd_err *e)
 {
     double h = (double)*height, w = (double)*width, unit = (double)(p->patch * p->merge);
-    if (*height < 1 || *width < 1 || *height > MOST_SIDE || *width > MOST_SIDE ||
-        fmax(h, w) / fmin(h, w) > MOST_RATIO)
+    if (*height < 1 || *width < 1 || *height > MAX_SIDE || *width > MAX_SIDE ||
+        fmax(h, w) / fmin(h, w) > MAX_RATIO)
         return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is no image for the text "
                        "encoder: its sides may be %d : 1", (long long)*width, (long long)*height,
-                       MOST_RATIO);
+                       MAX_RATIO);
     double rows = nearbyint(h / unit) * unit, cols = nearbyint(w / unit) * unit;
-    if (rows * cols > (double)p->most) {
-        double beta = sqrt(h * w / (double)p->most);
+    if (rows * cols > (double)p->max_pixels) {
+        double beta = sqrt(h * w / (double)p->max_pixels);
         rows = fmax(unit, floor(h / beta / unit) * unit);
         cols = fmax(unit, floor(w / beta / unit) * unit);
-    } else if (rows * cols < (double)p->least) {
-        double beta = sqrt((double)p->least / (h * w));
+    } else if (rows * cols < (double)p->min_pixels) {
+        double beta = sqrt((double)p->min_pixels / (h * w));
         rows = ceil(h * beta / unit) * unit;
         cols = ceil(w * beta / unit) * unit;
     }

@@ -327,8 +327,9 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
     xd_status s = xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder),
                                          m->layers, e);
     if (s == XD_OK && xd_recipe_sees(m->recipe, folder))
-        s = xd_component_see(p, e);
-    return s == XD_OK && given_file(m, slot) ? xd_component_take(p, given_file(m, slot), slot, e)
+        s = xd_component_add_vision(p, e);
+    const char *file = given_file(m, slot);
+    return s == XD_OK && file ? xd_component_set_file(p, file, slot, e)
                                              : s;
 }
 
@@ -338,7 +339,7 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use  *u = &m->recipe->text[k];
     xd_image_processor *p = &m->processor;
-    xd_text_sight       tower;
+    xd_text_tower       tower;
     if (!u->tokenizer != !!m->text[k].text->vision)
         return xd_fail(e, XD_EFORMAT, "%s: a %s encodes %s", m->text[k].dir, m->text[k].class_name,
                        u->tokenizer ? "images, not text" : "no images");
@@ -347,7 +348,7 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     xd_status s = xd_image_processor_read(p, m->dir, u->processor, e);
     if (s != XD_OK)
         return s;
-    m->text[k].text->sight(m->text[k].net.cfg, &tower);
+    m->text[k].text->tower(m->text[k].net.cfg, &tower);
     return p->patch == tower.patch && p->merge == tower.merge
                ? XD_OK
                : xd_fail(e, XD_EFORMAT, "%s: the %s makes patches of %lld and tokens of %lld x "
@@ -470,7 +471,7 @@ xd_usual xd_model_usual(const xd_model *m, int from_image, int masked)
                        o->guidance > 0 ? o->guidance : u.guidance };
 }
 
-void xd_model_tell_usual(const xd_model *m, char *line, size_t size)
+void xd_model_usual_text(const xd_model *m, char *line, size_t size)
 {
     const xd_distilled *u = &m->usual;
     int                 n;
@@ -616,8 +617,8 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
 static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *e)
 {
     const xd_text_use *u = &m->recipe->text[i];
-    xd_tok_frame       f = { .text = u->frame, .drop = u->drop, .bare = 1 },
-                       image = { .text = u->image_text, .bare = 1 };
+    xd_tok_frame       f = { .text = u->frame, .drop = u->drop, .no_special = 1 },
+                       image = { .text = u->image_text, .no_special = 1 };
     char               why[512];
     if (!u->frame)
         return XD_OK;
@@ -671,7 +672,7 @@ xd_status xd_model_tokenizers(xd_model *m, xd_err *e)
 
 void xd_model_warn_chat(xd_model *m)
 {
-    for (int i = 0; i < m->recipe->ntext && !m->told_chat; i++) {
+    for (int i = 0; i < m->recipe->ntext && !m->warned_chat; i++) {
         const xd_text_use *u = &m->recipe->text[i];
         char *dir = m->tok[i] && u->frame ? xd_path_join(m->dir, u->tokenizer) : NULL;
         char  why[512];
@@ -681,7 +682,7 @@ void xd_model_warn_chat(xd_model *m)
             xd_log(XD_LOG_WARN, "%s", why);
         free(dir);
     }
-    m->told_chat = 1;
+    m->warned_chat = 1;
 }
 
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e)

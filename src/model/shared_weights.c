@@ -16,7 +16,7 @@ xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err 
 static xd_status open_copy(xd_component *p, xd_dev *dev, xd_err *e)
 {
     int       first;
-    size_t    bytes = xd_pages_whole(p->stream.host);
+    size_t    bytes = xd_pages_round_up(p->stream.host);
     xd_err    why = { 0 };
     char     *copy = p->group.c->ops->share(p->group.c, bytes, &first);
     xd_status pinned = copy ? dev->mem->pin_pages(dev, copy, bytes) : XD_ENOMEM;
@@ -68,7 +68,7 @@ xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_e
     return XD_OK;
 }
 
-double xd_shared_weights_saved(const xd_component *p)
+double xd_shared_weights_saved_bytes(const xd_component *p)
 {
     int    shares = p->group.c && !p->group.streams && (!p->store || p->shared);
     size_t held = p->stream.streamed ? p->stream.resident + (size_t)p->stream.slots * p->stream.slot

@@ -19,7 +19,7 @@ static int read_type(const char *name, xd_dtype *type)
 
 xd_status xd_array_tensor(const xd_array *a, const char *what, xd_tensor *t, xd_err *e)
 {
-    const int64_t most = INT64_C(1) << 48;
+    const int64_t max = INT64_C(1) << 48;
     xd_dtype      type;
     int64_t       n = 1;
     if (!read_type(a->dtype, &type))
@@ -29,7 +29,7 @@ xd_status xd_array_tensor(const xd_array *a, const char *what, xd_tensor *t, xd_
         return xd_fail(e, XD_EINVAL, "%s has %lld extents; it can have up to %d", what,
                        (long long)a->nd, XD_ARRAY_DIMS);
     for (int64_t i = 0; i < a->nd; i++) {
-        if (a->d[i] < 0 || (a->d[i] && n > most / a->d[i]))
+        if (a->d[i] < 0 || (a->d[i] && n > max / a->d[i]))
             return xd_fail(e, XD_EINVAL, "%s has the extent %lld", what, (long long)a->d[i]);
         n *= a->d[i];
     }

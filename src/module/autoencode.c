@@ -29,12 +29,12 @@ static xd_status refuse_shape(const xd_module *m, const char *what, const int64_
 xd_status xd_module_decoded(const xd_module *m, const int64_t l[4], int64_t pixels[4], xd_err *e)
 {
     const xd_vae_info *v = &m->vae;
-    const int64_t      most = 1 << 20;
+    const int64_t      max = 1 << 20;
     xd_status          s = check_vae(m, e);
     if (s != XD_OK)
         return s;
-    if (l[1] != v->channels || l[0] < 1 || l[2] < 1 || l[3] < 1 || l[0] > most || l[2] > most ||
-        l[3] > most) {
+    if (l[1] != v->channels || l[0] < 1 || l[2] < 1 || l[3] < 1 || l[0] > max || l[2] > max ||
+        l[3] > max) {
         char takes[64];
         snprintf(takes, sizeof takes, "frames of %lld channels, [T,%lld,h,w]",
                  (long long)v->channels, (long long)v->channels);
@@ -50,12 +50,12 @@ xd_status xd_module_decoded(const xd_module *m, const int64_t l[4], int64_t pixe
 xd_status xd_module_encoded(const xd_module *m, const int64_t p[4], int64_t moments[4], xd_err *e)
 {
     const xd_vae_info *v = &m->vae;
-    const int64_t      most = 1 << 24;
+    const int64_t      max = 1 << 24;
     xd_status          s = check_vae(m, e);
     if (s != XD_OK)
         return s;
-    if (p[3] != 3 || p[0] < 1 || p[1] < 1 || p[2] < 1 || p[0] > most || p[1] > most ||
-        p[2] > most || p[1] % v->cell[1] || p[2] % v->cell[2]) {
+    if (p[3] != 3 || p[0] < 1 || p[1] < 1 || p[2] < 1 || p[0] > max || p[1] > max ||
+        p[2] > max || p[1] % v->cell[1] || p[2] % v->cell[2]) {
         char takes[96];
         snprintf(takes, sizeof takes, "frames [frames,H,W,3] whose sides are multiples of %d",
                  v->cell[1]);

@@ -142,7 +142,7 @@ xd_status xd_module_open(xd_module **out, const xd_module_args *a, xd_err *e)
     xd_module_args own;
     *out = NULL;
     xd_module_args_init(&own);
-    xd_status s = xd_record_take(&own, sizeof own, a, "xd_module_args", e);
+    xd_status s = xd_record_read(&own, sizeof own, a, "xd_module_args", e);
     if (s == XD_OK)
         s = check_args(&own, e);
     if (s != XD_OK)

@@ -21,20 +21,20 @@ void xd_pass_init_size(xd_pass *p, size_t size)
 /* ---- inputs -------------------------------------------------------------------------------- */
 
 /* The address of a tensor as the host sees it; NULL while counting and after a failure. */
-static float *host_of(xd_turn *t, xd_tensor to)
+static float *host_of(xd_pass_run *t, xd_tensor to)
 {
     return xd_counting(&t->x) || !xd_ok(&t->x) ? NULL : to.p;
 }
 
 /* Rows of a program's array [n,E] at a row and the first columns of a tensor. */
-static void put_rows(xd_turn *t, xd_tensor to, int64_t row, xd_tensor from)
+static void put_rows(xd_pass_run *t, xd_tensor to, int64_t row, xd_tensor from)
 {
     float *p = host_of(t, to);
     for (int64_t i = 0; p && from.nd && i < from.d[0]; i++)
         xd_array_read(p + (row + i) * to.d[1], from, i * from.d[1], from.d[1]);
 }
 
-static void set_zero(xd_turn *t, xd_tensor to)
+static void set_zero(xd_pass_run *t, xd_tensor to)
 {
     float *p = host_of(t, to);
     if (p)
@@ -43,7 +43,7 @@ static void set_zero(xd_turn *t, xd_tensor to)
 
 /* The cells of patches in a line of tokens, frame k of each: of the tokens' features and of the
  * frames' cells both as [W, C, p, p]. */
-static void line_views(const xd_turn *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
+static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {
     const int     *p = t->m->dit.patch;
@@ -59,7 +59,7 @@ static void line_views(const xd_turn *t, xd_tensor cells, xd_tensor tokens, int6
 }
 
 /* Copies between cells [T,C,h,w] and tokens [N, C p0 p1 p2]. */
-static void copy_patches(xd_turn *t, xd_tensor cells, xd_tensor tokens, int to_tokens)
+static void copy_patches(xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int to_tokens)
 {
     xd_tensor v[2];
     for (int64_t i = 0; i < t->lay.grid[0] * t->lay.grid[1]; i++)
@@ -70,7 +70,7 @@ static void copy_patches(xd_turn *t, xd_tensor cells, xd_tensor tokens, int to_t
 }
 
 /* The program's latents as tokens with all channels, [N, F + extra] F32. */
-static xd_tensor whole_tokens(xd_turn *t)
+static xd_tensor whole_tokens(xd_pass_run *t)
 {
     xd_tensor all = xd_new_f32(&t->x, t->lay.len[XD_IMG], t->F + t->extra);
     int64_t   C = t->m->dit.lat_ch + t->m->dit.extra_ch;
@@ -89,7 +89,7 @@ static xd_tensor whole_tokens(xd_turn *t)
 }
 
 /* What the transformer reads of the image: latents, and channels beside them. */
-static void put_latents(xd_turn *t)
+static void put_latents(xd_pass_run *t)
 {
     xd_tensor all = whole_tokens(t);
     t->in.lat = all;
@@ -102,7 +102,7 @@ static void put_latents(xd_turn *t)
 }
 
 /* Rows of text, those of an image behind them, then zeros. */
-static void put_text(xd_turn *t)
+static void put_text(xd_pass_run *t)
 {
     const xd_pass *p = &t->p;
     int64_t        n = t->text.d[0], images = t->image.nd ? t->image.d[0] : 0;
@@ -118,7 +118,7 @@ static void put_text(xd_turn *t)
     }
 }
 
-static void put_inputs(xd_turn *t)
+static void put_inputs(xd_pass_run *t)
 {
     put_latents(t);
     put_text(t);
@@ -160,7 +160,7 @@ static size_t append(char *to, size_t at, const void *from, size_t bytes)
 }
 
 /* All that a text's results depend on; to NULL: its size alone. */
-static size_t write_key(const xd_turn *t, char *to)
+static size_t write_key(const xd_pass_run *t, char *to)
 {
     const xd_tensor part[] = { t->text, t->image, t->pooled };
     int64_t         head[8] = { t->p.text_real[0], t->p.text_real[1] };
@@ -176,7 +176,7 @@ static size_t write_key(const xd_turn *t, char *to)
 }
 
 /* The entry of this text, or the one that was used longest ago. *fresh: it has to be filled. */
-static xd_kept_text *find_text(xd_turn *t, char *key, size_t bytes, int *fresh)
+static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fresh)
 {
     xd_kept_text *oldest = t->m->text;
     *fresh = 0;
@@ -193,7 +193,7 @@ static xd_kept_text *find_text(xd_turn *t, char *key, size_t bytes, int *fresh)
 /* ---- computing ----------------------------------------------------------------------------- */
 
 /* What the model keeps of the text, in `a`. Reads it into there, unless it is there. */
-static void keep_text(xd_turn *t, const xd_net *n, xd_arena *a, void *kept, int reads)
+static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, int reads)
 {
     const xd_dit *d = t->m->part.dit;
     xd_arena     *tmp = t->x.tmp;
@@ -207,7 +207,7 @@ static void keep_text(xd_turn *t, const xd_net *n, xd_arena *a, void *kept, int 
 }
 
 /* The passes of all blocks; returns the prediction [N,F]. */
-static xd_tensor compute(xd_turn *t, const xd_net *n, const void *kept)
+static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
 {
     xd_exec      *x = &t->x;
     const xd_dit *d = t->m->part.dit;
@@ -228,7 +228,7 @@ static xd_tensor compute(xd_turn *t, const xd_net *n, const void *kept)
 }
 
 /* The prediction, in the latents' layout. */
-static void give_prediction(xd_turn *t, xd_tensor pred, float *out)
+static void give_prediction(xd_pass_run *t, xd_tensor pred, float *out)
 {
     if (t->tokens) {
         xd_get(&t->x, out, pred);
@@ -242,7 +242,7 @@ static void give_prediction(xd_turn *t, xd_tensor pred, float *out)
     xd_arena_rewind(t->x.tmp, mark);
 }
 
-static void begin(xd_turn *t, xd_dev *dev, xd_arena *a)
+static void begin(xd_pass_run *t, xd_dev *dev, xd_arena *a)
 {
     xd_exec_init(&t->x, dev, a, t->m->type);
     t->x.lay = &t->lay;
@@ -253,7 +253,7 @@ static void begin(xd_turn *t, xd_dev *dev, xd_arena *a)
 }
 
 /* Bytes of the pass, and of what is kept of its text. */
-static xd_status count(xd_turn *t, size_t *bytes, size_t *kept_bytes, xd_err *e)
+static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err *e)
 {
     xd_module *m = t->m;
     xd_arena   a = { 0 }, keeps = { 0 };
@@ -279,7 +279,7 @@ static xd_status count(xd_turn *t, size_t *bytes, size_t *kept_bytes, xd_err *e)
 }
 
 /* The entry for what is kept of this text, with memory for it. */
-static xd_status open_text(xd_turn *t, size_t bytes, xd_kept_text **out, int *fresh, xd_err *e)
+static xd_status open_text(xd_pass_run *t, size_t bytes, xd_kept_text **out, int *fresh, xd_err *e)
 {
     xd_module *m = t->m;
     size_t     len = write_key(t, NULL);
@@ -303,7 +303,7 @@ static xd_status open_text(xd_turn *t, size_t bytes, xd_kept_text **out, int *fr
     return s == XD_OK ? xd_device_arena_open(&k->arena, m->dev, bytes, e) : s;
 }
 
-static xd_status run(xd_turn *t, float *out, xd_err *e)
+static xd_status run(xd_pass_run *t, float *out, xd_err *e)
 {
     xd_module    *m = t->m;
     xd_kept_text *k = NULL;
@@ -330,16 +330,16 @@ static xd_status run(xd_turn *t, float *out, xd_err *e)
 
 xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_err *e)
 {
-    xd_turn *t = calloc(1, sizeof *t);
+    xd_pass_run *t = calloc(1, sizeof *t);
     if (!t)
         return xd_fail(e, XD_ENOMEM, "no memory for a pass");
     const xd_logger *before = xd_log_enter(&m->log);
     xd_pass_init(&t->p);
     t->m = m;
     xd_cancel_reset(&m->cancel);
-    xd_status s = xd_record_take(&t->p, sizeof t->p, p, "xd_pass", e);
+    xd_status s = xd_record_read(&t->p, sizeof t->p, p, "xd_pass", e);
     if (s == XD_OK)
-        s = xd_turn_check(t, e);
+        s = xd_pass_run_check(t, e);
     if (s == XD_OK && !(t->local = malloc(m->dit.local_size + 1)))
         s = xd_fail(e, XD_ENOMEM, "no memory for a pass");
     if (s == XD_OK)

@@ -4,26 +4,25 @@
 
 #include "module/inside.h"
 
-typedef struct xd_turn {           /* one pass                                                    */
+typedef struct xd_pass_run {    /* one pass                                                    */
     xd_module *m;
-    xd_pass    p;
-    /* Of the program; without extents: absent. */
+    xd_pass    p;               /* the program's arguments                                     */
+    /* Views of the program's arrays; nd 0: absent. */
     xd_tensor  latents, reference, text, image, pooled;
-    int        tokens;          /* 1: latents are tokens                                       */
-    int64_t    cells[3];        /* t, h, w                                                     */
-    int64_t    F, extra;        /* features of a token: of the latents, and those beside them   */
+    int        tokens;          /* 1: latents are tokens [N,F], 0: [C,T,h,w]                   */
+    int64_t    cells[3];        /* size of the latents: t, h, w                                */
+    int64_t    F, extra;        /* features of a token: from the latents; from extra channels  */
     xd_layout  lay;
     xd_grid   *refs;
-    int64_t    rows;            /* of text, with padding up to a multiple                       */
+    int64_t    rows;            /* rows of text, padded to a multiple                          */
     xd_exec    x;
     xd_cond    cond;
     xd_input   in;
     void      *local;
-} xd_turn;
+} xd_pass_run;
 
-/* Checks what the program has passed (t->p) and fills in what follows from it: tensors of the
- * program's memory, and how many tokens there are. XD_EINVAL: the transformer takes no such thing.
- * t->refs is malloc'ed. */
-xd_status xd_turn_check(xd_turn *t, xd_err *e);
+/* Checks the arguments t->p and derives the other fields up to `rows`. XD_EINVAL: the transformer
+ * does not accept the arguments. t->refs is malloc'ed. */
+xd_status xd_pass_run_check(xd_pass_run *t, xd_err *e);
 
 #endif

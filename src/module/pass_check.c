@@ -14,7 +14,7 @@ static shape shape_of(xd_tensor t)
     return s;
 }
 
-static xd_status check_cells(xd_turn *t, xd_err *e)
+static xd_status check_cells(xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
     const char        *of = t->m->part.class_name;
@@ -37,7 +37,7 @@ static xd_status check_cells(xd_turn *t, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check_tokens(xd_turn *t, xd_err *e)
+static xd_status check_tokens(xd_pass_run *t, xd_err *e)
 {
     const int64_t *g = t->p.grid;
     xd_tensor      l = t->latents;
@@ -59,7 +59,7 @@ static xd_status check_tokens(xd_turn *t, xd_err *e)
 }
 
 /* Sizes for which the model has positions. */
-static xd_status check_places(const xd_turn *t, xd_err *e)
+static xd_status check_places(const xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
     const int64_t     *c = t->cells, *s = d->sample;
@@ -76,7 +76,7 @@ static xd_status check_places(const xd_turn *t, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check_latents(xd_turn *t, xd_err *e)
+static xd_status check_latents(xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
     int64_t            cells = (int64_t)d->patch[0] * d->patch[1] * d->patch[2];
@@ -99,7 +99,8 @@ static xd_status check_latents(xd_turn *t, xd_err *e)
 }
 
 /* An array with rows of `width` that the model needs (1), may have (0), or does not read (-1). */
-static xd_status check_rows(const xd_turn *t, const xd_array *a, const char *what, int64_t width,
+static xd_status check_rows(const xd_pass_run *t, const xd_array *a, const char *what,
+                            int64_t width,
                             int needs, xd_tensor *out, xd_err *e)
 {
     const char *of = t->m->part.class_name;
@@ -115,7 +116,7 @@ static xd_status check_rows(const xd_turn *t, const xd_array *a, const char *wha
     return s;
 }
 
-static xd_status check_text(xd_turn *t, xd_err *e)
+static xd_status check_text(xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
     const int64_t     *real = t->p.text_real;
@@ -140,7 +141,7 @@ static xd_status check_text(xd_turn *t, xd_err *e)
     return s;
 }
 
-static xd_status check_pooled(xd_turn *t, xd_err *e)
+static xd_status check_pooled(xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
     xd_array           a = t->p.pooled;
@@ -154,7 +155,7 @@ static xd_status check_pooled(xd_turn *t, xd_err *e)
     return s;
 }
 
-static xd_status check_references(xd_turn *t, xd_err *e)
+static xd_status check_references(xd_pass_run *t, xd_err *e)
 {
     const xd_pass *p = &t->p;
     int64_t        n = p->nreferences, sum = 0;
@@ -184,7 +185,7 @@ static xd_status check_references(xd_turn *t, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check_numbers(const xd_turn *t, xd_err *e)
+static xd_status check_numbers(const xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
     const char        *of = t->m->part.class_name;
@@ -209,7 +210,7 @@ static xd_status no_transformer(const xd_module *m, xd_err *e)
                    m->part.class_name);
 }
 
-xd_status xd_turn_check(xd_turn *t, xd_err *e)
+xd_status xd_pass_run_check(xd_pass_run *t, xd_err *e)
 {
     if (t->m->part.kind != XD_KIND_DIT)
         return no_transformer(t->m, e);

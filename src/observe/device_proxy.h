@@ -1,7 +1,7 @@
-/* device_proxy.h - a device in front of another one: what the tracing and the timing device share
+/* device_proxy.h - a device that wraps another one: base of the tracing and the timing device
  *
- * Memory and packing calls go to the real device. Each proxy has its own kernels. A new op is
- * one line here. */
+ * Memory and packing calls are forwarded to the real device. Each proxy has its own kernels. A new
+ * op is one line of XD_KERNELS. */
 #ifndef XD_OBSERVE_DEVICE_PROXY_H
 #define XD_OBSERVE_DEVICE_PROXY_H
 
@@ -31,8 +31,8 @@ typedef struct xd_device_proxy { /* `dev` comes first: an xd_dev * is also an xd
     X(qknorm, xd_qknorm, QKNORM)                \
     X(rotate, xd_rotate, ROTATE)
 
-/* Opens proxy `w` in front of `real`: sets its tables of ops and memory functions, with `close` as
- * given and no kernels. Other fields of w->dev stay as they are. */
+/* Opens proxy `w` of `real`: sets its tables of ops and memory functions, without kernels. close:
+ * function that closes the proxy. Other fields of w->dev do not change. */
 void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real, void (*close)(xd_dev *d));
 
 #endif

@@ -8,7 +8,7 @@
 
 xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
 {
-    size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_whole(bytes);
+    size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_round_up(bytes);
     void  *p = dev->mem->get(dev, cap ? cap : xd_page_bytes());
     if (!p)
         return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations",
@@ -46,7 +46,7 @@ xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_s
         xd_log(XD_LOG_DEBUG, ctx->window ? "ranks of this host read each other's memory"
                : "ranks of this host send each other messages");
     if (ctx->window)
-        xd_arena_init(a, ctx->window, xd_pages_whole(bytes));
+        xd_arena_init(a, ctx->window, xd_pages_round_up(bytes));
     return s == XD_OK && !ctx->window ? xd_device_arena_open(a, ctx->dev, bytes, e) : s;
 }
 

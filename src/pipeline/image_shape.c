@@ -17,7 +17,7 @@ static xd_status size_of(const xd_request *r, int k, xd_grid *size)
     if (of.file || !of.pixels)
         return of.file ? xd_image_size(of.file, &size->cols, &size->rows, NULL) : XD_EINVAL;
     xd_image_init(&i);
-    xd_status s = xd_record_take(&i, sizeof i, of.pixels, "xd_image", NULL);
+    xd_status s = xd_record_read(&i, sizeof i, of.pixels, "xd_image", NULL);
     *size = (xd_grid){ i.height, i.width };
     return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
 }

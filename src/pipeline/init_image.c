@@ -56,7 +56,7 @@ static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *
 {
     xd_image i;
     xd_image_init(&i);
-    xd_status s = xd_record_take(&i, sizeof i, of->pixels, "xd_image", e);
+    xd_status s = xd_record_read(&i, sizeof i, of->pixels, "xd_image", e);
     if (s == XD_OK)
         s = check_pixels(&i, of->pixels_name, e);
     if (s != XD_OK)

@@ -30,13 +30,13 @@ void xd_request_init_size(xd_request *r, size_t size)
                        .output_quality = -1, .clean_caption = 1, .skip_layer_guidance_scale = 2.8,
                        .skip_layer_guidance_start = 0.01, .skip_layer_guidance_stop = 0.2 };
     xd_record_init(r, size);
-    xd_record_give(r, &own, sizeof own, "xd_request", NULL);
+    xd_record_write(r, &own, sizeof own, "xd_request", NULL);
 }
 
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
 {
     xd_request_init(own);
-    return xd_record_take(own, sizeof *own, r, "xd_request", e);
+    return xd_record_read(own, sizeof *own, r, "xd_request", e);
 }
 
 int xd_job_has_image(const xd_request *r)

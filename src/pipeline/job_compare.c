@@ -60,7 +60,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
             xd_log(XD_LOG_INFO, "generating %" PRId64 " x %" PRId64 " pixels, the shape of the "
                    "image (--width and --height take another)", sized.width, sized.height);
     }
-    *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed,
+    *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_random_seed() : r->seed,
                                r->wanted != NULL, xd_job_images(r),
                                { sized.height, sized.width } };
     if (ctx->world.idle || ctx->world.used->size == 1)

@@ -78,7 +78,7 @@ uint64_t xd_job_texts_hash(const xd_request *r)
 /* A text of an older encoding would be read as other characters, without a word. */
 static xd_status check_text(const char *name, int64_t number, const char *text, xd_err *e)
 {
-    size_t at = text ? xd_utf8_stray(text) : 0;
+    size_t at = text ? xd_utf8_invalid_at(text) : 0;
     char   which[32] = "";
     if (!text || !text[at])
         return XD_OK;

@@ -35,7 +35,7 @@ void xd_job_warn_unused(const xd_job *j)
     char           line[256];
     if (j->ctx->world.all->rank)
         return;
-    xd_model_tell_usual(&j->ctx->model, line, sizeof line);
+    xd_model_usual_text(&j->ctx->model, line, sizeof line);
     if (*line)
         xd_log(XD_LOG_INFO, "%s", line);
     if (groups > j->ntodo)

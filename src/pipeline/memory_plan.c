@@ -328,11 +328,11 @@ static void log_memory(const xd_context *ctx, const xd_need *need, const double 
            host[1] / 1073741824.0);
 }
 
-/* xd_shared_weights_saved of the transformers that are loaded at a time. */
+/* xd_shared_weights_saved_bytes of the transformers that are loaded at a time. */
 static double dits_saved(const xd_job *j)
 {
-    double one = xd_shared_weights_saved(&j->ctx->model.dit),
-           two = xd_shared_weights_saved(&j->ctx->model.dit2);
+    double one = xd_shared_weights_saved_bytes(&j->ctx->model.dit),
+           two = xd_shared_weights_saved_bytes(&j->ctx->model.dit2);
     return j->both ? one + two : xd_job_uses_dit(j, 0) ? one : two;
 }
 
@@ -342,7 +342,7 @@ static double texts_saved(const xd_context *ctx)
     double sum = 0;
     for (int k = 0; k < XD_MAXTEXT && ctx->neighbours > 1; k++)
         if (ctx->model.has_text[k])
-            sum += xd_shared_weights_saved(&ctx->model.text[k]);
+            sum += xd_shared_weights_saved_bytes(&ctx->model.text[k]);
     return sum;
 }
 
@@ -360,7 +360,7 @@ static int sum_host(const xd_job *j, double peak, double once, int reads, size_t
     xd_context *ctx = j->ctx;
     double      left = (double)have;
     host[0] = peak + (xd_dev_identity(ctx->dev) ? 0 : (double)xd_dev_kernel_bytes(ctx->dev));
-    host[0] -= dits_saved(j) + xd_shared_weights_saved(&ctx->model.vae) + texts_saved(ctx);
+    host[0] -= dits_saved(j) + xd_shared_weights_saved_bytes(&ctx->model.vae) + texts_saved(ctx);
     host[1] = once;
     host[2] = reads;
     host[3] = xd_budget_elsewhere(ctx);

@@ -131,8 +131,8 @@ static int64_t tokens_of(const xd_job *j, int i)
 static int32_t mark_of(const xd_job *j, int k)
 {
     const xd_component *p = &j->ctx->model.text[k];
-    xd_text_sight       s;
-    p->text->sight(p->net.cfg, &s);
+    xd_text_tower       s;
+    p->text->tower(p->net.cfg, &s);
     return s.token;
 }
 

@@ -410,7 +410,7 @@ void xd_image_init_size(xd_image *i, size_t size)
 {
     xd_image own = { .frames = 1, .channels = 3 };
     xd_record_init(i, size);
-    xd_record_give(i, &own, sizeof own, "xd_image", NULL);
+    xd_record_write(i, &own, sizeof own, "xd_image", NULL);
 }
 
 const xd_image *xd_result_image(const xd_result *r, int i)

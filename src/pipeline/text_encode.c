@@ -137,7 +137,7 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
     int64_t   more = xd_prompt_images_more_ids(j, k), most = xd_prompts_most_ids(j, k) - more;
-    xd_status s = fail_tokens(j, k, xd_tok_cut_bare(m->tok[k], plain, strlen(plain), most,
+    xd_status s = fail_tokens(j, k, xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most,
                                                     frame != NULL, &w->ids[at], &w->len[at],
                                                     &w->whole[at], e), e);
     if (s == XD_OK)
@@ -309,11 +309,11 @@ static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
     r.nimages = xd_prompt_images_among(j, k, NULL, 0, images);
     xd_layout lay = layout_of(xd_prompt_images_more_ids(j, k) + r.nimages);
     x->lay = &lay;
-    return xd_text_see(j->ctx->model.text[k].text, x, n, &r);
+    return xd_text_run_vision(j->ctx->model.text[k].text, x, n, &r);
 }
 
 /* Encodes a text of n tokens on the counting device. */
-static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor seen, int64_t n)
+static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor image_rows, int64_t n)
 {
     const xd_component *p = &j->ctx->model.text[k];
     xd_layout           lay = layout_of(n);
@@ -325,7 +325,7 @@ static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor seen, int64_
     r.n = r.real = n;
     r.images = images;
     r.nimages = xd_prompt_images_among(j, k, NULL, n, images);
-    r.seen = seen;
+    r.image_rows = image_rows;
     xd_text_encode(p->text, x, &p->shadow, &r, &c);
     xd_arena_rewind(x->tmp, mark);
 }
@@ -344,9 +344,9 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     open_method_stack(&x, j->ctx, &stack);
-    xd_tensor seen = see_images(j, k, &x, &p->shadow);
+    xd_tensor image_rows = see_images(j, k, &x, &p->shadow);
     for (int i = 0; i < texts; i++)
-        count_one(j, k, &x, seen, n[i]);
+        count_one(j, k, &x, image_rows, n[i]);
     xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
@@ -525,8 +525,9 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
     return 1;
 }
 
-/* Encodes prompt i with encoder k into its place. seen: as of see_images. */
-static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor seen, xd_exec *x)
+/* Encodes prompt i with encoder k into its place. image_rows: from see_images. */
+static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
+                       xd_exec *x)
 {
     const xd_component     *p = &j->ctx->model.text[k];
     const xd_text_use *u = &recipe_of(j)->text[k];
@@ -546,7 +547,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor s
     xd_text_image images[XD_MAXREFS];
     r.images = images;
     r.nimages = xd_prompt_images_among(j, k, r.ids, n, images);
-    r.seen = seen;
+    r.image_rows = image_rows;
     xd_text_encode(p->text, x, &p->net, &r, &c);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
@@ -574,13 +575,13 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     if (shared)                 /* no rank begins unless all have their resources              */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
-    xd_tensor seen = { 0 };
+    xd_tensor image_rows = { 0 };
     if (going)
-        seen = see_images(j, k, &x, &ctx->model.text[k].net);
+        image_rows = see_images(j, k, &x, &ctx->model.text[k].net);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i) && !w->known[i]) {
             xd_pause(&x);
-            encode_one(w, j, i, k, seen, &x);
+            encode_one(w, j, i, k, image_rows, &x);
         }
     xd_method_stack_close(&stack);
     return xd_exec_status(&x, e);

@@ -84,7 +84,7 @@ static xd_device_way message_way(const predictor *s)
         return XD_WAY_HOST;
     if (s->base->world.all->size > 1)
         return s->base->world.all->traffic->way;
-    return s->m->hosts > 1 ? XD_WAY_LINKS : XD_WAY_LENT;
+    return s->m->hosts > 1 ? XD_WAY_LINKS : XD_WAY_MAILBOXES;
 }
 
 /* The memory that the messages of this part of the request take. */

@@ -8,7 +8,7 @@
 
 double xd_reading_wait_s(double cold, double speed, double room, double beside_s)
 {
-    double ahead = cold < XD_PREFETCH_LEAST || room < XD_PREFETCH_LEAST ? 0 : fmin(cold, room);
+    double ahead = cold < XD_PREFETCH_MIN || room < XD_PREFETCH_MIN ? 0 : fmin(cold, room);
     return cold / speed - fmin(ahead / speed, beside_s);
 }
 

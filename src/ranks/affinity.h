@@ -4,14 +4,14 @@
 
 #include "base/err.h"
 
-/* XD_EINVAL for an unknown binding mode; NULL is valid. */
+/* Returns XD_EINVAL for an unknown binding mode; NULL is valid. */
 xd_status xd_affinity_check(const char *bind, xd_err *e);
-/* Binds the calling thread, and the threads that it starts later, to this rank's share of the CPUs
- * that the ranks of its host may use. `bind` is "auto" (bind if the host has several ranks),
- * "cores" (always bind; a single rank binds to as many cores as it has threads), or "none" or NULL
- * (never). If binding is impossible, or the user (OMP_PROC_BIND, ...) or the launcher has already
- * bound threads, does nothing and logs why. Call once, after the world is open, and before large
- * allocations and the start of the thread pool. */
+/* Binds the calling thread, and the threads that it starts later, to this rank's share of its
+ * host's CPUs. `bind` is "auto" (bind if the host has several ranks), "cores" (always bind; a
+ * single rank binds to as many cores as it has threads), or "none" or NULL (never). If binding is
+ * impossible, or the user (OMP_PROC_BIND, ...) or the launcher has already bound threads, does
+ * nothing and logs the reason. Call once, after the world is open, and before large allocations and
+ * the start of the thread pool. */
 void      xd_affinity_bind(const char *bind, int threads);
 
 #endif

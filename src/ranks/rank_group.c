@@ -1,4 +1,5 @@
-/* rank_group.c - the ranks of a program that serves, and what rank 0 tells them between requests */
+/* rank_group.c - the ranks of a program that serves, and what rank 0 broadcasts to them between
+ * requests */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -99,7 +99,7 @@ void xd_pinged_init_size(xd_pinged *p, size_t size)
 xd_status xd_ping(xd_pinged *out, xd_err *e)
 {
     xd_pinged own = { 0 }, *p = &own;
-    if (xd_record_give(out, &own, sizeof own, "xd_pinged", e) != XD_OK)
+    if (xd_record_write(out, &own, sizeof own, "xd_pinged", e) != XD_OK)
         return XD_EINVAL;
     xd_comm  *c = NULL;
     uint8_t  *buf = malloc(LONG_BYTES);
@@ -122,5 +122,5 @@ xd_status xd_ping(xd_pinged *out, xd_err *e)
     if (s != XD_ECOMM)
         xd_comm_close(&c);
     free(buf);
-    return s == XD_OK ? xd_record_give(out, &own, sizeof own, "xd_pinged", e) : s;
+    return s == XD_OK ? xd_record_write(out, &own, sizeof own, "xd_pinged", e) : s;
 }

@@ -437,7 +437,7 @@ static void run_text(void *ctx)
     text_run *t = ctx;
     xd_cond   c = { 0 };
     xd_arena_rewind(t->x.tmp, 0);
-    t->read.seen = xd_text_see(t->p->text, &t->x, &t->p->net, &t->read);
+    t->read.image_rows = xd_text_run_vision(t->p->text, &t->x, &t->p->net, &t->read);
     xd_text_encode(t->p->text, &t->x, &t->p->net, &t->read, &c);
 }
 
@@ -764,7 +764,7 @@ xd_status xd_bench(const xd_bench_args *args, xd_err *e)
 {
     xd_bench_args a;
     xd_bench_args_init(&a);
-    xd_status s = xd_record_take(&a, sizeof a, args, "xd_bench_args", e);
+    xd_status s = xd_record_read(&a, sizeof a, args, "xd_bench_args", e);
     if (s != XD_OK)
         return s;
     const xd_logger  log = { a.log, a.cookie, a.log_level };

@@ -45,10 +45,10 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
     xd_comparison own;
     xd_image      v[2];
     xd_comparison_init(&own);
-    xd_status s = xd_record_take(&own, sizeof own, c, "xd_comparison", e);
+    xd_status s = xd_record_read(&own, sizeof own, c, "xd_comparison", e);
     for (int i = 0; s == XD_OK && i < 2; i++) {
         xd_image_init(&v[i]);
-        s = xd_record_take(&v[i], sizeof v[i], i ? b : a, "xd_image", e);
+        s = xd_record_read(&v[i], sizeof v[i], i ? b : a, "xd_image", e);
     }
     if (s != XD_OK)
         return s;
@@ -66,7 +66,7 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
     if (s != XD_OK)
         return s;
     own = conclude(&d, v[0].width, v[0].height);
-    return xd_record_give(c, &own, sizeof own, "xd_comparison", e);
+    return xd_record_write(c, &own, sizeof own, "xd_comparison", e);
 }
 
 /* ---- files --------------------------------------------------------------------------------- */
@@ -184,9 +184,9 @@ xd_status xd_compare_files(const xd_compare_args *args, xd_comparison *out, xd_e
     xd_comparison   c;
     xd_compare_args_init(&a);
     xd_comparison_init(&c);
-    xd_status s = xd_record_take(&a, sizeof a, args, "xd_compare_args", e);
+    xd_status s = xd_record_read(&a, sizeof a, args, "xd_compare_args", e);
     if (s == XD_OK && out)
-        s = xd_record_take(&c, sizeof c, out, "xd_comparison", e);
+        s = xd_record_read(&c, sizeof c, out, "xd_comparison", e);
     if (s != XD_OK)
         return s;
     if (!a.a || !a.b)
@@ -204,5 +204,5 @@ xd_status xd_compare_files(const xd_compare_args *args, xd_comparison *out, xd_e
         print_json(&a, &c);
     else if (a.line)
         print_text(&a, &c);
-    return out ? xd_record_give(out, &c, sizeof c, "xd_comparison", e) : XD_OK;
+    return out ? xd_record_write(out, &c, sizeof c, "xd_comparison", e) : XD_OK;
 }

@@ -97,7 +97,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     s = xd_component_open(&p, dir, a->tensors, kind_of(a->tensors),
                           xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
     if (s == XD_OK && xd_recipe_sees(recipe_in(index), a->tensors))
-        s = xd_component_see(&p, e);
+        s = xd_component_add_vision(&p, e);
     if (s == XD_OK && xd_net_visit(&p.net, &d) != XD_OK)
         s = xd_fail(e, lack.code, "%s", lack.msg);
     if (s == XD_OK)
@@ -194,7 +194,7 @@ static void check_component(view *v, xd_component *p, const char *name, int whol
         s = xd_component_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name),
                               &r->lack);
         if (s == XD_OK && xd_recipe_sees(v->m.recipe, name))
-            s = xd_component_see(p, &r->lack);
+            s = xd_component_add_vision(p, &r->lack);
     }
     for (int i = 0; s == XD_OK && i < p->nlist; i++) {
         double n = 1;
@@ -440,7 +440,7 @@ xd_status xd_inspect(const xd_inspect_args *args, xd_err *e)
     xd_inspect_args a;
     char           *dir = NULL;
     xd_inspect_args_init(&a);
-    xd_status s = xd_record_take(&a, sizeof a, args, "xd_inspect_args", e);
+    xd_status s = xd_record_read(&a, sizeof a, args, "xd_inspect_args", e);
     if (s != XD_OK)
         return s;
     if (a.model && xd_file_exists(a.model) && !xd_file_is_dir(a.model))

@@ -259,7 +259,7 @@ static xd_status take_args(xd_plans *p, const xd_advise_args *args, xd_err *e)
 {
     xd_advise_args_init(&p->a);
     xd_request_init(&p->r);
-    xd_status s = xd_record_take(&p->a, sizeof p->a, args, "xd_advise_args", e);
+    xd_status s = xd_record_read(&p->a, sizeof p->a, args, "xd_advise_args", e);
     if (s == XD_OK && p->a.request)
         s = xd_request_take(&p->r, p->a.request, e);
     return s;

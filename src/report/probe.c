@@ -277,7 +277,7 @@ xd_status xd_probe(const xd_probe_args *args, xd_err *e)
 {
     xd_probe_args a;
     xd_probe_args_init(&a);
-    xd_status s = xd_record_take(&a, sizeof a, args, "xd_probe_args", e);
+    xd_status s = xd_record_read(&a, sizeof a, args, "xd_probe_args", e);
     if (s != XD_OK)
         return s;
     const xd_logger  log = { a.log, a.cookie, a.log_level };

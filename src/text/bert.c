@@ -105,7 +105,7 @@ static xd_status check_config(void *c_, xd_err *e)
                        "%lld, max_position_embeddings %lld and type_vocab_size %lld must be 1 to "
                        "%d",
                        (long long)c->vocab, (long long)c->dim, (long long)c->ff,
-                       (long long)c->positions, (long long)c->types, (int)XD_TEXT_MOST);
+                       (long long)c->positions, (long long)c->types, (int)XD_TEXT_MAX);
     if (c->nlayers < 0 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "BERT: num_hidden_layers %d is outside 0 to 10000",
                        c->nlayers);

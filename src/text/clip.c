@@ -65,7 +65,7 @@ static xd_status check_config(void *c_, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "CLIP: vocab_size %lld, hidden_size %lld, intermediate_size "
                        "%lld, projection_dim %lld and max_position_embeddings %lld must be 1 to "
                        "%d", (long long)c->vocab, (long long)c->of.dim, (long long)c->of.ff,
-                       (long long)c->proj, (long long)c->positions, (int)XD_TEXT_MOST);
+                       (long long)c->proj, (long long)c->positions, (int)XD_TEXT_MAX);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "CLIP: num_hidden_layers %d is outside 1 to 10000",
                        c->nlayers);

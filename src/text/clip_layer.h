@@ -1,10 +1,10 @@
-/* clip_layer.h - a block of CLIP's text model and of its vision model */
+/* clip_layer.h - the transformer block of CLIP's text model and vision model */
 #ifndef XD_TEXT_CLIP_LAYER_H
 #define XD_TEXT_CLIP_LAYER_H
 
 #include "exec/op.h"
 
-typedef struct xd_clip_dims {   /* what a block has of the configuration                       */
+typedef struct xd_clip_dims {   /* the block's part of the configuration                       */
     int64_t dim, ff;
     int     heads;
     float   eps;
@@ -17,8 +17,8 @@ typedef struct xd_clip_layer {
 } xd_clip_layer;
 
 void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w);
-/* Runs the block on h [n,E], in place. rows: so many consecutive rows see each other, and no
- * others; 0: each row sees those up to its own. */
+/* Runs the block on h [n,E], in place. rows: attention is within groups of this many consecutive
+ * rows (an image each); 0: causal attention over all rows. */
 void xd_clip_layer_run(xd_exec *x, const xd_clip_dims *c, const xd_clip_layer *w, xd_tensor h,
                        int64_t rows);
 

@@ -83,7 +83,7 @@ static xd_status check_config(void *c_, xd_err *e)
     if (!xd_text_fits(c->of.dim) || !xd_text_fits(c->of.ff))
         return xd_fail(e, XD_EFORMAT, "CLIP vision: hidden_size %lld and intermediate_size %lld "
                        "must be 1 to %d", (long long)c->of.dim, (long long)c->of.ff,
-                       (int)XD_TEXT_MOST);
+                       (int)XD_TEXT_MAX);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "CLIP vision: num_hidden_layers %d is outside 1 to 10000",
                        c->nlayers);

@@ -39,7 +39,7 @@ typedef struct local {
 /* Blocks of the vision tower, where there is one, come first. */
 static int nlayers(const void *c)
 {
-    return ((const xd_decoder *)c)->seeing + ((const xd_decoder *)c)->nlayers;
+    return ((const xd_decoder *)c)->vision_blocks + ((const xd_decoder *)c)->nlayers;
 }
 
 static int64_t width(const void *c)
@@ -109,7 +109,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (!d->cut)                /* files that end with the last block that is read lack it     */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
-    if (!c->seeing)
+    if (!c->vision_blocks)
         return;
     xd_w_enter(d, "visual");
     xd_qwen_vision_weights(d, &c->vision, &g->vision);
@@ -284,7 +284,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const blk        *w = w_;
     const xd_decoder *c = n->cfg;
     const local      *l = s->local;
-    int               slides = xd_decoder_slides(c, x->layer - c->seeing);
+    int               slides = xd_decoder_slides(c, x->layer - c->vision_blocks);
     const angles     *a = slides ? &l->window : &l->all;
 
     xd_tensor y = xd_linear(x, rms_norm(x, c, s->h, w->norm1), &w->qkv), qkv[3];
@@ -353,9 +353,9 @@ static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     xd_state s = { .h = xd_lookup_rows(x, g->embed, r->ids, r->n, XD_F32), .local = &l };
     if (c->kind->gemma)
         xd_axpby(x, s.h, 0, (xd_tensor){ 0 }, sqrtf((float)c->dim));
-    if (c->seeing)
+    if (c->vision_blocks)
         xd_qwen_vision_place(x, r, s.h);
-    for (int i = n->first + c->seeing; i <= n->last; i++) {
+    for (int i = n->first + c->vision_blocks; i <= n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
         hand_out(x, n, r, i, s.h, out->tok);
         if (i < n->last)
@@ -384,7 +384,7 @@ static const xd_block vision_block = { "visual.blocks.%d", sizeof(xd_qwen_vision
 
 static const xd_block *block(const void *c, int layer)
 {
-    return layer < ((const xd_decoder *)c)->seeing ? &vision_block : &kind_of_block;
+    return layer < ((const xd_decoder *)c)->vision_blocks ? &vision_block : &kind_of_block;
 }
 
 static void run_tower(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows)
@@ -393,10 +393,10 @@ static void run_tower(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_ten
     xd_qwen_vision_run(x, n, &((const xd_decoder *)n->cfg)->vision, &g->vision, r, rows);
 }
 
-static void sight(const void *c, xd_text_sight *out)
+static void tower_of(const void *c, xd_text_tower *out)
 {
     const xd_qwen_vision *v = &((const xd_decoder *)c)->vision;
-    *out = (xd_text_sight){ v->patch, v->merge, (int32_t)v->token };
+    *out = (xd_text_tower){ v->patch, v->merge, (int32_t)v->token };
 }
 
 /* ---- the registry's entries --------------------------------------------------------------- */
@@ -417,17 +417,20 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
     .width = width, .encode = encode, .hidden = encode_states
 #define NET(kind, title, first, all, ...)                                                          \
     { NET_OF(kind, , title, first, all, "visual.*", __VA_ARGS__) }
-#define BLIND(first, all, name, i)                                                                 \
-    { NET_OF(qwen25vl, , "qwen2.5-vl", first, all, "visual.*", name), .seeing = &seeing[i] }
-#define SEEING(first, all, name)                                                                   \
-    { NET_OF(qwen25vl, _seeing, "qwen2.5-vl", first, all, NULL, name), .sight = sight,             \
-      .see = run_tower }
+#define WITHOUT_VISION(first, all, name, i)                                                        \
+    { NET_OF(qwen25vl, , "qwen2.5-vl", first, all, "visual.*", name),                              \
+      .with_vision = &with_vision[i] }
+#define WITH_VISION(first, all, name)                                                              \
+    { NET_OF(qwen25vl, _vision, "qwen2.5-vl", first, all, NULL, name), .tower = tower_of,          \
+      .run_vision = run_tower }
 
 #define INSIDE "language_model."
 #define OUTSIDE "language_model.model."
 
-static const xd_text seeing[] = { SEEING("model.", with_head, "Qwen2_5_VLForConditionalGeneration"),
-                                  SEEING(INSIDE, weights, "Qwen2_5_VLModel") };
+static const xd_text with_vision[] = {
+    WITH_VISION("model.", with_head, "Qwen2_5_VLForConditionalGeneration"),
+    WITH_VISION(INSIDE, weights, "Qwen2_5_VLModel")
+};
 
 extern const xd_text xd_text_decoders[];
 const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
@@ -435,8 +438,8 @@ const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(qwen3, "qwen3", "", weights, "Qwen3Model"),
     NET(qwen2, "qwen2", "model.", with_head, "Qwen2ForCausalLM"),
     NET(qwen2, "qwen2", "", weights, "Qwen2Model"),
-    BLIND("model.", with_visual_and_head, "Qwen2_5_VLForConditionalGeneration", 0),
-    BLIND(INSIDE, with_visual, "Qwen2_5_VLModel", 1),
+    WITHOUT_VISION("model.", with_visual_and_head, "Qwen2_5_VLForConditionalGeneration", 0),
+    WITHOUT_VISION(INSIDE, with_visual, "Qwen2_5_VLModel", 1),
     NET(qwen25vl, "qwen2.5-vl", "", weights, "Qwen2_5_VLTextModel"),
     NET(mistral, "mistral", OUTSIDE, with_pixtral_and_head, "Mistral3ForConditionalGeneration"),
     NET(mistral, "mistral", INSIDE, with_pixtral, "Mistral3Model"),

@@ -10,7 +10,7 @@
 
 #define AT(m) offsetof(xd_decoder, m)
 
-enum { MOST_TOWER = 1 << 16 };  /* largest number of a tower                                   */
+enum { MAX_TOWER = 1 << 16 };  /* largest number of a tower                                   */
 
 /* Sizes: vocabulary, width, MLP, layers, heads, key heads (0: as many as heads), width of a head
  * (0: width / heads). */
@@ -142,7 +142,7 @@ static xd_status check_sizes(const xd_decoder *c, xd_err *e)
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff))
         return xd_fail(e, XD_EFORMAT, "%s: vocab_size %lld, hidden_size %lld and "
                        "intermediate_size %lld must be 1 to %d", what, (long long)c->vocab,
-                       (long long)c->dim, (long long)c->ff, (int)XD_TEXT_MOST);
+                       (long long)c->dim, (long long)c->ff, (int)XD_TEXT_MAX);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "%s: num_hidden_layers %d is outside 1 to 10000", what,
                        c->nlayers);
@@ -170,10 +170,10 @@ static xd_status check_tower(const xd_decoder *c, xd_err *e)
                                     v->dim, v->ff, v->channels, v->patch, v->frames, v->merge,
                                     v->out, v->heads, v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
-        if (n[i] < 0 || n[i] > MOST_TOWER)
+        if (n[i] < 0 || n[i] > MAX_TOWER)
             return xd_fail(e, XD_EFORMAT, "%s: %lld, a number of vision_config or "
                            "spatial_merge_size, is outside 0 to %d", c->kind->title,
-                           (long long)n[i], MOST_TOWER);
+                           (long long)n[i], MAX_TOWER);
     return XD_OK;
 }
 
@@ -266,7 +266,7 @@ static xd_status check_sections(xd_decoder *c, xd_err *e)
     return XD_OK;
 }
 
-xd_status xd_qwen25vl_seeing_check(void *c_, xd_err *e)
+xd_status xd_qwen25vl_vision_check(void *c_, xd_err *e)
 {
     xd_decoder *c = c_;
     xd_status   s = xd_qwen25vl_check(c, e);
@@ -274,7 +274,7 @@ xd_status xd_qwen25vl_seeing_check(void *c_, xd_err *e)
         s = check_sections(c, e);
     if (s == XD_OK)
         s = xd_qwen_vision_check(&c->vision, c->dim, e);
-    c->seeing = c->vision.depth;
+    c->vision_blocks = c->vision.depth;
     return s;
 }
 

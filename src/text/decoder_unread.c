@@ -34,7 +34,7 @@ void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c)
     xd_qwen_vision_glob  g;
     xd_qwen_vision_block w;
     int                  at = d->nlist;
-    if (d->visit != XD_VISIT_LIST || !d->whole || c->seeing)
+    if (d->visit != XD_VISIT_LIST || !d->whole || c->vision_blocks)
         return;
     xd_w_enter(d, "visual");
     xd_qwen_vision_weights(d, &c->vision, &g);

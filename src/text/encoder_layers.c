@@ -23,7 +23,7 @@ int xd_text_act(const char *name, xd_act *act)
 
 int xd_text_fits(int64_t extent)
 {
-    return extent >= 1 && extent <= XD_TEXT_MOST;
+    return extent >= 1 && extent <= XD_TEXT_MAX;
 }
 
 xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
@@ -45,15 +45,15 @@ int xd_text_layer(const xd_net *n, int number)
     return k < 0 ? 0 : k > n->nlayers ? n->nlayers : k;
 }
 
-xd_tensor xd_text_see(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r)
+xd_tensor xd_text_run_vision(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r)
 {
     int64_t tokens = 0;
     for (int k = 0; k < r->nimages; k++)
         tokens += r->images[k].n;
-    if (!tokens || !t->see)
+    if (!tokens || !t->run_vision)
         return (xd_tensor){ 0 };
     xd_tensor rows = xd_new_f32(x, tokens, t->width(n->cfg));
-    t->see(x, n, r, rows);
+    t->run_vision(x, n, r, rows);
     return rows;
 }
 
@@ -68,8 +68,8 @@ void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text
 
 int xd_text_blocks(const xd_net *n, const int *numbers, int count)
 {
-    int most = 0;
+    int max = 0;
     for (int i = 0; i < count; i++)
-        most = xd_text_layer(n, numbers[i]) > most ? xd_text_layer(n, numbers[i]) : most;
-    return most;
+        max = xd_text_layer(n, numbers[i]) > max ? xd_text_layer(n, numbers[i]) : max;
+    return max;
 }

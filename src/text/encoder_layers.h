@@ -1,20 +1,20 @@
-/* encoder_layers.h - what several text encoders have in common */
+/* encoder_layers.h - helpers that several text encoders share */
 #ifndef XD_TEXT_ENCODER_LAYERS_H
 #define XD_TEXT_ENCODER_LAYERS_H
 
 #include "exec/op.h"
 
-/* Finds an activation by its name in transformers' configs (ACT2FN). Returns 0 if it is not one
- * of XD_TEXT_ACTS. */
+/* Finds an activation by its name in transformers' configs (ACT2FN). Returns 0 if it is not in
+ * XD_TEXT_ACTS. */
 #define XD_TEXT_ACTS "gelu, gelu_new, relu, silu, quick_gelu"
 int xd_text_act(const char *name, xd_act *act);
 
-/* Is this extent allowed? The limit is far above any model's, and the product of two extents
- * fits 64 bits. */
-enum { XD_TEXT_MOST = 1 << 24 };
+/* Returns 1 if a size from a config is in range. The limit is far above any model's, and the
+ * product of two sizes fits 64 bits. */
+enum { XD_TEXT_MAX = 1 << 24 };
 int xd_text_fits(int64_t extent);
 
-/* Refuses a number of heads that does not divide hidden_size, or a head width out of range;
+/* Refuses a number of heads that does not divide hidden_size, or a head size that is out of range.
  * `what` begins the error message. */
 xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e);
 

@@ -101,17 +101,17 @@ void xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_
 /* ---- places ------------------------------------------------------------------------------- */
 
 /* An image in tokens, and the side of a window. */
-typedef struct sight { int64_t rows, cols, side; } sight;
+typedef struct cells { int64_t rows, cols, side; } cells;
 
-static sight sight_of(const xd_qwen_vision *c, const xd_text_image *i)
+static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
 {
     int64_t unit = c->patch * c->merge;
-    return (sight){ i->height / unit, i->width / unit, c->window / unit };
+    return (cells){ i->height / unit, i->width / unit, c->window / unit };
 }
 
 /* Where token i, in the order of windows, is in the image; *run: how many tokens from it on are
  * its right neighbours. */
-static void place_of(const sight *s, int64_t i, int64_t *y, int64_t *x, int64_t *run)
+static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t *run)
 {
     int64_t band = i / (s->side * s->cols), top = band * s->side,
             high = xd_min(s->side, s->rows - top);
@@ -137,7 +137,7 @@ static void each_patch(const table *t, float *(*fn)(const table *t, const xd_tex
     int64_t m = t->c->merge;
     for (int k = 0; k < t->r->nimages; k++) {
         const xd_text_image *image = &t->r->images[k];
-        sight                s = sight_of(t->c, image);
+        cells                s = cells_of(t->c, image);
         for (int64_t i = 0; i < s.rows * s.cols; i++) {
             int64_t y, x, run;
             place_of(&s, i, &y, &x, &run);
@@ -207,7 +207,7 @@ static xd_tensor attend(xd_exec *x, const xd_qwen_vision *c, const xd_text_read 
     xd_tensor out = xd_new_as(x, x->act, 3, qkv[0].d);
     int64_t   at = 0, unit = c->merge * c->merge;
     for (int k = 0; k < r->nimages; k++) {
-        sight   s = sight_of(c, &r->images[k]);
+        cells   s = cells_of(c, &r->images[k]);
         int64_t side = sees_all(c, x->layer) ? xd_max(s.rows, s.cols) : s.side;
         for (int64_t y = 0; y < s.rows; y += side)
             for (int64_t z = 0; z < s.cols; z += side)
@@ -244,7 +244,7 @@ static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vis
                              (int64_t[]){ n, c->dim * unit });
     y = xd_linear_f32(x, xd_linear_act(x, y, &g->up, XD_GELU_ERF), &g->down);
     for (int k = 0; k < r->nimages; k++) {
-        sight s = sight_of(c, &r->images[k]);
+        cells s = cells_of(c, &r->images[k]);
         for (int64_t i = 0, run; i < s.rows * s.cols; i += run) {
             int64_t row, col;
             place_of(&s, i, &row, &col, &run);
@@ -260,7 +260,7 @@ static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_
     int64_t sum = 0, unit = c->patch * c->merge;
     for (int k = 0; k < r->nimages; k++) {
         const xd_text_image *i = &r->images[k];
-        sight                s = sight_of(c, i);
+        cells                s = cells_of(c, i);
         if (!xd_check(x, s.rows * unit == i->height && s.cols * unit == i->width &&
                       s.rows * s.cols == i->n && i->n,
                       "image %d of %lld x %lld pixels has %lld tokens", k + 1, (long long)i->width,
@@ -297,7 +297,7 @@ void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
 
 void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h)
 {
-    int64_t from = 0, last = 0, have = r->seen.nd ? r->seen.d[0] : 0;
+    int64_t from = 0, last = 0, have = r->image_rows.nd ? r->image_rows.d[0] : 0;
     for (int k = 0; k < r->nimages; k++) {
         const xd_text_image *i = &r->images[k];
         if (!xd_check(x, i->n > 0 && i->at >= last && i->at + i->n <= r->n && from + i->n <= have,
@@ -305,7 +305,7 @@ void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h)
                       "are there", k + 1, r->nimages, (long long)i->at, (long long)(i->at + i->n),
                       (long long)r->n, (long long)have))
             return;
-        xd_copy_to(x, xd_rows(h, i->at, i->n), xd_rows(r->seen, from, i->n));
+        xd_copy_to(x, xd_rows(h, i->at, i->n), xd_rows(r->image_rows, from, i->n));
         last = i->at + i->n;
         from += i->n;
     }

@@ -1,5 +1,5 @@
-/* qwen_vision.h - the vision tower of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923): images become
- * rows that a language model reads among its embeddings */
+/* qwen_vision.h - the vision tower of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923): encodes
+ * images to rows that replace token embeddings of the language model */
 #ifndef XD_TEXT_QWEN_VISION_H
 #define XD_TEXT_QWEN_VISION_H
 
@@ -8,7 +8,7 @@
 typedef struct xd_qwen_vision {
     int64_t dim, ff, channels, patch, frames, merge, window, out, token;
     int     depth, heads;
-    xd_ints full;               /* blocks that see the whole image                             */
+    xd_ints full;               /* blocks with attention over the complete image               */
     char    act_fn[XD_FIELD_TEXT];
     double  theta;
     xd_act  act;
@@ -41,20 +41,21 @@ typedef struct xd_qwen_vision_block {
         { "vision_config.rope_parameters.rope_theta", offsetof(V, m.theta), 'd', 10000, NULL },    \
         { "image_token_id", offsetof(V, m.token), 'l', 151655, NULL }
 
-/* Completes and checks what was read; `width`: that of the language model's rows. */
+/* Fills in derived fields and checks the config. width: that of the language model's rows. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
-/* Declares the weights outside of the blocks and those of a block, in the scopes of the tower and
- * of the block. */
+/* Declare the weights outside the blocks, in the tower's scope, and those of a block, in the
+ * block's scope. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
                                        xd_qwen_vision_block *w);
-/* A block, with s->local of xd_qwen_vision_run. */
+/* Runs a block; s->local was set by xd_qwen_vision_run. */
 void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
                                  const xd_qwen_vision_block *w, xd_state *s);
-/* Runs the blocks [0, depth) of the net over the images: rows of their tokens, [tokens,E] F32. */
+/* Runs the tower, blocks [0, depth) of the net, over the images. rows: its output, [tokens,E]
+ * f32. */
 void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                              const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
-/* Puts r->seen where the tokens of the images are in h [n,E] F32. */
+/* Copies r->image_rows over the rows of image tokens in h [n,E] f32. */
 void      xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
 
 #endif

@@ -108,7 +108,7 @@ static xd_status check_as(cfg *c, const char *type, xd_err *e)
         !xd_text_fits(c->heads))
         return xd_fail(e, XD_EFORMAT, "T5: vocab_size %lld, d_model %lld, d_ff %lld and num_heads "
                        "%d must be 1 to %d", (long long)c->vocab, (long long)c->dim,
-                       (long long)c->ff, c->heads, (int)XD_TEXT_MOST);
+                       (long long)c->ff, c->heads, (int)XD_TEXT_MAX);
     if (c->d_kv < 8 || c->d_kv > 512)
         return xd_fail(e, XD_EUNSUPPORTED, "T5: d_kv %lld is outside 8 to 512",
                        (long long)c->d_kv);

@@ -293,7 +293,7 @@ static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
         const xd_json *j = special_token(f, names[i].key);
         if (j)
             s = xd_added_json(t, j, 1, e);
-        else if (usual && !f->bare)
+        else if (usual && !f->named_only)
             s = xd_added_add(t, usual, (xd_added_flags) {0}, e);
     }
     return s;

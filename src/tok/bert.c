@@ -36,11 +36,11 @@ int xd_json_flag(const xd_json *o, const char *key, int otherwise)
 void xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg)
 {
     r->clean = 1;
-    r->apart = xd_json_flag(cfg, "tokenize_chinese_chars", 1);
+    r->split_chinese = xd_json_flag(cfg, "tokenize_chinese_chars", 1);
     r->lower = xd_json_flag(cfg, "do_lower_case", 1);
     r->strip = xd_json_flag(cfg, "strip_accents", r->lower);
     r->prefix = "##";
-    r->most = 100;
+    r->max_chars = 100;
 }
 
 static xd_status must_be(const xd_json *tj, const char *key, const char *type, const char *what,
@@ -56,18 +56,18 @@ xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char 
 {
     const xd_json *norm = xd_json_get(tj, "normalizer"), *model = xd_json_get(tj, "model");
     const char    *prefix = xd_json_text(xd_json_get(model, "continuing_subword_prefix"));
-    double         most;
+    double         max_chars;
     xd_status      s = must_be(tj, "normalizer", "BertNormalizer", what, e);
     if (s == XD_OK)
         s = must_be(tj, "pre_tokenizer", "BertPreTokenizer", what, e);
     r->clean = xd_json_flag(norm, "clean_text", 1);
-    r->apart = xd_json_flag(norm, "handle_chinese_chars", 1);
+    r->split_chinese = xd_json_flag(norm, "handle_chinese_chars", 1);
     r->lower = xd_json_flag(norm, "lowercase", 1);
     r->strip = xd_json_flag(norm, "strip_accents", r->lower);
     r->prefix = prefix ? prefix : "##";
-    r->most = 100;
-    if (xd_json_number(xd_json_get(model, "max_input_chars_per_word"), &most))
-        r->most = most >= 0 && most < 1e15 ? (int64_t)most : 100;
+    r->max_chars = 100;
+    if (xd_json_number(xd_json_get(model, "max_input_chars_per_word"), &max_chars))
+        r->max_chars = max_chars >= 0 && max_chars < 1e15 ? (int64_t)max_chars : 100;
     if (s == XD_OK && strlen(r->prefix) > PREFIX_MAX)
         s = xd_fail(e, XD_EFORMAT, "%s: continuing_subword_prefix has %zu bytes, 0 to %d are "
                     "possible", what, strlen(r->prefix), (int)PREFIX_MAX);
@@ -183,13 +183,13 @@ static int separate_characters(xd_codes *c, const xd_bert_rules *r)
     size_t   n = 0;
     for (size_t i = 0; p && i < c->n; i++) {
         int32_t x = c->p[i];
-        int     apart = r->apart && is_chinese(x);
+        int     split_chinese = r->split_chinese && is_chinese(x);
         if (r->clean && is_noise(x))
             continue;
-        if (apart)
+        if (split_chinese)
             p[n++] = ' ';
         p[n++] = r->clean && xd_is_space(x) ? ' ' : x;
-        if (apart)
+        if (split_chinese)
             p[n++] = ' ';
     }
     free(c->p);
@@ -254,7 +254,7 @@ static int32_t longest_piece(const xd_bert *b, const char *w, size_t len, int be
 static void encode_word(const xd_bert *b, const char *w, size_t len, xd_ids *out)
 {
     int64_t first = out->n;
-    int     known = count_characters(w, len) <= b->rules.most;
+    int     known = count_characters(w, len) <= b->rules.max_chars;
     for (size_t at = 0, took = 0; known && at < len && !out->failed; at += took) {
         int32_t id = longest_piece(b, w + at, len - at, at == 0, &took);
         known = id >= 0;

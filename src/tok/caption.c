@@ -123,11 +123,11 @@ static int hex_of(char c)
 static size_t broken_length(const unsigned char *s, size_t len)
 {
     size_t whole = s[0] < 0xc2 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 1, n = 1;
-    unsigned least = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
-    unsigned most = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-    for (; n < whole && n < len && s[n] >= least && s[n] <= most; n++) {
-        least = 0x80;
-        most = 0xbf;
+    unsigned low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    for (; n < whole && n < len && s[n] >= low && s[n] <= high; n++) {
+        low = 0x80;
+        high = 0xbf;
     }
     return n;
 }

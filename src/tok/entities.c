@@ -335,26 +335,26 @@ static const char *const table[] = {
 
 enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 };   /* BARE_MAX: of names with "*" */
 
-typedef struct reference { xd_slice name; const char *codes; int bare; } reference;
+typedef struct reference { xd_slice name; const char *codes; int no_semicolon; } reference;
 
 /* Reads the entry at p of the table; returns where the next one begins. */
 static const char *read_entry(const char *p, reference *r)
 {
     size_t n = strcspn(p, " ");
-    r->bare = p[n - 1] == '*';
-    r->name = (xd_slice) {p, n - (size_t)r->bare};
+    r->no_semicolon = p[n - 1] == '*';
+    r->name = (xd_slice) {p, n - (size_t)r->no_semicolon};
     r->codes = p + n + 1;
     p = r->codes + strcspn(r->codes, " ");
     return p + (*p == ' ');
 }
 
-/* `bare`: only a name that needs no semicolon. */
-static int find_name(const char *s, size_t n, int bare, reference *r)
+/* `no_semicolon`: only a name that needs no semicolon. */
+static int find_name(const char *s, size_t n, int no_semicolon, reference *r)
 {
     for (size_t i = 0; n && i < LINES && table[i][0] <= s[0]; i++)
         for (const char *p = i + 1 < LINES && table[i + 1][0] < s[0] ? "" : table[i]; *p;) {
             p = read_entry(p, r);
-            if (r->name.len == n && (r->bare || !bare) && !memcmp(r->name.p, s, n))
+            if (r->name.len == n && (r->no_semicolon || !no_semicolon) && !memcmp(r->name.p, s, n))
                 return 1;
         }
     return 0;
@@ -370,10 +370,10 @@ static void put_codes(const reference *r, xd_bytes_buf *out)
     }
 }
 
-int xd_entity_put(const char *name, size_t n, int bare, xd_bytes_buf *out)
+int xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out)
 {
     reference r;
-    if (!find_name(name, n, bare, &r))
+    if (!find_name(name, n, no_semicolon, &r))
         return 0;
     put_codes(&r, out);
     return 1;

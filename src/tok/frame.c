@@ -1,7 +1,7 @@
 /* frame.c - the text that a pipeline puts around a prompt: a chat template with its roles and
  * special tokens already written out.
  *
- * transformers fills a template first and looks for special tokens in the whole text, so that
+ * transformers fills a template first and looks for special tokens in the complete text, so that
  * those that a user types count too. */
 #include "tok/inside.h"
 
@@ -57,19 +57,20 @@ static xd_status pad_row(const xd_tok *t, xd_tok_row *r, int64_t to, int left, x
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *r, xd_err *e)
 {
-    int64_t most = f->max > 0 ? f->max + f->drop : 0;
+    int64_t max = f->max > 0 ? f->max + f->drop : 0;
     int     left = f->side == XD_TOK_SIDE_OWN ? t->pad_left : f->side == XD_TOK_SIDE_LEFT;
     char   *text = xd_tok_framed(f->text, prompt);
     *r = (xd_tok_row) {0};
     if (!text)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    xd_status s = xd_tok_cut_bare(t, text, strlen(text), most, f->bare, &r->ids, &r->n, &r->whole,
+    xd_status s = xd_tok_cut_plain(t, text, strlen(text), max, f->no_special, &r->ids, &r->n,
+                                   &r->untruncated,
                                   e);
     free(text);
     r->real = r->n;
     r->drop = f->drop < r->real ? f->drop : r->real;
     if (s == XD_OK && f->pad)
-        s = pad_row(t, r, most, left, e);
+        s = pad_row(t, r, max, left, e);
     if (s != XD_OK) {
         free(r->ids);
         *r = (xd_tok_row) {0};
@@ -125,12 +126,13 @@ static int64_t count_before(const xd_tok *t, const xd_tok_frame *f)
 {
     const char *at = f->text ? strstr(f->text, place) : NULL;
     int32_t    *ids = NULL;
-    int64_t     n = 0, whole = 0;
-    if (!at || xd_tok_cut_bare(t, f->text, (size_t)(at - f->text), 0, f->bare, &ids, &n, &whole,
+    int64_t     n = 0, untruncated = 0;
+    if (!at || xd_tok_cut_plain(t, f->text, (size_t)(at - f->text), 0, f->no_special, &ids, &n,
+                                &untruncated,
                                NULL) != XD_OK)
         return -1;
     free(ids);
-    return f->bare ? n : n - t->tail.n;
+    return f->no_special ? n : n - t->tail.n;
 }
 
 static int is_begin(const xd_tok *t, const char *mark)

@@ -1,15 +1,14 @@
-/* inside.h - declarations that the files of this room share; no other room includes it.
+/* inside.h - inside tok: declarations that its source files share
  *
- * The steps are those of transformers' tokenizers. T5's: added tokens are found in the raw text
- * (added.c). The rest is normalized with the model's character map (charsmap.c) and split at
- * white space and at U+2581, with which every word then begins (tok.c). Each word is segmented
- * into the pieces with the best sum of scores (unigram.c). CLIP's and BERT's treat the text
- * between added tokens differently. CLIP's normalizes it, splits it into words with a pattern
- * (clip.c), and merges the bytes of a word pair by pair (bpe.c). BERT's normalizes it, splits it
- * at white space and punctuation, and takes the longest pieces of each word from the left
- * (bert.c). A language model's does what its tokenizer.json says (lm.c): it normalizes, cuts words
- * with regular expressions (pattern.c) and merges their bytes or characters (bpe.c). open.c selects
- * the tokenizer of a directory, lm_open.c reads that of a language model. */
+ * The steps are those of transformers' tokenizers. All find added tokens in the raw text first
+ * (added.c). T5 normalizes the rest with the model's character map (charsmap.c), splits it at white
+ * space and at U+2581, with which every word then begins (tok.c), and segments each word into the
+ * pieces with the largest sum of scores (unigram.c). CLIP normalizes the rest, splits it into words
+ * with a regular expression (clip.c), and merges the bytes of a word pair by pair (bpe.c). BERT
+ * normalizes it, splits it at white space and punctuation, and segments each word from the left
+ * into the longest pieces (bert.c). Language models follow their tokenizer.json (lm.c): normalize,
+ * split with regular expressions (pattern.c), merge bytes or characters (bpe.c). open.c selects the
+ * tokenizer of a directory; lm_open.c reads that of a language model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -22,21 +21,21 @@
 
 /* ---- growing bytes ------------------------------------------------------------------------ */
 
-/* Bits of `failed` of what grows: out of memory; a regular expression was given up. */
+/* Bits of `failed` in buffers: out of memory; a regular expression exceeded its match limit. */
 enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
 
 typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
 void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* sets failed when out of memory */
 void xd_bytes_free(xd_bytes_buf *b);
-typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* of another text      */
+typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* borrowed             */
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
-/* The code point at s[0..len) (len > 0); *took is its length in bytes. An invalid byte gives -1
- * and length 1. */
+/* Decodes the code point at s[0..len) (len > 0); *took is its length in bytes. For an invalid byte
+ * returns -1 and length 1. */
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
 size_t  xd_utf8_len(const char *s);             /* length in bytes of the valid character at s */
-/* The character that ends before s[at] (at > 0); *from is its first byte. */
+/* Decodes the character that ends before s[at] (at > 0); *from is the offset of its first byte. */
 int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
 void    xd_utf8_put(int32_t c, xd_bytes_buf *out);
 int     xd_is_space(int32_t c);                 /* Unicode's White_Space                       */
@@ -49,55 +48,59 @@ int xd_in_ranges(const xd_range *r, size_t n, int32_t c);       /* r is sorted  
 
 typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* p is malloc'ed               */
 int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* 0: out of memory             */
-/* Canonical decomposition, or composition if `form` is another, of Unicode 9, or of utf8proc's
- * version; 0: out of memory. */
+/* Normalizes to NFD or NFC of Unicode 9, or (XD_NFC_TODAY) to NFC of utf8proc's Unicode version.
+ * Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
 void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c  */
 
-/* ---- texts that people write ---------------------------------------------------------------- */
+/* ---- cleaning of prompts, as in diffusers (caption.c) ---------------------------------------- */
 
-/* Members of a class in brackets, as Python's re has \s, \w and \d. */
+/* Contents of a bracketed character class, equal to Python's \s, \w and \d. */
 #define XD_SPACES "\\t-\\r\\x1c- \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"  \
     "\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define XD_LETTERS   "\\p{L}\\p{N}_"
 #define XD_DIGIT  "\\p{Nd}"
 
-enum { XD_FIND_BYTES = 1 };             /* the text is not UTF-8                                */
+enum { XD_FIND_BYTES = 1 };             /* match bytes, not UTF-8 characters                    */
 typedef struct xd_finder xd_finder;
 xd_finder *xd_finder_open(const char *pattern, int flags);      /* NULL: out of memory         */
 void       xd_finder_close(xd_finder *f);
-/* 1: found from `at`, or at `at` if `here`, span[0] to span[1]; then the bounds of its groups. */
+/* Searches from `at` on, or only at `at` if `here`. Returns 1 if found: span[0] to span[1] is the
+ * match, followed by the bounds of its groups. */
 int        xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here,
                           size_t *span, int groups);
-/* Replaces all matches; `by` names groups as "$1". */
+/* Replaces all matches with `by`, in which "$1" is the first group. */
 void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
-/* Appends what a name of HTML stands for, given without "&" and ";"; `bare`: only one that needs
- * no ";". 0: there is none. */
-int     xd_entity_put(const char *name, size_t n, int bare, xd_bytes_buf *out);
-size_t  xd_entity_number(const char *s, size_t len, int64_t *v);        /* of "&#...": its bytes */
-int32_t xd_entity_code(int64_t v);              /* the character of a number                   */
-int32_t xd_windows_code(int byte);              /* the character of a byte in Windows-1252     */
-void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);      /* html.unescape       */
-void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);        /* ftfy's      */
+/* Appends the characters of an HTML entity; name: without "&" and ";". no_semicolon: accept only
+ * entities that are valid without ";". Returns 0 if unknown. */
+int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out);
+/* Parses the number of "&#..." and returns its length in bytes; 0: none. */
+size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
+int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity              */
+int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252        */
+void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);      /* Python's html.unescape */
+void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out); /* ftfy's unescape_html */
 void    xd_unescape_twice(xd_bytes_buf *text);
 
-void    xd_fix_charset(xd_bytes_buf *text);     /* decoding that went wrong                    */
-int     xd_fix_controls(xd_bytes_buf *text);    /* above 0x7f; returns whether there were any  */
+void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake, as ftfy                   */
+int     xd_fix_controls(xd_bytes_buf *text);    /* fixes C1 controls; returns 1 if it had any  */
 void    xd_fix_text(xd_bytes_buf *text);        /* ftfy.fix_text                               */
-/* Start tags of a text, which is borrowed. NULL: out of memory. */
+/* Parser of HTML start tags in a text, which is borrowed. NULL: out of memory. */
 typedef struct xd_tags xd_tags;
 xd_tags *xd_tags_open(const char *s, size_t len);
 void    xd_tags_close(xd_tags *t);
-/* What begins like a start tag, at its "<": where its attributes end, or what stops them. */
+/* Returns the end of the attributes of the start tag whose "<" is at `at`, or the offset of the
+ * first byte that cannot be part of them. */
 size_t  xd_tags_scan(xd_tags *t, size_t at);
-/* Ends of the name, and of the attribute, that begin at `at`, or `at`: there is none. */
+/* Return the end of the tag name, and of the attribute, at `at`; `at`: there is none. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
 void    xd_html_text(xd_bytes_buf *text);       /* BeautifulSoup(text, "html.parser").text     */
 
-/* What captions begin and end with: valid UTF-8 of `text`; the bytes as a string, or NULL. */
+/* First and last step of the xd_caption functions: append `text` as valid UTF-8; return the buffer
+ * as a string, or NULL if out of memory. */
 void    xd_caption_read(const char *text, xd_bytes_buf *out);
 char   *xd_caption_end(xd_bytes_buf *text);
 
@@ -105,20 +108,22 @@ char   *xd_caption_end(xd_bytes_buf *text);
 
 typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;      /* at: the next byte    */
 typedef struct xd_skimmed {             /* a tokenizer.json                                     */
-    xd_bytes_buf rest;                  /* the document with {} and [] for the next two         */
+    xd_bytes_buf rest;                  /* the document, with {} for vocab and [] for merges    */
     xd_slice     vocab, merges;         /* model.vocab if it is an object, model.merges; or NULL */
 } xd_skimmed;
-/* The ranges are parts of `text`. The caller frees `rest`. What is no JSON is all in `rest`. */
+/* Splits a tokenizer.json. vocab and merges point into `text`. The caller frees `rest`. Invalid
+ * JSON is returned completely in `rest`. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
-/* Each moves behind white space and what it reads. 0: something else is there. */
+/* Each function skips white space and consumes a token. Returns 0 if another token is there. */
 void      xd_skim_blank(xd_skim *k);
 int       xd_skim_is(xd_skim *k, char c);
-/* *out is a range of the text, or the content of *buf, which the next call changes. */
+/* Reads a string. *out points into the text or, if it has escapes, into *buf, valid until the next
+ * call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
-int       xd_skim_id(xd_skim *k, int64_t *id);          /* a whole number; large ones stay large */
+int       xd_skim_id(xd_skim *k, int64_t *id);          /* an integer, saturated                */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
 
-/* ---- the vocabulary, before SentencePiece reads it ------------------------------------------ */
+/* ---- a SentencePiece vocabulary -------------------------------------------------------------- */
 
 enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
 enum { XD_PIECE_MAX = 1024 };           /* bytes of a piece; longer ones are refused           */
@@ -175,7 +180,7 @@ void xd_ids_add(xd_ids *o, int32_t id);
 
 /* ---- pieces without scores ------------------------------------------------------------------ */
 
-enum { XD_PIECES_MAX = 1 << 24 };       /* limit of ids                                         */
+enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of ids                                   */
 
 typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
 
@@ -210,20 +215,22 @@ typedef struct xd_bpe_files {           /* names are for errors                 
     size_t         len;
     const xd_json *list;
     const char    *merges_name;
-    xd_slice       bytes, pairs;        /* of a tokenizer.json, instead of `vocab` and `list`    */
-    const xd_vocab *pieces;             /* instead of all: all cuts of pieces in two are merges  */
+    xd_slice       bytes, pairs;        /* JSON of vocab and merges, instead of `vocab`, `list`  */
+    const xd_vocab *pieces;             /* instead of all: every split of a piece into two pieces
+                                           is a merge (SentencePiece BPE)                       */
 } xd_bpe_files;
 /* Keeps no reference to the files. */
 xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void      xd_bpe_close(xd_bpe *b);
-/* Sets the piece for bytes that have none; refuses a vocabulary that lacks both. */
+/* Sets the piece for unknown bytes; refuses a vocabulary that lacks both that piece and a byte. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
-/* Appends the ids of a word of CLIP's. */
+/* Appends the ids of a CLIP word. */
 void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
-/* Merges n ids and appends the rest. */
+/* Merges n ids and appends the result. */
 void      xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
-size_t    xd_byte_letter(int byte, char out[2]);        /* the letter of a byte, as UTF-8        */
+/* Writes the character that stands for a byte in byte-level BPE (GPT-2), as UTF-8. */
+size_t    xd_byte_letter(int byte, char out[2]);
 
 /* ---- CLIP's tokenizer ----------------------------------------------------------------------- */
 
@@ -239,21 +246,21 @@ void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out
 /* ---- patterns ------------------------------------------------------------------------------- */
 
 typedef struct xd_pattern xd_pattern;
-/* Opens a regular expression, or a text to search for unless it is NULL. */
+/* Opens a pattern: a regular expression, or a literal `text` if it is not NULL. */
 xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, const char *what,
                           xd_err *e);
 void      xd_pattern_close(xd_pattern *p);
 
-typedef enum xd_split_how {             /* what becomes of the matches                          */
+typedef enum xd_split_how {             /* what Split does with matches (tokenizers library)    */
     XD_SPLIT_ISOLATED, XD_SPLIT_REMOVED, XD_SPLIT_WITH_PREVIOUS, XD_SPLIT_WITH_NEXT,
     XD_SPLIT_CONTIGUOUS
 } xd_split_how;
 typedef struct xd_text_cut { size_t from, to; int match; } xd_text_cut;
 typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
-/* Cuts valid UTF-8 into matches and what is between them. The caller frees c->p. */
+/* Splits valid UTF-8 into matches and the parts between them. The caller frees c->p. */
 void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
-/* `invert`: what is between the matches counts as the matches. */
-void      xd_cuts_arrange(xd_cuts *c, xd_split_how how, int invert);
+/* Removes or merges parts according to `how`. invert: swap the roles of matches and other parts. */
+void      xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
 
@@ -261,8 +268,8 @@ typedef struct xd_lm xd_lm;
 typedef enum xd_lm_class { XD_LM_OTHER, XD_LM_QWEN, XD_LM_GEMMA } xd_lm_class;
 typedef struct xd_lm_files {
     xd_bpe_files   bpe;
-    const xd_json *rules;               /* a tokenizer.json without its vocabulary; NULL: those
-                                           of the class                                         */
+    const xd_json *rules;               /* a tokenizer.json without its vocabulary; NULL: the
+                                           class's default rules                                */
     xd_lm_class    named;
     const char    *unknown;             /* unk_token of the class                               */
 } xd_lm_files;
@@ -278,10 +285,11 @@ void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 /* ---- BERT's tokenizer ----------------------------------------------------------------------- */
 
 typedef struct xd_bert_rules {
-    int         clean, apart, strip, lower;     /* remove control characters, separate Chinese
-                                                   characters, strip accents, lower case */
-    const char *prefix;                         /* of pieces inside a word; borrowed             */
-    int64_t     most;                           /* characters of the longest known word          */
+    int         clean;                  /* remove control characters                             */
+    int         split_chinese;          /* make each Chinese character a word                    */
+    int         strip, lower;           /* strip accents; convert to lower case                  */
+    const char *prefix;                 /* of pieces inside a word ("##"); borrowed              */
+    int64_t     max_chars;              /* longer words are unknown                              */
 } xd_bert_rules;
 void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
 xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e);
@@ -309,7 +317,7 @@ void      xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out
 struct xd_tok {
     xd_clip    *clip;                   /* CLIP's tokenizer, or NULL                            */
     xd_bert    *bert;                   /* BERT's tokenizer, or NULL                            */
-    xd_lm      *lm;                     /* that of a language model, or NULL                    */
+    xd_lm      *lm;                     /* a language model's tokenizer, or NULL                */
     /* T5's tokenizer uses the next six fields. */
     xd_vocab    v;
     xd_charsmap map;
@@ -323,25 +331,25 @@ struct xd_tok {
     size_t      slots;                  /* a power of two                                       */
     int32_t    *order[2];               /* added tokens to find in raw and in normalized         */
     int         norder[2];              /* text, sorted by that text                            */
-    int32_t     begin, end, pad;        /* ids; -1: none                                        */
-    xd_ids      head, tail;             /* ids before and behind a text                         */
+    int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */
+    xd_ids      head, tail;             /* ids before and after a text                          */
     int         pad_left;               /* padding is before the text                           */
     int32_t     next;                   /* id of the next token outside the vocabulary          */
     int64_t     max;                    /* model_max_length; 0: none                            */
     int         cut_left;               /* truncation drops the beginning of the text           */
 };
 
-/* Id of a text in the vocabulary, without added tokens; -1: none. */
+/* Returns the id of a text in the vocabulary, without added tokens; -1: none. */
 int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
 /* Appends the normalized form of valid UTF-8. The result may contain invalid UTF-8. */
 void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
-/* Makes `s` an added token unless it is one already. Its id is that of the vocabulary, or the
+/* Makes `s` an added token unless it already is one. Its id is the one in the vocabulary, or the
  * next free one. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: not an added token        */
-/* Adds a token that is given as a string, or as an object with "content" and flags. `special`: it
- * is not normalized unless its flags say so. */
+/* Adds a token that is a JSON string, or an object with "content" and flags. special: default of
+ * the flag "normalized" is false. */
 xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
 xd_status xd_added_sort(xd_tok *t, xd_err *e);  /* prepares the search, after the last one       */
 int       xd_json_flag(const xd_json *o, const char *key, int otherwise);       /* a boolean     */
@@ -354,41 +362,42 @@ typedef enum xd_tok_kind {
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
     int            spiece;              /* T5 with a spiece.model                               */
-    int            bare;                /* BERT's, from a tokenizer.json: add named tokens only */
-    xd_lm_class    named;               /* of a language model                                  */
-    const xd_lm_json *json;             /* of a language model: its tokenizer.json if it is read */
+    int            named_only;          /* BERT from a tokenizer.json: do not add default tokens */
+    xd_lm_class    named;               /* class of a language model                            */
+    const xd_lm_json *json;             /* tokenizer.json of a language model, or NULL          */
     xd_tok_kind    kind;
 } xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
 
-/* A tokenizer.json of a language model, whose vocabulary has no tree. */
+/* A tokenizer.json of a language model. Its large vocabulary is not parsed into a tree. */
 struct xd_lm_json {
-    char      *text;                    /* of a file; owned                                     */
+    char      *text;                    /* content of the file; owned                           */
     size_t     len;
     xd_skimmed skim;
-    xd_json   *rules;                   /* the rest                                             */
+    xd_json   *rules;                   /* the parsed document without vocab and merges         */
 };
 enum { XD_TOK_FILE_MAX = 1 << 28 };     /* bytes of a vocabulary file; the largest have 2^25    */
-int       xd_tok_has(const char *dir, const char *name);        /* is there such a file?         */
+int       xd_tok_has(const char *dir, const char *name);        /* 1: the directory has the file */
 /* Call xd_lm_json_free also after a failure. `text` is borrowed. */
 xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
                            xd_err *e);
 xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);
 void      xd_lm_json_free(xd_lm_json *j);
-int       xd_lm_json_fits(const xd_json *rules);        /* of a language model, and not CLIP's?  */
+int       xd_lm_json_fits(const xd_json *rules);        /* 1: of a language model, not of CLIP   */
 xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, const char *what,
                           xd_err *e);
 xd_status xd_lm_open_dir(xd_tok **t, const char *dir, xd_special_files *f, xd_err *e);
 xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_files *f, xd_err *e);
-/* Reads vocabulary and special tokens into t. */
+/* Reads a language model's vocabulary and special tokens into t. */
 xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f, xd_err *e);
 
-/* Text of a special token by its key ("eos_token"), or the default of the tokenizer's class;
- * NULL: none. */
+/* Returns the text of a special token by its key ("eos_token"), or the default of the tokenizer's
+ * class; NULL: none. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
 int       xd_special_extra_ids(const xd_json *cfg);             /* number of sentinels          */
-/* Finds the next added token at or after s[at]. *begin and *end include the white space that it
- * absorbs (not before `from`). -1: none. `normalized` selects the set of tokens. */
+/* Finds the next added token at or after s[at] and returns its index. *begin and *end include the
+ * white space that it strips (not before `from`). -1: none. normalized: search the tokens for
+ * normalized text. */
 int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                         size_t from, size_t *begin, size_t *end);
 

@@ -398,7 +398,7 @@ static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *
         return;
     }
     xd_pattern_cut(l->step[k].at, s, len, &c);
-    xd_cuts_arrange(&c, l->step[k].how, l->step[k].invert);
+    xd_cuts_merge(&c, l->step[k].how, l->step[k].invert);
     out->failed |= c.failed;
     for (size_t i = 0; i < c.n && !out->failed; i++)
         run_steps(l, k + 1, s + c.p[i].from, c.p[i].to - c.p[i].from, out);

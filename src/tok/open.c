@@ -218,7 +218,7 @@ xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
     }
     if (s == XD_OK && !fits) {
         xd_special_files f = {.tj = j, .kind = kind_of_json(j),
-                               .bare = kind_of_json(j) == XD_TOK_BERT};
+                               .named_only = kind_of_json(j) == XD_TOK_BERT};
         sources          from;
         s = sources_of_json(&from, j, f.kind, 1, what, e);
         if (s == XD_OK)
@@ -407,8 +407,8 @@ static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd
     }
     if (s == XD_OK) {
         xd_special_files f = special_of(b, XD_TOK_BERT);
-        f.bare = !lines && !named;
-        if (!f.bare)
+        f.named_only = !lines && !named;
+        if (!f.named_only)
             xd_bert_rules_of_config(&from.bert.rules, b->cfg);
         s = open_with(t, &from, &f, e);
     }

@@ -348,7 +348,7 @@ static void join_or_keep(xd_cuts *c, size_t *n, size_t i, int join)
         c->p[(*n)++] = c->p[i];
 }
 
-void xd_cuts_arrange(xd_cuts *c, xd_split_how how, int invert)
+void xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert)
 {
     size_t n = 0;
     int    before = 0;

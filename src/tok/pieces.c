@@ -133,7 +133,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
 }
 
 /* Adds the members of the object at k, of which there are at most `most`. */
-static xd_status add_members(xd_pieces *v, xd_skim *k, size_t most, unsigned char *seen,
+static xd_status add_members(xd_pieces *v, xd_skim *k, size_t max, unsigned char *seen,
                              const char *what, xd_err *e)
 {
     xd_bytes_buf buf = {0};
@@ -141,7 +141,7 @@ static xd_status add_members(xd_pieces *v, xd_skim *k, size_t most, unsigned cha
     for (int more = s == XD_OK; more && s == XD_OK; more = s == XD_OK && xd_skim_is(k, ',')) {
         xd_slice name;
         int64_t id;
-        if (!xd_skim_string(k, &buf, &name) || !xd_skim_is(k, ':') || (size_t)v->n >= most)
+        if (!xd_skim_string(k, &buf, &name) || !xd_skim_is(k, ':') || (size_t)v->n >= max)
             s = xd_skim_broken(k, what, "the vocabulary", e);
         else if (!xd_skim_id(k, &id) || id > MAX_ID)
             s = no_id(what, name, e);
@@ -159,17 +159,17 @@ static xd_status add_members(xd_pieces *v, xd_skim *k, size_t most, unsigned cha
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e)
 {
     xd_skim k = {span.p, span.len, 0};
-    size_t  most = 0;
+    size_t  max = 0;
     for (size_t i = 0; i < span.len; i++)       /* a piece has two quotes at least             */
-        most += span.p[i] == '"';
-    most = most / 2 < XD_PIECES_MAX ? most / 2 : XD_PIECES_MAX;
-    if (!most)
+        max += span.p[i] == '"';
+    max = max / 2 < XD_PIECES_MAX ? max / 2 : XD_PIECES_MAX;
+    if (!max)
         return xd_fail(e, XD_EFORMAT, "%s has no object of pieces and their ids", what);
     unsigned char *seen = calloc(MAX_ID / 8 + 1, 1);
-    xd_status      s = seen ? open_table(v, (int)most, what, e)
+    xd_status      s = seen ? open_table(v, (int)max, what, e)
                             : xd_fail(e, XD_ENOMEM, "no memory for the pieces of %s", what);
     if (s == XD_OK)
-        s = add_members(v, &k, most, seen, what, e);
+        s = add_members(v, &k, max, seen, what, e);
     free(seen);
     return s;
 }

@@ -1,9 +1,9 @@
 /* spm.h - C interface to the SentencePiece library: opens a model from memory and finds ids of
  * pieces.
  *
- * The library checks the model and owns the pieces. unigram.c searches the best segmentation,
- * because the library adds scores in f32 and transformers' tokenizers add them in f64: ties (a
- * row of dots) would break differently. */
+ * The library checks the model and owns the pieces. unigram.c searches the best segmentation
+ * itself: the library adds scores in f32, but transformers' tokenizers in f64, so that ties (a row
+ * of dots) would be resolved differently. */
 #ifndef XD_TOK_SPM_H
 #define XD_TOK_SPM_H
 

@@ -203,18 +203,19 @@ static void add_some(xd_ids *out, const xd_ids *from, int64_t n)
 }
 
 xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
-                     int64_t *n, int64_t *whole, xd_err *e)
+                     int64_t *n, int64_t *untruncated, xd_err *e)
 {
-    return xd_tok_cut_bare(t, text, len, max, 0, ids, n, whole, e);
+    return xd_tok_cut_plain(t, text, len, max, 0, ids, n, untruncated, e);
 }
 
-xd_status xd_tok_cut_bare(const xd_tok *t, const char *text, size_t len, int64_t max, int bare,
-                          int32_t **ids, int64_t *n, int64_t *whole, xd_err *e)
+xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
+                           int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
+                           xd_err *e)
 {
     xd_bytes_buf b = {0};
     xd_ids       out = {0};
     int64_t      limit = max > 0 ? max : INT64_MAX;
-    int64_t      heads = bare ? 0 : t->head.n, tails = bare ? 0 : t->tail.n;
+    int64_t      heads = no_special ? 0 : t->head.n, tails = no_special ? 0 : t->tail.n;
     *ids = NULL;
     *n = 0;
     heads = heads < limit ? heads : limit;
@@ -223,7 +224,7 @@ xd_status xd_tok_cut_bare(const xd_tok *t, const char *text, size_t len, int64_t
     if (b.len && !b.failed)
         encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
-    *whole = out.n + tails;
+    *untruncated = out.n + tails;
     if (!out.failed)                    /* what is put around the text is kept                  */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);

@@ -1,4 +1,4 @@
-/* tok.h - tokenizers: text becomes ids, equal to those of transformers' tokenizers */
+/* tok.h - tokenizers: convert text to the same ids as transformers' tokenizers */
 #ifndef XD_TOK_TOK_H
 #define XD_TOK_TOK_H
 
@@ -10,20 +10,20 @@
 
 typedef struct xd_tok xd_tok;
 
-/* Opens the tokenizer of a directory: T5's, CLIP's, BERT's, or that of a decoder language model
- * (Qwen's, Llama's, Mistral's, Gemma's). tokenizer_class in tokenizer_config.json selects it;
- * without that key, the files in the directory do. Special tokens come from tokenizer_config.json,
- * special_tokens_map.json, added_tokens.json and tokenizer.json. */
+/* Opens the tokenizer of a directory: T5, CLIP, BERT, or a decoder language model (Qwen, Llama,
+ * Mistral, Gemma). tokenizer_class in tokenizer_config.json selects it; without that key, the files
+ * in the directory do. Special tokens come from tokenizer_config.json, special_tokens_map.json,
+ * added_tokens.json and tokenizer.json. */
 xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
-/* T5's: from spiece.model, or from tokenizer.json if there is no other (the SentencePiece model
- * is then built in memory). */
+/* Opens a T5 tokenizer: spiece.model, else tokenizer.json (from which a SentencePiece model is
+ * built in memory). */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
-/* CLIP's: from vocab.json and merges.txt, or from tokenizer.json unless both are there. */
+/* Opens a CLIP tokenizer: vocab.json and merges.txt, else tokenizer.json. */
 xd_status xd_tok_open_clip(xd_tok **t, const char *dir, xd_err *e);
-/* From memory, without the other files of a directory: a spiece.model, with T5's 100 sentinels;
- * a tokenizer.json, which is a language model's if its model is BPE with a pre-tokenizer, CLIP's
- * if it is BPE without one, BERT's if it is WordPiece; CLIP's two files; BERT's vocab.txt. Keeps
- * no reference to the bytes. */
+/* Open a tokenizer from memory, without the other files of a directory: a spiece.model with T5's
+ * 100 sentinels; a tokenizer.json (a language model's if its model is BPE with a pre-tokenizer,
+ * CLIP's if it is BPE without one, BERT's if it is WordPiece); CLIP's two files; BERT's vocab.txt.
+ * Keep no reference to the bytes. */
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e);
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e);
 xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const char *merges,
@@ -31,41 +31,42 @@ xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const ch
 xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e);
 void      xd_tok_close(xd_tok **t);
 
-/* Ids of a text of `len` UTF-8 bytes; each invalid byte becomes U+FFFD. Truncated to at most
- * `max` ids as transformers does (max <= 0: not truncated). T5's includes the closing </s>,
- * CLIP's and BERT's the opening and the closing token, a language model's what its post-processor
- * adds (Llama 3's <|begin_of_text|>, Gemma's <bos>, none of Qwen's). Not padded. *ids is malloc'ed
- * and owned by the caller.
+/* Tokenizes a text of `len` UTF-8 bytes; each invalid byte becomes U+FFFD. Truncates to at most
+ * `max` ids like transformers (max <= 0: no truncation). Adds special tokens: T5 the closing </s>,
+ * CLIP and BERT an opening and a closing token, language models those of their post-processor
+ * (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen none). Does not pad. *ids is malloc'ed and owned by
+ * the caller.
  *
- * Ids equal those of T5Tokenizer (legacy as in the directory's config), CLIPTokenizer and
- * BertTokenizer of transformers 5, which are the former fast tokenizers: CLIP's applies NFC,
- * treats all symbols alike, and does not use ftfy. */
+ * Ids equal those of T5Tokenizer (`legacy` as in the directory's config), CLIPTokenizer and
+ * BertTokenizer of transformers 5, which are the fast tokenizers of earlier versions: CLIP's
+ * applies NFC, treats all symbols alike, and does not use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
-/* xd_tok_ids that also gives the untruncated number of ids in *whole. */
+/* As xd_tok_ids; *untruncated is the number of ids before truncation. */
 xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
-                     int64_t *n, int64_t *whole, xd_err *e);
-/* xd_tok_cut; `bare`: without the tokens that are put around a text. */
-xd_status xd_tok_cut_bare(const xd_tok *t, const char *text, size_t len, int64_t max, int bare,
-                          int32_t **ids, int64_t *n, int64_t *whole, xd_err *e);
+                     int64_t *n, int64_t *untruncated, xd_err *e);
+/* As xd_tok_cut; no_special: do not add special tokens before and after the text. */
+xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
+                           int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
+                           xd_err *e);
 int64_t   xd_tok_vocab(const xd_tok *t);        /* all ids are below it                      */
 int32_t   xd_tok_bos(const xd_tok *t);          /* id before a text; -1: none                */
-int32_t   xd_tok_eos(const xd_tok *t);          /* id after a text; a language model's: -1: none */
+int32_t   xd_tok_eos(const xd_tok *t);          /* id after a text; -1: none (language models) */
 int32_t   xd_tok_pad(const xd_tok *t);          /* padding id; -1: not in the config         */
 int       xd_tok_is_lm(const xd_tok *t);        /* 1: of a decoder language model            */
-int       xd_tok_pads_left(const xd_tok *t);    /* 1: padding_side is left                   */
+int       xd_tok_pads_left(const xd_tok *t);    /* 1: padding_side is "left"                 */
 int64_t   xd_tok_max(const xd_tok *t);          /* model_max_length (77 for CLIP); 0: unknown */
 
 /* ---- prompts of language models ------------------------------------------------------------ */
 
 typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT } xd_tok_side;
 
-typedef struct xd_tok_frame {   /* what a pipeline puts around a prompt                        */
-    const char *text;           /* a filled chat template, "{}" in the prompt's place; or NULL */
-    int64_t     max;            /* most ids beside those that are dropped; 0: any              */
-    int64_t     drop;           /* ids in front whose embeddings the pipeline drops            */
-    int         pad;            /* padded to max + drop ids                                    */
-    int         bare;           /* its special tokens are written out: no others are put around */
+typedef struct xd_tok_frame {   /* a pipeline's template around a prompt                       */
+    const char *text;           /* rendered chat template, "{}" in the prompt's place; or NULL */
+    int64_t     max;            /* max number of ids without the dropped ones; 0: no limit     */
+    int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
+    int         pad;            /* 1: pad to max + drop ids                                    */
+    int         no_special;     /* 1: do not add special tokens; `text` has them               */
     xd_tok_side side;           /* of padding; OWN: the tokenizer's                            */
 } xd_tok_frame;
 
@@ -73,34 +74,37 @@ typedef struct xd_tok_row {
     int32_t *ids;               /* [n], malloc'ed                                              */
     int64_t  n;
     int64_t  first, real;       /* ids[first] .. ids[first + real - 1] are text, others padding */
-    int64_t  drop;              /* of the ids of text: the first that are dropped              */
-    int64_t  whole;             /* ids of text before it was truncated                         */
+    int64_t  drop;              /* number of leading ids of text that are dropped              */
+    int64_t  untruncated;       /* number of ids of text before truncation                     */
 } xd_tok_row;
 
-/* The frame with the prompt in its place, malloc'ed; NULL: out of memory. */
+/* Returns the frame with "{}" replaced by the prompt, malloc'ed; NULL: out of memory. */
 char     *xd_tok_framed(const char *frame, const char *prompt);
-/* Special tokens count wherever they are, also in the prompt. Truncation and padding are those of
- * transformers: truncation removes the end of the framed text. */
+/* Tokenizes a prompt in its frame. Special tokens are recognized anywhere, also in the prompt.
+ * Truncation and padding are those of transformers: truncation removes the end of the framed
+ * text. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
-/* 1, and a sentence in why[0..size): the tokenizer lacks a special token of the frame, so that
- * it is not the pipeline's. `dir`: its directory, for the sentence; or NULL. */
+/* Returns 1 and writes an error message to why[0..size) if the tokenizer lacks a special token of
+ * the frame, so that it cannot be the pipeline's tokenizer. dir: its directory, for the message; or
+ * NULL. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
-/* 1, and a sentence for a warning: the tokenizer makes another number of ids of the text before the
- * prompt than are dropped, or the directory has a chat template that lacks a special token of the
- * frame. Chat templates are not run. */
+/* Returns 1 and writes a warning to why[0..size) if the text before the prompt has another number
+ * of ids than are dropped, or if the directory's chat template lacks a special token of the frame.
+ * Chat templates are not rendered. */
 int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                             size_t size);
 
-/* What pipelines of diffusers make of a prompt before its tokenizer. All are malloc'ed; NULL if out
- * of memory. Bytes that are no UTF-8 become U+FFFD.
+/* Preprocessing of prompts in diffusers' pipelines, before the tokenizer. All return malloc'ed
+ * strings; NULL if out of memory. Invalid UTF-8 bytes become U+FFFD.
  *
- * In small letters and stripped: str.lower().strip(). */
+ * Lower case and stripped: str.lower().strip(). */
 char *xd_caption_plain(const char *text);
-/* prompt_clean: ftfy's repairs, references of HTML written out, one blank for white space. */
+/* prompt_clean: ftfy's repairs, HTML entities replaced, runs of white space become one space. */
 char *xd_caption_clean(const char *text);
-/* _clean_caption, twice: captions of the web without addresses, tags, names of files, sizes. */
+/* _clean_caption, twice: removes URLs, HTML tags, file names and sizes, as in captions from the
+ * web. */
 char *xd_caption_of_web(const char *text);
 
 void      xd_tok_about(xd_fact *fact, void *cookie);    /* reports libraries and versions     */

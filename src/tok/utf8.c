@@ -46,7 +46,7 @@ void xd_ids_add(xd_ids *o, int32_t id)
 
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took)
 {
-    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    static const int32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
     unsigned char c = (unsigned char)s[0];
     size_t        n = c < 0x80 ? 1 : c < 0xc0 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf8 ? 4 : 0;
     *took = 1;
@@ -60,7 +60,7 @@ int32_t xd_utf8_get(const char *s, size_t len, size_t *took)
             return -1;
         v = (int32_t)((uint32_t)v << 6) | ((unsigned char)s[i] & 0x3f);
     }
-    if (v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000))
+    if (v < lowest[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000))
         return -1;
     *took = n;
     return v;

@@ -56,7 +56,7 @@ check "and nothing is warned of" \
 ask --nproc 3 --ulysses_degree 2 -o "$T/x.ppm"
 check "what cannot be filled stays idle" \
     sh -c '[ "$1" = 0 ] && printf "%s" "$2" |
-        grep -q "1 of 3 ranks stay idle: the plan ulysses 2 uses 2"' x "$rc" "$err"
+        grep -q "1 of 3 ranks are idle: the plan ulysses 2 uses 2"' x "$rc" "$err"
 
 g="generate --model $MODEL --prompt a -o $T/x.png"
 refused "a plan that is none" 2 '"u2y2" "y2"' $g --plan u2y2

@@ -226,7 +226,7 @@ else
         check "the memory of messages is planned: $1" python3 -c '
 import re, sys
 took, plan = map(int, re.search(
-    r"messages have taken (\d+) bytes of cuda:\d, (\d+) were planned", sys.argv[1]).groups())
+    r"messages have used (\d+) bytes.*; (\d+) were predicted", sys.argv[1]).groups())
 assert int(sys.argv[2]) < took <= plan < 40 * took, (took, plan)' "$err" "${2-0}"
     }
     goes NCCL

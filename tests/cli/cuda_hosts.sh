@@ -31,8 +31,8 @@ run() {
     check "$title: $way" said "messages between devices: .*$way"
     check "$title: the bits of one rank" same "$T/x.safetensors"
 }
-# Bytes of its GPU that rank 0's messages have taken: those of mailboxes, if it has any.
-taken() { sed -n 's/.*messages have taken \([0-9]*\) bytes.*/\1/p' "$T/stderr"; }
+# Bytes of its GPU that rank 0's messages have used: those of mailboxes, if it has any.
+taken() { sed -n 's/.*messages have used \([0-9]*\) bytes.*/\1/p' "$T/stderr"; }
 run "staged" "staged, as asked" -n 4 -x XDIT_DEVICE_MESSAGES=staged -- --ulysses_degree 2 \
     --use_cfg_parallel
 staged=$(taken)

@@ -84,7 +84,7 @@ taken() {
     shift 2
     image "$size" --fit auto "$@"
     cp "$T/x.png" "$T/taken.png"
-    check "--fit auto $*: $flags is taken" said "not fit as asked: $flags \\(.*is taken"
+    check "--fit auto $*: $flags is taken" said "does not fit into memory.*using $flags \\("
     # shellcheck disable=SC2086
     image "$size" $flags "$@"
     check "--fit auto $*: the image of $flags" eval '[ "$rc" = 0 ] &&

@@ -13,7 +13,7 @@ static void prepare(char *(*caption)(const char *), const char *text)
     char *made = caption(text);
     MUST(made);
     size_t n = strlen(made);
-    MUST(xd_utf8_stray(made) == n);
+    MUST(xd_utf8_invalid_at(made) == n);
     MUST(!n || (!strchr(" \t\r\n", made[0]) && !strchr(" \t\r\n", made[n - 1])));
     free(made);
 }

@@ -44,7 +44,7 @@ static void use_frame(const xd_tok *t)
     xd_err             e = { 0 };
     char               why[256];
     if (xd_tok_frame_ids(t, &f, text, &r, &e) == XD_OK) {
-        MUST(r.n == 11 && r.first + r.real <= r.n && r.drop <= r.real && r.whole >= r.real);
+        MUST(r.n == 11 && r.first + r.real <= r.n && r.drop <= r.real && r.untruncated >= r.real);
         for (int64_t i = 0; i < r.n; i++)
             MUST(r.ids[i] >= 0 && r.ids[i] < xd_tok_vocab(t));
         free(r.ids);

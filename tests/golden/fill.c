@@ -151,7 +151,7 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
                                                      : "diffusion_pytorch_model.safetensors");
     must(xd_component_open(&p, model, name, kind, hint, &e), &e, model);
     if (xd_recipe_sees(xd_recipe_find(pipeline, index), name))
-        must(xd_component_see(&p, &e), &e, model);
+        must(xd_component_add_vision(&p, &e), &e, model);
     xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
     if (!item)
         broken("make", path);

@@ -69,23 +69,24 @@ static int64_t of_tower(const xd_engine *g, const xd_job *j, int k)
 {
     const xd_component *p = &g->ctx.model.text[k];
     xd_text_image       image[XD_MAXREFS];
-    xd_text_sight       sight;
+    xd_text_tower       tower_dims;
     int64_t             tokens = 0;
     for (int i = xd_prompt_images_among(j, k, NULL, 0, image); i > 0; i--)
         tokens += image[i - 1].n;
     if (!tokens)
         return 0;
-    p->text->sight(p->net.cfg, &sight);
+    p->text->tower(p->net.cfg, &tower_dims);
     return of_sum(g, tokens * p->text->width(p->net.cfg)) +
            2 * number_of(p->config, "depth") *
-               of_sum(g, tokens * sight.merge * sight.merge * number_of(p->config, "hidden_size"));
+               of_sum(g, tokens * tower_dims.merge * tower_dims.merge *
+                             number_of(p->config, "hidden_size"));
 }
 
 /* Encoder k on m tokens: sums of two layers a block over [m,E]. */
 static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 {
     const xd_component *p = &g->ctx.model.text[k];
-    int64_t             tower = p->text->sight ? number_of(p->config, "depth") : 0;
+    int64_t             tower = p->text->tower ? number_of(p->config, "depth") : 0;
     return 2 * (p->net.last - p->net.first - tower) * of_sum(g, m * p->text->width(p->net.cfg));
 }
 

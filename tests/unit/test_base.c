@@ -172,7 +172,7 @@ static void arena_keeps(void **state)
     assert_ptr_equal(xd_arena_get(&a, 768), block);
     assert_null(xd_arena_keep(&a, 1));
     xd_arena_rewind(&a, mark);
-    xd_arena_let_go(&a);
+    xd_arena_free_kept(&a);
     assert_ptr_equal(xd_arena_get(&a, 1000), block);
 }
 
@@ -206,7 +206,7 @@ static void files_get_huge_pages(void **state)
     assert_non_null(p);
     assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
     assert_true((uintptr_t)p % huge == 0 && (uintptr_t)q % huge == 0);
-    int took = xd_pages_take(p, 0, huge, 3), rest = xd_pages_take(p, huge, bytes, 3);
+    int took = xd_pages_allocate(p, 0, huge, 3), rest = xd_pages_allocate(p, huge, bytes, 3);
     assert_true(took > 0 && rest > 0);
     for (size_t i = 0; i < bytes; i += 1000)
         p[i] = (char)(i / 1000 % 101 + 1);

@@ -21,9 +21,9 @@ static void open_seeing(part *p, const char *dir)
 {
     xd_err e = { 0 };
     open_config(p, dir);
-    assert_non_null(p->text->seeing);
+    assert_non_null(p->text->with_vision);
     xd_net_close(&p->net);
-    p->text = p->text->seeing;
+    p->text = p->text->with_vision;
     ok(xd_net_open(&p->net, &p->text->net, p->config, dir, &e), &e);
 }
 
@@ -94,7 +94,7 @@ static void close_run(run *t)
 
 static void see_and_read(run *t, xd_cond *c)
 {
-    t->r.seen = xd_text_see(t->p.text, &t->x, &t->p.net, &t->r);
+    t->r.image_rows = xd_text_run_vision(t->p.text, &t->x, &t->p.net, &t->r);
     t->p.text->hidden(&t->x, &t->p.net, &t->r, c);
 }
 
@@ -211,7 +211,7 @@ static void refuses_tower(const char *vision, xd_status code, const char *word)
              out ? vision + 1 : "");
     ok(xd_json_parse(&j, text, strlen(text), "test", &e), &e);
     find(&p, "Qwen2_5_VLForConditionalGeneration");
-    xd_status s = xd_net_open(&p.net, &p.text->seeing->net, j, "test", &e);
+    xd_status s = xd_net_open(&p.net, &p.text->with_vision->net, j, "test", &e);
     if (s != code || (word && !strstr(e.msg, word)))
         fail_msg("%s: status %d, '%s'", text, (int)s, e.msg);
     xd_net_close(&p.net);

@@ -118,10 +118,10 @@ static void past_gives_pages_back(void **state)
 /* Waits until so many bytes have been asked for, then looks whether it stays so. */
 static void asked_for(xd_readahead *a, size_t n)
 {
-    for (int i = 0; i < 5000 && xd_readahead_asked(a) < n; i++)
+    for (int i = 0; i < 5000 && xd_readahead_requested(a) < n; i++)
         usleep(1000);
     usleep(20000);
-    assert_int_equal(xd_readahead_asked(a), n);
+    assert_int_equal(xd_readahead_requested(a), n);
 }
 
 static size_t cached(int fd, size_t bytes)

@@ -166,7 +166,7 @@ static void rows_in_front_dropped(void **state)
     (void)state;
     open_model(&g, &mine, "tests/parity/text-lm");
     ok(xd_model_tokenizers(&g->ctx.model, &e), &e);
-    ok(xd_tok_cut_bare(g->ctx.model.tok[0], frame, strlen("a red circle "), 0, 1, &ids, &before,
+    ok(xd_tok_cut_plain(g->ctx.model.tok[0], frame, strlen("a red circle "), 0, 1, &ids, &before,
                        &whole, &e), &e);
     free(ids);
     assert_true(before > 2);

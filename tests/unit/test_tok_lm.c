@@ -120,7 +120,7 @@ static const struct { const char *kind; xd_tok_frame f; } frames[] = {
     {"qwen_two", {.text = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think>\n\n"
                   "</think>\n\n", .max = 17, .drop = 3, .pad = 1, .side = XD_TOK_SIDE_LEFT}},
     {"mistral", {.text = "<s>[SYSTEM_PROMPT]You reason.[/SYSTEM_PROMPT][INST]{}[/INST]", .max = 32,
-                 .pad = 1, .bare = 1}},
+                 .pad = 1, .no_special = 1}},
     {"llama", {.text = "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>", .max = 24,
                .pad = 1, .side = XD_TOK_SIDE_RIGHT}},
     {"gemma", {.text = NULL, .max = 12, .pad = 1}},
@@ -153,7 +153,7 @@ static void framed_ids(void **state)
             if (r.n != n || r.first != first || r.real != real || fnv(r.ids, r.n) != hash)
                 fail_msg("%s, text %d: %lld ids, %lld in front, %lld text", frames[k].kind, i,
                          (long long)r.n, (long long)r.first, (long long)r.real);
-            assert_true(r.whole >= r.real);
+            assert_true(r.untruncated >= r.real);
             assert_int_equal(r.drop, frames[k].f.drop < r.real ? frames[k].f.drop : r.real);
             free(r.ids);
         }

@@ -1,8 +1,8 @@
-/* beside.c - engines that compute with the weights of another engine
+/* borrow.c - engines that share the weights of another engine (xd_open_beside)
  *
- * An engine beside another one has groups of ranks, counts and requests of its own. Its components
- * are copies of the other engine's structs: taken before a request, given back behind it. */
-#include "engine/beside.h"
+ * Such an engine has its own groups of ranks, memory counts and requests. Its components are copies
+ * of the first engine's structs: copied before a request, and copied back after it. */
+#include "engine/borrow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 
 enum { TEXT = 3, PREVIEW = TEXT + XD_MAXTEXT, PARTS };
 
-/* Component i of a model; NULL: the model has none. */
+/* Returns component i of a model; NULL: the model has none. */
 static xd_component *part_of(xd_model *m, int i)
 {
     if (i < 2)
@@ -34,7 +34,7 @@ static xd_component *part_of(xd_model *m, int i)
 
 /* ---- a request ------------------------------------------------------------------------------ */
 
-/* Copies a component, but not what is counted of it. */
+/* Copies a component, except its counted bytes. */
 static void copy_component(xd_component *to, const xd_component *from)
 {
     xd_component own = *to;
@@ -54,7 +54,7 @@ static void copy_component(xd_component *to, const xd_component *from)
     to->exchanges = own.exchanges;
 }
 
-/* The other engine may have other weights now than those that were counted (lora_sets.h). */
+/* Counts the component again if the first engine has exchanged its weights since (lora_sets.h). */
 static void count_anew(xd_component *to, const xd_component *from)
 {
     if (to->exchanges == from->exchanges)
@@ -70,7 +70,7 @@ static void copy_model(xd_context *to, xd_context *from)
             copy_component(part_of(&to->model, i), part_of(&from->model, i));
     memcpy(to->model.tok, from->model.tok, sizeof to->model.tok);
     to->model.clip_processor = from->model.clip_processor;
-    to->model.told_chat = from->model.told_chat;
+    to->model.warned_chat = from->model.warned_chat;
     to->model.loras = from->model.loras;
     to->hash = from->hash;
     to->embeddings = from->embeddings;
@@ -85,7 +85,7 @@ static void take_components(xd_engine *g)
             count_anew(part_of(&g->ctx.model, i), part_of(&g->of->ctx.model, i));
 }
 
-xd_status xd_beside_take(xd_engine *g, xd_err *e)
+xd_status xd_borrow_begin(xd_engine *g, xd_err *e)
 {
     if (!g->of)
         return XD_OK;
@@ -94,12 +94,12 @@ xd_status xd_beside_take(xd_engine *g, xd_err *e)
         const xd_component *p = part_of(&g->ctx.model, i);
         if (p && !p->store)
             return xd_fail(e, XD_EINVAL, "the weights of %s are not loaded on this rank: "
-                           "xd_load_everywhere comes before a request of one rank", p->name);
+                           "call xd_load_everywhere before a request of one rank", p->name);
     }
     return XD_OK;
 }
 
-void xd_beside_give(xd_engine *g)
+void xd_borrow_end(xd_engine *g)
 {
     if (g->of)
         copy_model(&g->of->ctx, &g->ctx);
@@ -110,7 +110,7 @@ static void lend_components(xd_context *ctx, int out)
 {
     xd_engine *g = (xd_engine *)(void *)ctx;
     if (out)
-        xd_beside_give(g);
+        xd_borrow_end(g);
     else
         take_components(g);
 }
@@ -128,7 +128,7 @@ static xd_status open_ranks(xd_engine *g, int alone, xd_err *e)
     return s == XD_OK ? xd_session_groups(g, e) : s;
 }
 
-/* The state of the other engine without what belongs to its requests and its groups. */
+/* Copies the first engine's context, without the state of its requests and its groups. */
 static void copy_context(xd_engine *g)
 {
     xd_context *c = &g->ctx;
@@ -161,7 +161,7 @@ xd_status xd_open_beside(xd_engine **out, xd_engine *of, int alone, xd_err *e)
     xd_engine *g = *out = NULL;
     xd_status  s = XD_OK;
     if (of->of)
-        s = xd_fail(&mine, XD_EINVAL, "xd_open_beside of an engine that has no weights of its own");
+        s = xd_fail(&mine, XD_EINVAL, "xd_open_beside needs an engine that owns its weights");
     else if (!(g = calloc(1, sizeof *g)))
         s = xd_fail(&mine, XD_ENOMEM, "no memory for an engine");
     const xd_logger *before = xd_log_enter(&of->log);
@@ -195,7 +195,7 @@ xd_status xd_open_beside(xd_engine **out, xd_engine *of, int alone, xd_err *e)
     return s;
 }
 
-void xd_beside_close(xd_engine *g)
+void xd_borrow_close(xd_engine *g)
 {
     for (int i = 0; i < PARTS; i++) {
         xd_component *p = part_of(&g->ctx.model, i);
@@ -204,7 +204,7 @@ void xd_beside_close(xd_engine *g)
         xd_net_close(&p->shadow);
         free(p->blocks_of);
     }
-    g->ctx.balance = NULL;      /* the other engine's, which closes it                         */
+    g->ctx.balance = NULL;      /* owned by the first engine                                   */
     xd_session_close(g);
     xd_dev_close(&g->ctx.count);
 }
@@ -215,26 +215,26 @@ static xd_status check_plan(const xd_engine *g, xd_err *e)
 {
     const xd_plan *p = &g->ctx.plan;
     if (g->of)
-        return xd_fail(e, XD_EINVAL, "xd_load_everywhere of an engine without weights of its own");
+        return xd_fail(e, XD_EINVAL, "xd_load_everywhere needs an engine that owns its weights");
     if (!g->ctx.keep)
         return xd_fail(e, XD_EINVAL, "xd_load_everywhere needs an engine that keeps its text "
                        "encoders (xd_open_args.keep)");
     if (p->deg.n[XD_TENSOR] > 1 || p->deg.n[XD_PIPE] > 1 || p->text_tp > 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s cuts the weights over its ranks: none of "
-                       "them can work alone", p->text);
+        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s splits the weights over its ranks, so that "
+                       "no rank can work alone", p->text);
     if (p->changes)
-        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s gives an image that one rank does not: its "
-                       "ranks do not work alone", p->text);
+        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s computes another image than one rank does, "
+                       "so that its ranks cannot work alone", p->text);
     if (xd_model_dits(&g->ctx.model) > 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "a model of two transformers may free one of them "
-                       "between two steps: its ranks do not work alone");
+        return xd_fail(e, XD_EUNSUPPORTED, "a model with two transformers may free one of them "
+                       "between two steps, so that its ranks cannot work alone");
     if (g->ctx.world.used->size != g->ctx.world.all->size)
         return xd_fail(e, XD_EUNSUPPORTED, "%d ranks are idle",
                        g->ctx.world.all->size - g->ctx.world.used->size);
     return XD_OK;
 }
 
-/* Is it true on all ranks? */
+/* Returns 1 if v is nonzero on all ranks. */
 static int all_true(xd_comm *c, int32_t v)
 {
     int64_t one = 1;
@@ -244,7 +244,8 @@ static int all_true(xd_comm *c, int32_t v)
     return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
-/* Are the ranks' kernels and threads equal, so that they read the same packed weights? */
+/* Returns 1 if all ranks have the same kernels and thread count, so that they pack weights
+ * alike. */
 static int packs_alike(const xd_context *ctx)
 {
     int64_t n = 2;
@@ -256,7 +257,7 @@ static int packs_alike(const xd_context *ctx)
     return ctx->world.used->ops->wait(ctx->world.used, &r, 1) == XD_OK && v[0] == -v[1];
 }
 
-/* The ranks of this host load a text encoder together. */
+/* Makes the ranks of this host load a text encoder together. */
 static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err *e)
 {
     xd_comm *h = ctx->world.host, *k = NULL;
@@ -267,7 +268,7 @@ static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err 
     return s;
 }
 
-/* Bytes that this host has to hold in addition; shared weights count once. */
+/* Refuses if the additional weights exceed this host's free memory; shared weights count once. */
 static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike, xd_err *e)
 {
     size_t machine, space;
@@ -280,7 +281,8 @@ static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike,
     double held = (double)ctx->holds * ctx->world.host->size + xd_budget_elsewhere(ctx),
            left = xd_budget_left(ctx, (double)machine, held);
     if (!xd_dev_identity(ctx->dev) && bytes * copies > left)
-        return xd_fail(e, XD_ENOMEM, "all weights on all ranks take %s more and %s are free",
+        return xd_fail(e, XD_ENOMEM, "loading all weights on all ranks needs %s more memory, and "
+                       "%s is free",
                        xd_size_text(bytes * copies).s, xd_size_text(left).s);
     return XD_OK;
 }
@@ -328,7 +330,7 @@ xd_status xd_load_everywhere(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = load_everywhere(g, &mine);
     else
-        mine.rank = 0;          /* it is the same on all ranks                                 */
+        mine.rank = 0;          /* the error is the same on all ranks                          */
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);
