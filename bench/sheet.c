@@ -2,7 +2,7 @@
  *
  *   sheet MODEL PROMPTS.txt COLUMNS OUT.png [philox|torch]
  *
- * Image i has seed i (from 0). The sheet of the README is made this way. */
+ * Image i has seed i (from 0). The sheet of doc/demo.md is made this way. */
 #include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
