@@ -90,10 +90,11 @@ typedef struct task {           /* one run of the command                       
     own          own;
     xd_open_flags open;
     xd_request   request;
-    char        *text;          /* of the file of prompts, or the answer to a question          */
-    char        *found;         /* the model, where none is named                               */
-    int          bare;          /* 1: no flag was given                                         */
-    int          given;         /* prompts that are not of that file, but stand before          */
+    char        *text;          /* contents of the file of prompts, or the prompt that was typed */
+    char        *found;         /* the default model; NULL: --model is given                    */
+    xd_opt_texts operands;      /* the prompt, if it is given without --prompt                  */
+    int          no_arguments;  /* 1: the command line is empty                                 */
+    int          given;         /* prompts of the command line, before those of the file        */
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
@@ -128,10 +129,12 @@ static void task_init(task *t)
                               .ntables = 5,
                               .aliases = aliases,
                               .once = "prompts",
+                              .operands = 1,
+                              .operand_of = "prompt",
                               .foreign = xd_foreign_take,
                               .cookie = &t->foreign,
-                              .stray = "a prompt of several words stands in quotes, and a second "
-                                       "one behind a --prompt of its own" };
+                              .stray = "a prompt of several words needs quotes, and every "
+                                       "further prompt its own --prompt" };
 }
 
 /* ---- what the library says while it works -------------------------------------------------- */
@@ -328,7 +331,7 @@ static int is_latents(const char *path)
     return n >= k && strcmp(path + n - k, ext) == 0;
 }
 
-/* The prompt of a command line without any flags, where somebody can be asked. */
+/* Asks for the prompt on the terminal. */
 static xd_status ask_prompt(task *t)
 {
     xd_status st = xd_read_answer(&t->text, &t->err);
@@ -341,6 +344,25 @@ static xd_status ask_prompt(task *t)
     return XD_OK;
 }
 
+/* The argument that is not a flag is the prompt. */
+static xd_status take_operand(task *t)
+{
+    own *o = &t->own;
+    if (!t->operands.n)
+        return XD_OK;
+    const char *prompt = t->operands.v[0];
+    if (o->prompts.n)
+        return xd_fail(&t->err, XD_EINVAL, "one argument too many: '%.80s'; %s", prompt,
+                       t->spec.stray);
+    if (xd_file_exists(prompt))
+        return xd_fail(&t->err, XD_EINVAL, "'%.200s' is a %s: use --model or --image for it, or "
+                       "--prompt if it is a prompt", prompt,
+                       xd_file_is_dir(prompt) ? "directory" : "file");
+    o->prompts = t->operands;
+    t->operands = (xd_opt_texts){ 0 };
+    return XD_OK;
+}
+
 static xd_status find_model(task *t)
 {
     xd_status st = t->own.model ? XD_OK : xd_default_model(&t->found, &t->err);
@@ -348,7 +370,7 @@ static xd_status find_model(task *t)
         return st;
     t->own.model = t->found;
     if (t->rank == 0 && !t->own.quiet)
-        fprintf(stderr, "xdit: model %s\n", t->found);
+        fprintf(stderr, "xdit: model %s, the only one of this machine (--model)\n", t->found);
     return XD_OK;
 }
 
@@ -364,10 +386,10 @@ static xd_status read_prompts(task *t)
                        strcmp(o->prompt_file, "-") == 0 ? "standard input" : o->prompt_file);
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
-    if (st == XD_OK && t->bare && xd_can_ask())
+    if (st == XD_OK && t->no_arguments && xd_can_ask())
         st = ask_prompt(t);
     if (st == XD_OK && !o->prompts.n)
-        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: name what to generate");
+        return xd_fail(&t->err, XD_EINVAL, "the prompt is missing: xdit generate --prompt TEXT");
     return st;
 }
 
@@ -409,7 +431,9 @@ static xd_status check_task(task *t, int *ranks)
 {
     own        *o = &t->own;
     xd_request *r = &t->request;
-    xd_status   st = find_model(t);
+    xd_status   st = take_operand(t);
+    if (st == XD_OK)
+        st = find_model(t);
     if (st == XD_OK)
         st = read_prompts(t);
     if (st == XD_OK)
@@ -635,8 +659,8 @@ static int run_command(int argc, char **argv)
     if (code != XD_EXIT_OK)
         return code;
     task_init(&t);
-    t.bare = argc == 0;
-    xd_status st = xd_opt_parse(&t.spec, argc, argv, NULL, &t.err);
+    t.no_arguments = argc == 0;
+    xd_status st = xd_opt_parse(&t.spec, argc, argv, &t.operands, &t.err);
     if (t.launched)
         xd_stop_arm_rank(), xd_launch_await(t.open.start_timeout, t.rank);
     else
@@ -651,6 +675,7 @@ static int run_command(int argc, char **argv)
         code = fail_task(&t, st);
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
+    xd_opt_texts_free(&t.operands);
     xd_opt_texts_free(&t.own.prompts);
     xd_prompt_texts_free(&t.own.texts);
     xd_opt_texts_free(&t.own.images);

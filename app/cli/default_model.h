@@ -1,15 +1,15 @@
-/* default_model.h - what xdit generate takes and asks for where it is not told */
+/* default_model.h - model and prompt of xdit generate when they are not given */
 #ifndef XDIT_CLI_DEFAULT_MODEL_H
 #define XDIT_CLI_DEFAULT_MODEL_H
 
 #include "base/err.h"
 
-/* The model of the local Hugging Face cache, if there is one alone; malloc'ed. XD_EINVAL names
- * those that are there, or says how to get one. */
+/* Returns in *model the only model of the local Hugging Face cache and of ./models; malloc'ed.
+ * XD_EINVAL: there are several, which the message lists, or none. */
 xd_status xd_default_model(char **model, xd_err *e);
-/* Can a question be asked: are standard input and the error output a terminal? */
+/* Returns 1 if standard input and standard error are a terminal. */
 int       xd_can_ask(void);
-/* Asks for a prompt; malloc'ed. XD_EINVAL: there was no answer. */
+/* Asks for a prompt on the terminal; malloc'ed. XD_EINVAL: the answer is empty. */
 xd_status xd_read_answer(char **prompt, xd_err *e);
 
 #endif

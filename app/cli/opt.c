@@ -340,12 +340,19 @@ static int plain_name(const char *v)
     return strlen(v) > 2 && strspn(v, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(v);
 }
 
+/* Was the option given that an operand stands for? */
+static int has_option(const xd_opt_spec *s)
+{
+    void *field = NULL;
+    return s->operand_of && xd_opt_find(s, s->operand_of, &field) && ((xd_opt_texts *)field)->n;
+}
+
 static xd_status read_operand(reader *r, xd_opt_texts *operands)
 {
     const xd_option row = { .name = "argument", .kind = XD_OPT_TEXT, .max = XD_OPT_MANY };
     const char     *v = r->argv[r->i];
     void           *field;
-    int             full = !operands || operands->n >= r->s->operands;
+    int             full = !operands || operands->n >= r->s->operands || has_option(r->s);
     if (full && r->last && r->last->arg && strcmp(r->last->arg, "LIST") == 0)
         return xd_fail(r->e, XD_EINVAL,
                        "one argument too many: '%.80s'; the list of --%s is one argument, such as "

@@ -40,10 +40,12 @@ typedef struct xd_opt_spec {
     const xd_opt_table *tables;
     int                 ntables;
     const xd_opt_alias *aliases;        /* ends with a row without `from`, or NULL              */
-    int                 operands;       /* how many arguments that are no flags are taken       */
+    int                 operands;       /* maximum number of arguments that are not flags       */
     const char         *once;  /* names, apart by spaces, of texts that may be given once; NULL: */
                                /* none */
     const char         *stray;          /* advice on one argument too many                      */
+    /* The text option that an operand stands for; no operand is accepted after it. NULL: none. */
+    const char         *operand_of;
     /* Flags of another program that are understood, NULL: there are none. Asked about a long one
      * that no row has; *values becomes how many it takes, 2: any number, -1: it is not known. */
     xd_status         (*foreign)(void *cookie, const char *name, int *values, xd_err *e);

@@ -12,58 +12,61 @@
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(texts), 0, XD_OPT_MANY, NULL, "[NAME=]DIR[,OPTION=VALUE]",
-      "directory with model_index.json, or org/name from the local Hugging Face cache; NAME: what "
-      "requests call it; OPTION: what is taken where requests of it do not have that, as "
-      "num_inference_steps=4. May be repeated: requests name one, and the one that was used "
-      "longest ago leaves when memory is short" },
+      "directory with model_index.json, or org/name from the local Hugging Face cache; NAME: model "
+      "name in requests; OPTION: default for requests to this model, such as "
+      "num_inference_steps=4. May be repeated; when memory is short, the least recently used model "
+      "is closed" },
     { "host", XD_OPT_TEXT, AT(host), 0, 0, NULL, "ADDRESS",
-      "to listen on; another one than this host's own needs --api_key (default: 127.0.0.1)" },
-    { "port", XD_OPT_INT, AT(port), 0, 65535, NULL, "N", "0: any that is free (default: 8080)" },
+      "address to listen on; one that other hosts can reach needs --api_key (default 127.0.0.1)" },
+    { "port", XD_OPT_INT, AT(port), 0, 65535, NULL, "N",
+      "port to listen on; 0: any free port (default 8080)" },
     { "api_key", XD_OPT_TEXT, AT(keys), 0, XD_OPT_MANY, NULL, "KEY",
-      "that requests must bring; may be repeated. The variable XDIT_API_KEY does the same, out of "
-      "sight of other users" },
+      "key that requests must contain; may be repeated. The environment variable XDIT_API_KEY adds "
+      "a key that the process list does not show" },
     { "no_auth", XD_OPT_FLAG, AT(no_auth), 0, 0, NULL, NULL,
-      "serve whoever reaches the address, without a key" },
+      "accept requests from other hosts without a key" },
     { "cors", XD_OPT_TEXT, AT(origins), 0, XD_OPT_MANY, NULL, "ORIGIN",
-      "web pages of this origin may ask, such as https://example.org; may be repeated" },
+      "accept requests from web pages of this origin, such as https://example.org; may be "
+      "repeated" },
     { "allow_url", XD_OPT_TEXT, AT(urls), 0, XD_OPT_MANY, NULL, "HOST[:PORT]",
-      "fetch images that requests name by URLs there, which may be private; 'any': from every host "
-      "with a public address; may be repeated (default: none)" },
+      "host from which the server fetches images that requests name by URL, with a public or "
+      "private address; 'any': all hosts with public addresses; may be repeated (default: none)" },
     { "tls_cert", XD_OPT_TEXT, AT(tls_cert), 0, 0, NULL, "FILE",
       "serve HTTPS with this certificate (PEM)" },
-    { "tls_key", XD_OPT_TEXT, AT(tls_key), 0, 0, NULL, "FILE", "and its private key" },
+    { "tls_key", XD_OPT_TEXT, AT(tls_key), 0, 0, NULL, "FILE",
+      "private key of the certificate (PEM)" },
     { "loras", XD_OPT_TEXT, AT(loras), 0, 0, NULL, "DIR",
       "folder of LoRA files that requests may name" },
     { "results", XD_OPT_TEXT, AT(results), 0, 0, NULL, "DIR",
-      "keep results there (default: a directory of its own that is removed at the end)" },
+      "keep results and the queue in this directory across restarts (default: a temporary "
+      "directory that is removed at exit)" },
     { "keep", XD_OPT_REAL, AT(keep_s), 1, 1e9, NULL, "SECONDS",
-      "how long results are kept (default: 3600)" },
+      "time after which results are deleted (default 3600)" },
     { "keep_mb", XD_OPT_REAL, AT(keep_mb), 1, 1e9, NULL, "MB",
-      "how much of them at most; the oldest go first (default: 1024)" },
+      "maximum size of all results; the oldest are deleted first (default 1024)" },
     { "queue", XD_OPT_INT, AT(queue), 1, 100000, NULL, "N",
-      "requests that may wait; more are told to come later (default: 64)" },
+      "maximum number of queued requests; further ones get status 429 (default 64)" },
     { "connections", XD_OPT_INT, AT(connections), 1, 10000, NULL, "N",
-      "at once (default: 256)" },
+      "maximum number of open connections (default 256)" },
     { "max_body", XD_OPT_INT64, AT(max_body), 1024, 1e12, NULL, "BYTES",
-      "of a request (default: 67108864)" },
+      "maximum size of a request body (default 67108864)" },
     { "max_bodies", XD_OPT_INT64, AT(max_bodies), 1024, 1e13, NULL, "BYTES",
-      "of all requests together that have not been answered; more are told to come later (default: "
-      "eight times --max_body)" },
+      "maximum size of all request bodies in memory; further requests get status 503 (default: "
+      "8 times --max_body)" },
     { "max_pixels", XD_OPT_INT64, AT(max_pixels), 1, 1e15, NULL, "PIXELS",
-      "of an image, or of all frames of a video; requests for more are refused (default: 16 times "
-      "those of the model's own size, at least 4194304)" },
+      "maximum size of an image, or of all frames of a video (default: 16 times the model's "
+      "default size, at least 4194304)" },
     { "request_timeout", XD_OPT_REAL, AT(request_timeout), 1, 86400, NULL, "SECONDS",
-      "in which a request must have come (default: 60)" },
+      "time limit for receiving a request (default 60)" },
     { "worker_timeout", XD_OPT_REAL, AT(worker_timeout), 1, 1e9, NULL, "SECONDS",
-      "without a sign of life, until a worker is killed and another one is started (default: "
-      "120)" },
+      "restart the worker if it makes no progress for this time (default 120)" },
     { "omit_folders", XD_OPT_FLAG, AT(omit_folders), 0, 0, NULL, NULL,
-      "parameters of results name the model and LoRA files without their folders" },
+      "leave folders out of model and LoRA names in the parameters of results" },
     { "access_log", XD_OPT_TEXT, AT(access_log), 0, 0, NULL, "FILE",
-      "a line for every request, in the common log format, with its seconds and the id of its "
-      "task; -: standard output. A file that is moved away is begun anew (default: none)" },
-    { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "warnings and errors only" },
-    { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log more of what is done" },
+      "log of requests in the common log format, plus seconds and task id; -: standard output. "
+      "Reopened when the file is moved (default: none)" },
+    { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "log only warnings and errors" },
+    { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log debug messages" },
 };
 
 static const xd_opt_alias aliases[] = {
@@ -79,7 +82,7 @@ static int is_row(const xd_option *o, const xd_option *table, int n)
     return o >= table && o < table + n;
 }
 
-/* A default of requests, or an argument of the worker. */
+/* Stores an option as a default of requests or as an argument of the worker. */
 static void take_flag(void *cookie, const xd_option *o, const char *value)
 {
     xd_serve_flags *f = cookie;
@@ -92,7 +95,7 @@ static void take_flag(void *cookie, const xd_option *o, const char *value)
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* The comma before the next "name=" of a text, or its end. */
+/* Returns the comma before the next "name=" in a text, or the end of the text. */
 static char *find_option(char *text)
 {
     for (char *p = text; (p = strchr(p, ',')); p++) {
@@ -108,7 +111,7 @@ static void take_default(void *cookie, const xd_option *o, const char *value)
     xd_defaults_add(cookie, o->name, value);
 }
 
-/* Cuts "DIR,name=value,name=value" behind DIR and reads the rest as flags. */
+/* Truncates "DIR,name=value,name=value" after DIR and reads the rest as flags. */
 static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *path, xd_err *e)
 {
     xd_request  scratch;
@@ -136,7 +139,7 @@ static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *
     return s;
 }
 
-/* [NAME=]DIR[,OPTION=VALUE...]; a directory that is called so is one. */
+/* Reads [NAME=]DIR[,OPTION=VALUE...]. If the complete text names a directory, it is the model. */
 static xd_status read_model(const xd_serve_flags *f, xd_serve_model *m, const char *text, xd_err *e)
 {
     char     *path = m->text = strdup(text);
@@ -149,8 +152,8 @@ static xd_status read_model(const xd_serve_flags *f, xd_serve_model *m, const ch
         m->name = path;
         path += n + 1;
         if (!n || n > MOST_NAME || !*path)
-            return xd_fail(e, XD_EINVAL, "--model %.80s: NAME=DIR has a name of at most %d letters "
-                           "and a directory", text, MOST_NAME);
+            return xd_fail(e, XD_EINVAL, "--model %.80s: NAME=DIR needs a name of 1 to %d "
+                           "characters and a directory", text, MOST_NAME);
     }
     m->path = path;
     xd_defaults_merge(&m->defaults, &f->defaults);
@@ -188,7 +191,7 @@ static void set_defaults(xd_serve_flags *f)
                              .operands = MOST_MODELS, .cookie = f, .took = take_flag };
 }
 
-/* Does only this host reach the address? */
+/* Nonzero if only this host can reach the address. */
 static int is_loopback(const char *host)
 {
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
@@ -202,23 +205,23 @@ static xd_status check_flags(xd_serve_flags *f, xd_err *e)
     if (strcmp(f->host, "localhost") == 0)
         f->host = "127.0.0.1";
     if (!is_loopback(f->host) && !f->keys.n && !f->no_auth && !getenv("XDIT_API_KEY"))
-        return xd_fail(e, XD_EINVAL, "--host %s can be reached from other hosts: give --api_key "
-                       "KEY, which requests must bring, or --no_auth", f->host);
+        return xd_fail(e, XD_EINVAL, "--host %s can be reached from other hosts: add --api_key "
+                       "KEY, or --no_auth to accept requests without a key", f->host);
     for (int i = 0; i < f->keys.n; i++)
         if (!f->keys.v[i][0])
-            return xd_fail(e, XD_EINVAL, "--api_key is empty: anybody would have it");
+            return xd_fail(e, XD_EINVAL, "--api_key is empty: pass a key that clients must send");
     if (!f->max_bodies)
         f->max_bodies = 8 * f->max_body;
     if (f->max_bodies < f->max_body)
-        return xd_fail(e, XD_EINVAL, "--max_bodies %lld is less than the %lld bytes that one body "
-                       "may have (--max_body)", (long long)f->max_bodies, (long long)f->max_body);
+        return xd_fail(e, XD_EINVAL, "--max_bodies %lld is less than --max_body %lld: raise it, or "
+                       "lower --max_body", (long long)f->max_bodies, (long long)f->max_body);
     if (!f->tls_cert != !f->tls_key)
         return xd_fail(e, XD_EINVAL, "--%s is missing: HTTPS needs a certificate and its key",
                        f->tls_cert ? "tls_key" : "tls_cert");
     if (f->loras && !xd_file_is_dir(f->loras))
-        return xd_fail(e, XD_EIO, "--loras %s is no directory", f->loras);
+        return xd_fail(e, XD_EIO, "--loras %s is not a directory", f->loras);
     if (f->results && !xd_file_is_dir(f->results))
-        return xd_fail(e, XD_EIO, "--results %s is no directory: make it first", f->results);
+        return xd_fail(e, XD_EIO, "--results %s is not a directory: create it first", f->results);
     int ranks = f->open.nproc ? f->open.nproc : xd_parallel_ranks(&f->open.parallel);
     return xd_parallel_check(&f->open.parallel, ranks, e);
 }
@@ -262,19 +265,20 @@ void xd_serve_flags_help(FILE *out)
     char *request = xd_opt_names("|", f.tables[3].rows, f.tables[3].n);
     const xd_opt_group groups[] = {
         { "Server", "model host port results queue | loras keep keep_mb worker_timeout" },
-        { "Who may ask", "api_key tls_cert tls_key cors | no_auth allow_url connections max_body "
-                         "max_bodies max_pixels request_timeout omit_folders" },
+        { "Access and limits", "api_key tls_cert tls_key cors | no_auth allow_url connections "
+                               "max_body max_bodies max_pixels request_timeout omit_folders" },
         { "Models", "lora | transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                     "lora_2 lora_partial no_t5 preview_decoder" },
         { "This machine", "dtype weights_dtype device offload memory threads | "
                           "text_weights_dtype bind fit" },
         { "Several ranks", ranks },
         { "Log", "access_log quiet | verbose" },
-        { "Defaults, for options that requests do not have", request },
+        { "Defaults for options that a request does not set", request },
     };
     fputs("Usage: xdit serve --model DIR [options]\n\n"
-          "Generates for clients over HTTP: OpenAI's images, and what doc/server.md lists.\n"
-          "Models stay loaded. Ends with Ctrl-C, when the running request has ended.\n", out);
+          "Serves image and video generation over HTTP: the interfaces of OpenAI,\n"
+          "stable-diffusion-webui and others (doc/server.md). Models remain loaded.\n"
+          "Ctrl-C finishes the running request and stops the server.\n", out);
     xd_opt_help(out, &f.spec, groups, sizeof groups / sizeof *groups);
     fputs("\nExample:\n"
           "  xdit serve --model models/demo-pixart --port 8080\n"

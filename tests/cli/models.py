@@ -74,16 +74,34 @@ check("no size", r.returncode == 2 and "memory" in r.stderr, r)
 
 r = run("generate", "--prompt", "a red circle", "--num_inference_steps", "1", "-o", "x.png")
 check("the only model is taken", r.returncode == 0 and (T / "x.png").exists() and
-      "xdit: model org/demo\n" in r.stderr, r)
+      "xdit: model org/demo" in r.stderr and "128 x 128, 1 step, " in r.stderr, r)
 r = run("generate", "--prompt", "a", "--num_inference_steps", "1", "-o", "x.png", "--quiet")
 check("in silence, where that is asked for", r.returncode == 0 and r.stderr == "", r)
 r = run("generate")
-check("no prompt, and nobody to ask", r.returncode == 2 and "--prompt is missing" in r.stderr, r)
+check("no prompt, and nobody to ask", r.returncode == 2 and "--prompt" in r.stderr, r)
 rc, seen = ask(b"a green star\n")
 check("a prompt is asked for", rc == 0 and "Prompt: " in seen and (T / "output.png").exists() and
       b"a green star" in (T / "output.png").read_bytes(), seen)
 rc, seen = ask(b"\n")
-check("no answer", rc == 2 and "--prompt is missing" in seen, seen)
+check("no answer", rc == 2 and "--prompt" in seen, seen)
+
+r = run("generate", "a red circle", "--num_inference_steps", "1", "-o", "x.png")
+check("a prompt without its flag", r.returncode == 0 and
+      b"a red circle" in (T / "x.png").read_bytes(), r)
+for named, args in (("a", ["a", "--prompt", "b"]), ("a", ["--prompt", "b", "a"]),
+                    ("b", ["a", "b"]), ("x.png", ["x.png"])):
+    r = run("generate", "-o", "y.png", *args)
+    check(f"refused: {args}", r.returncode == 2 and not (T / "y.png").exists() and
+          f"'{named}'" in r.stderr, r)
+(T / "models").mkdir()
+(T / "models" / "demo").symlink_to(DEMO)
+(T / "models" / "lora.safetensors").write_bytes(b"")
+r = run("generate", "a red circle", "--num_inference_steps", "1", "-o", "x.png", hub=T / "none")
+check("the only model of ./models", r.returncode == 0 and "xdit: model models/demo" in r.stderr, r)
+r = run("generate", "a red circle")
+check("two models: of the cache and here", r.returncode == 2 and
+      "--model org/demo" in r.stderr and "--model models/demo" in r.stderr, r)
+shutil.rmtree(T / "models")
 
 broken = put("org/broken", DEMO)
 (broken / "vae" / "diffusion_pytorch_model.safetensors").unlink()
@@ -93,7 +111,8 @@ check("what is missing", not m["org/broken"]["complete"] and m["org/broken"]["mi
 r = run("models")
 check("how to get it", "hf download org/broken\n" in r.stdout, r)
 r = run("generate", "--prompt", "a")
-check("two models: which?", r.returncode == 2 and "org/broken, org/demo" in r.stderr, r)
+r = run("generate", "a red circle", "--num_inference_steps", "1", "-o", "x.png",
+        hub=T / "none")
 
 (T / "mine" / "group").mkdir(parents=True)
 (T / "mine" / "demo").symlink_to(DEMO)

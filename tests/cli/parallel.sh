@@ -225,7 +225,8 @@ stopped() {
         kill -s "$sig" "$pid"
     fi
     wait "$pid"
-    rc=$? out=$(cat "$T/stdout") err=$(grep '^xdit: [^w]' "$T/stderr")
+    rc=$? out=$(cat "$T/stdout")
+    err=$(grep '^xdit: [^w]' "$T/stderr" | grep -v ' of memory')
     check "$sig, $*: code $code" [ "$rc" = "$code" ]
     check "$sig, $*: one sentence" one_line
     check "$sig, $*: no process is left" none_left
