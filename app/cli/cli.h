@@ -1,5 +1,5 @@
-/* cli.h - what the commands of the program share. Exit codes: 0 done, 1 failed, 2 the command line
- * or the request is wrong, 128 + n ended by signal n. */
+/* cli.h - declarations shared by the commands of xdit. Exit codes: 0 success, 1 failure, 2 wrong
+ * command line or request, 128 + n ended by signal n. */
 #ifndef XD_CLI_CLI_H
 #define XD_CLI_CLI_H
 
@@ -11,7 +11,7 @@ enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
 typedef struct xd_command {
     const char *name, *summary;
-    int       (*run)(int argc, char **argv);    /* arguments behind the name; the exit code    */
+    int       (*run)(int argc, char **argv);   /* arguments after the name; returns the exit code */
     void      (*help)(FILE *f);
 } xd_command;
 
@@ -22,11 +22,14 @@ extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_ben
 enum { XD_MAIN_COMMANDS = 5 };  /* the first ones of xd_commands, which `xdit` explains         */
 extern const xd_command *const xd_commands[];   /* all commands; ends with NULL                 */
 
-int  xd_cli_exit(xd_status s, const xd_err *e); /* says the error; the exit code               */
-/* A line for standard output, or several, without control characters. */
+/* Prints the error and returns the exit code. */
+int  xd_cli_exit(xd_status s, const xd_err *e);
+/* Prints one or several lines to standard output, without control characters. */
 void xd_cli_line(void *cookie, const char *line);
-void xd_cli_name(const char *name);     /* of a file that was written: as it is but on a terminal */
-double xd_cli_started_s(void);  /* when this process began, on the clock of xd_now_s            */
-int  xd_cli_flush(void);        /* did all of standard output arrive? the exit code            */
+/* Prints the name of a written file; on a terminal without control characters. */
+void xd_cli_name(const char *name);
+double xd_cli_started_s(void);  /* start time of this process, on the clock of xd_now_s         */
+/* Flushes standard output; prints an error if that failed. Returns the exit code. */
+int  xd_cli_flush(void);
 
 #endif

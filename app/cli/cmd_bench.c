@@ -8,7 +8,7 @@
 #include "cli/opt.h"
 #include "cli/type_rows.h"
 #include "cli/progress.h"
-#include "cli/roll.h"
+#include "cli/roster.h"
 #include "cli/stop.h"
 #include "families/help.h"
 
@@ -74,7 +74,7 @@ static void on_log(void *cookie, int level, const char *line)
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
     if (level <= XD_LOG_ERROR)
-        xd_roll_say(XD_ROLL_SAID);
+        xd_roster_report(XD_ROSTER_ERROR);
 }
 
 /* Flushes every line, for a reader of a pipe. */
@@ -124,7 +124,7 @@ static void task_init(task *t)
     t->tables[0] = (xd_opt_table){ rows, ROWS, t };
     t->tables[1] = (xd_opt_table){ plan, n, &t->bench.parallel };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
-                             .stray = "bench reads one model; a list of parts needs quotes" };
+                             .extra_hint = "bench reads one model; a list of parts needs quotes" };
 }
 
 static void print_help(FILE *f)
@@ -168,7 +168,7 @@ static int run_command(int argc, char **argv)
     xd_status one = xd_opt_operand(&t.bench.config, &dir, "config", st == XD_OK ? &e : NULL);
     st = st == XD_OK ? one : st;
     if (xd_launched(&t.rank))
-        xd_stop_arm_rank(), xd_launch_await(t.start_timeout, t.rank);
+        xd_stop_arm_rank(), xd_launch_deadline(t.start_timeout, t.rank);
     if (st == XD_OK && !t.bench.config)
         st = xd_fail(&e, XD_EINVAL, "bench needs a model: --config DIR");
     if (st == XD_OK)

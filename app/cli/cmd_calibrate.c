@@ -95,7 +95,7 @@ static void task_init(task *t)
     t->tables[3] = (xd_opt_table){ some, n, &t->open };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 4, .aliases = aliases, .operands = 1,
                              .once = "prompts",
-                             .stray = "calibrate reads one model" };
+                             .extra_hint = "calibrate reads one model" };
 }
 
 static void print_help(FILE *f)

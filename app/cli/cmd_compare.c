@@ -37,7 +37,7 @@ static int run_command(int argc, char **argv)
     xd_opt_texts       files = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 2,
-                             .stray = "compare reads two images or videos" };
+                             .extra_hint = "compare reads two images or videos" };
     xd_status st = xd_opt_parse(&s, argc, argv, &files, &e);
     if (files.n == 2)
         a.a = files.v[0], a.b = files.v[1];

@@ -78,7 +78,7 @@ static void task_init(task *t)
     t->tables[0] = (xd_opt_table){ rows, ROWS, t };
     t->tables[1] = (xd_opt_table){ some, n, &t->open };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
-                             .stray = "convert reads one model" };
+                             .extra_hint = "convert reads one model" };
 }
 
 static void print_help(FILE *f)

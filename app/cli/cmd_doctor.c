@@ -124,30 +124,30 @@ static void find_build(xd_findings *f, const facts *a)
 {
     const char *isa = strchr(a->kernels, '-') ? strchr(a->kernels, '-') + 1 : a->kernels;
 #ifdef __OPTIMIZE__
-    xd_find(f, XD_WELL, "build", "", "xdit %s, compiler " COMPILER, xd_version());
+    xd_find(f, XD_CHECK_OK, "build", "", "xdit %s, compiler " COMPILER, xd_version());
 #else
-    xd_find(f, XD_WARN, "build", "meson configure BUILD --buildtype=release, and build again",
+    xd_find(f, XD_CHECK_WARN, "build", "meson configure BUILD --buildtype=release, and build again",
             "xdit %s, compiler " COMPILER ", not optimized", xd_version());
 #endif
-    xd_find(f, XD_WELL, "libraries", "", "%s", a->libs);
+    xd_find(f, XD_CHECK_OK, "libraries", "", "%s", a->libs);
     if (a->video[0])
-        xd_find(f, XD_WELL, "video", "", "%s", a->video);
+        xd_find(f, XD_CHECK_OK, "video", "", "%s", a->video);
     else
-        xd_find(f, XD_WARN, "video",
+        xd_find(f, XD_CHECK_WARN, "video",
                 "nothing without videos; else install libavcodec, libavformat and libswscale", "%s",
                 a->no_video);
     if (a->error[0])
-        xd_find(f, XD_SICK, "kernels",
+        xd_find(f, XD_CHECK_FAIL, "kernels",
                 strstr(a->error, "oneDNN") ? "install oneDNN of the version that this build names"
                                            : "unset XDIT_ISA", "%s", a->error);
     else if (!strcmp(isa, "c") && getenv("XDIT_ISA"))
-        xd_find(f, XD_WARN, "kernels", "unset XDIT_ISA",
+        xd_find(f, XD_CHECK_WARN, "kernels", "unset XDIT_ISA",
                 "plain C, many times slower than with vector instructions");
     else if (!strcmp(isa, "c"))
-        xd_find(f, XD_WARN, "kernels", NO_VECTORS,
+        xd_find(f, XD_CHECK_WARN, "kernels", NO_VECTORS,
                 "plain C, many times slower than with vector instructions");
     else
-        xd_find(f, XD_WELL, "kernels", "", "%s%s, computes in %s by default", isa,
+        xd_find(f, XD_CHECK_OK, "kernels", "", "%s%s, computes in %s by default", isa,
                 getenv("XDIT_ISA") ? " (XDIT_ISA)" : "", a->m.type);
 }
 
@@ -228,17 +228,18 @@ static void judge_ranks(xd_findings *f, FILE *out, FILE *err, int code)
         line[0] = 0;
     line[strcspn(line, "\n")] = 0;
     if (code == NO_LAUNCHER)
-        xd_find(f, XD_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
+        xd_find(f, XD_CHECK_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
     else if (code < 0)
-        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname",
+        xd_find(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname",
                 "%d ranks were started and have not connected within %d s", PING_RANKS, PING_S);
     else if (code || p.ranks < PING_RANKS)
-        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname, and read the messages of mpirun",
+        xd_find(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname, and read the messages of "
+                                           "mpirun",
                 "%d ranks were started "
                 "and did not connect: %s",
                 PING_RANKS, line[0] ? line : "they printed nothing");
     else
-        xd_find(f, XD_WELL, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s",
+        xd_find(f, XD_CHECK_OK, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s",
                 p.ranks, p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
 }
 
@@ -246,10 +247,10 @@ static void find_ranks(xd_findings *f)
 {
     FILE *out = tmpfile(), *err = tmpfile();
     if (!out || !err)
-        xd_find(f, XD_SICK, "ranks", "free space in the temporary directory",
+        xd_find(f, XD_CHECK_FAIL, "ranks", "free space in the temporary directory",
                 "cannot make a temporary file: %s", strerror(errno));
     else if (xd_launched(NULL))
-        xd_find(f, XD_WARN, "ranks", "run doctor without mpirun",
+        xd_find(f, XD_CHECK_WARN, "ranks", "run doctor without mpirun",
                 "not tested: doctor itself was started by an MPI launcher");
     else
         judge_ranks(f, out, err, run_ranks(out, err));
@@ -281,7 +282,7 @@ static int report_failed(const xd_findings *f)
 {
     const char *before = "xdit: failed checks: ";
     for (int i = 0; i < f->n; i++)
-        if (f->v[i].state == XD_SICK) {
+        if (f->v[i].state == XD_CHECK_FAIL) {
             fprintf(stderr, "%s%s", before, f->v[i].name);
             before = ", ";
         }
@@ -307,7 +308,7 @@ static int examine_host(const own *o)
         xd_findings_print(&f, printed);
     if (xd_cli_flush() != XD_EXIT_OK)
         return XD_EXIT_FAILED;
-    return xd_findings_worst(&f) == XD_SICK ? report_failed(&f) : XD_EXIT_OK;
+    return xd_findings_worst(&f) == XD_CHECK_FAIL ? report_failed(&f) : XD_EXIT_OK;
 }
 
 static int run_command(int argc, char **argv)
@@ -317,7 +318,7 @@ static int run_command(int argc, char **argv)
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec s = { .tables = tables,
                             .ntables = 1,
-                            .stray = "a model is given as --model DIR" };
+                            .extra_hint = "a model is given as --model DIR" };
     xd_status          st = xd_opt_parse(&s, argc, argv, NULL, &e);
     if (st == XD_OK && o.model && !xd_file_is_dir(o.model))
         st = xd_fail(&e, XD_EINVAL, "--model %.200s is not a directory", o.model);

@@ -16,14 +16,14 @@
 #include "cli/cli.h"
 #include "cli/compare_runs.h"
 #include "cli/default_model.h"
-#include "cli/foreign.h"
+#include "cli/xdit_compat.h"
 #include "cli/launch.h"
 #include "cli/open_flags.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
 #include "cli/prompt_texts.h"
 #include "cli/prompts.h"
-#include "cli/roll.h"
+#include "cli/roster.h"
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
@@ -95,7 +95,7 @@ typedef struct task {           /* one run of the command                       
     xd_opt_texts operands;      /* the prompt, if it is given without --prompt                  */
     int          no_arguments;  /* 1: the command line is empty                                 */
     int          given;         /* prompts of the command line, before those of the file        */
-    xd_foreign   foreign;
+    xd_compat    compat;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
     char        *skipped;       /* [images]: 1: its file is there; NULL: none is looked for      */
@@ -131,9 +131,9 @@ static void task_init(task *t)
                               .once = "prompts",
                               .operands = 1,
                               .operand_of = "prompt",
-                              .foreign = xd_foreign_take,
-                              .cookie = &t->foreign,
-                              .stray = "a prompt of several words needs quotes, and every "
+                              .other_flag = xd_compat_flag,
+                              .cookie = &t->compat,
+                              .extra_hint = "a prompt of several words needs quotes, and every "
                                        "further prompt its own --prompt" };
 }
 
@@ -148,13 +148,13 @@ static void on_log(void *cookie, int level, const char *line)
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
     if (level <= XD_LOG_ERROR)
-        xd_roll_say(XD_ROLL_SAID);
+        xd_roster_report(XD_ROSTER_ERROR);
 }
 
 static void on_stage(void *cookie, const char *stage)
 {
     task *t = cookie;
-    if (!xd_stop_asked())
+    if (!xd_stop_signal())
         xd_bar_stage(&t->bar, stage);
 }
 
@@ -163,7 +163,7 @@ static void on_step(void *cookie, const xd_progress *p)
     task *t = cookie;
     if (t->first_s <= 0)
         t->first_s = xd_now_s() - p->step_s;
-    if (!xd_stop_asked())
+    if (!xd_stop_signal())
         xd_bar_step(&t->bar, p);
 }
 
@@ -353,7 +353,7 @@ static xd_status take_operand(task *t)
     const char *prompt = t->operands.v[0];
     if (o->prompts.n)
         return xd_fail(&t->err, XD_EINVAL, "one argument too many: '%.80s'; %s", prompt,
-                       t->spec.stray);
+                       t->spec.extra_hint);
     if (xd_file_exists(prompt))
         return xd_fail(&t->err, XD_EINVAL, "'%.200s' is a %s: use --model or --image for it, or "
                        "--prompt if it is a prompt", prompt,
@@ -379,7 +379,7 @@ static xd_status read_prompts(task *t)
     own      *o = &t->own;
     xd_status st = XD_OK;
     t->given = o->prompts.n;
-    if (t->launched && xd_prompts_once(o->prompt_file))
+    if (t->launched && xd_prompts_is_stream(o->prompt_file))
         return xd_fail(&t->err, XD_EINVAL,
                        "--prompts is read by every rank, and %s can be read only once: give it a "
                        "file",
@@ -565,7 +565,7 @@ static xd_status run_generate(task *t)
     xd_result   *res = NULL;
     xd_open_args a = open_args(t);
     if (t->rank == 0)
-        xd_foreign_say(&t->foreign, o->quiet);
+        xd_compat_report(&t->compat, o->quiet);
     xd_bar_init(&t->bar, stderr, xd_launch_columns(), o->quiet || t->rank > 0);
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK)
@@ -601,12 +601,12 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     char      path[64], flag[96], **own_argv = NULL;
     int       fd = -1;
     xd_status st = XD_OK;
-    if (xd_prompts_once(t->own.prompt_file)) {
+    if (xd_prompts_is_stream(t->own.prompt_file)) {
         if (!xd_launch_here())
             return xd_fail(&t->err, XD_EINVAL,
                            "ranks on other hosts cannot read prompts of a pipe: give --prompts a "
                            "file");
-        st = xd_prompts_hold(&t->own.prompts, t->given, path, &fd, &t->err);
+        st = xd_prompts_copy(&t->own.prompts, t->given, path, &fd, &t->err);
         if (st == XD_OK && !(own_argv = malloc((size_t)l->argc * sizeof *own_argv)))
             st = xd_fail(&t->err, XD_ENOMEM, "no memory for a command line");
         snprintf(flag, sizeof flag, "--prompts=%s", st == XD_OK ? path : "");
@@ -647,22 +647,22 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
 
 static int fail_task(task *t, xd_status st)
 {
-    int stopped = st == XD_ECANCELLED && xd_stop_asked();
+    int stopped = st == XD_ECANCELLED && xd_stop_signal();
     int code = xd_launch_failed(st, &t->err, t->rank);
-    return stopped ? 128 + xd_stop_asked() : code;
+    return stopped ? 128 + xd_stop_signal() : code;
 }
 
 static int run_command(int argc, char **argv)
 {
     task t;
-    int  code = xd_foreign_torchrun("generate"), ranks = 1;
+    int  code = xd_compat_torchrun("generate"), ranks = 1;
     if (code != XD_EXIT_OK)
         return code;
     task_init(&t);
     t.no_arguments = argc == 0;
     xd_status st = xd_opt_parse(&t.spec, argc, argv, &t.operands, &t.err);
     if (t.launched)
-        xd_stop_arm_rank(), xd_launch_await(t.open.start_timeout, t.rank);
+        xd_stop_arm_rank(), xd_launch_deadline(t.open.start_timeout, t.rank);
     else
         xd_stop_arm();
     signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */

@@ -36,7 +36,7 @@ static int run_command(int argc, char **argv)
     xd_opt_texts       dir = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 1,
-                             .stray = "inspect reads one model" };
+                             .extra_hint = "inspect reads one model" };
     xd_status st = xd_opt_parse(&s, argc, argv, &dir, &e);
     if (dir.n)
         a.model = dir.v[0];

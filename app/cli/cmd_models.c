@@ -28,7 +28,7 @@ static const xd_option rows[] = {
 static xd_opt_spec spec_of(own *o, xd_opt_table *table)
 {
     *table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, o };
-    return (xd_opt_spec){ .tables = table, .ntables = 1, .stray = "a directory of "
+    return (xd_opt_spec){ .tables = table, .ntables = 1, .extra_hint = "a directory of "
                           "models is given as --models DIR" };
 }
 

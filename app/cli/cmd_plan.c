@@ -76,7 +76,7 @@ static void task_init(task *t)
     t->tables[1] = (xd_opt_table){ request, nr, &t->request };
     t->tables[2] = (xd_opt_table){ plan, np, &t->ask.parallel };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases, .operands = 1,
-                             .stray = "plan reads one model" };
+                             .extra_hint = "plan reads one model" };
 }
 
 static void print_help(FILE *f)

@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
-#include "cli/roll.h"
+#include "cli/roster.h"
 #include "cli/stop.h"
 
 typedef struct task {           /* one run of the command                                      */
@@ -36,7 +36,7 @@ static void on_log(void *cookie, int level, const char *line)
     if (t->rank == 0 || level <= XD_LOG_ERROR)
         fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
     if (level <= XD_LOG_ERROR)
-        xd_roll_say(XD_ROLL_SAID);
+        xd_roster_report(XD_ROSTER_ERROR);
 }
 
 static void task_init(task *t)
@@ -47,7 +47,8 @@ static void task_init(task *t)
     t->probe.cookie = t;
     t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
     t->spec = (xd_opt_spec) {
-        .tables = &t->table, .ntables = 1, .aliases = aliases, .stray = "probe has options only"
+        .tables = &t->table, .ntables = 1, .aliases = aliases, .extra_hint = "probe has options "
+                                                                             "only"
     };
 }
 
@@ -81,7 +82,7 @@ static int run_command(int argc, char **argv)
     xd_opt_texts_free(&none);
     int launched = xd_launched(&t.rank);
     if (launched)
-        xd_stop_arm_rank(), xd_launch_await(t.start_timeout, t.rank);
+        xd_stop_arm_rank(), xd_launch_deadline(t.start_timeout, t.rank);
     if (st == XD_OK && t.ranks > 1 && !launched)
         st = xd_launch_run(&(xd_launch) { t.ranks, argc, argv, "probe", t.start_timeout }, &code,
                            &e);

@@ -1,4 +1,4 @@
-/* compare_runs.c - a request with its savings beside the same request without them */
+/* compare_runs.c - the difference that approximations make; see compare_runs.h */
 #include "cli/compare_runs.h"
 
 #include <inttypes.h>
@@ -9,25 +9,26 @@
 #include "base/json.h"
 #include "cli/cli.h"
 
-static int is_set(const char *saving, const char *none)
+static int is_set(const char *value, const char *none)
 {
-    return saving && strcmp(saving, none) != 0;
+    return value && strcmp(value, none) != 0;
 }
 
 xd_status xd_compare_check(const xd_request *r, xd_err *e)
 {
     if (r->random_seed)
-        return xd_fail(e, XD_EINVAL, "--compare generates twice from one seed: give --seed a "
-                       "number");
+        return xd_fail(e, XD_EINVAL, "--compare generates twice with one seed: --seed must not "
+                       "be -1");
     if (r->wanted)
-        return xd_fail(e, XD_EINVAL, "--compare generates every image: not with --skip_existing");
+        return xd_fail(e, XD_EINVAL, "--compare generates every image and excludes "
+                                     "--skip_existing");
     if (is_set(r->cache, "none") || is_set(r->attention, "auto") || r->attention_window ||
         is_set(r->gemm, "auto") || is_set(r->fast_attn, "none") || r->reference_interval != 1)
-        return r->latents_only ? xd_fail(e, XD_EINVAL, "--compare compares images, not latents: "
-                                         "give --output another extension") : XD_OK;
-    return xd_fail(e, XD_EINVAL, "--compare generates with and without --cache, --attention, "
-                   "--gemm, --attention_window, --fast_attn and --reference_interval: give one of "
-                   "them; xdit compare takes two files");
+        return r->latents_only ? xd_fail(e, XD_EINVAL, "--compare needs images, not latents: "
+                                         "change the extension of --output") : XD_OK;
+    return xd_fail(e, XD_EINVAL, "--compare needs one of --cache, --attention, --gemm, "
+                   "--attention_window, --fast_attn and --reference_interval to compare with; xdit "
+                   "compare compares two files");
 }
 
 static void print_head(void)
@@ -62,7 +63,7 @@ static void print_object(const xd_comparison *c, double seconds, double exact, c
     xd_buf_free(&b);
 }
 
-/* Compares the images that both results have pixels of. */
+/* Prints the difference of every image that has pixels in both results. */
 static xd_status print_images(const xd_result *saved, const xd_result *exact, int json,
                               const char *(*name)(void *cookie, int i), void *cookie, xd_err *e)
 {

@@ -13,7 +13,7 @@
 static const char MODELS[] = "models";  /* of the current directory                            */
 enum { MAX_LISTED = 8 };
 
-/* Adds the directories of models in ./models; single weight files are no models. */
+/* Appends the models in ./models, without single weight files. */
 static xd_status list_models_here(xd_model_list *l, xd_err *e)
 {
     int       n = l->n;

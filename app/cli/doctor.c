@@ -1,4 +1,4 @@
-/* doctor.c - collecting and printing findings */
+/* doctor.c - collects and prints findings; see doctor.h */
 #include "cli/doctor.h"
 
 #include <stdarg.h>
@@ -10,8 +10,8 @@
 
 static const char *const states[] = { "ok", "warn", "fail" };
 
-void xd_find(xd_findings *f, xd_health state, const char *name, const char *advice, const char *fmt,
-             ...)
+void xd_find(xd_findings *f, xd_check_state state, const char *name, const char *advice,
+             const char *fmt, ...)
 {
     va_list ap;
     if (f->n == (int)(sizeof f->v / sizeof *f->v))
@@ -19,7 +19,7 @@ void xd_find(xd_findings *f, xd_health state, const char *name, const char *advi
     xd_finding *v = &f->v[f->n++];
     v->state = state;
     snprintf(v->name, sizeof v->name, "%s", name);
-    snprintf(v->advice, sizeof v->advice, "%s", state == XD_WELL ? "" : advice);
+    snprintf(v->advice, sizeof v->advice, "%s", state == XD_CHECK_OK ? "" : advice);
     va_start(ap, fmt);
     vsnprintf(v->text, sizeof v->text, fmt, ap);
     va_end(ap);
@@ -36,7 +36,7 @@ void xd_findings_json(const xd_findings *f)
 {
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "{\"version\":\"%s\",\"healthy\":%s,\"findings\":[", xd_version(),
-               xd_findings_worst(f) == XD_SICK ? "false" : "true");
+               xd_findings_worst(f) == XD_CHECK_FAIL ? "false" : "true");
     for (int i = 0; i < f->n; i++) {
         xd_buf_add(&b, "%s{\"state\":\"%s\",\"name\":\"%s\",\"text\":", i ? "," : "",
                    states[f->v[i].state], f->v[i].name);
@@ -53,7 +53,7 @@ void xd_findings_json(const xd_findings *f)
 
 int xd_findings_worst(const xd_findings *f)
 {
-    int worst = XD_WELL;
+    int worst = XD_CHECK_OK;
     for (int i = 0; i < f->n; i++)
         worst = (int)f->v[i].state > worst ? (int)f->v[i].state : worst;
     return worst;

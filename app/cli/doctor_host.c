@@ -62,11 +62,13 @@ static void report_cores(xd_findings *f, const xd_host *m)
     int    nodes = count_entries("/sys/devices/system/node", "node");
     if (quota > 0 && quota < m->cores - 0.5)
         xd_find(
-            f, XD_WARN, "cores", "give --threads that number, or raise the limit of the container",
+            f, XD_CHECK_WARN, "cores", "give --threads that number, or raise the limit of the "
+                                       "container",
             "%d of %ld may be used, but the control group has time for %.1f", m->cores, all, quota);
     else
-        xd_find(f, XD_WELL, "cores", "", "%d of %ld may be used", m->cores, all);
-    xd_find(f, XD_WELL, "numa", "", "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
+        xd_find(f, XD_CHECK_OK, "cores", "", "%d of %ld may be used", m->cores, all);
+    xd_find(f, XD_CHECK_OK, "numa", "",
+            "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
 }
 
 /* "1 core", "2 cores" */
@@ -85,16 +87,18 @@ static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
     xd_cpuset share;
     char      text[300], report_cores[32];
     if (!xd_cpus_share(c, 0, ranks, &share)) {
-        xd_find(f, XD_WELL, "placement", "", "%d ranks are more than %s: they are not bound", ranks,
+        xd_find(f, XD_CHECK_OK, "placement", "",
+                "%d ranks are more than %s: they are not bound", ranks,
                 count_text(c->cores, "core", report_cores));
         return;
     }
     for (int r = 0; r < ranks && r < LINES; r++)
         if (xd_cpus_share(c, r, ranks, &share))
-            xd_find(f, XD_WELL, "placement", "", "rank %d of %d on cpus %s", r, ranks,
+            xd_find(f, XD_CHECK_OK, "placement", "", "rank %d of %d on cpus %s", r, ranks,
                     xd_cpuset_text(&share, text, sizeof text));
     if (ranks > LINES)
-        xd_find(f, XD_WELL, "placement", "", "and %d more ranks in the same way", ranks - LINES);
+        xd_find(f, XD_CHECK_OK, "placement", "",
+                "and %d more ranks in the same way", ranks - LINES);
 }
 
 static void report_topology(xd_findings *f, int ranks)
@@ -103,12 +107,12 @@ static void report_topology(xd_findings *f, int ranks)
     xd_cpus   c;
     char      text[5][32];
     if (!xd_cpuset_mine(&mask) || !xd_cpus_read(&c, NULL, &mask)) {
-        xd_find(f, XD_WARN, "topology", "nothing: ranks are not bound to cores",
+        xd_find(f, XD_CHECK_WARN, "topology", "nothing: ranks are not bound to cores",
                 "the system does not report which cpus "
                 "there are");
         return;
     }
-    xd_find(f, XD_WELL, "topology", "", "%s, %s, %s, %s, %s",
+    xd_find(f, XD_CHECK_OK, "topology", "", "%s, %s, %s, %s, %s",
             count_text(c.sockets, "socket", text[0]), count_text(c.nodes, "memory node", text[1]),
             count_text(c.l3s, "L3 group", text[2]), count_text(c.cores, "core", text[3]),
             count_text(c.n, "hardware thread", text[4]));
@@ -132,13 +136,15 @@ static void report_threads(xd_findings *f, const xd_host *m)
     if (!text[0])
         snprintf(text, sizeof text, "no OMP_ variable is set");
     if (limit && atoi(limit) > 0 && atoi(limit) < m->cores)
-        xd_find(f, XD_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than the %d cores",
+        xd_find(f, XD_CHECK_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than the %d "
+                                                                       "cores",
                 text, m->cores);
     else if (wait && (*wait == 'a' || *wait == 'A'))
-        xd_find(f, XD_WARN, "threads", "unset OMP_WAIT_POLICY where others use this machine, too",
+        xd_find(f, XD_CHECK_WARN, "threads", "unset OMP_WAIT_POLICY where others use this "
+                                             "machine, too",
                 "%s: threads that wait keep their cores", text);
     else
-        xd_find(f, XD_WELL, "threads", "",
+        xd_find(f, XD_CHECK_OK, "threads", "",
                 "%s; --threads says how many, by default %d shared by the ranks", text, m->cores);
 }
 
@@ -188,7 +194,8 @@ static void report_memory(xd_findings *f, const xd_host *m)
     const char *advice = want > m->free_bytes
                              ? "the model does not fit: end other programs, or raise the limit"
                              : "only small models fit: end other programs, or raise the limit";
-    xd_find(f, m->free_bytes < (want > 2e9 ? want : 2e9) ? XD_WARN : XD_WELL, "memory", advice,
+    xd_find(f, m->free_bytes < (want > 2e9 ? want : 2e9) ? XD_CHECK_WARN : XD_CHECK_OK,
+            "memory", advice,
             "%s of %s free for all ranks%s%s", xd_bytes_text(m->free_bytes, free_bytes),
             xd_bytes_text(total, all), model, group);
 }
@@ -199,7 +206,7 @@ static void report_shared_memory(xd_findings *f, const xd_host *m)
     static const char dir[] = "/dev/shm";
     double have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
     char   free_[16], need[16];
-    xd_find(f, have < want ? XD_WARN : XD_WELL, "shared",
+    xd_find(f, have < want ? XD_CHECK_WARN : XD_CHECK_OK, "shared",
             "make it larger (of a container: --shm-size), or messages go "
             "through files in /tmp",
             "%s has %s free, messages of %d ranks take at most %s", dir, xd_bytes_text(have, free_),
@@ -210,14 +217,15 @@ static void report_huge_pages(xd_findings *f)
 {
     char text[128];
     if (!first_words("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
-        xd_find(f, XD_WARN, "hugepages", "nothing; with them large models are some percent faster",
+        xd_find(f, XD_CHECK_WARN, "hugepages", "nothing; with them large models are some percent "
+                                               "faster",
                 "this system has no transparent huge pages");
     else if (strstr(text, "[never]"))
-        xd_find(f, XD_WARN, "hugepages",
+        xd_find(f, XD_CHECK_WARN, "hugepages",
                 "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
                 "transparent huge pages are off");
     else
-        xd_find(f, XD_WELL, "hugepages", "", "transparent: %s",
+        xd_find(f, XD_CHECK_OK, "hugepages", "", "transparent: %s",
                 strstr(text, "[always]") ? "always"
                                          : "madvise, which "
                                            "is asked for");
@@ -245,16 +253,16 @@ static void report_limits(xd_findings *f, const xd_host *m)
     limit_text(lock.rlim_cur == RLIM_INFINITY ? lock.rlim_cur : lock.rlim_cur / 1024, l, sizeof l);
     limit_text(files.rlim_cur, n, sizeof n);
     if (files.rlim_cur < 256)
-        xd_find(f, XD_WARN, "limits",
+        xd_find(f, XD_CHECK_WARN, "limits",
                 "ulimit -n 1024, for models in many files and runs of many ranks",
                 "-v %s, -l %s, -n %s", v, l, n);
     else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->free_bytes)
-        xd_find(f, XD_WARN, "limits", "ulimit -v unlimited, where models are large",
+        xd_find(f, XD_CHECK_WARN, "limits", "ulimit -v unlimited, where models are large",
                 "-v %s: %s may still be mapped, "
                 "less than there is memory; -l %s, -n %s",
                 v, xd_bytes_text(m->mapped, free_bytes), l, n);
     else
-        xd_find(f, XD_WELL, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
+        xd_find(f, XD_CHECK_OK, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
 }
 
 /* ---- what is beside -------------------------------------------------------------------------- */
@@ -264,29 +272,29 @@ static void report_limits(xd_findings *f, const xd_host *m)
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])
-        xd_find(f, XD_WARN, "gpu",
+        xd_find(f, XD_CHECK_WARN, "gpu",
                 "build it with an nvcc that suits the driver (-Dnvcc, -Dnvcc_fatbin=FILE)", "%s",
                 g->no_kernels);
-    xd_find(f, g->lacks[XD_GPU_CUBLASLT] ? XD_WARN : XD_WELL, "cublaslt",
+    xd_find(f, g->lacks[XD_GPU_CUBLASLT] ? XD_CHECK_WARN : XD_CHECK_OK, "cublaslt",
             g->lacks[XD_GPU_CUBLASLT] ? "install cuBLAS of CUDA 12 or 13: no GPU is used without it"
                                       : "", "%s",
             g->libraries[XD_GPU_CUBLASLT]);
-    xd_find(f, XD_WELL, "cudnn", "", "%s%s", g->libraries[XD_GPU_CUDNN],
+    xd_find(f, XD_CHECK_OK, "cudnn", "", "%s%s", g->libraries[XD_GPU_CUDNN],
             g->lacks[XD_GPU_CUDNN] ? "; attention takes kernels of xdit, which are slower" : "");
-    xd_find(f, XD_WELL, "nccl", "", "%s%s", g->libraries[XD_GPU_NCCL],
+    xd_find(f, XD_CHECK_OK, "nccl", "", "%s%s", g->libraries[XD_GPU_NCCL],
             g->lacks[XD_GPU_NCCL] ? "; several GPUs of a host lend each other memory instead" : "");
 }
 
 static void report_gpus(xd_findings *f, const xd_gpus *g)
 {
-    xd_find(f, XD_WELL, "driver", "", "%s", g->driver);
+    xd_find(f, XD_CHECK_OK, "driver", "", "%s", g->driver);
     for (int i = 0; i < g->n; i++)
-        xd_find(f, g->old[i] ? XD_WARN : XD_WELL, "gpu",
+        xd_find(f, g->old[i] ? XD_CHECK_WARN : XD_CHECK_OK, "gpu",
                 g->old[i] ? "nothing; --device cuda refuses this GPU" : "", "%s", g->text[i]);
     if (g->peers[0])
-        xd_find(f, XD_WELL, "peers", "", "%s", g->peers);
+        xd_find(f, XD_CHECK_OK, "peers", "", "%s", g->peers);
     report_gpu_libraries(f, g);
-    xd_find(f, XD_WELL, "cuda", "",
+    xd_find(f, XD_CHECK_OK, "cuda", "",
             "--device cuda is tested on a simulated GPU; no real card has run this backend yet");
 }
 
@@ -298,12 +306,13 @@ static void report_gpu(xd_findings *f, const xd_host *m)
     if (g->n)
         report_gpus(f, g);
     else if (cards || access("/dev/nvidiactl", F_OK) == 0)
-        xd_find(f, XD_WARN, "gpu", "nothing, if the processor is to compute",
+        xd_find(f, XD_CHECK_WARN, "gpu", "nothing, if the processor is to compute",
                 "%d of NVIDIA; not used: %s", cards ? cards : 1, why);
     else if (access("/dev/kfd", F_OK) == 0)
-        xd_find(f, XD_WELL, "gpu", "", "of AMD; not used: this build computes on the processor");
+        xd_find(f, XD_CHECK_OK, "gpu", "", "of AMD; not used: this build computes on the "
+                                           "processor");
     else
-        xd_find(f, XD_WELL, "gpu", "", "none; this build computes on the processor: %s", why);
+        xd_find(f, XD_CHECK_OK, "gpu", "", "none; this build computes on the processor: %s", why);
 }
 
 static void report_directories(xd_findings *f, const xd_host *m)
@@ -314,19 +323,20 @@ static void report_directories(xd_findings *f, const xd_host *m)
     int            models = m->hub[0] ? count_entries(m->hub, "models--") : 0;
     double         free_ = statvfs(tmp, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
     if (access(tmp, W_OK | X_OK) != 0)
-        xd_find(f, XD_SICK, "temporary", "set TMPDIR to a directory that can be written to",
+        xd_find(f, XD_CHECK_FAIL, "temporary", "set TMPDIR to a directory that can be written to",
                 "%s cannot be written to, and the MPI launcher wants it", tmp);
     else if (free_ < 1e8)
-        xd_find(f, XD_WARN, "temporary", "make room, or set TMPDIR", "%s has %s free", tmp,
+        xd_find(f, XD_CHECK_WARN, "temporary", "make room, or set TMPDIR", "%s has %s free", tmp,
                 xd_bytes_text(free_, free_bytes));
     else
-        xd_find(f, XD_WELL, "temporary", "", "%s, %s free", tmp, xd_bytes_text(free_, free_bytes));
+        xd_find(f, XD_CHECK_OK, "temporary", "",
+                "%s, %s free", tmp, xd_bytes_text(free_, free_bytes));
     if (!m->hub[0])
-        xd_find(f, XD_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory",
+        xd_find(f, XD_CHECK_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory",
                 "there is no home "
                 "directory, so no Hugging Face cache");
     else
-        xd_find(f, XD_WELL, "cache", "", "Hugging Face: %s%s", m->hub,
+        xd_find(f, XD_CHECK_OK, "cache", "", "Hugging Face: %s%s", m->hub,
                 !xd_file_is_dir(m->hub) ? ", not there: models are named by their directory"
                 : models ? "" : ", no models");
 }

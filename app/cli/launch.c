@@ -1,10 +1,10 @@
-/* launch.c - several ranks from one command line: this process starts the MPI launcher and stays
- * its parent, so that signals, exit codes and what is said are those of one program.
+/* launch.c - starts the MPI launcher and supervises it, so that several ranks look like one
+ * program: signals, exit codes, output.
  *
- * The launcher has a process group of its own: Ctrl-C reaches this process alone, which passes
- * it on in a way that lets ranks end their request. Its files are in a room (rundir.h). Every
- * rank is on the roll (roll.h): one that dies, or ranks that do not meet, end the run also where
- * the launcher waits. */
+ * The launcher has its own process group: Ctrl-C reaches only this process, which forwards it such
+ * that ranks can cancel their request. The files of the launcher are in a temporary directory
+ * (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks do not connect, the run
+ * ends even if the launcher hangs. */
 #define _GNU_SOURCE             /* ppoll */
 #include "cli/launch.h"
 
@@ -28,46 +28,46 @@
 #include "cli/cli.h"
 #include "cli/limits.h"
 #include "cli/links.h"
-#include "cli/noise.h"
+#include "cli/mpi_log.h"
 #include "cli/progress.h"
-#include "cli/roll.h"
+#include "cli/roster.h"
 #include "cli/rundir.h"
 #include "cli/streams.h"
 
-#ifndef XDIT_MPI                /* 1: Open MPI, 2: another one, 0: none; the build says          */
+#ifndef XDIT_MPI                /* 1: Open MPI, 2: another MPI, 0: none; set by the build        */
 #define XDIT_MPI 0
 #endif
 
-#define COLUMNS "XDIT_COLUMNS"  /* put into the environment of ranks: the width of a terminal, or */
-                                /* 0 */
+#define COLUMNS "XDIT_COLUMNS"  /* environment of ranks: width of the terminal; 0: none          */
 
-enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096, START_S = 60 };
-enum { LOST_S = 10 };           /* in which a launcher that has lost a host ends the run       */
+/* Seconds for ranks to cancel; from SIGTERM to SIGKILL; between two cancellations; to connect. */
+enum { CANCEL_S = 30, KILL_S = 5, REPEAT_S = 1, START_S = 60, MAXRANKS = 4096 };
+enum { LOST_S = 10 };           /* for a launcher that has lost a host to end the run          */
 
 typedef struct watch {
     pid_t  child;
-    int    out, err;            /* read ends; -1: ended                                        */
-    int    lost;                /* errno of writing to standard output                         */
-    int    heard;  /* something came on standard output: every command's ranks print */
-    int    first;               /* the first signal that came                                  */
-    int    stage;               /* 0 running, 1 cancelled, 2 told to end, 3 killed              */
-    double since;               /* when the stage began                                        */
-    double asked;               /* when the ranks were last told to cancel                     */
-    double limit;               /* seconds until all ranks have met; 0: any                     */
-    double lost_s;              /* when the launcher said that a host is lost; 0: it has not    */
-    char   over[512];           /* why the run was ended here; empty: it was not                */
+    int    out, err;            /* pipes of the launcher's output; -1: closed                  */
+    int    write_errno;         /* of standard output; 0: no error                             */
+    int    has_output;          /* 1: bytes came on standard output; every command prints some */
+    int    first_signal;        /* the first termination signal; 0: none                       */
+    int    stage;               /* 0 running, 1 cancelled, 2 SIGTERM sent, 3 killed             */
+    double stage_s;             /* start time of the stage                                     */
+    double cancel_s;            /* time of the last SIGUSR1                                    */
+    double limit;               /* seconds for all ranks to connect; 0: no limit                */
+    double lost_s;              /* when the launcher reported a lost host; 0: it has not        */
+    char   cause[512];          /* why this process ended the run; empty: it did not            */
     xd_rundir  dir;
-    xd_roll  roll;
-    xd_noise noise;
+    xd_roster  roster;
+    xd_mpi_log mpi_log;
 } watch;
 
-static const char LOST_HOST[] = "the connection to host ";     /* of xd_noise_sum            */
+static const char LOST_HOST[] = "lost the connection to host ";         /* xd_mpi_log_cause      */
 
-static volatile sig_atomic_t came;      /* signals since the last look                          */
+static volatile sig_atomic_t received;  /* signal since the last check; 0: none                 */
 
 static void on_signal(int sig)
 {
-    came = sig;
+    received = sig;
 }
 
 int xd_launch_columns(void)
@@ -83,31 +83,31 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
     if (nproc && there && nproc != there)
         return xd_fail(
             e, XD_EINVAL,
-            "--nproc asks for %d ranks, and the launcher has started %d: leave --nproc out, "
-            "or start as many",
+            "--nproc is %d, but the launcher has started %d ranks: remove --nproc, or make them "
+            "equal",
             nproc, there);
     return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
 }
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-static char late_text[160];     /* what a rank says that waits too long for the others           */
+static char timeout_text[160];  /* printed if the ranks do not connect in time                   */
 
-static void on_late(int sig)
+static void on_timeout(int sig)
 {
-    ssize_t written = write(2, late_text, strlen(late_text));
+    ssize_t written = write(2, timeout_text, strlen(timeout_text));
     (void)sig;
     (void)written;
     _exit(XD_EXIT_FAILED);
 }
 
-static void is_in_time(void)
+static void stop_timeout(void)
 {
     alarm(0);
 }
 
-/* Is somebody listening on a port of this host? Also where the system does not tell. */
-static int is_heard(unsigned port)
+/* Returns 1 if a process listens on a TCP port of this host, or if that is unknown. */
+static int is_listening(unsigned port)
 {
     char     line[256];
     unsigned at, state;
@@ -123,70 +123,69 @@ static int is_heard(unsigned port)
     return found || !known;
 }
 
-/* "job.rank;tcp4://127.0.0.1:PORT": does a PMIx server that ranks find by their environment
- * still run? */
-static int is_served(void)
+/* Returns 1 if the PMIx server named in the environment ("job.rank;tcp4://127.0.0.1:PORT") still
+ * runs. */
+static int has_pmix_server(void)
 {
     static const char name[] = "PMIX_SERVER_URI", here[] = "tcp4://127.0.0.1:";
     for (char **v = environ; *v; v++) {
         const char *uri = strncmp(*v, name, sizeof name - 1) == 0 ? strstr(*v, here) : NULL;
         if (uri)
-            return is_heard((unsigned)atoi(uri + sizeof here - 1));
+            return is_listening((unsigned)atoi(uri + sizeof here - 1));
         if (strncmp(*v, name, sizeof name - 1) == 0)
             return 1;
     }
     return 0;
 }
 
-xd_status xd_launch_stray(xd_err *e)
+xd_status xd_launch_check_env(xd_err *e)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
                                          "PMIX_RANK", "PMI_SIZE", "PMI_RANK" };
     static const char *const alive[] = { "PMI_FD", "PMI_PORT", "SLURM_JOB_ID", "PALS_APID",
                                          "ALPS_APP_PE" };
     const char *name = NULL;
-    int         served = is_served();
+    int         running = has_pmix_server();
     for (size_t i = 0; i < sizeof names / sizeof *names && !name; i++)
         name = getenv(names[i]) ? names[i] : NULL;
     int open_mpi = name && (name[0] == 'O' || name[3] == 'X');
     for (size_t i = 0; i < sizeof alive / sizeof *alive && !open_mpi; i++)
-        served |= getenv(alive[i]) != NULL;
-    if (!name || served)
+        running |= getenv(alive[i]) != NULL;
+    if (!name || running)
         return XD_OK;
     return xd_fail(
         e, XD_EIO,
-        "%s in the environment says that an MPI launcher has started this process, and there is "
-        "none any more: start it by mpirun, or take the launcher's variables away, env -u %s xdit "
-        "...",
+        "%s in the environment is left over from an MPI launcher that no longer runs: start this "
+        "by mpirun, or remove the variables of the launcher, env -u %s xdit ...",
         name, name);
 }
 
-/* Has `xdit` itself started the launcher of this rank? It then ends the run on a lost host. */
-static int is_ours(void)
+/* Returns 1 if `xdit` has started the launcher of this rank; it then handles lost hosts. */
+static int has_xdit_parent(void)
 {
     return getenv(COLUMNS) != NULL;
 }
 
-void xd_launch_await(int start_timeout, int rank)
+void xd_launch_deadline(int start_timeout, int rank)
 {
-    struct sigaction act = { .sa_handler = on_late };
-    if (xd_roll_joined())       /* who keeps the roll looks at the clock, and at the launcher  */
+    struct sigaction act = { .sa_handler = on_timeout };
+    if (xd_roster_joined())       /* the parent checks the time limit, and the launcher          */
         return;
-    if (!is_ours())
+    if (!has_xdit_parent())
         xd_links_watch(rank);
     if (start_timeout <= 0)
         return;
-    snprintf(late_text, sizeof late_text,
-             "xdit: rank %d: the ranks have not met within --start_timeout %d s\n", rank,
+    snprintf(timeout_text, sizeof timeout_text,
+             "xdit: rank %d: the ranks have not connected within --start_timeout %d s\n", rank,
              start_timeout);
     sigemptyset(&act.sa_mask);
     sigaction(SIGALRM, &act, NULL);
-    xd_connected_hook(is_in_time);
+    xd_connected_hook(stop_timeout);
     alarm((unsigned)start_timeout);
 }
 
-/* A launcher ends all ranks when the first one fails, so those that are silent give rank 0 the time
- * to speak, and are ended when it has. */
+/* A launcher kills all ranks when the first one fails, so ranks that print nothing wait until rank
+ * 0 has printed. */
 int xd_launch_failed(xd_status s, const xd_err *e, int rank)
 {
     char message[sizeof e->msg + 32];
@@ -198,7 +197,7 @@ int xd_launch_failed(xd_status s, const xd_err *e, int rank)
         snprintf(message, sizeof message, "%s", e->msg);
     if (!silent) {
         fprintf(stderr, "xdit: %s\n", e->msg[0] ? message : xd_status_name(s));
-        xd_roll_say(XD_ROLL_SAID);
+        xd_roster_report(XD_ROSTER_ERROR);
     } else
         nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
@@ -234,18 +233,18 @@ static xd_status find_launcher(char *path, size_t size, xd_err *e)
                                          XDIT_MPI == 1 ? "mpirun" : "mpiexec" };
     const char *own = getenv("XDIT_MPIRUN");
     if (!XDIT_MPI)
-        return xd_fail(e, XD_EUNSUPPORTED, "this build has no MPI: it runs on one rank only");
+        return xd_fail(e, XD_EUNSUPPORTED, "this build has no MPI and runs on one rank only");
     if (own && *own) {
         snprintf(path, size, "%s", own);
         if (strchr(own, '/') ? access(own, X_OK) == 0 : in_path(own, path, size))
             return XD_OK;
-        return xd_fail(e, XD_EIO, "XDIT_MPIRUN is %s, and that is no program", own);
+        return xd_fail(e, XD_EIO, "XDIT_MPIRUN is %s, which is not a program", own);
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (in_path(names[i], path, size))
             return XD_OK;
-    return xd_fail(e, XD_EIO, "several ranks are started by mpirun, which is not there: install "
-                   "the package %s, or name it in XDIT_MPIRUN",
+    return xd_fail(e, XD_EIO, "several ranks need mpirun, which was not found: install the package "
+                   "%s, or set XDIT_MPIRUN",
                    XDIT_MPI == 1 ? "openmpi-bin" : "mpich");
 }
 
@@ -259,9 +258,9 @@ int xd_launch_here(void)
     return 1;
 }
 
-typedef struct words { const char *v[32]; int n; } words;
+typedef struct arg_list { const char *v[32]; int n; } arg_list;
 
-static void add_words(words *a, const char *first, const char *second, const char *third)
+static void add_args(arg_list *a, const char *first, const char *second, const char *third)
 {
     a->v[a->n++] = first;
     if (second)
@@ -272,14 +271,14 @@ static void add_words(words *a, const char *first, const char *second, const cha
 
 typedef struct mca { const char *name, *value, *env; } mca;
 
-/* Ranks of one host need shared memory alone. Looking for fabrics takes most of MPI's start
- * (doc/lab/ranks.md). Without shared memory they connect by the loopback interface: by others, two
- * ranks of one host do not reach each other in Open MPI 5. */
+/* Ranks of one host need only shared memory; searching for fabrics takes most of MPI's start
+ * (doc/lab/ranks.md). Without shared memory they use the loopback interface: with others, ranks of
+ * one host cannot reach each other in Open MPI 5. */
 static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
                                 { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
                                 { "btl_tcp_if_include", "lo", "OMPI_MCA_btl_tcp_if_include" },
                                 { 0 } };
-/* A host that is cut off is noticed some 11 s later, and not after minutes. */
+/* A lost host is noticed after some 11 s instead of minutes. */
 static const mca far_mca[] = {
     { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
     { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },
@@ -287,33 +286,33 @@ static const mca far_mca[] = {
     { 0 }
 };
 
-/* Parameters of Open MPI, but those that the user's environment sets. Interfaces are included or
- * excluded. */
-static void add_mca(words *a, const mca *list)
+/* Adds parameters of Open MPI that the environment does not set. Interfaces can be either included
+ * or excluded, not both. */
+static void add_mca(arg_list *a, const mca *list)
 {
     for (; list->name; list++)
         if (!getenv(list->env) && !(strcmp(list->name, "btl_tcp_if_include") == 0 &&
                                     getenv("OMPI_MCA_btl_tcp_if_exclude")))
-            add_words(a, "--mca", list->name, list->value);
+            add_args(a, "--mca", list->name, list->value);
 }
 
-/* The whole command: launcher, its options, this program, the arguments as they were given. */
+/* Returns the command: launcher, its options, this program, the given arguments. malloc'ed. */
 static char **make_command(const xd_launch *l, const watch *w, const char *launcher,
                            const char *self, const char *number)
 {
-    words a = { .n = 0 };
-    add_words(&a, launcher, "-n", number);
+    arg_list a = { .n = 0 };
+    add_args(&a, launcher, "-n", number);
     if (XDIT_MPI == 1)
-        add_words(&a, "--oversubscribe", "--bind-to", "none");
+        add_args(&a, "--oversubscribe", "--bind-to", "none");
     if (XDIT_MPI == 1 && geteuid() == 0)
-        add_words(&a, "--allow-run-as-root", NULL, NULL);
+        add_args(&a, "--allow-run-as-root", NULL, NULL);
     if (w->dir.path[0]) {
-        add_words(&a, "--mca", "orte_tmpdir_base", w->dir.path);
-        add_words(&a, "--mca", "btl_vader_backing_directory", w->dir.path);
+        add_args(&a, "--mca", "orte_tmpdir_base", w->dir.path);
+        add_args(&a, "--mca", "btl_vader_backing_directory", w->dir.path);
     }
     if (XDIT_MPI == 1)
         add_mca(&a, xd_launch_here() ? near_mca : far_mca);
-    add_words(&a, self, l->command, NULL);
+    add_args(&a, self, l->command, NULL);
     char **v = calloc((size_t)(a.n + l->argc) + 1, sizeof *v);
     if (!v)
         return NULL;
@@ -324,7 +323,7 @@ static char **make_command(const xd_launch *l, const watch *w, const char *launc
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static void ends_us(sigset_t *set)
+static void termination_signals(sigset_t *set)
 {
     sigemptyset(set);
     sigaddset(set, SIGINT);
@@ -339,7 +338,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     int      null = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
 #ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGTERM);   /* a killed parent takes the ranks with it              */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);   /* if the parent is killed, the ranks end, too          */
     if (getppid() != parent)
         _exit(127);
 #endif
@@ -355,10 +354,10 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (w->dir.path[0])         /* of Open MPI 5, which knows no orte_tmpdir_base              */
+    if (w->dir.path[0])         /* Open MPI 5 has no orte_tmpdir_base                          */
         setenv("PRTE_MCA_prte_tmpdir_base", w->dir.path, 0);
     if (XDIT_MPI == 1 && xd_launch_here())
-        xd_streams_offer();
+        xd_streams_export();
     execv(v[0], v);
     _exit(127);
 }
@@ -383,8 +382,8 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
     }
     struct sigaction act = { .sa_handler = on_signal };
     sigemptyset(&act.sa_mask);
-    ends_us(&set);
-    sigprocmask(SIG_BLOCK, &set, NULL); /* they come in while this process waits, only          */
+    termination_signals(&set);
+    sigprocmask(SIG_BLOCK, &set, NULL); /* delivered only while this process waits              */
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGHUP, &act, NULL);
@@ -402,60 +401,61 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
     return XD_OK;
 }
 
-/* ---- watching -------------------------------------------------------------------------------- */
+/* ---- supervision ------------------------------------------------------------------------------
+ * */
 
-/* Cancels, then ends, then kills. Open MPI gives SIGUSR1 to all ranks; others pass SIGINT on. */
+/* Cancels, then terminates, then kills. Open MPI forwards SIGUSR1 to all ranks; others SIGINT. */
 static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
     if (w->stage == 2)          /* ranks would outlive their launcher                          */
-        xd_roll_kill(&w->roll, w->child);
+        xd_roster_kill(&w->roster, w->child);
     if (w->stage < 3)
         kill(w->child, signals[w->stage]);
     w->stage += w->stage < 3;
-    w->since = w->asked = xd_now_s();
+    w->stage_s = w->cancel_s = xd_now_s();
 }
 
 static void watch_signals(watch *w)
 {
-    double now = xd_now_s(), waited = now - w->since;
-    if (came) {
-        if (!w->first)
-            w->first = came;
-        came = 0;
+    double now = xd_now_s(), waited = now - w->stage_s;
+    if (received) {
+        if (!w->first_signal)
+            w->first_signal = received;
+        received = 0;
         escalate_signal(w);
-    } else if (w->stage && waited > (w->stage == 1 ? PATIENCE_S : AGONY_S)) {
+    } else if (w->stage && waited > (w->stage == 1 ? CANCEL_S : KILL_S)) {
         escalate_signal(w);
-    } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->asked > AGAIN_S) {
-        kill(w->child, SIGUSR1);  /* a launcher that is still starting ranks drops it */
-        w->asked = now;
+    } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->cancel_s > REPEAT_S) {
+        kill(w->child, SIGUSR1);  /* a launcher that still starts ranks loses it */
+        w->cancel_s = now;
     }
 }
 
-/* On a terminal a name must not land behind the bar, which another pipe brings. */
+/* Prints output of ranks. On a terminal, first erases the progress bar of standard error. */
 static void pass_output(watch *w, const char *p, size_t n)
 {
     if (isatty(1) && xd_bar_terminal(2) && write(2, "\r\033[K", 4) < 0)
         return;
-    while (n && !w->lost) {
+    while (n && !w->write_errno) {
         ssize_t k = write(1, p, n);
         if (k < 0 && errno != EINTR)
-            w->lost = errno;
+            w->write_errno = errno;
         if (k > 0)
             p += k, n -= (size_t)k;
     }
 }
 
-/* Reads what there is; closes an end that has come to its end. */
+/* Reads available bytes; closes a pipe at its end. */
 static void read_output(watch *w, int *fd)
 {
-    char    buf[8192], own[sizeof buf + sizeof w->noise.held];
+    char    buf[8192], own[sizeof buf + sizeof w->mpi_log.pending];
     ssize_t n = read(*fd, buf, sizeof buf);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (XDIT_MPI == 2 && fd == &w->out)
-        pass_output(w, own, xd_noise_out(&w->noise, buf, n > 0 ? (size_t)n : 0, own));
-    w->heard |= n > 0 && fd == &w->out;
+        pass_output(w, own, xd_mpi_log_filter_stdout(&w->mpi_log, buf, n > 0 ? (size_t)n : 0, own));
+    w->has_output |= n > 0 && fd == &w->out;
     if (n <= 0) {
         close(*fd);
         *fd = -1;
@@ -463,41 +463,43 @@ static void read_output(watch *w, int *fd)
         if (XDIT_MPI != 2)
             pass_output(w, buf, (size_t)n);
     } else {
-        xd_noise_take(&w->noise, buf, (size_t)n);
+        xd_mpi_log_filter(&w->mpi_log, buf, (size_t)n);
     }
 }
 
-/* A rank that has gone, or ranks that do not meet: everything is ended here. Ranks that speak
- * and are not on the roll cannot reach it, as within a container: nothing is known of them. */
-static void watch_roll(watch *w)
+/* Ends the run if a rank has died or the ranks do not connect. Ranks that print but did not join
+ * the roster cannot reach its socket, as in a container: their state is unknown. */
+static void watch_roster(watch *w)
 {
-    int beyond = !w->roll.n && (w->heard || w->noise.spoke);
-    if (w->stage || beyond || !xd_roll_over(&w->roll, w->child, w->limit, w->over, sizeof w->over))
+    int unreachable = !w->roster.n && (w->has_output || w->mpi_log.output_seen);
+    if (w->stage || unreachable ||
+        !xd_roster_failed(&w->roster, w->child, w->limit, w->cause, sizeof w->cause))
         return;
-    xd_roll_kill(&w->roll, w->child);
-    w->stage = 1;               /* the launcher is told to end next, and killed after AGONY_S    */
+    xd_roster_kill(&w->roster, w->child);
+    w->stage = 1;               /* SIGTERM to the launcher comes next, SIGKILL after KILL_S     */
     escalate_signal(w);
 }
 
-/* A launcher that has lost a host waits for what runs there, which may be for ever. */
+/* A launcher that has lost a host waits for the processes there, possibly for ever. */
 static void watch_hosts(watch *w)
 {
-    char why[sizeof w->over];
-    if (w->stage || !w->noise.nkept)
+    char why[sizeof w->cause];
+    if (w->stage || !w->mpi_log.nmessages)
         return;
-    xd_noise_sum(&w->noise, why, sizeof why);
+    xd_mpi_log_cause(&w->mpi_log, why, sizeof why);
     if (strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) != 0)
         return;
     w->lost_s = w->lost_s > 0 ? w->lost_s : xd_now_s();
     if (xd_now_s() - w->lost_s < LOST_S)
         return;
-    snprintf(w->over, sizeof w->over, "%s", why);
-    xd_roll_kill(&w->roll, w->child);
-    w->stage = 1;               /* as in watch_roll                                             */
+    snprintf(w->cause, sizeof w->cause, "%s", why);
+    xd_roster_kill(&w->roster, w->child);
+    w->stage = 1;               /* as in watch_roster                                          */
     escalate_signal(w);
 }
 
-/* Looks at everything that may come, once. With nothing to take, at what has not come. */
+/* Waits up to a second for output, events and signals; after a second without any, checks the
+ * ranks. */
 static void watch_once(watch *w, struct pollfd *p)
 {
     sigset_t              none;
@@ -510,21 +512,21 @@ static void watch_once(watch *w, struct pollfd *p)
         end[ends++] = &w->err;
     for (int i = 0; i < ends; i++)
         p[i] = (struct pollfd){ .fd = *end[i], .events = POLLIN };
-    int ranks = xd_roll_fds(&w->roll, p + ends);
+    int ranks = xd_roster_fds(&w->roster, p + ends);
     int n = ppoll(p, (nfds_t)(ends + ranks), &second, &none);
     watch_signals(w);
     if (n == 0)
-        watch_roll(w);
+        watch_roster(w);
     watch_hosts(w);
     if (n <= 0)
         return;
-    xd_roll_take(&w->roll, p + ends, ranks);
+    xd_roster_read(&w->roster, p + ends, ranks);
     for (int i = 0; i < ends; i++)
         if (p[i].revents)
             read_output(w, end[i]);
 }
 
-/* Has the launcher ended? It can still be waited for. */
+/* Returns 1 if the launcher has ended; it remains waitable. */
 static int has_ended(const watch *w)
 {
     siginfo_t about = { .si_pid = 0 };
@@ -532,31 +534,31 @@ static int has_ended(const watch *w)
            about.si_pid == w->child;
 }
 
-/* The launcher's exit status. One that is told to die and does not is not waited for, nor are ranks
- * that outlive it for long. */
+/* Returns the exit status of the launcher. Does not wait for a launcher that survives SIGKILL, nor
+ * for ranks that outlive it for long. */
 static int wait_for_exit(watch *w)
 {
-    struct pollfd *p = calloc((size_t)w->roll.ranks + 3, sizeof *p);
+    struct pollfd *p = calloc((size_t)w->roster.ranks + 3, sizeof *p);
     double         ended_s = 0;
     int            status = 0, ended;
     while (p && (w->out >= 0 || w->err >= 0)) {
         watch_once(w, p);
-        if (w->stage == 3 && xd_now_s() - w->since > AGONY_S)
+        if (w->stage == 3 && xd_now_s() - w->stage_s > KILL_S)
             break;
         if (!has_ended(w))
             continue;
         ended_s = ended_s > 0 ? ended_s : xd_now_s();
-        if (xd_now_s() - ended_s > AGONY_S) {
-            xd_roll_kill(&w->roll, w->child);
+        if (xd_now_s() - ended_s > KILL_S) {
+            xd_roster_kill(&w->roster, w->child);
             break;
         }
     }
     free(p);
-    xd_noise_end(&w->noise);
+    xd_mpi_log_flush(&w->mpi_log);
     while ((ended = waitpid(w->child, &status, w->stage == 3 ? WNOHANG : 0)) == 0 ||
            (ended < 0 && errno == EINTR)) {
         watch_signals(w);
-        if (w->stage == 3 && xd_now_s() - w->since > 2 * AGONY_S)
+        if (w->stage == 3 && xd_now_s() - w->stage_s > 2 * KILL_S)
             return SIGKILL;
         if (ended == 0)
             nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
@@ -564,29 +566,30 @@ static int wait_for_exit(watch *w)
     return status;
 }
 
-/* ---- ending ---------------------------------------------------------------------------------- */
+/* ---- the end ----------------------------------------------------------------------------------
+ * */
 
-/* Has a rank reported why the run failed? Where ranks cannot report, their lines are searched. */
+/* Returns 1 if a rank has printed why the run failed. Output of untracked ranks is searched. */
 static int has_reported(const watch *w)
 {
-    return w->roll.n ? w->roll.said : w->noise.said;
+    return w->roster.n ? w->roster.error_reported : w->mpi_log.error_seen;
 }
 
-/* Why the launcher failed, in its own words where it has some. */
+/* Returns in `why` the cause of the launcher's failure, from its messages if there are any. */
 static void find_cause(const watch *w, int status, int code, char *why, size_t size)
 {
     char gone[128];
-    xd_noise_sum(&w->noise, why, size);
+    xd_mpi_log_cause(&w->mpi_log, why, size);
     if (why[0] || !code)
         return;
     if (WIFSIGNALED(status))
         snprintf(why, size, "it was killed by signal %d", WTERMSIG(status));
-    else if (xd_roll_gone(&w->roll, gone, sizeof gone) && !strstr(gone, "by signal 15"))
+    else if (xd_roster_first_death(&w->roster, gone, sizeof gone) && !strstr(gone, "by signal 15"))
         snprintf(why, size, "%s", gone);
     else
         snprintf(
             why, size,
-            "it ended with exit code %d and no word, as it does when it is told to end (SIGTERM)",
+            "it exited with code %d and no message, as after SIGTERM",
             code);
 }
 
@@ -596,18 +599,18 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     char why[512];
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
         reported = has_reported(w);
-    if (w->first) {
+    if (w->first_signal) {
         if (!reported)
             fprintf(stderr, "xdit: cancelled\n");
-        return 128 + w->first;
+        return 128 + w->first_signal;
     }
-    if (w->over[0]) {
+    if (w->cause[0]) {
         if (!reported)
-            fprintf(stderr, "xdit: %s\n", w->over);
+            fprintf(stderr, "xdit: %s\n", w->cause);
         return XD_EXIT_FAILED;
     }
-    if (w->lost) {
-        fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(w->lost));
+    if (w->write_errno) {
+        fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(w->write_errno));
         return XD_EXIT_FAILED;
     }
     find_cause(w, status, code, why, sizeof why);
@@ -617,11 +620,11 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
         code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
     /* Lines alone do not distinguish an error from information. */
-    reported = reported && (w->roll.n || a_rank);
-    if (code && (!by_rank || !reported || killed))  /* others lost a killed one's messages */
+    reported = reported && (w->roster.n || a_rank);
+    if (code && (!by_rank || !reported || killed))  /* others lost its messages */
         fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
-    if (!code && !w->heard) {
-        fprintf(stderr, "xdit: %s ended well and has started no rank: is it an MPI launcher?\n",
+    if (!code && !w->has_output) {
+        fprintf(stderr, "xdit: %s succeeded without starting a rank: is it an MPI launcher?\n",
                 launcher);
         return XD_EXIT_FAILED;
     }
@@ -631,37 +634,37 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
 {
     char      launcher[4096], self[4096], number[16];
-    watch     w = { .dir = { .lock = -1 }, .noise = { .fd = 2 },
+    watch     w = { .dir = { .lock = -1 }, .mpi_log = { .fd = 2 },
                     .limit = l->start_timeout < 0 ? START_S : l->start_timeout };
     xd_status s = find_launcher(launcher, sizeof launcher, e);
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (is_ours())  /* else each would start ranks in turn, without end */
+    if (has_xdit_parent())  /* else each rank would start ranks, without end */
         return xd_fail(
             e, XD_EIO,
-            "%s starts this program, and not as a rank: it belongs to another MPI than %s",
+            "%s starts this program, but not as a rank: it does not belong to %s",
             launcher, XDIT_MPI == 1 ? "Open MPI" : "MPICH");
     if (l->ranks > MAXRANKS)
-        return xd_fail(e, XD_EINVAL, "%d ranks are more than the %d that one host is asked for",
+        return xd_fail(e, XD_EINVAL, "%d ranks are more than the maximum of %d",
                        l->ranks, MAXRANKS);
     if (n <= 0)
-        return xd_fail(e, XD_EIO, "this program cannot find its own file: %s", strerror(errno));
+        return xd_fail(e, XD_EIO, "cannot find the file of this program: %s", strerror(errno));
     self[n] = 0;
     snprintf(number, sizeof number, "%d", l->ranks);
     if ((s = xd_limits_check(l->ranks, e)) != XD_OK)
         return s;
     if (XDIT_MPI == 1 && xd_launch_here())
         xd_rundir_make(&w.dir, l->ranks);
-    w.roll = (xd_roll){ .listener = -1, .ranks = l->ranks };
+    w.roster = (xd_roster){ .listener = -1, .ranks = l->ranks };
     if (xd_launch_here())
-        xd_roll_open(&w.roll, l->ranks);
+        xd_roster_open(&w.roster, l->ranks);
     char **v = make_command(l, &w, launcher, self, number);
     s = v ? start_launcher(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)
         *code = exit_code_of(&w, launcher, wait_for_exit(&w));
     xd_rundir_close(&w.dir);
-    xd_roll_close(&w.roll);
+    xd_roster_close(&w.roster);
     free(v);
     return s;
 }

@@ -1,9 +1,9 @@
-/* limits.c - limits of the system (ulimit) that Open MPI's launcher does not survive
+/* limits.c - resource limits (ulimit) with which Open MPI's launcher fails; see limits.h
  *
- * Measured with Open MPI 4.1: 2 ranks start with 36 open files and 8 with 64, not with 32 and
- * 56. Segments of messages and of its PMIx are files of 4 MiB and a page. A rank maps 151 MiB in
- * MPI_Init, oneDNN's library included, of 2 ranks and of 8. With 144 to 150 MiB it fails in
- * MPI_Init or waits there; with less it meets the others and has no room for a model. */
+ * Measured with Open MPI 4.1: 2 ranks start with 36 open files and 8 with 64, but not with 32 and
+ * 56. Shared memory for messages and PMIx is in files of 4 MiB and a page. A rank maps 151 MiB of
+ * address space in MPI_Init, oneDNN's library included, with 2 ranks and with 8. With 144 to 150
+ * MiB it fails or hangs in MPI_Init; with less it connects, but cannot load a model. */
 #include "cli/limits.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { FILES = 28, FILES_A_RANK = 5, SEGMENT = (4 << 20) + (64 << 10), SPACE = 152 << 20 };
 
-/* As far as the hard limit allows. */
+/* Raises the soft limit of open files, up to the hard limit. */
 static void raise_files(struct rlimit *l, rlim_t want)
 {
     struct rlimit more = *l;
@@ -21,7 +21,7 @@ static void raise_files(struct rlimit *l, rlim_t want)
         *l = more;
 }
 
-/* Bytes of address space that this process has mapped, as a rank has when it begins. */
+/* Bytes of address space that this process has mapped; a rank starts with as many. */
 static rlim_t mapped_bytes(void)
 {
     unsigned long pages = 0;
@@ -40,8 +40,8 @@ static xd_status check_space(xd_err *e)
     if (getrlimit(RLIMIT_AS, &l) != 0 || l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= needed)
         return XD_OK;
     return xd_fail(e, XD_ENOMEM,
-                   "%llu kB of address space are allowed (ulimit -v), and a rank needs %llu kB to "
-                   "start, without a model: raise it, or use one rank",
+                   "the address space is limited to %llu kB (ulimit -v), and a rank needs %llu kB "
+                   "without a model: raise the limit, or use one rank",
                    (unsigned long long)(l.rlim_cur >> 10), (unsigned long long)(needed >> 10));
 }
 
@@ -55,16 +55,17 @@ xd_status xd_limits_check(int ranks, xd_err *e)
         if (l.rlim_cur < files)
             return xd_fail(
                 e, XD_EIO,
-                "%llu files may be open (ulimit -n), and the MPI launcher needs %llu for %d ranks: "
-                "raise it, ulimit -n %llu",
+                "open files are limited to %llu (ulimit -n), and the MPI launcher needs %llu for "
+                "%d "
+                "ranks: raise the limit, ulimit -n %llu",
                 (unsigned long long)l.rlim_cur, (unsigned long long)files, ranks,
                 (unsigned long long)files);
     }
     if (getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur != RLIM_INFINITY && l.rlim_cur < SEGMENT)
         return xd_fail(
             e, XD_EIO,
-            "a file may have %llu KiB (ulimit -f), and ranks need %d KiB for the files of shared "
-            "memory: raise it, ulimit -f %d",
+            "files are limited to %llu KiB (ulimit -f), and ranks need files of %d KiB for shared "
+            "memory: raise the limit, ulimit -f %d",
             (unsigned long long)(l.rlim_cur >> 10), SEGMENT >> 10, SEGMENT >> 10);
     return check_space(e);
 }

@@ -1,12 +1,12 @@
-/* limits.h - what the system allows this process, against what ranks need */
+/* limits.h - resource limits of this process (ulimit) against the needs of several ranks */
 #ifndef XD_CLI_LIMITS_H
 #define XD_CLI_LIMITS_H
 
 #include "base/err.h"
 
-/* Are open files, the length of a file and address space enough for the MPI launcher and so many
- * ranks? It may wait for ever where they are not. A limit that this process may raise by itself
- * is raised. */
+/* Checks that the limits on open files, file size and address space suffice for the MPI launcher
+ * and `ranks` ranks, which might otherwise hang. Raises the soft limit of open files if necessary.
+ * Errors name the limit and the cure. */
 xd_status xd_limits_check(int ranks, xd_err *e);
 
 #endif

@@ -20,11 +20,12 @@
 #include "base/signals.h"
 #include "xdit/tools.h"
 
-/* An idle connection is asked after IDLE_S and then every ASK_S: the third question has no answer
- * after 8 s. What was sent is repeated after 0.2 s and then twice as late each time: the fifth
- * time after 6 s, the sixth after 13. The system itself gives up after ENOUGH questions, by when
- * this is long said. Ranks but 0 wait LATER_S, the difference of these times. */
-enum { IDLE_S = 4, ASK_S = 2, ENOUGH = 60, REPEATS = 5, QUESTIONS = 3, LATER_S = 8 };
+/* TCP keepalive: an idle connection is probed after IDLE_S and then every PROBE_S; it is lost when
+ * PROBES are unanswered, after 8 s. Sent data is retransmitted after 0.2 s and then with doubled
+ * delays: the fifth time after 6 s, the sixth after 13; it is lost after RETRANSMITS. The kernel
+ * itself gives up after MAX_PROBES, much later. Ranks other than 0 report LATER_S later, the
+ * difference of these times. */
+enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 
 /* ---- a connection ---------------------------------------------------------------------------- */
@@ -38,21 +39,21 @@ static int is_this_host(const struct sockaddr_storage *a)
     return a->ss_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
-/* Has the other side of a connection confirmed nothing for long? */
+/* Returns 1 if the peer of a connection has acknowledged nothing for long; enables keepalive. */
 static int is_lost(int fd, struct sockaddr_storage *peer)
 {
     struct tcp_info t = { 0 };
     socklen_t       n = sizeof *peer, size = sizeof t;
-    int             on = 1, idle = IDLE_S, ask = ASK_S, enough = ENOUGH;
+    int             on = 1, idle = IDLE_S, interval = PROBE_S, count = MAX_PROBES;
     if (getpeername(fd, (struct sockaddr *)peer, &n) != 0 || is_this_host(peer) ||
         getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &size) != 0)
         return 0;
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &ask, sizeof ask);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &enough, sizeof enough);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
     return t.tcpi_state == TCP_ESTABLISHED &&
-           (t.tcpi_retransmits >= REPEATS || t.tcpi_probes >= QUESTIONS);
+           (t.tcpi_retransmits >= RETRANSMITS || t.tcpi_probes >= PROBES);
 }
 
 static void name_of(const struct sockaddr_storage *a, char *host, int size)
@@ -80,9 +81,9 @@ int xd_links_lost(char *host, int size)
     return lost;
 }
 
-/* ---- a thread that watches ------------------------------------------------------------------ */
+/* ---- the thread ----------------------------------------------------------------------------- */
 
-/* A launcher ends all ranks when the first has ended, so that others give rank 0 time to speak. */
+/* A launcher kills all ranks when the first one exits, so other ranks let rank 0 report first. */
 static void *watch_links(void *arg)
 {
     int  rank = (int)(intptr_t)arg;
@@ -91,13 +92,13 @@ static void *watch_links(void *arg)
         nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
     if (rank)
         nanosleep(&(struct timespec){ .tv_sec = LATER_S }, NULL);
-    fprintf(stderr, "xdit: rank %d: the connection to host %s is lost: its ranks can no longer be "
-            "reached, and the run ends\n", rank, host);
+    fprintf(stderr, "xdit: rank %d: lost the connection to host %s: its ranks cannot be reached, "
+            "and the run ends\n", rank, host);
     xd_output_sweep();
     _exit(1);
 }
 
-/* Without a thread the launcher is waited for. */
+/* Without a thread the run ends when the launcher notices the lost host. */
 void xd_links_watch(int rank)
 {
     pthread_attr_t attr;
@@ -110,7 +111,7 @@ void xd_links_watch(int rank)
     xd_signals_for_caller(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (pthread_create(&thread, &attr, watch_links, (void *)(intptr_t)rank) != 0)
-        xd_log(XD_LOG_DEBUG, "no thread to look after connections");
+        xd_log(XD_LOG_DEBUG, "cannot start a thread that checks connections");
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
 }

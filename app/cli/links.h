@@ -1,16 +1,16 @@
-/* links.h - connections of a rank to other hosts that no longer pass anything
+/* links.h - detects lost TCP connections of a rank to other hosts
  *
- * MPI waits minutes for a host whose network is cut, and an mpirun that a person typed waits as
- * long. The system knows after some seconds: it repeats what is not confirmed. A rank that only
- * computes confirms all the same, so a slow one is not taken for a lost one. */
+ * MPI, and an mpirun that was typed by hand, wait minutes for a host whose network is cut. The
+ * kernel notices it after some seconds, from unacknowledged data and keepalive probes. The kernel
+ * of a busy rank still acknowledges, so a slow rank is not mistaken for a lost one. */
 #ifndef XD_CLI_LINKS_H
 #define XD_CLI_LINKS_H
 
-/* Looks at the TCP connections of this process, and makes the system ask idle ones. Returns 1, and
- * the address of a host that has not confirmed anything for some 10 s, or 0. */
+/* Checks the TCP connections of this process, and enables keepalive on them. Returns 1, and the
+ * address of the host, if a host has acknowledged nothing for some 10 s; else 0. */
 int  xd_links_lost(char *host, int size);
-/* In a rank of a launcher that this program has not started: a thread looks every second. When a
- * host is lost it says so and ends the process, rank 0 first. */
+/* In a rank whose launcher was not started by this program: starts a thread that checks every
+ * second. If a host is lost, it prints an error and ends the process, rank 0 first. */
 void xd_links_watch(int rank);
 
 #endif

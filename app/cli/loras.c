@@ -1,5 +1,5 @@
-/* loras.c - the values of --lora and --lora_2. What is behind the last colon is a scale, unless a
- * file has the whole text for its name. */
+/* loras.c - the values of --lora and --lora_2. The text after the last colon is the scale, unless a
+ * file of the complete name exists. */
 #include "cli/loras.h"
 
 #include <errno.h>
@@ -20,12 +20,12 @@ static xd_status parse_lora(const char *value, const char *flag, char *path, xd_
     l->scale = strtod(colon + 1, &end);
     if (end == colon + 1 || *end || errno || !isfinite(l->scale))
         return xd_fail(e, XD_EINVAL,
-                       "--%s takes FILE or FILE:SCALE, and '%.40s' of '%.80s' is no "
-                       "number",
+                       "--%s needs FILE or FILE:SCALE, and '%.40s' of '%.80s' is "
+                       "not a number",
                        flag, colon + 1, value);
     *colon = 0;
     if (!*path)
-        return xd_fail(e, XD_EINVAL, "--%s takes FILE or FILE:SCALE, not '%.80s'", flag, value);
+        return xd_fail(e, XD_EINVAL, "--%s needs FILE or FILE:SCALE, not '%.80s'", flag, value);
     return XD_OK;
 }
 

@@ -7,10 +7,10 @@
 typedef struct xd_loras_read {
     xd_lora *v;                 /* [n]                                                         */
     int      n;
-    char   **text;              /* [n]: their paths                                            */
+    char   **text;              /* [n] paths that v points to, owned                           */
 } xd_loras_read;
 
-/* flag: the name of the flag in messages. Freed with xd_loras_read_free, also after a failure. */
+/* flag: name of the option in error messages. Free with xd_loras_read_free, also after an error. */
 xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, const char *flag, xd_err *e);
 void      xd_loras_read_free(xd_loras_read *l);
 

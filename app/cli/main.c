@@ -1,7 +1,7 @@
-/* main.c - xdit, the command line: finds the command and hands it its arguments.
+/* main.c - the program xdit: finds the command and runs it with its arguments.
  *
- * Standard output carries results (names of written files, requested data); everything said to
- * a person goes to standard error. */
+ * Standard output has results only (names of written files, requested data); messages go to
+ * standard error. */
 #include <errno.h>
 #include <math.h>
 #ifdef __GLIBC__
@@ -18,12 +18,12 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
-#include "cli/roll.h"
+#include "cli/roster.h"
 #include "cli/stop.h"
 #include "cli/streams.h"
 #include "cli/typo.h"
 
-static const char STARTED[] = "XDIT_STARTED";   /* seconds of the monotonic clock, as text        */
+static const char STARTED[] = "XDIT_STARTED";   /* start time: seconds of the monotonic clock     */
 static double     started_s;
 enum { MAXCOMMANDS = 32 };
 
@@ -32,11 +32,11 @@ int xd_cli_exit(xd_status s, const xd_err *e)
     if (s == XD_OK)
         return XD_EXIT_OK;
     fprintf(stderr, "xdit: %s\n", e->msg[0] ? e->msg : xd_status_name(s));
-    xd_roll_say(XD_ROLL_SAID);
+    xd_roster_report(XD_ROSTER_ERROR);
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 
-/* Prints text and a new line, with ? for what a terminal would obey. */
+/* Prints text and a newline, with ? for control characters. */
 static void print_clean(const char *text)
 {
     char *clean = strdup(text);
@@ -75,7 +75,7 @@ int xd_cli_flush(void)
     if (fflush(stdout) == 0 && !ferror(stdout))
         return XD_EXIT_OK;
     fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(errno));
-    xd_roll_say(XD_ROLL_SAID);
+    xd_roster_report(XD_ROSTER_ERROR);
     return XD_EXIT_FAILED;
 }
 
@@ -136,20 +136,19 @@ static int no_command(const char *word)
     const char *known = xd_opt_command(word, names, n, &hint);
     const char *nearest = known || hint ? NULL : xd_opt_nearest(word, names, n);
     if (word[0] == '-')
-        xd_fail(&e, XD_EINVAL, "%.80s stands before the command: xdit generate %.80s ...", word,
-                word);
+        xd_fail(&e, XD_EINVAL, "options follow the command: xdit generate %.80s ...", word);
     else if (hint)
         xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; %s", word, hint);
     else if (known)
-        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; here it is '%s'", word, known);
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; use '%s'", word, known);
     else if (nearest)
         xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; the nearest one is '%s'", word, nearest);
     else
-        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; xdit --help lists them", word);
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; xdit --help all lists the commands", word);
     return xd_cli_exit(XD_EINVAL, &e);
 }
 
-/* Help is wanted wherever it stands, also behind a mistake. */
+/* --help counts in every place, also after a mistake. */
 static int wants_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -227,11 +226,10 @@ static int print_help(const char *name, const char *topic)
     return help_command(c, topic != NULL);
 }
 
-/* oneDNN's OpenMP threads that wait for each other spin; on a machine that others use too, the
- * ones they wait for may not run meanwhile, and an image takes many times as long. The runtime
- * reads how long when it is loaded, which is after this: a short one is put there, unless the
- * user has said how threads wait. */
-static void wait_politely(void)
+/* Waiting OpenMP threads of oneDNN spin. On a busy machine the threads that they wait for may not
+ * run meanwhile, and an image takes many times as long. Sets a short spin time, unless the user has
+ * set one; the OpenMP runtime reads it when it is loaded, after this. */
+static void limit_spinning(void)
 {
     static const char *const set_by_user[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
                                                "KMP_BLOCKTIME" };
@@ -242,11 +240,10 @@ static void wait_politely(void)
     setenv("KMP_BLOCKTIME", "0", 1);
 }
 
-/* What Open MPI must be told before it starts, unless the user has said otherwise. It spins in
- * calls that block where ranks share cores. Its handler of fatal signals loads a library and
- * takes memory: after a fault within malloc it waits for ever, and the rank is not dead; without
- * it the system ends the rank. */
-static void prepare_open_mpi(void)
+/* Sets parameters of Open MPI before it starts, unless the user has set them. Without the first, it
+ * spins in blocking calls even if ranks share cores. Its handler of fatal signals allocates memory:
+ * after a fault within malloc it would hang; without it the system ends the rank. */
+static void set_open_mpi_parameters(void)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (!ranks)
@@ -256,9 +253,9 @@ static void prepare_open_mpi(void)
     setenv("OMPI_MCA_opal_signal", "", 0);
 }
 
-/* Under a limit of address space (ulimit -v) threads share one heap: glibc maps 128 MB for each
- * other one. */
-static void share_heap(void)
+/* With a limit of the address space (ulimit -v), threads share one heap: glibc would map 128 MB for
+ * each further one. */
+static void limit_heaps(void)
 {
 #ifdef M_ARENA_MAX
     struct rlimit lim;
@@ -267,8 +264,8 @@ static void share_heap(void)
 #endif
 }
 
-/* Threads get stacks of this limit too. Runs of one rank were seen to work with 96 kB and to
- * overflow with 64, Open MPI's launcher with 256 and 192. */
+/* The limit also applies to the stacks of threads. Measured: one rank works with 96 kB and
+ * overflows with 64; Open MPI's launcher works with 256 and overflows with 192. */
 static xd_status check_stack(xd_err *e)
 {
     enum { NEEDED_KB = 512 };
@@ -277,12 +274,12 @@ static xd_status check_stack(xd_err *e)
         lim.rlim_cur >= NEEDED_KB * 1024)
         return XD_OK;
     return xd_fail(e, XD_ENOMEM,
-                   "the stack is limited to %lld kB (ulimit -s), and %d kB are needed",
+                   "the stack is limited to %lld kB (ulimit -s); xdit needs %d kB",
                    (long long)lim.rlim_cur / 1024, NEEDED_KB);
 }
 
-/* The process has computed from its first moment on, so its processor time says when that was. A
- * process that starts this one to measure it, or ranks, says so by itself. */
+/* Stores the time when the process started: now minus its CPU time. The start time of a parent that
+ * sets STARTED counts instead, for ranks and for measurements. */
 static void note_start(void)
 {
     struct timespec t = { 0 };
@@ -306,15 +303,15 @@ static int may_be_rank(const xd_command *c)
            c == &xd_cmd_worker;
 }
 
-/* Dashes and quotes of blogs are set right, and said on rank 0; from-xdit does that by itself. */
+/* Replaces typographic dashes and quotes, with a warning on rank 0; from-xdit does that itself. */
 static int run_command(const xd_command *c, int argc, char **argv)
 {
     const char *first = NULL;
     char      **right = c == &xd_cmd_from_xdit ? NULL : xd_typo_args(&argc, argv, &first);
     int         rank = 0, launched = xd_launched(&rank);
     if (right && !(launched && rank > 0)) {
-        fputs("xdit: warning: dashes, quotes or blanks of a word processor are taken as those of a "
-              "command line, as in ", stderr);
+        fputs("xdit: warning: typographic dashes, quotes or spaces were replaced by plain ones, "
+              "as in ", stderr);
         print_word(first);
     }
     int code = c->run(argc, right ? right : argv);
@@ -345,20 +342,20 @@ int main(int argc, char **argv)
     xd_err e = { 0 };
     if (check_stack(&e) != XD_OK)
         return xd_cli_exit(e.code, &e);
-    wait_politely();
-    prepare_open_mpi();
-    share_heap();
-    xd_stop_arm_lost();
-    xd_stop_arm_time();
+    limit_spinning();
+    set_open_mpi_parameters();
+    limit_heaps();
+    xd_stop_arm_sigbus();
+    xd_stop_arm_sigxcpu();
     int rank = 0;
     if (xd_launched(&rank)) {
-        xd_streams_take();
-        if (may_be_rank(c) && xd_launch_stray(&e) != XD_OK)
+        xd_streams_attach();
+        if (may_be_rank(c) && xd_launch_check_env(&e) != XD_OK)
             return xd_cli_exit(e.code, &e);
-        xd_roll_join(rank);
+        xd_roster_join(rank);
     }
     int code = run_command(c, argc - 2, argv + 2);
     if (code == XD_EXIT_OK)
-        xd_roll_say(XD_ROLL_BYE);
+        xd_roster_report(XD_ROSTER_DONE);
     return code;
 }

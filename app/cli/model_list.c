@@ -1,5 +1,5 @@
-/* model_list.c - finds the models of this machine by their model_index.json, and files of weights
- * by the ends of their names */
+/* model_list.c - finds models of this machine by their model_index.json, and weight files by their
+ * extensions; see model_list.h */
 #include "cli/model_list.h"
 
 #include <dirent.h>
@@ -37,7 +37,8 @@ static int is_model(const char *dir)
     return is;
 }
 
-/* Calls each(name) for the entries of a directory that do not begin with a dot; their number. */
+/* Calls each(name) for the entries of a directory that do not begin with a dot; returns their
+ * number, or -1. */
 static int for_entries(const char *dir, void (*each)(void *cookie, const char *name), void *cookie)
 {
     DIR *d = opendir(dir);
@@ -58,7 +59,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
 typedef struct search {
     xd_model_list *l;
     const char    *root;
-    int            deeper;      /* 1: directories without a model are searched, too            */
+    int            deeper;      /* 1: also search directories that are no models              */
     xd_status      s;
     xd_err        *e;
 } search;

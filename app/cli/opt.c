@@ -1,4 +1,4 @@
-/* opt.c - the table-driven reader of command lines */
+/* opt.c - parses command lines by tables; see opt.h */
 #include "cli/opt.h"
 
 #include <ctype.h>
@@ -13,14 +13,14 @@ enum { MAXNAME = 64, MAXFLAGS = 256 };
 
 typedef struct reader {
     const xd_opt_spec *s;
-    int                argc, i, at;     /* at: where the flag before the argument stands        */
+    int                argc, i, at;     /* current argument; that of the last option            */
     char             **argv;
-    const xd_option   *last;            /* of the flag before the argument; NULL: none          */
+    const xd_option   *last;            /* option before the argument; NULL: none               */
     xd_err            *e;
 } reader;
 
-/* The name inside an argument: no leading dashes, `-` as `_`, nothing from `=` on. Returns the
- * value behind `=`, or NULL; `name` is empty when it is too long for any option. */
+/* Splits an argument: `name` without dashes, with `_` for `-`; returns the value after `=`, or
+ * NULL. `name` is empty if it is longer than any option. */
 static const char *split_name(const char *arg, char name[MAXNAME])
 {
     size_t dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");
@@ -33,7 +33,7 @@ static const char *split_name(const char *arg, char name[MAXNAME])
     return eq;
 }
 
-/* A letter is the same option in every command that has it. */
+/* Short forms; each means the same option in every command. */
 static const xd_opt_alias letters[] = {
     { "m", "model" }, { "p", "prompt" }, { "n", "negative_prompt" }, { "o", "output" },
     { "W", "width" }, { "H", "height" }, { "s", "seed" },            { "t", "threads" },
@@ -92,23 +92,24 @@ static xd_status fail_unknown(const reader *r, const char *name)
             names[n++] = r->s->tables[t].rows[i].name;
     for (const xd_opt_alias *a = r->s->aliases; a && a->from && n < MAXFLAGS; a++)
         names[n++] = a->from;
-    const char *say = NULL, *known = xd_opt_synonym(name, names, n, &say);
-    const char *best = known || say ? known : xd_opt_nearest(name, names, n);
+    const char *hint = NULL, *known = xd_opt_synonym(name, names, n, &hint);
+    const char *best = known || hint ? known : xd_opt_nearest(name, names, n);
     int         shown = (int)strcspn(arg, "=");
     char        letter[2] = { arg[1], 0 };
     void            *field;
     const xd_option *o =
         arg[1] != '-' && arg[1] && arg[2] ? xd_opt_find(r->s, letter, &field) : NULL;
-    if (say)
-        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; %s", shown, arg, say);
+    if (hint)
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; %s", shown, arg, hint);
     if (known)
-        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; here it is --%s", shown, arg,
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; use --%s", shown, arg,
                        real_name(r->s, known));
     if (long_name(name) != name)
-        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; it is --%s of other commands, which "
-                       "this one does not have", shown, arg, long_name(name));
+        return xd_fail(r->e, XD_EINVAL,
+                "unknown flag %.*s: this command has no --%s", shown, arg, long_name(name));
     if (!best && o)
-        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; a letter stands alone: -%s %s%.80s",
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; write short options separately: -%s "
+                                        "%s%.80s",
                        shown, arg, letter, o->kind == XD_OPT_FLAG ? "-" : "", arg + 2);
     if (!best)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s", shown, arg);
@@ -123,10 +124,10 @@ static int is_whole(const xd_option *o)
     return o->kind == XD_OPT_INT || o->kind == XD_OPT_INT64;
 }
 
-/* "a whole number from 1 to 1000": what a number option takes. */
+/* Describes the accepted numbers: "an integer from 1 to 1000". */
 static void describe_number(const xd_option *o, char *text, size_t size)
 {
-    const char *what = is_whole(o) ? "a whole number" : "a number";
+    const char *what = is_whole(o) ? "an integer" : "a number";
     double      big = is_whole(o) ? 2147483647.0 : 1e9;
     if (o->min > 0 && o->min <= XD_ABOVE_ZERO && !is_whole(o))
         snprintf(text, size, o->max >= big ? "%s above 0" : "%s above 0 and up to %.10g", what,
@@ -139,7 +140,7 @@ static void describe_number(const xd_option *o, char *text, size_t size)
         snprintf(text, size, "%s from %.10g to %.10g", what, o->min, o->max);
 }
 
-/* torch's range: a negative one is the same as that plus 2^64. But -1 asks for a seed by chance. */
+/* Seeds have the range of torch, where a negative seed is modulo 2^64; -1 is a random seed. */
 static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char *end;
@@ -147,13 +148,13 @@ static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err
     int64_t seed = *v == '-' ? strtoll(v, &end, 10) : (int64_t)strtoull(v, &end, 10);
     if (isspace((unsigned char)*v) || end == v || *end || errno)
         return xd_fail(e, XD_EINVAL,
-                       "--%s takes a whole number from -2^63 to 2^64 - 1, not '%.80s'", o->name, v);
+                       "--%s needs an integer from -2^63 to 2^64 - 1, not '%.80s'", o->name, v);
     *(int64_t *)field = seed;
     *(int *)(void *)((char *)field + sizeof seed) = strcmp(v, "-1") == 0;
     return XD_OK;
 }
 
-/* Does the number have a value where none is given? */
+/* Returns 1 if the number has a value for an option without one. */
 static int stands_alone(const xd_option *o)
 {
     return o->choices && (is_whole(o) || o->kind == XD_OPT_REAL);
@@ -177,7 +178,7 @@ static xd_status set_number(const xd_option *o, void *field, const char *v, xd_e
         ok = 0;
     if (!ok) {
         describe_number(o, text, sizeof text);
-        return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'", o->name, text, v);
+        return xd_fail(e, XD_EINVAL, "--%s needs %s, not '%.80s'", o->name, text, v);
     }
     if (o->kind == XD_OPT_INT)
         *(int *)field = (int)whole;
@@ -210,12 +211,11 @@ static xd_status set_text(const xd_option *o, void *field, const char *v, xd_err
     if (o->choices && !xd_list_has(o->choices, v)) {
         int half = xd_list_has(o->choices, "bf16") && xd_word_half(v);
         xd_opt_spell(o->choices, text, sizeof text);
-        return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'%s", o->name, text, v, half ?
-                       ": float16 ends at 65504, which these models exceed; bf16 takes the same "
-                       "memory" : "");
+        return xd_fail(e, XD_EINVAL, "--%s needs %s, not '%.80s'%s", o->name, text, v, half ?
+                       ": these models exceed the range of float16 (65504); use bf16" : "");
     }
     if (!*v && o->arg && xd_list_has("FILE FILE[:SCALE] DIR", o->arg))
-        return xd_fail(e, XD_EINVAL, "--%s takes a name, and it is given an empty one", o->name);
+        return xd_fail(e, XD_EINVAL, "--%s needs a name, not an empty text", o->name);
     if (o->max < XD_OPT_MANY) {
         *(const char **)field = v;
         return XD_OK;
@@ -250,15 +250,15 @@ static xd_status fail_missing(const reader *r, const xd_option *o)
 {
     const char *next = r->i + 1 < r->argc ? r->argv[r->i + 1] : NULL;
     if (next)
-        return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s; if '%.80s' is the value, it "
-                       "is given as --%s='%.80s'", o->name, o->name, o->arg ? o->arg : "VALUE",
+        return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s; if '%.80s' is the value, "
+                       "write --%s='%.80s'", o->name, o->name, o->arg ? o->arg : "VALUE",
                        next, o->name, next);
     return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
                    o->arg ? o->arg : "VALUE");
 }
 
-/* Another flag, not a value: it begins with two dashes and has no blank in its name, or is a letter
- * that is known. */
+/* Returns 1 if the argument is an option, not a value: it begins with two dashes and has no space
+ * in its name, or is a known letter. */
 static int is_flag(const reader *r, const char *arg)
 {
     void *field;
@@ -266,8 +266,8 @@ static int is_flag(const reader *r, const char *arg)
            (arg[0] == '-' && arg[1] && !arg[2] && xd_opt_find(r->s, arg + 1, &field));
 }
 
-/* The argument behind a flag. One that looks like another flag means that the value is forgotten: a
- * text that really does goes behind `=`. */
+/* Returns the argument after an option, or NULL if that is another option: the value was forgotten.
+ * A value that looks like an option must be written with `=`. */
 static const char *next_value(reader *r)
 {
     if (r->i + 1 >= r->argc || is_flag(r, r->argv[r->i + 1]))
@@ -282,11 +282,11 @@ static int next_is_number(const reader *r)
            !*end;
 }
 
-/* Values of a flag of another program are passed over. */
-static xd_status read_foreign(reader *r, const char *name, const char *v)
+/* Skips a flag of another program and its values. */
+static xd_status read_other_flag(reader *r, const char *name, const char *v)
 {
     int       values = -1;
-    xd_status s = r->s->foreign(r->s->cookie, name, &values, r->e);
+    xd_status s = r->s->other_flag(r->s->cookie, name, &values, r->e);
     if (s != XD_OK)
         return s;
     if (values < 0)
@@ -304,8 +304,8 @@ static xd_status set_value(const reader *r, const xd_option *o, void *field, con
                   : o->kind == XD_OPT_TEXT ? set_text(o, field, v, r->e)
                   : o->kind == XD_OPT_SEED ? set_seed(o, field, v, r->e)
                                            : set_number(o, field, v, r->e);
-    if (s == XD_OK && r->s->took)
-        r->s->took(r->s->cookie, o, v);
+    if (s == XD_OK && r->s->on_option)
+        r->s->on_option(r->s->cookie, o, v);
     return s;
 }
 
@@ -318,8 +318,8 @@ static xd_status read_flag(reader *r)
     int              short_form = arg[1] != '-';
     r->last = o;
     r->at = r->i;
-    if (!o && !short_form && name[0] && r->s->foreign)
-        return read_foreign(r, name, v);
+    if (!o && !short_form && name[0] && r->s->other_flag)
+        return read_other_flag(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
         return fail_unknown(r, name);
     if (!v && stands_alone(o))
@@ -330,7 +330,7 @@ static xd_status read_flag(reader *r)
     if (o->kind != XD_OPT_FLAG && !v && !(v = next_value(r)))
         return fail_missing(r, o);
     if (r->s->once && xd_list_has(r->s->once, o->name) && *(const char *const *)field)
-        return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one",
+        return xd_fail(r->e, XD_EINVAL, "--%s may be given only once; '%.80s' is a second value",
                        o->name, v);
     return set_value(r, o, field, v);
 }
@@ -340,7 +340,7 @@ static int plain_name(const char *v)
     return strlen(v) > 2 && strspn(v, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(v);
 }
 
-/* Was the option given that an operand stands for? */
+/* Returns 1 if the option that an operand stands for was given before. */
 static int has_option(const xd_opt_spec *s)
 {
     void *field = NULL;
@@ -355,17 +355,17 @@ static xd_status read_operand(reader *r, xd_opt_texts *operands)
     int             full = !operands || operands->n >= r->s->operands || has_option(r->s);
     if (full && r->last && r->last->arg && strcmp(r->last->arg, "LIST") == 0)
         return xd_fail(r->e, XD_EINVAL,
-                       "one argument too many: '%.80s'; the list of --%s is one argument, such as "
+                       "one argument too many: '%.80s'; write the list of --%s without spaces: "
                        "a,b",
                        v, r->last->name);
     if (full && r->last && r->last->kind == XD_OPT_FLAG && r->at == r->i - 1)
         return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; --%s takes no value", v,
                        r->last->name);
     if (full && plain_name(v) && xd_opt_find(r->s, v, &field))
-        return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; is --%s meant?", v, v);
+        return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; did you mean --%s?", v, v);
     if (full)
         return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'%s%s", v,
-                       r->s->stray ? "; " : "", r->s->stray ? r->s->stray : "");
+                       r->s->extra_hint ? "; " : "", r->s->extra_hint ? r->s->extra_hint : "");
     return set_text(&row, operands, v, r->e);
 }
 
@@ -374,7 +374,7 @@ xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts
 {
     reader    r = { .s = s, .argc = argc, .argv = argv, .e = e };
     xd_status st = XD_OK;
-    int       flags = 1;
+    int       flags = 1;        /* 0 after "--"                                               */
     for (; r.i < argc && st == XD_OK; r.i++) {
         const char *arg = argv[r.i];
         if (flags && strcmp(arg, "--") == 0)
@@ -398,7 +398,7 @@ xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char 
     const char *v = operands->n ? operands->v[0] : NULL;
     xd_opt_texts_free(operands);
     if (v && *value)
-        return xd_fail(e, XD_EINVAL, "one argument too many: '%.80s'; --%s %.80s is given, too", v,
+        return xd_fail(e, XD_EINVAL, "one argument too many: '%.80s'; --%s %.80s is also given", v,
                        name, *value);
     if (v)
         *value = v;

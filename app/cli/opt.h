@@ -1,8 +1,8 @@
-/* opt.h - command lines read by tables of xd_option, the rows the library validates requests by.
+/* opt.h - parses command lines by tables of xd_option, the tables that also validate requests.
  *
- * Several tables, each with the record it fills, make one command's flags. `-` and `_` are the
- * same inside a name; `--name value` and `--name=value` are the same; of what may not be
- * repeated the last one given wins. */
+ * The options of a command are several tables, each with the record that it fills. `-` and `_` are
+ * equal in a name; `--name value` and `--name=value` are equal. The last value of an option counts,
+ * unless it may be repeated. */
 #ifndef XD_CLI_OPT_H
 #define XD_CLI_OPT_H
 
@@ -14,15 +14,15 @@
 /* A text option whose row has max == XD_OPT_MANY may be repeated; its field is an xd_opt_texts. */
 #define XD_OPT_MANY 1e6
 
-typedef struct xd_opt_texts {   /* borrowed texts; the list is freed by xd_opt_texts_free       */
+typedef struct xd_opt_texts {   /* borrowed strings; free the list with xd_opt_texts_free       */
     int          n;
     const char **v;
 } xd_opt_texts;
 
 typedef struct xd_opt_table {
-    const xd_option *rows;      /* a row without `help` is not shown by xd_opt_help             */
+    const xd_option *rows;      /* a row without `help` is hidden in help texts                */
     int              n;
-    void            *record;    /* filled; before parsing it holds the defaults                 */
+    void            *record;    /* output of the parser; holds the defaults before parsing      */
 } xd_opt_table;
 
 typedef struct xd_opt_alias {   /* another name of an option                                    */
@@ -41,72 +41,72 @@ typedef struct xd_opt_spec {
     int                 ntables;
     const xd_opt_alias *aliases;        /* ends with a row without `from`, or NULL              */
     int                 operands;       /* maximum number of arguments that are not flags       */
-    const char         *once;  /* names, apart by spaces, of texts that may be given once; NULL: */
-                               /* none */
-    const char         *stray;          /* advice on one argument too many                      */
+    const char         *once;           /* names, separated by spaces, of text options that may be
+                                           given only once; NULL: none                         */
+    const char         *extra_hint;     /* cure in the error about one operand too many          */
     /* The text option that an operand stands for; no operand is accepted after it. NULL: none. */
     const char         *operand_of;
-    /* Flags of another program that are understood, NULL: there are none. Asked about a long one
-     * that no row has; *values becomes how many it takes, 2: any number, -1: it is not known. */
-    xd_status         (*foreign)(void *cookie, const char *name, int *values, xd_err *e);
+    /* Called for a long option that no table has, to accept flags of another program; NULL: none.
+     * Sets *values to its number of values: 0, 1, 2: any number, -1: unknown flag. */
+    xd_status         (*other_flag)(void *cookie, const char *name, int *values, xd_err *e);
     void               *cookie;
-    /* Called for every flag that is read, with its value or NULL (a flag alone); NULL: not. */
-    void              (*took)(void *cookie, const xd_option *o, const char *value);
+    /* Called for every option that was parsed, with its value, or NULL for a switch; NULL: none. */
+    void              (*on_option)(void *cookie, const xd_option *o, const char *value);
 } xd_opt_spec;
 
-int       xd_opt_is_switch(const char *arg);     /* behind a switch: is this word its value?   */
-/* Reads argv[0..argc). Fields get pointers into argv. XD_EINVAL with one sentence that names the
- * flag, what it takes, and for an unknown flag the nearest one. */
+/* Returns 1 if the argument after a switch is its value: true or false. */
+int       xd_opt_is_switch(const char *arg);
+/* Parses argv[0..argc). Text fields point into argv. XD_EINVAL: the message names the option and
+ * the values that it accepts, or for an unknown option the nearest one. */
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
                        xd_err *e);
 void      xd_opt_texts_free(xd_opt_texts *t);
-/* The argument that is no flag, if there is one, as the value of an option that it stands for.
- * Refused when both are given. Frees the operands. */
+/* Sets *value, of option `name`, to the operand, if there is one. XD_EINVAL: both are given. Frees
+ * the operands. */
 xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e);
 
-/* Columns of help texts: those of COLUMNS or of the terminal, from 40 to 120; 80 where there is
- * none. */
+/* Columns of help texts: COLUMNS or the width of the terminal, limited to 40 to 120; 80 without. */
 int  xd_opt_width(void);
-/* The same of tables: 0 where there is neither COLUMNS nor a terminal. */
+/* Columns of tables: the same without an upper limit; 0 without a terminal and COLUMNS. */
 int  xd_opt_columns(void);
-/* Prints a help text that is made for 80 columns, in fewer where there are fewer. */
+/* Prints a help text of 80 columns, wrapped to a narrower terminal. */
 void xd_opt_print(FILE *f, const char *text);
-/* Prints the options of all groups. Defaults are read from the records; a number
- * outside of its row's range stands for "whatever the model says" and is not shown. */
+/* Prints the options of all groups, with their defaults, which the records hold; a number outside
+ * of its range means "the model's default" and is not printed. */
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
 /* Runs `help` and returns its text with the main options only, those before "|", one line each;
  * malloc'ed, NULL: no memory. *left: number of options left out; 0: the help has no "|". */
 char *xd_opt_main_help(void (*help)(FILE *f), int *left);
 /* `first` and the names of the other rows, as a group's; malloc'ed, NULL: no memory. */
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
-/* Gives a row the help text that it has when the program runs; `help` is kept. */
+/* Sets the help text of a row, made at run time; `help` is borrowed. */
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);
-/* Does one of these groups name the option? */
+/* Returns 1 if one of the groups names the option. */
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 
-/* Of a help: the groups whose title has the word, or that have the option of this name. *text is
- * malloc'ed. Returns 0: there is none, or no memory. */
+/* Extracts from a help text the groups whose title contains the word, or that have the option of
+ * this name. *text is malloc'ed. Returns 0 if there is none, or no memory. */
 int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
-/* Calls `visit` for every option that this help shows, with its short form or NULL. */
+/* Calls `visit` for every option of a help text, with its short form or NULL. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
 void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
-/* A help text with a line XD_OPT_TITLE, title for each group, and a line XD_OPT_ROW, letter or
- * nothing, tab, name, tab, argument or nothing, tab, text for each option; malloc'ed, NULL: no
- * memory. */
+/* Returns a help text with marked lines: XD_OPT_TITLE and the title for each group; XD_OPT_ROW,
+ * letter, tab, name, tab, argument, tab, text for each option (letter and argument may be empty).
+ * malloc'ed, NULL: no memory. */
 enum { XD_OPT_TITLE = 2, XD_OPT_ROW = 3 };
 char *xd_opt_marked(void (*help)(FILE *f));
-/* The letter that stands for an option, or NULL. A letter means the same in all commands. */
+/* Returns the short form of an option, or NULL. A letter means the same in all commands. */
 const char *xd_opt_letter(const xd_opt_spec *s, const char *name);
-/* The option of a name, letter or alias, and where its value goes; NULL: there is none. */
+/* Finds an option by name, letter or alias; *field points to its value. NULL: not found. */
 const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **field);
 /* "a b c" -> "a, b or c" */
 void xd_opt_spell(const char *list, char *text, size_t size);
 
-/* The name in `names` nearest to `word`; NULL: none is near. */
+/* Returns the name nearest to `word` by spelling; NULL: none is near. */
 const char *xd_opt_nearest(const char *word, const char *const *names, int n);
-/* What a flag (a command) of another program is called here, if it is one of `names`; else NULL,
- * and *say becomes a clause about it, or NULL. */
-const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **say);
-const char *xd_opt_command(const char *word, const char *const *names, int n, const char **say);
+/* Returns our name for an option (a command) of another program, if it is one of `names`; else
+ * NULL, and *hint becomes a clause about it, or NULL. */
+const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **hint);
+const char *xd_opt_command(const char *word, const char *const *names, int n, const char **hint);
 
 #endif

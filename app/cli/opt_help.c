@@ -1,4 +1,4 @@
-/* opt_help.c - help texts, and a walk over the options that they show */
+/* opt_help.c - help texts, and a walk over their options */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,28 +13,28 @@ enum {
     MAXNAME = 64,
     HELP_AT = 31,
     NARROW_AT = 10,
-    NARROW = 64,
-    WIDE = 120,
-    LEAST = 40,
-    USUAL = 80
+    NARROW_WIDTH = 64,
+    MAX_WIDTH = 120,
+    MIN_WIDTH = 40,
+    DEFAULT_WIDTH = 80
 };
 
 static struct {
     xd_opt_visit *visit;
     void *cookie;
-} walk; /* while options are visited         */
+} walk; /* visit: set while options are visited instead of printed */
 
-#define TOPIC "\1"              /* where options begin and end, while a topic is looked for      */
+#define TOPIC "\1"              /* printed around the options while a topic is searched          */
 static struct {
     const char *word;
     int found;
-} topic; /* of the groups that are shown; NULL: all */
+} topic; /* word: print only groups that match; NULL: all */
 
-static int marked;              /* titles and options are lines of xd_opt_marked                */
+static int marked;              /* 1: print the marked lines of xd_opt_marked                   */
 
 static struct {
     int on, left;
-} mains; /* on: options behind MAIN_END of their group are counted in `left`, not printed         */
+} mains; /* on: count options after MAIN_END of their group in `left`, do not print them */
 static const char MAIN_END[] = "|";
 
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
@@ -46,24 +46,24 @@ void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
 
 int xd_opt_columns(void)
 {
-    const char    *said = getenv("COLUMNS");
-    int            n = said ? atoi(said) : 0;
+    const char    *given = getenv("COLUMNS");
+    int            n = given ? atoi(given) : 0;
     struct winsize w = { 0 };
     if (n <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
         n = w.ws_col;
-    return n <= 0 ? 0 : n < LEAST ? LEAST : n;
+    return n <= 0 ? 0 : n < MIN_WIDTH ? MIN_WIDTH : n;
 }
 
 int xd_opt_width(void)
 {
     int n = xd_opt_columns();
-    return n == 0 ? USUAL : n > WIDE ? WIDE : n;
+    return n == 0 ? DEFAULT_WIDTH : n > MAX_WIDTH ? MAX_WIDTH : n;
 }
 
-/* The column where texts begin: in a narrow terminal below their flag. */
+/* The column where help texts begin; in a narrow terminal they are below their option. */
 static int help_at(void)
 {
-    return xd_opt_width() < NARROW ? NARROW_AT : HELP_AT;
+    return xd_opt_width() < NARROW_WIDTH ? NARROW_AT : HELP_AT;
 }
 
 /* Prints words from column help_at, breaking lines at the width; the cursor is at column `at`. */
@@ -90,8 +90,8 @@ static void put_wrapped(FILE *f, int at, const char *text)
     fputc('\n', f);
 }
 
-/* One paragraph, behind `indent` blanks and two more from its second line on; a word that is too
- * long stands alone. Blanks between words are kept. */
+/* Prints a paragraph indented by `indent`, from its second line on by two more. Keeps spaces
+ * between words; a word longer than the line has its own line. */
 static void print_paragraph(FILE *f, const char *text, int indent, int width)
 {
     int at = 0, gap = indent;
@@ -109,7 +109,7 @@ static void print_paragraph(FILE *f, const char *text, int indent, int width)
     fputc('\n', f);
 }
 
-/* Do two lines of a help text belong to one paragraph? */
+/* Returns 1 if two lines of a help text belong to one paragraph. */
 static int is_joined(const char *line, const char *next)
 {
     size_t n = strcspn(line, "\n");
@@ -120,7 +120,7 @@ static int is_joined(const char *line, const char *next)
 void xd_opt_print(FILE *f, const char *text)
 {
     int width = xd_opt_width() - 1;
-    if (width + 1 >= USUAL) {
+    if (width + 1 >= DEFAULT_WIDTH) {
         fputs(text, f);
         return;
     }
@@ -164,7 +164,7 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
         snprintf(text, size, " (default %.10g)", x);
 }
 
-/* Does the help text of a row already show its first choice? */
+/* Returns 1 if the help text already contains the first choice. */
 static int is_mentioned(const char *choices, const char *help_text)
 {
     char first[MAXNAME];
@@ -172,7 +172,7 @@ static int is_mentioned(const char *choices, const char *help_text)
     return strstr(help_text, first) != NULL;
 }
 
-/* Can a line end before p? There a clause, a sentence or a parenthesis begins. */
+/* Returns 1 if a clause or a sentence ends before p, or a parenthesis begins there. */
 static int is_clause_end(const char *p)
 {
     return !*p || ((*p == ';' || *p == '.') && p[1] == ' ') || (*p == ' ' && p[1] == '(');
@@ -295,7 +295,7 @@ static void help_others(FILE *f, const xd_opt_spec *s, const xd_opt_group *group
         }
 }
 
-/* Is the word in a title, whatever their case? */
+/* Returns 1 if the title contains the word, in any case. */
 static int in_title(const char *title, const char *word)
 {
     size_t n = strlen(word);
@@ -343,7 +343,7 @@ int xd_opt_topic(void (*help)(FILE *f), const char *word, char **text)
     return all != NULL;
 }
 
-/* Does a group tell its main options from the others? */
+/* Returns 1 if a group separates its main options from the others. */
 static int has_mains(const xd_opt_group *groups, int n)
 {
     for (int i = 0; i < n; i++)

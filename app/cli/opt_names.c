@@ -1,4 +1,4 @@
-/* opt_names.c - flags and commands that are not known: what they may mean */
+/* opt_names.c - suggestions for unknown options and commands */
 #include <string.h>
 
 #include "base/word_list.h"
@@ -7,12 +7,12 @@
 enum { MAXNAME = 64 };
 
 typedef struct synonym {
-    const char *names;          /* of other programs, apart by spaces                           */
-    const char *to;             /* of ours; NULL: there is none, and `say` tells about it        */
-    const char *say;
+    const char *names;          /* in other programs, separated by spaces                       */
+    const char *to;             /* here; NULL: there is none, and `hint` is printed             */
+    const char *hint;
 } synonym;
 
-/* Of stable-diffusion.cpp, A1111, ComfyUI, diffusers and their group. */
+/* Names in stable-diffusion.cpp, A1111, ComfyUI, diffusers and similar programs. */
 static const synonym flags[] = {
     { "cfg cfg_scale cfg_value guidance scale guidance_value distilled_guidance embedded_guidance",
       "guidance_scale", NULL },
@@ -70,34 +70,34 @@ static const synonym flags[] = {
     { "debug", "verbose", NULL },
     { "size resolution image_size img_size dimensions", NULL, "the size is --width and --height" },
     { "upscale upscaler upscale_model upscale_repeats hires hires_fix hr_scale", NULL,
-      "upscaling is not built" },
+      "upscaling is not supported" },
     { "caption_upsample_temperature", NULL,
-      "prompts are not rewritten by a language model: write the longer prompt yourself" },
+      "prompts are not rewritten by a language model" },
     { "controlnet control_net control_image control_strength canny ip_adapter", NULL,
-      "control networks are not built" },
+      "control networks are not supported" },
     { "offload_to_cpu cpu_offload lowvram low_vram medvram", "offload", NULL },
     { "clip_on_cpu vae_on_cpu control_net_cpu", NULL,
-      "all components compute on --device, one after the other" },
+      "all components run on --device, one after the other" },
     { "preview_path", "preview", NULL },
     { "preview_interval", "preview_every", NULL },
-    { "taesd", NULL, "previews (--preview FILE) need no network of their own" },
-    { "clip_skip", NULL, "layers of a text encoder are not skipped" },
-    { "port host listen server api", NULL, "xdit serve speaks HTTP" },
+    { "taesd", NULL, "previews (--preview FILE) need no extra network" },
+    { "clip_skip", NULL, "skipping layers of a text encoder is not supported" },
+    { "port host listen server api", NULL, "xdit serve is the HTTP server" },
     { "p", "port", NULL },
-    { "http_port listen_port", "port", "xdit serve speaks HTTP" },
-    { "l listen listen_ip bind_address addr address", "host", "xdit serve speaks HTTP" },
+    { "http_port listen_port", "port", "xdit serve is the HTTP server" },
+    { "l listen listen_ip bind_address addr address", "host", "xdit serve is the HTTP server" },
     { "ssl_certfile ssl_cert_file ssl_cert certfile", "tls_cert", NULL },
     { "ssl_keyfile ssl_key_file ssl_key keyfile", "tls_key", NULL },
     { "allowed_origins cors_allow_origins cors_origins", "cors", NULL },
     { "max_num_seqs max_queue max_queue_size", "queue", NULL },
     { "a alias served_model_name model_alias", NULL,
-      "--model NAME=DIR is a model with the name that requests use" },
-    { "ngl n_gpu_layers gpu_layers", NULL, "--device says where a model computes, and --offload "
-      "how much of it waits in the host's memory" },
-    { "c ctx_size max_model_len", NULL, "prompts are cut by --max_sequence_length" },
+      "--model NAME=DIR gives a model the name that requests use" },
+    { "ngl n_gpu_layers gpu_layers", NULL, "--device selects the device, and --offload "
+      "the blocks kept in host memory" },
+    { "c ctx_size max_model_len", NULL, "--max_sequence_length limits the prompt" },
     { "fa flash_attn flash_attention diffusion_fa xformers opt_sdp_attention use_flash_attn", NULL,
-      "there is one attention, with masks and exact sums" },
-    { "compile torch_compile", NULL, "it is a compiled program" },
+      "there is only one implementation of attention" },
+    { "compile torch_compile", NULL, "xdit is a compiled program" },
     { 0 },
 };
 
@@ -114,37 +114,36 @@ static const synonym commands[] = {
     { "server api daemon http", "serve", NULL },
     { "list ls", "models", NULL },
     { "download pull", NULL,
-      "nothing is downloaded: \"hf download ORG/NAME\" puts a model into the cache that "
-      "is read" },
+      "xdit downloads nothing: use \"hf download ORG/NAME\"" },
     { 0 },
 };
 
 static const char *look_up(const synonym *rows, const char *word, const char *const *names, int n,
-                           const char **say)
+                           const char **hint)
 {
     for (const synonym *r = rows; r->names; r++) {
         if (!xd_list_has(r->names, word))
             continue;
         for (int i = 0; r->to && i < n; i++)
             if (strcmp(names[i], r->to) == 0) {
-                *say = NULL;
+                *hint = NULL;
                 return names[i];
             }
-        *say = *say ? *say : r->say;
+        *hint = *hint ? *hint : r->hint;
     }
     return NULL;
 }
 
-const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **say)
+const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **hint)
 {
-    *say = NULL;
-    return look_up(flags, word, names, n, say);
+    *hint = NULL;
+    return look_up(flags, word, names, n, hint);
 }
 
-const char *xd_opt_command(const char *word, const char *const *names, int n, const char **say)
+const char *xd_opt_command(const char *word, const char *const *names, int n, const char **hint)
 {
-    *say = NULL;
-    return look_up(commands, word, names, n, say);
+    *hint = NULL;
+    return look_up(commands, word, names, n, hint);
 }
 
 static int min3(int a, int b, int c)
@@ -152,7 +151,7 @@ static int min3(int a, int b, int c)
     return a < b ? (a < c ? a : c) : (b < c ? b : c);
 }
 
-/* Edit distance where a swap of neighbours counts once. */
+/* Edit distance; a swap of neighbours counts as one edit. */
 static int edits_between(const char *a, const char *b)
 {
     int na = (int)strlen(a), nb = (int)strlen(b), d[3][MAXNAME + 1];
@@ -172,7 +171,7 @@ static int edits_between(const char *a, const char *b)
     return d[na % 3][nb];
 }
 
-/* Does `part` stand in `text` between ends and underscores? */
+/* Returns 1 if `part` is a complete word of `text`, between underscores. */
 static int has_part(const char *text, const char *part)
 {
     size_t n = strlen(part);
@@ -182,8 +181,9 @@ static int has_part(const char *text, const char *part)
     return 0;
 }
 
-/* How far a name is from what was typed: by edits, or by one being a part of the other, so that
- * `--inference_steps` finds `--num_inference_steps`. A part that is less than half says nothing. */
+/* Distance of a name from the typed word: the edit distance, or less if one is a part of the other,
+ * so that `--inference_steps` finds `--num_inference_steps`. Parts below half the word are
+ * ignored. */
 static int name_distance(const char *word, const char *name)
 {
     int    k = edits_between(word, name), part = 2 * MAXNAME;
@@ -198,11 +198,11 @@ static int name_distance(const char *word, const char *name)
 const char *xd_opt_nearest(const char *word, const char *const *names, int n)
 {
     const char *best = NULL;
-    int         letters = (int)strlen(word), least = letters < 5 ? 2 : (letters + 1) / 3 + 1;
+    int         letters = (int)strlen(word), limit = letters < 5 ? 2 : (letters + 1) / 3 + 1;
     for (int i = 0; i < n; i++) {
         int k = name_distance(word, names[i]);
-        if (k < least)
-            least = k, best = names[i];
+        if (k < limit)
+            limit = k, best = names[i];
     }
     return best;
 }

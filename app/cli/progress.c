@@ -1,7 +1,7 @@
-/* progress.c - the bar and the plain lines of a running request
+/* progress.c - the progress bar and the plain lines of a running request
  *
- * A thread beside says how fast a disk delivers weights, for nothing else moves then: the system
- * knows how many bytes were read for this process. */
+ * While weights are read, when nothing else changes, a thread prints the speed of the disk, from
+ * the kernel's count of bytes read by this process. */
 #include "cli/progress.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 #include "base/err.h"
 #include "base/signals.h"
 
-enum { BAR_MAX = 40, BAR_MIN = 5, PLAIN_LOOKS = 10, LEAST_RATE = 1000000, STACK = 256 << 10 };
-enum { PLAIN_S = 10 };          /* seconds between plain lines of bytes                        */
+enum { BAR_MAX = 40, BAR_MIN = 5, PLAIN_UPDATES = 10, MIN_RATE = 1000000, STACK = 256 << 10 };
+enum { PLAIN_S = 10 };          /* seconds between plain lines of xd_bar_bytes                 */
 
 static int columns_of(int fd)
 {
@@ -44,9 +44,9 @@ static double read_of_process(void)
 
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet)
 {
-    *b = (xd_bar){ .f = f, .quiet = quiet, .said_s = -1.0, .read_bytes = read_of_process,
+    *b = (xd_bar){ .f = f, .quiet = quiet, .printed_s = -1.0, .read_bytes = read_of_process,
                    .between_s = 0.5, .clear_s = -1.0 };
-    pthread_mutex_init(&b->guard, NULL);
+    pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->change, NULL);
     b->terminal = columns > 0 || xd_bar_terminal(fileno(f));
     b->columns = columns > 0 ? columns : b->terminal ? columns_of(fileno(f)) : 80;
@@ -54,31 +54,32 @@ void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet)
 
 void xd_bar_clear(xd_bar *b)
 {
-    pthread_mutex_lock(&b->guard);
+    pthread_mutex_lock(&b->lock);
     if (b->drawn)
         fputs("\r\033[K", b->f), fflush(b->f);
     b->drawn = 0;
     b->clear_s = xd_now_s();
-    pthread_mutex_unlock(&b->guard);
+    pthread_mutex_unlock(&b->lock);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* rate: bytes/s; 0: nothing is read any more. Another line has the terminal for a moment. */
-static void add_reading(xd_bar *b, double rate, int looks)
+/* rate: bytes/s; 0: reading has ended. A line printed just now stays on the terminal for a while.
+ * */
+static void add_reading(xd_bar *b, double rate, int updates)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
         fprintf(b->f, "\r\033[K%s ...", b->reads);
         if (rate > 0)
             fprintf(b->f, " reading %.0f MB/s", rate / 1e6);
         b->drawn = 1;
-    } else if (!b->terminal && rate > 0 && looks % PLAIN_LOOKS == 0) {
+    } else if (!b->terminal && rate > 0 && updates % PLAIN_UPDATES == 0) {
         fprintf(b->f, "%s  reading %.0f MB/s\n", b->reads, rate / 1e6);
     }
     fflush(b->f);
 }
 
-/* 0: the thread is to end. */
+/* Waits between_s; returns 0 if the thread must end. */
 static int wait_for_update(xd_bar *b)
 {
     struct timespec t;
@@ -86,26 +87,26 @@ static int wait_for_update(xd_bar *b)
     double until = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + b->between_s;
     t.tv_sec = (time_t)until;
     t.tv_nsec = (long)((until - (double)t.tv_sec) * 1e9);
-    while (!b->stop && pthread_cond_timedwait(&b->change, &b->guard, &t) == 0)
+    while (!b->stop && pthread_cond_timedwait(&b->change, &b->lock, &t) == 0)
         ;
     return !b->stop;
 }
 
-/* Plain lines begin with the fourth look: a stage that is over by then needs none. */
+/* Plain lines begin with the fourth update: shorter stages need none. */
 static void *watch_progress(void *arg)
 {
     xd_bar *b = arg;
     double  had = b->read_bytes(), at = xd_now_s();
     int     reading = 0;
-    pthread_mutex_lock(&b->guard);
-    for (int looks = PLAIN_LOOKS - 3; had >= 0 && wait_for_update(b); looks++) {
+    pthread_mutex_lock(&b->lock);
+    for (int updates = PLAIN_UPDATES - 3; had >= 0 && wait_for_update(b); updates++) {
         double bytes = b->read_bytes(), now = xd_now_s(), rate = (bytes - had) / (now - at);
-        int    reads = rate >= LEAST_RATE;
+        int    reads = rate >= MIN_RATE;
         if (reads || reading)
-            add_reading(b, reads ? rate : 0, looks);
+            add_reading(b, reads ? rate : 0, updates);
         reading = reads, had = bytes, at = now;
     }
-    pthread_mutex_unlock(&b->guard);
+    pthread_mutex_unlock(&b->lock);
     return NULL;
 }
 
@@ -113,15 +114,15 @@ static void watch_end(xd_bar *b)
 {
     if (!b->reads)
         return;
-    pthread_mutex_lock(&b->guard);
+    pthread_mutex_lock(&b->lock);
     b->stop = 1;
     pthread_cond_signal(&b->change);
-    pthread_mutex_unlock(&b->guard);
+    pthread_mutex_unlock(&b->lock);
     pthread_join(b->thread, NULL);
     b->reads = NULL;
 }
 
-/* The name of a stage that may read weights; NULL: it reads none. */
+/* Returns the name of a stage that may read weights; NULL for others. */
 static const char *reading_stage(const char *stage)
 {
     static const char *const all[] = { "text", "load", "decode" };
@@ -131,7 +132,7 @@ static const char *reading_stage(const char *stage)
     return NULL;
 }
 
-/* Without a thread nothing is said. */
+/* If no thread can be started, no speed is printed. */
 static void watch_begin(xd_bar *b, const char *stage)
 {
     pthread_attr_t attr;
@@ -161,7 +162,7 @@ void xd_bar_end(xd_bar *b)
 void xd_bar_stage(xd_bar *b, const char *stage)
 {
     watch_end(b);
-    if (b->quiet || strcmp(stage, "denoise") == 0)      /* the steps speak for themselves       */
+    if (b->quiet || strcmp(stage, "denoise") == 0)      /* steps print their own progress       */
         return;
     if (b->terminal) {
         fprintf(b->f, "\r\033[K%s ...", stage);
@@ -173,7 +174,7 @@ void xd_bar_stage(xd_bar *b, const char *stage)
     watch_begin(b, stage);
 }
 
-/* Seconds of a step: the mean without the first one, which also packs weights. */
+/* Seconds per step: the mean without the first step, which also packs weights. */
 static double per_step(const xd_bar *b)
 {
     return b->timed > 1 ? b->rest_s / (b->timed - 1) : b->first_s;
@@ -199,7 +200,7 @@ void xd_bar_text(const xd_bar *b, const xd_progress *p, char *text, size_t size)
     snprintf(text, size, "%.*f s/it  ETA %s%s", s < 0.1 ? 3 : 2, s, eta, images);
 }
 
-/* share: of the whole, 0 to 1. */
+/* share: progress, 0 to 1. */
 static void draw_line(xd_bar *b, const char *head, double share, const char *text)
 {
     char bar[BAR_MAX + 1];
@@ -224,17 +225,17 @@ static void draw_bar(xd_bar *b, const xd_progress *p, const char *text)
     draw_line(b, head, p->steps > 0 ? (double)p->step / p->steps : 1, text);
 }
 
-/* Plain lines begin where it takes long. */
+/* Plain lines are printed every PLAIN_S. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total)
 {
     char   text[160], eta[80] = "", clock[32];
     double now = xd_now_s(), every = b->terminal ? 0.1 : PLAIN_S;
-    if (b->said_s < 0)
-        b->since_s = b->said_s = now, b->since = done;
-    if (b->quiet || (now - b->said_s < every && (!b->terminal || done < total)))
+    if (b->printed_s < 0)
+        b->since_s = b->printed_s = now, b->since = done;
+    if (b->quiet || (now - b->printed_s < every && (!b->terminal || done < total)))
         return;
     double rate = now > b->since_s ? (done - b->since) / (now - b->since_s) : 0;
-    b->said_s = now;
+    b->printed_s = now;
     clock_text(rate > 0 ? (total - done) / rate : 0, clock, sizeof clock);
     if (rate > 0)
         snprintf(eta, sizeof eta, "  %s/s  ETA %s", xd_size_text(rate).s, clock);
@@ -259,9 +260,9 @@ void xd_bar_step(xd_bar *b, const xd_progress *p)
     int last = p->step == p->steps && p->image == p->images;
     if (b->terminal) {
         draw_bar(b, p, text);
-    } else if (last || b->said_s < 0.0 || xd_now_s() - b->said_s >= 1.0) {
+    } else if (last || b->printed_s < 0.0 || xd_now_s() - b->printed_s >= 1.0) {
         fprintf(b->f, "denoise %d/%d  %s\n", p->step, p->steps, text);
-        b->said_s = xd_now_s();
+        b->printed_s = xd_now_s();
     }
     fflush(b->f);
 }

@@ -1,4 +1,4 @@
-/* prompt_texts.c - flags of texts that go with all prompts, or, repeated, one with each */
+/* prompt_texts.c - options for one text per prompt; see prompt_texts.h */
 #include "cli/prompt_texts.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ static const struct {
 
 enum { TEXTS = sizeof texts / sizeof *texts };
 
-static xd_option      rows[TEXTS];      /* those of the request, as options that may be repeated */
+static xd_option      rows[TEXTS];      /* options of the request, made repeatable               */
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
 static void make_rows(void)
@@ -49,8 +49,8 @@ xd_status xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e
         const xd_opt_texts *l =
             (const xd_opt_texts *)(const void *)((const char *)t + texts[i].read);
         if (l->n > 1 && l->n != r->nprompts)
-            return xd_fail(e, XD_EINVAL, "--%s is given %d times for %d prompt%s; it is given once "
-                           "for all prompts, or once for each", texts[i].name, l->n, r->nprompts,
+            return xd_fail(e, XD_EINVAL, "--%s is given %d times for %d prompt%s; give it once for "
+                           "all prompts, or once for each", texts[i].name, l->n, r->nprompts,
                            r->nprompts == 1 ? "" : "s");
         *(xd_texts *)(void *)((char *)r + texts[i].list) = (xd_texts){ l->v, l->n };
     }

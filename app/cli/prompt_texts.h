@@ -1,4 +1,4 @@
-/* prompt_texts.h - flags of texts that go with all prompts, or, repeated, one with each */
+/* prompt_texts.h - options such as --negative_prompt: one text for all prompts, or one for each */
 #ifndef XD_CLI_PROMPT_TEXTS_H
 #define XD_CLI_PROMPT_TEXTS_H
 
@@ -8,10 +8,11 @@ typedef struct xd_prompt_texts {
     xd_opt_texts negative, second, third, negative_2, negative_3;
 } xd_prompt_texts;
 
-/* Stands before the table of a request's options, whose rows of these names it replaces. */
+/* A table for xd_opt_spec. It must be before the table of the request, whose options of the same
+ * names it replaces. */
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
-/* Gives the lists, which stay the program's, to a request with its prompts. XD_EINVAL: there are
- * neither one text nor as many as prompts. */
+/* Sets the lists of a request that already has its prompts; the texts stay borrowed. XD_EINVAL: an
+ * option has neither one text nor one per prompt. */
 xd_status xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e);
 void      xd_prompt_texts_free(xd_prompt_texts *t);
 

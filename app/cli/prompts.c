@@ -13,7 +13,7 @@
 static const char BLANKS[] = " \t";
 enum { MAXFILE = 1 << 26 };
 
-/* Names the line of a text that is not UTF-8. */
+/* Refuses text that is not UTF-8; the message names line and byte. */
 static xd_status check_utf8(const char *text, const char *path, xd_err *e)
 {
     size_t at = xd_utf8_invalid_at(text), line = 1, from = 0;
@@ -22,8 +22,8 @@ static xd_status check_utf8(const char *text, const char *path, xd_err *e)
     for (size_t i = 0; i < at; i++)
         if (text[i] == '\n')
             line++, from = i + 1;
-    return xd_fail(e, XD_EINVAL, "%s is not UTF-8: byte %zu of line %zu is 0x%02X; write it in "
-                   "UTF-8 (iconv -f latin1 -t utf-8 FILE converts a file of Latin-1)", path,
+    return xd_fail(e, XD_EINVAL, "%s is not UTF-8: byte %zu of line %zu is 0x%02X; convert it, "
+                   "such as by iconv -f latin1 -t utf-8 FILE", path,
                    at - from + 1, line, (unsigned)(unsigned char)text[at]);
 }
 
@@ -37,7 +37,7 @@ static xd_status add_prompt(xd_opt_texts *list, const char *line, xd_err *e)
     return XD_OK;
 }
 
-/* A # alone, or before a blank; "#hashtags" are a prompt. */
+/* A line that begins with # and a space or that is only #; "#hashtag" is a prompt. */
 static int is_comment(const char *line)
 {
     return line[0] == '#' && (!line[1] || strchr(BLANKS, line[1]));
@@ -53,7 +53,7 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
     if (strcmp(path, "-") == 0)
         path = "standard input";
     if (memchr(*text, 0, len))
-        return xd_fail(e, XD_EINVAL, "%s is no text: it holds a byte 0", path);
+        return xd_fail(e, XD_EINVAL, "%s is not a text file: it contains a byte 0", path);
     if ((s = check_utf8(*text, path, e)) != XD_OK)
         return s;
     char *p = *text + (strncmp(*text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
@@ -69,33 +69,33 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
         p += n + (size_t)more;
     }
     if (s == XD_OK && list->n == before)
-        return xd_fail(e, XD_EINVAL, "%s holds no prompt: it has one a line", path);
+        return xd_fail(e, XD_EINVAL, "%s contains no prompt; write one per line", path);
     return s;
 }
 
-int xd_prompts_once(const char *path)
+int xd_prompts_is_stream(const char *path)
 {
     return path && (strcmp(path, "-") == 0 || xd_file_is_stream(path));
 }
 
-xd_status xd_prompts_hold(const xd_opt_texts *list, int first, char path[64], int *fd, xd_err *e)
+xd_status xd_prompts_copy(const xd_opt_texts *list, int first, char path[64], int *fd, xd_err *e)
 {
     FILE *f = NULL;
 #ifdef MFD_CLOEXEC
-    int held = memfd_create("prompts", MFD_CLOEXEC);
-    if (held >= 0)
-        f = fdopen(dup(held), "wb");
+    int copy = memfd_create("prompts", MFD_CLOEXEC);
+    if (copy >= 0)
+        f = fdopen(dup(copy), "wb");
 #else
-    int held = -1;
+    int copy = -1;
 #endif
     for (int i = first; f && i < list->n; i++)
         fprintf(f, "%s\n", list->v[i]);
-    *fd = held;
+    *fd = copy;
     if (!f || fclose(f) != 0)
         return xd_fail(
             e, XD_EIO,
-            "prompts of a pipe cannot be kept for several ranks (%s): give --prompts a file",
+            "cannot copy the prompts of a pipe for several ranks (%s): give --prompts a file",
             strerror(errno));
-    snprintf(path, 64, "/proc/%ld/fd/%d", (long)getpid(), held);
+    snprintf(path, 64, "/proc/%ld/fd/%d", (long)getpid(), copy);
     return XD_OK;
 }

@@ -1,16 +1,17 @@
-/* prompts.h - prompts from a file, one a line */
+/* prompts.h - prompts from a file, one per line */
 #ifndef XD_CLI_PROMPTS_H
 #define XD_CLI_PROMPTS_H
 
 #include "cli/opt.h"
 
-/* Adds the lines of a file, of a pipe or, "-", of standard input to `list`; those without a word
- * are skipped. They point into *text, which is the caller's to free, also after a failure. */
+/* Appends the lines of a file, a pipe, or "-" for standard input to `list`; skips blank lines and
+ * comments. The lines point into *text, which the caller frees, also after an error. XD_EINVAL: not
+ * UTF-8, a byte 0, or no prompt. */
 xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_err *e);
-/* Can what `path` names be read only once? */
-int xd_prompts_once(const char *path);
-/* Puts prompts from list->v[first] on into a file without a name, and into `path` how other
- * processes of this host open it while *fd, the caller's to close, is open (-1: there is none). */
-xd_status xd_prompts_hold(const xd_opt_texts *list, int first, char path[64], int *fd, xd_err *e);
+/* Returns 1 if `path` is a stream, which can be read only once. */
+int xd_prompts_is_stream(const char *path);
+/* Copies the prompts from list->v[first] on into an anonymous file. Other processes of this host
+ * open it by `path` until the caller closes *fd (-1: there is no file). */
+xd_status xd_prompts_copy(const xd_opt_texts *list, int first, char path[64], int *fd, xd_err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* rundir.c - the directory of a run; see rundir.h */
+/* rundir.c - the temporary directory of a run; see rundir.h */
 #define _DEFAULT_SOURCE         /* flock */
 #include "cli/rundir.h"
 
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OUTLIVE_S = 5 };         /* ranks may outlive a killed launcher by so much               */
+enum { OUTLIVE_S = 5 };         /* ranks may outlive a killed launcher by this time             */
 
 static void remove_tree(const char *path, int depth)
 {
@@ -36,11 +36,11 @@ static void remove_tree(const char *path, int depth)
     rmdir(path);
 }
 
-/* Where rooms may be: in memory, else on disk. */
+/* Parent directories: in memory, else on disk. */
 static const char *const places[] = { "/dev/shm", "/tmp" };
 
-/* Rooms that nobody holds any more: those of processes killed together with their keeper. One that
- * is being made has no lock yet, so young ones are left alone. */
+/* Removes directories without a lock: those of processes killed together with their cleaner. A new
+ * directory has no lock yet, so those younger than a minute are kept. */
 static void sweep_directories(const char *place)
 {
     DIR *d = opendir(place);
@@ -61,13 +61,13 @@ static void sweep_directories(const char *place)
         closedir(d);
 }
 
-/* The keeper: removes the room once this process and the launcher have ended or let go of it. Ranks
- * may outlive a killed launcher by some seconds, so it looks twice. */
-static void keep_directory(const xd_rundir *r)
+/* The cleaner process: removes the directory once this process and the launcher have released the
+ * lock. Ranks may outlive a killed launcher by some seconds, so it tries twice. */
+static void run_cleaner(const xd_rundir *r)
 {
     int fd = open(r->path, O_RDONLY | O_DIRECTORY);
     if (fd < 0 || fork() != 0)
-        _exit(0);               /* the keeper is nobody's child: nobody has to wait for it     */
+        _exit(0);               /* the cleaner becomes a child of init: no one waits for it    */
     setsid();
     if (chdir("/") != 0)
         _exit(1);
@@ -84,7 +84,7 @@ static void keep_directory(const xd_rundir *r)
     _exit(0);
 }
 
-/* Open MPI 4: 8 MiB of PMIx, 4 MiB a rank, and 5 % that must be free besides. */
+/* Open MPI 4: 8 MiB for PMIx, 4 MiB per rank, and 5 % that must remain free. */
 double xd_rundir_need(int ranks)
 {
     return 10e6 + 4.6e6 * ranks;
@@ -96,9 +96,9 @@ double xd_rundir_space(const char *dir)
     return statvfs(dir, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
 }
 
-/* A directory for shared segments and sockets, where there is room for them: Open MPI without it
- * waits for ever. On other hosts it would not be there, so it is used only where all ranks are
- * on this one. */
+/* A directory for shared memory and sockets on a file system with enough space: Open MPI hangs if
+ * there is too little. Other hosts do not have it, so it is used only if all ranks are on this
+ * host. */
 void xd_rundir_make(xd_rundir *r, int ranks)
 {
     *r = (xd_rundir){ .lock = -1 };
@@ -113,7 +113,7 @@ void xd_rundir_make(xd_rundir *r, int ranks)
     r->lock = open(r->path, O_RDONLY | O_DIRECTORY);
     pid_t pid = r->lock >= 0 && flock(r->lock, LOCK_EX) == 0 ? fork() : -1;
     if (pid == 0)
-        keep_directory(r);
+        run_cleaner(r);
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
 }
@@ -123,6 +123,6 @@ void xd_rundir_close(xd_rundir *r)
     if (r->path[0])
         remove_tree(r->path, 0);
     if (r->lock >= 0)
-        close(r->lock);         /* now the keeper ends                                         */
+        close(r->lock);         /* the cleaner ends                                            */
     r->lock = -1;
 }

@@ -533,7 +533,7 @@ static void expand_letter(sh *x)
     } else if ((k = xd_typo_dash(x->p)) && in_flag(x)) {
         put_char(x, '-');
         x->p += k;
-    } else if ((k = xd_typo_nothing(x->p))) {
+    } else if ((k = xd_typo_zero_width(x->p))) {
         x->p += k;
     } else if (c == '\\') {
         expand_backslash(x);

@@ -35,7 +35,7 @@ static void skip_blanks(sh *x)
     for (int k; *x->p; ) {
         if (*x->p == ' ' || *x->p == '\t' || *x->p == '\r') {
             x->p++;
-        } else if ((k = xd_typo_blank(x->p)) || (k = xd_typo_nothing(x->p))) {
+        } else if ((k = xd_typo_blank(x->p)) || (k = xd_typo_zero_width(x->p))) {
             x->s->typos |= xd_typo_blank(x->p) > 0;
             x->p += k;
         } else if (*x->p == '\\' && (x->p[1] == '\n' || (x->p[1] == '\r' && x->p[2] == '\n'))) {

@@ -1,4 +1,4 @@
-/* stop.c - signals. Everything in the handler is async-signal-safe. */
+/* stop.c - handlers of signals; see stop.h. Handlers call async-signal-safe functions only. */
 #define _POSIX_C_SOURCE 200809L /* timer_create */
 #include "cli/stop.h"
 
@@ -14,19 +14,19 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/roll.h"
+#include "cli/roster.h"
 
 static _Atomic(xd_engine *)  watched;
-static volatile sig_atomic_t came;
+static volatile sig_atomic_t received;         /* the first termination signal; 0: none        */
 
 static void on_signal(int sig)
 {
     xd_engine *g = atomic_load(&watched);
-    if (came || !g || xd_out_streams()) {  /* a pipe without a reader is waited for */
+    if (received || !g || xd_out_streams()) {  /* writing to a pipe without a reader would block */
         xd_output_sweep();
         _exit(128 + sig);
     }
-    came = sig;
+    received = sig;
     xd_cancel(g);
 }
 
@@ -36,7 +36,8 @@ static void on_end(int sig)
     _exit(128 + sig);
 }
 
-/* ---- a page that was mapped and is not there any more ---------------------------------------- */
+/* ---- SIGBUS: a missing page of a mapped file --------------------------------------------------
+ * */
 
 typedef struct line { char v[4600]; size_t n; } line;
 
@@ -46,7 +47,7 @@ static void write_text(line *l, const char *text)
         l->v[l->n++] = *text++;
 }
 
-/* The number that ends before `end`, in hexadecimal. */
+/* Parses a hexadecimal number that ends before `end`. */
 static uintptr_t read_hex(const char *p, char end)
 {
     uintptr_t v = 0;
@@ -55,7 +56,8 @@ static uintptr_t read_hex(const char *p, char end)
     return v;
 }
 
-/* Is the page in the mapping that a line of /proc/self/maps tells of? Its file's name, or NULL. */
+/* Returns the file name of a line of /proc/self/maps if its mapping contains the page; else NULL.
+ * */
 static const char *file_of(const char *row, uintptr_t page)
 {
     const char *dash = strchr(row, '-'), *name = strchr(row, '/');
@@ -63,7 +65,7 @@ static const char *file_of(const char *row, uintptr_t page)
                                                                                         : NULL;
 }
 
-/* Finds the file whose page it is: 1, and its name is in `row`. */
+/* Finds the file that the page maps: returns 1, with its name in `row`; else 0. */
 static int find_file(uintptr_t page, char *row, size_t size)
 {
     char    buf[1024];
@@ -91,61 +93,62 @@ static int find_file(uintptr_t page, char *row, size_t size)
     return 0;
 }
 
-/* Nothing of the engine can go on, or be asked. The first thread speaks and ends the process;
- * others wait for that. */
+/* The engine cannot continue. The first thread prints the error and ends the process; others wait
+ * for that. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
 {
-    static atomic_flag spoken = ATOMIC_FLAG_INIT;
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
     static char        row[4200];
     static line        l;
     (void)sig;
     (void)context;
-    while (atomic_flag_test_and_set(&spoken))
+    while (atomic_flag_test_and_set(&reported))
         pause();
     int known = info->si_code > 0 && find_file((uintptr_t)info->si_addr, row, sizeof row);
     write_text(&l, "xdit: ");
     if (known && (strncmp(row, "/dev/shm/", 9) == 0 || strncmp(row, "/memfd:", 7) == 0))
         write_text(&l,
-                   "memory for messages between ranks is missing: /dev/shm, or the memory of this "
-                   "host, is full");
+                   "no memory for messages between ranks: /dev/shm, or the memory of this host, is "
+                   "full");
     else if (known)
         write_text(&l, row),
-            write_text(&l, " was cut off while it was in use, or cannot be read: run it again "
-                           "with the whole file");
+            write_text(&l, " was truncated while it was in use, or cannot be read: restore the "
+                           "complete file and run again");
     else
-        write_text(&l, "a file of the model was cut off while it was in use, or /dev/shm is full");
+        write_text(&l, "a file of the model was truncated while it was in use, or /dev/shm is "
+                       "full");
     write_text(&l, "\n");
-    ssize_t said = write(STDERR_FILENO, l.v, l.n);
-    (void)said;
-    xd_roll_say(XD_ROLL_SAID);
+    ssize_t written = write(STDERR_FILENO, l.v, l.n);
+    (void)written;
+    xd_roster_report(XD_ROSTER_ERROR);
     xd_output_sweep();
     _exit(1);
 }
 
-void xd_stop_arm_lost(void)
+void xd_stop_arm_sigbus(void)
 {
     struct sigaction lost = { .sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO };
     sigemptyset(&lost.sa_mask);
     sigaction(SIGBUS, &lost, NULL);
 }
 
-/* ---- processor time -------------------------------------------------------------------------- */
+/* ---- the limit of CPU time ------------------------------------------------------------------- */
 
 static char time_line[96];
 
 static void on_time(int sig)
 {
     (void)sig;
-    ssize_t said = write(STDERR_FILENO, time_line, strlen(time_line));
-    (void)said;
-    xd_roll_say(XD_ROLL_SAID);
+    ssize_t written = write(STDERR_FILENO, time_line, strlen(time_line));
+    (void)written;
+    xd_roster_report(XD_ROSTER_ERROR);
     xd_output_sweep();
     _exit(1);
 }
 
-/* The system sends SIGXCPU at the soft limit and kills at the hard one. Where both are the same a
- * timer sends it at nine tenths, and at least 0.3 s before: threads use it up together. */
-void xd_stop_arm_time(void)
+/* The kernel sends SIGXCPU at the soft limit and SIGKILL at the hard limit. If they are equal, a
+ * timer sends SIGXCPU at 90 % of the limit, but at least 0.3 s before it. */
+void xd_stop_arm_sigxcpu(void)
 {
     struct sigaction act = { .sa_handler = on_time };
     struct sigevent  event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGXCPU };
@@ -154,7 +157,7 @@ void xd_stop_arm_time(void)
     if (getrlimit(RLIMIT_CPU, &l) != 0 || l.rlim_cur == RLIM_INFINITY)
         return;
     snprintf(time_line, sizeof time_line,
-             "xdit: the %llu s of processor time that are allowed (ulimit -t) are used up\n",
+             "xdit: the limit of %llu s of CPU time is reached (ulimit -t)\n",
              (unsigned long long)l.rlim_cur);
     sigemptyset(&act.sa_mask);
     sigaction(SIGXCPU, &act, NULL);
@@ -166,12 +169,11 @@ void xd_stop_arm_time(void)
     }
 }
 
-/* The launcher is told again until all ranks have ended: once cancelled, a rank finishes in its
- * own time. */
+/* SIGUSR1 is sent repeatedly until all ranks have ended; only the first one counts. */
 static void on_cancel(int sig)
 {
     (void)sig;
-    if (!came)
+    if (!received)
         on_signal(SIGINT);
 }
 
@@ -186,8 +188,8 @@ void xd_stop_arm_rank(void)
     sigaction(SIGTERM, &end, NULL);
 }
 
-/* SIGINT and SIGTERM are taken even where they were ignored: a shell starts background commands
- * of a script with SIGINT ignored, and who sends it to one means it. */
+/* Handles SIGINT and SIGTERM even if they were ignored: shells start background commands of a
+ * script with SIGINT ignored, but a signal sent to such a process is meant. */
 void xd_stop_arm(void)
 {
     struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, old;
@@ -206,10 +208,10 @@ void xd_stop_watch(xd_engine *g)
     atomic_store(&watched, g);
 }
 
-int xd_stop_asked(void)
+int xd_stop_signal(void)
 {
     xd_engine *g = atomic_load(&watched);
-    if (came && g)
+    if (received && g)
         xd_cancel(g);
-    return came;
+    return received;
 }

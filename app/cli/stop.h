@@ -1,25 +1,25 @@
-/* stop.h - what Ctrl-C does: the first signal ends the request, the second one the process */
+/* stop.h - handlers of signals: the first Ctrl-C cancels the request, the second ends the process
+ * */
 #ifndef XD_CLI_STOP_H
 #define XD_CLI_STOP_H
 
 #include "xdit/tools.h"
 
-/* Takes SIGINT, SIGTERM and SIGHUP. While no engine is being watched a signal ends the process at
- * once; no half-written file is left either way. */
+/* Handles SIGINT, SIGTERM and SIGHUP. While no engine is watched, a signal ends the process at
+ * once. In both cases no incomplete output file remains. */
 void xd_stop_arm(void);
-/* The same for a rank that an MPI launcher started: SIGUSR1 cancels the request of all ranks as
- * if it were SIGINT; SIGTERM is how a launcher ends a run that failed, and ends the process at
- * once. */
+/* The same for a rank started by an MPI launcher: SIGUSR1 cancels the request of all ranks like
+ * SIGINT; SIGTERM, by which a launcher ends a failed run, ends the process at once. */
 void xd_stop_arm_rank(void);
-/* SIGBUS, a mapped file that became shorter, ends the process with a sentence that names the
- * file, in whatever thread it comes; for every command. */
-void xd_stop_arm_lost(void);
-/* The limit of processor time (ulimit -t) ends the process with a sentence, shortly before the
- * system would kill it; for every command. */
-void xd_stop_arm_time(void);
-void xd_stop_watch(xd_engine *g);       /* whom the first signal cancels; NULL: nobody         */
-/* 0, or the signal that came. Cancels the watched engine again: a signal that came just before
- * a request began would otherwise be forgotten by it. */
-int  xd_stop_asked(void);
+/* Handles SIGBUS, raised when a mapped file was truncated, in any thread: prints a sentence with
+ * the name of the file, and ends the process. For every command. */
+void xd_stop_arm_sigbus(void);
+/* Handles the limit of CPU time (ulimit -t): prints a sentence and ends the process shortly before
+ * the system would kill it. For every command. */
+void xd_stop_arm_sigxcpu(void);
+void xd_stop_watch(xd_engine *g);       /* the engine that the first signal cancels; NULL: none */
+/* Returns the signal that was received, or 0. Cancels the watched engine again: a signal just
+ * before a request began would be lost otherwise. */
+int  xd_stop_signal(void);
 
 #endif

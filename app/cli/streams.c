@@ -1,4 +1,4 @@
-/* streams.c - see streams.h; the variable is "PID.INODE.INODE" */
+/* streams.c - direct output of ranks; see streams.h. The variable is "PID.INODE.INODE". */
 #include "cli/streams.h"
 
 #include <fcntl.h>
@@ -9,20 +9,21 @@
 
 #define STREAMS "XDIT_STREAMS"
 
-static unsigned long long pipe_of(int fd)
+/* The inode of a pipe; 0: `fd` is not a pipe. */
+static unsigned long long pipe_inode(int fd)
 {
     struct stat s;
     return fstat(fd, &s) == 0 && S_ISFIFO(s.st_mode) ? (unsigned long long)s.st_ino : 0;
 }
 
-void xd_streams_offer(void)
+void xd_streams_export(void)
 {
     char text[80];
-    snprintf(text, sizeof text, "%ld.%llu.%llu", (long)getpid(), pipe_of(1), pipe_of(2));
+    snprintf(text, sizeof text, "%ld.%llu.%llu", (long)getpid(), pipe_inode(1), pipe_inode(2));
     setenv(STREAMS, text, 1);
 }
 
-/* The end for writing of a pipe that process `pid` has as `fd`; -1: it is another one. */
+/* Opens for writing the pipe that process `pid` has as `fd`; -1: its inode differs. */
 static int open_pipe(long pid, int fd, unsigned long long inode)
 {
     char path[64];
@@ -30,13 +31,13 @@ static int open_pipe(long pid, int fd, unsigned long long inode)
     int end = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
     if (end < 0)
         return -1;
-    if (inode && pipe_of(end) == inode && fcntl(end, F_SETFL, 0) == 0)
+    if (inode && pipe_inode(end) == inode && fcntl(end, F_SETFL, 0) == 0)
         return end;
     close(end);
     return -1;
 }
 
-void xd_streams_take(void)
+void xd_streams_attach(void)
 {
     const char        *v = getenv(STREAMS);
     long               pid;
@@ -52,5 +53,5 @@ void xd_streams_take(void)
         if (ends[i] >= 0)
             close(ends[i]);
     }
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);      /* lines appear when they are printed           */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);      /* flushed after every line                     */
 }

@@ -1,14 +1,15 @@
-/* streams.h - what the ranks of one host print goes to the program that watches over them, not by
- * way of mpirun: that of Open MPI 5 mixes up standard output and standard error.
+/* streams.h - connects the output of ranks directly to the program that started them, bypassing
+ * mpirun: mpirun of Open MPI 5 mixes up standard output and standard error.
  *
- * mpirun's two streams are pipes of the program. A rank that is a child of mpirun opens them as
- * /proc/PID/fd/1 and 2; one that is not, or finds others, prints to mpirun as ever. */
+ * The two output streams of mpirun are pipes of the program. A rank whose parent is mpirun opens
+ * them as /proc/PID/fd/1 and 2. Other ranks print to mpirun as usual. */
 #ifndef XD_CLI_STREAMS_H
 #define XD_CLI_STREAMS_H
 
-/* In the process that becomes mpirun, with its streams in place: names them in the environment. */
-void xd_streams_offer(void);
-/* In a rank, before it prints. */
-void xd_streams_take(void);
+/* In the process that becomes mpirun, with its streams in place: stores their names in the
+ * environment. */
+void xd_streams_export(void);
+/* In a rank, before it prints: replaces standard output and standard error. */
+void xd_streams_attach(void);
 
 #endif

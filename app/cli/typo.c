@@ -56,7 +56,7 @@ int xd_typo_blank(const char *p)
     return one_of(p, letters);
 }
 
-int xd_typo_nothing(const char *p)
+int xd_typo_zero_width(const char *p)
 {
     static const char *const letters[] = { "\xef\xbb\xbf", "\xe2\x80\x8b", NULL };
     return one_of(p, letters);

@@ -1,5 +1,4 @@
-/* xdit_models.h - the models that xDiT runs: those of the families here, and those that are not
- * built */
+/* xdit_models.h - models of xDiT: those of our families, and those that are not supported here */
 #ifndef XD_CLI_XDIT_MODELS_H
 #define XD_CLI_XDIT_MODELS_H
 
@@ -7,12 +6,12 @@
 
 const xd_xdit_model *xd_xdit_model_at(int i);   /* NULL at the end                             */
 
-/* NULL: not known. `script` may have directories and .py. */
+/* Find a model by its example script (with or without directories and .py), or by its name, and the
+ * dimensions of its transformer. NULL: unknown. */
 const xd_xdit_model *xd_xdit_by_script(const char *script);
 const xd_xdit_model *xd_xdit_by_name(const char *model);
 const xd_xdit_net   *xd_xdit_net_find(const char *model);
-/* "org/name" of a name of the runner's, which takes it in small letters too. NULL: it has none
- * such. */
+/* Returns "org/name" for a name of the runner, in any case. NULL: unknown. */
 const char          *xd_xdit_repo(const char *name);
 
 #endif

@@ -130,7 +130,7 @@ static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *
     xd_request_init(&scratch);
     const xd_opt_table table = { f->tables[3].rows, f->tables[3].n, &scratch };
     const xd_opt_spec  spec = { .tables = &table, .ntables = 1, .aliases = aliases,
-                                .cookie = &m->defaults, .took = take_default };
+                                .cookie = &m->defaults, .on_option = take_default };
     xd_status s = xd_opt_parse(&spec, given.n, given.v, NULL, &why);
     m->defaults.failed |= given.failed;
     xd_defaults_free(&given);
@@ -188,7 +188,7 @@ static void set_defaults(xd_serve_flags *f)
     xd_request_init(&f->request);
     f->tables[3] = (xd_opt_table){ request, nrequest, &f->request };
     f->spec = (xd_opt_spec){ .tables = f->tables, .ntables = 4, .aliases = aliases,
-                             .operands = MOST_MODELS, .cookie = f, .took = take_flag };
+                             .operands = MOST_MODELS, .cookie = f, .on_option = take_flag };
 }
 
 /* Nonzero if only this host can reach the address. */

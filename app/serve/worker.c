@@ -15,7 +15,7 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/open_flags.h"
-#include "cli/roll.h"
+#include "cli/roster.h"
 #include "cli/stop.h"
 #include "serve/worker_task.h"
 
@@ -42,7 +42,7 @@ static void on_log(void *cookie, int level, const char *line)
         fputc((unsigned char)*line < 0x20 || *line == 0x7f ? '?' : *line, stderr);
     fputc('\n', stderr);
     if (level <= XD_LOG_ERROR)
-        xd_roll_say(XD_ROLL_SAID);
+        xd_roster_report(XD_ROSTER_ERROR);
 }
 
 static void on_open(void *cookie)
@@ -252,7 +252,7 @@ static int run_command(int argc, char **argv)
     worker_init(&w, &l);
     xd_status s = xd_opt_parse(&l.spec, argc, argv, NULL, &w.err);
     if (xd_launched(&w.rank))
-        xd_stop_arm_rank(), xd_launch_await(w.open.start_timeout, w.rank);
+        xd_stop_arm_rank(), xd_launch_deadline(w.open.start_timeout, w.rank);
     else
         xd_stop_arm();
     signal(SIGPIPE, SIG_IGN);

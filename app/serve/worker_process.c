@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/below.h"
+#include "cli/descendants.h"
 #include "serve/worker_watch.h"
 
 enum { LINE = 1024, FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 30000, END_S = 5, LOOK_MS = 250,
@@ -373,7 +373,7 @@ static void kill_worker(xd_worker_process *w)
 {
     if (!w->child)
         return;
-    xd_below_signal(w->child, SIGKILL);
+    xd_descendants_signal(w->child, SIGKILL);
     kill(-w->child, SIGKILL);
 }
 

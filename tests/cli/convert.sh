@@ -252,7 +252,7 @@ rm -rf "$T/killed"
     >"$T/stdout" 2>"$T/stderr"
 rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
 check "a file that cannot be written" [ "$rc" = 1 ]
-check "is said" said "^xdit: (cannot write .*killed/.*: File too large|a file may have .*ulimit -f)"
+check "is said" said "^xdit: (cannot write .*killed/.*: File too large|.* KiB .*ulimit -f)"
 convert --model "$MODEL" --output "$T/killed"
 check "then it goes on" [ "$rc" = 0 ]
 check "to the same end" diff -r "$T/killed" "$T/demo"

@@ -48,7 +48,7 @@ has '^fail .*unset XDIT_ISA' && fail "a variable that is not set is no cure"
 OMP_THREAD_LIMIT=1 try doctor --no_ranks
 check "limits of OpenMP are shown" has 'OMP_THREAD_LIMIT=1'
 TMPDIR="$T/none" try doctor --no_ranks
-check "what fails is an error as well" said '^xdit: what fails: temporary$'
+check "what fails is an error as well" said '^xdit: failed checks: temporary$'
 check "no temporary directory" [ "$rc" = 1 ]
 refused "a model that is not there" 2 'directory' doctor --model "$T/none"
 refused "a flag that is none" 2 '--json' doctor --jso

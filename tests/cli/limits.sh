@@ -63,6 +63,6 @@ else
         --ulysses_degree 2 -o "$T/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null)
     rc=$? err=$(cat "$T/stderr")
     check "too little to start ranks in is said before they are started" said \
-        '160000 kB of address space are allowed .ulimit -v., and a rank needs [0-9]+ kB to start'
+        '160000 kB .ulimit -v., and a rank needs [0-9]+ kB'
 fi
 done_testing

@@ -82,8 +82,8 @@ check "it says which flag would use them" said \
 printf '#!/bin/sh\nwhile [ "${1##*/}" != "%s" ]; do shift; done\nexec "$@"\n' \
     "$(basename "$XDIT")" >"$T/alone"
 chmod +x "$T/alone"
-for how in "true:true ended well and has started no rank" \
-    "$T/alone:$T/alone starts this program, and not as a rank"; do
+for how in "true:true succeeded without starting a rank" \
+    "$T/alone:$T/alone starts this program"; do
     XDIT_MPIRUN=$(command -v "${how%%:*}")
     export XDIT_MPIRUN
     rm -f "$T/x.ppm"
@@ -115,7 +115,7 @@ a, b = ({c for r in t.split(",") for lo, hi in [(r.split("-") * 2)[:2]]
         for t in sys.argv[1:])
 assert a and b and not a & b, (a, b)' "$(on 0)" "$(on 1)"
 fi
-refused "a way to bind that is none" 2 "takes" generate --model "$MODEL" \
+refused "a way to bind that is none" 2 "auto cores none" generate --model "$MODEL" \
     --prompt a --bind all
 # In this machine's own type.
 own() {

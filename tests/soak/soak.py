@@ -124,7 +124,7 @@ class Soak:
         self.slowest = max(self.slowest, time.monotonic() - at)
         if hit and code:
             cause = [x for x in words.splitlines() if x.startswith("xdit: ") and
-                     not x.startswith("xdit: warning")]
+                     not x.startswith("xdit: warning") and " of memory" not in x]
             return None if cause or code < 0 else f"{hit} by {plan} ended with {code} and no cause"
         if code:
             return f"exit code {code} by {plan}: {words.strip()[-300:]}"

@@ -129,7 +129,7 @@ static void bytes_are_counted(void **state)
         wait_ms(250);
         xd_bar_bytes(&b, "a", 1e9, 4e9);
         const double rate_s = (xd_now_s() - b.since_s) * 3;
-        b.said_s -= columns ? 0 : 11;
+        b.printed_s -= columns ? 0 : 11;
         xd_bar_bytes(&b, "a", 4e9, 4e9);
         xd_bar_end(&b);
         rewind(f);

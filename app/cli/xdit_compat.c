@@ -1,5 +1,5 @@
-/* foreign.c - xDiT's flags on our command line, and processes that torchrun started */
-#include "cli/foreign.h"
+/* xdit_compat.c - flags of xDiT, and processes started by torchrun; see xdit_compat.h */
+#include "cli/xdit_compat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "cli/cli.h"
 #include "xdit/tools.h"
 
-xd_status xd_foreign_take(void *cookie, const char *name, int *values, xd_err *e)
+xd_status xd_compat_flag(void *cookie, const char *name, int *values, xd_err *e)
 {
-    xd_foreign         *f = cookie;
+    xd_compat         *f = cookie;
     const xd_xdit_flag *flag = xd_xdit_flag_find(name);
     *values = -1;
     if (!flag || flag->fate == XD_FATE_SAME || flag->fate == XD_FATE_OTHER)
@@ -27,14 +27,14 @@ xd_status xd_foreign_take(void *cookie, const char *name, int *values, xd_err *e
     return XD_OK;
 }
 
-void xd_foreign_say(const xd_foreign *f, int quiet)
+void xd_compat_report(const xd_compat *f, int quiet)
 {
     for (int i = 0; i < f->n; i++) {
         const xd_xdit_flag *flag = f->flag[i];
         if (flag->fate == XD_FATE_SLOWER || flag->fate == XD_FATE_VALUE)
             fprintf(stderr, "xdit: warning: --%s: %s\n", flag->name, flag->here);
         else if (!quiet)
-            fprintf(stderr, "xdit: --%s is not needed: %s\n", flag->name, flag->here);
+            fprintf(stderr, "xdit: --%s has no effect: %s\n", flag->name, flag->here);
     }
 }
 
@@ -44,9 +44,9 @@ static int env_number(const char *name)
     return v && *v ? atoi(v) : -1;
 }
 
-/* torchrun ends all processes when the first one fails, so those that are silent give rank 0 the
- * time to speak. */
-int xd_foreign_torchrun(const char *command)
+/* torchrun kills all processes when the first one fails, so other ranks wait until rank 0 has
+ * printed. */
+int xd_compat_torchrun(const char *command)
 {
     int rank = env_number("RANK"), world = env_number("WORLD_SIZE");
     if (xd_launched(NULL) || rank < 0 || world < 2 || env_number("LOCAL_RANK") < 0 ||
@@ -54,9 +54,8 @@ int xd_foreign_torchrun(const char *command)
         return 0;
     if (rank == 0)
         fprintf(stderr,
-                "xdit: torchrun has started %d processes, which cannot meet here: instead of "
-                "torchrun write xdit %s --nproc %d on one host, or mpirun --hostfile FILE -n %d "
-                "xdit %s on several\n",
+                "xdit: torchrun started %d processes, which xdit cannot connect: use xdit %s "
+                "--nproc %d on one host, or mpirun --hostfile FILE -n %d xdit %s on several\n",
                 world, command, world, world, command);
     else
         nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);

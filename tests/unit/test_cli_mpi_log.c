@@ -1,4 +1,5 @@
-/* test_cli_noise.c - what MPICH's launcher says on standard output, told from what ranks say there.
+/* test_cli_mpi_log.c - what MPICH's launcher says on standard output, told from what ranks say
+ * there.
  *
  * The bytes come in pieces of every length, as a pipe may bring them. */
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/noise.h"
+#include "cli/mpi_log.h"
 
 #define LINE "==========================================================================\n"
 #define BANNER "\n" LINE "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"          \
@@ -19,17 +20,17 @@
     "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n"
 
 /* Gives `said` in pieces of `step` bytes; `passed` must come out. */
-static void hears(xd_noise *z, const char *said, size_t step, const char *passed)
+static void hears(xd_mpi_log *z, const char *said, size_t step, const char *passed)
 {
-    char   out[2048], piece[2048 + sizeof z->held];
+    char   out[2048], piece[2048 + sizeof z->pending];
     size_t n = 0, len = strlen(said);
-    *z = (xd_noise){ .fd = -1 };
+    *z = (xd_mpi_log){ .fd = -1 };
     for (size_t at = 0; at < len; at += step) {
-        size_t k = xd_noise_out(z, said + at, len - at < step ? len - at : step, piece);
+        size_t k = xd_mpi_log_filter_stdout(z, said + at, len - at < step ? len - at : step, piece);
         memcpy(out + n, piece, k);
         n += k;
     }
-    n += xd_noise_out(z, NULL, 0, out + n);
+    n += xd_mpi_log_filter_stdout(z, NULL, 0, out + n);
     out[n] = 0;
     assert_string_equal(out, passed);
 }
@@ -45,7 +46,7 @@ static void ranks_pass(void **state)
                                        "\n==\n\n=x=\nb\n\n",
                                        ("a " LINE),
                                        "{\"a\": 1}\n\n{\"b\": 2}\n=" };
-    xd_noise z;
+    xd_mpi_log z;
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t step = 1; step < 20; step++)
@@ -55,11 +56,11 @@ static void ranks_pass(void **state)
 static void the_launcher_is_kept(void **state)
 {
     char     why[256];
-    xd_noise z;
+    xd_mpi_log z;
     (void)state;
     for (size_t step = 1; step < 600; step++) {
         hears(&z, "a.png\n" BANNER, step, "a.png\n");
-        xd_noise_sum(&z, why, sizeof why);
+        xd_mpi_log_cause(&z, why, sizeof why);
         assert_string_equal(why, "the rank with process id 3369 was killed by signal 9");
         hears(&z, BANNER, step, "");
         hears(&z, LINE "words\n", step, "");
@@ -84,12 +85,12 @@ static void errors_are_told_from_warnings(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t step = 1; step < 40; step++) {
-            xd_noise z = { .fd = -1 };
+            xd_mpi_log z = { .fd = -1 };
             for (size_t at = 0, n = strlen(all[i].text); at < n; at += step)
-                xd_noise_take(&z, all[i].text + at, n - at < step ? n - at : step);
-            xd_noise_end(&z);
-            assert_int_equal(z.said, all[i].said);
-            assert_int_equal(z.spoke, all[i].text[0] != 0);
+                xd_mpi_log_filter(&z, all[i].text + at, n - at < step ? n - at : step);
+            xd_mpi_log_flush(&z);
+            assert_int_equal(z.error_seen, all[i].said);
+            assert_int_equal(z.output_seen, all[i].text[0] != 0);
         }
 }
 
@@ -107,10 +108,10 @@ static void marked_lines_are_kept(void **state)
         int  ends[2];
         char out[sizeof said];
         assert_int_equal(pipe(ends), 0);
-        xd_noise z = { .fd = ends[1] };
+        xd_mpi_log z = { .fd = ends[1] };
         for (size_t at = 0, n = strlen(said); at < n; at += step)
-            xd_noise_take(&z, said + at, n - at < step ? n - at : step);
-        xd_noise_end(&z);
+            xd_mpi_log_filter(&z, said + at, n - at < step ? n - at : step);
+        xd_mpi_log_flush(&z);
         close(ends[1]);
         ssize_t n = read(ends[0], out, sizeof out - 1);
         close(ends[0]);
@@ -127,15 +128,14 @@ static void a_lost_host_is_named(void **state)
         "one\n"
         "  Remote daemon: [[1,0],1] on node 10.0.0.2\n\nThis is usually due to a failure.\n";
     char     why[256];
-    xd_noise z = { .fd = -1 };
+    xd_mpi_log z = { .fd = -1 };
     (void)state;
-    xd_noise_take(&z, dashes, strlen(dashes));
-    xd_noise_take(&z, box, strlen(box));
-    xd_noise_take(&z, dashes, strlen(dashes));
-    xd_noise_sum(&z, why, sizeof why);
-    assert_string_equal(why, "the connection to host 10.0.0.2 is lost: its ranks can no longer be "
-                             "reached, and the run is "
-                             "ended");
+    xd_mpi_log_filter(&z, dashes, strlen(dashes));
+    xd_mpi_log_filter(&z, box, strlen(box));
+    xd_mpi_log_filter(&z, dashes, strlen(dashes));
+    xd_mpi_log_cause(&z, why, sizeof why);
+    assert_string_equal(why, "lost the connection to host 10.0.0.2: its ranks cannot be reached, "
+                             "and the run ends");
 }
 
 int main(void)

@@ -1,10 +1,10 @@
-/* below.c - processes below another one, as /proc tells of them */
-#include "cli/below.h"
+/* descendants.c - descendants of a process; see descendants.h */
+#include "cli/descendants.h"
 
 #include <signal.h>
 #include <stdio.h>
 
-enum { DEPTH = 5 };             /* scripts and proxies between the launcher and its ranks        */
+enum { DEPTH = 5 };             /* maximum levels of scripts and proxies above the ranks          */
 
 static int is_alive(pid_t pid)
 {
@@ -40,7 +40,7 @@ static int signal_leaves(pid_t pid, int depth, int sig)
     return sum;
 }
 
-int xd_below_signal(pid_t pid, int sig)
+int xd_descendants_signal(pid_t pid, int sig)
 {
     return signal_leaves(pid, 0, sig);
 }

@@ -1,5 +1,5 @@
-/* noise.c - the ranks' standard error, line by line; see noise.h */
-#include "cli/noise.h"
+/* mpi_log.c - separates messages of the launcher from output of ranks; see mpi_log.h */
+#include "cli/mpi_log.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,25 +10,25 @@
 
 enum { DASHES = 40 };
 
-static void write_out(const xd_noise *z, const char *p, size_t n)
+static void write_out(const xd_mpi_log *z, const char *p, size_t n)
 {
     while (n) {
         ssize_t k = write(z->fd, p, n);
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            return;             /* nobody reads it any more                                    */
+            return;             /* the reader has closed the pipe                              */
         p += k;
         n -= (size_t)k;
     }
 }
 
-static int is_dashes(const xd_noise *z)
+static int is_dashes(const xd_mpi_log *z)
 {
     return z->n >= DASHES && strspn(z->line, "-") >= DASHES;
 }
 
-/* "[host:12345] ..." is how MPI marks its own lines, and "[host][[job,1],0][...". */
+/* Returns 1 for lines that MPI marks as its own: "[host:12345] ...", "[host][[job,1],0][...". */
 static int is_marked(const char *line)
 {
     const char *end = line[0] == '[' ? strchr(line, ']') : NULL, *p = end;
@@ -40,12 +40,12 @@ static int is_marked(const char *line)
 }
 
 static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
-/* Open MPI 5 writes a mark and its sentence apart: those of another rank may come between. */
+/* Open MPI 5 writes a mark and its sentence separately; other ranks may write in between. */
 static const char SENTENCE[] = "Unable to find reachable pairing between local and remote "
                                "interfaces\n";
 
-/* Can a line that begins so still turn out to be noise, or be a warning or not? */
-static int may_be_noise(const xd_noise *z)
+/* Returns 1 if the line that begins so may be a message of the launcher, or a warning. */
+static int may_be_message(const xd_mpi_log *z)
 {
     if (strncmp(z->line, WARNING, z->n) == 0)
         return 1;
@@ -61,43 +61,43 @@ static int is_error(const char *line)
            strncmp(line, WARNING, sizeof WARNING - 1) != 0;
 }
 
-static void keep_line(xd_noise *z, const char *p, size_t n)
+static void keep_line(xd_mpi_log *z, const char *p, size_t n)
 {
-    size_t space = sizeof z->kept - 1 - z->nkept;
+    size_t space = sizeof z->messages - 1 - z->nmessages;
     n = n < space ? n : space;
     if (n)                              /* p may be NULL                                          */
-        memcpy(z->kept + z->nkept, p, n);
-    z->nkept += n;
+        memcpy(z->messages + z->nmessages, p, n);
+    z->nmessages += n;
 }
 
-static void pass_line(xd_noise *z, const char *line)
+static void pass_line(xd_mpi_log *z, const char *line)
 {
-    z->said |= is_error(line);
-    z->spoke = 1;
+    z->error_seen |= is_error(line);
+    z->output_seen = 1;
     write_out(z, line, strlen(line));
 }
 
-/* A line that was held back is whole. */
-static void judge_line(xd_noise *z)
+/* Keeps or passes the line, which is complete. */
+static void judge_line(xd_mpi_log *z)
 {
     z->line[z->n] = 0;
     int marked = is_marked(z->line);
     int kept = (z->inside && strncmp(z->line, OURS, sizeof OURS - 1) != 0) || marked ||
-               strcmp(z->line, SENTENCE) == 0 || (z->kept_last && strcmp(z->line, "\n") == 0);
+               strcmp(z->line, SENTENCE) == 0 || (z->after_message && strcmp(z->line, "\n") == 0);
     const char *ours = marked && strstr(z->line, "][[") ? strstr(z->line, OURS) : NULL;
     if (is_dashes(z))
         z->inside = !z->inside;
-    else if (ours)              /* a rank's own line, behind the mark of another               */
+    else if (ours)              /* a line of a rank after the mark of another                  */
         pass_line(z, ours);
     else if (kept)
         keep_line(z, z->line, z->n);
     else
         pass_line(z, z->line);
-    z->kept_last = kept;
+    z->after_message = kept;
     z->n = 0;
 }
 
-static void take_line(xd_noise *z, char c)
+static void filter_char(xd_mpi_log *z, char c)
 {
     static const char erase[] = "\r\033[K";
     if (z->passing) {
@@ -111,21 +111,21 @@ static void take_line(xd_noise *z, char c)
     z->line[z->n] = 0;
     if (c == '\n') {
         judge_line(z);
-    } else if (!may_be_noise(z) || z->n == sizeof z->line - 2) {
-        z->said |= is_error(z->line);
-        z->spoke = 1;
+    } else if (!may_be_message(z) || z->n == sizeof z->line - 2) {
+        z->error_seen |= is_error(z->line);
+        z->output_seen = 1;
         write_out(z, z->line, z->n);
         z->passing = 1;
-        z->kept_last = 0;
+        z->after_message = 0;
         z->escape = c == '\r';
         z->n = 0;
     }
 }
 
-void xd_noise_take(xd_noise *z, const char *p, size_t n)
+void xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (z->passing) {       /* as much as can pass at once                                 */
+        if (z->passing) {       /* passes as much as possible at once                          */
             size_t k = 0;
             while (i + k < n && p[i + k] != '\n' && p[i + k] != '\r' && p[i + k] != '\033' &&
                    z->escape == 0)
@@ -135,54 +135,54 @@ void xd_noise_take(xd_noise *z, const char *p, size_t n)
             if (i == n)
                 return;
         }
-        take_line(z, p[i]);
+        filter_char(z, p[i]);
     }
 }
 
-/* An empty line, and then one of equals signs. */
-static int may_be_banner(const xd_noise *z)
+/* Returns 1 for an empty line followed by equals signs. */
+static int may_be_banner(const xd_mpi_log *z)
 {
-    size_t from = z->held[0] == '\n';
-    return strspn(z->held + from, "=") == z->nheld - from;
+    size_t from = z->pending[0] == '\n';
+    return strspn(z->pending + from, "=") == z->npending - from;
 }
 
-size_t xd_noise_out(xd_noise *z, const char *p, size_t n, char *out)
+size_t xd_mpi_log_filter_stdout(xd_mpi_log *z, const char *p, size_t n, char *out)
 {
     size_t k = 0;
     if (z->banner)
         keep_line(z, p, n);
     for (size_t i = 0; i < n && !z->banner; i++) {
-        if (z->within) {
+        if (z->in_line) {
             out[k++] = p[i];
-            z->within = p[i] != '\n';
+            z->in_line = p[i] != '\n';
             continue;
         }
-        z->held[z->nheld++] = p[i];
-        z->held[z->nheld] = 0;
-        z->banner = may_be_banner(z) && z->nheld > DASHES;
+        z->pending[z->npending++] = p[i];
+        z->pending[z->npending] = 0;
+        z->banner = may_be_banner(z) && z->npending > DASHES;
         if (z->banner)
             keep_line(z, p + i + 1, n - i - 1);
         if (may_be_banner(z))
             continue;
-        memcpy(out + k, z->held, z->nheld);
-        k += z->nheld;
-        z->nheld = 0;
-        z->within = p[i] != '\n';
+        memcpy(out + k, z->pending, z->npending);
+        k += z->npending;
+        z->npending = 0;
+        z->in_line = p[i] != '\n';
     }
     if (!n && !z->banner) {
-        memcpy(out, z->held, k = z->nheld);
-        z->nheld = 0;
+        memcpy(out, z->pending, k = z->npending);
+        z->npending = 0;
     }
     return k;
 }
 
-void xd_noise_end(xd_noise *z)
+void xd_mpi_log_flush(xd_mpi_log *z)
 {
     if (z->n)
         judge_line(z);
 }
 
-static int number_behind(const char *text, const char *word, int *v)
+static int number_after(const char *text, const char *word, int *v)
 {
     const char *p = strstr(text, word);
     if (!p || !isdigit((unsigned char)p[strlen(word)]))
@@ -191,29 +191,29 @@ static int number_behind(const char *text, const char *word, int *v)
     return 1;
 }
 
-void xd_noise_sum(const xd_noise *z, char *text, size_t size)
+void xd_mpi_log_cause(const xd_mpi_log *z, char *text, size_t size)
 {
-    char   all[sizeof z->kept];
+    char   all[sizeof z->messages];
     int    rank, pid, sig;
     size_t n = 0;
-    for (size_t i = 0; i < z->nkept; i++) {     /* every gap becomes one space                 */
-        int gap = isspace((unsigned char)z->kept[i]);
+    for (size_t i = 0; i < z->nmessages; i++) {     /* white space becomes one space */
+        int gap = isspace((unsigned char)z->messages[i]);
         if (!gap || (n && all[n - 1] != ' '))
-            all[n++] = gap ? ' ' : z->kept[i];
+            all[n++] = gap ? ' ' : z->messages[i];
     }
     n -= n && all[n - 1] == ' ';
     all[n] = 0;
     text[0] = 0;
-    if (number_behind(all, "process rank ", &rank) && number_behind(all, "on signal ", &sig)) {
+    if (number_after(all, "process rank ", &rank) && number_after(all, "on signal ", &sig)) {
         snprintf(text, size, "rank %d was killed by signal %d", rank, sig);
         return;
     }
-    if (number_behind(all, "= PID ", &pid) && number_behind(all, "(signal ", &sig)) {
+    if (number_after(all, "= PID ", &pid) && number_after(all, "(signal ", &sig)) {
         snprintf(text, size, "the rank with process id %d was killed by signal %d", pid, sig);
         return;
     }
     const char *first = strstr(all, "Process name: [["), *of = first ? strstr(first, "],") : NULL;
-    if (of && number_behind(of, "],", &rank) && number_behind(of, "Exit code: ", &sig)) {
+    if (of && number_after(of, "],", &rank) && number_after(of, "Exit code: ", &sig)) {
         snprintf(text, size,
                  sig > 128 ? "rank %d was ended by signal %d" : "rank %d ended with exit code %d",
                  rank, sig > 128 ? sig - 128 : sig);
@@ -225,8 +225,7 @@ void xd_noise_sum(const xd_noise *z, char *text, size_t size)
     if (host && (host = strstr(host, "on node "))) {
         host += strlen("on node ");
         snprintf(text, size,
-                 "the connection to host %.*s is lost: its ranks can no longer be reached, and the "
-                 "run is ended",
+                 "lost the connection to host %.*s: its ranks cannot be reached, and the run ends",
                  (int)strcspn(host, " "), host);
         return;
     }

@@ -1,0 +1,11 @@
+/* descendants.h - child processes of another process, and their children, from /proc */
+#ifndef XD_CLI_DESCENDANTS_H
+#define XD_CLI_DESCENDANTS_H
+
+#include <sys/types.h>
+
+/* Counts the living descendants of `pid` that have no children, and sends `sig` (0: none) to all
+ * descendants, children first. Returns -1 if /proc does not list children. */
+int xd_descendants_signal(pid_t pid, int sig);
+
+#endif
