@@ -16,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+import need
+
+need.packages("PIL")
 from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 PROMPTS = ["a large red circle on a blue background",
@@ -86,7 +89,10 @@ def draw(columns, path):
 
 
 def main():
+    if len(sys.argv) < 4:
+        need.fail("usage: demo_parallel.py XDIT MODEL OUT.png [PROMPT]...")
     xdit, model, out, *prompts = sys.argv[1:]
+    xdit = need.program(xdit, "app/xdit")
     prompts = prompts or PROMPTS
     print(f"{'ranks':>5}  {'seconds':>7}  {'bytes sent':>10}  {'max diff':>8}  {'PSNR':>7}  flags")
     columns, reference = [], None

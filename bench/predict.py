@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+import need
+
 
 def run(*args):
     r = subprocess.run(args, capture_output=True, text=True)
@@ -119,6 +121,7 @@ def main():
     a.add_argument("--repeats", type=int, default=3)
     a.add_argument("--only", default="")
     a = a.parse_args()
+    a.xdit = need.program(a.xdit, "app/xdit")
     off = []
     print("| model | ranks | plan | what | measured, s | predicted, s | off by |\n"
           "|---|--:|---|---|--:|--:|--:|")

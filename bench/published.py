@@ -16,6 +16,8 @@ import statistics
 import subprocess
 import sys
 
+import need
+
 TIE, TAU, RATIO = 1.03, 0.8, 0.3
 
 
@@ -82,7 +84,9 @@ def compare_best(xdit, models, table):
 
 def main():
     here = pathlib.Path(__file__).resolve().parent
-    xdit = sys.argv[1]
+    if len(sys.argv) < 2:
+        need.fail("usage: published.py XDIT [MODELS [TABLE.json...]]")
+    xdit = need.program(sys.argv[1], "app/xdit")
     there = here.parent / (os.environ.get("XDIT_TEST_HF") or "../shared/hf")
     models = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else there
     files = [pathlib.Path(f) for f in sys.argv[3:]] or sorted((here / "published").glob("*.json"))

@@ -26,6 +26,8 @@ import tempfile
 import threading
 import time
 
+import need
+
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -44,6 +46,7 @@ def arguments():
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     a = p.parse_args(sys.argv[1:at])
     a.flags = sys.argv[at + 1:]
+    a.xdit = need.program(a.xdit, "app/xdit")
     return a
 
 
@@ -54,7 +57,10 @@ class Server:
             [a.xdit, "serve", "--port", "0", "--queue", "10000", "--quiet", *models, *a.flags],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         line = self.process.stdout.readline().decode()
-        self.port = int(re.match(r"http://.*:(\d+)\n", line)[1])
+        address = re.match(r"http://.*:(\d+)\n", line)
+        if not address:
+            need.fail("xdit serve has not started: run it with these options to see why")
+        self.port = int(address[1])
 
     def post(self, path, fields):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=3600)

@@ -12,6 +12,9 @@ import statistics
 import subprocess
 import time
 
+import need
+
+need.packages("torch")
 import torch
 
 SHAPES = [(n, heads, dim) for dim, heads in ((64, 16), (72, 16), (128, 24)) for n in (1024, 4096)]
@@ -32,12 +35,13 @@ def theirs(n, heads, dim, dtype, seconds):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("bench")
+    p.add_argument("bench", help="build/bench/bench_attn")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--isa", default="avx2")
     p.add_argument("--type", default="f32", choices=("f32", "bf16"))
     p.add_argument("--seconds", type=float, default=1)
     a = p.parse_args()
+    a.bench = need.program(a.bench, "bench/bench_attn")
     torch.set_num_threads(a.threads)
     dtype = torch.float32 if a.type == "f32" else torch.bfloat16
     print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}")

@@ -8,6 +8,9 @@ import argparse
 import json
 import sys
 
+import need
+
+need.packages("torch")
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -47,7 +50,7 @@ def main():
     parser.add_argument('--seconds', type=float, default=0.5)
     seconds = parser.parse_args().seconds
     if not torch.cuda.is_available():
-        sys.exit('torch_cuda.py: PyTorch finds no GPU')
+        need.fail('PyTorch finds no GPU')
     some = dict(device='cuda', dtype=torch.bfloat16)
     print(json.dumps(dict(gpu=torch.cuda.get_device_name(), torch=torch.__version__,
                           cudnn=torch.backends.cudnn.version())), flush=True)

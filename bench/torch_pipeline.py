@@ -14,6 +14,9 @@ import copy
 import statistics
 import time
 
+import need
+
+need.packages("torch", "diffusers", "xdit")
 import diffusers
 import torch
 import xdit

@@ -25,6 +25,7 @@ import os
 import pathlib
 import resource
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import models
+import need
 
 # Each row: model, part, pixels, frames, tokens of text, blocks of each kind; tflop says how many
 # rounds.
@@ -465,7 +467,11 @@ def done_before(path):
     return rows
 
 
-def check_packages(args):
+def check_needs(args):
+    if args.pair:
+        args.pair = need.program(args.pair, "bench/step")
+    if not shutil.which(args.python):
+        need.fail(f"--python {args.python} is not a program")
     if args.twice is not None:
         return
     code = ("import importlib.util as u, sys; print(' '.join(p for p in ('torch', 'diffusers', "
@@ -474,7 +480,7 @@ def check_packages(args):
     missing = subprocess.run([args.python, "-c", code], capture_output=True, text=True,
                              check=False).stdout.split()
     if missing:
-        sys.exit(f"torch_step.py: {args.python} lacks {', '.join(missing)}: pip install torch "
+        need.fail(f"{args.python} lacks {', '.join(missing)}: pip install torch "
                  "diffusers transformers "
                  "(torch from the index of its CPU builds), or name another interpreter with "
                  "--python")
@@ -526,7 +532,7 @@ def main():
     if args.worker:
         work(args, ROWS[args.rows[0]])
         return
-    check_packages(args)
+    check_needs(args)
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cores[:args.threads]))
     rows = sorted(ROWS, key=lambda n: ROWS[n]["tflop"]) if args.all else args.rows

@@ -13,6 +13,9 @@ import json
 import resource
 import time
 
+import need
+
+need.packages("torch", "diffusers")
 import torch
 from diffusers import AutoencoderKL
 
