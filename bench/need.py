@@ -1,4 +1,4 @@
-"""need.py - checks of what a measuring program needs: if it is missing, a sentence and exit code 2."""
+"""need.py - checks the needs of a measuring program: a sentence, exit code 2, if one is missing."""
 import importlib
 import pathlib
 import shutil

@@ -81,7 +81,8 @@ check "torch_step.py --help" [ $rc = 0 ]
 run python3 "$ROOT/bench/torch_step.py" pixart-2048
 check "torch_step.py: no such row" [ $rc = 2 ]
 # A program or a package that is missing: one sentence with the cure. -S hides all packages.
-for words in "torch_step.py pixart-512 --pair $T/step:bench/step" "torch_step.py pixart-512 --python $T/none:--python" \
+for words in "torch_step.py pixart-512 --pair $T/step:bench/step" \
+    "torch_step.py pixart-512 --python $T/none:--python" \
     "torch_attn.py $T/attn:pip install torch" "torch_vae.py x 64:pip install torch" \
     "torch_pipeline.py:pip" "torch_cuda.py:pip install torch" \
     "demo_parallel.py $T/xdit m o.png:pip install pillow" "predict.py $T/xdit m:app/xdit" \
