@@ -131,8 +131,8 @@ static void print_there(const xd_line *l)
         print_error("fails", v.when, v.error, v.because);
     else
         print_clean("  runs\n");
-    for (int i = 0; i < v.nperhaps; i++)
-        print_error("but fails", v.perhaps[i].when, v.perhaps[i].error, v.perhaps[i].because);
+    for (int i = 0; i < v.npossible; i++)
+        print_error("but fails", v.possible[i].when, v.possible[i].error, v.possible[i].because);
     for (int i = 0; i < v.nnotes; i++)
         print_clean("  note: %s\n", v.note[i]);
     xd_ours_free(&o);
@@ -205,7 +205,7 @@ static void print_model(const xd_line *l, const xd_ours *o)
             "note: xdit downloads nothing, and there is no directory %s on this machine: name the "
             "directory of the model\n",
             model);
-    if (!l->heard)
+    if (!l->known_model)
         print_clean(
             "note: neither the script nor the name identifies the model, so it may not be "
             "supported; xdit inspect DIR checks it\n");
@@ -223,8 +223,9 @@ static void print_notes(const xd_line *l, const xd_ours *o)
         print_clean(
             "note: the guidance of this model is distilled: --use_cfg_parallel would leave half of "
             "the ranks idle; remove it, or double --ulysses_degree\n");
-    if (l->meant)
-        print_clean("note: %s without dashes was read as --%s\n", l->meant->name, l->meant->name);
+    if (l->no_dashes)
+        print_clean("note: %s without dashes was read as --%s\n", l->no_dashes->name,
+                    l->no_dashes->name);
     if (xd_line_given(l, "num_pipeline_patch") && o->plan.pipefusion_parallel_degree == 1)
         print_clean("note: --num_pipeline_patch is left out: it has no effect without stages\n");
     if (o->note[0])

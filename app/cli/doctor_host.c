@@ -1,4 +1,4 @@
-/* doctor_host.c - what the system says about this machine */
+/* doctor_host.c - checks of the host: cores, memory, limits, GPUs, directories; see doctor.h */
 #define _GNU_SOURCE             /* RLIMIT_MEMLOCK */
 #include <dirent.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "cli/launch.h"
 #include "cli/rundir.h"
 
-/* The beginning of a small file without its last newline; 0: it cannot be read. */
+/* Reads the beginning of a small file, without its last newline; returns 0 if it cannot be read. */
 static int first_words(const char *path, char *text, size_t size)
 {
     FILE  *f = fopen(path, "r");
@@ -27,7 +27,7 @@ static int first_words(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* Entries of a directory that begin with `start` and a digit or anything. */
+/* Counts the entries of a directory that begin with `start`. */
 static int count_entries(const char *dir, const char *start)
 {
     DIR *d = opendir(dir);
@@ -41,7 +41,7 @@ static int count_entries(const char *dir, const char *start)
 
 /* ---- cores ----------------------------------------------------------------------------------- */
 
-/* Cores' worth of time that the control group may use; 0: no limit. */
+/* The CPU quota of the control group, in cores; 0: no limit. */
 static double cpu_quota(void)
 {
     char   text[64];
@@ -62,11 +62,12 @@ static void report_cores(xd_findings *f, const xd_host *m)
     int    nodes = count_entries("/sys/devices/system/node", "node");
     if (quota > 0 && quota < m->cores - 0.5)
         xd_find(
-            f, XD_CHECK_WARN, "cores", "give --threads that number, or raise the limit of the "
-                                       "container",
-            "%d of %ld may be used, but the control group has time for %.1f", m->cores, all, quota);
+            f, XD_CHECK_WARN, "cores", "use --threads with that number, or raise the limit "
+                                       "of the container",
+            "%d of %ld are usable, but the control group limits them to %.1f", m->cores, all,
+            quota);
     else
-        xd_find(f, XD_CHECK_OK, "cores", "", "%d of %ld may be used", m->cores, all);
+        xd_find(f, XD_CHECK_OK, "cores", "", "%d of %ld are usable", m->cores, all);
     xd_find(f, XD_CHECK_OK, "numa", "",
             "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
 }
@@ -78,10 +79,9 @@ static const char *count_text(int n, const char *what, char text[32])
     return text;
 }
 
-/* Lines of more ranks would say nothing new. */
-enum { LINES = 16 };
+enum { MAX_LINES = 16 };        /* one per rank                                                */
 
-/* Not whether generate would bind them: that depends on their threads. */
+/* The share of CPUs of every rank. Whether generate binds them also depends on --threads. */
 static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
 {
     xd_cpuset share;
@@ -92,13 +92,13 @@ static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
                 count_text(c->cores, "core", report_cores));
         return;
     }
-    for (int r = 0; r < ranks && r < LINES; r++)
+    for (int r = 0; r < ranks && r < MAX_LINES; r++)
         if (xd_cpus_share(c, r, ranks, &share))
-            xd_find(f, XD_CHECK_OK, "placement", "", "rank %d of %d on cpus %s", r, ranks,
+            xd_find(f, XD_CHECK_OK, "placement", "", "rank %d of %d on CPUs %s", r, ranks,
                     xd_cpuset_text(&share, text, sizeof text));
-    if (ranks > LINES)
+    if (ranks > MAX_LINES)
         xd_find(f, XD_CHECK_OK, "placement", "",
-                "and %d more ranks in the same way", ranks - LINES);
+                "and %d more ranks likewise", ranks - MAX_LINES);
 }
 
 static void report_topology(xd_findings *f, int ranks)
@@ -108,8 +108,7 @@ static void report_topology(xd_findings *f, int ranks)
     char      text[5][32];
     if (!xd_cpuset_mine(&mask) || !xd_cpus_read(&c, NULL, &mask)) {
         xd_find(f, XD_CHECK_WARN, "topology", "nothing: ranks are not bound to cores",
-                "the system does not report which cpus "
-                "there are");
+                "the system does not report its CPUs");
         return;
     }
     xd_find(f, XD_CHECK_OK, "topology", "", "%s, %s, %s, %s, %s",
@@ -140,12 +139,11 @@ static void report_threads(xd_findings *f, const xd_host *m)
                                                                        "cores",
                 text, m->cores);
     else if (wait && (*wait == 'a' || *wait == 'A'))
-        xd_find(f, XD_CHECK_WARN, "threads", "unset OMP_WAIT_POLICY where others use this "
-                                             "machine, too",
-                "%s: threads that wait keep their cores", text);
+        xd_find(f, XD_CHECK_WARN, "threads", "unset OMP_WAIT_POLICY if others use this machine",
+                "%s: waiting threads occupy their cores", text);
     else
         xd_find(f, XD_CHECK_OK, "threads", "",
-                "%s; --threads says how many, by default %d shared by the ranks", text, m->cores);
+                "%s; --threads sets the number, default %d divided by the ranks", text, m->cores);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -157,7 +155,7 @@ static double group_limit(void)
     if (first_words("/sys/fs/cgroup/memory.max", text, sizeof text) ||
         first_words("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof text))
         n = atof(text);
-    return n < 1e18 ? n : 0;    /* "max", or v1's largest number                               */
+    return n < 1e18 ? n : 0;    /* "max", or the maximum of version 1                          */
 }
 
 static double weights_of(const char *dir)
@@ -177,7 +175,7 @@ static double weights_of(const char *dir)
     return sum;
 }
 
-/* Ranks of a host share the transformer's weights. */
+/* Memory for a model; ranks of a host share the weights of the transformer. */
 static void report_memory(xd_findings *f, const xd_host *m)
 {
     char   all[16], free_bytes[16], limit[16], need[16], group[48] = "", model[64] = "";
@@ -189,7 +187,7 @@ static void report_memory(xd_findings *f, const xd_host *m)
     if (most > 0)
         snprintf(group, sizeof group, ", control group %s", xd_bytes_text(most, limit));
     if (want > 0)
-        snprintf(model, sizeof model, ", also for the %s of weights that they share",
+        snprintf(model, sizeof model, ", including %s of shared weights",
                  xd_bytes_text(want, need));
     const char *advice = want > m->free_bytes
                              ? "the model does not fit: end other programs, or raise the limit"
@@ -200,16 +198,16 @@ static void report_memory(xd_findings *f, const xd_host *m)
             xd_bytes_text(total, all), model, group);
 }
 
-/* Messages between ranks of a host. */
+/* Memory for messages between ranks of a host. */
 static void report_shared_memory(xd_findings *f, const xd_host *m)
 {
     static const char dir[] = "/dev/shm";
     double have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
     char   free_[16], need[16];
     xd_find(f, have < want ? XD_CHECK_WARN : XD_CHECK_OK, "shared",
-            "make it larger (of a container: --shm-size), or messages go "
-            "through files in /tmp",
-            "%s has %s free, messages of %d ranks take at most %s", dir, xd_bytes_text(have, free_),
+            "enlarge it (for containers: --shm-size); without, messages "
+            "use files in /tmp",
+            "%s has %s free; messages of %d ranks need at most %s", dir, xd_bytes_text(have, free_),
             m->ranks, xd_bytes_text(want, need));
 }
 
@@ -217,7 +215,7 @@ static void report_huge_pages(xd_findings *f)
 {
     char text[128];
     if (!first_words("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
-        xd_find(f, XD_CHECK_WARN, "hugepages", "nothing; with them large models are some percent "
+        xd_find(f, XD_CHECK_WARN, "hugepages", "nothing; they make large models some percent "
                                                "faster",
                 "this system has no transparent huge pages");
     else if (strstr(text, "[never]"))
@@ -227,8 +225,7 @@ static void report_huge_pages(xd_findings *f)
     else
         xd_find(f, XD_CHECK_OK, "hugepages", "", "transparent: %s",
                 strstr(text, "[always]") ? "always"
-                                         : "madvise, which "
-                                           "is asked for");
+                                         : "madvise, which xdit uses");
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */
@@ -254,35 +251,36 @@ static void report_limits(xd_findings *f, const xd_host *m)
     limit_text(files.rlim_cur, n, sizeof n);
     if (files.rlim_cur < 256)
         xd_find(f, XD_CHECK_WARN, "limits",
-                "ulimit -n 1024, for models in many files and runs of many ranks",
+                "ulimit -n 1024, for models with many files and for many ranks",
                 "-v %s, -l %s, -n %s", v, l, n);
     else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->free_bytes)
-        xd_find(f, XD_CHECK_WARN, "limits", "ulimit -v unlimited, where models are large",
-                "-v %s: %s may still be mapped, "
-                "less than there is memory; -l %s, -n %s",
+        xd_find(f, XD_CHECK_WARN, "limits", "ulimit -v unlimited, for large models",
+                "-v %s: %s of address space are left, less than the free memory; -l %s, -n %s",
                 v, xd_bytes_text(m->mapped, free_bytes), l, n);
     else
         xd_find(f, XD_CHECK_OK, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
 }
 
-/* ---- what is beside -------------------------------------------------------------------------- */
+/* ---- GPUs and directories ---------------------------------------------------------------------
+ * */
 
-/* The libraries that a GPU needs, cuDNN for fast attention, and NCCL, which only several GPUs
- * use. */
+/* Libraries for GPUs: cuBLASLt, which is required, cuDNN for fast attention, NCCL for several
+ * GPUs. */
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])
         xd_find(f, XD_CHECK_WARN, "gpu",
-                "build it with an nvcc that suits the driver (-Dnvcc, -Dnvcc_fatbin=FILE)", "%s",
+                "build xdit with an nvcc that matches the driver (-Dnvcc, -Dnvcc_fatbin=FILE)",
+                        "%s",
                 g->no_kernels);
     xd_find(f, g->lacks[XD_GPU_CUBLASLT] ? XD_CHECK_WARN : XD_CHECK_OK, "cublaslt",
-            g->lacks[XD_GPU_CUBLASLT] ? "install cuBLAS of CUDA 12 or 13: no GPU is used without it"
+            g->lacks[XD_GPU_CUBLASLT] ? "install cuBLAS of CUDA 12 or 13, which GPUs require"
                                       : "", "%s",
             g->libraries[XD_GPU_CUBLASLT]);
     xd_find(f, XD_CHECK_OK, "cudnn", "", "%s%s", g->libraries[XD_GPU_CUDNN],
-            g->lacks[XD_GPU_CUDNN] ? "; attention takes kernels of xdit, which are slower" : "");
+            g->lacks[XD_GPU_CUDNN] ? "; attention uses kernels of xdit, which are slower" : "");
     xd_find(f, XD_CHECK_OK, "nccl", "", "%s%s", g->libraries[XD_GPU_NCCL],
-            g->lacks[XD_GPU_NCCL] ? "; several GPUs of a host lend each other memory instead" : "");
+            g->lacks[XD_GPU_NCCL] ? "; GPUs of a host use peer memory instead" : "");
 }
 
 static void report_gpus(xd_findings *f, const xd_gpus *g)
@@ -306,13 +304,12 @@ static void report_gpu(xd_findings *f, const xd_host *m)
     if (g->n)
         report_gpus(f, g);
     else if (cards || access("/dev/nvidiactl", F_OK) == 0)
-        xd_find(f, XD_CHECK_WARN, "gpu", "nothing, if the processor is to compute",
-                "%d of NVIDIA; not used: %s", cards ? cards : 1, why);
+        xd_find(f, XD_CHECK_WARN, "gpu", "nothing, to use the CPU",
+                "%d by NVIDIA, not usable: %s", cards ? cards : 1, why);
     else if (access("/dev/kfd", F_OK) == 0)
-        xd_find(f, XD_CHECK_OK, "gpu", "", "of AMD; not used: this build computes on the "
-                                           "processor");
+        xd_find(f, XD_CHECK_OK, "gpu", "", "by AMD, which is not supported");
     else
-        xd_find(f, XD_CHECK_OK, "gpu", "", "none; this build computes on the processor: %s", why);
+        xd_find(f, XD_CHECK_OK, "gpu", "", "none: %s", why);
 }
 
 static void report_directories(xd_findings *f, const xd_host *m)
@@ -323,21 +320,21 @@ static void report_directories(xd_findings *f, const xd_host *m)
     int            models = m->hub[0] ? count_entries(m->hub, "models--") : 0;
     double         free_ = statvfs(tmp, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
     if (access(tmp, W_OK | X_OK) != 0)
-        xd_find(f, XD_CHECK_FAIL, "temporary", "set TMPDIR to a directory that can be written to",
-                "%s cannot be written to, and the MPI launcher wants it", tmp);
+        xd_find(f, XD_CHECK_FAIL, "temporary", "set TMPDIR to a writable directory",
+                "%s is not writable, which the MPI launcher needs", tmp);
     else if (free_ < 1e8)
-        xd_find(f, XD_CHECK_WARN, "temporary", "make room, or set TMPDIR", "%s has %s free", tmp,
+        xd_find(f, XD_CHECK_WARN, "temporary", "free some space, or set TMPDIR",
+                "%s has %s free", tmp,
                 xd_bytes_text(free_, free_bytes));
     else
         xd_find(f, XD_CHECK_OK, "temporary", "",
                 "%s, %s free", tmp, xd_bytes_text(free_, free_bytes));
     if (!m->hub[0])
         xd_find(f, XD_CHECK_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory",
-                "there is no home "
-                "directory, so no Hugging Face cache");
+                "no Hugging Face cache, because there is no home directory");
     else
         xd_find(f, XD_CHECK_OK, "cache", "", "Hugging Face: %s%s", m->hub,
-                !xd_file_is_dir(m->hub) ? ", not there: models are named by their directory"
+                !xd_file_is_dir(m->hub) ? ", which does not exist: name models by their directory"
                 : models ? "" : ", no models");
 }
 

@@ -1,14 +1,14 @@
-/* fit_poly.c - least squares by an orthogonal decomposition of the powers, which normal equations
- * would square the condition of */
+/* fit_poly.c - least squares by QR decomposition (Givens rotations) of the Vandermonde matrix:
+ * normal equations would square its condition number */
 #include "cli/fit_poly.h"
 
 #include <math.h>
 #include <string.h>
 
-static const double least = 1e-10;      /* of a pivot, as a share of its column's length         */
+static const double least = 1e-10;      /* minimum pivot, relative to the norm of its column     */
 
-/* Turns column `k` of the triangle and of every row below it to zero, one row at a time (Givens):
- * a row is added to the triangle r [N][N + 1], whose last column are the values. */
+/* Adds a row to the upper triangular matrix r [N][N + 1], whose last column holds the values, by
+ * Givens rotations. */
 static void add_row(double r[XD_FIT_POWERS][XD_FIT_POWERS + 1], double row[XD_FIT_POWERS + 1])
 {
     for (int k = 0; k < XD_FIT_POWERS; k++) {
@@ -33,7 +33,7 @@ int xd_fit_poly(const double (*points)[2], int n, double poly[XD_FIT_POWERS])
             return 0;
         top = fmax(top, fabs(points[i][0]));
     }
-    for (int i = 0; i < n && top > 0; i++) {    /* x is a share of the largest one                */
+    for (int i = 0; i < n && top > 0; i++) {    /* x relative to the largest one                  */
         double row[XD_FIT_POWERS + 1], x = points[i][0] / top, power = 1;
         for (int k = XD_FIT_POWERS - 1; k >= 0; k--, power *= x)
             row[k] = power;

@@ -1,4 +1,4 @@
-/* typo.c - letters of blogs, as letters of a command line */
+/* typo.c - replaces typographic characters of a command line; see typo.h */
 #include "cli/typo.h"
 
 #include <ctype.h>
@@ -79,7 +79,7 @@ int xd_typo_flag(const char *p, const char **means)
     return n;
 }
 
-/* ---- words that a shell has split already --------------------------------------------------- */
+/* ---- words that the shell has already split -------------------------------------------------- */
 
 typedef struct writer {
     char  *at;                  /* the next free byte                                          */
@@ -93,7 +93,8 @@ static void put_text(writer *w, const char *p, int n)
     w->at += n;
 }
 
-/* A flag with its name's dashes; a blank behind the name ends the word, as in --steps<nbsp>5. */
+/* Copies a flag with plain dashes; a typographic space after the name ends the word, as in
+ * --steps<nbsp>5. */
 static void write_flag(writer *w, const char *p, int dashes, const char *means)
 {
     int in_name = 1, k;
@@ -116,7 +117,7 @@ static void write_flag(writer *w, const char *p, int dashes, const char *means)
     w->changed = 1;
 }
 
-/* Where a quote ends that the first word opens: that word, -1: nowhere. */
+/* Returns the index of the word with the closing quote; -1: none. */
 static int closing_word(int argc, char **argv, int (*is)(const char *))
 {
     for (int i = 0; i < argc; i++) {
@@ -127,7 +128,7 @@ static int closing_word(int argc, char **argv, int (*is)(const char *))
     return -1;
 }
 
-/* Words from an opening quote to a closing one are one. Returns how many, 0: there is no quote. */
+/* Joins the words from an opening quote to the closing one; returns their number, 0: no quote. */
 static int write_quoted(writer *w, int argc, char **argv)
 {
     int (*is)(const char *) = xd_typo_double(argv[0]) ? xd_typo_double : xd_typo_single;
@@ -145,7 +146,7 @@ static int write_quoted(writer *w, int argc, char **argv)
     return last + 1;
 }
 
-/* Has the argument a dash of its own and a blank of a blog in its name? "--steps<nbsp>5" */
+/* Returns 1 for a flag with plain dashes and a typographic space in its name: "--steps<nbsp>5". */
 static int blank_in_name(const char *p)
 {
     if (p[0] != '-' || p[1] != '-')
@@ -170,7 +171,7 @@ char **xd_typo_args(int *argc, char **argv, const char **first)
     size_t bytes = 1, words = 1;
     for (int i = 0; i < *argc; i++) {
         bytes += 2 * strlen(argv[i]) + 2; /* "–" is shorter than "--", never longer than twice */
-        words += strlen(argv[i]) + 1;     /* each letter might end a word                     */
+        words += strlen(argv[i]) + 1;     /* each character might end a word                  */
     }
     char **v = malloc(words * sizeof *v + bytes);
     if (!v)

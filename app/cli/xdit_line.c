@@ -1,4 +1,4 @@
-/* xdit_line.c - reading a command line of xDiT as torchrun and argparse would */
+/* xdit_line.c - parses a command line of xDiT like torchrun and argparse; see xdit_line.h */
 #include "cli/xdit_line.h"
 
 #include <stdarg.h>
@@ -11,15 +11,15 @@
 #include "cli/opt.h"
 
 enum {
-    ANY_GPUS = 8,               /* of a host whose number of GPUs the line does not say         */
-    MOST_BLOCKS = 1000000,      /* of a stage: far beyond any model's                           */
+    ASSUMED_GPUS = 8,           /* per host, if the command line does not give a number         */
+    MAX_BLOCKS = 1000000,       /* of a stage: far more than any model has                      */
 };
 
 typedef struct reader {
     xd_line               *l;
     const xd_command_line *s;
-    const xd_shell        *text;        /* that the command stands in                          */
-    int                    i;           /* the next word                                       */
+    const xd_shell        *text;        /* the script that contains the command                */
+    int                    i;           /* index of the next word                              */
     xd_err                *e;
 } reader;
 
@@ -60,21 +60,21 @@ static xd_status read_count(const reader *r, const char *name, const char *v, in
     if (xd_shell_unrun(r->text, v))
         return xd_fail(
             r->e, XD_EINVAL,
-            "--%s of the launcher is what %.80s prints, and nothing is run here: fill in "
+            "--%s of the launcher is the output of %.80s, which is not run here: write "
             "its value",
             name, v);
     if (unset)
         return xd_fail(
             r->e, XD_EINVAL,
-            "--%s of the launcher is '': %.*s is a variable that the line does not set; put "
-            "%.*s=VALUE before the command",
+            "--%s of the launcher is empty: the variable %.*s is not set; write %.*s=VALUE before "
+            "the command",
             name, (int)strcspn(unset, ","), unset, (int)strcspn(unset, ",") - 1, unset + 1);
     return xd_fail(r->e, XD_EINVAL,
-                   "--%s of the launcher is '%.40s', which is no number from %d to 65536", name, v,
+                   "--%s of the launcher is '%.40s', not a number from %d to 65536", name, v,
                    least);
 }
 
-/* "gpu", or a command that counts them */
+/* Returns 1 for "gpu", or a command that counts GPUs. */
 static int is_every_gpu(const reader *r, const char *v)
 {
     return xd_list_has(" gpu auto cpu xpu ", v) ||
@@ -110,7 +110,7 @@ static void plain_name(const char *word, char *name, size_t size)
         *p = *p == '-' ? '_' : *p;
 }
 
-/* A beginning that only one option has stands for it: --nnode. */
+/* Finds the option that alone begins with the name: --nnode. */
 static void complete_name(char *name, size_t size)
 {
     static const char *const lists[] = { torchrun_values, torchrun_switches };
@@ -129,7 +129,7 @@ static void complete_name(char *name, size_t size)
         snprintf(name, size, "%.*s", (int)strcspn(found, " "), found);
 }
 
-/* Options up to the script, or to the module behind -m. */
+/* Parses the options of the launcher, up to the script, or the module after -m. */
 static xd_status launcher_options(reader *r)
 {
     char name[64];
@@ -143,9 +143,9 @@ static xd_status launcher_options(reader *r)
             continue;
         }
         if (!xd_list_has(torchrun_values, name))
-            return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s is not known", word);
+            return xd_fail(r->e, XD_EINVAL, "unknown option of the launcher: %.60s", word);
         if (!v && r->i + 1 == r->s->n)
-            return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s has no value", word);
+            return xd_fail(r->e, XD_EINVAL, "the option %.60s of the launcher has no value", word);
         v = v ? v + 1 : r->s->word[++r->i];
         if (launcher_option(r, name, v) != XD_OK)
             return XD_EINVAL;
@@ -188,7 +188,7 @@ static xd_status read_python(reader *r)
     return XD_OK;
 }
 
-/* xDiT's `xdit` takes the launcher's options out wherever they stand; the rest is the runner's. */
+/* xDiT's `xdit` accepts options of the launcher in any place; the other words are the runner's. */
 static xd_status read_runner(reader *r)
 {
     static const char own[] = " nproc_per_node nnodes node_rank master_addr master_port ";
@@ -212,8 +212,7 @@ static int is_python(const char *name)
     return strncmp(name, "python", 6) == 0 && strspn(name + 6, "0123456789.") == strlen(name + 6);
 }
 
-/* Words before the launcher: nohup and the like, and programs that start another with what they
- * need. */
+/* Words before the launcher: nohup and other programs that start a program. */
 static int count_wrappers(int n, char **w)
 {
     static const char tools[] =
@@ -231,7 +230,7 @@ static int count_wrappers(int n, char **w)
     return i;
 }
 
-/* Does a program of Python belong to xDiT, by its name or by a model that it is given? */
+/* Returns 1 if a Python script belongs to xDiT, by its name or by an option --model. */
 static int is_ours(int n, char **w)
 {
     const char *base = base_name(w[0]);
@@ -280,7 +279,7 @@ static xd_status read_launcher(reader *r)
         return launcher_options(r);
     }
     if (!strcmp(name, "xdit") && r->i < r->s->n && r->s->word[r->i][0] != '-')
-        return xd_fail(r->e, XD_EINVAL, "'xdit %.40s' is a command line of this program already",
+        return xd_fail(r->e, XD_EINVAL, "'xdit %.40s' is already a command of this program",
                        r->s->word[r->i]);
     if (!strcmp(name, "xdit") || !strcmp(name, "xfuser-runner")) {
         r->l->by = XD_BY_RUNNER;
@@ -292,12 +291,12 @@ static xd_status read_launcher(reader *r)
         return XD_OK;
     }
     return xd_fail(r->e, XD_EINVAL,
-                   "'%.80s' does not start xDiT: a line begins with torchrun, python, "
-                   "accelerate launch or xDiT's own xdit",
+                   "'%.80s' does not start xDiT: the command must begin with torchrun, "
+                   "python, accelerate launch or xDiT's own xdit",
                    word);
 }
 
-/* ---- flags, as argparse reads them ---------------------------------------------------------- */
+/* ---- flags, parsed like argparse ------------------------------------------------------------- */
 
 static int in_program(const xd_line *l, const xd_xdit_flag *f)
 {
@@ -306,8 +305,8 @@ static int in_program(const xd_line *l, const xd_xdit_flag *f)
     return f->in == 'b' || f->in == (l->runner ? 'r' : 'e');
 }
 
-/* The row of a name, or of the one flag that begins with it. -1: none; -2: several, `two` says
- * which. */
+/* Returns the row of a name, or of the only flag that begins with it. -1: none; -2: several, listed
+ * in `two`. */
 static int find_flag(const xd_line *l, const char *name, int *off, char *two, size_t size)
 {
     int found = -1, n = 0;
@@ -331,13 +330,13 @@ static int find_flag(const xd_line *l, const char *name, int *off, char *two, si
     return n > 1 ? -2 : found;
 }
 
-/* The first complaint is the one that is heard. */
+/* Only the first error counts. */
 XD_PRINTF(2, 3) static void add_complaint(xd_line *l, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    if (!l->bad[0])
-        vsnprintf(l->bad, sizeof l->bad, fmt, ap);
+    if (!l->refusal[0])
+        vsnprintf(l->refusal, sizeof l->refusal, fmt, ap);
     va_end(ap);
 }
 
@@ -351,7 +350,7 @@ static int is_number(const char *v, int whole)
     return end != v && !*end;
 }
 
-/* A word that stands for a value: no flag, or a negative number. */
+/* Returns 1 if the word is a value: not a flag, or a negative number. */
 static int is_value(const char *word)
 {
     return word[0] != '-' || !word[1] || is_number(word, 0);
@@ -397,7 +396,7 @@ static xd_status read_values(reader *r, int row, const char *inside)
     return st;
 }
 
-/* A flag that only the other of xDiT's programs has is refused by this one, and understood here. */
+/* A flag that only another program of xDiT has: an error there, but translated here. */
 static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];
@@ -406,7 +405,7 @@ static int is_of_other(xd_line *l, const char *word, const char *name)
                      : f->in == 'f'     ? "scripts of benchmark/fid have"
                                         : "example scripts have";
     const char         *near = NULL;
-    int                 n = 0, first = !l->bad[0];
+    int                 n = 0, first = !l->refusal[0];
     add_complaint(l, "unrecognized arguments: %.200s", word);
     for (int i = 0; xd_xdit_flags[i].name; i++)
         if (in_program(l, &xd_xdit_flags[i]))
@@ -444,7 +443,7 @@ static xd_status read_flag(reader *r)
     return read_values(r, row, eq ? eq + 1 : NULL);
 }
 
-/* A switch, of which the word before this one is the name: it takes no value. */
+/* Returns 1 if the previous word is a switch, which has no value. */
 static const xd_xdit_flag *switch_before(const reader *r)
 {
     const char         *word = r->i ? r->s->word[r->i - 1] : "";
@@ -453,14 +452,14 @@ static const xd_xdit_flag *switch_before(const reader *r)
     return f && (!f->takes || f->takes == 'b') ? f : NULL;
 }
 
-/* A word that belongs to no flag. One that is a flag's name without its dashes, before a value, is
- * taken as that flag here; xDiT prints both words. */
+/* A word that belongs to no flag. The name of a flag without dashes, before a value, counts as that
+ * flag here; xDiT prints both words as an error. */
 static xd_status read_stray(reader *r)
 {
     xd_line            *l = r->l;
     const char *word = r->s->word[r->i], *next = r->i + 1 < r->s->n ? r->s->word[r->i + 1] : NULL;
     const xd_xdit_flag *f = xd_xdit_flag_find(word), *before = switch_before(r);
-    int first = !l->bad[0], pair = f && f->takes && f->takes != 'b' && next && is_value(next);
+    int first = !l->refusal[0], pair = f && f->takes && f->takes != 'b' && next && is_value(next);
     add_complaint(l, "unrecognized arguments: %.200s%s%.40s", word, pair ? " " : "",
                   pair ? next : "");
     if (first && f)
@@ -469,7 +468,7 @@ static xd_status read_stray(reader *r)
         snprintf(l->why, sizeof l->why, "--%s takes no value", before->name);
     if (!f || (f->takes && !pair))
         return XD_OK;
-    l->meant = f;
+    l->no_dashes = f;
     return read_values(r, (int)(f - xd_xdit_flags), NULL);
 }
 
@@ -527,9 +526,10 @@ int xd_line_product(const xd_line *l)
     return product > 1e9 ? 1000000000 : product < -1e9 ? -1000000000 : (int)product;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the command line ------------------------------------------------------------------------ */
 
-/* What xDiT's `xdit` counts: flags written with _ only, and of the switch nothing but its name. */
+/* Processes that xDiT's `xdit` starts: it reads only flags written with _, and only names of
+ * switches. */
 static int counted_ranks(const xd_command_line *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
@@ -565,7 +565,7 @@ static void count_processes(xd_line *l, const xd_command_line *s)
     if (!l->nnodes)
         l->nnodes = 1;
     if (!l->nproc && l->auto_nproc)
-        l->nproc = devices ? devices : ANY_GPUS;
+        l->nproc = devices ? devices : ASSUMED_GPUS;
     if (!l->nproc && l->by == XD_BY_RUNNER)
         l->nproc = counted_ranks(s);
     if (!l->nproc)
@@ -580,7 +580,7 @@ static int read_field(const xd_json *j, const char *name)
     return xd_json_number(xd_json_get(j, name), &v) && v > 0 && v < 1e6 ? (int)v : 0;
 }
 
-/* Heads and blocks: of the model's directory, where it is there, else by its name. */
+/* Reads heads and blocks from the model directory if it exists, else finds them by name. */
 static void read_net(xd_line *l)
 {
     const char        *model = xd_line_text(l, "model");
@@ -602,7 +602,7 @@ static void read_net(xd_line *l)
     free(path);
 }
 
-/* What a command would have printed is no value. */
+/* Refuses values that are the output of commands. */
 static xd_status check_run(const reader *r)
 {
     for (int i = 0; xd_xdit_flags[i].name; i++) {
@@ -611,7 +611,7 @@ static xd_status check_run(const reader *r)
         for (int k = 0; k < g->count && (fate == XD_FATE_SAME || fate == XD_FATE_OTHER); k++)
             if (xd_shell_unrun(r->text, g->v[k]))
                 return xd_fail(r->e, XD_EINVAL,
-                               "--%s is '%.120s', and nothing is run here: fill in its value",
+                               "--%s is '%.120s', and commands are not run here: write its value",
                                xd_xdit_flags[i].name, g->v[k]);
     }
     return XD_OK;
@@ -625,8 +625,8 @@ xd_status xd_line_read(xd_line *l, const xd_shell *text, const xd_command_line *
         return st;
     if (ends_with(l->script, "launch.py") || strstr(l->script, "entrypoints"))
         return xd_fail(e, XD_EINVAL,
-                       "%.80s is xDiT's HTTP service, which there is not here: translate a line of "
-                       "one of its example scripts or of its runner",
+                       "%.80s is xDiT's HTTP service; use xdit serve, or translate a command line "
+                       "of an example script or the runner",
                        l->script);
     l->runner = l->by == XD_BY_RUNNER || ends_with(l->script, "runner.py");
     if ((st = read_flags(&r)) != XD_OK || (st = check_run(&r)) != XD_OK)
@@ -635,7 +635,8 @@ xd_status xd_line_read(xd_line *l, const xd_shell *text, const xd_command_line *
     const char *model = xd_line_text(l, "model");
     l->model = l->runner ? (model ? xd_xdit_by_name(model) : NULL) : xd_xdit_by_script(l->script);
     read_net(l);
-    l->heard = l->model || l->heads || (model && (xd_xdit_by_name(model) || xd_file_is_dir(model)));
+    l->known_model = l->model || l->heads ||
+                     (model && (xd_xdit_by_name(model) || xd_file_is_dir(model)));
     return XD_OK;
 }
 
@@ -645,9 +646,9 @@ int64_t xd_line_sum(const xd_given *list, const char **bad)
     *bad = NULL;
     for (int i = 0; list && i < list->count; i++) {
         long long n = strtoll(list->v[i], NULL, 10);
-        if ((n < 0 || n > MOST_BLOCKS) && !*bad)
+        if ((n < 0 || n > MAX_BLOCKS) && !*bad)
             *bad = list->v[i];
-        sum += n < 0 ? 0 : n > MOST_BLOCKS ? MOST_BLOCKS : n;
+        sum += n < 0 ? 0 : n > MAX_BLOCKS ? MAX_BLOCKS : n;
     }
     return sum;
 }

@@ -1,4 +1,4 @@
-/* xdit_models.c - the tables of xDiT's models that are not built, and all of them by name */
+/* xdit_models.c - models of xDiT that are not supported here, and the search for all by name */
 #include "cli/xdit_models.h"
 
 #include <ctype.h>
@@ -16,7 +16,7 @@ enum {
     FILM = XD_HAS_VIDEO,
 };
 
-/* A model of an example script, and one of the runner. None of them is built. */
+/* Rows for a model of an example script and for one of the runner; none is supported here. */
 #define SCRIPT(t, s, p, c, n, m) \
     { .title = t, .scripts = s, .pipeline = p, .cell = c, .patch = n, .can = m }
 #define RUNNER(t, s, p, c, n, m) \
@@ -39,7 +39,7 @@ static const xd_xdit_model models[] = {
     SCRIPT("Latte", "latte_example", "xFuserLattePipeline", 8, 2, USP | ROWS | FILM),
     SCRIPT("Lumina", "lumina2_example lumina_cfg_example",
            "Lumina2Pipeline", 8, 2, CFG | USP | GUIDE),
-    /* of the runner; a name is looked for from the first row on */
+    /* models of the runner, searched from the first row on */
     RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
     RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
@@ -74,7 +74,8 @@ static const xd_xdit_name registered[] = {
 
 static const xd_xdit_rows others = { .models = models, .nets = nets, .names = registered };
 
-/* The rows of family i, and of what is not built behind those of the last. NULL: no more. */
+/* Returns the rows of family i; after the last family those of unsupported models. NULL: no more.
+ * */
 static const xd_xdit_rows *rows_at(int i)
 {
     const xd_xdit_rows *r = xd_xdit_rows_at(i);
@@ -99,7 +100,7 @@ static int same_letters(const char *a, const char *b, size_t n)
     return 1;
 }
 
-/* Is one of the first n letters of `piece` in `text`, whatever their case? */
+/* Returns 1 if `text` contains the first n characters of `piece`, in any case. */
 static int has_letters(const char *text, const char *piece, size_t n)
 {
     for (; strlen(text) >= n; text++)

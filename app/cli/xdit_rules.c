@@ -1,7 +1,7 @@
-/* xdit_rules.c - what xDiT says to a command line: the first of its errors that a user meets.
+/* xdit_rules.c - the rules of xDiT: finds the first error that it would report for a command line.
  *
- * Rules stand in the order of xDiT's own: flags, process groups and degrees, the script, the loaded
- * model, the call, the first attention. Messages are xDiT's, so that they can be searched for. */
+ * Rules are in the order of xDiT: flags, process groups and degrees, the script, the loaded model,
+ * the call, the first attention. Messages are those of xDiT, so that they can be searched. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static int has_capability(const judge *j, unsigned what)
     return !j->l->model || (j->l->model->can & what) == what;
 }
 
-/* Far beyond what anybody means, and products still fit. */
+/* Limits numbers, so that products do not overflow. */
 static int int_of(const xd_line *l, const char *flag, int none)
 {
     int n = xd_line_int(l, flag, none);
@@ -210,7 +210,7 @@ static void check_inputs(judge *j)
         add_note(j, "%d prompts in %d groups: the last group gets none and fails", prompts, j->dp);
 }
 
-/* The runner knows which of the degrees a model has; switches are never refused. */
+/* The runner checks the degrees that a model supports; it never refuses switches. */
 static void check_capabilities(judge *j)
 {
     const char *name = xd_line_text(j->l, "model");
@@ -233,7 +233,8 @@ static void check_capabilities(judge *j)
             add_error(j, at_start, "", "Model %.100s does not support %s.", name, row[i].key);
     if (j->l->runner && j->cfg == 2 && !has_capability(j, XD_CAN_CFG))
         add_note(
-            j, "the model has no cfg parallelism: half of the processes repeat what the others do");
+            j, "the model has no cfg parallelism: half of the processes repeat the work of the "
+               "others");
 }
 
 static void check_script(judge *j)
@@ -254,7 +255,7 @@ static void check_script(judge *j)
     if (j->tp > 1 && !has_capability(j, XD_CAN_TP))
         add_note(
             j,
-            "tensor parallelism is not built for this model: its processes repeat the same work");
+            "xDiT has no tensor parallelism for this model: the processes repeat the same work");
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -315,9 +316,9 @@ static void check_attention(judge *j)
         add_error(j, at_load, "", "Selected attention backend does not support ring parallelism.");
     if (!name)
         add_note(
-            j, "ring needs an attention backend that can: where FLASH_4 or only SDPA is installed "
-               "it is refused "
-               "until --attention_backend names another");
+            j, "ring needs a suitable attention backend: if FLASH_4 or only SDPA is installed, "
+               "ring is "
+               "refused until --attention_backend names another");
 }
 
 static void check_supported(judge *j)
@@ -388,20 +389,21 @@ static void check_geometry(judge *j)
                   "'%s' object has no attribute '_pad_to_sp_divisible'", m->bad_padding);
     if (!strcmp(m->title, "HunyuanVideo") && j->sp > 1 && tokens && tokens % j->sp)
         add_note(j,
-                 "ranks get pieces of uneven size, which it does not pad: it hangs or ends in the "
-                 "first all-to-all");
+                 "ranks get parts of different sizes without padding: it hangs or fails in the "
+                 "first "
+                 "all-to-all");
 }
 
-/* ---- what depends on the installation ------------------------------------------------------- */
+/* ---- errors that depend on the installation -------------------------------------------------- */
 
 XD_PRINTF(4, 5)
 static void add_warning(judge *j, const char *when, const char *because, const char *fmt, ...)
 {
-    xd_perhaps *p = &j->v->perhaps[j->v->nperhaps];
+    xd_possible *p = &j->v->possible[j->v->npossible];
     va_list     ap;
-    if (j->v->nperhaps == (int)(sizeof j->v->perhaps / sizeof *j->v->perhaps))
+    if (j->v->npossible == (int)(sizeof j->v->possible / sizeof *j->v->possible))
         return;
-    j->v->nperhaps++;
+    j->v->npossible++;
     p->when = when;
     snprintf(p->because, sizeof p->because, "%s", because);
     va_start(ap, fmt);
@@ -409,7 +411,7 @@ static void add_warning(judge *j, const char *when, const char *because, const c
     va_end(ap);
 }
 
-/* Is one of the pieces, apart by spaces, in the model's name? */
+/* Returns 1 if the name of the model contains one of the pieces, which are separated by spaces. */
 static int is_named(const judge *j, const char *pieces)
 {
     const char *name = xd_line_text(j->l, "model");
@@ -422,7 +424,7 @@ static int is_named(const judge *j, const char *pieces)
     return 0;
 }
 
-/* Queries of a rank in an attention over text and video; 0: it is not known. */
+/* Queries of a rank in an attention over text and video; 0: unknown. */
 static int64_t query_count(const judge *j)
 {
     const xd_xdit_model *m = j->l->model;
@@ -488,8 +490,8 @@ void xd_line_judge(const xd_line *l, xd_verdict *v)
                 .width = int_of(l, "width", fixed) };
     *v = (xd_verdict){ 0 };
     j.sp = j.uly < 1 || j.ring < 1 ? 1 : j.uly * j.ring;
-    if (l->bad[0])
-        add_error(&j, at_flags, l->why, "error: %s", l->bad);
+    if (l->refusal[0])
+        add_error(&j, at_flags, l->why, "error: %s", l->refusal);
     check_sizes(&j);
     check_schedules(&j);
     check_capabilities(&j);

@@ -1,4 +1,4 @@
-/* xdit_translate.c - flags, defaults and launcher of xDiT in our words */
+/* xdit_translate.c - translates flags, defaults and launcher; see xdit_translate.h */
 #include "cli/xdit_translate.h"
 
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static void set_plan(xd_ours *o, const xd_line *l)
     if (o->list)
         o->plan.attn_layer_num_for_pp = o->list;
     if (o->plan.pipefusion_parallel_degree == 1)
-        o->plan.num_pipeline_patch = 0;         /* ignored there, and left out here             */
+        o->plan.num_pipeline_patch = 0;         /* ignored by xDiT, left out here               */
     o->ranks = xd_parallel_ranks(&o->plan);
     o->hosts = l->nnodes;
     if (o->ranks == 1 && l->world > 1) {
@@ -81,7 +81,8 @@ static void add_launcher(xd_ours *o)
     add_flag_text(o, "generate");
 }
 
-/* A degree of 1 is no degree; frames are a video's; patches and exact steps are of stages. */
+/* Returns 1 for flags without effect: degrees of 1, frames of image models, patches and exact steps
+ * without stages. */
 static int is_idle(const xd_line *l, const xd_xdit_flag *f)
 {
     size_t n = strlen(f->name);
@@ -92,7 +93,7 @@ static int is_idle(const xd_line *l, const xd_xdit_flag *f)
     return !strcmp(f->name, "num_frames") && l->model && !(l->model->can & XD_HAS_VIDEO);
 }
 
-/* --weights_dtype int8: the flag of such a value stands in the command once. */
+/* Adds a flag with its value, such as --weights_dtype int8, unless the command has the flag. */
 static void as_value(xd_ours *o, const xd_xdit_flag *f)
 {
     const char *blank = strchr(f->own, ' ');
@@ -105,7 +106,8 @@ static void as_value(xd_ours *o, const xd_xdit_flag *f)
     add_flag_text(o, "%s", blank + 1);
 }
 
-/* What becomes of --output_type: latents are a file's kind. Returns 0: nothing. */
+/* Translates --output_type: latents become the extension of --output. Returns 0 if nothing was
+ * added. */
 static int as_output(xd_ours *o, const xd_line *l)
 {
     const char *type = xd_line_text(l, "output_type");
@@ -116,7 +118,7 @@ static int as_output(xd_ours *o, const xd_line *l)
     return type && (!strcmp(type, "latent") || !strcmp(type, "pil"));
 }
 
-/* Names of the runner's registry become those of the hub. */
+/* Translates names of the runner's registry into names of Hugging Face. */
 static const char *model_of(const xd_line *l, const char *name)
 {
     const char *repo = l->runner && !xd_file_is_dir(name) ? xd_xdit_repo(name) : NULL;
@@ -153,7 +155,8 @@ static void add_flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
         add_flag_text(o, "--%s", name);
         add_flag_text(o, "%s", f->takes <= 'Z' ? g->v[0] : g->v[g->count - 1]);
         if (g->count > 1)
-            snprintf(o->note, sizeof o->note, "--%s takes one value here: the first of %d", name,
+            snprintf(o->note, sizeof o->note, "--%s accepts one value here: the first of %d is "
+                                              "used", name,
                      g->count);
     }
 }
@@ -166,7 +169,7 @@ static void by_default(xd_ours *o, const xd_line *l, const char *name, const cha
     add_flag_text(o, "%s", value);
 }
 
-/* What xDiT takes where nothing is said, and we do not. */
+/* Adds defaults of xDiT that differ from ours. */
 static void add_defaults(xd_ours *o, const xd_line *l)
 {
     unsigned can = l->model ? l->model->can : 0;
@@ -207,7 +210,7 @@ void xd_ours_make(xd_ours *o, const xd_line *l)
     }
     add_defaults(o, l);
     if (xd_parallel_ranks(&o->plan) == 1 && o->ranks > 1)
-        o->plan.ulysses_degree = o->ranks;      /* that is what --nproc alone means */
+        o->plan.ulysses_degree = o->ranks;      /* --nproc without degrees means this */
 }
 
 void xd_ours_print(FILE *f, const xd_ours *o)

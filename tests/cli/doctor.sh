@@ -19,12 +19,12 @@ check "it counts sockets, nodes, caches and cores" has \
     '^ok +topology +[0-9]+ sockets?, [0-9]+ memory nodes?, [0-9]+ L3 groups?, '\
 '[0-9]+ cores?, [0-9]+ hardware threads?$'
 try doctor --no_ranks --nproc 1
-check "one rank gets all" has '^ok +placement +rank 0 of 1 on cpus [0-9,-]+$'
+check "one rank gets all" has '^ok +placement +rank 0 of 1 on CPUs [0-9,-]+$'
 try doctor --no_ranks --nproc 9999
 check "more ranks than cores get none" has \
     '^ok +placement +9999 ranks are more than [0-9]+ cores?: they are not bound$'
 try doctor --no_ranks --model "$MODEL"
-check "it weighs a model" has '^(ok|warn) +memory .*for the [0-9.]+ MB of weights'
+check "it weighs a model" has '^(ok|warn) +memory .*[0-9.]+ MB of shared weights'
 try doctor --no_ranks --json
 printf '%s\n' "$out" >"$T/json"
 check "JSON" python3 -c '

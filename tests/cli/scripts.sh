@@ -270,7 +270,7 @@ refused "a function that calls itself" 2 'again|64' \
     from-xdit 'f() { f; }; f; torchrun a.py'
 refused "a text that grows without end" 2 '256 KB' from-xdit \
     'x=ab; for i in {1..99}; do x=$x$x; done; torchrun a.py'
-refused "a count that only a command knows" 2 'nothing' from-xdit \
+refused "a count that only a command knows" 2 '--nproc_per_node' from-xdit \
     'torchrun --nproc_per_node=$(wc -l <f) a.py'
 refused "a model that only a command knows" 2 '--model' from-xdit \
     'python a.py --model $(cat f) --prompt a'
