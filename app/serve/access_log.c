@@ -1,4 +1,4 @@
-/* access_log.c - a line for every request that is answered */
+/* access_log.c - a log line per request */
 #include "serve/access_log.h"
 
 #include <errno.h>
@@ -24,19 +24,19 @@ xd_status xd_access_log_open(xd_access_log **out, const char *path, xd_err *e)
     if (!l || (own && !(l->path = strdup(path)))) {
         free(l);
         *out = NULL;
-        return xd_fail(e, XD_ENOMEM, "no memory for --access_log");
+        return xd_fail(e, XD_ENOMEM, "out of memory for --access_log");
     }
     pthread_mutex_init(&l->lock, NULL);
     l->f = own ? fopen(path, "ae") : stdout;
     if (l->f)
         return XD_OK;
-    xd_fail(e, XD_EIO, "--access_log %s cannot be written: %s", path, strerror(errno));
+    xd_fail(e, XD_EIO, "cannot write --access_log %s: %s", path, strerror(errno));
     xd_access_log_close(out);
     return XD_EIO;
 }
 
-/* Whoever rotates logs moves the file: what comes then is for a new one. */
-static void look_for_file(xd_access_log *l)
+/* Creates a new file if log rotation has moved the current one. */
+static void reopen_if_moved(xd_access_log *l)
 {
     struct stat now, own;
     if (l->path && l->f && (fstat(fileno(l->f), &own) != 0 || stat(l->path, &now) != 0 ||
@@ -49,8 +49,8 @@ static void look_for_file(xd_access_log *l)
     }
 }
 
-/* Quotes, backslashes and what is no plain letter are written as \x22, so that a client forges no
- * lines. */
+/* Writes quotes, backslashes and bytes outside printable ASCII as \x22, so that a client cannot
+ * forge lines. */
 static void put_escaped(FILE *f, const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++)
@@ -68,8 +68,8 @@ static void name_client(const struct sockaddr *from, char *text, socklen_t size)
         snprintf(text, size, "-");
 }
 
-/* 26/Nov/2026:20:34:52 +0000, whatever the locale */
-static void tell_time(char *text, size_t size)
+/* Formats the time as 26/Nov/2026:20:34:52 +0000, independent of the locale. */
+static void format_time(char *text, size_t size)
 {
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     time_t            now = time(NULL);
@@ -87,9 +87,9 @@ void xd_access_log_add(xd_access_log *l, const xd_access *a)
     if (!l)
         return;
     name_client(a->from, host, sizeof host);
-    tell_time(at, sizeof at);
+    format_time(at, sizeof at);
     pthread_mutex_lock(&l->lock);
-    look_for_file(l);
+    reopen_if_moved(l);
     fprintf(l->f, "%s - %s [%s] \"", host, *a->owner ? a->owner : "-", at);
     put_escaped(l->f, a->method);
     fputc(' ', l->f);

@@ -1,4 +1,4 @@
-/* answer.c - what interfaces answer: waiting for tasks, their failures, their files */
+/* answer.c - common parts of replies: waiting for tasks, error messages, progress, files */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "serve/base64.h"
 #include "serve/server.h"
 
-static const double look_s = 0.25;      /* between two looks for a client that has gone          */
+static const double look_s = 0.25;      /* between two checks whether the client is connected    */
 
 void xd_cancel_task(xd_server *s, xd_task *task)
 {
@@ -55,13 +55,13 @@ void xd_answer_wait(xd_http_call *c, xd_task *task)
     xd_server *s = c->server;
     unsigned   seen = 0;
     int        over = 0;
-    xd_task_expect(s->tasks, task);
+    xd_task_mark_awaited(s->tasks, task);
     while (!over) {
         seen = xd_tasks_wait(s->tasks, task, seen, look_s);
         xd_tasks_lock(s->tasks);
-        over = xd_task_over(task);
+        over = xd_task_has_ended(task);
         xd_tasks_unlock(s->tasks);
-        if (!over && xd_http_gone(c))
+        if (!over && xd_http_client_left(c))
             xd_cancel_task(s, task);
     }
 }
@@ -89,8 +89,8 @@ static int is_route(const xd_server *s, const char *path, size_t n)
     return 0;
 }
 
-/* Where a path of this host begins at `at`: how many of its letters are folders, or the name of a
- * model that stands for them. 0: none begins. */
+/* If a path of this host begins at `at`, returns the length of its folders, which `instead`
+ * replaces: the name of a model, or "". 0: no path. */
 static size_t folders_at(const xd_server *s, const char *at, const char **instead)
 {
     size_t most = 0, n = strcspn(at, " \t\n\"',;()[]<>");
@@ -131,7 +131,7 @@ const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_
 
 const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size)
 {
-    return xd_answer_text(s, task->error ? task->error : "it failed without a word", to, size);
+    return xd_answer_text(s, task->error ? task->error : "it failed without a message", to, size);
 }
 
 void xd_answer_failure(xd_http_call *c, const xd_task *task)
@@ -162,8 +162,8 @@ const char *xd_answer_state(const xd_task *task)
     return task->cancel && task->state == XD_TASK_RUNNING ? "cancelling" : names[task->state];
 }
 
-/* Text and decoding are what they are expected to take; decoding at least the last twentieth. Of
- * several images each has the same part. */
+/* Text encoding and decoding count by their predicted fractions, decoding at least 5 %. All images
+ * of a task count the same. */
 int xd_answer_percent(const xd_task *task)
 {
     double decode = task->decode_part > 0.05 ? task->decode_part : 0.05,

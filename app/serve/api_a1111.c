@@ -1,6 +1,6 @@
-/* api_a1111.c - the routes of stable-diffusion-webui ("A1111") that its clients call: /sdapi/v1.
+/* api_a1111.c - the routes of stable-diffusion-webui ("A1111") that its clients call: /sdapi/v1
  *
- * Fields that are unknown here are passed over, as there: clients send all that they know. */
+ * Unknown fields are ignored, as in the original: clients send all fields that they know. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +14,20 @@
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-typedef struct webui_ask {
-    xd_ask ask;
+typedef struct webui_request {
+    xd_req req;
     int    batch, rounds;       /* batch_size and n_iter                                       */
     char   strength[24];        /* denoising_strength; "": not given                           */
     char   eta[40];             /* "": not given                                               */
-} webui_ask;
+} webui_request;
 
 static void set_batch(void *cookie, const char *name, const char *value)
 {
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     int       *to = strcmp(name, "n_iter") == 0 ? &q->rounds : &q->batch;
     *to = atoi(value);
     if (*to < 1 || *to > 1000)
-        xd_ask_refuse(&q->ask, 400, name, "%s is a number from 1 to 1000, not '%.40s'", name,
+        xd_req_refuse(&q->req, 400, name, "%s must be a number from 1 to 1000, not '%.40s'", name,
                       value);
 }
 
@@ -39,45 +39,45 @@ static void set_option(void *cookie, const char *name, const char *value)
         { "height", "height" },
         { "seed", "seed" },                       { "distilled_cfg_scale", "guidance_scale" },
     };
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i][0], name) == 0 && *value)
-            xd_ask_option(&q->ask, names[i][1], value);
+            xd_req_option(&q->req, names[i][1], value);
 }
 
-/* Clients send it without an image, too, where it belongs to what enable_hr asks for. */
+/* Clients also send it without an image, where it applies to enable_hr. */
 static void set_strength(void *cookie, const char *name, const char *value)
 {
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     (void)name;
     snprintf(q->strength, sizeof q->strength, "%s", value);
 }
 
 static void set_eta(void *cookie, const char *name, const char *value)
 {
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     (void)name;
     snprintf(q->eta, sizeof q->eta, "%s", value);
 }
 
-/* Behind the sampler's name, also that of the server. Without it the settings have one for DDIM and
- * one for ancestral samplers. */
-static void ask_eta(webui_ask *q, const xd_json *settings)
+/* Sets eta after the scheduler is known. Without eta in the request, override_settings may have one
+ * for DDIM and one for ancestral samplers. */
+static void set_request_eta(webui_request *q, const xd_json *settings)
 {
     char  *end = q->eta;
     double eta = strtod(q->eta, &end);
-    xd_ask_defaults(&q->ask);
-    xd_ask_noise kind = xd_ask_noise_kind(&q->ask);
-    const char  *setting = kind == XD_NOISE_DDIM ? "eta_ddim" : "eta_ancestral";
+    xd_req_defaults(&q->req);
+    xd_eta_kind kind = xd_req_eta_kind(&q->req);
+    const char  *setting = kind == XD_ETA_DDIM ? "eta_ddim" : "eta_ancestral";
     if (*q->eta && (*end || end == q->eta))
-        xd_ask_refuse(&q->ask, 400, "eta", "eta is a number, not '%.40s'", q->eta);
+        xd_req_refuse(&q->req, 400, "eta", "eta must be a number, not '%.40s'", q->eta);
     else if (*q->eta || xd_json_number(xd_json_get(settings, setting), &eta))
-        xd_ask_eta(&q->ask, eta);
+        xd_req_eta(&q->req, eta);
 }
 
-/* "<lora:NAME:0.5>" without its brackets: a file and its scale. Two scales, of a text encoder and
- * of the transformer, are one here. */
-static void take_tag(xd_ask *a, const char *tag, size_t n)
+/* Adds the LoRA file of a tag "lora:NAME:0.5" without its brackets. Two different scales, for text
+ * encoder and transformer, are not supported. */
+static void add_lora_tag(xd_req *a, const char *tag, size_t n)
 {
     char        text[300], *scale, *second;
     const char *from = tag + 5;
@@ -85,43 +85,43 @@ static void take_tag(xd_ask *a, const char *tag, size_t n)
     scale = strchr(text, ':');
     second = scale ? strchr(scale + 1, ':') : NULL;
     if (n - 5 >= sizeof text)
-        xd_ask_refuse(a, 400, "prompt", "the prompt has a <lora:NAME:0.5> of %zu bytes", n);
+        xd_req_refuse(a, 400, "prompt", "the prompt has a <lora:NAME:0.5> of %zu bytes", n);
     else if (second && (strlen(second) != (size_t)(second - scale) ||
                         strncmp(scale, second, strlen(second)) != 0))
-        xd_ask_refuse(a, 400, "prompt", "'<%.80s>' has more than one scale: a LoRA file has one "
-                      "here, as in <lora:NAME:0.5>", text);
+        xd_req_refuse(a, 400, "prompt", "'<%.80s>' has more than one scale: use a single one, "
+                      "as in <lora:NAME:0.5>", text);
     else {
         if (second)
             *second = 0;
-        xd_ask_lora(a, text);
+        xd_req_lora(a, text);
     }
 }
 
-/* The prompt without its tags of LoRA files, which are asked for. */
+/* Sets the prompt without its LoRA tags, whose files are added. */
 static void set_prompt(void *cookie, const char *name, const char *value)
 {
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     char      *plain = strdup(value), *to = plain;
     (void)name;
     if (!plain) {
-        xd_ask_refuse(&q->ask, 503, NULL, "no memory for the prompt");
+        xd_req_refuse(&q->req, 503, NULL, "no memory for the prompt");
         return;
     }
     for (const char *c = value; *c;) {
         size_t n = strncasecmp(c, "<lora:", 6) == 0 ? strcspn(c + 1, "<>") : 0;
         if (n > 5 && c[n + 1] == '>') {
-            take_tag(&q->ask, c + 1, n);
+            add_lora_tag(&q->req, c + 1, n);
             c += n + 2;
         } else {
             *to++ = *c++;
         }
     }
     *to = 0;
-    xd_ask_prompt(&q->ask, plain);
+    xd_req_prompt(&q->req, plain);
     free(plain);
 }
 
-/* What the names of schedules ask for; also behind the name of a sampler: "DPM++ 2M Karras". */
+/* Sets the noise schedule by name, also as a suffix of the sampler: "DPM++ 2M Karras". */
 static const struct { const char *label, *option; } schedules[] = {
     { "Automatic", NULL },
     { "Karras", "use_karras_sigmas" },
@@ -132,16 +132,16 @@ enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 static void set_schedule(void *cookie, const char *name, const char *value)
 {
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     (void)name;
     for (int i = 0; i < SCHEDULES; i++)
         if (strcasecmp(schedules[i].label, value) == 0 && schedules[i].option)
-            xd_ask_option(&q->ask, schedules[i].option, "true");
+            xd_req_option(&q->req, schedules[i].option, "true");
 }
 
 static void set_sampler(void *cookie, const char *name, const char *value)
 {
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     size_t     n = strlen(value);
     char       sampler[64];
     snprintf(sampler, sizeof sampler, "%s", value);
@@ -154,17 +154,17 @@ static void set_sampler(void *cookie, const char *name, const char *value)
         }
     }
     if (*sampler && strcasecmp(sampler, "Automatic") != 0)
-        xd_ask_option(&q->ask, "scheduler", sampler);
+        xd_req_option(&q->req, "scheduler", sampler);
 }
 
 static void refuse_true(void *cookie, const char *name, const char *value)
 {
-    webui_ask *q = cookie;
+    webui_request *q = cookie;
     if (strcmp(value, "true") == 0)
-        xd_ask_refuse(&q->ask, 400, name, "%s is not built", name);
+        xd_req_refuse(&q->req, 400, name, "%s is not supported: leave it out", name);
 }
 
-static const xd_ask_field fields[] = {
+static const xd_req_field fields[] = {
     { "prompt", set_prompt, NULL },
     { "negative_prompt", set_option, NULL },
     { "seed", set_option, NULL },
@@ -185,12 +185,12 @@ static const xd_ask_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-/* Of every image, for those who ask for its progress. */
+/* Previews per image, for /sdapi/v1/progress. */
 #define PREVIEWS "10"
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* The same text for every image. */
+/* Appends a list with the same text for every image. */
 static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
 {
     xd_buf_add(b, ",\"%s\":[", name);
@@ -201,7 +201,7 @@ static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
     xd_buf_add(b, "]");
 }
 
-/* What clients look up of the first image. */
+/* Appends the fields that clients read of the first image. */
 static void add_first(xd_text_buf *b, const xd_task *task)
 {
     xd_json    *j = NULL;
@@ -261,38 +261,38 @@ static void reply_images(xd_http_call *c, const xd_task *task)
     xd_reply_json(c, 200, &b);
 }
 
-static void ask_checkpoint(webui_ask *q, const xd_json *settings)
+static void set_checkpoint(webui_request *q, const xd_json *settings)
 {
     const char *name = xd_json_text(xd_json_get(settings, "sd_model_checkpoint"));
-    xd_server  *s = q->ask.call->server;
-    xd_ask_model(&q->ask, name && *name ? name : s->models[s->chosen].name);
+    xd_server  *s = q->req.call->server;
+    xd_req_model(&q->req, name && *name ? name : s->models[s->chosen].name);
 }
 
 static void make_images(xd_http_call *c, int from_image)
 {
-    webui_ask  q = { .batch = 1, .rounds = 1 };
+    webui_request  q = { .batch = 1, .rounds = 1 };
     xd_server *s = c->server;
     char       images[16];
-    xd_ask_begin(&q.ask, c, "image");
-    q.ask.lenient = 1;
+    xd_req_begin(&q.req, c, "image");
+    q.req.lenient = 1;
     if (!c->json)
-        xd_ask_refuse(&q.ask, 400, NULL, "the body is a JSON object");
-    ask_checkpoint(&q, xd_json_get(c->json, "override_settings"));
-    xd_ask_fields(&q.ask, fields, &q);
+        xd_req_refuse(&q.req, 400, NULL, "the body must be a JSON object");
+    set_checkpoint(&q, xd_json_get(c->json, "override_settings"));
+    xd_req_fields(&q.req, fields, &q);
     snprintf(images, sizeof images, "%d", q.batch * q.rounds);
-    xd_ask_option(&q.ask, "num_images_per_prompt", images);
-    xd_ask_option(&q.ask, "previews", PREVIEWS);
-    if (q.ask.images && q.strength[0] && xd_ask_takes(&q.ask, "strength"))
-        xd_ask_option(&q.ask, "strength", q.strength);
-    if (from_image && !q.ask.images)
-        xd_ask_refuse(&q.ask, 400, "init_images", "init_images is missing: what to start from");
-    ask_eta(&q, xd_json_get(c->json, "override_settings"));
-    xd_task *task = xd_ask_submit(&q.ask);
+    xd_req_option(&q.req, "num_images_per_prompt", images);
+    xd_req_option(&q.req, "previews", PREVIEWS);
+    if (q.req.images && q.strength[0] && xd_req_model_accepts(&q.req, "strength"))
+        xd_req_option(&q.req, "strength", q.strength);
+    if (from_image && !q.req.images)
+        xd_req_refuse(&q.req, 400, "init_images", "init_images is missing: send the start image");
+    set_request_eta(&q, xd_json_get(c->json, "override_settings"));
+    xd_task *task = xd_req_submit(&q.req);
     if (!task)
         return;
     xd_answer_wait(c, task);
     if (task->state == XD_TASK_DONE || task->state == XD_TASK_CANCELLED)
-        reply_images(c, task);  /* of an interrupted one those that were done                  */
+        reply_images(c, task);  /* of an interrupted request: the finished images              */
     else
         xd_answer_failure(c, task);
     xd_task_release(s->tasks, task);
@@ -310,8 +310,7 @@ void xd_api_webui_image(xd_http_call *c)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* preview: its file, "": none. */
-/* left: seconds that are predicted; negative: unknown. */
+/* preview: its file, "": none. left: predicted remaining seconds; negative: unknown. */
 static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double left)
 {
     double part = !task || task->steps < 1 ? 0
@@ -328,7 +327,7 @@ static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double
                task ? task->steps : 0);
 }
 
-/* The preview is read without the lock. */
+/* Copies the state under the lock; the preview file is read without it. */
 void xd_api_webui_progress(xd_http_call *c)
 {
     xd_server     *s = c->server;
@@ -370,7 +369,7 @@ void xd_api_webui_interrupt(xd_http_call *c)
     xd_reply_text(c, 200, "application/json", "{}\n", 3);
 }
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- models, samplers, LoRA files ------------------------------------------------------------ */
 
 void xd_api_webui_options(xd_http_call *c)
 {
@@ -382,7 +381,7 @@ void xd_api_webui_options(xd_http_call *c)
     xd_reply_json(c, 200, &b);
 }
 
-/* The model of requests that name none. Other options are passed over. */
+/* Sets the default model; other options are ignored. */
 void xd_api_webui_set_options(xd_http_call *c)
 {
     xd_server  *s = c->server;
@@ -439,7 +438,7 @@ void xd_api_webui_schedulers(xd_http_call *c)
     xd_reply_json(c, 200, &b);
 }
 
-/* Is it a folder of diffusers or peft with a LoRA? */
+/* Nonzero for a folder with a LoRA in the layout of diffusers or PEFT. */
 static int is_adapter(const char *folder, const char *name)
 {
     static const char *const files[] = { "adapter_model", "pytorch_lora_weights" };
@@ -452,7 +451,7 @@ static int is_adapter(const char *folder, const char *name)
     return found;
 }
 
-/* The name of a LoRA file as requests give it, malloc'ed; NULL: the file is none. */
+/* Returns the name of a LoRA file in requests, malloc'ed; NULL: not a LoRA file. */
 static char *name_of_lora(const char *folder, const char *file)
 {
     const char *dot = strrchr(file, '.');
@@ -492,7 +491,7 @@ char **xd_server_loras(const char *folder, int *n)
     return v;
 }
 
-/* What `lora` of a request may name. Where the files lie is not said. */
+/* Lists the names for `lora` of a request, without the folders of this host. */
 void xd_api_webui_loras(xd_http_call *c)
 {
     const xd_server *s = c->server;
@@ -515,7 +514,7 @@ void xd_api_webui_loras(xd_http_call *c)
     xd_reply_json(c, 200, &b);
 }
 
-/* Upscalers, autoencoders and the like: none can be chosen. */
+/* Replies with an empty list: there are no upscalers, VAEs and the like to choose. */
 void xd_api_webui_none(xd_http_call *c)
 {
     xd_reply_text(c, 200, "application/json", "[]\n", 3);
@@ -536,7 +535,7 @@ void xd_api_webui_scripts(xd_http_call *c)
     reply_plain(c, "{\"txt2img\":[],\"img2img\":[]}\n");
 }
 
-/* Models are those of the command line, and LoRA files are looked for whenever one is asked for. */
+/* Nothing to refresh: models are fixed, and the LoRA folder is read on every request. */
 void xd_api_webui_refresh(xd_http_call *c)
 {
     reply_plain(c, "{}\n");

@@ -1,35 +1,34 @@
-/* api_generate.c - POST /generate, as xDiT's own service (entrypoints/launch.py) takes and answers
- * it.
+/* api_generate.c - POST /generate, compatible with xDiT's service (entrypoints/launch.py)
  *
- * Its defaults are those of that service, not of the model, but for the seed. */
+ * Its defaults are those of that service, not of the model, except the seed, which is random. */
 #include <stdio.h>
 #include <string.h>
 
 #include "serve/server.h"
 
-typedef struct generate_ask {
-    xd_ask ask;
-    char   dir[4096];           /* save_disk_path; "": the image comes in the answer           */
-} generate_ask;
+typedef struct generate_request {
+    xd_req req;
+    char   dir[4096];           /* save_disk_path; "": the reply contains the image            */
+} generate_request;
 
 static void set_option(void *cookie, const char *name, const char *value)
 {
-    generate_ask *q = cookie;
-    xd_ask_option(&q->ask, strcmp(name, "cfg") == 0 ? "guidance_scale" : name, value);
+    generate_request *q = cookie;
+    xd_req_option(&q->req, strcmp(name, "cfg") == 0 ? "guidance_scale" : name, value);
 }
 
-/* Clients name no directory of this host, except the one that results lie in anyway. */
+/* Refuses directories of this host, except the one where results are stored anyway. */
 static void set_dir(void *cookie, const char *name, const char *value)
 {
-    generate_ask    *q = cookie;
-    const xd_server *s = q->ask.call->server;
+    generate_request    *q = cookie;
+    const xd_server *s = q->req.call->server;
     if (*value && (s->dir == s->own_dir || strcmp(s->dir, value) != 0))
-        xd_ask_refuse(&q->ask, 400, name, "files are not written where a client says: leave %s "
-                      "out for the image itself, or name the directory of --results", name);
+        xd_req_refuse(&q->req, 400, name, "%s must be the directory of --results: leave it out to "
+                      "get the image in the reply", name);
     snprintf(q->dir, sizeof q->dir, "%s", value);
 }
 
-static const xd_ask_field fields[] = {
+static const xd_req_field fields[] = {
     { "num_inference_steps", set_option, NULL },
     { "seed", set_option, NULL },
     { "cfg", set_option, NULL },
@@ -39,7 +38,7 @@ static const xd_ask_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-/* Behind the defaults of the server. The seed is drawn. */
+/* Defaults of xDiT's service; those of the server have precedence. */
 static const char *const own[][2] = {
     { "num_inference_steps", "50" }, { "guidance_scale", "7.5" }, { "width", "1024" },
     { "height", "1024" },
@@ -66,15 +65,15 @@ static void reply_image(xd_http_call *c, const xd_task *task, int by_name)
 void xd_api_generate(xd_http_call *c)
 {
     xd_server   *s = c->server;
-    generate_ask q = { .dir = "" };
-    xd_ask_begin(&q.ask, c, "image");
-    xd_ask_fields(&q.ask, fields, &q);
-    if (!q.ask.failed && q.ask.task->prompt && !*q.ask.task->prompt)
-        xd_ask_refuse(&q.ask, 400, "prompt", "Prompt cannot be empty");
-    xd_ask_defaults(&q.ask);
+    generate_request q = { .dir = "" };
+    xd_req_begin(&q.req, c, "image");
+    xd_req_fields(&q.req, fields, &q);
+    if (!q.req.failed && q.req.task->prompt && !*q.req.task->prompt)
+        xd_req_refuse(&q.req, 400, "prompt", "Prompt cannot be empty");
+    xd_req_defaults(&q.req);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        xd_ask_default(&q.ask, own[i][0], own[i][1]);
-    xd_task *task = xd_ask_submit(&q.ask);
+        xd_req_default(&q.req, own[i][0], own[i][1]);
+    xd_task *task = xd_req_submit(&q.req);
     if (!task)
         return;
     xd_answer_wait(c, task);

@@ -1,6 +1,6 @@
-/* api_images.c - images as OpenAI's clients ask for them: /v1/images/generations and /edits.
+/* api_images.c - OpenAI's interface for images: /v1/images/generations and /v1/images/edits
  *
- * Beside the fields of that interface, every option of xd_request_options is one by its name. */
+ * In addition to OpenAI's fields, every option of xd_request_options is a field. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,68 +9,70 @@
 #include "cli/opt.h"
 #include "serve/server.h"
 
-typedef struct image_ask {      /* fields that the answer needs                                */
-    xd_ask ask;
+typedef struct image_request {  /* fields that the answer needs                                */
+    xd_req req;
     int    url, stream, progress, wait;
-    int    form, dalle;         /* response_format was given; the model is one of dall-e's     */
-    long   compression;         /* negative: none is asked for                                 */
+    int    form, dalle;         /* response_format is set; the model's name is one of DALL-E's */
+    long   compression;         /* output_compression; negative: none                          */
     char   quality[16], partial[16];    /* partial: partial_images; "": none                   */
-} image_ask;
+} image_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 static void set_response(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     q->url = strcmp(value, "url") == 0;
     q->form = 1;
     if (!q->url && strcmp(value, "b64_json") != 0)
-        xd_ask_refuse(&q->ask, 400, name, "response_format is b64_json or url, not '%.40s'", value);
+        xd_req_refuse(&q->req, 400, name, "response_format must be b64_json or url, not '%.40s'",
+                      value);
 }
 
-/* OpenAI's dall-e gives URLs where nothing else is asked for. */
+/* Like OpenAI, replies with URLs by default for DALL-E. */
 static void set_model(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     (void)name;
     q->dalle = strncmp(value, "dall-e", 6) == 0;
-    xd_ask_model(&q->ask, value);
+    xd_req_model(&q->req, value);
 }
 
-/* Forms have texts alone. */
-static int is_on(image_ask *q, const char *name, const char *value)
+/* Forms contain true and false as texts. */
+static int is_on(image_request *q, const char *name, const char *value)
 {
     int on = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
     if (!on && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
-        xd_ask_refuse(&q->ask, 400, name, "%s is true or false, not '%.40s'", name, value);
+        xd_req_refuse(&q->req, 400, name, "%s must be true or false, not '%.40s'", name, value);
     return on;
 }
 
 static void set_stream(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     q->stream = is_on(q, name, value);
 }
 
 static void set_progress(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     q->progress = is_on(q, name, value);
 }
 
 static void set_wait(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     q->wait = is_on(q, name, value);
 }
 
 static void set_partial(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     char *end;
     long  n = strtol(value, &end, 10);
     if (*end || end == value || n < 0 || n > 3)
-        xd_ask_refuse(&q->ask, 400, name, "partial_images is a number from 0 to 3, not '%.40s'",
+        xd_req_refuse(&q->req, 400, name,
+                      "partial_images must be a number from 0 to 3, not '%.40s'",
                       value);
     else if (n > 0)
         snprintf(q->partial, sizeof q->partial, "%ld", n);
@@ -78,16 +80,16 @@ static void set_partial(void *cookie, const char *name, const char *value)
 
 static void set_compression(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     char *end;
     q->compression = strtol(value, &end, 10);
     if (*end || end == value || q->compression < 0 || q->compression > 100)
-        xd_ask_refuse(&q->ask, 400, name, "output_compression is a number from 0 to 100, not "
+        xd_req_refuse(&q->req, 400, name, "output_compression must be a number from 0 to 100, not "
                       "'%.40s'", value);
 }
 
-/* Fields of OpenAI's models that make no difference here: their values are taken, and others
- * refused, since they are mistakes. */
+/* Fields of OpenAI's models that have no effect here: their valid values are accepted, others
+ * refused. */
 static const struct { const char *name, *values; } choices[] = {
     { "quality", "auto standard low medium high xhigh max hd" },
     { "style", "vivid natural" },
@@ -99,25 +101,25 @@ static const struct { const char *name, *values; } choices[] = {
 
 static void set_choice(void *cookie, const char *name, const char *value)
 {
-    image_ask *q = cookie;
+    image_request *q = cookie;
     char       list[80];
     size_t     i = 0;
     while (strcmp(choices[i].name, name) != 0)
         i++;
     xd_opt_spell(choices[i].values, list, sizeof list);
     if (strpbrk(value, " ,") || !xd_list_has(choices[i].values, value))
-        xd_ask_refuse(&q->ask, 400, name, "%s is %s, not '%.40s'", name, list, value);
+        xd_req_refuse(&q->req, 400, name, "%s must be %s, not '%.40s'", name, list, value);
     else if (i == 0)
         snprintf(q->quality, sizeof q->quality, "%.15s", value);
 }
 
-/* Who asks is no matter of the engine. */
+/* "user" has no effect. */
 static void set_nothing(void *cookie, const char *name, const char *value)
 {
     (void)cookie, (void)name, (void)value;
 }
 
-static const xd_ask_field fields[] = {
+static const xd_req_field fields[] = {
     { "model", set_model, NULL },
     { "response_format", set_response, NULL },
     { "stream", set_stream, NULL },
@@ -147,11 +149,11 @@ static const char *or_auto(const char *text)
     return text[0] ? text : "auto";
 }
 
-/* What OpenAI's answers repeat of the request; im: NULL before an image is done. */
-static void add_about(xd_text_buf *b, const image_ask *q, const xd_task *task,
+/* Appends fields of the request that OpenAI's replies repeat. im: NULL before an image is done. */
+static void add_about(xd_text_buf *b, const image_request *q, const xd_task *task,
                       const xd_task_image *im)
 {
-    const char *format = q->ask.extension;
+    const char *format = q->req.extension;
     char        size[48];
     xd_buf_add(b, "\"background\":\"opaque\",\"output_format\":\"%s\",\"quality\":",
                strcmp(format, "jpg") == 0 ? "jpeg" : format);
@@ -164,7 +166,7 @@ static void add_about(xd_text_buf *b, const image_ask *q, const xd_task *task,
     xd_buf_json_string(b, size);
 }
 
-/* Tokens of n images of one prompt: those of the prompt and of images that are read count once. */
+/* Appends the token usage of n images; tokens of the prompt and of input images count once. */
 static void add_usage(xd_text_buf *b, const xd_task_image *v, int n)
 {
     int64_t text = n ? v[0].text_tokens : 0, read = n ? v[0].reference_tokens : 0, made = 0;
@@ -177,7 +179,7 @@ static void add_usage(xd_text_buf *b, const xd_task_image *v, int n)
                (long long)made, (long long)(text + read + made));
 }
 
-static void add_image(xd_text_buf *b, xd_http_call *c, const image_ask *q, const xd_task *task,
+static void add_image(xd_text_buf *b, xd_http_call *c, const image_request *q, const xd_task *task,
                       int i)
 {
     const xd_task_image *im = &task->done[i];
@@ -198,8 +200,9 @@ static void add_image(xd_text_buf *b, xd_http_call *c, const image_ask *q, const
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
 }
 
-/* Of a task that has ended and is held: it changes no more, so files are read without the lock. */
-static void reply_images(xd_http_call *c, const image_ask *q, const xd_task *task)
+/* For an ended task, to which the caller has a reference: it does not change any more, so its files
+ * are read without the lock. */
+static void reply_images(xd_http_call *c, const image_request *q, const xd_task *task)
 {
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "{\"created\":%lld,\"id\":\"%s\",\"data\":[", (long long)task->created,
@@ -216,16 +219,16 @@ static void reply_images(xd_http_call *c, const image_ask *q, const xd_task *tas
 /* ---- events ---------------------------------------------------------------------------------- */
 
 typedef struct stream {
-    image_ask q;
-    xd_http_call   call;        /* the connection of it, which outlives the request's record */
+    image_request q;
+    xd_http_call   call;        /* a copy: the call outlives the handler's record             */
     xd_task   *task;
     unsigned  seen;
     int       previews, images, edit, over;
     int       before;           /* previews of earlier images                                  */
-    char      told[96];         /* of the last event of progress                               */
+    char      last_event[96];   /* state in the last progress event                            */
 } stream;
 
-/* What has come since the last look, copied so that files are read without the lock. */
+/* News of a task, copied so that files are read without the lock. */
 typedef struct news {
     const char   *what;         /* "completed", "partial_image"; NULL: neither                 */
     char          file[4096];
@@ -260,22 +263,22 @@ static void add_failure(xd_text_buf *b, const xd_server *s, const xd_task *task)
                xd_answer_status(task->code) < 500 ? "invalid_request_error" : "server_error");
 }
 
-/* How far it is, where the request has asked for that and it is news: OpenAI has no such event.
- * Under the lock. */
+/* Appends a progress event if the request wants them and the progress has changed. An extension of
+ * OpenAI's interface. Under the lock. */
 static void add_progress(xd_text_buf *b, stream *s)
 {
     static const char *const states[] = { "queued", "in_progress" };
     const xd_task   *task = s->task;
     const xd_server *server = s->call.server;
-    char             now[sizeof s->told];
-    if (!s->q.progress || xd_task_over(task))
+    char             now[sizeof s->last_event];
+    if (!s->q.progress || xd_task_has_ended(task))
         return;
     int queued = task->state == XD_TASK_QUEUED;
     snprintf(now, sizeof now, "%s %s %d %d %d", states[!queued], task->stage, task->step,
              task->image, queued ? xd_task_position(server->tasks, task) : 0);
-    if (strcmp(now, s->told) == 0)
+    if (strcmp(now, s->last_event) == 0)
         return;
-    snprintf(s->told, sizeof s->told, "%s", now);
+    snprintf(s->last_event, sizeof s->last_event, "%s", now);
     const char *name = s->edit ? "image_edit" : "image_generation";
     xd_buf_add(b, "event: %s.progress\ndata: {\"type\":\"%s.progress\",\"id\":\"%s\","
                "\"status\":\"%s\",\"queue_position\":%d,\"stage\":\"%s\",\"step\":%d,"
@@ -301,7 +304,7 @@ static news read_news(stream *s, xd_text_buf *b)
         s->before = s->previews;
         snprintf(n.file, sizeof n.file, "%s", n.image.file);
     } else {
-        n.over = xd_task_over(task);
+        n.over = xd_task_has_ended(task);
         add_progress(b, s);
     }
     xd_tasks_unlock(tasks);
@@ -321,14 +324,14 @@ static int more_events(void *cookie, xd_text_buf *b)
             add_failure(b, server, s->task);
         } else if (!n.over && !b->len) {
             s->seen = xd_tasks_wait(server->tasks, s->task, s->seen, 0.25);
-            if (xd_http_gone_reader(&s->call, b))
+            if (xd_http_reader_left(&s->call, b))
                 xd_cancel_task(server, s->task);
         }
     }
     return !s->over;
 }
 
-/* Also when the client went away while it read. */
+/* Also called when the client has disconnected. */
 static void end_stream(void *cookie)
 {
     stream    *s = cookie;
@@ -338,7 +341,7 @@ static void end_stream(void *cookie)
     free(s);
 }
 
-static void reply_stream(xd_http_call *c, const image_ask *q, xd_task *task, int edit)
+static void reply_stream(xd_http_call *c, const image_request *q, xd_task *task, int edit)
 {
     xd_server *server = c->server;
     stream    *s = calloc(1, sizeof *s);
@@ -348,7 +351,7 @@ static void reply_stream(xd_http_call *c, const image_ask *q, xd_task *task, int
         xd_reply_error(c, 503, NULL, NULL, "no memory for a stream of events");
         return;
     }
-    xd_task_expect(server->tasks, task);
+    xd_task_mark_awaited(server->tasks, task);
     *s = (stream){ .q = *q, .task = task, .edit = edit,
                    .call = { .connection = c->connection, .server = server } };
     xd_reply_events(c, more_events, end_stream, s);
@@ -357,29 +360,29 @@ static void reply_stream(xd_http_call *c, const image_ask *q, xd_task *task, int
 /* ---- routes ---------------------------------------------------------------------------------- */
 
 /* OpenAI's compression of 100 is the best quality; a PNG has no losses. */
-static void compress(image_ask *q)
+static void compress(image_request *q)
 {
     char text[24];
     snprintf(text, sizeof text, "%ld", q->compression);
-    if (strcmp(q->ask.extension, "png") != 0 && q->compression >= 0)
-        xd_ask_option(&q->ask, "output_quality", text);
+    if (strcmp(q->req.extension, "png") != 0 && q->compression >= 0)
+        xd_req_option(&q->req, "output_quality", text);
 }
 
 static void make_images(xd_http_call *c, int edit)
 {
     xd_server *server = c->server;
-    image_ask  q = { .compression = -1, .wait = 1 };
-    xd_ask_begin(&q.ask, c, "image");
-    xd_ask_fields(&q.ask, fields, &q);
+    image_request  q = { .compression = -1, .wait = 1 };
+    xd_req_begin(&q.req, c, "image");
+    xd_req_fields(&q.req, fields, &q);
     compress(&q);
     q.url |= q.dalle && !q.form;
     if (q.stream && *q.partial)
-        xd_ask_option(&q.ask, "previews", q.partial);
-    if (!q.ask.failed && xd_task_has(q.ask.task, "--mask_image="))
-        xd_ask_option(&q.ask, "mask_alpha", "true");
-    if (edit && !q.ask.images)
-        xd_ask_refuse(&q.ask, 400, "image", "image is missing: the one to edit");
-    xd_task *task = xd_ask_submit(&q.ask);
+        xd_req_option(&q.req, "previews", q.partial);
+    if (!q.req.failed && xd_task_has(q.req.task, "--mask_image="))
+        xd_req_option(&q.req, "mask_alpha", "true");
+    if (edit && !q.req.images)
+        xd_req_refuse(&q.req, 400, "image", "image is missing: send the image to edit");
+    xd_task *task = xd_req_submit(&q.req);
     if (!task)
         return;
     if (q.stream) {

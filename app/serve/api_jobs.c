@@ -1,14 +1,14 @@
-/* api_jobs.c - all requests of a key, images and videos alike: /v1/jobs
+/* api_jobs.c - all requests of a key, images and videos: /v1/jobs
  *
- * A request with "wait": false is answered with its job at once and goes on when its client goes
- * away: how far it is, its previews and its results are read here. */
+ * A request with "wait": false gets its job as the reply and runs even if the client disconnects.
+ * These routes return its progress, previews and results. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/server.h"
 
-enum { USUAL = 50, MOST = 100 };        /* jobs of a page of the list                           */
+enum { DEFAULT_JOBS = 50, MAX_JOBS = 100 };      /* jobs per page of the list              */
 
 /* ---- one job --------------------------------------------------------------------------------- */
 
@@ -34,7 +34,7 @@ static void add_job(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
     char   text[4096];
     int    queued = task->state == XD_TASK_QUEUED;
-    double until = xd_task_over(task) ? task->ended : xd_unix_s(),
+    double until = xd_task_has_ended(task) ? task->ended : xd_unix_s(),
            left = xd_task_seconds_left(s->tasks, task);
     xd_buf_add(b, "{\"id\":\"%s\",\"object\":\"job\",\"kind\":\"%s\",\"status\":\"%s\","
                "\"created_at\":%.3f", task->id, task->video ? "video" : "image",
@@ -103,7 +103,7 @@ void xd_api_jobs_cancel(xd_http_call *c)
     answer_job(c, 1);
 }
 
-/* One that runs is cancelled, and forgotten when it has ended. */
+/* Cancels a running task, and deletes it when it has ended. */
 void xd_api_jobs_delete(xd_http_call *c)
 {
     xd_server  *s = c->server;
@@ -113,13 +113,13 @@ void xd_api_jobs_delete(xd_http_call *c)
         return;
     xd_cancel_task(s, task);
     xd_answer_wait(c, task);
-    xd_tasks_drop(s->tasks, task);
+    xd_tasks_delete(s->tasks, task);
     xd_buf_add(&b, "{\"id\":\"%s\",\"object\":\"job.deleted\",\"deleted\":true}\n", task->id);
     xd_reply_json(c, 200, &b);
     xd_task_release(s->tasks, task);
 }
 
-/* The file of a result, of the first frame of a video, or of the last preview; "": none. */
+/* Returns the file of a result, of a video's thumbnail, or of the last preview; "": none. */
 static void find_file(const xd_http_call *c, const xd_task *task, char *path, size_t size)
 {
     const char *index = xd_http_query(c, "index"), *variant = xd_http_query(c, "variant");
@@ -134,7 +134,7 @@ static void find_file(const xd_http_call *c, const xd_task *task, char *path, si
     }
 }
 
-/* The id is long and drawn by chance: who knows it was told it. */
+/* Needs no key: the id is long and random, so only clients that got it from the server know it. */
 void xd_api_jobs_content(xd_http_call *c)
 {
     xd_server *s = c->server;
@@ -154,12 +154,12 @@ void xd_api_jobs_content(xd_http_call *c)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* The newest first; `after` is the id of the last one of the page before. */
+/* Newest first; `after` is the id of the last job of the previous page. */
 static void add_list(xd_text_buf *b, const xd_http_call *c, const xd_task *const *v, int all)
 {
     const char *after = xd_http_query(c, "after"), *text = xd_http_query(c, "limit");
-    int         limit = text ? atoi(text) : USUAL, at = all - 1, n = 0;
-    limit = limit < 1 ? 1 : limit > MOST ? MOST : limit;
+    int         limit = text ? atoi(text) : DEFAULT_JOBS, at = all - 1, n = 0;
+    limit = limit < 1 ? 1 : limit > MAX_JOBS ? MAX_JOBS : limit;
     if (after && *after) {
         while (at >= 0 && strcmp(v[at]->id, after) != 0)
             at--;

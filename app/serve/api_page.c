@@ -1,7 +1,7 @@
-/* api_page.c - the web page at /, and the document of all routes: files inside the program.
+/* api_page.c - the web page at /, and the OpenAPI document: files embedded in the program
  *
- * The page needs no key; what it asks for does. It loads nothing from elsewhere, and the browser is
- * told to refuse it if it tried. */
+ * The page itself needs no key, its requests do. It loads nothing from other servers; a content
+ * security policy enforces this. */
 #include <string.h>
 
 #include "serve/page_files.h"

@@ -1,7 +1,7 @@
-/* api_sdcpp.c - the routes of stable-diffusion.cpp's server that its clients call: /sdcpp/v1.
+/* api_sdcpp.c - the routes of stable-diffusion.cpp's server that its clients call: /sdcpp/v1
  *
- * A job is made in the background: clients ask how far it is. Fields that are unknown here are
- * passed over, as there: clients send all fields, most with their defaults. */
+ * A job runs in the background, and clients poll its state. Unknown fields are ignored, as in the
+ * original: clients send all fields, most with their defaults. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 #include "serve/server.h"
 
-enum { DEPTH = 3 };             /* names of a nested field                                     */
+enum { DEPTH = 3 };             /* maximum depth of a nested field                             */
 
-/* The value of "sample_params.guidance.txt_cfg". NULL: not given, or null. */
+/* Returns the value at a path such as "sample_params.guidance.txt_cfg". NULL: none, or null. */
 static const xd_json *value_at(const xd_json *j, const char *path)
 {
     char name[64];
@@ -44,8 +44,7 @@ static int makes_videos(const xd_json *uses)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Fields that are options under another name; values of `least` or less leave the choice to the
- * model. */
+/* Fields that are options under another name; values up to `least` mean the model's default. */
 static const struct { const char *path, *option; double least; } rows[] = {
     { "negative_prompt", "negative_prompt", -INFINITY },
     { "seed", "seed", -INFINITY },
@@ -58,7 +57,7 @@ static const struct { const char *path, *option; double least; } rows[] = {
     { "sample_params.flow_shift", "flow_shift", 0 },
 };
 
-/* What is not built, where it is asked for. */
+/* Fields that are not supported. */
 static const char *const refused[] = { "control_image", "ip_adapter_image", "control_frames" };
 
 /* Samplers by the names of stable-diffusion.cpp and of stable-diffusion-webui. */
@@ -77,24 +76,24 @@ enum {
     SAMPLERS = sizeof samplers / sizeof *samplers, SCHEDULES = sizeof schedules / sizeof *schedules
 };
 
-static void ask_row(xd_ask *a, const xd_json *body, int i)
+static void set_row(xd_req *a, const xd_json *body, int i)
 {
     double         number;
     char           text[40];
     const xd_json *v = value_at(body, rows[i].path);
     const char    *given = xd_json_text(v);
     if (xd_json_number(v, &number) && number < 0 && strcmp(rows[i].option, "seed") == 0) {
-        xd_ask_option(a, "seed", "-1");
+        xd_req_option(a, "seed", "-1");
     } else if (xd_json_number(v, &number) && number > rows[i].least) {
         snprintf(text, sizeof text, "%.17g", number);
-        xd_ask_option(a, rows[i].option, text);
+        xd_req_option(a, rows[i].option, text);
     } else if (given && *given) {
-        xd_ask_option(a, rows[i].option, given);
+        xd_req_option(a, rows[i].option, given);
     }
 }
 
-/* Finds a name in a table; "" and "default" are the model's own, other names are refused. */
-static int find_name(xd_ask *a, const xd_json *body, const char *path,
+/* Finds a name in a table. "" and "default" mean the model's default; other names are refused. */
+static int find_name(xd_req *a, const xd_json *body, const char *path,
                      const char *const table[][2], int n)
 {
     const char *name = xd_json_text(value_at(body, path));
@@ -103,22 +102,22 @@ static int find_name(xd_ask *a, const xd_json *body, const char *path,
     for (int i = 0; i < n; i++)
         if (strcmp(table[i][0], name) == 0)
             return i;
-    xd_ask_refuse(a, 400, path, "there is no %s %.40s here; /sdcpp/v1/capabilities lists those "
-                  "that there are", strrchr(path, '.') + 1, name);
+    xd_req_refuse(a, 400, path, "there is no %s %.40s here; /sdcpp/v1/capabilities lists "
+                  "the available ones", strrchr(path, '.') + 1, name);
     return -1;
 }
 
-static void ask_sampling(xd_ask *a, const xd_json *body)
+static void set_sampling(xd_req *a, const xd_json *body)
 {
     int k = find_name(a, body, "sample_params.sample_method", samplers, SAMPLERS);
     if (k >= 0)
-        xd_ask_option(a, "scheduler", samplers[k][1]);
+        xd_req_option(a, "scheduler", samplers[k][1]);
     double eta;
     if (k >= 0 && xd_json_number(value_at(body, "sample_params.eta"), &eta))
-        xd_ask_eta(a, eta);
+        xd_req_eta(a, eta);
     k = find_name(a, body, "sample_params.scheduler", schedules, SCHEDULES);
     if (k >= 0 && schedules[k][1])
-        xd_ask_option(a, schedules[k][1], "true");
+        xd_req_option(a, schedules[k][1], "true");
     xd_text_buf    b = { 0 };
     double         level;
     const xd_json *v = xd_json_first(value_at(body, "sample_params.custom_sigmas"));
@@ -126,13 +125,13 @@ static void ask_sampling(xd_ask *a, const xd_json *body)
         if (xd_json_number(v, &level))
             xd_buf_add(&b, "%s%.17g", b.len ? "," : "", level);
     if (b.len && !b.failed)
-        xd_ask_option(a, "sigmas", b.p);
+        xd_req_option(a, "sigmas", b.p);
     xd_buf_free(&b);
 }
 
-/* Models that read their guidance have two scales: that one, and txt_cfg, which takes two passes a
- * step above 1. */
-static void ask_guidance(xd_ask *a, const xd_json *body, int distilled)
+/* Models with distilled guidance have two scales: distilled_guidance, and txt_cfg, which needs two
+ * passes per step if above 1. */
+static void set_guidance(xd_req *a, const xd_json *body, int distilled)
 {
     char        text[40];
     const char *path = distilled ? "sample_params.guidance.distilled_guidance"
@@ -141,89 +140,90 @@ static void ask_guidance(xd_ask *a, const xd_json *body, int distilled)
                 cfg = number_at(body, "sample_params.guidance.txt_cfg", NAN);
     snprintf(text, sizeof text, "%.17g", own);
     if (!isnan(own))
-        xd_ask_option(a, "guidance_scale", text);
+        xd_req_option(a, "guidance_scale", text);
     snprintf(text, sizeof text, "%.17g", cfg);
     if (distilled && !isnan(cfg))
-        xd_ask_option(a, "true_cfg_scale", text);
+        xd_req_option(a, "true_cfg_scale", text);
 }
 
-static void ask_image(xd_ask *a, const char *field, const char *option, const xd_json *v)
+static void set_image(xd_req *a, const char *field, const char *option, const xd_json *v)
 {
     const char *text = xd_json_text(v);
     if (text && *text)
-        xd_ask_data_url(a, option, text);
+        xd_req_url(a, option, text);
     else if (v && !text)
-        xd_ask_refuse(a, 400, field, "%s is base64 or a data URL", field);
+        xd_req_refuse(a, 400, field, "%s must be base64 or a data URL", field);
 }
 
-static void ask_images(xd_ask *a, const xd_json *body)
+static void set_images(xd_req *a, const xd_json *body)
 {
     char strength[40];
-    ask_image(a, "init_image", "image", value_at(body, "init_image"));
+    set_image(a, "init_image", "image", value_at(body, "init_image"));
     for (const xd_json *v = xd_json_first(value_at(body, "ref_images")); v; v = xd_json_next(v))
-        ask_image(a, "ref_images", "image", v);
-    ask_image(a, "mask_image", "mask_image", value_at(body, "mask_image"));
-    ask_image(a, "end_image", "last_image", value_at(body, "end_image"));
+        set_image(a, "ref_images", "image", v);
+    set_image(a, "mask_image", "mask_image", value_at(body, "mask_image"));
+    set_image(a, "end_image", "last_image", value_at(body, "end_image"));
     snprintf(strength, sizeof strength, "%.17g", number_at(body, "strength", 0.75));
     if (!a->failed && value_at(body, "init_image") && value_at(body, "strength") &&
-        xd_ask_takes(a, "strength"))
-        xd_ask_option(a, "strength", strength);
+        xd_req_model_accepts(a, "strength"))
+        xd_req_option(a, "strength", strength);
     for (int i = 0; i < REFUSED; i++) {
         const xd_json *v = value_at(body, refused[i]);
         const char    *text = xd_json_text(v);
         if ((text && *text) || xd_json_size(v) > 0)
-            xd_ask_refuse(a, 400, refused[i], "%s is not built", refused[i]);
+            xd_req_refuse(a, 400, refused[i], "%s is not supported: leave it out", refused[i]);
     }
 }
 
-static void ask_output(xd_ask *a, const xd_json *body)
+static void set_output(xd_req *a, const xd_json *body)
 {
     char        text[24];
     const char *format = xd_json_text(value_at(body, "output_format"));
     if (format && !a->failed)
-        xd_ask_format(a, "output_format", format);
+        xd_req_format(a, "output_format", format);
     snprintf(text, sizeof text, "%.0f", number_at(body, "output_compression", 100));
     if (value_at(body, "output_compression") && !a->task->video &&
         strcmp(a->extension, "png") != 0)
-        xd_ask_option(a, "output_quality", text);
+        xd_req_option(a, "output_quality", text);
     if (is_on(body, "vae_tiling_params.enabled"))
-        xd_ask_option(a, "enable_tiling", "true");
+        xd_req_option(a, "enable_tiling", "true");
 }
 
-static void ask_loras(xd_ask *a, const xd_json *body)
+static void set_loras(xd_req *a, const xd_json *body)
 {
     char text[300];
     for (const xd_json *v = xd_json_first(value_at(body, "lora")); v; v = xd_json_next(v)) {
         const char *path = xd_json_text(xd_json_get(v, "path"));
         snprintf(text, sizeof text, "%.200s:%.17g", path ? path : "",
                  number_at(v, "multiplier", 1));
-        xd_ask_lora(a, text);
+        xd_req_lora(a, text);
     }
 }
 
-static void ask_job(xd_ask *a, const xd_json *body)
+static void set_job(xd_req *a, const xd_json *body)
 {
     const char *prompt = xd_json_text(value_at(body, "prompt")),
                *cache = xd_json_text(value_at(body, "cache_mode"));
-    xd_ask_model(a, xd_json_text(value_at(body, "model")));
+    xd_req_model(a, xd_json_text(value_at(body, "model")));
     if (a->failed)
         return;
     xd_json *uses = xd_served_model_uses(a->model);
     int      distilled = is_on(uses, "distilled");
     xd_json_free(&uses);
     if (prompt)
-        xd_ask_prompt(a, prompt);
+        xd_req_prompt(a, prompt);
     for (int i = 0; i < ROWS; i++)
-        ask_row(a, body, i);
-    ask_sampling(a, body);
-    ask_guidance(a, body, distilled);
-    ask_images(a, body);
-    ask_output(a, body);
-    ask_loras(a, body);
+        set_row(a, body, i);
+    set_sampling(a, body);
+    set_guidance(a, body, distilled);
+    set_images(a, body);
+    set_output(a, body);
+    set_loras(a, body);
     if (is_on(body, "hires.enabled"))
-        xd_ask_refuse(a, 400, "hires", "hires is not built: ask for the size itself");
+        xd_req_refuse(a, 400, "hires", "hires is not supported: set width and height");
     if (cache && *cache && strcmp(cache, "disabled") != 0)
-        xd_ask_refuse(a, 400, "cache_mode", "cache_mode %.40s is not built: leave it out", cache);
+        xd_req_refuse(a, 400, "cache_mode", "cache_mode %.40s is not supported: leave it out",
+                      cache);
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -282,7 +282,7 @@ static void add_error(xd_text_buf *b, const xd_server *s, const xd_task *task)
     xd_buf_add(b, "}");
 }
 
-/* What has ended changes no more: its files are read without the lock. */
+/* An ended task does not change any more: its files are read without the lock. */
 static void reply_job(xd_http_call *c, const xd_task *task)
 {
     xd_server  *s = c->server;
@@ -312,14 +312,14 @@ static void reply_job(xd_http_call *c, const xd_task *task)
 static void begin_job(xd_http_call *c, const char *kind)
 {
     xd_server  *s = c->server;
-    xd_ask      a;
+    xd_req      a;
     xd_text_buf b = { 0 };
-    xd_ask_begin(&a, c, kind);
+    xd_req_begin(&a, c, kind);
     if (!xd_json_is_object(c->json))
-        xd_ask_refuse(&a, 400, NULL, "the body is a JSON object");
+        xd_req_refuse(&a, 400, NULL, "the body must be a JSON object");
     if (!a.failed)
-        ask_job(&a, c->json);
-    xd_task *task = xd_ask_submit(&a);
+        set_job(&a, c->json);
+    xd_task *task = xd_req_submit(&a);
     if (!task)
         return;
     xd_buf_add(&b, "{\"id\":\"%s\",\"kind\":\"%s\",\"status\":\"queued\",\"created\":%lld,"
@@ -362,7 +362,7 @@ void xd_api_sdcpp_cancel(xd_http_call *c)
     answer_of_job(c, 1);
 }
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- capabilities ---------------------------------------------------------------------------- */
 
 static void add_names(xd_text_buf *b, const char *const table[][2], int n)
 {
@@ -370,7 +370,7 @@ static void add_names(xd_text_buf *b, const char *const table[][2], int n)
         xd_buf_add(b, "%s\"%s\"", i ? "," : "", table[i][0]);
 }
 
-/* A request of the model with all fields at what they are where none is given. */
+/* Appends a request with the defaults of all fields for the model. */
 static void add_defaults(xd_text_buf *b, const xd_json *uses)
 {
     const xd_json *d = xd_json_get(uses, "defaults");
@@ -426,7 +426,7 @@ static void add_features(xd_text_buf *b, const xd_server *s, const xd_json *uses
                    truth(takes(uses, "image")));
 }
 
-/* Once for the mode of the model, and once for clients that know no modes. */
+/* Written once for the model's mode, and once for clients that do not know modes. */
 static void add_both(xd_text_buf *b, const char *name, const char *mode, const xd_text_buf *value)
 {
     xd_buf_add(b, ",\"%s\":%s,\"%s_by_mode\":{\"%s\":%s}", name, value->p, name, mode, value->p);
@@ -447,7 +447,7 @@ static void add_loras(xd_text_buf *b, const xd_server *s)
     free(v);
 }
 
-/* Of the first model; where it lies is not said. */
+/* Capabilities of the first model, without its directory. */
 void xd_api_sdcpp_capabilities(xd_http_call *c)
 {
     const xd_server *s = c->server;

@@ -1,4 +1,4 @@
-/* api_status.c - how the server is: /health, /metrics, /v1/models */
+/* api_status.c - state of the server: /health, /metrics, /v1/models */
 #include <string.h>
 
 #include "serve/server.h"
@@ -10,7 +10,7 @@ void xd_api_health(xd_http_call *c)
     xd_worker_state w;
     xd_text_buf     b = { 0 };
     xd_tasks_counts  n = xd_tasks_count(s->tasks);
-    xd_worker_look(s->worker, &w);
+    xd_worker_get_state(s->worker, &w);
     const char *status = !w.ready ? "starting" : w.silent < s->silent_s ? "ok" : "silent";
     xd_buf_add(&b, "{\"status\":\"%s\",\"version\":\"%s\",\"ranks\":%d,\"queued\":%lld,"
                "\"running\":%lld}\n", status, xd_version(), w.ranks, (long long)n.queued,
@@ -25,11 +25,11 @@ static void add_metric(xd_text_buf *b, const char *name, const char *kind, const
 
 static void add_tasks(xd_text_buf *b, const xd_tasks_counts *n)
 {
-    add_metric(b, "queue_length", "gauge", "Requests that wait.");
+    add_metric(b, "queue_length", "gauge", "Queued requests.");
     xd_buf_add(b, "xdit_queue_length %lld\n", (long long)n->queued);
-    add_metric(b, "running", "gauge", "Requests that run.");
+    add_metric(b, "running", "gauge", "Running requests.");
     xd_buf_add(b, "xdit_running %lld\n", (long long)n->running);
-    add_metric(b, "jobs_total", "counter", "Requests that have ended, or were refused.");
+    add_metric(b, "jobs_total", "counter", "Ended and refused requests, by state.");
     xd_buf_add(b, "xdit_jobs_total{state=\"done\"} %lld\nxdit_jobs_total{state=\"failed\"} %lld\n"
                "xdit_jobs_total{state=\"cancelled\"} %lld\n"
                "xdit_jobs_total{state=\"refused\"} %lld\n", (long long)n->done,
@@ -46,31 +46,31 @@ static void add_worker(xd_text_buf *b, const xd_worker_state *w)
     xd_buf_add(b, "xdit_request_seconds_total %.6f\n", w->seconds);
     add_metric(b, "resident_bytes", "gauge", "Resident memory of the worker's first rank.");
     xd_buf_add(b, "xdit_resident_bytes %.0f\n", w->resident);
-    add_metric(b, "worker_ready", "gauge", "1: requests are served, 0: the worker starts.");
+    add_metric(b, "worker_ready", "gauge", "1: the worker is ready, 0: it is starting.");
     xd_buf_add(b, "xdit_worker_ready %d\n", w->ready);
-    add_metric(b, "worker_silent_seconds", "gauge", "Since the worker gave a sign of life.");
+    add_metric(b, "worker_silent_seconds", "gauge", "Seconds since the worker's last message.");
     xd_buf_add(b, "xdit_worker_silent_seconds %.3f\n", w->silent);
     add_metric(b, "ranks", "gauge", "Ranks of the worker.");
     xd_buf_add(b, "xdit_ranks %d\n", w->ready ? w->ranks : 0);
-    add_metric(b, "models_open", "gauge", "Models that are open.");
+    add_metric(b, "models_open", "gauge", "Open models.");
     xd_buf_add(b, "xdit_models_open %d\n", w->models);
-    add_metric(b, "worker_restarts_total", "counter", "Workers that were started for a dead one.");
+    add_metric(b, "worker_restarts_total", "counter", "Restarts of the worker after a crash.");
     xd_buf_add(b, "xdit_worker_restarts_total %d\n", w->restarts);
 }
 
 static void add_server(xd_text_buf *b, const xd_server *s)
 {
-    add_metric(b, "http_requests_total", "counter", "Requests that were answered, by status.");
+    add_metric(b, "http_requests_total", "counter", "HTTP requests, by the class of their status.");
     for (int i = 2; i < 6; i++)
         xd_buf_add(b, "xdit_http_requests_total{status=\"%dxx\"} %lld\n", i,
                    (long long)xd_http_count(s->http, i));
-    add_metric(b, "body_bytes", "gauge", "Bytes of bodies of requests that are not answered.");
+    add_metric(b, "body_bytes", "gauge", "Bytes of request bodies in memory.");
     xd_buf_add(b, "xdit_body_bytes %zu\n", xd_http_body_bytes(s->http));
-    add_metric(b, "queue_limit", "gauge", "Most requests that wait.");
+    add_metric(b, "queue_limit", "gauge", "Maximum number of queued requests.");
     xd_buf_add(b, "xdit_queue_limit %d\n", s->queue);
-    add_metric(b, "start_time_seconds", "gauge", "When the server began, by the Unix clock.");
+    add_metric(b, "start_time_seconds", "gauge", "Start of the server, by the Unix clock.");
     xd_buf_add(b, "xdit_start_time_seconds %.0f\n", s->started);
-    add_metric(b, "build_info", "gauge", "The version, as a label.");
+    add_metric(b, "build_info", "gauge", "Version of the server, as a label.");
     xd_buf_add(b, "xdit_build_info{version=\"%s\"} 1\n", xd_version());
 }
 
@@ -80,7 +80,7 @@ void xd_api_metrics(xd_http_call *c)
     xd_worker_state w;
     xd_text_buf     b = { 0 };
     xd_tasks_counts  n = xd_tasks_count(s->tasks);
-    xd_worker_look(s->worker, &w);
+    xd_worker_get_state(s->worker, &w);
     add_tasks(&b, &n);
     add_worker(&b, &w);
     add_server(&b, s);

@@ -1,25 +1,25 @@
-/* api_videos.c - videos as OpenAI's clients ask for them: /v1/videos and what lies below.
+/* api_videos.c - OpenAI's interface for videos: /v1/videos and the routes below it
  *
- * A video is made in the background: clients ask how far it is. Beside the fields of that interface
- * every option of xd_request_options is one by its name. */
+ * A video is generated in the background, and clients poll its state. In addition to OpenAI's
+ * fields, every option of xd_request_options is a field. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/server.h"
 
-typedef struct video_ask {
-    xd_ask ask;
-    char   seconds[16];         /* as it was given                                             */
-} video_ask;
+typedef struct video_request {
+    xd_req req;
+    char   seconds[16];         /* as in the request                                           */
+} video_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 static void set_seconds(void *cookie, const char *name, const char *value)
 {
-    video_ask *q = cookie;
+    video_request *q = cookie;
     snprintf(q->seconds, sizeof q->seconds, "%s", value);
-    xd_ask_option(&q->ask, name, value);
+    xd_req_option(&q->req, name, value);
 }
 
 static void set_nothing(void *cookie, const char *name, const char *value)
@@ -27,7 +27,7 @@ static void set_nothing(void *cookie, const char *name, const char *value)
     (void)cookie, (void)name, (void)value;
 }
 
-static const xd_ask_field fields[] = {
+static const xd_req_field fields[] = {
     { "seconds", set_seconds, NULL },
     { "user", set_nothing, NULL },
     { "input_reference", NULL, "image" },
@@ -37,14 +37,14 @@ static const xd_ask_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-static xd_task *ask_video(xd_http_call *c)
+static xd_task *set_video(xd_http_call *c)
 {
-    video_ask q = { .seconds = "" };
-    xd_ask_begin(&q.ask, c, "video");
-    xd_ask_fields(&q.ask, fields, &q);
-    if (!q.ask.failed)
-        snprintf(q.ask.task->seconds_asked, sizeof q.ask.task->seconds_asked, "%s", q.seconds);
-    return xd_ask_submit(&q.ask);
+    video_request q = { .seconds = "" };
+    xd_req_begin(&q.req, c, "video");
+    xd_req_fields(&q.req, fields, &q);
+    if (!q.req.failed)
+        snprintf(q.req.task->seconds_asked, sizeof q.req.task->seconds_asked, "%s", q.seconds);
+    return xd_req_submit(&q.req);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
         xd_buf_add(b, "null");
 }
 
-/* What the request did not say is known once the video is made. */
+/* Values that the request does not have are taken from the finished video. */
 static void add_shape(xd_text_buf *b, const xd_task *task)
 {
     char                size[48], seconds[32];
@@ -119,7 +119,7 @@ static void reply_video(xd_http_call *c, const xd_task *task)
     xd_reply_header(c, "openai-poll-after-ms", "500");
 }
 
-/* Gives the video of the path to `answer`, or replies that there is none. */
+/* Calls `answer` with the video in the path, or replies that there is none. */
 static void answer_of_video(xd_http_call *c, void (*answer)(xd_http_call *c, xd_task *task))
 {
     xd_server *s = c->server;
@@ -137,17 +137,17 @@ static void answer_of_video(xd_http_call *c, void (*answer)(xd_http_call *c, xd_
 void xd_api_videos_create(xd_http_call *c)
 {
     xd_server *s = c->server;
-    xd_task   *task = ask_video(c);
+    xd_task   *task = set_video(c);
     if (task)
         reply_video(c, task);
     xd_task_release(s->tasks, task);
 }
 
-/* The file itself, when it is made. */
+/* Waits for the video and replies with its file. */
 void xd_api_videos_sync(xd_http_call *c)
 {
     xd_server *s = c->server;
-    xd_task   *task = ask_video(c);
+    xd_task   *task = set_video(c);
     if (!task)
         return;
     xd_answer_wait(c, task);
@@ -182,14 +182,14 @@ void xd_api_videos_cancel(xd_http_call *c)
     answer_of_video(c, cancel_video);
 }
 
-/* One that runs is cancelled, and forgotten when it has ended. */
+/* Cancels a running video, and deletes it when it has ended. */
 static void delete_video(xd_http_call *c, xd_task *task)
 {
     xd_server  *s = c->server;
     xd_text_buf b = { 0 };
     xd_cancel_task(s, task);
     xd_answer_wait(c, task);
-    xd_tasks_drop(s->tasks, task);
+    xd_tasks_delete(s->tasks, task);
     xd_buf_add(&b, "{\"id\":\"%s\",\"object\":\"video.deleted\",\"deleted\":true}\n", task->id);
     xd_reply_json(c, 200, &b);
 }
@@ -199,7 +199,7 @@ void xd_api_videos_delete(xd_http_call *c)
     answer_of_video(c, delete_video);
 }
 
-/* The last one, also of a video that is not finished. */
+/* Replies with the last preview, also of a running video. */
 static void send_preview(xd_http_call *c, const xd_task *task)
 {
     xd_server *s = c->server;
@@ -211,8 +211,8 @@ static void send_preview(xd_http_call *c, const xd_task *task)
     if (n > 0)
         xd_reply_file(c, path, "image/png");
     else
-        xd_reply_error(c, 404, "variant", NULL, "the video has no preview yet; a request asks for "
-                       "them by previews or preview_every");
+        xd_reply_error(c, 404, "variant", NULL, "the video has no preview yet; set previews or "
+                       "preview_every in a request to get them");
 }
 
 static void send_video(xd_http_call *c, xd_task *task)
@@ -223,7 +223,7 @@ static void send_video(xd_http_call *c, xd_task *task)
         send_preview(c, task);
     } else if (!task->ndone) {
         xd_reply_error(c, task->state == XD_TASK_FAILED ? 404 : 409, NULL, NULL,
-                       "the video is not made yet: its status is %s", xd_answer_state(task));
+                       "the video is not complete: its status is %s", xd_answer_state(task));
     } else if (!variant || strcmp(variant, "video") == 0) {
         xd_reply_file(c, task->done[0].file, xd_answer_type(task->done[0].file));
     } else if (strcmp(variant, "thumbnail") == 0 || strcmp(variant, "spritesheet") == 0) {
@@ -231,7 +231,7 @@ static void send_video(xd_http_call *c, xd_task *task)
                  variant[0] == 't' ? XD_TASK_THUMBNAIL : XD_TASK_SHEET);
         xd_reply_file(c, beside, "image/webp");
     } else {
-        xd_reply_error(c, 400, "variant", NULL, "variant is video, thumbnail, spritesheet or "
+        xd_reply_error(c, 400, "variant", NULL, "variant must be video, thumbnail, spritesheet or "
                        "preview, not '%.40s'", variant);
     }
 }
@@ -241,10 +241,10 @@ void xd_api_videos_content(xd_http_call *c)
     answer_of_video(c, send_video);
 }
 
-/* ---- another video like one ------------------------------------------------------------------ */
+/* ---- remix ----------------------------------------------------------------------------------- */
 
-/* An argument "--name=value" of the video that is remade. */
-static void repeat_arg(xd_ask *a, const char *arg)
+/* Copies an argument "--name=value" of the original video. */
+static void repeat_arg(xd_req *a, const char *arg)
 {
     static const char *const own[] = { "id", "video", "output", "model", "prompt", "seed" };
     char                     name[64];
@@ -254,34 +254,34 @@ static void repeat_arg(xd_ask *a, const char *arg)
         if (strcmp(own[i], name) == 0)
             return;
     if (strcmp(name, "image") == 0 || strcmp(name, "last_image") == 0)
-        xd_ask_refuse(a, 400, "video_id", "this video was made from an image, which is not kept: "
-                      "send both to /v1/videos");
+        xd_req_refuse(a, 400, "video_id", "this video was generated from an image, which is not "
+                      "stored: send prompt and image to /v1/videos");
     else
-        xd_ask_default(a, name, value);
+        xd_req_default(a, name, value);
 }
 
-/* With a prompt of its own, and otherwise what made the video, its seed too. */
+/* Queues a video with a new prompt and all other arguments, also the seed, of the original. */
 static void remix_video(xd_http_call *c, xd_task *task)
 {
     xd_server          *s = c->server;
-    video_ask           q = { .seconds = "" };
-    static const xd_ask_field none[] = { { NULL, NULL, NULL } };
+    video_request           q = { .seconds = "" };
+    static const xd_req_field none[] = { { NULL, NULL, NULL } };
     if (task->state != XD_TASK_DONE || !task->ndone) {
         xd_reply_error(c, 409, "video_id", NULL, "only a completed video can be remixed: the "
                        "status of this one is %s", xd_answer_state(task));
         return;
     }
-    xd_ask_begin(&q.ask, c, "video");
-    xd_ask_fields(&q.ask, none, &q);
-    xd_ask_model(&q.ask, task->model);
-    xd_ask_format(&q.ask, "output_format", strrchr(task->done[0].file, '.') + 1);
+    xd_req_begin(&q.req, c, "video");
+    xd_req_fields(&q.req, none, &q);
+    xd_req_model(&q.req, task->model);
+    xd_req_format(&q.req, "output_format", strrchr(task->done[0].file, '.') + 1);
     for (int i = 0; i < task->nargs; i++)
-        repeat_arg(&q.ask, task->args[i]);
-    xd_ask_default(&q.ask, "seed", task->done[0].seed);
-    q.ask.defaulted = 1;        /* the defaults were those of the first one                    */
-    if (!q.ask.failed)
-        snprintf(q.ask.task->remixed, sizeof q.ask.task->remixed, "%s", task->id);
-    xd_task *remade = xd_ask_submit(&q.ask);
+        repeat_arg(&q.req, task->args[i]);
+    xd_req_default(&q.req, "seed", task->done[0].seed);
+    q.req.defaults_set = 1;     /* the original has the defaults already                       */
+    if (!q.req.failed)
+        snprintf(q.req.task->remixed, sizeof q.req.task->remixed, "%s", task->id);
+    xd_task *remade = xd_req_submit(&q.req);
     if (remade)
         reply_video(c, remade);
     xd_task_release(s->tasks, remade);

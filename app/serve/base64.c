@@ -1,4 +1,4 @@
-/* base64.c - bytes as text */
+/* base64.c - encodes and decodes base64 */
 #include "serve/base64.h"
 
 #include <stdlib.h>

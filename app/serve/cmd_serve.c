@@ -1,5 +1,5 @@
-/* cmd_serve.c - xdit serve: becomes the program xdit-server, which is linked with libmicrohttpd and
- * stands beside this one. What is wrong with the command line is said here. */
+/* cmd_serve.c - xdit serve: checks the command line, and replaces this process by the program
+ * xdit-server in the same directory, which is linked with libmicrohttpd */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,25 +14,25 @@ static xd_status find_server(char *path, size_t size, xd_err *e)
     static const char name[] = "xdit-server";
     ssize_t           n = readlink("/proc/self/exe", path, size - sizeof name - 1);
     if (n <= 0)
-        return xd_fail(e, XD_EIO, "this program cannot find its own file: %s", strerror(errno));
+        return xd_fail(e, XD_EIO, "cannot find the file of this program: %s", strerror(errno));
     path[n] = 0;
     setenv("XDIT_PROGRAM", path, 1);
     strcpy(strrchr(path, '/') + 1, name);
     if (access(path, X_OK) == 0)
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "the server is not installed: %s is missing (the package "
-                   "xdit-server, or a build with libmicrohttpd)", path);
+    return xd_fail(e, XD_EUNSUPPORTED, "the server %s is not installed: install the package "
+                   "xdit-server, or build with libmicrohttpd", path);
 }
 
-/* Every rank would be a server of its own, at the same port. Rank 0 says so. */
+/* Refuses mpirun, under which every rank would be a server on the same port. Rank 0 prints it. */
 static int refuse_launcher(void)
 {
     xd_err e = { 0 };
     int    rank = 0, ranks = xd_launched_ranks();
     xd_launched(&rank);
-    xd_status s = xd_fail(&e, XD_EINVAL, "xdit serve starts its ranks by itself: leave the "
-                          "launcher out and give --nproc %d", ranks);
-    if (rank > 0)               /* a launcher ends the others when the first rank ends           */
+    xd_status s = xd_fail(&e, XD_EINVAL, "xdit serve starts its ranks itself: remove the MPI "
+                          "launcher and give --nproc %d", ranks);
+    if (rank > 0)               /* a launcher kills the others when the first rank exits         */
         sleep(1);
     return rank > 0 ? XD_EXIT_USAGE : xd_cli_exit(s, &e);
 }
@@ -61,7 +61,7 @@ static int run_command(int argc, char **argv)
 
 const xd_command xd_cmd_serve = {
     .name = "serve",
-    .summary = "generate for clients over HTTP",
+    .summary = "serve image and video generation over HTTP",
     .run = run_command,
     .help = xd_serve_flags_help,
 };

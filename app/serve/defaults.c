@@ -1,4 +1,4 @@
-/* defaults.c - what the server takes for options that a request does not have */
+/* defaults.c - the server's defaults for options that a request does not set */
 #include "serve/defaults.h"
 
 #include <pthread.h>
@@ -8,22 +8,22 @@
 
 #include "base/word_list.h"
 
-enum { MOST_ROWS = 128, MOST_NAME = 64 };
+enum { MAX_ROWS = 128, MAX_NAME = 64 };
 
-static xd_option rows[MOST_ROWS];
+static xd_option rows[MAX_ROWS];
 static int       nrows;
 
 static void copy_rows(void)
 {
     int              n;
     const xd_option *o = xd_request_options(&n);
-    for (int i = 0; i < n && nrows < MOST_ROWS; i++)
+    for (int i = 0; i < n && nrows < MAX_ROWS; i++)
         if (!o[i].arg || strcmp(o[i].arg, "FILE") != 0)
             rows[nrows++] = o[i];
     for (int i = 0; i < nrows; i++)
         if (rows[i].kind == XD_OPT_SEED)
-            rows[i].help = "seed of the noise; image i uses seed + i; -1: one by chance, which "
-                           "answers have (default: -1)";
+            rows[i].help = "seed of the noise; image i uses seed + i; -1: random, replies contain "
+                           "it (default -1)";
 }
 
 const xd_option *xd_defaults_rows(int *n)
@@ -34,13 +34,13 @@ const xd_option *xd_defaults_rows(int *n)
     return rows;
 }
 
-int xd_default_is_over(const char *given, const char *other)
+int xd_option_overrides(const char *given, const char *other)
 {
     static const char lengths[] = "num_frames seconds", views[] = "previews preview_every",
                       steps[] = "num_inference_steps sigmas timesteps",
                       levels[] = "sigmas timesteps",
                       spacing[] = "use_karras_sigmas use_exponential_sigmas use_beta_sigmas";
-    static const struct { const char *given, *others; } over[] = {
+    static const struct { const char *given, *others; } overridden[] = {
         { lengths, lengths },
         { views, views },
         { steps, steps },
@@ -55,8 +55,8 @@ int xd_default_is_over(const char *given, const char *other)
                        "solver_type timestep_spacing final_sigmas_type eta shift_terminal" },
     };
     int same = strcmp(given, other) == 0;
-    for (size_t i = 0; i < sizeof over / sizeof *over && !same; i++)
-        same = xd_list_has(over[i].given, given) && xd_list_has(over[i].others, other);
+    for (size_t i = 0; i < sizeof overridden / sizeof *overridden && !same; i++)
+        same = xd_list_has(overridden[i].given, given) && xd_list_has(overridden[i].others, other);
     return same;
 }
 
@@ -88,14 +88,14 @@ void xd_defaults_add(xd_defaults *d, const char *name, const char *value)
 
 void xd_defaults_merge(xd_defaults *d, const xd_defaults *common)
 {
-    char name[MOST_NAME], own[MOST_NAME];
+    char name[MAX_NAME], own[MAX_NAME];
     int  n = d->n;
     for (int i = 0; i < common->n; i++) {
-        int over = 0;
+        int overridden = 0;
         xd_default_name(common->v[i], name, sizeof name);
         for (int k = 0; k < n; k++)
-            over |= xd_default_is_over(xd_default_name(d->v[k], own, sizeof own), name);
-        if (!over)
+            overridden |= xd_option_overrides(xd_default_name(d->v[k], own, sizeof own), name);
+        if (!overridden)
             xd_defaults_add(d, name, xd_default_value(common->v[i]));
     }
 }

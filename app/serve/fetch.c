@@ -1,4 +1,4 @@
-/* fetch.c - images behind URLs, by libcurl */
+/* fetch.c - fetches images by URL with libcurl */
 #include "serve/fetch.h"
 
 #ifdef XD_WITH_CURL
@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-enum { REDIRECTS = 3, MOST_URL = 2048 };
+enum { REDIRECTS = 3, MAX_URL = 2048 };
 
 typedef struct transfer {
     const xd_fetch_rules *f;
@@ -19,7 +19,7 @@ typedef struct transfer {
     void           *cookie;
     char           *data;
     size_t          bytes, cap;
-    int             named;      /* the host stands on the command line                         */
+    int             named;      /* the command line names the host                             */
     int             private, too_long, no_memory;
 } transfer;
 
@@ -27,7 +27,7 @@ xd_status xd_fetch_begin(xd_err *e)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK)
         return XD_OK;
-    return xd_fail(e, XD_EIO, "libcurl does not start");
+    return xd_fail(e, XD_EIO, "libcurl cannot be initialized");
 }
 
 void xd_fetch_end(void)
@@ -35,9 +35,9 @@ void xd_fetch_end(void)
     curl_global_cleanup();
 }
 
-/* ---- what libcurl asks ----------------------------------------------------------------------- */
+/* ---- callbacks of libcurl -------------------------------------------------------------------- */
 
-/* Called with the address of every connection, after names were resolved. */
+/* Called with the resolved address of every connection. */
 static curl_socket_t open_socket(void *cookie, curlsocktype purpose, struct curl_sockaddr *at)
 {
     transfer *t = cookie;
@@ -48,11 +48,11 @@ static curl_socket_t open_socket(void *cookie, curlsocktype purpose, struct curl
     return CURL_SOCKET_BAD;
 }
 
-static size_t take_bytes(char *data, size_t size, size_t n, void *cookie)
+static size_t add_bytes(char *data, size_t size, size_t n, void *cookie)
 {
     transfer *t = cookie;
     n *= size;
-    if (n > t->f->most - t->bytes) {
+    if (n > t->f->max_bytes - t->bytes) {
         t->too_long = 1;
         return 0;
     }
@@ -80,9 +80,9 @@ static int look_at_client(void *cookie, curl_off_t a, curl_off_t b, curl_off_t c
     return t->is_gone(t->cookie);
 }
 
-/* ---- which URLs ------------------------------------------------------------------------------ */
+/* ---- allowed URLs ---------------------------------------------------------------------------- */
 
-/* Is it named on the command line (2), public ones are allowed (1), or is it neither (0)? */
+/* 2: the command line names the host; 1: all public hosts are allowed; 0: not allowed. */
 static int is_allowed(const xd_fetch_rules *f, const char *host, const char *port)
 {
     int allowed = 0;
@@ -111,13 +111,13 @@ static xd_status check_url(transfer *t, CURLU *u, xd_err *e)
     int allowed = host && port ? is_allowed(t->f, host, port) : 0;
     t->named = allowed == 2;
     if (!scheme || (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
-        s = xd_fail(e, XD_EINVAL, "it leads to %.20s, and only http and https are followed",
-                    scheme ? scheme : "nothing");
+        s = xd_fail(e, XD_EINVAL, "the URL has the scheme '%.20s'; only http and https are allowed",
+                    scheme ? scheme : "");
     else if (user)
-        s = xd_fail(e, XD_EINVAL, "it has the name of a user, which is not sent");
+        s = xd_fail(e, XD_EINVAL, "the URL contains a user name, which is not allowed: remove it");
     else if (!allowed)
-        s = xd_fail(e, XD_EINVAL, "it leads to the host %.80s port %.6s, which --allow_url does "
-                    "not name", host ? host : "", port ? port : "");
+        s = xd_fail(e, XD_EINVAL, "the URL leads to host %.80s port %.6s, which --allow_url does "
+                    "not allow", host ? host : "", port ? port : "");
     curl_free(scheme), curl_free(host), curl_free(port), curl_free(user);
     return s;
 }
@@ -129,13 +129,13 @@ static void set_options(CURL *c, transfer *t, CURLU *u, double seconds)
     curl_easy_setopt(c, CURLOPT_CURLU, u);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(c, CURLOPT_PROXY, "");     /* the address is that of the host itself        */
+    curl_easy_setopt(c, CURLOPT_PROXY, "");     /* else the proxy's address would be checked     */
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(seconds * 1e3) + 1);
-    curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)t->f->most);
+    curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)t->f->max_bytes);
     curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, t);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_bytes);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, add_bytes);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, look_at_client);
@@ -146,20 +146,20 @@ static void set_options(CURL *c, transfer *t, CURLU *u, double seconds)
 static xd_status explain(const transfer *t, CURLcode code, xd_err *e)
 {
     if (t->private)
-        return xd_fail(e, XD_EINVAL, "it leads to an address that is not public; --allow_url names "
-                       "hosts that may be private");
+        return xd_fail(e, XD_EINVAL, "the URL leads to an address that is not public: the server "
+                       "must be started with --allow_url HOST for it");
     if (t->too_long || code == CURLE_FILESIZE_EXCEEDED)
-        return xd_fail(e, XD_EINVAL, "it has more than the %zu bytes that are taken (--max_body)",
-                       t->f->most);
+        return xd_fail(e, XD_EINVAL, "the file has more than the allowed %zu bytes (--max_body)",
+                       t->f->max_bytes);
     if (t->no_memory)
-        return xd_fail(e, XD_ENOMEM, "there is no memory for it");
+        return xd_fail(e, XD_ENOMEM, "out of memory for the file");
     if (code == CURLE_OPERATION_TIMEDOUT)
-        return xd_fail(e, XD_EINVAL, "it has not come within %g s (--request_timeout)",
+        return xd_fail(e, XD_EINVAL, "the download took more than %g s (--request_timeout)",
                        t->f->seconds);
-    return xd_fail(e, XD_EINVAL, "it cannot be fetched: %s", curl_easy_strerror(code));
+    return xd_fail(e, XD_EINVAL, "the URL cannot be fetched: %s", curl_easy_strerror(code));
 }
 
-/* Follows one URL; *u becomes that of a redirect, *again 1. */
+/* Fetches one URL. After a redirect, *u is the new URL and *again is 1. */
 static xd_status request(CURL *c, transfer *t, CURLU *u, double until, int *again, xd_err *e)
 {
     long      status = 0;
@@ -180,11 +180,11 @@ static xd_status request(CURL *c, transfer *t, CURLU *u, double until, int *agai
     if (next) {
         *again = 1;
         if (curl_url_set(u, CURLUPART_URL, next, 0) != CURLUE_OK)
-            return xd_fail(e, XD_EINVAL, "it leads to something that is no URL of http or https");
+            return xd_fail(e, XD_EINVAL, "the URL is redirected to an invalid one");
         return XD_OK;
     }
     if (status != 200)
-        return xd_fail(e, XD_EINVAL, "the other server answers it with status %ld", status);
+        return xd_fail(e, XD_EINVAL, "the other server replies with status %ld", status);
     return XD_OK;
 }
 
@@ -196,13 +196,13 @@ xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)
     CURLU    *u = curl_url();
     double    until = xd_now_s() + f->seconds;
     int       again = 1, left = REDIRECTS + 1;
-    xd_status s = c && u ? XD_OK : xd_fail(e, XD_ENOMEM, "there is no memory to fetch it");
-    if (s == XD_OK && (strlen(url) > MOST_URL ||
+    xd_status s = c && u ? XD_OK : xd_fail(e, XD_ENOMEM, "out of memory for a download");
+    if (s == XD_OK && (strlen(url) > MAX_URL ||
                        curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK))
-        s = xd_fail(e, XD_EINVAL, "it is no URL of at most %d bytes", MOST_URL);
+        s = xd_fail(e, XD_EINVAL, "the text is not a URL of at most %d bytes", MAX_URL);
     while (s == XD_OK && again)
         s = left-- ? request(c, &t, u, until, &again, e)
-                   : xd_fail(e, XD_EINVAL, "it is redirected more than %d times", REDIRECTS);
+                   : xd_fail(e, XD_EINVAL, "the URL is redirected more than %d times", REDIRECTS);
     curl_easy_cleanup(c);
     curl_url_cleanup(u);
     *data = s == XD_OK ? t.data : NULL;
@@ -216,7 +216,7 @@ xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)
 
 xd_status xd_fetch_begin(xd_err *e)
 {
-    return xd_fail(e, XD_EUNSUPPORTED, "--allow_url: this build has no libcurl, which fetches "
+    return xd_fail(e, XD_EUNSUPPORTED, "--allow_url: this build has no libcurl to fetch "
                    "images (libcurl4-openssl-dev)");
 }
 
@@ -230,7 +230,7 @@ xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)
     (void)f, (void)url, (void)is_gone, (void)cookie;
     *data = NULL;
     *bytes = 0;
-    return xd_fail(e, XD_EUNSUPPORTED, "this build fetches nothing");
+    return xd_fail(e, XD_EUNSUPPORTED, "this build cannot fetch URLs: it has no libcurl");
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* folder.c - folders of a server, and those of dead ones */
+/* folder.c - directories of a server: creates, locks and removes them */
 #define _DEFAULT_SOURCE         /* flock, mkdtemp, realpath */
 #include "serve/folder.h"
 
@@ -17,14 +17,14 @@
 
 static const char NAME[] = "xdit-server-";
 enum { RANDOM = 6, TRIES = 8 };
-static const double HANDOVER_S = 5;     /* in which a server that ends gives --results free    */
+static const double HANDOVER_S = 5;     /* time for another server to release --results        */
 
 static int open_folder(const char *path)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Removes the files that `has` (NULL: all). */
+/* Removes the files for which `has` is true (NULL: all). */
 static void remove_files(const char *path, int (*has)(const char *name))
 {
     DIR           *d = opendir(path);
@@ -37,10 +37,11 @@ static void remove_files(const char *path, int (*has)(const char *name))
         closedir(d);
 }
 
-/* ---- a folder of its own --------------------------------------------------------------------- */
+/* ---- the temporary directory ----------------------------------------------------------------- */
 
-/* Who has made a folder and not locked it yet waits for us, and sees that it has gone. */
-static void sweep_dead(const char *place)
+/* Removes directories that no server has locked. A server that has just created one and not locked
+ * it yet finds it removed in lock_own, and creates another one. */
+static void remove_dead(const char *place)
 {
     DIR           *d = opendir(place);
     struct dirent *f;
@@ -62,7 +63,7 @@ static void sweep_dead(const char *place)
         closedir(d);
 }
 
-/* 1: it is locked, and still there. */
+/* Returns 1 if the directory is locked and still exists. */
 static int lock_own(xd_folder *f)
 {
     struct stat st;
@@ -70,19 +71,19 @@ static int lock_own(xd_folder *f)
     if (f->lock < 0)
         return 0;
     while (flock(f->lock, LOCK_EX) != 0)
-        if (errno != EINTR)     /* no locks here: nobody removes it                             */
+        if (errno != EINTR)     /* locks are not supported: it is not removed either            */
             return 1;
     if (fstat(f->lock, &st) == 0 && st.st_nlink > 0)
         return 1;
-    xd_folder_leave(f);
+    xd_folder_unlock(f);
     return 0;
 }
 
-xd_status xd_folder_make(xd_folder *f, xd_err *e)
+xd_status xd_folder_create(xd_folder *f, xd_err *e)
 {
     const char *tmp = getenv("TMPDIR"), *place = tmp && *tmp ? tmp
                       : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    sweep_dead(place);
+    remove_dead(place);
     for (int i = 0; i < TRIES; i++) {
         snprintf(f->path, sizeof f->path, "%s/%sXXXXXX", place, NAME);
         if (!mkdtemp(f->path))
@@ -90,8 +91,8 @@ xd_status xd_folder_make(xd_folder *f, xd_err *e)
         if (lock_own(f))
             return XD_OK;
     }
-    xd_status s = xd_fail(e, XD_EIO, "cannot make a directory for results, %s: %s; name one with "
-                          "--results", f->path, strerror(errno));
+    xd_status s = xd_fail(e, XD_EIO, "cannot create the temporary directory %s: %s: set TMPDIR to "
+                          "a writable directory", f->path, strerror(errno));
     f->path[0] = 0;
     return s;
 }
@@ -102,10 +103,10 @@ void xd_folder_remove(xd_folder *f)
         remove_files(f->path, NULL);
         rmdir(f->path);
     }
-    xd_folder_leave(f);
+    xd_folder_unlock(f);
 }
 
-void xd_folder_leave(xd_folder *f)
+void xd_folder_unlock(xd_folder *f)
 {
     if (f->lock >= 0)
         close(f->lock);
@@ -114,8 +115,8 @@ void xd_folder_leave(xd_folder *f)
 
 /* ---- --results ------------------------------------------------------------------------------- */
 
-/* "image_5f0c....png.tmpAbCdEf": of a file that was being written (base/file.c). */
-static int is_half(const char *name)
+/* Nonzero for the name of an incomplete file (base/file.c): "image_5f0c....png.tmpAbCdEf". */
+static int is_partial(const char *name)
 {
     static const char tail[] = ".tmp";
     size_t            n = strlen(name), id = strcspn(name, "_");
@@ -124,7 +125,7 @@ static int is_half(const char *name)
            name[id] && strspn(name + id + 1, "0123456789abcdef") == 24;
 }
 
-/* The process that holds the lock, as the system tells; 0: not known. */
+/* Returns the process that holds the lock, from /proc/locks; 0: unknown. */
 static long find_holder(int fd)
 {
     struct stat        st;
@@ -141,7 +142,7 @@ static long find_holder(int fd)
     return found > 0 ? found : 0;
 }
 
-xd_status xd_folder_take(xd_folder *f, const char *path, const volatile sig_atomic_t *stop,
+xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atomic_t *stop,
                          xd_err *e)
 {
     double until = xd_now_s() + HANDOVER_S;
@@ -154,17 +155,17 @@ xd_status xd_folder_take(xd_folder *f, const char *path, const volatile sig_atom
     free(real);
     while (flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return XD_OK;       /* a file system without such locks                            */
+            return XD_OK;       /* the file system does not support locks                      */
         if (xd_now_s() > until || *stop) {
             char who[48] = "";
             long pid = find_holder(f->lock);
             if (pid)
                 snprintf(who, sizeof who, " (process %ld)", pid);
-            return xd_fail(e, XD_EIO, "another server%s has --results %s: end it first, or give "
-                           "this one a folder of its own", who, path);
+            return xd_fail(e, XD_EIO, "another server%s uses --results %s: stop it first, or use "
+                           "another directory", who, path);
         }
         nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
     }
-    remove_files(f->path, is_half);
+    remove_files(f->path, is_partial);
     return XD_OK;
 }

@@ -8,7 +8,7 @@
 
 static xd_status is_gone(xd_err *e, const char *how)
 {
-    return xd_fail(e, XD_EIO, "the connection between the server and its worker ended: %s", how);
+    return xd_fail(e, XD_EIO, "the connection of the server and its worker was closed: %s", how);
 }
 
 static xd_status send_all(int fd, const void *p, size_t n, xd_err *e)
@@ -34,7 +34,7 @@ static xd_status receive_all(int fd, void *p, size_t n, xd_err *e)
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            return is_gone(e, k ? strerror(errno) : "the other side has closed it");
+            return is_gone(e, k ? strerror(errno) : "end of file");
         at += k;
         n -= (size_t)k;
     }
@@ -47,9 +47,9 @@ xd_status xd_frame_send(int fd, xd_frame_kind kind, const char *const *v, int n,
     size_t   bytes = 0;
     for (int i = 0; i < n; i++)
         bytes += strlen(v[i]) + 1;
-    if (bytes > XD_FRAME_MOST)
-        return xd_fail(e, XD_EINVAL, "%zu bytes are more than the %d of one message to the worker",
-                       bytes, XD_FRAME_MOST);
+    if (bytes > XD_FRAME_MAX)
+        return xd_fail(e, XD_EINVAL, "the request has %zu bytes; the limit is %d", bytes,
+                       XD_FRAME_MAX);
     char *data = malloc(sizeof head + bytes);
     if (!data)
         return xd_fail(e, XD_ENOMEM, "no memory for a message of %zu bytes", bytes);
@@ -72,7 +72,7 @@ xd_status xd_frame_split(xd_frame *f, char *data, size_t bytes, xd_err *e)
     f->bytes = bytes;
     f->n = 0;
     if (bytes && data[bytes - 1])
-        return xd_fail(e, XD_EFORMAT, "a message of %zu bytes has no end", bytes);
+        return xd_fail(e, XD_EFORMAT, "a message of %zu bytes has no NUL at its end", bytes);
     for (size_t i = 0; i < bytes; i++)
         f->n += !data[i];
     f->v = malloc(((size_t)f->n + 1) * sizeof *f->v);
@@ -93,9 +93,9 @@ xd_status xd_frame_receive(int fd, xd_frame *f, xd_err *e)
     xd_status s = receive_all(fd, head, sizeof head, e);
     if (s != XD_OK)
         return s;
-    if (head[1] > XD_FRAME_MOST)
-        return xd_fail(e, XD_EFORMAT, "a message of %u bytes is more than %d", head[1],
-                       XD_FRAME_MOST);
+    if (head[1] > XD_FRAME_MAX)
+        return xd_fail(e, XD_EFORMAT, "a message has %u bytes; the limit is %d", head[1],
+                       XD_FRAME_MAX);
     f->kind = (xd_frame_kind)head[0];
     char *data = malloc((size_t)head[1] + 1);
     if (!data)

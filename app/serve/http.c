@@ -1,4 +1,4 @@
-/* http.c - connections, the table of routes, and who may ask */
+/* http.c - connections, routes and access control */
 #include "serve/http.h"
 
 #include <arpa/inet.h>
@@ -23,10 +23,10 @@
 #include "serve/http_front.h"
 #include "serve/http_head.h"
 
-/* CLOSING: connections beside the limit, which are closed to make room. */
+/* CLOSING: connections above the limit, accepted in order to close an idle one. */
 enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
-/* From 1.0 on libmicrohttpd refuses ends of lines that are no CR LF by itself. */
+/* libmicrohttpd refuses line ends other than CR LF itself from version 1.0 on. */
 #if MHD_VERSION >= 0x01000000
 #define STRICTNESS MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1
 #else
@@ -35,8 +35,8 @@ enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
 typedef struct client {         /* a connection                                                */
     int            fd;
-    double         since;       /* when its request began to come; 0: it has come              */
-    int            asks;        /* the head of its request has come                            */
+    double         since;       /* when it began to wait for a request; 0: received          */
+    int            has_head;    /* the head of its request was received                        */
     int            shut;
     struct client *next;
 } client;
@@ -47,7 +47,7 @@ struct xd_http {
     xd_front          *front;
     int                port, reaping;
     pthread_t          reaper;
-    pthread_mutex_t    lock;    /* of the list of clients                                      */
+    pthread_mutex_t    lock;    /* for the list of clients                                     */
     client            *clients;
     xd_body_pool       pool;
     atomic_int         stop;
@@ -67,15 +67,15 @@ static void set_since(xd_http *h, client *k, double since)
 {
     pthread_mutex_lock(&h->lock);
     if (k)
-        k->since = since, k->asks = 0;
+        k->since = since, k->has_head = 0;
     pthread_mutex_unlock(&h->lock);
 }
 
-static void set_asks(xd_http *h, client *k)
+static void set_has_head(xd_http *h, client *k)
 {
     pthread_mutex_lock(&h->lock);
     if (k)
-        k->asks = 1;
+        k->has_head = 1;
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -85,15 +85,15 @@ static void shut(client *k)
     shutdown(k->fd, SHUT_RDWR);
 }
 
-/* Where there are more connections than may be, the one is shut that has asked nothing for the
- * longest time; where all others have, the newest. The lock is held. */
-static void make_room(xd_http *h)
+/* If there are too many connections, closes the one that has waited longest without the head of a
+ * request; if all others have one, the newest. Under the lock. */
+static void close_idlest(xd_http *h)
 {
     client *idlest = NULL;
     int     open = 0;
     for (client *k = h->clients; k; k = k->next) {
         open += !k->shut;
-        if (!k->shut && !k->asks && k->since > 0 && (!idlest || k->since < idlest->since))
+        if (!k->shut && !k->has_head && k->since > 0 && (!idlest || k->since < idlest->since))
             idlest = k;
     }
     if (open > h->args.connections && idlest)
@@ -112,7 +112,7 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
         if (k) {
             *k = (client){ .fd = i->connect_fd, .since = xd_now_s(), .next = h->clients };
             h->clients = k;
-            make_room(h);
+            close_idlest(h);
         }
         *context = k;
     } else if (*context) {
@@ -127,7 +127,7 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
     pthread_mutex_unlock(&h->lock);
 }
 
-/* A client that sends a byte now and then is never idle: its socket is shut all the same. */
+/* Thread: closes connections whose request takes too long, even if bytes still arrive. */
 static void *reap(void *arg)
 {
     xd_http *h = arg;
@@ -135,7 +135,7 @@ static void *reap(void *arg)
         double now = xd_now_s();
         pthread_mutex_lock(&h->lock);
         for (client *k = h->clients; k; k = k->next)
-            if (k->since > 0 && now - k->since > h->args.patience)
+            if (k->since > 0 && now - k->since > h->args.timeout_s)
                 shut(k);
         pthread_mutex_unlock(&h->lock);
         nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
@@ -143,9 +143,9 @@ static void *reap(void *arg)
     return NULL;
 }
 
-/* ---- who may ask ----------------------------------------------------------------------------- */
+/* ---- access control -------------------------------------------------------------------------- */
 
-/* Takes the same time for every key that is given. */
+/* Compares in a time that depends only on the length of `given`. */
 static int same_secret(const char *given, const char *key)
 {
     size_t        n = strlen(given), k = strlen(key);
@@ -155,7 +155,7 @@ static int same_secret(const char *given, const char *key)
     return !differs;
 }
 
-/* Stands for the key in tasks, which are kept in files: a hash (FNV-1a), none of its letters. */
+/* Hashes a key (FNV-1a), so that tasks, which are stored in files, do not contain it. */
 static void name_owner(const char *key, char owner[OWNER + 1])
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -164,7 +164,7 @@ static void name_owner(const char *key, char owner[OWNER + 1])
     snprintf(owner, OWNER + 1, "%016llx", (unsigned long long)h);
 }
 
-/* The key of "Bearer KEY", of X-API-Key, or the password of basic authentication. */
+/* Checks the key in "Bearer KEY", in X-API-Key, or in the password of basic authentication. */
 static int has_key(xd_http_call *c, const xd_http_args *a, char owner[OWNER + 1])
 {
     const char *header = xd_http_header(c, "Authorization"), *given = NULL;
@@ -194,8 +194,8 @@ static int is_listed(const char *word, const char *const *list)
     return 0;
 }
 
-/* A page of another site must not use a server of this host through its visitor's browser. */
-static int is_foreign(const xd_http_call *c, const xd_http *h)
+/* Nonzero if a web page of another site sends the request through the browser of its visitor. */
+static int is_cross_origin(const xd_http_call *c, const xd_http *h)
 {
     const char *origin = xd_http_header(c, "Origin"), *host = xd_http_header(c, "Host");
     const char *at = origin ? strstr(origin, "://") : NULL;
@@ -204,8 +204,9 @@ static int is_foreign(const xd_http_call *c, const xd_http *h)
     return !at || !host || strcmp(at + 3, host) != 0;
 }
 
-/* Without keys only this host is served, by a name that no other site can take. */
-static int is_strange_host(const xd_http_call *c, const xd_http *h)
+/* Without keys, Host must be localhost or an address: a site could point its own name to this host
+ * (DNS rebinding). */
+static int is_untrusted_host(const xd_http_call *c, const xd_http *h)
 {
     const char *host = xd_http_header(c, "Host");
     char        name[256];
@@ -242,7 +243,7 @@ static int matches(const char *pattern, const char *path, char arg[64])
     return 1;
 }
 
-/* The route of a call; NULL, and the methods that the path has. */
+/* Returns the route of a call. NULL: none, and `methods` gets the methods of the path. */
 static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *methods, size_t size)
 {
     int head = strcmp(c->method, "HEAD") == 0;
@@ -258,7 +259,7 @@ static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *meth
     return NULL;
 }
 
-/* Names of headers alone, apart by commas. */
+/* Nonzero for header names separated by commas. */
 static int is_header_list(const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -267,8 +268,8 @@ static int is_header_list(const char *text)
     return *text != 0;
 }
 
-/* A question of a browser before a request: the client's own headers are allowed, as those of
- * OpenAI's are, and the methods of the path. */
+/* Replies to a CORS preflight request: allows the methods of the path and all requested headers,
+ * since OpenAI's clients send their own. */
 static void allow_preflight(xd_http_call *c, const char *methods)
 {
     const char *asked = xd_http_header(c, "Access-Control-Request-Headers");
@@ -280,39 +281,39 @@ static void allow_preflight(xd_http_call *c, const char *methods)
         xd_reply_header(c, "Access-Control-Allow-Private-Network", "true");
 }
 
-/* What pages of other sites may read. Where some may, caches keep the replies apart. */
+/* Adds the CORS headers for origins of --cors. Vary tells caches to store replies per origin. */
 static void allow_origin(xd_http_call *c, const xd_http *h, const char *methods)
 {
     const char *origin = xd_http_header(c, "Origin");
-    int         asks = strcmp(c->method, "OPTIONS") == 0;
+    int         has_head = strcmp(c->method, "OPTIONS") == 0;
     if (!h->args.origins || !h->args.origins[0])
         return;
-    xd_reply_header(c, "Vary", asks ? "Origin, Access-Control-Request-Method, "
+    xd_reply_header(c, "Vary", has_head ? "Origin, Access-Control-Request-Method, "
                                       "Access-Control-Request-Headers" : "Origin");
     if (!origin || !is_listed(origin, h->args.origins))
         return;
     xd_reply_header(c, "Access-Control-Allow-Origin", origin);
     xd_reply_header(c, "Access-Control-Expose-Headers",
                     "Retry-After, X-Seed, X-Video-Id, openai-poll-after-ms");
-    if (asks)
+    if (has_head)
         allow_preflight(c, methods);
 }
 
 static void refuse_key(xd_http_call *c)
 {
     xd_reply_error(c, 401, NULL, "invalid_api_key",
-                   "this server asks for a key: send it as \"Authorization: Bearer KEY\"");
+                   "this server requires a key: send it as \"Authorization: Bearer KEY\"");
     xd_reply_header(c, "WWW-Authenticate", "Basic realm=\"xdit\"");
 }
 
 typedef struct head_lines {
     int count[3];               /* Content-Length, Transfer-Encoding, Host                     */
-    int odd;                    /* a name or a value has bytes that neither may have           */
-    int coded;                  /* the body has another coding than chunks                     */
+    int invalid;                /* a name or a value contains invalid bytes                   */
+    int coded;                  /* the transfer coding is not chunked                         */
 } head_lines;
 
-static enum MHD_Result see_line(void *cls, enum MHD_ValueKind kind, const char *name,
-                                size_t name_size, const char *value, size_t value_size)
+static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char *name,
+                                  size_t name_size, const char *value, size_t value_size)
 {
     static const char *const once[] = { "Content-Length", "Transfer-Encoding", "Host" };
     head_lines *l = cls;
@@ -320,27 +321,27 @@ static enum MHD_Result see_line(void *cls, enum MHD_ValueKind kind, const char *
     for (size_t i = 0; i < sizeof once / sizeof *once; i++)
         l->count[i] += strcasecmp(name, once[i]) == 0;
     for (size_t i = 0; i < name_size; i++)
-        l->odd |= !isalnum((unsigned char)name[i]) && !strchr("!#$%&'*+-.^_`|~", name[i]);
+        l->invalid |= !isalnum((unsigned char)name[i]) && !strchr("!#$%&'*+-.^_`|~", name[i]);
     for (size_t i = 0; i < value_size; i++)
-        l->odd |= ((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 0x7f;
+        l->invalid |= ((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 0x7f;
     l->coded |= strcasecmp(name, "Transfer-Encoding") == 0 &&
                 (!value || strcasecmp(value, "chunked") != 0);
     return MHD_YES;
 }
 
-/* Whoever stands between us and the client may take another of two lines than libmicrohttpd, which
- * takes the first, and see the request end elsewhere. HTTP/1.1 has a Host. */
+/* Of two lines libmicrohttpd uses the first; a proxy may use the other one and see another end of
+ * the request. HTTP/1.1 requires a Host. */
 static int is_ambiguous(const head_lines *l, const char *version)
 {
-    return l->odd || l->count[0] + l->count[1] > 1 || l->count[2] > 1 ||
+    return l->invalid || l->count[0] + l->count[1] > 1 || l->count[2] > 1 ||
            (!l->count[2] && strcmp(version, "HTTP/1.1") == 0);
 }
 
-/* 1: it is refused, as its end is not known for sure. */
+/* Refuses a request whose end is ambiguous, and returns 1. */
 static int refuse_ambiguous(xd_http_call *c)
 {
     head_lines l = { { 0 }, 0, 0 };
-    MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, see_line, &l);
+    MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, check_line, &l);
     if (is_ambiguous(&l, c->version))
         xd_reply_error(c, 400, NULL, NULL, "%s", xd_head_sentence(400));
     else if (l.coded)
@@ -349,33 +350,33 @@ static int refuse_ambiguous(xd_http_call *c)
     return c->reply != NULL;
 }
 
-/* What can be refused by the head of a request alone; 1: it is refused. */
+/* Refuses a request by its head, and returns 1. */
 static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, const char *methods)
 {
     const char *length = xd_http_header(c, "Content-Length");
-    if (is_foreign(c, h) || is_strange_host(c, h))
-        xd_reply_error(c, 403, NULL, "forbidden", "pages of other sites are not served; "
-                       "--cors names those that are");
+    if (is_cross_origin(c, h) || is_untrusted_host(c, h))
+        xd_reply_error(c, 403, NULL, "forbidden", "requests from web pages of other sites are "
+                       "refused: start the server with --cors ORIGIN to accept them");
     else if (!r && strcmp(c->method, "OPTIONS") == 0 && methods[0])
         xd_reply_text(c, 204, "text/plain", "", 0);
     else if (!r && methods[0])
-        xd_reply_error(c, 405, NULL, NULL, "%.80s takes %s, not %.20s", c->path, methods,
+        xd_reply_error(c, 405, NULL, NULL, "%.80s accepts %s, not %.20s", c->path, methods,
                        c->method);
     else if (!r)
         xd_reply_error(c, 404, NULL, NULL, "there is nothing at %.200s", c->path);
-    else if (length && strtoull(length, NULL, 10) > h->args.most_body)
-        xd_reply_error(c, 413, NULL, NULL, "the body has %.20s bytes, more than the %zu that are "
-                       "taken (--max_body)", length, h->args.most_body);
+    else if (length && strtoull(length, NULL, 10) > h->args.max_body)
+        xd_reply_error(c, 413, NULL, NULL, "the body has %.20s bytes; the limit is %zu "
+                       "(--max_body)", length, h->args.max_body);
     return c->reply != NULL;
 }
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
-/* methods: those of the path, where the request has another one. */
+/* methods: those of the path, if the request has another one. */
 static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *methods)
 {
     if (!c->reply)
-        xd_reply_error(c, 500, NULL, NULL, "there is no answer to this");
+        xd_reply_error(c, 500, NULL, NULL, "the server has no reply to this request");
     if (!c->reply)              /* no memory                                                   */
         return MHD_NO;
     xd_reply_header(c, "X-Content-Type-Options", "nosniff");
@@ -389,12 +390,12 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
     return r;
 }
 
-typedef struct session {        /* a request while it comes                                    */
+typedef struct session {        /* a request while it is received                              */
     xd_http_call         call;
     xd_body         body;
     const xd_route *route;
     char            methods[64], owner[OWNER + 1];
-    double          began;      /* when its head had come                                      */
+    double          began;      /* when its head was received                                  */
 } session;
 
 static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *url,
@@ -427,8 +428,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 {
     xd_http *h = cls;
     session *s = *context;
-    if (!s) {                   /* the head has come                                           */
-        set_asks(h, client_of(connection));
+    if (!s) {                   /* the head was received                                       */
+        set_has_head(h, client_of(connection));
         s = *context = begin_request(h, connection, url, method);
         if (!s)
             return MHD_NO;
@@ -441,7 +442,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
             refuse_key(&s->call);
             return send_reply(h, &s->call, s->methods);
         }
-        xd_body_begin(&s->body, &s->call, h->args.most_body, &h->pool);
+        xd_body_begin(&s->body, &s->call, h->args.max_body, &h->pool);
         return MHD_YES;
     }
     if (*size) {
@@ -470,7 +471,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 {
     session *s = *context;
     (void)why;
-    set_since(cls, client_of(c), xd_now_s());   /* the next one may come                       */
+    set_since(cls, client_of(c), xd_now_s());   /* for the next request                        */
     if (!s)
         return;
     log_request(cls, s);
@@ -481,8 +482,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
-/* A strict libmicrohttpd refuses a request without Host by itself, and 0.9.75 writes the head of
- * that reply twice: is_ambiguous refuses it instead. */
+/* Not strict, so that is_ambiguous refuses a request without Host: a strict libmicrohttpd 0.9.75
+ * writes the head of that reply twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
@@ -504,8 +505,8 @@ static struct MHD_Daemon *start_daemon(xd_http *h)
         h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
-/* libmicrohttpd owns the socket, also where it has no room for it. */
-static int take_socket(void *cookie, int fd, const struct sockaddr_storage *from)
+/* libmicrohttpd owns the socket even if it refuses the connection. */
+static int add_socket(void *cookie, int fd, const struct sockaddr_storage *from)
 {
     xd_http *h = cookie;
     return MHD_add_connection(h->daemon, fd, (const struct sockaddr *)from, sizeof *from) ==
@@ -518,21 +519,21 @@ xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
     if (!h)
         return xd_fail(e, XD_ENOMEM, "no memory for a server");
     h->args = *a;
-    h->pool.most = a->most_bodies;
+    h->pool.max = a->max_bodies;
     pthread_mutex_init(&h->lock, NULL);
     xd_status s = xd_front_open(&h->front, &(xd_front_args){
         .host = a->host, .port = a->port, .connections = a->connections + CLOSING,
-        .sealed = a->tls_cert != NULL, .patience = a->patience }, e);
+        .encrypted = a->tls_cert != NULL, .timeout_s = a->timeout_s }, e);
     if (s == XD_OK && !(h->daemon = start_daemon(h)))
-        s = xd_fail(e, XD_EIO, a->tls_cert ? "cannot serve HTTPS: are --tls_cert and --tls_key a "
-                    "certificate in PEM and its key?" : "libmicrohttpd does not start");
+        s = xd_fail(e, XD_EIO, a->tls_cert ? "cannot serve HTTPS: --tls_cert and --tls_key must be "
+                    "a certificate in PEM format and its key" : "libmicrohttpd cannot be started");
     if (s == XD_OK)
-        s = xd_front_start(h->front, take_socket, h, e);
+        s = xd_front_start(h->front, add_socket, h, e);
     if (s != XD_OK) {
         xd_http_stop(out, 0);
         return s;
     }
-    h->args.tls_cert = h->args.tls_key = NULL;  /* they are read                               */
+    h->args.tls_cert = h->args.tls_key = NULL;  /* no longer needed                            */
     h->port = xd_front_port(h->front);
     h->reaping = pthread_create(&h->reaper, NULL, reap, h) == 0;
     return XD_OK;
@@ -560,7 +561,7 @@ void xd_http_stop(xd_http **out, double seconds)
     if (!h)
         return;
     if (h->daemon) {
-        xd_front_quiet(h->front);
+        xd_front_stop_accepting(h->front);
         while (xd_now_s() < until && MHD_get_daemon_info(
                    h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections > 0)
             nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);

@@ -1,4 +1,4 @@
-/* http_body.c - the body of a request */
+/* http_body.c - receives and parses the body of a request */
 #include "serve/http_body.h"
 
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 
 #include <microhttpd.h>
 
-enum { FORM_BUFFER = 64 << 10, MOST_PARTS = 64, MOST_VALUES = 10000 };
+enum { FORM_BUFFER = 64 << 10, MAX_PARTS = 64, MAX_VALUES = 10000 };
 
-static const char RETRY_S[] = "5";      /* uploads end within seconds                          */
+static const char RETRY_S[] = "5";      /* seconds; most uploads are shorter                   */
 
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
 {
@@ -32,7 +32,7 @@ static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t
 static xd_part *add_part(xd_body *b, const char *name, const char *file, const char *type)
 {
     xd_http_call *c = b->call;
-    xd_part *parts = c->nparts < MOST_PARTS
+    xd_part *parts = c->nparts < MAX_PARTS
                          ? realloc(c->parts, ((size_t)c->nparts + 1) * sizeof *parts) : NULL;
     if (!parts) {
         b->status = 400;
@@ -47,14 +47,14 @@ static xd_part *add_part(xd_body *b, const char *name, const char *file, const c
     return p;
 }
 
-/* Does a piece go on with the last part? The first one of a part may be empty. */
-static int goes_on(const xd_http_call *c, const char *name, uint64_t at)
+/* Nonzero if a piece belongs to the last part. The first piece of a part may be empty. */
+static int continues_part(const xd_http_call *c, const char *name, uint64_t at)
 {
     const xd_part *last = c->nparts ? &c->parts[c->nparts - 1] : NULL;
     return last && (at || (!last->bytes && strcmp(last->name, name ? name : "") == 0));
 }
 
-/* Pieces of one part come one after the other; `at` is where in it. */
+/* Called for each piece of a part, in order; `at` is its offset. */
 static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *name,
                                 const char *file, const char *type, const char *encoding,
                                 const char *data, uint64_t at, size_t size)
@@ -63,7 +63,7 @@ static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *
     xd_http_call *c = b->call;
     (void)kind;
     (void)encoding;
-    xd_part *p = goes_on(c, name, at) ? &c->parts[c->nparts - 1]
+    xd_part *p = continues_part(c, name, at) ? &c->parts[c->nparts - 1]
                                       : add_part(b, name ? name : "", file, type);
     size_t cap = p ? p->bytes + 1 : 0;
     if (b->status || !p || !append(&p->data, &p->bytes, &cap, data, size))
@@ -71,10 +71,10 @@ static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *
     return b->status ? MHD_NO : MHD_YES;
 }
 
-void xd_body_begin(xd_body *b, xd_http_call *c, size_t most, xd_body_pool *pool)
+void xd_body_begin(xd_body *b, xd_http_call *c, size_t max, xd_body_pool *pool)
 {
     const char *type = xd_http_header(c, "Content-Type");
-    *b = (xd_body){ .call = c, .most = most, .pool = pool };
+    *b = (xd_body){ .call = c, .max = max, .pool = pool };
     if (type && (strncasecmp(type, "multipart/form-data", 19) == 0 ||
                  strncasecmp(type, "application/x-www-form-urlencoded", 33) == 0)) {
         b->form = MHD_create_post_processor(c->connection, FORM_BUFFER, on_piece, b);
@@ -83,8 +83,8 @@ void xd_body_begin(xd_body *b, xd_http_call *c, size_t most, xd_body_pool *pool)
     }
 }
 
-/* Frees what has come. */
-static void empty(xd_body *b)
+/* Frees the received content. */
+static void free_content(xd_body *b)
 {
     xd_http_call *c = b->call;
     free(b->data);
@@ -100,23 +100,23 @@ static void empty(xd_body *b)
     b->pooled = 0;
 }
 
-/* Counts bytes in the pool; 0: it has no room for them. */
+/* Adds bytes to the pool. Returns 0 if this exceeds its limit. */
 static int count_bytes(xd_body *b, size_t bytes)
 {
     b->pooled += bytes;
     size_t all = atomic_fetch_add(&b->pool->bytes, bytes) + bytes;
-    return !b->pool->most || all <= b->pool->most;
+    return !b->pool->max || all <= b->pool->max;
 }
 
 void xd_body_add(xd_body *b, const char *data, size_t bytes)
 {
     b->total += bytes;
-    if (b->total > b->most)
+    if (b->total > b->max)
         b->status = 413;
     else if (!b->status && !count_bytes(b, bytes))
-        b->status = 503, b->crowded = 1;
+        b->status = 503, b->pool_full = 1;
     if (b->status && b->pooled)
-        empty(b);
+        free_content(b);
     if (b->status)        /* the rest is read and dropped: the reply then reaches the client */
         return;
     if (b->form && MHD_post_process(b->form, data, bytes) != MHD_YES)
@@ -128,20 +128,20 @@ void xd_body_add(xd_body *b, const char *data, size_t bytes)
 static void refuse(const xd_body *b, xd_http_call *c)
 {
     if (b->status == 413)
-        xd_reply_error(c, 413, NULL, NULL, "the body has more than the %zu bytes that are taken "
-                       "(--max_body)", b->most);
-    else if (b->crowded)
-        xd_reply_error(c, 503, NULL, NULL, "the bodies of other requests take the %zu bytes that "
-                       "there are for all (--max_bodies): send this again later", b->pool->most),
+        xd_reply_error(c, 413, NULL, NULL, "the body exceeds the limit of %zu bytes (--max_body)",
+                       b->max);
+    else if (b->pool_full)
+        xd_reply_error(c, 503, NULL, NULL, "the bodies of all requests exceed the limit of %zu "
+                       "bytes (--max_bodies): send this request again later", b->pool->max),
             xd_reply_header(c, "Retry-After", RETRY_S);
     else if (b->status == 503)
         xd_reply_error(c, 503, NULL, NULL, "no memory for the body of a request");
     else
-        xd_reply_error(c, 400, NULL, NULL, "the body is no multipart/form-data of at most %d "
-                       "parts", MOST_PARTS);
+        xd_reply_error(c, 400, NULL, NULL, "the body is not valid multipart/form-data with at most "
+                       "%d parts", MAX_PARTS);
 }
 
-/* JSON by its type, and, for the many clients that give none, by how it begins. */
+/* Nonzero for a body of media type JSON, or without a type and with the first byte of JSON. */
 static int is_json(const xd_body *b, xd_http_call *c)
 {
     const char *type = xd_http_header(c, "Content-Type");
@@ -150,7 +150,7 @@ static int is_json(const xd_body *b, xd_http_call *c)
     return !type && b->data && (b->data[0] == '{' || b->data[0] == '[');
 }
 
-/* Texts reach replies, files and the log: what is no UTF-8, or has a NUL inside, is refused. */
+/* Nonzero for UTF-8 without a NUL: other text must not reach replies, files and the log. */
 static int is_text(const char *s, size_t n)
 {
     const char *end = s + n;
@@ -173,12 +173,12 @@ static int are_texts(const xd_http_call *c)
     return 1;
 }
 
-/* A value of two bytes takes a hundred in memory: commas and brackets outside of texts, which bound
- * their number, are counted before. */
+/* A JSON value of two bytes needs a hundred bytes of memory. The number of commas and brackets
+ * outside strings is an upper bound for the number of values. */
 static int has_few_values(const char *s, const char *end)
 {
     int n = 0, inside = 0;
-    for (; s < end && n <= MOST_VALUES; s++) {
+    for (; s < end && n <= MAX_VALUES; s++) {
         if (inside && *s == '\\')
             s++;
         else if (*s == '"')
@@ -186,7 +186,7 @@ static int has_few_values(const char *s, const char *end)
         else
             n += !inside && (*s == ',' || *s == '[' || *s == '{');
     }
-    return n <= MOST_VALUES;
+    return n <= MAX_VALUES;
 }
 
 static int read_json(xd_body *b, xd_http_call *c)
@@ -197,7 +197,7 @@ static int read_json(xd_body *b, xd_http_call *c)
         c->bytes -= 3;
     }
     if (!has_few_values(c->body, c->body + c->bytes))
-        xd_reply_error(c, 400, NULL, NULL, "the body has more than %d values", MOST_VALUES);
+        xd_reply_error(c, 400, NULL, NULL, "the body has more than %d values", MAX_VALUES);
     else if (xd_json_parse(&c->json, c->body, c->bytes, "the body", &e) != XD_OK)
         xd_reply_error(c, 400, NULL, NULL, "%s", e.msg);
     else if (!is_text(c->body, c->bytes))
@@ -230,6 +230,6 @@ void xd_body_free(xd_body *b, xd_http_call *c)
     if (b->form)
         MHD_destroy_post_processor(b->form);
     xd_json_free(&c->json);
-    if (b->pool)                /* it has begun                                                */
-        empty(b);
+    if (b->pool)                /* after xd_body_begin                                         */
+        free_content(b);
 }

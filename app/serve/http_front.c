@@ -1,4 +1,4 @@
-/* http_front.c - a loop over the sockets of clients */
+/* http_front.c - a poll loop over the sockets of clients */
 #define _GNU_SOURCE             /* accept4 */
 #include "serve/http_front.h"
 
@@ -19,35 +19,35 @@
 #include "base/json.h"
 #include "serve/http_head.h"
 
-enum { PIPE = 16 << 10, BACKLOG = 128, LOOK_MS = 500, AT_ONCE = 16 };
-/* In which replies are sent when all ends; in which a client that was told of the end closes. */
+enum { PIPE = 16 << 10, BACKLOG = 128, POLL_MS = 500, AT_ONCE = 16 };
+/* Seconds for pending replies when the server stops; for a client to close after the last reply. */
 static const double LAST_S = 1, LINGER_S = 2;
 
-typedef struct pipe_buf {       /* bytes on their way: data[at..n)                             */
+typedef struct pipe_buf {       /* bytes to forward: data[at..n)                               */
     char   data[PIPE];
     size_t at, n;
-    int    ended;               /* nothing more comes in                                       */
-    int    shut;                /* and the other side knows it                                 */
+    int    ended;               /* the source has ended                                        */
+    int    shut;                /* the end was forwarded                                       */
 } pipe_buf;
 
 typedef struct conn {
     int          client, inner;
-    pipe_buf     in, out;       /* from the client, to it                                      */
+    pipe_buf     in, out;       /* from the client; to the client                              */
     xd_head      head;
-    int          answered;      /* something was said since the head that comes has begun      */
-    int          told;          /* something was ever said to the client                       */
-    double       moved_s;       /* when the client last took something                         */
+    int          answered;      /* a reply has begun since the current head began              */
+    int          replied;       /* at least one byte was sent to the client                    */
+    double       active_s;      /* when the client last read a byte                            */
     struct conn *next;
 } conn;
 
 struct xd_front {
     xd_front_args a;
     int         listener, wake, port;
-    xd_front_take *take;
+    xd_front_on_client *on_client;
     void       *cookie;
     int         running;
     pthread_t   thread;
-    atomic_int  quiet, ends;
+    atomic_int  no_accept, stopping;
     conn       *first;
     int         n;
 };
@@ -67,8 +67,8 @@ static xd_status make_address(const xd_front_args *a, struct sockaddr_storage *a
         return XD_OK;
     }
     if (inet_pton(AF_INET, a->host, &in->sin_addr) != 1)
-        return xd_fail(e, XD_EINVAL, "--host takes an address as 127.0.0.1, 0.0.0.0 or ::1, not "
-                       "'%.80s'", a->host);
+        return xd_fail(e, XD_EINVAL, "--host must be an address such as 127.0.0.1, 0.0.0.0 or ::1, "
+                       "not '%.80s'", a->host);
     in->sin_family = AF_INET;
     in->sin_port = htons((uint16_t)a->port);
     *size = sizeof *in;
@@ -89,9 +89,9 @@ static xd_status listen_at(xd_front *f, xd_err *e)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, size) != 0 || listen(fd, BACKLOG) != 0 ||
         getsockname(fd, (struct sockaddr *)&at, &size) != 0)
-        return xd_fail(e, XD_EIO, "cannot listen at %s port %d: %s%s", f->a.host, f->a.port,
+        return xd_fail(e, XD_EIO, "cannot listen on %s port %d: %s%s", f->a.host, f->a.port,
                        strerror(errno),
-                       errno == EADDRINUSE ? "; choose another one with --port" : "");
+                       errno == EADDRINUSE ? ": choose another port with --port" : "");
     f->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
                                              : ((struct sockaddr_in *)&at)->sin_port);
     return XD_OK;
@@ -102,7 +102,7 @@ static xd_status listen_at(xd_front *f, xd_err *e)
 static void add_conn(xd_front *f, int client)
 {
     int      pair[2], one = 1;
-    unsigned ms = (unsigned)(f->a.patience * 1e3);
+    unsigned ms = (unsigned)(f->a.timeout_s * 1e3);
     conn    *c = malloc(sizeof *c);
     struct sockaddr_storage from = { .ss_family = AF_INET };
     if (!c || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
@@ -110,7 +110,7 @@ static void add_conn(xd_front *f, int client)
         close(client);
         return;
     }
-    /* who reads nothing of an answer: of a stream of events libmicrohttpd waits for ever */
+    /* for a client that reads nothing: libmicrohttpd would wait for ever in a stream of events */
     setsockopt(client, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->client = client;
@@ -118,13 +118,13 @@ static void add_conn(xd_front *f, int client)
     c->in.at = c->in.n = c->out.at = c->out.n = 0;
     c->in.ended = c->in.shut = c->out.ended = c->out.shut = 0;
     c->head = (xd_head){ 0 };
-    c->answered = c->told = 0;
-    c->moved_s = xd_now_s();
+    c->answered = c->replied = 0;
+    c->active_s = xd_now_s();
     c->next = f->first;
     f->first = c;
     f->n++;
     getpeername(client, (struct sockaddr *)&from, &(socklen_t){ sizeof from });
-    if (!f->take(f->cookie, pair[1], &from))
+    if (!f->on_client(f->cookie, pair[1], &from))
         c->in.ended = c->out.ended = 1;
 }
 
@@ -138,7 +138,7 @@ static void accept_some(xd_front *f)
     }
 }
 
-/* Bytes that come from a socket; 0: it is broken. */
+/* Reads bytes from a socket; 0: it failed. */
 static int fill(pipe_buf *b, int fd)
 {
     ssize_t k = recv(fd, b->data + b->n, PIPE - b->n, 0);
@@ -160,7 +160,7 @@ static int drain(pipe_buf *b, int fd)
     return 1;
 }
 
-/* The reply to what is refused, at the end of all others. */
+/* Appends the reply to a refused request after all other replies. */
 static void add_refusal(conn *c)
 {
     const char *text = xd_head_sentence(c->head.status);
@@ -179,13 +179,13 @@ static void add_refusal(conn *c)
     xd_buf_free(&j);
 }
 
-/* From the client: what may be passed on. */
+/* Reads from the client the bytes that may be forwarded. */
 static int read_client(const xd_front *f, conn *c)
 {
     size_t had = c->in.n;
     if (!fill(&c->in, c->client))
         return 0;
-    if (f->a.sealed)
+    if (f->a.encrypted)
         return 1;
     if (!c->head.in_body)
         c->answered = 0;
@@ -205,8 +205,8 @@ static int read_inner(conn *c)
     return 1;
 }
 
-/* What was read of a side that has ended is passed on before the other side is told. */
-static void tell_ends(conn *c)
+/* Forwards the end of each side after all its bytes were forwarded. */
+static void forward_end(conn *c)
 {
     if (c->in.ended && !c->in.shut && !c->in.n)
         c->in.shut = 1, shutdown(c->inner, SHUT_WR);
@@ -214,17 +214,17 @@ static void tell_ends(conn *c)
         c->out.shut = 1, shutdown(c->client, SHUT_WR);
 }
 
-/* A socket that is closed with bytes unread sends a reset, which takes the last reply along: what
- * still comes is read. */
+/* Reads and drops late bytes of the client: closing a socket with unread bytes sends a reset, which
+ * destroys the last reply. */
 static int linger(const conn *c, const struct pollfd *client)
 {
     char rest[PIPE];
     if (client->revents && recv(c->client, rest, sizeof rest, MSG_DONTWAIT) <= 0)
         return 0;
-    return xd_now_s() - c->moved_s < LINGER_S;
+    return xd_now_s() - c->active_s < LINGER_S;
 }
 
-/* Takes what poll has found of both sockets. 0: the connection is over. */
+/* Handles the events of both sockets. Returns 0 if the connection has ended. */
 static int serve_conn(const xd_front *f, conn *c, const struct pollfd *client,
                       const struct pollfd *inner)
 {
@@ -241,15 +241,15 @@ static int serve_conn(const xd_front *f, conn *c, const struct pollfd *client,
     if (inner->revents & (POLLIN | POLLHUP | POLLERR) && !c->out.ended && c->out.n < PIPE / 2)
         read_inner(c);
     if (!c->out.n)
-        c->moved_s = now;
+        c->active_s = now;
     if (client->revents & POLLOUT && c->out.n) {
         if (!drain(&c->out, c->client))
             return 0;
-        c->moved_s = now;
-        c->told = 1;
+        c->active_s = now;
+        c->replied = 1;
     }
-    tell_ends(c);
-    return (!c->out.shut || c->told) && now - c->moved_s < f->a.patience;
+    forward_end(c);
+    return (!c->out.shut || c->replied) && now - c->active_s < f->a.timeout_s;
 }
 
 static void end_conn(conn *c)
@@ -271,9 +271,9 @@ static void list_conns(const xd_front *f, struct pollfd *p)
     for (const conn *c = f->first; c; c = c->next, p += 2) {
         int from_client = !c->in.ended && c->in.n < PIPE, from_inner = c->out.n < PIPE / 2;
         p[0] = (struct pollfd){ c->client, events_if(from_client, c->out.n > 0), 0 };
-        int deaf = c->out.ended || (!from_inner && !c->in.n);   /* its end can wait            */
+        int ignored = c->out.ended || (!from_inner && !c->in.n);    /* no need to read yet */
         p[0].events |= c->out.shut ? POLLIN : 0;
-        p[1] = (struct pollfd){ deaf ? -1 : c->inner, events_if(from_inner, c->in.n > 0), 0 };
+        p[1] = (struct pollfd){ ignored ? -1 : c->inner, events_if(from_inner, c->in.n > 0), 0 };
     }
 }
 
@@ -298,25 +298,25 @@ static void *pass_bytes(void *arg)
     double         until = 0;
     while (p && (until <= 0 || (f->n && xd_now_s() < until))) {
         uint64_t beats;
-        int      open = !atomic_load(&f->quiet) && f->n < f->a.connections;
+        int      open = !atomic_load(&f->no_accept) && f->n < f->a.connections;
         p[0] = (struct pollfd){ .fd = f->wake, .events = POLLIN };
         p[1] = (struct pollfd){ .fd = open ? f->listener : -1, .events = POLLIN };
         list_conns(f, p + 2);
-        if (poll(p, 2 + 2 * (nfds_t)f->n, until > 0 ? 20 : LOOK_MS) < 0)
+        if (poll(p, 2 + 2 * (nfds_t)f->n, until > 0 ? 20 : POLL_MS) < 0)
             continue;
         if (p[0].revents && read(f->wake, &beats, sizeof beats) < 0)
             continue;
         serve_conns(f, p + 2);
         if (p[1].revents)
             accept_some(f);
-        if (atomic_load(&f->ends) && until <= 0)
+        if (atomic_load(&f->stopping) && until <= 0)
             until = xd_now_s() + LAST_S;
     }
     free(p);
     return NULL;
 }
 
-/* ---- the interface --------------------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------------------ */
 
 xd_status xd_front_open(xd_front **out, const xd_front_args *a, xd_err *e)
 {
@@ -337,9 +337,9 @@ int xd_front_port(const xd_front *f)
     return f->port;
 }
 
-xd_status xd_front_start(xd_front *f, xd_front_take *take, void *cookie, xd_err *e)
+xd_status xd_front_start(xd_front *f, xd_front_on_client *on_client, void *cookie, xd_err *e)
 {
-    f->take = take;
+    f->on_client = on_client;
     f->cookie = cookie;
     f->running = pthread_create(&f->thread, NULL, pass_bytes, f) == 0;
     return f->running ? XD_OK : xd_fail(e, XD_ENOMEM, "cannot start a thread");
@@ -350,12 +350,12 @@ static void set_flag(xd_front *f, atomic_int *flag)
     uint64_t one = 1;
     atomic_store(flag, 1);
     if (write(f->wake, &one, sizeof one) < 0)
-        return;                 /* it wakes up already                                         */
+        return;                 /* it is readable already                                      */
 }
 
-void xd_front_quiet(xd_front *f)
+void xd_front_stop_accepting(xd_front *f)
 {
-    set_flag(f, &f->quiet);
+    set_flag(f, &f->no_accept);
 }
 
 void xd_front_close(xd_front **out)
@@ -363,8 +363,8 @@ void xd_front_close(xd_front **out)
     xd_front *f = *out;
     if (!f)
         return;
-    set_flag(f, &f->quiet);
-    set_flag(f, &f->ends);
+    set_flag(f, &f->no_accept);
+    set_flag(f, &f->stopping);
     if (f->running)
         pthread_join(f->thread, NULL);
     for (conn *c; (c = f->first);) {

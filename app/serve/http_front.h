@@ -1,9 +1,8 @@
-/* http_front.h - the sockets of clients: what they send is looked at (http_head.h) before
- * libmicrohttpd gets it
+/* http_front.h - the sockets of clients, in front of libmicrohttpd
  *
- * One thread listens, accepts, and passes bytes between each client and a socket of this process,
- * which libmicrohttpd takes for the client's. A request that is refused is answered here, behind
- * the replies to those before it. */
+ * A thread listens, accepts, and forwards bytes between each client and a socket pair, whose other
+ * end is the connection that libmicrohttpd sees. It checks requests first (http_head.h), and
+ * replies itself to one that is refused, after the replies to earlier requests. */
 #ifndef XD_SERVE_HTTP_FRONT_H
 #define XD_SERVE_HTTP_FRONT_H
 
@@ -15,21 +14,22 @@ typedef struct xd_front xd_front;
 
 typedef struct xd_front_args {
     const char *host;           /* numeric address                                             */
-    int         port;           /* 0: any                                                      */
-    int         connections;    /* at once                                                     */
-    int         sealed;         /* TLS: nothing can be looked at                               */
-    double      patience;       /* seconds in which a piece of a reply must be read            */
+    int         port;           /* 0: any free port                                            */
+    int         connections;    /* maximum number                                              */
+    int         encrypted;      /* TLS: requests cannot be checked                             */
+    double      timeout_s;      /* time limit for a client to read a piece of a reply          */
 } xd_front_args;
 
-/* Listens, and accepts nothing yet. */
+/* Listens, but accepts no connections yet. XD_EIO: the address is in use. */
 xd_status xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
 int       xd_front_port(const xd_front *f);
-/* Gets a socket, which it owns also where it returns 0: it cannot; from: the client's address. */
-typedef int xd_front_take(void *cookie, int fd, const struct sockaddr_storage *from);
-/* Begins. */
-xd_status xd_front_start(xd_front *f, xd_front_take *take, void *cookie, xd_err *e);
-void      xd_front_quiet(xd_front *f);  /* accepts nothing more                                */
-/* What was answered is sent still, for a second. */
+/* Called for each connection with a socket, which the callee owns, and the client's address.
+ * Returns 0 if it cannot serve the connection. */
+typedef int xd_front_on_client(void *cookie, int fd, const struct sockaddr_storage *from);
+/* Starts the thread that accepts connections. */
+xd_status xd_front_start(xd_front *f, xd_front_on_client *on_client, void *cookie, xd_err *e);
+void      xd_front_stop_accepting(xd_front *f);
+/* Sends pending replies for up to a second, and closes all connections. */
 void      xd_front_close(xd_front **f);
 
 #endif

@@ -1,11 +1,11 @@
-/* http_head.c - a machine that takes one byte after the other */
+/* http_head.c - a state machine over the bytes of requests */
 #include "serve/http_head.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-/* Fields are those of the head and, in the body, those behind its last chunk. */
+/* States. Fields are those of the head, and the trailer fields after the last chunk. */
 enum {
     LINE, LINE_END,             /* of the request                                              */
     NAME, VALUE, VALUE_END, FIELDS_END,
@@ -16,10 +16,10 @@ enum { LENGTH_DIGITS = 18, SIZE_DIGITS = 15 };
 
 const char *xd_head_sentence(int status)
 {
-    return status == 501 ? "the only Transfer-Encoding that is read is chunked"
-                         : "a request has one Host, and a Content-Length or a Transfer-Encoding, "
-                           "not both or several; no name has a blank before its colon, lines end "
-                           "with CR LF and have no bytes of control";
+    return status == 501 ? "the only supported Transfer-Encoding is chunked"
+                         : "a request must have one Host and at most one Content-Length or "
+                           "Transfer-Encoding, names without a blank before the colon, and lines "
+                           "that end with CR LF and contain no control characters";
 }
 
 static void refuse(xd_head *h, int status)
@@ -51,7 +51,7 @@ static int is_named(const xd_head *h, const char *name)
     return h->nname == strlen(name) && strncasecmp(h->name, name, h->nname) == 0;
 }
 
-/* The value is a number of digits alone. */
+/* Reads the value of Content-Length: digits only. */
 static void take_length(xd_head *h)
 {
     if (h->lengths++ || h->codings || !h->nvalue || h->nvalue > LENGTH_DIGITS) {
@@ -158,9 +158,9 @@ static void read_size(xd_head *h, char c)
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the complete request -------------------------------------------------------------------- */
 
-/* The line feed of a line has come. An empty line may come before a request. */
+/* Handles the line feed at the end of a line. Empty lines are allowed before a request. */
 static void end_line(xd_head *h)
 {
     if (h->state == VALUE_END && !h->in_body)
@@ -209,7 +209,7 @@ static void read_byte(xd_head *h, char c)
     }
 }
 
-/* Bytes of a body, which are not looked at: how many of n. */
+/* Skips bytes of a body; returns how many of n. */
 static size_t skip_body(xd_head *h, size_t n)
 {
     size_t k = h->left < n ? (size_t)h->left : n;
@@ -225,14 +225,14 @@ size_t xd_head_read(xd_head *h, char *p, size_t n)
 {
     size_t kept = 0;
     for (size_t at = 0, k; at < n && !h->status; at += k) {
-        int whole = h->state == BODY || h->state == CHUNK;
+        int body = h->state == BODY || h->state == CHUNK;
         k = 1;
-        if (whole)
+        if (body)
             k = skip_body(h, n - at);
         else
             read_byte(h, p[at]);
-        if (h->status || (!whole && h->state == EXTENSION))
-            continue;           /* text behind the size of a chunk                             */
+        if (h->status || (!body && h->state == EXTENSION))
+            continue;           /* drop the chunk extension                                    */
         memmove(p + kept, p + at, k);
         kept += k;
     }

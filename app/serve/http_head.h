@@ -1,32 +1,32 @@
-/* http_head.h - where requests begin and end in the bytes of a client, by the letter of RFC 9112
+/* http_head.h - finds where requests begin and end in the bytes of a client, strictly by RFC 9112
  *
- * A proxy before the server and libmicrohttpd after it must agree on that. What one of them may
- * take in another way is refused before libmicrohttpd sees it: ends of lines that are no CR LF,
- * bytes of control, blanks before colons, folded lines, lengths that are no numbers or come twice,
- * codings but chunks, and no Host or two. Extensions of chunks, which libmicrohttpd 1.0.1 takes for
- * bytes of the body in part, are taken out. */
+ * A proxy in front of the server and libmicrohttpd must agree on these limits (request smuggling).
+ * Requests that they may interpret differently are refused before libmicrohttpd sees them: line
+ * ends other than CR LF, control characters, blanks before colons, folded lines, repeated or
+ * non-numeric lengths, transfer codings other than chunked, and a missing or repeated Host. Chunk
+ * extensions, which libmicrohttpd 1.0.1 reads as part of the body, are removed. */
 #ifndef XD_SERVE_HTTP_HEAD_H
 #define XD_SERVE_HTTP_HEAD_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct xd_head {        /* begins as {0}: the next byte is the first of a request       */
+typedef struct xd_head {        /* starts as {0}, at the first byte of a request               */
     int      state;
-    int      status;            /* 400, 501: the request is refused; 0: not yet                */
-    int      in_body;           /* the head of the request has ended                           */
-    char     name[24], value[24];       /* of the line; what is longer is cut                  */
+    int      status;            /* 400, 501: the request is refused; 0: not refused             */
+    int      in_body;           /* the head of the request is complete                         */
+    char     name[24], value[24];       /* of the current line, truncated                      */
     size_t   nname, nvalue;
-    char     version[8];        /* the last bytes of the request's line                        */
-    int      hosts, lengths, codings;   /* lines of that name in the head                      */
-    uint64_t left;              /* bytes of the body, or of the chunk                          */
-    int      digits;            /* of the chunk's size                                         */
+    char     version[8];        /* the last bytes of the request line                          */
+    int      hosts, lengths, codings;   /* number of lines with this name in the head          */
+    uint64_t left;              /* remaining bytes of the body, or of the chunk                */
+    int      digits;            /* of the chunk size                                           */
 } xd_head;
 
-/* What is wrong with a request of `status`, in one sentence. */
+/* Returns the error message for a request that is refused with `status`. */
 const char *xd_head_sentence(int status);
-/* Reads on; how many bytes, from p on, may be passed on: those before a refusal without extensions
- * of chunks. */
+/* Parses the next n bytes. Returns how many bytes at p may be forwarded: those before a refusal,
+ * without chunk extensions, which it removes in place. */
 size_t xd_head_read(xd_head *h, char *p, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* http_reply.c - what requests have, and replies */
+/* http_reply.c - reading requests, and replies */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "serve/http.h"
 
-static const double PROBE_S = 1;        /* between two looks whether a half-closed client reads */
+static const double PROBE_S = 1;        /* between two probes of a half-closed client */
 
-/* ---- what a request has --------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 const char *xd_http_query(const xd_http_call *c, const char *name)
 {
@@ -48,8 +48,8 @@ static presence look_for_client(const xd_http_call *c)
     return recv(p.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ? HALF_CLOSED : THERE;
 }
 
-/* Is something to be sent to a client that has closed its side? Not at first: most replies are soon
- * there. */
+/* Nonzero if it is time to probe a half-closed client. Not at first: most replies are soon
+ * complete. */
 static int is_probe_due(xd_http_call *c)
 {
     double now = xd_now_s();
@@ -61,8 +61,8 @@ static int is_probe_due(xd_http_call *c)
     return 1;
 }
 
-/* Clients of HTTP/1.0 know no interim replies; in TLS only who has gone ends the connection so. */
-int xd_http_gone(xd_http_call *c)
+/* Clients of HTTP/1.0 do not accept interim replies, and TLS has no half-closed connections. */
+int xd_http_client_left(xd_http_call *c)
 {
     static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
     presence          p = look_for_client(c);
@@ -75,7 +75,7 @@ int xd_http_gone(xd_http_call *c)
                                    MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof interim - 1;
 }
 
-int xd_http_gone_reader(xd_http_call *c, xd_text_buf *events)
+int xd_http_reader_left(xd_http_call *c, xd_text_buf *events)
 {
     presence p = look_for_client(c);
     if (p == HALF_CLOSED && is_probe_due(c))
@@ -122,11 +122,11 @@ void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b)
     *b = (xd_text_buf){ 0 };
 }
 
-/* ---- files, and parts of them ---------------------------------------------------------------- */
+/* ---- files and ranges of files --------------------------------------------------------------- */
 
 typedef enum asked { ALL, PART, NOTHING } asked;
 
-/* A number of digits alone, which end at *end; -1: it is none. */
+/* Reads a number of digits, which end at *end; -1: none. */
 static int64_t read_digits(const char *text, const char **end)
 {
     char *to;
@@ -138,8 +138,8 @@ static int64_t read_digits(const char *text, const char **end)
     return errno ? INT64_MAX : n;
 }
 
-/* "bytes=2-5", "bytes=2-" and "bytes=-4" of a file of `size` bytes. Of several parts, of other
- * units and of what is no range all is given. */
+/* Parses a Range "bytes=2-5", "bytes=2-" or "bytes=-4" for a file of `size` bytes. Several ranges,
+ * other units and invalid ranges are ignored: ALL. */
 static asked read_range(const char *range, int64_t size, int64_t *from, int64_t *n)
 {
     const char *at = range + 6;
@@ -166,14 +166,14 @@ static asked read_range(const char *range, int64_t size, int64_t *from, int64_t 
 static void refuse_range(xd_http_call *c, int64_t size)
 {
     char text[40];
-    xd_reply_error(c, 416, NULL, NULL, "the file has %lld bytes, and none in this range",
+    xd_reply_error(c, 416, NULL, NULL, "the file has %lld bytes, none of them in this range",
                    (long long)size);
     snprintf(text, sizeof text, "bytes */%lld", (long long)size);
     xd_reply_header(c, "Content-Range", text);
 }
 
-/* Browsers ask for parts of videos. A client that has a part of another file than this one gets
- * all. */
+/* Replies with the requested range of a file; browsers request ranges of videos. If-Range with
+ * another ETag: with the complete file. */
 static void reply_part(xd_http_call *c, int fd, const struct stat *st, const char *type)
 {
     const char *range = xd_http_header(c, "Range"), *same = xd_http_header(c, "If-Range");
@@ -208,7 +208,7 @@ void xd_reply_file(xd_http_call *c, const char *path, const char *type)
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         if (fd >= 0)
             close(fd);
-        xd_reply_error(c, 404, NULL, NULL, "the file is not kept any more");
+        xd_reply_error(c, 404, NULL, NULL, "the file has expired or was deleted");
         return;
     }
     reply_part(c, fd, &st, type);
@@ -234,7 +234,7 @@ static void add_or_null(xd_text_buf *b, const char *text)
         xd_buf_add(b, "null");
 }
 
-/* One form for all: clients of OpenAI read "error", those of A1111 "detail". */
+/* One form for all interfaces: clients of OpenAI read "error", those of A1111 "detail". */
 void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const char *code,
                     const char *fmt, ...)
 {
@@ -263,7 +263,7 @@ typedef struct events {
     void      (*done)(void *cookie);
     void       *cookie;
     xd_http_call *call;         /* lives until the reply is sent                               */
-    xd_text_buf b;              /* of it `sent` bytes are on their way                          */
+    xd_text_buf b;              /* `sent` bytes of this text are sent                           */
     size_t      sent;
     int         over;
 } events;

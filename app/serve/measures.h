@@ -1,32 +1,32 @@
-/* measures.h - histograms of requests that have ended, by model, as /metrics shows them */
+/* measures.h - histograms of ended requests per model, for /metrics */
 #ifndef XD_SERVE_MEASURES_H
 #define XD_SERVE_MEASURES_H
 
 #include "base/json.h"
 
-/* DURATION: seconds from coming to the end, WAIT: of them in the queue, SPEED: steps a second. */
+/* DURATION: seconds from arrival to end. WAIT: seconds in the queue. SPEED: steps per second. */
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {
-    long long counts[XD_BUCKETS + 1];   /* of each bucket alone; the last one has no upper end  */
+    long long counts[XD_BUCKETS + 1];   /* per bucket, not cumulative; the last one is unbounded */
     double    sum;
 } xd_histogram;
 
-typedef struct xd_measured {    /* a model                                                     */
+typedef struct xd_measured {    /* the histograms of a model                                   */
     char        *model;
     int          video;
     xd_histogram of[XD_MEASURES];
 } xd_measured;
 
 typedef struct xd_measures {
-    xd_measured *v;
+    xd_measured *v;             /* [n]                                                         */
     int          n;
 } xd_measures;
 
-/* The entry of a model, which is made where there is none. NULL: no memory. */
+/* Returns the histograms of a model, created if necessary. NULL: out of memory. */
 xd_measured *xd_measures_of(xd_measures *m, const char *model, int video);
 void         xd_measure_add(xd_measured *d, int what, double value);
-/* Appends all in Prometheus' text format. */
+/* Appends all histograms in Prometheus' text format. */
 void         xd_measures_print(xd_text_buf *b, const xd_measures *m);
 void         xd_measures_free(xd_measures *m);
 

@@ -1,4 +1,4 @@
-/* page_files.h - the files of the web page, which tools/embed_files.py puts into the program */
+/* page_files.h - the files of the web page, which tools/embed_files.py embeds in the program */
 #ifndef XD_SERVE_PAGE_FILES_H
 #define XD_SERVE_PAGE_FILES_H
 
@@ -6,7 +6,7 @@
 
 typedef struct xd_page_file {
     const char *name, *type;    /* "page.css", "text/css; charset=utf-8"                        */
-    const char *tag;            /* of this content, in quotes, as an ETag is                    */
+    const char *tag;            /* ETag of the content, with its quotes                        */
     const unsigned char *data;
     size_t      bytes;
 } xd_page_file;

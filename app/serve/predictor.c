@@ -1,8 +1,8 @@
-/* predictor.c - predictions of tasks
+/* predictor.c - predicts the duration of tasks
  *
- * Tasks that differ in their texts and seeds alone take the same time: they have a key in common.
- * What tasks of a key have taken counts; of a new key the planner's word, times how wrong it was of
- * the model's other keys. */
+ * Tasks that differ only in their texts and seeds take the same time and have the same key. The
+ * prediction for a key is the measured time of its tasks, or for a new key the planner's prediction
+ * times a correction: the mean ratio of measured to planned times of all keys. */
 #include "serve/predictor.h"
 
 #include <math.h>
@@ -13,28 +13,29 @@
 #include "serve/task_flags.h"
 #include "xdit/tools.h"
 
-enum { KEYS = 256, WAYS = 2, MOST_PIXELS = 64 << 20 };  /* ways: all ranks together, one alone   */
+enum { ALL_RANKS, ONE_RANK, MODES };    /* which ranks run a task                              */
+enum { KEYS = 256, MAX_PIXELS = 64 << 20 };
 
-static const double newest = 0.3;       /* weight of the newest time                            */
+static const double newest = 0.3;       /* weight of a new measurement in the moving averages   */
 
-typedef struct known {
+typedef struct entry {
     char    *key;
-    double   planned[WAYS];     /* the planner's seconds; negative: it knows none               */
-    double   took[WAYS];        /* measured; 0: not yet                                        */
-    double   text, decode;      /* parts of it, of 1                                           */
-    unsigned used;
-} known;
+    double   planned[MODES];    /* seconds by the planner; negative: unknown                   */
+    double   measured[MODES];   /* measured seconds; 0: none yet                               */
+    double   text, decode;      /* fractions of text encoding and decoding                     */
+    unsigned used;              /* value of `uses` at the last use                             */
+} entry;
 
 struct xd_predictor {
     xd_tasks            *tasks;
     const xd_open_flags *open;
     pthread_t            thread;
     pthread_mutex_t      lock;
-    int                  ranks, started;        /* 0: not known yet; the thread runs             */
-    known                known[KEYS];
+    int                  ranks, started;        /* 0: unknown yet; 1: the thread runs           */
+    entry                entries[KEYS];
     int                  n;
     unsigned             uses;
-    double               wrong[WAYS];   /* measured over planned, of all keys; 0: not known yet  */
+    double               correction[MODES];     /* measured / planned; 0: unknown yet           */
 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -50,7 +51,8 @@ static int is_equal_for_time(const char *arg)
     return 0;
 }
 
-/* The arguments that time depends on. Of images that are read, how large they are. */
+/* Returns the arguments on which the time depends, with the size of an image in place of its
+ * name. */
 static char *key_of(const xd_task *t)
 {
     xd_text_buf b = { 0 };
@@ -72,30 +74,31 @@ static char *key_of(const xd_task *t)
     return b.p;
 }
 
-/* The entry of a key; the one that was used longest ago makes way. Under the lock. */
-static known *entry_of(xd_predictor *p, char *key, int make)
+/* Returns the entry of a key. make: if there is none, creates one that owns the key, in place of
+ * the least recently used one. Under the lock. */
+static entry *entry_of(xd_predictor *p, char *key, int make)
 {
     int oldest = 0;
     for (int i = 0; i < p->n; i++) {
-        if (strcmp(p->known[i].key, key) == 0) {
-            p->known[i].used = ++p->uses;
-            return &p->known[i];
+        if (strcmp(p->entries[i].key, key) == 0) {
+            p->entries[i].used = ++p->uses;
+            return &p->entries[i];
         }
-        oldest = p->known[i].used < p->known[oldest].used ? i : oldest;
+        oldest = p->entries[i].used < p->entries[oldest].used ? i : oldest;
     }
     if (!make)
         return NULL;
-    known *k = &p->known[p->n < KEYS ? p->n++ : oldest];
+    entry *k = &p->entries[p->n < KEYS ? p->n++ : oldest];
     free(k->key);
-    *k = (known){ .key = key, .used = ++p->uses };
+    *k = (entry){ .key = key, .used = ++p->uses };
     return k;
 }
 
 /* ---- the planner ----------------------------------------------------------------------------- */
 
-/* Plans the request by all ranks, or (`way` 1) of as many images as there are ranks, one by each.
- * Its seconds are negative where the planner refuses it. */
-static void plan(const xd_predictor *p, const xd_task_flags *f, int way, int ranks, known *k)
+/* Predicts a request on all ranks or, for ONE_RANK, of one image per rank. Negative seconds: the
+ * planner refuses the request. */
+static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
     xd_advise_args a;
     xd_plans      *plans = NULL;
@@ -105,21 +108,22 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int way, int ran
     a.model = f->model;
     a.request = &r;
     a.ranks = ranks;
-    /* As for the CPU: a GPU would have to be opened here, too. What tasks take corrects it. */
+    /* Plans for the CPU even if the worker uses GPUs, which this process would have to open. The
+     * correction adjusts the result. */
     a.dtype = p->open->dtype && strcmp(p->open->dtype, "f16") == 0 ? "bf16" : p->open->dtype;
     a.weights_dtype = p->open->weights_dtype;
     a.text_weights_dtype = p->open->text_weights_dtype;
     a.device = "cpu";
     a.parallel = p->open->parallel;
-    if (way == 1) {
+    if (mode == ONE_RANK) {
         a.parallel = (xd_parallel){ .data_parallel_degree = ranks };
         r.num_images_per_prompt *= ranks;
     }
     r.image = f->images.n ? f->images.v[0] : NULL;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);
-    k->planned[way] = best ? best->request_s : -1;
-    if (best && way == 0 && best->request_s > 0) {
+    k->planned[mode] = best ? best->request_s : -1;
+    if (best && mode == ALL_RANKS && best->request_s > 0) {
         double images = (double)r.nprompts * r.num_images_per_prompt;
         k->text = fmin(best->text_s / best->request_s, 1);
         k->decode = fmin(images * best->decode_s / best->request_s, 1 - k->text);
@@ -127,16 +131,17 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int way, int ran
     xd_plans_free(&plans);
 }
 
-static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, known *k)
+static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry *k)
 {
     xd_task_flags f;
     int64_t       w, h;
-    k->planned[0] = k->planned[1] = -1;
+    k->planned[ALL_RANKS] = k->planned[ONE_RANK] = -1;
     if (xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK) {
         w = f.request.width, h = f.request.height;
-        if (h <= 0 || w <= MOST_PIXELS / h)     /* the worker refuses others, and faster          */
-            for (int way = 0; way < WAYS && (way == 0 || (ranks > 1 && k->planned[0] > 0)); way++)
-                plan(p, &f, way, ranks, k);
+        if (h <= 0 || w <= MAX_PIXELS / h)      /* the worker refuses larger images, faster     */
+            plan(p, &f, ALL_RANKS, ranks, k);
+        if (ranks > 1 && k->planned[ALL_RANKS] > 0)
+            plan(p, &f, ONE_RANK, ranks, k);
     }
     xd_task_flags_free(&f);
 }
@@ -144,17 +149,19 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, known 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
 /* Under the lock. */
-static double seconds_of(const xd_predictor *p, const known *k, int way)
+static double seconds_of(const xd_predictor *p, const entry *k, int mode)
 {
-    return k->took[way] > 0 ? k->took[way]
-           : k->planned[way] > 0 && p->wrong[way] > 0 ? k->planned[way] * p->wrong[way]
-                                                      : k->planned[way];
+    double correction = p->correction[mode];
+    if (k->measured[mode] > 0)
+        return k->measured[mode];
+    return k->planned[mode] > 0 && correction > 0 ? k->planned[mode] * correction
+                                                  : k->planned[mode];
 }
 
 static void predict_task(xd_predictor *p, xd_task *t)
 {
     char        *key = key_of(t);
-    known        planned = { .key = NULL };
+    entry        planned = { .key = NULL };
     xd_task_time time = { -1, -1, 0, 0 };
     pthread_mutex_lock(&p->lock);
     int    ranks = p->ranks, fresh = key && !entry_of(p, key, 0);
@@ -163,25 +170,26 @@ static void predict_task(xd_predictor *p, xd_task *t)
         plan_task(p, t, ranks, &planned);
     pthread_mutex_lock(&p->lock);
     if (key) {
-        known *k = entry_of(p, key, fresh);
+        entry *k = entry_of(p, key, fresh);
         if (k && fresh) {
             memcpy(k->planned, planned.planned, sizeof k->planned);
             k->text = planned.text, k->decode = planned.decode;
         }
         if (k)
-            time = (xd_task_time){ seconds_of(p, k, 0), seconds_of(p, k, 1), k->text, k->decode };
+            time = (xd_task_time){ seconds_of(p, k, ALL_RANKS), seconds_of(p, k, ONE_RANK),
+                                   k->text, k->decode };
         if (!k || k->key != key)
             free(key);
     }
     pthread_mutex_unlock(&p->lock);
-    xd_task_expected(p->tasks, t, &time);
+    xd_task_set_prediction(p->tasks, t, &time);
 }
 
 static void *predict_tasks(void *arg)
 {
     xd_predictor *p = arg;
     xd_task      *t;
-    while ((t = xd_tasks_unexpected(p->tasks))) {
+    while ((t = xd_tasks_next_unpredicted(p->tasks))) {
         predict_task(p, t);
         xd_task_release(p->tasks, t);
     }
@@ -190,21 +198,22 @@ static void *predict_tasks(void *arg)
 
 void xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, const xd_task_time *t)
 {
-    int    way = alone ? 1 : 0;
+    int    mode = alone ? ONE_RANK : ALL_RANKS;
     double seconds = alone ? t->alone : t->together;
     char  *key = key_of(task);
     pthread_mutex_lock(&p->lock);
-    known *k = key && seconds > 0 ? entry_of(p, key, 0) : NULL;
+    entry *k = key && seconds > 0 ? entry_of(p, key, 0) : NULL;
     if (k) {
-        /* The first one of a key has opened the model, perhaps: the next one replaces it. */
-        double old = k->took[way];
-        k->took[way] = old > 0 && seconds < 2 * old && old < 2 * seconds
+        /* The first task of a key may include opening the model: a very different time replaces the
+         * average. */
+        double old = k->measured[mode];
+        k->measured[mode] = old > 0 && seconds < 2 * old && old < 2 * seconds
                            ? old + newest * (seconds - old) : seconds;
         k->text = t->text, k->decode = t->decode;
-        double wrong = k->planned[way] > 0 ? k->took[way] / k->planned[way] : 0;
-        if (wrong > 0)
-            p->wrong[way] = p->wrong[way] > 0 ? p->wrong[way] * pow(wrong / p->wrong[way], newest)
-                                              : wrong;
+        double ratio = k->planned[mode] > 0 ? k->measured[mode] / k->planned[mode] : 0;
+        double before = p->correction[mode];
+        if (ratio > 0)
+            p->correction[mode] = before > 0 ? before * pow(ratio / before, newest) : ratio;
     }
     pthread_mutex_unlock(&p->lock);
     free(key);
@@ -215,7 +224,7 @@ void xd_predictor_ranks(xd_predictor *p, int ranks)
     pthread_mutex_lock(&p->lock);
     p->ranks = ranks;
     pthread_mutex_unlock(&p->lock);
-    if (!p->started)            /* without a thread nothing is predicted                       */
+    if (!p->started)            /* without the thread there are no predictions                 */
         p->started = pthread_create(&p->thread, NULL, predict_tasks, p) == 0;
 }
 
@@ -239,7 +248,7 @@ void xd_predictor_close(xd_predictor **out)
     if (p->started)
         pthread_join(p->thread, NULL);
     for (int i = 0; i < p->n; i++)
-        free(p->known[i].key);
+        free(p->entries[i].key);
     pthread_mutex_destroy(&p->lock);
     free(p);
     *out = NULL;

@@ -1,4 +1,4 @@
-/* predictor.h - how long tasks take: the planner's word, corrected by tasks that have ended */
+/* predictor.h - predicts the duration of tasks: by the planner, corrected by measured tasks */
 #ifndef XD_SERVE_PREDICTOR_H
 #define XD_SERVE_PREDICTOR_H
 
@@ -7,15 +7,15 @@
 
 typedef struct xd_predictor xd_predictor;
 
-/* `open` (borrowed) is how the worker opens models. */
+/* open: how the worker opens models; borrowed. */
 xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_flags *open,
                             xd_err *e);
-/* There are so many ranks: from the first call on a thread predicts tasks as they come. */
+/* Sets the number of ranks. The first call starts the thread that predicts queued tasks. */
 void      xd_predictor_ranks(xd_predictor *p, int ranks);
-/* A task has taken this time: `alone` 1: one rank's, else that of all ranks together. */
+/* Learns from a measured task. alone 1: one rank has run it; 0: all ranks. */
 void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone,
                              const xd_task_time *t);
-/* The tasks have ended (xd_tasks_end). */
+/* Call it after xd_tasks_shut_down, which ends the thread. */
 void      xd_predictor_close(xd_predictor **p);
 
 #endif

@@ -5,22 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_S = 10000000 };    /* between two classes of priority: more than a task takes     */
+enum { CLASS_S = 10000000 };    /* difference in score between priorities: longer than any task */
 
 void xd_schedule_free(xd_schedule *s)
 {
     for (int i = 0; i < s->nowners; i++)
         free(s->owner[i].name);
     free(s->owner);
-    *s = (xd_schedule){ .usual = s->usual };
+    *s = (xd_schedule){ .default_s = s->default_s };
 }
 
-static double taken_at(const xd_schedule_owner *o, double now)
+static double used_at(const xd_schedule_owner *o, double now)
 {
-    return o->taken * exp2((o->since - now) / XD_SCHEDULE_HALF);
+    return o->used_s * exp2((o->updated_s - now) / XD_SCHEDULE_HALF);
 }
 
-void xd_schedule_taken(xd_schedule *s, const char *owner, double seconds, double now)
+void xd_schedule_charge(xd_schedule *s, const char *owner, double seconds, double now)
 {
     int i = 0;
     while (i < s->nowners && strcmp(s->owner[i].name, owner) != 0)
@@ -33,29 +33,29 @@ void xd_schedule_taken(xd_schedule *s, const char *owner, double seconds, double
             return;
         s->owner[s->nowners++] = (xd_schedule_owner){ name, 0, now };
     }
-    s->owner[i].taken = taken_at(&s->owner[i], now) + seconds;
-    s->owner[i].since = now;
+    s->owner[i].used_s = used_at(&s->owner[i], now) + seconds;
+    s->owner[i].updated_s = now;
 }
 
-/* What the owner of a task has taken more than the one that has taken least. */
+/* Seconds that the owner of a task has used beyond the owner that has used least. */
 static double debt_of(const xd_schedule *s, const xd_task *t, double now)
 {
     double mine = 0, least = INFINITY;
     for (int i = 0; i < s->nowners; i++) {
-        double taken = taken_at(&s->owner[i], now);
-        least = taken < least ? taken : least;
+        double used_s = used_at(&s->owner[i], now);
+        least = used_s < least ? used_s : least;
         if (t->owner && strcmp(s->owner[i].name, t->owner) == 0)
-            mine = taken;
+            mine = used_s;
     }
     return s->nowners > 1 && mine > least ? mine - least : 0;
 }
 
 static double expected(const xd_schedule *s, const xd_task *t)
 {
-    return t->expected_s > 0 ? t->expected_s : s->usual;
+    return t->expected_s > 0 ? t->expected_s : s->default_s;
 }
 
-/* Text comes once, then the steps and the decoding of every image. */
+/* Completed fraction of a task: text encoding once, then steps and decoding of each image. */
 static double part_done(const xd_task *t)
 {
     int    images = t->images > 0 ? t->images : 1, image = t->image > 0 ? t->image - 1 : 0;
@@ -66,30 +66,30 @@ static double part_done(const xd_task *t)
     return done < 0 ? 0 : done > 1 ? 1 : done;
 }
 
-double xd_schedule_left(const xd_schedule *s, const xd_task *t)
+double xd_schedule_remaining(const xd_schedule *s, const xd_task *t)
 {
     return expected(s, t) * (1 - part_done(t));
 }
 
 double xd_schedule_score(const xd_schedule *s, const xd_task *t, double now)
 {
-    double left = xd_schedule_left(s, t), spent = expected(s, t) - left;
-    double gained = (now - t->came_s - spent) / XD_SCHEDULE_WAIT - spent;
+    double left = xd_schedule_remaining(s, t), spent = expected(s, t) - left;
+    double gained = (now - t->arrived_s - spent) / XD_SCHEDULE_WAIT - spent;
     double score = left + debt_of(s, t, now) - (gained > 0 ? gained : 0);
     double slack = t->deadline_s > 0 ? t->deadline_s - now - left : INFINITY;
     return (slack < score ? slack : score) - (double)CLASS_S * t->priority;
 }
 
-int xd_schedule_passes(const xd_schedule *s, const xd_task *t, const xd_task *running, double now)
+int xd_schedule_preempts(const xd_schedule *s, const xd_task *t, const xd_task *running, double now)
 {
     if (t->priority != running->priority)
         return t->priority > running->priority;
     return t->expected_s > 0 && running->expected_s > 0 &&
-           2 * xd_schedule_left(s, t) < xd_schedule_left(s, running) &&
+           2 * xd_schedule_remaining(s, t) < xd_schedule_remaining(s, running) &&
            xd_schedule_score(s, t, now) < xd_schedule_score(s, running, now);
 }
 
-int xd_schedule_apart(int n, int ranks, double together, double alone)
+int xd_schedule_should_split(int n, int ranks, double together, double alone)
 {
     int busy = n < ranks ? n : ranks;
     return n > 1 && ranks > 1 && together > 0 && alone > 0 && alone <= busy * together;

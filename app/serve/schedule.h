@@ -1,39 +1,39 @@
-/* schedule.h - which task goes first
+/* schedule.h - the order of queued tasks
  *
- * Shortest remaining time first, with what keeps that fair: a task gains while it waits, an owner
- * whose tasks have taken more than those of others falls behind, a deadline that comes near counts
- * as little time left. The numbers are seconds of all ranks. */
+ * Shortest remaining time first, with rules for fairness: waiting improves a task's score, an owner
+ * (API key) that has used more time than others is put back, and a near deadline counts as little
+ * remaining time. All times are seconds of all ranks together. */
 #ifndef XD_SERVE_SCHEDULE_H
 #define XD_SERVE_SCHEDULE_H
 
 #include "serve/task.h"
 
-/* A task gains a second for so many that it waits: a long one is not put off for ever. It uses up
- * what it has gained while it runs, so that short ones go on between its steps. */
+/* Seconds of waiting that improve a task's score by one second, so that a long task is not
+ * postponed for ever. While it runs, its bonus is used up, so that short tasks can preempt it. */
 #define XD_SCHEDULE_WAIT 4.0
-/* What an owner has taken counts half after so many seconds. */
+/* Half-life, in seconds, of the time that an owner has used. */
 #define XD_SCHEDULE_HALF 600.0
 
-typedef struct xd_schedule_owner { char *name; double taken, since; } xd_schedule_owner;
+typedef struct xd_schedule_owner { char *name; double used_s, updated_s; } xd_schedule_owner;
 
 typedef struct xd_schedule {
     xd_schedule_owner *owner;   /* [nowners]                                                   */
     int                nowners;
-    double             usual;   /* seconds of a task of which nothing is known                  */
+    double             default_s;       /* seconds of a task without a prediction              */
 } xd_schedule;
 
 void   xd_schedule_free(xd_schedule *s);
-/* A task of this owner has taken so many seconds, until `now`. */
-void   xd_schedule_taken(xd_schedule *s, const char *owner, double seconds, double now);
-/* Seconds that a task still takes. */
-double xd_schedule_left(const xd_schedule *s, const xd_task *t);
-/* Tasks with a lower score go first. */
+/* Charges an owner for a task that took this time and ended at `now`. */
+void   xd_schedule_charge(xd_schedule *s, const char *owner, double seconds, double now);
+/* Returns the predicted remaining seconds of a task. */
+double xd_schedule_remaining(const xd_schedule *s, const xd_task *t);
+/* Returns the score of a task: tasks with a lower score run first. */
 double xd_schedule_score(const xd_schedule *s, const xd_task *t, double now);
-/* Is it worth to let the task `t` go before the rest of `running`? */
-int    xd_schedule_passes(const xd_schedule *s, const xd_task *t, const xd_task *running,
-                          double now);
-/* Does it pay that each of `ranks` ranks runs tasks by itself, of which there are n like this one?
- * `together` and `alone`: seconds of one by all ranks and by one. */
-int    xd_schedule_apart(int n, int ranks, double together, double alone);
+/* Nonzero if the task t should interrupt `running`. */
+int    xd_schedule_preempts(const xd_schedule *s, const xd_task *t, const xd_task *running,
+                            double now);
+/* Nonzero if n such tasks finish sooner when each of `ranks` ranks runs tasks of its own.
+ * `together` and `alone`: seconds of one task on all ranks and on one. */
+int    xd_schedule_should_split(int n, int ranks, double together, double alone);
 
 #endif

@@ -75,7 +75,7 @@ static const xd_opt_alias aliases[] = {
     { "cfg_scale", "guidance_scale" }, { 0 },
 };
 
-enum { MOST_MODELS = 1000, MOST_NAME = 120 };
+enum { MAX_MODELS = 1000, MAX_NAME = 120 };
 
 static int is_row(const xd_option *o, const xd_option *table, int n)
 {
@@ -83,7 +83,7 @@ static int is_row(const xd_option *o, const xd_option *table, int n)
 }
 
 /* Stores an option as a default of requests or as an argument of the worker. */
-static void take_flag(void *cookie, const xd_option *o, const char *value)
+static void add_flag(void *cookie, const xd_option *o, const char *value)
 {
     xd_serve_flags *f = cookie;
     int own = is_row(o, rows, sizeof rows / sizeof *rows);
@@ -106,7 +106,7 @@ static char *find_option(char *text)
     return text + strlen(text);
 }
 
-static void take_default(void *cookie, const xd_option *o, const char *value)
+static void add_default(void *cookie, const xd_option *o, const char *value)
 {
     xd_defaults_add(cookie, o->name, value);
 }
@@ -130,7 +130,7 @@ static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *
     xd_request_init(&scratch);
     const xd_opt_table table = { f->tables[3].rows, f->tables[3].n, &scratch };
     const xd_opt_spec  spec = { .tables = &table, .ntables = 1, .aliases = aliases,
-                                .cookie = &m->defaults, .on_option = take_default };
+                                .cookie = &m->defaults, .on_option = add_default };
     xd_status s = xd_opt_parse(&spec, given.n, given.v, NULL, &why);
     m->defaults.failed |= given.failed;
     xd_defaults_free(&given);
@@ -151,9 +151,9 @@ static xd_status read_model(const xd_serve_flags *f, xd_serve_model *m, const ch
         path[n] = 0;
         m->name = path;
         path += n + 1;
-        if (!n || n > MOST_NAME || !*path)
+        if (!n || n > MAX_NAME || !*path)
             return xd_fail(e, XD_EINVAL, "--model %.80s: NAME=DIR needs a name of 1 to %d "
-                           "characters and a directory", text, MOST_NAME);
+                           "characters and a directory", text, MAX_NAME);
     }
     m->path = path;
     xd_defaults_merge(&m->defaults, &f->defaults);
@@ -188,7 +188,7 @@ static void set_defaults(xd_serve_flags *f)
     xd_request_init(&f->request);
     f->tables[3] = (xd_opt_table){ request, nrequest, &f->request };
     f->spec = (xd_opt_spec){ .tables = f->tables, .ntables = 4, .aliases = aliases,
-                             .operands = MOST_MODELS, .cookie = f, .on_option = take_flag };
+                             .operands = MAX_MODELS, .cookie = f, .on_option = add_flag };
 }
 
 /* Nonzero if only this host can reach the address. */

@@ -1,4 +1,4 @@
-/* server.c - xdit-server: HTTP in front of a worker that generates (xdit serve starts it) */
+/* server.c - xdit-server: serves HTTP, and runs a worker that generates (started by xdit serve) */
 #include "serve/server.h"
 
 #include <signal.h>
@@ -17,8 +17,8 @@
 #include "xdit/tools.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, START_S = 60 };
-/* What runs may end for so long, and what is cancelled then. */
-enum { TO_END_S = 60, TO_HURRY_S = 40, SILENT_S = 10 };
+/* Seconds at exit: for running tasks to finish, and for cancelled ones to end; see silent_s. */
+enum { FINISH_S = 60, CANCEL_S = 40, SILENT_S = 10 };
 
 const xd_route xd_server_routes[] = {
     { "POST", "/v1/images/generations", xd_api_images_generate, 0 },
@@ -78,7 +78,7 @@ const xd_route xd_server_routes[] = {
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* "org/name" stays; of a directory its last part. */
+/* Names a model: as the command line does, or "org/name", or the last part of its directory. */
 static void name_model(xd_served_model *m, const xd_serve_model *given)
 {
     const char *path = given->path, *name = given->name ? given->name : path;
@@ -97,7 +97,7 @@ static void add_line(void *cookie, const char *line)
     xd_buf_add(cookie, "%s\n", line);
 }
 
-/* The value of an option as JSON: a number, true or false, or a text. */
+/* Appends the value of an option as JSON: a number, true or false, or a text. */
 static void add_value(xd_text_buf *b, const char *name, const char *value)
 {
     int              n, i = 0;
@@ -117,7 +117,7 @@ static void add_value(xd_text_buf *b, const char *name, const char *value)
         xd_buf_json_string(b, value);
 }
 
-/* The last one of a name counts. */
+/* Nonzero if no later default has this name: the last one counts. */
 static int is_last(const xd_defaults *d, int at, const char *name)
 {
     char other[64];
@@ -127,7 +127,7 @@ static int is_last(const xd_defaults *d, int at, const char *name)
     return 1;
 }
 
-/* The defaults of the model and, over them, those of the server. */
+/* Appends the defaults of the model, overridden by those of the server. */
 static void add_defaults(xd_text_buf *b, const xd_json *own, const xd_defaults *d)
 {
     char name[64];
@@ -136,7 +136,8 @@ static void add_defaults(xd_text_buf *b, const xd_json *own, const xd_defaults *
     for (const xd_json *v = xd_json_first(own); v; v = xd_json_next(v)) {
         int over = 0;
         for (int i = 0; i < d->n; i++)
-            over |= xd_default_is_over(xd_default_name(d->v[i], name, sizeof name), xd_json_key(v));
+            over |= xd_option_overrides(xd_default_name(d->v[i], name, sizeof name),
+                                        xd_json_key(v));
         if (over)
             continue;
         xd_buf_add(b, "%s\"%s\":", n++ ? "," : "", xd_json_key(v));
@@ -172,7 +173,7 @@ static char *read_uses(const xd_text_buf *about, const xd_defaults *d)
     return b.p;
 }
 
-/* A model that cannot be opened is refused before anything listens. */
+/* Inspects a model, so that one that cannot be opened is refused before the server listens. */
 static xd_status check_model(xd_served_model *m, xd_err *e)
 {
     xd_inspect_args a;
@@ -199,9 +200,9 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
         name_model(m, &f->models[s->nmodels]);
         for (int i = 0; i < s->nmodels; i++)
             if (strcmp(s->models[i].name, m->name) == 0)
-                return xd_fail(e, XD_EINVAL, "two models are called %s: give one another name by "
-                               "--model NAME=DIR", m->name);
-        int parts = f->open.files[0] != NULL;   /* the directory may have no weights           */
+                return xd_fail(e, XD_EINVAL, "two models have the name %s: rename one with --model "
+                               "NAME=DIR", m->name);
+        int parts = f->open.files[0] != NULL;   /* the directory may lack weights then         */
         st = check_model(m, parts ? NULL : e);
         st = parts ? XD_OK : st;
     }
@@ -210,21 +211,21 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t came;      /* signals that end the server, so far                 */
+static volatile sig_atomic_t signals;   /* number of signals to stop the server                */
 
-/* The second one cancels what runs; behind the third nothing is awaited. */
+/* The first signal finishes running tasks, the second cancels them, the third exits at once. */
 static void on_signal(int sig)
 {
-    if (++came == 2)
-        alarm(TO_HURRY_S);
-    if (came > 2)
+    if (++signals == 2)
+        alarm(CANCEL_S);
+    if (signals > 2)
         _exit(128 + sig);
 }
 
-/* Something does not answer, such as a disk that is gone. */
-static void on_late(int sig)
+/* The time to stop is over; perhaps a disk does not respond. */
+static void on_timeout(int sig)
 {
-    static const char text[] = "xdit: the end took too long, and is not awaited any more\n";
+    static const char text[] = "xdit: error: the server did not stop in time: exiting at once\n";
     ssize_t           written = write(STDERR_FILENO, text, sizeof text - 1);
     (void)sig, (void)written;
     _exit(EXIT_FAILED);
@@ -241,7 +242,7 @@ static xd_status read_tls(const xd_serve_flags *f, xd_http_args *a, xd_err *e)
     return s;
 }
 
-/* The keys of the command line and of the variable, NULL behind them; NULL: none. */
+/* Lists the keys of --api_key and XDIT_API_KEY, then a NULL; NULL: none. */
 static const char **list_keys(const xd_serve_flags *f)
 {
     const char *own = getenv("XDIT_API_KEY"), **keys;
@@ -268,9 +269,9 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
                             const char **origins, xd_err *e)
 {
     xd_http_args a = { .host = f->host, .port = f->port, .routes = xd_server_routes, .server = s,
-                       .keys = keys, .origins = origins, .most_body = (size_t)f->max_body,
-                       .most_bodies = (size_t)f->max_bodies,
-                       .connections = f->connections, .patience = f->request_timeout };
+                       .keys = keys, .origins = origins, .max_body = (size_t)f->max_body,
+                       .max_bodies = (size_t)f->max_bodies,
+                       .connections = f->connections, .timeout_s = f->request_timeout };
     xd_status    st = read_tls(f, &a, e);
     if (st == XD_OK && f->access_log)
         st = xd_access_log_open(&s->log, f->access_log, e);
@@ -289,8 +290,8 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
 
 static void wait_for_end(xd_server *s)
 {
-    while (!came) {
-        xd_tasks_expire(s->tasks);
+    while (!signals) {
+        xd_tasks_delete_expired(s->tasks);
         nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
     }
 }
@@ -302,7 +303,7 @@ static void catch_signals(void)
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGHUP, &act, NULL);
-    sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_late }, NULL);
+    sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_timeout }, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -313,7 +314,8 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
     xd_status     st = xd_tasks_open(&s->tasks, f->results ? s->dir : NULL, f->queue,
                                      f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
     for (int i = 0; i < s->nmodels && st == XD_OK; i++)
-        xd_tasks_expect(s->tasks, s->models[i].name, xd_served_makes(&s->models[i], "video") > 0);
+        xd_tasks_add_model(s->tasks, s->models[i].name,
+                           xd_served_makes(&s->models[i], "video") > 0);
     if (st == XD_OK)
         st = xd_predictor_open(&predictor, s->tasks, &f->open, e);
     if (st == XD_OK)
@@ -322,24 +324,24 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
         st = xd_worker_start(&s->worker, &(xd_worker_args){
                 .tasks = s->tasks, .predictor = predictor, .program = getenv("XDIT_PROGRAM"),
                 .dir = s->own_dir, .nargs = f->worker.n, .args = f->worker.v,
-                .patience = f->worker_timeout,
+                .timeout_s = f->worker_timeout,
                 .start_s = f->open.start_timeout < 0 ? START_S
                          : f->open.start_timeout ? f->open.start_timeout : -1 }, e);
     if (st == XD_OK)
-        st = xd_worker_await(s->worker, &came, e);
-    if (st == XD_OK && !came) {
+        st = xd_worker_await(s->worker, &signals, e);
+    if (st == XD_OK && !signals) {
         char at[64];
         snprintf(at, sizeof at, strchr(f->host, ':') ? "[%s]" : "%s", f->host);
         printf("%s://%s:%d\n", s->tls ? "https" : "http", at, xd_http_port(s->http));
         fflush(stdout);
         wait_for_end(s);
     }
-    if (came && !f->quiet)
-        fprintf(stderr, "xdit: ending\n");
-    alarm(came > 1 ? TO_HURRY_S : TO_END_S + TO_HURRY_S);
+    if (signals && !f->quiet)
+        fprintf(stderr, "xdit: the server is shutting down\n");
+    alarm(signals > 1 ? CANCEL_S : FINISH_S + CANCEL_S);
     if (s->tasks)
-        xd_tasks_end(s->tasks);
-    xd_worker_stop(&s->worker, st == XD_OK ? TO_END_S : 0, &came);
+        xd_tasks_shut_down(s->tasks);
+    xd_worker_stop(&s->worker, st == XD_OK ? FINISH_S : 0, &signals);
     xd_predictor_close(&predictor);
     xd_http_stop(&s->http, 1);
     xd_access_log_close(&s->log);
@@ -357,13 +359,13 @@ static int report(xd_status s, const xd_err *e)
     return s == XD_EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* --results, which is taken for this server alone; other users are not to write there. */
-static xd_status take_results(xd_folder *results, const char *path, xd_err *e)
+/* Locks --results for this server, and warns if other users can write there. */
+static xd_status lock_results(xd_folder *results, const char *path, xd_err *e)
 {
     struct stat at;
     if (!path)
         return XD_OK;
-    xd_status st = xd_folder_take(results, path, &came, e);
+    xd_status st = xd_folder_lock(results, path, &signals, e);
     if (st == XD_OK && fstat(results->lock, &at) == 0 && (at.st_mode & (S_IWGRP | S_IWOTH)))
         fprintf(stderr, "xdit: warning: other users can write to --results %s\n", path);
     return st;
@@ -375,19 +377,19 @@ int main(int argc, char **argv)
     xd_server      s = { .started = (double)time(NULL) };
     xd_folder      own = { .lock = -1 }, results = { .lock = -1 };
     xd_err         e = { 0 };
-    umask(S_IRWXG | S_IRWXO);   /* prompts and results are those of this user                   */
+    umask(S_IRWXG | S_IRWXO);   /* only this user may read prompts and results                  */
     catch_signals();
     xd_status st = xd_serve_flags_read(&f, argc - 1, argv + 1, &e);
     if (st == XD_OK && !getenv("XDIT_PROGRAM"))
-        st = xd_fail(&e, XD_EINVAL, "start the server by xdit serve");
+        st = xd_fail(&e, XD_EINVAL, "use xdit serve, which starts the server");
     if (st == XD_OK)
         st = name_models(&s, &f, &e);
     if (st == XD_OK && f.urls.n)
         st = xd_fetch_begin(&e);
     if (st == XD_OK)
-        st = xd_folder_make(&own, &e);
+        st = xd_folder_create(&own, &e);
     if (st == XD_OK)
-        st = take_results(&results, f.results, &e);
+        st = lock_results(&results, f.results, &e);
     if (st == XD_OK) {
         s.dir = f.results ? results.path : own.path;
         s.own_dir = own.path;
@@ -396,7 +398,7 @@ int main(int argc, char **argv)
         st = serve(&s, &f, &e);
     }
     xd_folder_remove(&own);
-    xd_folder_leave(&results);
+    xd_folder_unlock(&results);
     for (int i = 0; i < s.nmodels; i++)
         free(s.models[i].uses);
     free(s.models);

@@ -1,4 +1,5 @@
-/* server.h - what the interfaces of the server share: models, tasks, the worker, requests */
+/* server.h - state and functions that the HTTP interfaces (api_*.c) share: models, tasks, the
+ * worker, requests, replies */
 #ifndef XD_SERVE_SERVER_H
 #define XD_SERVE_SERVER_H
 
@@ -13,29 +14,31 @@
 
 typedef struct xd_served_model {
     const char *path;           /* of --model                                                  */
-    char        name[128];      /* "org/name", the last part of the path, or as --model says   */
+    char        name[128];      /* NAME of --model NAME=DIR, else "org/name" or the last part of the
+                                   path */
     xd_defaults defaults;       /* of its requests; borrowed                                   */
-    char       *uses;           /* what it makes and takes: members of a JSON object, each with a
-                                   comma before it; NULL: not known */
+    char       *uses;           /* its outputs, inputs and defaults ("uses" of xdit inspect --json):
+                                   members of a JSON object, a comma before each; NULL: unknown */
 } xd_served_model;
 
-/* `uses` as an object, which the caller frees. */
+/* Parses `uses` into an object, which the caller frees. */
 xd_json *xd_served_model_uses(const xd_served_model *m);
 
 typedef struct xd_server {
-    xd_served_model   *models;  /* [nmodels]; the first one is taken where none is named        */
+    xd_served_model   *models;  /* [nmodels]; the first suitable one is the default            */
     int                nmodels;
-    atomic_int         chosen;  /* of the models, where a client of A1111 names none           */
+    atomic_int         chosen;  /* index of the default model for clients of A1111             */
     const char        *loras;   /* folder of LoRA files that requests name; NULL: none          */
-    const char        *dir;     /* of files of tasks                                            */
-    const char        *own_dir; /* of this server, removed at its end                          */
-    double             keep_s;  /* how long results are kept                                   */
-    double             started; /* seconds of the Unix clock                                   */
-    int                tls;     /* it speaks HTTPS                                             */
-    int                queue;   /* most requests that wait                                     */
-    int64_t            max_pixels;      /* of a request; 0: by the model's own size            */
-    double             silent_s;        /* of a worker, behind which the server is not well    */
-    xd_fetch_rules     fetch;   /* images by URLs                                              */
+    const char        *dir;     /* directory for files of tasks                                */
+    const char        *own_dir; /* temporary directory, removed at exit                        */
+    double             keep_s;  /* seconds for which results are kept                          */
+    double             started; /* date, in seconds of the Unix clock                          */
+    int                tls;     /* 1: HTTPS                                                    */
+    int                queue;   /* maximum number of queued requests                           */
+    int64_t            max_pixels;      /* of a request; 0: 16 times the model's default size   */
+    double             silent_s;        /* /health reports "silent" after this silence of the
+                                           worker */
+    xd_fetch_rules     fetch;   /* rules for images by URL                                     */
     xd_tasks           *tasks;
     xd_worker_process *worker;
     xd_http           *http;
@@ -43,99 +46,104 @@ typedef struct xd_server {
     const xd_route    *routes;
 } xd_server;
 
-/* Does the model make an "image" or a "video"? Negative: that is not known. */
+/* Nonzero if the model generates `kind` ("image" or "video"); negative: unknown. */
 int xd_served_makes(const xd_served_model *m, const char *kind);
 
-/* Names of the LoRA files of the folder, sorted; the caller frees them and the list. */
+/* Lists the names of the LoRA files in the folder, sorted; the caller frees them and the list. */
 char **xd_server_loras(const char *folder, int *n);
 
-/* ---- a request that becomes a task (ask.c) --------------------------------------------------- */
+/* ---- a request that becomes a task (request.c) ----------------------------------------------- */
 
-/* Begins as {0} with `call` and `kind` ("image", "video"). After a failure the reply is made, and
- * all further calls do nothing. */
-typedef struct xd_ask {
+/* Converts the fields of an HTTP request to the arguments of a task. The first failure creates the
+ * reply and sets `failed`; later calls do nothing. */
+typedef struct xd_req {
     xd_http_call    *call;
-    const char *kind;
+    const char *kind;           /* "image", "video"                                            */
     xd_task     *task;
-    const xd_served_model *model;
-    int         images, files;  /* start images so far; all files of the client                */
-    int64_t     pixels;         /* of the files                                                */
-    int         lenient;        /* fields that nobody knows are passed over                    */
-    int         drawn;          /* a seed by chance is asked for                               */
-    int         defaulted;      /* it has the defaults of the server                           */
-    char        extension[8];   /* of the results: "png"                                       */
+    const xd_served_model *model;       /* NULL: not chosen yet                                */
+    int         images, files;  /* number of start images; of all image files                  */
+    int64_t     pixels;         /* total size of the files                                     */
+    int         lenient;        /* unknown fields are ignored                                  */
+    int         random_seed;    /* the request has the seed -1                                 */
+    int         defaults_set;   /* the server's defaults are set                               */
+    char        extension[8];   /* of the result files: "png"                                  */
     int         failed;
-} xd_ask;
+} xd_req;
 
-void xd_ask_begin(xd_ask *a, xd_http_call *call, const char *kind);
-/* The model of that name, or the first one that makes what is asked for where it is NULL, "" or a
- * name of OpenAI's. */
-void xd_ask_model(xd_ask *a, const char *name);
-void xd_ask_option(xd_ask *a, const char *name, const char *value);     /* of xd_request        */
-/* The share of new noise in every step, as other programs take it: behind the sampler's name, of
- * which it depends whether it has one (xd_ask_noise_kind); others pass it over. */
-typedef enum xd_ask_noise { XD_NOISE_NONE, XD_NOISE_DDIM, XD_NOISE_ANCESTRAL } xd_ask_noise;
-xd_ask_noise xd_ask_noise_kind(const xd_ask *a);
-void xd_ask_eta(xd_ask *a, double eta);
-int  xd_ask_takes(const xd_ask *a, const char *word);  /* the model takes it ("strength")         */
-void xd_ask_prompt(xd_ask *a, const char *prompt);
-void xd_ask_size(xd_ask *a, const char *size);  /* "512x768", "auto"                            */
-/* LoRA files by their name in the folder of the server: "name" or "name:0.8". */
-void xd_ask_lora(xd_ask *a, const char *value);
-/* Start images and the mask, as the bytes of a file or as a data URL. `option`: "image",
- * "mask_image". */
-void xd_ask_file(xd_ask *a, const char *option, const char *data, size_t bytes);
-void xd_ask_data_url(xd_ask *a, const char *option, const char *url);
-void xd_ask_format(xd_ask *a, const char *param, const char *format);   /* "png", "mp4" ...     */
-/* An option of this name, one of LoRA files, or the like, whatever the interface. 0: none. */
-int  xd_ask_named(xd_ask *a, const char *name, const xd_json *value);
-int  xd_ask_named_text(xd_ask *a, const char *name, const char *value);
-/* A field of an interface: a text, or a file that is given to this option. */
-typedef struct xd_ask_field {
+void xd_req_begin(xd_req *r, xd_http_call *call, const char *kind);
+/* Chooses the model with this name. NULL, "" or the name of an OpenAI model: the first model that
+ * generates `kind`. */
+void xd_req_model(xd_req *r, const char *name);
+void xd_req_option(xd_req *r, const char *name, const char *value);     /* of xd_request        */
+/* eta: the amount of new noise per step, for DDIM and for ancestral samplers; other samplers ignore
+ * it. Set it after the scheduler. */
+typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
+xd_eta_kind xd_req_eta_kind(const xd_req *r);
+void xd_req_eta(xd_req *r, double eta);
+/* Nonzero if the model accepts this input or option ("strength"), or if this is unknown. */
+int  xd_req_model_accepts(const xd_req *r, const char *word);
+void xd_req_prompt(xd_req *r, const char *prompt);
+void xd_req_size(xd_req *r, const char *size);  /* "512x768", "auto"                            */
+/* Adds a LoRA file from the server's folder: "name" or "name:0.8". */
+void xd_req_lora(xd_req *r, const char *value);
+/* Add an input image, as the content of a file, or as a data URL, base64 or, with --allow_url, a
+ * URL. option: "image", "mask_image", "last_image". */
+void xd_req_file(xd_req *r, const char *option, const char *data, size_t bytes);
+void xd_req_url(xd_req *r, const char *option, const char *url);
+void xd_req_format(xd_req *r, const char *param, const char *format);   /* "png", "mp4" ...     */
+/* Set a field that has the same name in all interfaces: an option, "lora", "priority", "deadline".
+ * Return 0 if there is no such field. */
+int  xd_req_by_name(xd_req *r, const char *name, const xd_json *value);
+int  xd_req_by_name_text(xd_req *r, const char *name, const char *value);
+/* A field of one interface. */
+typedef struct xd_req_field {
     const char *name;
     void      (*set)(void *cookie, const char *name, const char *value);
-    const char *file;           /* "image", "mask_image"; NULL: a text                         */
-} xd_ask_field;
-/* Takes all fields of the request: those of the table, which ends with a row without a name,
- * prompt, model, size and output_format, and options by their names; others are refused. */
-void xd_ask_fields(xd_ask *a, const xd_ask_field *fields, void *cookie);
-/* Gives an option that the request does not have yet. */
-void xd_ask_default(xd_ask *a, const char *name, const char *value);
-/* Gives all that the server has a default for; chooses a model, if none is. */
-void xd_ask_defaults(xd_ask *a);
-void xd_ask_seed(xd_ask *a);    /* one by chance, where there is none                          */
-void xd_ask_refuse(xd_ask *a, unsigned status, const char *param, const char *fmt, ...)
+    const char *file;           /* option that gets the file, "image", "mask_image"; NULL: a text */
+} xd_req_field;
+/* Reads all fields of the request: those of the table, which ends with a row without a name;
+ * prompt, model, size and output_format; and options by name. Refuses others unless `lenient`. */
+void xd_req_fields(xd_req *r, const xd_req_field *fields, void *cookie);
+/* Sets an option that the request does not have. */
+void xd_req_default(xd_req *r, const char *name, const char *value);
+/* Sets the server's defaults for options that the request does not have; chooses a model if the
+ * request names none. */
+void xd_req_defaults(xd_req *r);
+void xd_req_seed(xd_req *r);    /* sets a random seed if the request has none                  */
+void xd_req_refuse(xd_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
-/* Checks what can be checked here and puts the task into the queue. NULL: refused, with a reply.
- * The caller releases it. Also ends an `a` that failed. */
-xd_task *xd_ask_submit(xd_ask *a);
+/* Validates the request and queues its task, which the caller releases. NULL: refused, with a
+ * reply. Call it also after a failure: it frees the task. */
+xd_task *xd_req_submit(xd_req *r);
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- replies --------------------------------------------------------------------------------- */
 
-/* Waits until the task has ended. A client that goes cancels it. */
+/* Waits until the task has ended. Cancels it if the client disconnects. */
 void xd_answer_wait(xd_http_call *c, xd_task *task);
-/* A sentence of the library as clients read it: paths of this host have no folders, and models the
- * names that requests use. Returns `to`. */
+/* Copies a message of the library to `to` for a client: without folders of this host, and with the
+ * names of models in requests. Returns `to`. */
 const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
+/* The same for the error message of a task. */
 const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
-/* The reply to a task that did not end well. */
+/* Replies with the failure of a task. */
 void xd_answer_failure(xd_http_call *c, const xd_task *task);
-/* The reply of a job: how far a task is, and its results. */
+/* Replies with a job: the progress and the results of a task. */
 void xd_answer_job(xd_http_call *c, unsigned status, const xd_task *task);
 /* "queued", "in_progress", "cancelling", "completed", "failed", "cancelled"; under the lock. */
 const char *xd_answer_state(const xd_task *task);
-int  xd_answer_percent(const xd_task *task);    /* how far it is; under the lock               */
-/* The reply of a status for a library's failure. */
+int  xd_answer_percent(const xd_task *task);    /* progress, 0 to 100; under the lock          */
+/* Returns the HTTP status for a failure of the library. */
 unsigned xd_answer_status(xd_status s);
-/* Appends a file in base64; 0: it is gone. */
+/* Appends a file in base64; 0: it cannot be opened. */
 int  xd_answer_base64(xd_text_buf *b, const char *path);
-const char *xd_answer_type(const char *path);   /* "image/png"                                  */
-/* "http://host:port" under which the client has found this server. */
+const char *xd_answer_type(const char *path);   /* media type by extension: "image/png"         */
+/* Returns the origin "http://host:port" that the client has used for this server. */
 void xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void xd_cancel_task(xd_server *s, xd_task *task);
-/* The task of the path, held; NULL: there is none, or it is of another key. */
+/* Returns a reference to the task in the path; NULL: none, or it belongs to another key. */
 xd_task *xd_answer_find(const xd_http_call *c);
-/* Tasks of the key that asks, or its videos alone: oldest first, malloc'ed. Under the lock. */
+/* Lists the tasks of the request's key, or only its videos: oldest first; the caller frees the
+ * list. Under the lock. */
 const xd_task **xd_answer_tasks(const xd_http_call *c, int videos, int *n);
 
 /* ---- interfaces ------------------------------------------------------------------------------ */

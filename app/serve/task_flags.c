@@ -8,16 +8,16 @@
 #define AT(field) offsetof(xd_task_flags, field)
 
 static const xd_option rows[] = {
-    { "id", XD_OPT_TEXT, AT(id), 0, 0, NULL, "ID", "of the task" },
-    { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", "the model" },
-    { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE", "of the first image" },
+    { "id", XD_OPT_TEXT, AT(id), 0, 0, NULL, "ID", "id of the task" },
+    { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", "directory of the model" },
+    { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE", "file for the first image" },
     { "video", XD_OPT_FLAG, AT(video), 0, 0, NULL, NULL, "the result is a video" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT", "what to generate" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE", "image to start from" },
-    { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE", "what to inpaint of it" },
-    { "mask_alpha", XD_OPT_FLAG, AT(mask_alpha), 0, 0, NULL, NULL, "it is what is transparent" },
-    { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "that a video ends with" },
-    { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "low-rank file" },
+    { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE", "inpainting mask" },
+    { "mask_alpha", XD_OPT_FLAG, AT(mask_alpha), 0, 0, NULL, NULL, "mask by transparency" },
+    { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "last frame of a video" },
+    { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "LoRA file" },
 };
 
 void xd_task_preview_name(const char *output, int video, int i, char *path, size_t size)
@@ -40,7 +40,7 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
     if (s == XD_OK)
         s = xd_loras_parse(&f->lora, &f->loras, "lora", e);
     if (s == XD_OK && (!f->id || !f->model || !f->output || !f->prompts.n))
-        s = xd_fail(e, XD_EINVAL, "a task has an id, a model, an output and a prompt");
+        s = xd_fail(e, XD_EINVAL, "a task needs --id, --model, --output and --prompt");
     f->request.prompts = f->prompts.v;
     f->request.nprompts = f->prompts.n;
     return s == XD_OK ? xd_prompt_texts_set(&f->texts, &f->request, e) : s;

@@ -1,4 +1,4 @@
-/* task_store.c - tasks in files */
+/* task_store.c - stores tasks in JSON files */
 #include "serve/task_store.h"
 
 #include <dirent.h>
@@ -83,9 +83,9 @@ xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e)
     xd_text_buf b = { 0 };
     xd_out      out;
     add_task(&b, task);
-    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory to keep a request")
+    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "out of memory to store a request")
                 : path_of(dir, task->id, path, sizeof path) ? xd_out_open(&out, path, e)
-                : xd_fail(e, XD_EINVAL, "%s is too long a name", dir);
+                : xd_fail(e, XD_EINVAL, "the path %s is too long", dir);
     if (s == XD_OK && fwrite(b.p, 1, b.len, out.f) == b.len) {
         s = xd_out_commit(&out, e);
     } else if (s == XD_OK) {
@@ -105,7 +105,7 @@ void xd_task_store_remove(const char *dir, const xd_task *task)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A copy of the text, "" where there is none. */
+/* Copies a text; "" if there is none. */
 static char *text_of(const xd_json *j, const char *key)
 {
     const char *text = xd_json_text(xd_json_get(j, key));
@@ -118,7 +118,7 @@ static char *text_or_null(const xd_json *j, const char *key)
     return text && *text ? strdup(text) : NULL;
 }
 
-/* A time, a size or a count; 0 where it is none of them. */
+/* Returns a time, size or count; 0 if it is missing or out of range. */
 static double number_of(const xd_json *j, const char *key)
 {
     double v = 0;
@@ -126,7 +126,7 @@ static double number_of(const xd_json *j, const char *key)
     return v >= 0 && v < 1e12 ? v : 0;
 }
 
-/* A status of this version, else XD_EIO. */
+/* Returns a status that this version knows, else XD_EIO. */
 static xd_status code_of(const xd_json *j)
 {
     double v = 0;
@@ -134,7 +134,7 @@ static xd_status code_of(const xd_json *j)
     return v >= XD_OK && v <= XD_ECANCELLED ? (xd_status)v : XD_EIO;
 }
 
-/* High, normal where it is none of them, or low. */
+/* Returns 1, -1, or else 0. */
 static int priority_of(const xd_json *j)
 {
     double v = 0;
@@ -142,7 +142,7 @@ static int priority_of(const xd_json *j)
     return (v == 1) - (v == -1);
 }
 
-/* As xd_task_name makes it: letters, "_", digits. It stands in paths and in replies. */
+/* Nonzero for an id of xd_task_name: letters, "_", digits. It is used in paths and replies. */
 static int is_id(const char *id)
 {
     size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz");
@@ -150,7 +150,7 @@ static int is_id(const char *id)
            strlen(id) < sizeof ((xd_task *)0)->id;
 }
 
-/* Replies have the seed as a number, and the parameters as an object. */
+/* Nonzero if the seed is a number and the parameters an object, as replies need them. */
 static int can_stand_in_json(const xd_task_image *im)
 {
     xd_json *j = NULL;
@@ -162,7 +162,7 @@ static int can_stand_in_json(const xd_task_image *im)
     return ok;
 }
 
-/* Files of a task lie in the folder and have its id before them. NULL is well. */
+/* Nonzero for a path in the directory whose file name begins with the id, and for NULL. */
 static int is_own_file(const char *dir, const char *id, const char *path)
 {
     size_t n = strlen(dir);
@@ -170,7 +170,8 @@ static int is_own_file(const char *dir, const char *id, const char *path)
                      strncmp(path + n + 1, id, strlen(id)) == 0);
 }
 
-/* The worker can read its arguments, and they name no file of others: some are removed. */
+/* Nonzero if the arguments are valid and name only files of this task, since files that they name
+ * are removed later. */
 static int are_own_args(const xd_task *t, const char *dir)
 {
     xd_task_flags f;
@@ -250,21 +251,21 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
            are_own_args(t, dir) && read_images(t, dir, xd_json_get(j, "done"));
 }
 
-/* Dates become moments of this run's clock. Who has set the clock back meanwhile has made nothing
- * younger than now. */
-static void place_in_time(xd_task *t, double deadline)
+/* Converts dates to the monotonic clock of this process. If the Unix clock was set back, no time is
+ * in the future. */
+static void set_clocks(xd_task *t, double deadline)
 {
     double now = xd_now_s(), date = xd_unix_s();
-    t->came_s = now - fmax(0, date - t->created);
+    t->arrived_s = now - fmax(0, date - t->created);
     t->began_s = now - fmax(0, date - t->started);
     t->ended_s = now - fmax(0, date - t->ended);
     t->deadline_s = deadline > 0 ? fmax(1e-9, now + deadline - date) : 0;
 }
 
-/* One that did not end begins anew. */
-static void begin_anew(xd_task *t)
+/* Queues a task that did not end again. */
+static void requeue(xd_task *t)
 {
-    if (xd_task_over(t))
+    if (xd_task_has_ended(t))
         return;
     for (int i = 0; i < t->ndone; i++)
         unlink(t->done[i].file);
@@ -279,7 +280,7 @@ static int older(const void *a, const void *b)
     return (x->created > y->created) - (x->created < y->created);
 }
 
-/* The server has written it, and nobody else can. */
+/* Nonzero if the file belongs to this user and no other user can write it. */
 static int is_trusted(const char *path)
 {
     struct stat st;
@@ -301,17 +302,17 @@ static xd_task *load_one(const char *dir, const char *name, void (*warn)(void *,
     double deadline = ok ? number_of(j, "deadline") : 0;
     xd_json_free(&j);
     if (ok) {
-        place_in_time(t, deadline);
-        begin_anew(t);
+        set_clocks(t, deadline);
+        requeue(t);
         return t;
     }
-    snprintf(line, sizeof line, "%s is no request that a server has kept: it is left alone", path);
+    snprintf(line, sizeof line, "%s is not a stored request: the file is ignored", path);
     warn(cookie, line);
     xd_task_free(t);
     return NULL;
 }
 
-xd_status xd_task_store_load(const char *dir, void (*take)(void *cookie, xd_task *task),
+xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
                              void (*warn)(void *cookie, const char *line), void *cookie,
                              xd_err *e)
 {
@@ -327,7 +328,7 @@ xd_status xd_task_store_load(const char *dir, void (*take)(void *cookie, xd_task
             continue;
         if (!(more = realloc(all, (n + 1) * sizeof *all))) {
             xd_task_free(t);
-            s = xd_fail(e, XD_ENOMEM, "no memory for the requests in %s", dir);
+            s = xd_fail(e, XD_ENOMEM, "out of memory for the requests in %s", dir);
             break;
         }
         all = more;
@@ -338,7 +339,7 @@ xd_status xd_task_store_load(const char *dir, void (*take)(void *cookie, xd_task
     if (n)
         qsort(all, n, sizeof *all, older);
     for (size_t i = 0; i < n; i++)
-        take(cookie, all[i]);
+        add(cookie, all[i]);
     free(all);
     return s;
 }

@@ -1,19 +1,18 @@
-/* task_store.h - tasks in files, so that a server that starts again knows those of the last one.
+/* task_store.h - stores tasks in files, so that a restarted server knows them
  *
- * A task is the file ID.task beside its results: JSON, written whole or not at all when it comes,
- * and when it ends. */
+ * A task is the JSON file ID.task next to its results. It is written atomically when the task is
+ * queued and when it ends. */
 #ifndef XD_SERVE_TASK_STORE_H
 #define XD_SERVE_TASK_STORE_H
 
 #include "serve/task.h"
 
-/* Writes the task as it is; under the lock of the tasks. */
+/* Writes the current state of a task; under the lock of the tasks. */
 xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e);
 void      xd_task_store_remove(const char *dir, const xd_task *task);
-/* Calls `take` for every task in `dir`, in the order in which they came; it owns the task then. One
- * that was queued or ran is queued. A file that is none of these is left alone, and told to
- * `warn`. */
-xd_status xd_task_store_load(const char *dir, void (*take)(void *cookie, xd_task *task),
+/* Calls `add` for every task in `dir`, in the order of creation; it takes ownership. Tasks that did
+ * not end are in state queued. An invalid file is skipped, and `warn` gets a sentence about it. */
+xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
                              void (*warn)(void *cookie, const char *line), void *cookie,
                              xd_err *e);
 

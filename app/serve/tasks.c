@@ -1,7 +1,7 @@
-/* tasks.c - the queue of a server, and what became of its tasks.
+/* tasks.c - the queue and the results of a server
  *
- * One lock, one condition that every change signals. Tasks stand in one list in the order in which
- * they came; few enough are kept that it is searched from its head. */
+ * There is one lock and one condition, which every change signals. All tasks are in one list in the
+ * order of arrival; it is short enough for linear searches. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,10 +25,11 @@ struct xd_tasks {
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_task         *first, **end;
-    char           *dir;        /* of files of tasks; NULL: none is kept                       */
-    int             queue, closed;
-    int             bell;       /* of eventfd                                                  */
-    double          seconds;
+    char           *dir;        /* for files of tasks; NULL: tasks are not stored              */
+    int             queue;      /* maximum number of queued tasks                              */
+    int             closed;     /* after xd_tasks_shut_down                                    */
+    int             wakeup;     /* file descriptor of eventfd                                  */
+    double          seconds;    /* limits of ended tasks                                       */
     int64_t         bytes;
     xd_tasks_counts  counts;
     xd_measures     measures;
@@ -57,22 +58,22 @@ static void note_change(xd_tasks *j, xd_task *task)
     pthread_cond_broadcast(&j->changed);
 }
 
-static void ring(const xd_tasks *j)
+static void wake_worker_thread(const xd_tasks *j)
 {
     uint64_t one = 1;
-    if (write(j->bell, &one, sizeof one) < 0)
-        return;                 /* it rings already                                            */
+    if (write(j->wakeup, &one, sizeof one) < 0)
+        return;                 /* it is readable already                                      */
 }
 
-int xd_tasks_bell(xd_tasks *j)
+int xd_tasks_wakeup_fd(xd_tasks *j)
 {
-    return j->bell;
+    return j->wakeup;
 }
 
-void xd_tasks_heard(xd_tasks *j)
+void xd_tasks_clear_wakeup(xd_tasks *j)
 {
     uint64_t n;
-    if (read(j->bell, &n, sizeof n) < 0)
+    if (read(j->wakeup, &n, sizeof n) < 0)
         return;
 }
 
@@ -143,7 +144,7 @@ void xd_task_free(xd_task *task)
     free(task);
 }
 
-int xd_task_over(const xd_task *task)
+int xd_task_has_ended(const xd_task *task)
 {
     return task->state >= XD_TASK_DONE;
 }
@@ -156,32 +157,32 @@ static void append_task(xd_tasks *j, xd_task *task)
     j->end = &task->next;
 }
 
-static void take_kept(void *cookie, xd_task *task)
+static void add_stored(void *cookie, xd_task *task)
 {
     append_task(cookie, task);
 }
 
-static void warn_kept(void *cookie, const char *line)
+static void print_warning(void *cookie, const char *line)
 {
     (void)cookie;
     fprintf(stderr, "xdit: warning: %s\n", line);
 }
 
-static xd_status load_kept(xd_tasks *j, const char *dir, xd_err *e)
+static xd_status load_stored(xd_tasks *j, const char *dir, xd_err *e)
 {
     if (!dir)
         return XD_OK;
     if (!(j->dir = strdup(dir)))
         return xd_fail(e, XD_ENOMEM, "no memory for a queue");
-    return xd_task_store_load(dir, take_kept, warn_kept, j, e);
+    return xd_task_store_load(dir, add_stored, print_warning, j, e);
 }
 
-/* A disk that is full is no reason to fail a request. */
-static void keep_task(const xd_tasks *j, const xd_task *task)
+/* Stores a task; a full disk only causes a warning. */
+static void store_task(const xd_tasks *j, const xd_task *task)
 {
     xd_err e = { 0 };
     if (j->dir && xd_task_store_save(j->dir, task, &e) != XD_OK)
-        warn_kept(NULL, e.msg);
+        print_warning(NULL, e.msg);
 }
 
 xd_status xd_tasks_open(xd_tasks **out, const char *dir, int queue, double seconds, int64_t bytes,
@@ -195,13 +196,13 @@ xd_status xd_tasks_open(xd_tasks **out, const char *dir, int queue, double secon
     j->seconds = seconds;
     j->bytes = bytes;
     j->end = &j->first;
-    j->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    j->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&j->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&j->changed, &attr);
     pthread_condattr_destroy(&attr);
-    xd_status s = load_kept(j, dir, e);
+    xd_status s = load_stored(j, dir, e);
     if (s != XD_OK)
         xd_tasks_close(out);
     return s;
@@ -219,7 +220,7 @@ void xd_tasks_close(xd_tasks **out)
     }
     pthread_cond_destroy(&j->changed);
     pthread_mutex_destroy(&j->lock);
-    close(j->bell);
+    close(j->wakeup);
     free(j->dir);
     xd_measures_free(&j->measures);
     free(j);
@@ -263,17 +264,17 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
     int waiting = count_queued(j);
     if (waiting >= j->queue || j->closed) {
         j->counts.refused++;
-        s = j->closed ? xd_fail(e, XD_ECANCELLED, "the server ends")
-                      : xd_fail(e, XD_ENOMEM, "%d requests wait already, as many as the queue "
-                                "takes; come back later", waiting);
+        s = j->closed ? xd_fail(e, XD_ECANCELLED, "the server is shutting down")
+                      : xd_fail(e, XD_ENOMEM, "%d requests wait, which is the limit of the queue "
+                                "(--queue): send this one again later", waiting);
     } else {
         task->created = xd_unix_s();
-        task->came_s = xd_now_s();
-        task->held = 1;
+        task->arrived_s = xd_now_s();
+        task->refs = 1;
         append_task(j, task);
-        keep_task(j, task);
+        store_task(j, task);
         note_change(j, task);
-        ring(j);
+        wake_worker_thread(j);
     }
     xd_tasks_unlock(j);
     return s;
@@ -283,19 +284,19 @@ xd_task *xd_tasks_find(xd_tasks *j, const char *id)
 {
     xd_tasks_lock(j);
     xd_task *task = j->first;
-    while (task && (task->dropped || strcmp(task->id, id) != 0))
+    while (task && (task->deleted || strcmp(task->id, id) != 0))
         task = task->next;
     if (task)
-        task->held++;
+        task->refs++;
     xd_tasks_unlock(j);
     return task;
 }
 
-/* Takes a task that nobody holds, and that was dropped, out of the list. */
+/* Frees a deleted task that has no references. */
 static void unlink_task(xd_tasks *j, xd_task *task)
 {
     xd_task **at = &j->first;
-    if (task->held || !task->dropped)
+    if (task->refs || !task->deleted)
         return;
     while (*at != task)
         at = &(*at)->next;
@@ -310,15 +311,15 @@ void xd_task_release(xd_tasks *j, xd_task *task)
     if (!task)
         return;
     xd_tasks_lock(j);
-    task->held--;
+    task->refs--;
     unlink_task(j, task);
     xd_tasks_unlock(j);
 }
 
-void xd_task_expect(xd_tasks *j, xd_task *task)
+void xd_task_mark_awaited(xd_tasks *j, xd_task *task)
 {
     xd_tasks_lock(j);
-    task->waited = 1;
+    task->awaited = 1;
     xd_tasks_unlock(j);
 }
 
@@ -334,19 +335,20 @@ unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double 
     return now;
 }
 
-/* What goes before a task. The order of owners is the worker's matter. */
+/* Counts the tasks before this one, without the rule about owners, which only the worker's schedule
+ * knows. *seconds: predicted time until this task has ended. */
 static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
 {
-    const xd_schedule s = { .usual = 0 };
+    const xd_schedule s = { .default_s = 0 };
     double            now = xd_now_s(), mine = xd_schedule_score(&s, task, now);
     int               n = 0;
-    *seconds = xd_schedule_left(&s, task);
+    *seconds = xd_schedule_remaining(&s, task);
     for (const xd_task *k = j->first; k; k = k->next) {
         int runs = k->state == XD_TASK_RUNNING && task->state == XD_TASK_QUEUED;
-        if (k == task || xd_task_over(k) || (!runs && xd_schedule_score(&s, k, now) > mine))
+        if (k == task || xd_task_has_ended(k) || (!runs && xd_schedule_score(&s, k, now) > mine))
             continue;
         n++;
-        *seconds += xd_schedule_left(&s, k);
+        *seconds += xd_schedule_remaining(&s, k);
     }
     return n;
 }
@@ -360,25 +362,25 @@ int xd_task_position(xd_tasks *j, const xd_task *task)
 double xd_task_seconds_left(xd_tasks *j, const xd_task *task)
 {
     double seconds;
-    if (xd_task_over(task))
+    if (xd_task_has_ended(task))
         return 0;
     count_before(j, task, &seconds);
     return task->expected_s > 0 ? seconds : -1;
 }
 
-double xd_tasks_seconds_full(xd_tasks *j)
+double xd_tasks_retry_after_s(xd_tasks *j)
 {
-    const xd_schedule s = { .usual = 0 };
+    const xd_schedule s = { .default_s = 0 };
     double            least = INFINITY;
     xd_tasks_lock(j);
     for (const xd_task *k = j->first; k; k = k->next)
-        if (!xd_task_over(k) && k->expected_s > 0)
-            least = fmin(least, xd_schedule_left(&s, k));
+        if (!xd_task_has_ended(k) && k->expected_s > 0)
+            least = fmin(least, xd_schedule_remaining(&s, k));
     xd_tasks_unlock(j);
     return least < 1 ? 1 : isfinite(least) ? ceil(least) : 5;
 }
 
-/* Files that the client sent are of no use any more. */
+/* Removes the image files of the request. */
 static void remove_inputs(const xd_task *task)
 {
     static const char *const options[] = { "--image=", "--mask_image=", "--last_image=" };
@@ -388,7 +390,7 @@ static void remove_inputs(const xd_task *task)
                 unlink(task->args[i] + strlen(options[k]));
 }
 
-static void measure(xd_tasks *j, const xd_task *task)
+static void record_metrics(xd_tasks *j, const xd_task *task)
 {
     const char  *denoise = task->seconds ? strstr(task->seconds, "\"denoise\":") : NULL;
     double       s = denoise ? atof(strchr(denoise, ':') + 1) : 0;
@@ -401,7 +403,7 @@ static void measure(xd_tasks *j, const xd_task *task)
         xd_measure_add(d, XD_MEASURE_SPEED, (double)task->steps * task->ndone / s);
 }
 
-void xd_tasks_expect(xd_tasks *j, const char *model, int video)
+void xd_tasks_add_model(xd_tasks *j, const char *model, int video)
 {
     xd_tasks_lock(j);
     xd_measures_of(&j->measures, model, video);
@@ -417,8 +419,8 @@ void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
 
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
-    int again = j->closed && j->dir && !task->waited && state != XD_TASK_DONE;
-    if (!again)                 /* else the next server repeats it                             */
+    int again = j->closed && j->dir && !task->awaited && state != XD_TASK_DONE;
+    if (!again)                 /* else the next server runs it again                          */
         remove_inputs(task);
     task->state = state;
     task->ended = xd_unix_s();
@@ -430,9 +432,9 @@ static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
         j->counts.cancelled++;
     else
         j->counts.failed++;
-    measure(j, task);
+    record_metrics(j, task);
     if (!again)
-        keep_task(j, task);
+        store_task(j, task);
     note_change(j, task);
 }
 
@@ -445,10 +447,10 @@ static void set_text(char **to, const char *text)
 int xd_tasks_cancel(xd_tasks *j, xd_task *task)
 {
     xd_tasks_lock(j);
-    int mine = !xd_task_over(task);
+    int mine = !xd_task_has_ended(task);
     if (mine)
         task->cancel = 1;
-    ring(j);
+    wake_worker_thread(j);
     if (task->state == XD_TASK_QUEUED) {
         task->code = XD_ECANCELLED;
         set_text(&task->error, "cancelled");
@@ -460,18 +462,19 @@ int xd_tasks_cancel(xd_tasks *j, xd_task *task)
     return mine;
 }
 
-void xd_tasks_end(xd_tasks *j)
+void xd_tasks_shut_down(xd_tasks *j)
 {
     xd_tasks_lock(j);
     j->closed = 1;
     for (xd_task *task = j->first; task; task = task->next)
         if (task->state == XD_TASK_QUEUED) {
             task->code = XD_ENOMEM;
-            set_text(&task->error, "the server ends: send the request again when it is back");
+            set_text(&task->error, "the server is shutting down: send the request again when it "
+                                   "is back");
             end_task(j, task, XD_TASK_FAILED);
         }
     pthread_cond_broadcast(&j->changed);
-    ring(j);
+    wake_worker_thread(j);
     xd_tasks_unlock(j);
 }
 
@@ -486,7 +489,7 @@ static int64_t bytes_of(const char *file)
 static int64_t task_bytes(const xd_task *task)
 {
     int64_t n = bytes_of(task->preview) * task->previews;
-    for (int i = 0; i < task->nargs; i++)       /* of those that failed, too                   */
+    for (int i = 0; i < task->nargs; i++)       /* memory, also of failed tasks                */
         n += (int64_t)strlen(task->args[i]);
     for (int i = 0; i < task->ndone; i++)
         n += bytes_of(task->done[i].file);
@@ -502,7 +505,7 @@ static void remove_image(const xd_task_image *im)
             unlink(path);
 }
 
-/* The file of the first image. */
+/* Returns the file name of the first image. */
 static const char *output_of(const xd_task *task)
 {
     static const char flag[] = "--output=";
@@ -517,7 +520,7 @@ void xd_task_preview_file(const xd_task *task, int i, char *path, size_t size)
     xd_task_preview_name(output_of(task), task->video, i, path, size);
 }
 
-/* Also those of an earlier server, which are not counted. */
+/* Removes all previews, including uncounted ones of an earlier server. */
 static void remove_previews(const xd_task *task)
 {
     char path[4200];
@@ -527,23 +530,23 @@ static void remove_previews(const xd_task *task)
     while (unlink(path) == 0);
 }
 
-static void drop_task(xd_tasks *j, xd_task *task)
+static void delete_task(xd_tasks *j, xd_task *task)
 {
     for (int i = 0; i < task->ndone; i++)
         remove_image(&task->done[i]);
     remove_previews(task);
     if (j->dir)
         xd_task_store_remove(j->dir, task);
-    task->dropped = 1;
+    task->deleted = 1;
     unlink_task(j, task);
 }
 
-int xd_tasks_drop(xd_tasks *j, xd_task *task)
+int xd_tasks_delete(xd_tasks *j, xd_task *task)
 {
     xd_tasks_lock(j);
-    int over = xd_task_over(task);
-    if (over && !task->dropped)
-        drop_task(j, task);
+    int over = xd_task_has_ended(task);
+    if (over && !task->deleted)
+        delete_task(j, task);
     xd_tasks_unlock(j);
     return over;
 }
@@ -569,34 +572,34 @@ void xd_task_remove_files(const xd_task *task)
 void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie)
 {
     for (const xd_task *task = j->first; task; task = task->next)
-        if (!task->dropped)
+        if (!task->deleted)
             visit(cookie, task);
 }
 
-/* The oldest go first. */
-void xd_tasks_expire(xd_tasks *j)
+/* The list begins with the oldest task. */
+void xd_tasks_delete_expired(xd_tasks *j)
 {
     double  now = xd_now_s();
     int64_t bytes = 0;
     xd_tasks_lock(j);
     for (const xd_task *task = j->first; task; task = task->next)
-        bytes += xd_task_over(task) && !task->dropped ? task_bytes(task) : 0;
+        bytes += xd_task_has_ended(task) && !task->deleted ? task_bytes(task) : 0;
     for (xd_task *task = j->first, *next; task; task = next) {
         next = task->next;
-        if (!xd_task_over(task) || task->dropped || task->held)
+        if (!xd_task_has_ended(task) || task->deleted || task->refs)
             continue;
         if (now - task->ended_s < j->seconds && bytes <= j->bytes)
             continue;
         bytes -= task_bytes(task);
-        drop_task(j, task);
+        delete_task(j, task);
     }
     xd_tasks_unlock(j);
 }
 
-/* ---- who runs them --------------------------------------------------------------------------- */
+/* ---- running tasks --------------------------------------------------------------------------- */
 
-xd_task *xd_tasks_take(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
-                       void *cookie)
+xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
+                             void *cookie)
 {
     xd_task *best = NULL;
     double   least = INFINITY;
@@ -610,8 +613,8 @@ xd_task *xd_tasks_take(xd_tasks *j, double (*score)(void *cookie, const xd_task 
         best->state = XD_TASK_RUNNING;
         best->started = xd_unix_s();
         best->began_s = xd_now_s();
-        best->tries++;
-        best->held++;
+        best->attempts++;
+        best->refs++;
         note_change(j, best);
     }
     xd_tasks_unlock(j);
@@ -624,35 +627,35 @@ void xd_task_requeue(xd_tasks *j, xd_task *task)
     task->state = XD_TASK_QUEUED;
     task->started = 0;
     note_change(j, task);
-    ring(j);
+    wake_worker_thread(j);
     xd_tasks_unlock(j);
     xd_task_release(j, task);
 }
 
-static int is_late(const xd_task *task)
+static int is_overdue(const xd_task *task)
 {
     return task->deadline_s > 0 && task->deadline_s < xd_now_s();
 }
 
-void xd_tasks_late(xd_tasks *j)
+void xd_tasks_cancel_overdue(xd_tasks *j)
 {
     xd_tasks_lock(j);
     for (xd_task *task = j->first; task; task = task->next)
-        if (task->state == XD_TASK_QUEUED && is_late(task)) {
+        if (task->state == XD_TASK_QUEUED && is_overdue(task)) {
             task->code = XD_ECANCELLED;
-            set_text(&task->error, "the deadline has passed before its turn came");
+            set_text(&task->error, "the deadline passed while the request was queued");
             end_task(j, task, XD_TASK_CANCELLED);
         }
     xd_tasks_unlock(j);
 }
 
-xd_task *xd_tasks_unexpected(xd_tasks *j)
+xd_task *xd_tasks_next_unpredicted(xd_tasks *j)
 {
     xd_task *task = NULL;
     xd_tasks_lock(j);
     while (!j->closed) {
         for (task = j->first; task; task = task->next)
-            if (!xd_task_over(task) && task->expected_s == 0)
+            if (!xd_task_has_ended(task) && task->expected_s == 0)
                 break;
         if (task)
             break;
@@ -661,12 +664,12 @@ xd_task *xd_tasks_unexpected(xd_tasks *j)
     if (j->closed)
         task = NULL;
     if (task)
-        task->held++;
+        task->refs++;
     xd_tasks_unlock(j);
     return task;
 }
 
-void xd_task_expected(xd_tasks *j, xd_task *task, const xd_task_time *t)
+void xd_task_set_prediction(xd_tasks *j, xd_task *task, const xd_task_time *t)
 {
     xd_tasks_lock(j);
     task->expected_s = t->together > 0 ? t->together : -1;
@@ -674,7 +677,7 @@ void xd_task_expected(xd_tasks *j, xd_task *task, const xd_task_time *t)
     task->text_part = t->text;
     task->decode_part = t->decode;
     note_change(j, task);
-    ring(j);
+    wake_worker_thread(j);
     xd_tasks_unlock(j);
 }
 
@@ -687,7 +690,7 @@ xd_task *xd_tasks_running(xd_tasks *j, const char *owner)
             (!owner || strcmp(k->owner, owner) == 0))
             task = k;
     if (task)
-        task->held++;
+        task->refs++;
     xd_tasks_unlock(j);
     return task;
 }
@@ -749,11 +752,11 @@ void xd_task_done(xd_tasks *j, xd_task *task, const char *seconds)
 void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *error)
 {
     if (code != XD_EINVAL && code != XD_EUNSUPPORTED && code != XD_ECANCELLED)
-        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);  /* clients read no paths   */
+        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);  /* replies omit paths      */
     xd_tasks_lock(j);
     task->code = code;
-    set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_late(task)
-                               ? "the deadline has passed before it was finished" : error);
+    set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_overdue(task)
+                               ? "the deadline passed before the result was complete" : error);
     end_task(j, task, code == XD_ECANCELLED ? XD_TASK_CANCELLED : XD_TASK_FAILED);
     xd_tasks_unlock(j);
 }

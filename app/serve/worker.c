@@ -1,11 +1,11 @@
-/* worker.c - xdit worker: the ranks behind a server. They open models, keep them, and run the tasks
- * that the server sends.
+/* worker.c - xdit worker: the ranks of a server. They open models, keep them open, and run the
+ * tasks that the server sends.
  *
- * Usually all ranks work on one task. Rank 0 gives every frame of the server to the other ranks as
- * it came, so that all of them do the same: open, generate, close the model that was used longest
- * ago. Between two steps of a task they may run another one, and go on behind it. After
- * XD_FRAME_APART each rank runs tasks by itself that the server sends over its own connection,
- * until XD_FRAME_TOGETHER. When the server goes, the worker ends. */
+ * Usually all ranks run one task. Rank 0 broadcasts every frame of the server, so that all ranks do
+ * the same: open, generate, close the least recently used model. Between two steps of a task they
+ * may run another one, and then continue. After XD_FRAME_SPLIT the server sends each rank tasks of
+ * its own over the rank's connection, until XD_FRAME_JOIN. The worker exits when the server
+ * disconnects. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -25,9 +25,9 @@ typedef struct worker {
     xd_open_flags    open;
     xd_rank_group   *group;
     int              rank;
-    xd_inbox         inbox;
+    xd_connection         connection;
     xd_worker_models models;
-    xd_task_run     *task;      /* the one that runs                                           */
+    xd_task_run     *task;      /* the running task                                            */
     xd_err           err;
 } worker;
 
@@ -38,7 +38,7 @@ static void on_log(void *cookie, int level, const char *line)
     if (w->rank > 0 && level > XD_LOG_ERROR)
         return;
     fprintf(stderr, "xdit: %s", level >= 0 && level < 4 ? mark[level] : "");
-    for (; *line; line++)       /* a text of a client must not look like lines of the log      */
+    for (; *line; line++)       /* text from a client must not imitate log lines               */
         fputc((unsigned char)*line < 0x20 || *line == 0x7f ? '?' : *line, stderr);
     fputc('\n', stderr);
     if (level <= XD_LOG_ERROR)
@@ -49,22 +49,22 @@ static void on_open(void *cookie)
 {
     worker *w = cookie;
     if (w->rank == 0 && w->task)
-        xd_inbox_tell(&w->inbox, XD_FRAME_STAGE,
-                      (const char *[]){ w->task->running.id, "open" }, 2);
+        xd_connection_send(&w->connection, XD_FRAME_STAGE,
+                           (const char *[]){ w->task->running.id, "open" }, 2);
 }
 
-/* ---- frames of all ranks --------------------------------------------------------------------- */
+/* ---- frames for all ranks -------------------------------------------------------------------- */
 
-/* Rank 0 takes the next frame, with `wait` until one has come, and gives it to all. A frame without
- * a kind: there is none, or the server has ended. Collective. */
+/* Receives the next frame on rank 0 (`wait`: blocks until there is one) and broadcasts it. Without
+ * a frame, or if the server has disconnected, its kind is 0. Collective. */
 static xd_status next_frame(worker *w, int wait, xd_frame *f, int *cancelled, xd_err *e)
 {
-    xd_inbox *in = &w->inbox;
+    xd_connection *c = &w->connection;
     int32_t   kind = 0;
     *f = (xd_frame){ 0 };
     *cancelled = 0;
     if (w->rank == 0)
-        xd_inbox_take(in, wait, f, cancelled);
+        xd_connection_next_frame(c, wait, f, cancelled);
     if (xd_rank_group_size(w->group) == 1)
         return XD_OK;
     kind = (int32_t)f->kind;
@@ -88,8 +88,8 @@ static xd_status on_turn(void *cookie, xd_err *e);
 
 static xd_task_run task_run(worker *w, xd_opened *alone)
 {
-    return (xd_task_run){ .inbox = &w->inbox, .models = &w->models, .alone = alone,
-                          .speaks = w->rank == 0 || alone, .omit_folders = w->omit_folders,
+    return (xd_task_run){ .connection = &w->connection, .models = &w->models, .alone = alone,
+                          .reports = w->rank == 0 || alone, .omit_folders = w->omit_folders,
                           .on_turn = on_turn, .cookie = w };
 }
 
@@ -102,57 +102,57 @@ static xd_status run_task(worker *w, const xd_frame *f, int cancelled, xd_opened
     return s;
 }
 
-/* ---- every rank by itself -------------------------------------------------------------------- */
+/* ---- split ranks ----------------------------------------------------------------------------- */
 
-/* Opens what the ranks need for the model of a task. The server hears from each rank whether it
- * can. */
-static xd_opened *open_apart(worker *w, const xd_frame *f)
+/* Opens this rank's own engine for the model of a task, and replies to the server whether it
+ * could. */
+static xd_opened *open_split(worker *w, const xd_frame *f)
 {
     xd_task_flags flags;
     xd_opened    *o = NULL;
     xd_err        e = { .rank = -1 };
     xd_status     s = xd_task_flags_read(&flags, f->n, f->v, &e);
     if (s == XD_OK)
-        s = xd_worker_models_take(&w->models, &flags, &o, &e);
+        s = xd_worker_models_get(&w->models, &flags, &o, &e);
     if (s == XD_OK)
-        s = xd_worker_models_alone(&w->models, o, &flags, &e);
+        s = xd_worker_models_open_alone(&w->models, o, &flags, &e);
     if (s == XD_ECOMM)
         w->err = e;
     xd_task_flags_free(&flags);
-    xd_inbox_tell(&w->inbox, XD_FRAME_APART,
-                  (const char *[]){ s == XD_OK ? "1" : "0", s == XD_OK ? "" : e.msg }, 2);
+    xd_connection_send(&w->connection, XD_FRAME_SPLIT,
+                       (const char *[]){ s == XD_OK ? "1" : "0", s == XD_OK ? "" : e.msg }, 2);
     return s == XD_OK ? o : NULL;
 }
 
-/* A rank that cannot work alone waits for the end with the others. */
-static xd_status work_apart(worker *w, const xd_frame *apart, xd_err *e)
+/* Runs tasks of this rank until XD_FRAME_JOIN. A rank that cannot be split waits for that frame. */
+static xd_status run_split(worker *w, const xd_frame *split, xd_err *e)
 {
-    xd_opened *o = open_apart(w, apart);
+    xd_opened *o = open_split(w, split);
     xd_frame   f;
     xd_status  s = w->err.code;
     int        cancelled, going = s == XD_OK;
     while (going) {
-        xd_inbox_take(&w->inbox, 1, &f, &cancelled);
-        going = f.kind && f.kind != XD_FRAME_TOGETHER;
+        xd_connection_next_frame(&w->connection, 1, &f, &cancelled);
+        going = f.kind && f.kind != XD_FRAME_JOIN;
         if (f.kind == XD_FRAME_RUN && o)
             s = run_task(w, &f, cancelled, o, e);
         xd_frame_free(&f);
     }
     if (o)
-        xd_worker_models_give(o);
+        xd_worker_models_release(o);
     return s;
 }
 
-/* ---- turns ----------------------------------------------------------------------------------- */
+/* ---- tasks of all ranks ---------------------------------------------------------------------- */
 
 static xd_status serve_frame(worker *w, const xd_frame *f, int cancelled, xd_err *e)
 {
     if (f->kind == XD_FRAME_RUN)
         return run_task(w, f, cancelled, NULL, e);
-    return f->kind == XD_FRAME_APART ? work_apart(w, f, e) : XD_OK;
+    return f->kind == XD_FRAME_SPLIT ? run_split(w, f, e) : XD_OK;
 }
 
-/* Between two steps of a task: what has come meanwhile goes first. */
+/* Called when a task yields: runs the frames that have arrived in the meantime. */
 static xd_status on_turn(void *cookie, xd_err *e)
 {
     worker   *w = cookie;
@@ -186,17 +186,18 @@ static xd_status serve_tasks(worker *w)
 
 /* ---- the worker ------------------------------------------------------------------------------ */
 
-/* Other ranks than rank 0 are reached by the server where they are on its host. */
+/* Ranks on other hosts than the server's cannot connect and work without a connection. */
 static xd_status connect_server(worker *w, xd_err *e)
 {
-    xd_status s = xd_inbox_connect(&w->inbox, w->connect, w->rank ? NULL : e);
+    xd_status s = xd_connection_open(&w->connection, w->connect, w->rank ? NULL : e);
     char      rank[16], ranks[16];
     if (s != XD_OK)
         return w->rank ? XD_OK : s;
     snprintf(rank, sizeof rank, "%d", w->rank);
     snprintf(ranks, sizeof ranks, "%d", xd_rank_group_size(w->group));
-    xd_inbox_tell(&w->inbox, XD_FRAME_READY, (const char *[]){ ranks, xd_version(), rank }, 3);
-    xd_inbox_beat(&w->inbox);
+    xd_connection_send(&w->connection, XD_FRAME_READY,
+                       (const char *[]){ ranks, xd_version(), rank }, 3);
+    xd_connection_start_heartbeat(&w->connection);
     return XD_OK;
 }
 
@@ -222,11 +223,11 @@ static xd_status run_worker(worker *w)
 
 static const xd_option rows[] = {
     { "connect", XD_OPT_TEXT, offsetof(worker, connect), 0, 0, NULL, "SOCKET",
-      "of the server that sends tasks" },
+      "socket of the server that sends tasks" },
     { "omit_folders", XD_OPT_FLAG, offsetof(worker, omit_folders), 0, 0, NULL, NULL,
-      "parameters name files without their folders" },
+      "leave folders out of model and LoRA names in the parameters of results" },
     { "verbose", XD_OPT_FLAG, offsetof(worker, verbose), 0, 0, NULL, NULL,
-      "log more of what is done" },
+      "log debug messages" },
 };
 
 typedef struct worker_line { xd_opt_table tables[3]; xd_opt_spec spec; } worker_line;
@@ -236,7 +237,7 @@ static void worker_init(worker *w, worker_line *l)
     int              nopen, nplan;
     const xd_option *open = xd_open_flags_rows(&nopen), *plan = xd_parallel_options(&nplan);
     *w = (worker){ .err = { .rank = -1 } };
-    xd_inbox_init(&w->inbox);
+    xd_connection_init(&w->connection);
     xd_open_flags_init(&w->open);
     l->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, w };
     l->tables[1] = (xd_opt_table){ open, nopen, &w->open };
@@ -257,7 +258,8 @@ static int run_command(int argc, char **argv)
         xd_stop_arm();
     signal(SIGPIPE, SIG_IGN);
     if (s == XD_OK && !w.connect)
-        s = xd_fail(&w.err, XD_EINVAL, "--connect is missing: xdit serve starts workers by itself");
+        s = xd_fail(&w.err, XD_EINVAL,
+                    "--connect is missing: use xdit serve, which starts workers");
     if (s == XD_OK)
         s = xd_open_flags_read(&w.open, &w.err);
     if (s == XD_OK)
@@ -278,14 +280,14 @@ static void print_help(FILE *f)
     worker_line               l;
     worker_init(&w, &l);
     fputs("Usage: xdit worker --connect SOCKET [options]\n\n"
-          "The ranks behind a server: xdit serve starts them. Options are those of\n"
-          "xdit generate that say how a model is opened.\n", f);
+          "The ranks of a server, started by xdit serve. Options are those options of\n"
+          "xdit generate that control how a model is opened.\n", f);
     xd_opt_help(f, &l.spec, groups, 1);
 }
 
 const xd_command xd_cmd_worker = {
     .name = "worker",
-    .summary = "the ranks behind a server (started by serve)",
+    .summary = "the ranks of a server (started by serve)",
     .run = run_command,
     .help = print_help,
 };

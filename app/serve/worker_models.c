@@ -1,4 +1,4 @@
-/* worker_models.c - opening models, engines beside engines, and which model leaves */
+/* worker_models.c - opens and closes models, and further engines on their weights */
 #include "serve/worker_models.h"
 
 #include <stdio.h>
@@ -12,14 +12,14 @@ static void close_model(xd_opened **at)
     xd_opened *o = *at;
     *at = o->next;
     xd_close(&o->alone);
-    for (int i = XD_ENGINES_BESIDE - 1; i >= 0; i--)
-        xd_close(&o->beside[i]);
+    for (int i = XD_NESTED_ENGINES - 1; i >= 0; i--)
+        xd_close(&o->nested[i]);
     xd_close(&o->engine);
     free(o->key);
     free(o);
 }
 
-int xd_worker_models_make_room(xd_worker_models *m)
+int xd_worker_models_free_memory(xd_worker_models *m)
 {
     for (xd_opened *o = m->first; o; o = o->next)
         if (o->engine && xd_drop_loras(o->engine))
@@ -72,8 +72,8 @@ static xd_opened *find_model(xd_worker_models *m, const char *key)
     return m->first = o;
 }
 
-xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_opened **out,
-                                xd_err *e)
+xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_opened **out,
+                               xd_err *e)
 {
     char      *key = strdup(f->model);
     xd_opened *o = *out = key ? find_model(m, key) : NULL;
@@ -90,7 +90,7 @@ xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_
     m->first = o;
     m->on_open(m->cookie);
     xd_status s = open_engine(m, f, &o->engine, e);
-    while (s == XD_ENOMEM && xd_worker_models_make_room(m)) {
+    while (s == XD_ENOMEM && xd_worker_models_free_memory(m)) {
         *e = (xd_err){ .rank = -1 };
         s = open_engine(m, f, &o->engine, e);
     }
@@ -103,7 +103,7 @@ xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_
 
 /* ---- engines of a model --------------------------------------------------------------------- */
 
-/* Puts the name that a client gave in place of the path of its file. */
+/* Replaces the path of a LoRA file in a message by the name that the client used. */
 static void hide_path(char *msg, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -116,7 +116,7 @@ static void hide_path(char *msg, const char *path)
     }
 }
 
-/* What is wrong with a file that a client named is its mistake. */
+/* An error in a LoRA file that the client named is an error of the request. */
 static void blame_client(const xd_loras_read *l, xd_status *s, xd_err *e)
 {
     if (!l->n || (*s != XD_EFORMAT && *s != XD_EIO && *s != XD_EUNSUPPORTED && *s != XD_EINVAL))
@@ -126,7 +126,7 @@ static void blame_client(const xd_loras_read *l, xd_status *s, xd_err *e)
     *s = e->code = XD_EINVAL;
 }
 
-/* LoRA files of the command line come first. */
+/* Selects the LoRA files of the command line, then those of the task. */
 static xd_status use_loras(xd_worker_models *m, xd_opened *o, const xd_task_flags *f, xd_err *e)
 {
     const xd_loras_read *all = &m->open->lora;
@@ -147,27 +147,28 @@ static xd_status use_loras(xd_worker_models *m, xd_opened *o, const xd_task_flag
     return s;
 }
 
-void xd_worker_models_give(xd_opened *o)
+void xd_worker_models_release(xd_opened *o)
 {
     xd_leave_loras(o->engine);
     o->busy--;
 }
 
-xd_status xd_worker_models_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
-                                  xd_engine **g, xd_err *e)
+xd_status xd_worker_models_acquire_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
+                                          xd_engine **g, xd_err *e)
 {
     int       k = o->busy - 1;
     xd_status s = XD_OK;
-    if (k >= XD_ENGINES_BESIDE)
-        return xd_fail(e, XD_ENOMEM, "%d requests of this model wait for a turn already", o->busy);
-    if (k >= 0 && !o->beside[k])
-        s = xd_open_beside(&o->beside[k], o->engine, 0, e);
-    *g = k < 0 ? o->engine : o->beside[k];
+    if (k >= XD_NESTED_ENGINES)
+        return xd_fail(e, XD_ENOMEM, "%d requests to this model run already: send this one again "
+                       "later", o->busy);
+    if (k >= 0 && !o->nested[k])
+        s = xd_open_beside(&o->nested[k], o->engine, 0, e);
+    *g = k < 0 ? o->engine : o->nested[k];
     return s == XD_OK ? use_loras(m, o, f, e) : s;
 }
 
-xd_status xd_worker_models_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
-                                 xd_err *e)
+xd_status xd_worker_models_open_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
+                                      xd_err *e)
 {
     xd_status s = use_loras(m, o, f, e);
     if (s != XD_OK)
@@ -176,6 +177,6 @@ xd_status xd_worker_models_alone(xd_worker_models *m, xd_opened *o, const xd_tas
     if (s == XD_OK && !o->alone)
         s = xd_open_beside(&o->alone, o->engine, 1, e);
     if (s != XD_OK)
-        xd_worker_models_give(o);
+        xd_worker_models_release(o);
     return s;
 }

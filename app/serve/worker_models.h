@@ -1,4 +1,4 @@
-/* worker_models.h - the models that a worker keeps open, and the engines of each
+/* worker_models.h - the open models of a worker, and the engines of each
  *
  * All ranks make the same calls in the same order, unless a comment says otherwise. */
 #ifndef XD_SERVE_WORKER_MODELS_H
@@ -7,40 +7,41 @@
 #include "cli/open_flags.h"
 #include "serve/task_flags.h"
 
-enum { XD_ENGINES_BESIDE = 7 };         /* tasks of one model that wait for a turn              */
+enum { XD_NESTED_ENGINES = 7 };         /* interrupted tasks of one model, at most              */
 
-typedef struct xd_opened {      /* a model that is kept                                        */
+typedef struct xd_opened {      /* an open model                                               */
     xd_engine        *engine;
-    xd_engine        *beside[XD_ENGINES_BESIDE];        /* for tasks in the turns of others     */
-    xd_engine        *alone;    /* of this rank by itself; NULL: none yet                      */
-    int               busy;     /* tasks that compute with its weights, also waiting ones       */
-    char             *key;      /* its directory                                               */
-    struct xd_opened *next;     /* used before this one                                        */
+    xd_engine        *nested[XD_NESTED_ENGINES];        /* for tasks that interrupt others      */
+    xd_engine        *alone;    /* engine of this rank only, for split ranks; NULL: none       */
+    int               busy;     /* number of tasks that use the model, including interrupted ones */
+    char             *key;      /* directory of the model                                      */
+    struct xd_opened *next;     /* the next less recently used model                           */
 } xd_opened;
 
 typedef struct xd_worker_models {
-    xd_open_flags *open;
-    xd_opened     *first;       /* the one that was used last                                  */
+    xd_open_flags *open;        /* how models are opened                                       */
+    xd_opened     *first;       /* the most recently used model                                */
     void         (*on_log)(void *cookie, int level, const char *line);
-    void         (*on_open)(void *cookie);      /* a model is about to be opened                */
+    void         (*on_open)(void *cookie);      /* called before a model is opened              */
     void          *cookie;
     int            verbose;
 } xd_worker_models;
 
-/* The model of a task, at the head of the list. Others make way where memory asks for it. */
-xd_status xd_worker_models_take(xd_worker_models *m, const xd_task_flags *f, xd_opened **o,
-                                xd_err *e);
-/* An engine of the model that is not busy, with the LoRA files of the task; counts it as busy until
- * xd_worker_models_give. */
-xd_status xd_worker_models_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
-                                  xd_engine **g, xd_err *e);
-void      xd_worker_models_give(xd_opened *o);
-/* Makes the engine of one rank for this rank, with all weights; counts the model as busy, too. */
-xd_status xd_worker_models_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
-                                 xd_err *e);
-/* Frees weights with LoRA files that no task uses; else closes the model that was used longest ago
- * of those that are not busy, but the first one of the list. 0: there is none. */
-int       xd_worker_models_make_room(xd_worker_models *m);
+/* Returns the model of a task, open and at the head of the list. If memory is short, closes models
+ * that are not busy. */
+xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_opened **o,
+                               xd_err *e);
+/* Acquires a free engine of the model with the LoRA files of the task; release with
+ * xd_worker_models_release. */
+xd_status xd_worker_models_acquire_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
+                                          xd_engine **g, xd_err *e);
+void      xd_worker_models_release(xd_opened *o);
+/* Opens o->alone, with all weights on this rank; release the model as above. */
+xd_status xd_worker_models_open_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
+                                      xd_err *e);
+/* Frees weights with LoRA files that no task uses, or else closes the least recently used model
+ * that is neither busy nor first. Returns 0 if there is nothing to free. */
+int       xd_worker_models_free_memory(xd_worker_models *m);
 int       xd_worker_models_count(const xd_worker_models *m);
 void      xd_worker_models_close(xd_worker_models *m);
 

@@ -1,7 +1,7 @@
-/* worker_process.c - the process that generates, its connections, and the thread that feeds it
+/* worker_process.c - the worker process, its connections, and the thread that sends it tasks
  *
- * The thread waits for frames of the worker and for the bell of the tasks, notes what they say, and
- * has the worker fed after each (worker_feed.h). */
+ * The thread waits for frames of the worker and for changes of the queue (xd_tasks_wakeup_fd),
+ * records them, and then dispatches the next task (worker_dispatch.h). */
 #define _GNU_SOURCE             /* accept4, pipe2, syscall */
 #include "serve/worker_process.h"
 
@@ -28,11 +28,11 @@
 #include "cli/descendants.h"
 #include "serve/worker_watch.h"
 
-enum { LINE = 1024, FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 30000, END_S = 5, LOOK_MS = 250,
-       FRAME_S = 10 };          /* in which a frame is taken, or has come whole                */
-enum { MOST_FILES = 65536 };    /* closed one by one where close_range is missing               */
-enum { TRIES = 2 };             /* how often a task is sent to a worker                         */
-enum { PARTS = 4 };             /* of the seconds of a task: xd_worker_state                    */
+enum { LINE = 1024, MIN_PAUSE_MS = 100, MAX_PAUSE_MS = 30000, END_S = 5, POLL_MS = 250,
+       FRAME_S = 10 };          /* time limit for sending or receiving a frame                 */
+enum { MAX_FILES = 65536 };     /* descriptors to close without close_range                    */
+enum { TRIES = 2 };             /* attempts to run a task                                      */
+enum { PARTS = 4 };             /* parts of xd_worker_state                                    */
 
 struct xd_worker_process {
     xd_worker_args a;
@@ -41,22 +41,24 @@ struct xd_worker_process {
     int         listener;
     pid_t       child;          /* 0: none                                                     */
     pthread_t   thread, echo;
-    int         err;            /* what the worker writes on standard error                    */
+    int         err;            /* read end of the worker's standard error                     */
     int         echoing;
-    atomic_int  muted;          /* nothing more is awaited there                               */
-    xd_worker_feed  feed;       /* of the thread, as what follows                              */
-    int         guest[XD_WORKER_RANKS], guests; /* connections of ranks that are not named yet  */
+    atomic_int  draining;       /* the worker has ended: stop when `err` is empty             */
+    xd_dispatch  dispatch;      /* private to the thread, as the next four fields              */
+    int         pending[XD_WORKER_RANKS];       /* [npending] connections of unknown ranks      */
+    int         npending;
     xd_worker_watch watch;
     /* Under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_worker_state state;
-    char        last[LINE];     /* its last line on standard error                             */
-    int         stop, gave_up, kill;    /* kill: the worker has had its time                   */
-    xd_err      failure;        /* why the first worker did not start                          */
+    char        last[LINE];     /* the worker's last line on standard error                    */
+    int         stop, gave_up, kill;    /* gave_up: the first worker failed to start; kill: the
+                                           time for running tasks is over */
+    xd_err      failure;        /* of the first worker                                         */
 };
 
-/* ---- its standard error ---------------------------------------------------------------------- */
+/* ---- standard error of the worker ------------------------------------------------------------ */
 
 static void pass_line(xd_worker_process *w, const char *line, size_t n)
 {
@@ -67,8 +69,8 @@ static void pass_line(xd_worker_process *w, const char *line, size_t n)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Passes lines on, and keeps the last one. A process that cannot be killed may keep the other end
- * open: who is muted ends when there is nothing to read. */
+/* Thread: forwards lines and keeps the last one. A process that cannot be killed may keep the write
+ * end open; with `draining` set, the thread ends when there is nothing to read. */
 static void *echo_lines(void *arg)
 {
     xd_worker_process *w = arg;
@@ -77,10 +79,10 @@ static void *echo_lines(void *arg)
     ssize_t            got = 1;
     struct pollfd      p = { .fd = w->err, .events = POLLIN };
     while (got > 0) {
-        int came = poll(&p, 1, LOOK_MS);
-        if (came <= 0 && atomic_load(&w->muted))
+        int arrived = poll(&p, 1, POLL_MS);
+        if (arrived <= 0 && atomic_load(&w->draining))
             break;
-        if (came <= 0)
+        if (arrived <= 0)
             continue;
         got = read(w->err, line + n, sizeof line - 1 - n);
         n += got > 0 ? (size_t)got : 0;
@@ -100,7 +102,8 @@ static void *echo_lines(void *arg)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* Older libcs lack the function, older kernels the call. */
+/* Closes all descriptors from `first` on. Older C libraries lack close_range, older kernels the
+ * system call. */
 static void close_from(unsigned first)
 {
 #ifdef SYS_close_range
@@ -108,8 +111,8 @@ static void close_from(unsigned first)
         return;
 #endif
     struct rlimit most;
-    rlim_t        end = getrlimit(RLIMIT_NOFILE, &most) == 0 ? most.rlim_cur : MOST_FILES;
-    for (rlim_t fd = first; fd < (end < MOST_FILES ? end : MOST_FILES); fd++)
+    rlim_t        end = getrlimit(RLIMIT_NOFILE, &most) == 0 ? most.rlim_cur : MAX_FILES;
+    for (rlim_t fd = first; fd < (end < MAX_FILES ? end : MAX_FILES); fd++)
         close((int)fd);
 }
 
@@ -117,7 +120,7 @@ static void exec_worker(const xd_worker_process *w, char **v, int err)
 {
     sigset_t none;
     int      null = open("/dev/null", O_RDWR);
-    setpgid(0, 0);              /* Ctrl-C reaches the server alone                             */
+    setpgid(0, 0);              /* Ctrl-C signals only the server                              */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(null, 0);
     dup2(null, 1);
@@ -135,7 +138,7 @@ static xd_status spawn(xd_worker_process *w, xd_err *e)
     char **v = calloc((size_t)w->a.nargs + 5, sizeof *v);
     if (!v || pipe2(err, O_CLOEXEC) != 0) {
         free(v);
-        return xd_fail(e, XD_EIO, "cannot start a worker: %s", strerror(errno));
+        return xd_fail(e, XD_EIO, "cannot start the worker process: %s", strerror(errno));
     }
     v[0] = (char *)w->a.program;
     v[1] = "worker";
@@ -145,8 +148,8 @@ static xd_status spawn(xd_worker_process *w, xd_err *e)
     pthread_mutex_lock(&w->lock);
     w->last[0] = 0;
     pthread_mutex_unlock(&w->lock);
-    atomic_store(&w->muted, 0);
-    xd_worker_watch_begin(&w->watch, w->a.patience);
+    atomic_store(&w->draining, 0);
+    xd_worker_watch_begin(&w->watch, w->a.timeout_s);
     w->child = fork();
     if (w->child == 0)
         exec_worker(w, v, err[1]);
@@ -156,13 +159,13 @@ static xd_status spawn(xd_worker_process *w, xd_err *e)
     if (w->child < 0) {
         close(err[0]);
         w->child = 0;
-        return xd_fail(e, XD_EIO, "cannot start a worker: %s", strerror(errno));
+        return xd_fail(e, XD_EIO, "cannot start the worker process: %s", strerror(errno));
     }
     w->echoing = pthread_create(&w->echo, NULL, echo_lines, w) == 0;
     return XD_OK;
 }
 
-/* Reaps the child where it has ended: 1, and *status is how. */
+/* Reaps the child. Returns 1 if it has ended, with its exit status in *status. */
 static int has_ended(xd_worker_process *w, int *status)
 {
     if (!w->child || waitpid(w->child, status, WNOHANG) != w->child)
@@ -184,32 +187,33 @@ static int is_stopping(xd_worker_process *w)
     return is_set(w, &w->stop);
 }
 
-/* Takes a connection. Its rank says who it is in time of its own: it may be stopped before. */
-static xd_status admit_guest(xd_worker_process *w, xd_err *e)
+/* Accepts a connection. It remains pending until its rank sends XD_FRAME_READY. */
+static xd_status accept_rank(xd_worker_process *w, xd_err *e)
 {
     int            fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC);
     struct timeval most = { .tv_sec = FRAME_S };
     if (fd < 0)
-        return xd_fail(e, XD_EIO, "the worker cannot connect: %s", strerror(errno));
+        return xd_fail(e, XD_EIO, "cannot accept the worker's connection: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
-    w->guest[w->guests++] = fd;
+    w->pending[w->npending++] = fd;
     return XD_OK;
 }
 
-static xd_status name_guest(xd_worker_process *w, int i, xd_err *e)
+static xd_status identify_rank(xd_worker_process *w, int i, xd_err *e)
 {
-    int       fd = w->guest[i];
+    int       fd = w->pending[i];
     xd_frame  f = { 0 };
-    w->guest[i] = w->guest[--w->guests];
+    w->pending[i] = w->pending[--w->npending];
     xd_status s = xd_frame_receive(fd, &f, e);
     int       rank = s == XD_OK && f.kind == XD_FRAME_READY && f.n >= 3 ? atoi(f.v[2]) : -1;
     if (s == XD_OK && rank < 0)
-        s = xd_fail(e, XD_EFORMAT, "the worker speaks another language: is it of another version?");
-    if (s == XD_OK && rank < XD_WORKER_RANKS && w->feed.fd[rank] < 0) {
-        w->feed.fd[rank] = fd;
-        w->feed.ranks = atoi(f.v[0]);
-        w->feed.connected++;
+        s = xd_fail(e, XD_EFORMAT, "the worker sent an unknown message: install xdit and "
+                    "xdit-server of the same version");
+    if (s == XD_OK && rank < XD_WORKER_RANKS && w->dispatch.fd[rank] < 0) {
+        w->dispatch.fd[rank] = fd;
+        w->dispatch.ranks = atoi(f.v[0]);
+        w->dispatch.connected++;
     } else {
         close(fd);
     }
@@ -217,55 +221,56 @@ static xd_status name_guest(xd_worker_process *w, int i, xd_err *e)
     return s;
 }
 
-/* What is awaited of ranks that are not named: their connections, then their names. Returns how
- * many. */
-static int await_guests(const xd_worker_process *w, struct pollfd *p)
+/* Lists the descriptors to poll for new ranks: the listener, then the pending connections. Returns
+ * their number. */
+static int list_pending(const xd_worker_process *w, struct pollfd *p)
 {
-    p[0] = (struct pollfd){ .fd = w->guests < XD_WORKER_RANKS ? w->listener : -1,
+    p[0] = (struct pollfd){ .fd = w->npending < XD_WORKER_RANKS ? w->listener : -1,
                             .events = POLLIN };
-    for (int i = 0; i < w->guests; i++)
-        p[1 + i] = (struct pollfd){ .fd = w->guest[i], .events = POLLIN };
-    return 1 + w->guests;
+    for (int i = 0; i < w->npending; i++)
+        p[1 + i] = (struct pollfd){ .fd = w->pending[i], .events = POLLIN };
+    return 1 + w->npending;
 }
 
-static xd_status take_guests(xd_worker_process *w, const struct pollfd *p, int n, xd_err *e)
+static xd_status accept_ranks(xd_worker_process *w, const struct pollfd *p, int n, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* the last one takes a place           */
-        s = p[i].revents ? name_guest(w, i - 1, e) : XD_OK;
-    return s == XD_OK && p[0].revents ? admit_guest(w, e) : s;
+    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* identify_rank moves the last one */
+        s = p[i].revents ? identify_rank(w, i - 1, e) : XD_OK;
+    return s == XD_OK && p[0].revents ? accept_rank(w, e) : s;
 }
 
-/* Waits for the connection of rank 0. Others may come before it, and behind it. */
+/* Waits for the connection of rank 0. Other ranks may connect before or after it. */
 static xd_status await_connection(xd_worker_process *w, xd_err *e)
 {
     int           status = 0;
     struct pollfd p[1 + XD_WORKER_RANKS];
     xd_status     s = XD_OK;
-    double        most = w->a.patience + w->a.start_s, until = xd_now_s() + most;
-    while (s == XD_OK && w->feed.fd[0] < 0) {
-        int n = await_guests(w, p);
+    double        most = w->a.timeout_s + w->a.start_s, until = xd_now_s() + most;
+    while (s == XD_OK && w->dispatch.fd[0] < 0) {
+        int n = list_pending(w, p);
         if (poll(p, (nfds_t)n, 100) > 0)
-            s = take_guests(w, p, n, e);
+            s = accept_ranks(w, p, n, e);
         else if (is_stopping(w))
-            return xd_fail(e, XD_ECANCELLED, "the server ends");
+            return xd_fail(e, XD_ECANCELLED, "the server is shutting down");
         else if (has_ended(w, &status))
-            return xd_fail(e, XD_EIO, "the worker ended before it was ready");
+            return xd_fail(e, XD_EIO, "the worker exited before it was ready");
         else if (w->a.start_s >= 0 && xd_now_s() > until)
-            return xd_fail(e, XD_EIO, "the worker was not ready within %.0f s", most);
+            return xd_fail(e, XD_EIO, "the worker was not ready within %.0f s: raise "
+                           "--worker_timeout or --start_timeout", most);
     }
     if (s != XD_OK)
         return s;
-    xd_predictor_ranks(w->a.predictor, w->feed.ranks);
+    xd_predictor_ranks(w->a.predictor, w->dispatch.ranks);
     pthread_mutex_lock(&w->lock);
     w->state.ready = 1;
-    w->state.ranks = w->feed.ranks;
+    w->state.ranks = w->dispatch.ranks;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     return s;
 }
 
-/* ---- what the worker says -------------------------------------------------------------------- */
+/* ---- frames of the worker -------------------------------------------------------------------- */
 
 static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
 {
@@ -279,19 +284,19 @@ static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
     xd_task_image_done(tasks, task, &im);
 }
 
-/* part: seconds of text, load, denoise, decode. */
+/* Records the duration of a task. part: seconds of text, load, denoise, decode. */
 static void note_seconds(xd_worker_process *w, const xd_worker_run *r, double seconds,
                          const double part[PARTS])
 {
-    int          share = r->rank < 0 ? 1 : w->feed.ranks;
+    int          share = r->rank < 0 ? 1 : w->dispatch.ranks;
     xd_task_time t = { seconds, seconds, part[0] / seconds, part[3] / seconds };
     if (!(seconds > 0))
         return;
     xd_predictor_learn(w->a.predictor, r->task, r->rank >= 0, &t);
-    xd_schedule_taken(&w->feed.schedule, r->task->owner ? r->task->owner : "", seconds / share,
-                      xd_now_s());
-    double usual = w->feed.schedule.usual;
-    w->feed.schedule.usual = usual > 0 ? usual + 0.2 * (seconds - usual) : seconds;
+    xd_schedule_charge(&w->dispatch.schedule, r->task->owner ? r->task->owner : "", seconds / share,
+                       xd_now_s());
+    double old = w->dispatch.schedule.default_s;
+    w->dispatch.schedule.default_s = old > 0 ? old + 0.2 * (seconds - old) : seconds;
 }
 
 static void note_done(xd_worker_process *w, const xd_worker_run *r, const xd_frame *f)
@@ -326,18 +331,18 @@ static void note_memory(xd_worker_process *w, const xd_frame *f)
     pthread_mutex_unlock(&w->lock);
 }
 
-static void take_frame(xd_worker_process *w, int rank, const xd_frame *f)
+static void handle_frame(xd_worker_process *w, int rank, const xd_frame *f)
 {
-    xd_worker_run *r = f->n > 0 ? xd_worker_feed_find(&w->feed, f->v[0]) : NULL;
-    xd_worker_watch_heard(&w->watch, rank, f);
+    xd_worker_run *r = f->n > 0 ? xd_dispatch_find(&w->dispatch, f->v[0]) : NULL;
+    xd_worker_watch_received(&w->watch, rank, f);
     if (f->kind == XD_FRAME_MEMORY && f->n >= 2 && rank == 0)
         note_memory(w, f);
-    if (f->kind == XD_FRAME_APART && f->n >= 1)
-        xd_worker_feed_apart(&w->feed, rank, f);
+    if (f->kind == XD_FRAME_SPLIT && f->n >= 1)
+        xd_dispatch_split_reply(&w->dispatch, rank, f);
     if (!r)
         return;
     xd_task *task = r->task;
-    r->begun = 1;
+    r->started = 1;
     if (f->kind == XD_FRAME_STAGE && f->n >= 2)
         xd_task_stage(w->tasks, task, f->v[1]);
     else if (f->kind == XD_FRAME_STEP && f->n >= 5)
@@ -347,28 +352,28 @@ static void take_frame(xd_worker_process *w, int rank, const xd_frame *f)
     else if (f->kind == XD_FRAME_IMAGE)
         note_image(w->tasks, task, f);
     else if (f->kind == XD_FRAME_DONE)
-        note_done(w, r, f), xd_worker_feed_remove(&w->feed, r);
+        note_done(w, r, f), xd_dispatch_remove(&w->dispatch, r);
     else if (f->kind == XD_FRAME_FAILED && f->n >= 3)
         xd_task_failed(w->tasks, task, (xd_status)atoi(f->v[1]), f->v[2]),
-            xd_worker_feed_remove(&w->feed, r);
+            xd_dispatch_remove(&w->dispatch, r);
 }
 
-/* ---- when it dies ---------------------------------------------------------------------------- */
+/* ---- the end of a worker --------------------------------------------------------------------- */
 
 static void close_connections(xd_worker_process *w)
 {
     for (int i = 0; i < XD_WORKER_RANKS; i++) {
-        if (w->feed.fd[i] >= 0)
-            close(w->feed.fd[i]);
-        w->feed.fd[i] = -1;
+        if (w->dispatch.fd[i] >= 0)
+            close(w->dispatch.fd[i]);
+        w->dispatch.fd[i] = -1;
     }
-    while (w->guests)
-        close(w->guest[--w->guests]);
-    w->feed.connected = 0;
-    w->feed.mode = XD_WORKER_TOGETHER;
+    while (w->npending)
+        close(w->pending[--w->npending]);
+    w->dispatch.connected = 0;
+    w->dispatch.mode = XD_WORKER_JOINED;
 }
 
-/* The launcher, and the ranks, which have process groups of their own. */
+/* Kills the launcher and the ranks, which have their own process groups. */
 static void kill_worker(xd_worker_process *w)
 {
     if (!w->child)
@@ -377,7 +382,7 @@ static void kill_worker(xd_worker_process *w)
     kill(-w->child, SIGKILL);
 }
 
-/* Waits some seconds for the child to end. */
+/* Waits up to END_S for the child to end. Returns 1 if it has ended. */
 static int await_child(xd_worker_process *w, int *status)
 {
     double until = xd_now_s() + END_S;
@@ -387,20 +392,21 @@ static int await_child(xd_worker_process *w, int *status)
     return gone;
 }
 
-static void tell_end(xd_worker_process *w, int status, char *why, size_t size)
+static void describe_exit(xd_worker_process *w, int status, char *why, size_t size)
 {
     pthread_mutex_lock(&w->lock);
     if (WIFSIGNALED(status))
         snprintf(why, size, "it was killed by signal %d", WTERMSIG(status));
     else if (WEXITSTATUS(status) > 128)
-        snprintf(why, size, "it was ended by signal %d", WEXITSTATUS(status) - 128);
+        snprintf(why, size, "it was stopped by signal %d", WEXITSTATUS(status) - 128);
     else
-        snprintf(why, size, "%s", w->last[0] ? w->last : "it ended without a word");
+        snprintf(why, size, "%s", w->last[0] ? w->last : "it exited without a message");
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Ends what is left of the worker; `why` becomes how it ended unless that is known. One that even
- * a kill does not end, as its disk does not answer, is left behind. */
+/* Cleans up after the worker. `why`, if not empty, is the reason to kill it; else it gets the
+ * reason of its exit. A process that cannot be killed, since its disk does not respond, is
+ * abandoned. */
 static void end_worker(xd_worker_process *w, char *why, size_t size)
 {
     int status = 0, known = why[0] != 0;
@@ -413,95 +419,95 @@ static void end_worker(xd_worker_process *w, char *why, size_t size)
     if (!await_child(w, &status)) {
         kill_worker(w);
         if (!await_child(w, &status))
-            fprintf(stderr, "xdit: warning: process %ld cannot be killed: it waits for a device\n",
-                    (long)w->child);
+            fprintf(stderr, "xdit: warning: process %ld cannot be killed: it waits for a device "
+                    "or disk\n", (long)w->child);
         w->child = 0;
     }
-    atomic_store(&w->muted, 1);
+    atomic_store(&w->draining, 1);
     if (w->echoing)
         pthread_join(w->echo, NULL);
     w->echoing = 0;
     if (!known)
-        tell_end(w, status, why, size);
+        describe_exit(w, status, why, size);
 }
 
-/* What had begun fails; what had not is sent to the next worker. */
+/* Started tasks fail; the others are queued again for the next worker. */
 static void fail_runs(xd_worker_process *w, const char *why)
 {
     char text[LINE + 160];
-    snprintf(text, sizeof text, "the worker that generated this has ended (%s); another one is "
-             "started: send the request again", why);
-    while (w->feed.nruns) {
-        xd_worker_run *r = &w->feed.runs[w->feed.nruns - 1];
+    snprintf(text, sizeof text, "the worker process failed while it generated this (%s); a new one "
+             "is starting: send the request again", why);
+    while (w->dispatch.nruns) {
+        xd_worker_run *r = &w->dispatch.runs[w->dispatch.nruns - 1];
         xd_tasks_lock(w->tasks);
-        int again = !r->begun && !r->cancelled && r->task->tries < TRIES && !is_stopping(w);
+        int again = !r->started && !r->cancelled && r->task->attempts < TRIES && !is_stopping(w);
         xd_tasks_unlock(w->tasks);
         if (again) {
             xd_task_requeue(w->tasks, r->task);
-            w->feed.nruns--;
+            w->dispatch.nruns--;
         } else {
             xd_task_failed(w->tasks, r->task, r->cancelled ? XD_ECANCELLED : XD_EDEVICE,
                            r->cancelled ? "cancelled" : text);
             xd_task_remove_files(r->task);
-            xd_worker_feed_remove(&w->feed, r);
+            xd_dispatch_remove(&w->dispatch, r);
         }
     }
 }
 
-/* Waits until a rank speaks, a rank connects, or the bell rings, and takes what there is. */
-static xd_status take_events(xd_worker_process *w, xd_err *e)
+/* Waits for frames, new connections of ranks, and changes of the queue, and handles them. */
+static xd_status handle_events(xd_worker_process *w, xd_err *e)
 {
     struct pollfd p[2 * XD_WORKER_RANKS + 2];
-    int           rank[XD_WORKER_RANKS], guests = await_guests(w, p), n = guests + 1;
+    int           rank[XD_WORKER_RANKS], npending = list_pending(w, p), n = npending + 1;
     xd_status     s = XD_OK;
-    p[guests] = (struct pollfd){ .fd = xd_tasks_bell(w->tasks), .events = POLLIN };
-    for (int i = 0; i < w->feed.ranks && i < XD_WORKER_RANKS; i++)
-        if (w->feed.fd[i] >= 0)
-            rank[n - guests - 1] = i,
-            p[n++] = (struct pollfd){ .fd = w->feed.fd[i], .events = POLLIN };
-    if (poll(p, (nfds_t)n, LOOK_MS) <= 0)
+    p[npending] = (struct pollfd){ .fd = xd_tasks_wakeup_fd(w->tasks), .events = POLLIN };
+    for (int i = 0; i < w->dispatch.ranks && i < XD_WORKER_RANKS; i++)
+        if (w->dispatch.fd[i] >= 0)
+            rank[n - npending - 1] = i,
+            p[n++] = (struct pollfd){ .fd = w->dispatch.fd[i], .events = POLLIN };
+    if (poll(p, (nfds_t)n, POLL_MS) <= 0)
         return XD_OK;
-    take_guests(w, p, guests, NULL);    /* what fails is somebody else's                       */
-    if (p[guests].revents)
-        xd_tasks_heard(w->tasks);
-    for (int i = guests + 1; i < n && s == XD_OK; i++) {
+    accept_ranks(w, p, npending, NULL); /* a failure concerns only that connection             */
+    if (p[npending].revents)
+        xd_tasks_clear_wakeup(w->tasks);
+    for (int i = npending + 1; i < n && s == XD_OK; i++) {
         xd_frame f;
         if (!p[i].revents)
             continue;
         s = xd_frame_receive(p[i].fd, &f, e);
         if (s == XD_OK)
-            take_frame(w, rank[i - guests - 1], &f);
+            handle_frame(w, rank[i - npending - 1], &f);
         xd_frame_free(&f);
     }
     return s;
 }
 
-/* Is the worker to be killed, as it hangs? `why` is how it behaves. */
+/* Returns 1 if the worker hangs and must be killed, with the reason in `why`. */
 static int has_hung(xd_worker_process *w, char *why, size_t size)
 {
-    int hangs = xd_worker_watch_look(&w->watch, &w->feed, why, size);
+    int hangs = xd_worker_watch_check(&w->watch, &w->dispatch, why, size);
     pthread_mutex_lock(&w->lock);
-    w->state.silent = xd_worker_watch_silence(&w->watch, &w->feed);
-    if (!hangs && w->kill && w->feed.nruns) {
-        snprintf(why, size, "its time to end was over, and it was killed");
+    w->state.silent = xd_worker_watch_silence(&w->watch, &w->dispatch);
+    if (!hangs && w->kill && w->dispatch.nruns) {
+        snprintf(why, size, "it did not stop in time and was killed");
         hangs = 1;
     }
     pthread_mutex_unlock(&w->lock);
     return hangs;
 }
 
-/* Feeds one worker until it dies or the server stops. */
-static void feed_worker(xd_worker_process *w)
+/* Sends tasks to one worker until it dies or the server stops. */
+static void serve_worker(xd_worker_process *w)
 {
     xd_err    e = { 0 };
     char      why[LINE] = "";
     xd_status s = XD_OK;
-    while (s == XD_OK && (!is_stopping(w) || w->feed.nruns)) {
-        xd_tasks_late(w->tasks);
-        xd_worker_feed_cancel(&w->feed);
+    while (s == XD_OK && (!is_stopping(w) || w->dispatch.nruns)) {
+        xd_tasks_cancel_overdue(w->tasks);
+        xd_dispatch_cancel(&w->dispatch);
         if (!is_stopping(w))
-            xd_worker_feed_next(&w->feed);
-        s = take_events(w, &e);
+            xd_dispatch_next(&w->dispatch);
+        s = handle_events(w, &e);
         if (s == XD_OK && has_hung(w, why, sizeof why))
             s = XD_EDEVICE;
     }
@@ -509,7 +515,7 @@ static void feed_worker(xd_worker_process *w)
         return;
     end_worker(w, why, sizeof why);
     if (!is_stopping(w))
-        fprintf(stderr, "xdit: the worker has ended: %s\n", why);
+        fprintf(stderr, "xdit: the worker has failed and is restarted: %s\n", why);
     fail_runs(w, why);
 }
 
@@ -519,7 +525,8 @@ static void pause_ms(xd_worker_process *w, int ms)
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 }
 
-/* The first worker must start: nobody would know what is wrong with its flags. */
+/* Thread: starts workers. If the first one does not start, the server exits, since an option is
+ * probably wrong. */
 static void *run_thread(void *arg)
 {
     xd_worker_process *w = arg;
@@ -532,7 +539,7 @@ static void *run_thread(void *arg)
         if (s == XD_OK) {
             started = 1;
             pause = 0;
-            feed_worker(w);
+            serve_worker(w);
         } else {
             end_worker(w, why, sizeof why);
         }
@@ -546,26 +553,27 @@ static void *run_thread(void *arg)
             pthread_cond_broadcast(&w->changed);
         }
         pthread_mutex_unlock(&w->lock);
-        pause = s == XD_OK ? 0 : !pause ? FIRST_PAUSE_MS : pause * 2;
-        pause_ms(w, pause < LONGEST_PAUSE_MS ? pause : LONGEST_PAUSE_MS);
+        pause = s == XD_OK ? 0 : !pause ? MIN_PAUSE_MS : pause * 2;
+        pause_ms(w, pause < MAX_PAUSE_MS ? pause : MAX_PAUSE_MS);
     }
     return NULL;
 }
 
-/* ---- the interface --------------------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------------------ */
 
-static xd_status listen_here(xd_worker_process *w, const char *dir, xd_err *e)
+static xd_status open_listener(xd_worker_process *w, const char *dir, xd_err *e)
 {
     w->at.sun_family = AF_UNIX;
     int n = snprintf(w->at.sun_path, sizeof w->at.sun_path, "%s/worker", dir);
     if (n < 0 || (size_t)n >= sizeof w->at.sun_path)
-        return xd_fail(e, XD_EINVAL, "the directory %s has too long a name for a socket in it: "
-                       "set TMPDIR to a shorter one", dir);
+        return xd_fail(e, XD_EINVAL, "the path of the directory %s is too long for a socket: set "
+                       "TMPDIR to a shorter one", dir);
     unlink(w->at.sun_path);
     w->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (w->listener < 0 || bind(w->listener, (struct sockaddr *)&w->at, sizeof w->at) != 0 ||
         listen(w->listener, XD_WORKER_RANKS) != 0)
-        return xd_fail(e, XD_EIO, "cannot listen at %s: %s", w->at.sun_path, strerror(errno));
+        return xd_fail(e, XD_EIO, "cannot listen on the socket %s: %s", w->at.sun_path,
+                       strerror(errno));
     return XD_OK;
 }
 
@@ -576,16 +584,16 @@ xd_status xd_worker_start(xd_worker_process **out, const xd_worker_args *a, xd_e
     if (!w)
         return xd_fail(e, XD_ENOMEM, "no memory for a worker");
     w->a = *a;
-    w->tasks = w->feed.tasks = a->tasks;
+    w->tasks = w->dispatch.tasks = a->tasks;
     w->listener = -1;
     for (int i = 0; i < XD_WORKER_RANKS; i++)
-        w->feed.fd[i] = -1;
+        w->dispatch.fd[i] = -1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &attr);
     pthread_condattr_destroy(&attr);
-    xd_status s = listen_here(w, a->dir, e);
+    xd_status s = open_listener(w, a->dir, e);
     if (s == XD_OK && pthread_create(&w->thread, NULL, run_thread, w) != 0)
         s = xd_fail(e, XD_ENOMEM, "cannot start a thread");
     if (s == XD_OK)
@@ -597,12 +605,12 @@ xd_status xd_worker_start(xd_worker_process **out, const xd_worker_args *a, xd_e
     return s;
 }
 
-/* Waits for a change, and not for longer than it takes to look around; under the lock. */
+/* Waits for a change, at most POLL_MS; under the lock. */
 static void await_change(xd_worker_process *w)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_MS * 1000000L;
+    until.tv_nsec += POLL_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&w->changed, &w->lock, &until);
@@ -618,20 +626,20 @@ xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *sto
     return s;
 }
 
-void xd_worker_look(xd_worker_process *w, xd_worker_state *state)
+void xd_worker_get_state(xd_worker_process *w, xd_worker_state *state)
 {
     pthread_mutex_lock(&w->lock);
     *state = w->state;
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Waits so long for the task to end, or while *hurry is 1. */
+/* Waits for the end of the task, until `until` or until *hurry is above 1. */
 static void await_task(xd_worker_process *w, xd_task *task, double until,
                        const volatile sig_atomic_t *hurry)
 {
     unsigned seen = 0;
-    while (!xd_task_over(task) && xd_now_s() < until && *hurry <= 1 && !is_set(w, &w->gave_up))
-        seen = xd_tasks_wait(w->tasks, task, seen, 1e-3 * LOOK_MS);
+    while (!xd_task_has_ended(task) && xd_now_s() < until && *hurry <= 1 && !is_set(w, &w->gave_up))
+        seen = xd_tasks_wait(w->tasks, task, seen, 1e-3 * POLL_MS);
 }
 
 static void set_flag(xd_worker_process *w, int *flag)
@@ -641,7 +649,7 @@ static void set_flag(xd_worker_process *w, int *flag)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Gives running tasks so long to end, and cancels them then; a worker that does not heed that is
+/* Waits up to `seconds` for running tasks, then cancels them; a worker that does not react is
  * killed. */
 static void await_running(xd_worker_process *w, double seconds, const volatile sig_atomic_t *hurry)
 {
@@ -653,7 +661,7 @@ static void await_running(xd_worker_process *w, double seconds, const volatile s
         xd_tasks_cancel(w->tasks, task);
         last = last > 0 ? last : xd_now_s() + END_S;
         await_task(w, task, last, &calm);
-        if (!xd_task_over(task))
+        if (!xd_task_has_ended(task))
             set_flag(w, &w->kill);
         await_task(w, task, xd_now_s() + 4 * END_S, &calm);
         xd_task_release(w->tasks, task);
@@ -671,13 +679,13 @@ void xd_worker_stop(xd_worker_process **out, double seconds, const volatile sig_
     await_running(w, seconds, hurry);
     pthread_join(w->thread, NULL);
     for (int i = 0; i < XD_WORKER_RANKS; i++)
-        if (w->feed.fd[i] >= 0)
-            xd_frame_send(w->feed.fd[i], XD_FRAME_QUIT, NULL, 0, NULL);
+        if (w->dispatch.fd[i] >= 0)
+            xd_frame_send(w->dispatch.fd[i], XD_FRAME_QUIT, NULL, 0, NULL);
     if (w->child)
         end_worker(w, why, sizeof why);
     close(w->listener);
     unlink(w->at.sun_path);
-    xd_schedule_free(&w->feed.schedule);
+    xd_schedule_free(&w->dispatch.schedule);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);

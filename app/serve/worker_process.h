@@ -1,9 +1,9 @@
-/* worker_process.h - the process that generates: started, fed with tasks, replaced when it dies
+/* worker_process.h - the worker process: starts it, sends it tasks, restarts it after a crash
  *
- * A thread of its own decides which task goes first (schedule.h), sends tasks to `xdit worker` and
- * notes what that says of them. When the worker dies, the tasks that it had begun fail with a
- * sentence and the next worker is started at once; one that dies before it was ready is started
- * again after a growing pause. One that hangs is killed (worker_watch.h). */
+ * A thread chooses the next task (worker_dispatch.h), sends it to `xdit worker` and records its
+ * reports. When the worker dies, its started tasks fail and a new worker is started at once. A
+ * worker that dies before it is ready is restarted after a growing pause. A worker that hangs is
+ * killed (worker_watch.h). */
 #ifndef XD_SERVE_WORKER_PROCESS_H
 #define XD_SERVE_WORKER_PROCESS_H
 
@@ -15,33 +15,36 @@
 typedef struct xd_worker_process xd_worker_process;
 
 typedef struct xd_worker_state {
-    int    ready;               /* a worker waits for tasks, or works                           */
-    double silent;              /* seconds since it gave a sign of life                        */
-    int    ranks;               /* 0: not known yet                                            */
-    int    restarts;            /* workers that were started because one had died              */
-    int    models;              /* that are open                                               */
-    double resident;            /* bytes of rank 0                                             */
-    double seconds;             /* that all tasks together have taken                           */
+    int    ready;               /* 1: a worker is connected; 0: it is starting                 */
+    double silent;              /* seconds since its last sign of life                         */
+    int    ranks;               /* 0: unknown yet                                              */
+    int    restarts;            /* number of restarts after a crash                            */
+    int    models;              /* number of open models                                       */
+    double resident;            /* resident bytes of rank 0                                    */
+    double seconds;             /* total seconds of all tasks                                  */
     double parts[4];            /* of these: text, load, denoise, decode                       */
 } xd_worker_state;
 
 typedef struct xd_worker_args {
     xd_tasks     *tasks;
     xd_predictor *predictor;
-    const char   *program, *dir;        /* `program worker --connect ... args`; dir of the socket */
+    const char   *program, *dir;        /* runs `program worker --connect SOCKET args`; directory
+                                           of the socket */
     int           nargs;
-    char        **args;
-    double        patience;     /* seconds without a sign of life, before a worker is killed   */
-    double        start_s;      /* seconds until its ranks have met, besides; negative: any    */
+    char        **args;         /* [nargs]                                                     */
+    double        timeout_s;    /* seconds without a sign of life after which it is killed     */
+    double        start_s;      /* additional seconds until its ranks have connected; negative: no
+                                   limit */
 } xd_worker_args;
 
+/* Starts the thread and the first worker; a and its strings are borrowed until xd_worker_stop. */
 xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err *e);
-/* Waits for the first worker, or until *stop. XD_EIO: it ended before it was ready, and has said
- * why. */
+/* Waits until the first worker is ready, or until *stop. XD_EIO: it ended before; it has printed
+ * the reason. */
 xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *stop, xd_err *e);
-void      xd_worker_look(xd_worker_process *w, xd_worker_state *state);
-/* Lets running tasks end for `seconds`, or until *hurry is above 1, then cancels them; ends the
- * process, which is killed where it does not heed that. */
+void      xd_worker_get_state(xd_worker_process *w, xd_worker_state *state);
+/* Waits up to `seconds`, or until *hurry is above 1, for running tasks, then cancels them; stops
+ * the worker, and kills it if it does not exit. */
 void      xd_worker_stop(xd_worker_process **w, double seconds,
                          const volatile sig_atomic_t *hurry);
 

@@ -1,4 +1,4 @@
-/* worker_task.c - runs one task and tells the server of its stages, steps, images and end */
+/* worker_task.c - runs one task and reports its stages, steps, images and end to the server */
 #include "serve/worker_task.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "serve/task.h"
 
-/* ---- what the server is told ----------------------------------------------------------------- */
+/* ---- reports to the server ------------------------------------------------------------------- */
 
 enum { NUMBER = 40, TOKENS = 3 };
 
@@ -18,30 +18,30 @@ static const char *number_text(char text[NUMBER], double v)
     return text;
 }
 
-static void tell_server(const xd_task_run *t, xd_frame_kind kind, const char *const *v, int n)
+static void send_frame(const xd_task_run *t, xd_frame_kind kind, const char *const *v, int n)
 {
-    if (t->speaks)
-        xd_inbox_tell(t->inbox, kind, v, n);
+    if (t->reports)
+        xd_connection_send(t->connection, kind, v, n);
 }
 
 static void on_stage(void *cookie, const char *stage)
 {
     xd_task_run *t = cookie;
-    tell_server(t, XD_FRAME_STAGE, (const char *[]){ t->running.id, stage }, 2);
-    xd_inbox_again(t->inbox, &t->running);
+    send_frame(t, XD_FRAME_STAGE, (const char *[]){ t->running.id, stage }, 2);
+    xd_connection_repeat_cancel(t->connection, &t->running);
 }
 
 static void on_step(void *cookie, const xd_progress *p)
 {
     xd_task_run *t = cookie;
     char         a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER];
-    tell_server(t, XD_FRAME_STEP,
+    send_frame(t, XD_FRAME_STEP,
          (const char *[]){ t->running.id, number_text(a, p->step), number_text(b, p->steps),
                            number_text(c, p->image), number_text(d, p->images) }, 5);
-    xd_inbox_again(t->inbox, &t->running);
+    xd_connection_repeat_cancel(t->connection, &t->running);
 }
 
-/* What the image is going to be, in a file of its own. */
+/* Writes a preview to its file and reports it. */
 static void on_preview(void *cookie, const xd_image *image, const xd_progress *p)
 {
     xd_task_run *t = cookie;
@@ -50,7 +50,7 @@ static void on_preview(void *cookie, const xd_image *image, const xd_progress *p
     if (xd_image_file_save(image, path, NULL) != XD_OK)
         return;
     t->previews++;
-    tell_server(t, XD_FRAME_PREVIEW,
+    send_frame(t, XD_FRAME_PREVIEW,
          (const char *[]){ t->running.id, number_text(step, p->step), path }, 3);
 }
 
@@ -60,7 +60,7 @@ static xd_status on_turn(void *cookie, xd_err *e)
     return t->on_turn(t->cookie, e);
 }
 
-/* The first frame, and at most 16 of all, beside the video. */
+/* Writes two images next to the video: its first frame, and a sheet of at most 16 frames. */
 static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
 {
     char     path[4200];
@@ -92,7 +92,7 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
     char                     tokens[TOKENS][NUMBER];
     for (int k = 0; k < TOKENS; k++)
         number_text(tokens[k], (double)xd_result_tokens(partial, i, counted[k]));
-    tell_server(t, XD_FRAME_IMAGE,
+    send_frame(t, XD_FRAME_IMAGE,
          (const char *[]){ t->running.id, name, seed, json ? json : "{}", text ? text : "",
                            number_text(a, (double)im->width), number_text(b, (double)im->height),
                            number_text(c, (double)im->frames), number_text(d, im->fps), tokens[0],
@@ -100,7 +100,7 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
     return XD_OK;
 }
 
-static void say_done(const xd_task_run *t, const xd_result *res)
+static void send_done(const xd_task_run *t, const xd_result *res)
 {
     static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
                                          "first_step" };
@@ -115,7 +115,7 @@ static void say_done(const xd_task_run *t, const xd_result *res)
         v[n++] = parts[i];
         v[n++] = number_text(text[i], s);
     }
-    tell_server(t, XD_FRAME_DONE, v, n);
+    send_frame(t, XD_FRAME_DONE, v, n);
 }
 
 static double resident_bytes(void)
@@ -132,7 +132,7 @@ static double resident_bytes(void)
 void xd_task_run_memory(const xd_task_run *t)
 {
     char bytes[NUMBER], models[NUMBER];
-    tell_server(t, XD_FRAME_MEMORY,
+    send_frame(t, XD_FRAME_MEMORY,
          (const char *[]){ number_text(bytes, resident_bytes()),
                            number_text(models, xd_worker_models_count(t->models)) }, 2);
 }
@@ -145,17 +145,17 @@ static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err 
     r->on_stage = on_stage;
     r->on_step = on_step;
     r->on_image = on_image;
-    r->on_preview = t->speaks ? on_preview : NULL;
+    r->on_preview = t->reports ? on_preview : NULL;
     r->on_turn = t->alone ? NULL : on_turn;
     r->cookie = t;
     t->images = r->nprompts * r->num_images_per_prompt;
-    xd_inbox_engine(t->inbox, &t->running, g);
+    xd_connection_set_engine(t->connection, &t->running, g);
     xd_status s = xd_generate(g, r, res, e);
-    while (s == XD_ENOMEM && !t->alone && xd_worker_models_make_room(t->models)) {
+    while (s == XD_ENOMEM && !t->alone && xd_worker_models_free_memory(t->models)) {
         *e = (xd_err){ .rank = -1 };
         s = xd_generate(g, r, res, e);
     }
-    xd_inbox_engine(t->inbox, &t->running, NULL);
+    xd_connection_set_engine(t->connection, &t->running, NULL);
     return s;
 }
 
@@ -164,8 +164,9 @@ static xd_status check_kind(const xd_opened *o, const xd_task_flags *f, xd_err *
     int video = xd_makes_videos(o->engine);
     if (video == f->video)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, video ? "this model generates videos: ask at /v1/videos"
-                                       : "this model generates images: ask at "
+    return xd_fail(e, XD_EINVAL, video ? "this model generates videos: send the request to "
+                                         "/v1/videos"
+                                       : "this model generates images: send the request to "
                                          "/v1/images/generations");
 }
 
@@ -173,22 +174,22 @@ static xd_status run_together(xd_task_run *t, xd_result **res, xd_err *e)
 {
     xd_opened *o = NULL;
     xd_engine *g = NULL;
-    xd_status  s = xd_worker_models_take(t->models, &t->flags, &o, e);
+    xd_status  s = xd_worker_models_get(t->models, &t->flags, &o, e);
     if (s == XD_OK)
         s = check_kind(o, &t->flags, e);
     if (s == XD_OK)
-        s = xd_worker_models_engine(t->models, o, &t->flags, &g, e);
+        s = xd_worker_models_acquire_engine(t->models, o, &t->flags, &g, e);
     if (s != XD_OK)
         return s;
     s = generate(t, g, res, e);
-    xd_worker_models_give(o);
+    xd_worker_models_release(o);
     return s;
 }
 
 static xd_status run_alone(xd_task_run *t, xd_result **res, xd_err *e)
 {
     xd_status s = t->alone->alone ? check_kind(t->alone, &t->flags, e)
-                                  : xd_fail(e, XD_ENOMEM, "this rank cannot work alone");
+                                  : xd_fail(e, XD_ENOMEM, "this rank has no engine of its own");
     return s == XD_OK ? generate(t, t->alone->alone, res, e) : s;
 }
 
@@ -197,7 +198,7 @@ xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled
     xd_result *res = NULL;
     xd_err     mine = { .rank = -1 };
     char       code[NUMBER];
-    xd_inbox_begin(t->inbox, &t->running, xd_inbox_task_id(frame), cancelled);
+    xd_connection_push_task(t->connection, &t->running, xd_frame_task_id(frame), cancelled);
     xd_status s = xd_task_flags_read(&t->flags, frame->n, frame->v, &mine);
     t->flags.request.omit_folders = t->omit_folders;
     if (s == XD_OK)
@@ -205,13 +206,13 @@ xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled
     if (s == XD_OK)
         s = t->alone ? run_alone(t, &res, &mine) : run_together(t, &res, &mine);
     if (s == XD_OK)
-        say_done(t, res);
+        send_done(t, res);
     else
-        tell_server(t, XD_FRAME_FAILED,
+        send_frame(t, XD_FRAME_FAILED,
              (const char *[]){ t->running.id, number_text(code, s), mine.msg }, 3);
     xd_result_free(&res);
     xd_task_flags_free(&t->flags);
-    xd_inbox_over(t->inbox, &t->running);
+    xd_connection_pop_task(t->connection, &t->running);
     if (s != XD_ECOMM) {
         xd_task_run_memory(t);
         return XD_OK;

@@ -1,29 +1,30 @@
-/* worker_task.h - one task on the ranks of a worker, and what the server is told of it */
+/* worker_task.h - runs one task on the ranks of a worker and reports to the server */
 #ifndef XD_SERVE_WORKER_TASK_H
 #define XD_SERVE_WORKER_TASK_H
 
-#include "serve/worker_inbox.h"
+#include "serve/worker_connection.h"
 #include "serve/worker_models.h"
 
 typedef struct xd_task_run {
-    xd_inbox         *inbox;
+    xd_connection    *connection;
     xd_worker_models *models;
-    int               speaks;   /* this rank tells the server                                  */
+    int               reports;  /* this rank reports to the server                             */
     int               omit_folders;     /* as in xd_request                                    */
-    xd_opened        *alone;    /* this rank computes it by itself, with this model; NULL: all do */
-    /* Between two steps, on all ranks; not called where `alone` is set. */
+    xd_opened        *alone;    /* the model with which this split rank runs the task; NULL: all
+                                   ranks run it */
+    /* Called on all ranks when the task yields (on_turn of xd_request); not if `alone` is set. */
     xd_status       (*on_turn)(void *cookie, xd_err *e);
     void             *cookie;
-    /* Of the task. */
+    /* Set by xd_task_run_frame. */
     xd_running        running;
     xd_task_flags     flags;
-    int               images, previews; /* that it makes; that were written so far               */
+    int               images, previews; /* images to generate; previews written so far          */
 } xd_task_run;
 
-/* Runs the task of a frame, on all ranks unless `alone`. A failure is told to the server. XD_ECOMM:
- * the ranks are out of step, and *e says why. */
+/* Runs the task of a frame XD_FRAME_RUN, on all ranks unless `alone` is set, and reports its result
+ * or failure to the server. XD_ECOMM: the ranks are out of step; *e has the reason. */
 xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled, xd_err *e);
-/* Tells the server of the memory of this process. */
+/* Reports the memory of this process and the number of open models. */
 void      xd_task_run_memory(const xd_task_run *t);
 
 #endif

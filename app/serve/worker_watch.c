@@ -1,4 +1,4 @@
-/* worker_watch.c - signs of life, and cancelled tasks that do not end */
+/* worker_watch.c - measures the silence of ranks and the time that cancelled tasks take to end */
 #include "serve/worker_watch.h"
 
 #include <math.h>
@@ -7,78 +7,78 @@
 
 #include "base/clock.h"
 
-/* A cancelled task has so long to end, and as long as the worker's last pause between two words,
- * which is a step, most often. Of a longer time between two looks one second counts. */
-static const double TO_HEED_S = 10, MOST_S = 1;
-static const double WORKS_S = 1e-3;     /* processor time that is more than the clock's error   */
+/* A cancelled task may take CANCEL_S plus the last interval between two reports, usually a step. Of
+ * the time between two checks at most MAX_STEP_S counts. */
+static const double CANCEL_S = 10, MAX_STEP_S = 1;
+static const double BUSY_S = 1e-3;      /* CPU seconds above the error of the clock */
 
-void xd_worker_watch_begin(xd_worker_watch *w, double patience)
+void xd_worker_watch_begin(xd_worker_watch *w, double timeout_s)
 {
-    *w = (xd_worker_watch){ .patience = patience, .looked = xd_now_s() };
+    *w = (xd_worker_watch){ .timeout_s = timeout_s, .checked_s = xd_now_s() };
 }
 
-void xd_worker_watch_heard(xd_worker_watch *w, int rank, const xd_frame *f)
+void xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f)
 {
-    w->quiet[rank] = 0;
+    w->silent_s[rank] = 0;
     if (f->kind != XD_FRAME_ALIVE) {
-        w->pause = w->last;
-        w->last = w->still = 0;
+        w->report_interval_s = w->since_report_s;
+        w->since_report_s = w->idle_s = 0;
     } else if (f->n >= 1) {
-        double taken = atof(f->v[0]);
-        if (taken - w->taken[rank] < WORKS_S)
+        double cpu_s = atof(f->v[0]);
+        if (cpu_s - w->cpu_s[rank] < BUSY_S)
             return;
-        w->taken[rank] = taken;
-        w->still = 0;
+        w->cpu_s[rank] = cpu_s;
+        w->idle_s = 0;
     }
 }
 
-double xd_worker_watch_silence(const xd_worker_watch *w, const xd_worker_feed *feed)
+double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d)
 {
-    double most = feed->nruns ? w->still : 0;
-    for (int i = 0; i < feed->ranks && i < XD_WORKER_RANKS; i++)
-        most = feed->fd[i] >= 0 ? fmax(most, w->quiet[i]) : most;
+    double most = d->nruns ? w->idle_s : 0;
+    for (int i = 0; i < d->ranks && i < XD_WORKER_RANKS; i++)
+        most = d->fd[i] >= 0 ? fmax(most, w->silent_s[i]) : most;
     return most;
 }
 
-/* The tasks that the ranks work on; others wait for their turn. */
-static int is_worked_on(const xd_worker_feed *feed, const xd_worker_run *r)
+/* Nonzero if ranks compute this task now; an interrupted task is not computed. */
+static int is_worked_on(const xd_dispatch *d, const xd_worker_run *r)
 {
     const xd_worker_run *top = NULL;
-    for (int i = 0; i < feed->nruns; i++)
-        top = feed->runs[i].rank < 0 && feed->runs[i].begun ? &feed->runs[i] : top;
-    return r->begun && (r->rank >= 0 || r == top);
+    for (int i = 0; i < d->nruns; i++)
+        top = d->runs[i].rank < 0 && d->runs[i].started ? &d->runs[i] : top;
+    return r->started && (r->rank >= 0 || r == top);
 }
 
-static void count_seconds(xd_worker_watch *w, xd_worker_feed *feed)
+static void count_seconds(xd_worker_watch *w, xd_dispatch *d)
 {
-    double now = xd_now_s(), s = fmin(now - w->looked, MOST_S);
-    w->looked = now;
-    w->last += s;
-    w->still = feed->nruns ? w->still + s : 0;
+    double now = xd_now_s(), s = fmin(now - w->checked_s, MAX_STEP_S);
+    w->checked_s = now;
+    w->since_report_s += s;
+    w->idle_s = d->nruns ? w->idle_s + s : 0;
     for (int i = 0; i < XD_WORKER_RANKS; i++)
-        w->quiet[i] += s;
-    for (int i = 0; i < feed->nruns; i++) {
-        xd_worker_run *r = &feed->runs[i];
+        w->silent_s[i] += s;
+    for (int i = 0; i < d->nruns; i++) {
+        xd_worker_run *r = &d->runs[i];
         if (!r->cancelled)
             continue;
-        if (r->waited == 0)
-            r->patience = fmax(w->pause, w->last);
-        r->waited += s;
+        if (r->cancel_wait_s == 0)
+            r->cancel_limit_s = fmax(w->report_interval_s, w->since_report_s);
+        r->cancel_wait_s += s;
     }
 }
 
-int xd_worker_watch_look(xd_worker_watch *w, xd_worker_feed *feed, char *why, size_t size)
+int xd_worker_watch_check(xd_worker_watch *w, xd_dispatch *d, char *why, size_t size)
 {
-    count_seconds(w, feed);
-    double silent = xd_worker_watch_silence(w, feed), heed = fmin(TO_HEED_S, w->patience);
-    int    dead = silent >= w->patience;
-    for (int i = 0; i < feed->nruns && !dead; i++) {
-        const xd_worker_run *r = &feed->runs[i];
-        dead = r->waited >= heed && silent >= heed;
-        if (dead || r->waited < heed + r->patience || !is_worked_on(feed, r))
+    count_seconds(w, d);
+    double silent = xd_worker_watch_silence(w, d), limit = fmin(CANCEL_S, w->timeout_s);
+    int    dead = silent >= w->timeout_s;
+    for (int i = 0; i < d->nruns && !dead; i++) {
+        const xd_worker_run *r = &d->runs[i];
+        dead = r->cancel_wait_s >= limit && silent >= limit;
+        if (dead || r->cancel_wait_s < limit + r->cancel_limit_s || !is_worked_on(d, r))
             continue;
         snprintf(why, size, "a cancelled request did not end within %.0f s, and it was killed",
-                 r->waited);
+                 r->cancel_wait_s);
         return 1;
     }
     if (dead)

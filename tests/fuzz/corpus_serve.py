@@ -98,7 +98,7 @@ ROUTES = ("generations", "edits", "videos", "sync", "txt2img", "img2img", "optio
           "delete", "content", "image", "progress", "health", "models", "model")
 
 
-def ask(route, fields, outcome=0):
+def request(route, fields, outcome=0):
     return bytes([ROUTES.index(route), outcome << 1]) + json.dumps(fields).encode()
 
 
@@ -126,31 +126,32 @@ def requests():
              "sampler_name": "DPM++ 2M Karras", "scheduler": "Beta", "enable_hr": False,
              "override_settings": {"sd_model_checkpoint": "first"}}
     made = {
-        "all": ask("generations", {k: v for k, v in all_fields.items() if k != "lora"}),
-        "lora": ask("generations", all_fields),
-        "b64": ask("generations", {"prompt": "a", "n": "1"}, 1),
-        "stream": ask("generations", {"prompt": "a", "stream": True, "partial_images": 2}),
-        "stream_failed": ask("edits", {"prompt": "a", "image": URL, "stream": True}, 3),
-        "failed": ask("generations", {"prompt": "a"}, 3),
-        "cancelled": ask("txt2img", webui, 2),
-        "edit": ask("edits", files),
-        "fetch": ask("edits", {"prompt": "a", "image": "http://127.0.0.1/a.png"}),
-        "huge_image": ask("edits", {"prompt": "a", "image": base64.b64encode(png(
+        "all": request("generations", {k: v for k, v in all_fields.items() if k != "lora"}),
+        "lora": request("generations", all_fields),
+        "b64": request("generations", {"prompt": "a", "n": "1"}, 1),
+        "stream": request("generations", {"prompt": "a", "stream": True, "partial_images": 2}),
+        "stream_failed": request("edits", {"prompt": "a", "image": URL, "stream": True}, 3),
+        "failed": request("generations", {"prompt": "a"}, 3),
+        "cancelled": request("txt2img", webui, 2),
+        "edit": request("edits", files),
+        "fetch": request("edits", {"prompt": "a", "image": "http://127.0.0.1/a.png"}),
+        "huge_image": request("edits", {"prompt": "a", "image": base64.b64encode(png(
             50000, 50000, rows=b"")).decode()}),
-        "size": ask("generations", {"prompt": "a", "size": "99999999999x1"}),
-        "size_far": ask("generations", {"prompt": "a", "size": "9" * 40 + "x" + "9" * 40}),
-        "numbers": ask("generations", {"prompt": "a", "n": 1e300, "seed": -1e300, "width": 1.5}),
-        "unknown": ask("generations", {"prompt": "a", "output": "/etc/x", "id": "b"}),
-        "list": ask("generations", [1]),
-        "video": ask("videos", {"prompt": "a", "seconds": "4", "size": "64x64", "fps": 8,
+        "size": request("generations", {"prompt": "a", "size": "99999999999x1"}),
+        "size_far": request("generations", {"prompt": "a", "size": "9" * 40 + "x" + "9" * 40}),
+        "numbers": request("generations",
+                           {"prompt": "a", "n": 1e300, "seed": -1e300, "width": 1.5}),
+        "unknown": request("generations", {"prompt": "a", "output": "/etc/x", "id": "b"}),
+        "list": request("generations", [1]),
+        "video": request("videos", {"prompt": "a", "seconds": "4", "size": "64x64", "fps": 8,
                                 "input_reference": {"image_url": URL}, "last_image": URL}),
-        "sync": ask("sync", {"prompt": "a", "output_format": "gif", "seconds": 1}),
-        "txt2img": ask("txt2img", webui),
-        "img2img": ask("img2img", {**webui, "init_images": [URL, URL[22:]], "mask": URL}),
-        "txt2img_lora": ask("txt2img", {**webui, "prompt": "<lora:a:0.5> b <LORA:c> <lora:> "
+        "sync": request("sync", {"prompt": "a", "output_format": "gif", "seconds": 1}),
+        "txt2img": request("txt2img", webui),
+        "img2img": request("img2img", {**webui, "init_images": [URL, URL[22:]], "mask": URL}),
+        "txt2img_lora": request("txt2img", {**webui, "prompt": "<lora:a:0.5> b <LORA:c> <lora:> "
                                         "<lora:d:1:1><lora:e:1:2> <lora:" + 400 * "f" +
                                         "> <lora:g <h>"}),
-        "options": ask("options", {"sd_model_checkpoint": "org/second"}),
+        "options": request("options", {"sd_model_checkpoint": "org/second"}),
         "form": parts("edits", part("prompt", "a"), part("image[]", png(2, 2), "a.png"),
                       part("mask", png(2, 2), "b.png"), part("n", "2"), part("stream", "true")),
         "form_text_image": parts("edits", part("prompt", "a"), part("image", URL)),
@@ -268,5 +269,5 @@ def tasks():
 
 def corpus():
     """target -> name -> contents"""
-    return {"image": images(), "ask": requests(), "http": connections(), "base64": texts(),
+    return {"image": images(), "request": requests(), "http": connections(), "base64": texts(),
             "frame": frames(), "task_store": tasks()}

@@ -1,6 +1,6 @@
 /* fuzz_http.c - any bytes as what a client sends over its connection: heads, chunks, forms.
  *
- * The first byte chooses a server that asks for a key, or one that does not. libmicrohttpd is the
+ * The first byte chooses a server that requires a key, or one that does not. libmicrohttpd is the
  * real one. Besides not crashing: what comes back is HTTP, and no body longer than the limit and
  * no call without the key reaches a handler. The connection ends, at the latest by patience. */
 #define _GNU_SOURCE             /* memmem */

@@ -83,7 +83,7 @@ def images(s, names):
     r = s.post(API + "/img2img", fields)
     report(r.status == 400 and "init_images" in r.json["detail"], "which must be there", r)
     for wrong, text in (({"sampler_name": "Nope"}, "Nope"), ({"steps": 0}, "num_inference_steps"),
-                        ({"enable_hr": True}, "enable_hr is not built"),
+                        ({"enable_hr": True}, "enable_hr"),
                         ({"batch_size": 0}, "batch_size"), ({"width": 100}, "multiple"),
                         ({"override_settings": {"sd_model_checkpoint": "x"}}, "no model 'x'")):
         r = s.post(API + "/txt2img", {**fields, **wrong})

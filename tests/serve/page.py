@@ -736,7 +736,7 @@ def key(b):
         b.open(address(s))
         report(b.wait("document.getElementById('key-dialog').open"), "it asks for the key")
         report(b.run("document.activeElement.id") == "key" and
-               "asks for a key" in text_of(b, "#key-why"), "and says why")
+               "requires a key" in text_of(b, "#key-why"), "and says why")
         everything = "document.getElementById('model').options.length"
         b.type("wrong")
         b.key("Enter", "\r")

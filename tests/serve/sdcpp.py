@@ -71,7 +71,7 @@ def images(s, defaults):
     report(j["status"] == "failed" and j["result"] is None and
            j["error"]["code"] == "generation_failed" and "multiple" in j["error"]["message"],
            "a failure", j)
-    for wrong, text in (({"control_image": start}, "control_image is not built"),
+    for wrong, text in (({"control_image": start}, "control_image"),
                         ({"hires": {"enabled": True}}, "hires"), ({"prompt": None}, "prompt"),
                         ({"cache_mode": "easycache"}, "cache_mode"),
                         ({"sample_params": {"sample_method": "ipndm"}}, "ipndm"),

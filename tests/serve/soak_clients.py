@@ -29,7 +29,7 @@ class Ledger(collections.Counter):
 
     def note(self, status, error=""):
         state = {200: "done", 409: "cancelled", 429: "refused"}.get(
-            status, "cut" if status is None or "server ends" in error else "failed")
+            status, "cut" if status is None or "shutting down" in error else "failed")
         self[state] += 1
         if state == "failed":
             self.sentences.append(f"{status}: {error}")

@@ -15,7 +15,7 @@ static const double now = 1000;
 
 static xd_task waiting(double seconds, double since)
 {
-    return (xd_task){ .state = XD_TASK_QUEUED, .expected_s = seconds, .came_s = now - since,
+    return (xd_task){ .state = XD_TASK_QUEUED, .expected_s = seconds, .arrived_s = now - since,
                       .owner = (char[]){ "" } };
 }
 
@@ -27,7 +27,7 @@ static double score(const xd_schedule *s, const xd_task *t)
 static void short_first(void **state)
 {
     (void)state;
-    const xd_schedule s = { .usual = 3 };
+    const xd_schedule s = { .default_s = 3 };
     xd_task a = waiting(2, 0), b = waiting(5, 0), unknown = waiting(0, 0), refused = waiting(-1, 0);
     assert_float_equal(score(&s, &a), 2, 1e-9);
     assert_true(score(&s, &a) < score(&s, &b));
@@ -53,7 +53,7 @@ static void gains_are_used_up(void **state)
     xd_task t = waiting(100, 0);
     t.state = XD_TASK_RUNNING;
     t.images = 1, t.image = 1, t.steps = 100, t.step = 10;
-    t.came_s = now - 10 - 50 * XD_SCHEDULE_WAIT;
+    t.arrived_s = now - 10 - 50 * XD_SCHEDULE_WAIT;
     assert_float_equal(score(&s, &t), 90 - (50 - 10), 1e-9);
     t.step = 20;
     assert_float_equal(xd_schedule_score(&s, &t, now + 10), 50, 1e-9);
@@ -68,12 +68,12 @@ static void rest_counts(void **state)
     xd_task t = waiting(100, 0);
     t.state = XD_TASK_RUNNING;
     t.images = 2, t.image = 2, t.steps = 10, t.step = 5;
-    assert_float_equal(xd_schedule_left(&s, &t), 25, 1e-9);
+    assert_float_equal(xd_schedule_remaining(&s, &t), 25, 1e-9);
     xd_task half = waiting(12, 0), most = waiting(13, 0);
-    assert_true(xd_schedule_passes(&s, &half, &t, now));
-    assert_false(xd_schedule_passes(&s, &most, &t, now));
+    assert_true(xd_schedule_preempts(&s, &half, &t, now));
+    assert_false(xd_schedule_preempts(&s, &most, &t, now));
     half.expected_s = 0;        /* nobody knows                                                 */
-    assert_false(xd_schedule_passes(&s, &half, &t, now));
+    assert_false(xd_schedule_preempts(&s, &half, &t, now));
 }
 
 /* 100 s: 10 of text, two images of 25 s of steps and 20 s of decoding. */
@@ -84,16 +84,16 @@ static void parts_count(void **state)
     xd_task t = waiting(100, 0), other = waiting(9, 0);
     t.text_part = 0.1, t.decode_part = 0.4;
     t.state = XD_TASK_RUNNING;
-    assert_float_equal(xd_schedule_left(&s, &t), 100, 1e-9);
+    assert_float_equal(xd_schedule_remaining(&s, &t), 100, 1e-9);
     t.images = 2, t.image = 1, t.steps = 10, t.step = 5;
-    assert_float_equal(xd_schedule_left(&s, &t), 77.5, 1e-9);
+    assert_float_equal(xd_schedule_remaining(&s, &t), 77.5, 1e-9);
     t.step = 10;                /* the first one is decoded                                     */
-    assert_float_equal(xd_schedule_left(&s, &t), 65, 1e-9);
+    assert_float_equal(xd_schedule_remaining(&s, &t), 65, 1e-9);
     t.image = 2;
-    assert_float_equal(xd_schedule_left(&s, &t), 20, 1e-9);
-    assert_true(xd_schedule_passes(&s, &other, &t, now));
+    assert_float_equal(xd_schedule_remaining(&s, &t), 20, 1e-9);
+    assert_true(xd_schedule_preempts(&s, &other, &t, now));
     other.expected_s = 11;
-    assert_false(xd_schedule_passes(&s, &other, &t, now));
+    assert_false(xd_schedule_preempts(&s, &other, &t, now));
 }
 
 static void priorities(void **state)
@@ -105,8 +105,8 @@ static void priorities(void **state)
     low.priority = -1;
     assert_true(score(&s, &high) < score(&s, &plain) && score(&s, &plain) < score(&s, &low));
     plain.state = XD_TASK_RUNNING;
-    assert_true(xd_schedule_passes(&s, &high, &plain, now));
-    assert_false(xd_schedule_passes(&s, &low, &plain, now));
+    assert_true(xd_schedule_preempts(&s, &high, &plain, now));
+    assert_false(xd_schedule_preempts(&s, &low, &plain, now));
 }
 
 static void deadlines(void **state)
@@ -128,13 +128,13 @@ static void owners(void **state)
     xd_task     a = waiting(1, 0), b = waiting(8, 0);
     a.owner = (char[]){ "a" };
     b.owner = (char[]){ "b" };
-    xd_schedule_taken(&s, "a", 30, now);
-    xd_schedule_taken(&s, "b", 5, now);
+    xd_schedule_charge(&s, "a", 30, now);
+    xd_schedule_charge(&s, "b", 5, now);
     assert_float_equal(score(&s, &a), 1 + 25, 1e-9);
     assert_float_equal(score(&s, &b), 8, 1e-9);
     assert_float_equal(xd_schedule_score(&s, &a, now + XD_SCHEDULE_HALF),
                        1 + 12.5 - XD_SCHEDULE_HALF / XD_SCHEDULE_WAIT, 1e-9);
-    xd_schedule_taken(&s, "b", 40, now);
+    xd_schedule_charge(&s, "b", 40, now);
     assert_float_equal(score(&s, &a), 1, 1e-9);
     xd_schedule_free(&s);
     assert_int_equal(s.nowners, 0);
@@ -143,13 +143,13 @@ static void owners(void **state)
 static void apart(void **state)
 {
     (void)state;
-    assert_true(xd_schedule_apart(2, 2, 1, 1.9));
-    assert_false(xd_schedule_apart(2, 2, 1, 2.1));
-    assert_false(xd_schedule_apart(1, 2, 1, 0.5));
-    assert_false(xd_schedule_apart(2, 8, 1, 6));        /* six ranks would be idle               */
-    assert_true(xd_schedule_apart(7, 8, 1, 6));
-    assert_false(xd_schedule_apart(4, 1, 1, 1));
-    assert_false(xd_schedule_apart(4, 4, 1, -1));
+    assert_true(xd_schedule_should_split(2, 2, 1, 1.9));
+    assert_false(xd_schedule_should_split(2, 2, 1, 2.1));
+    assert_false(xd_schedule_should_split(1, 2, 1, 0.5));
+    assert_false(xd_schedule_should_split(2, 8, 1, 6)); /* six ranks would be idle               */
+    assert_true(xd_schedule_should_split(7, 8, 1, 6));
+    assert_false(xd_schedule_should_split(4, 1, 1, 1));
+    assert_false(xd_schedule_should_split(4, 4, 1, -1));
 }
 
 int main(void)

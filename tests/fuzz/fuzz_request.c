@@ -1,4 +1,4 @@
-/* fuzz_ask.c - any body as a request of each interface of the server, up to its reply.
+/* fuzz_request.c - any body as a request of each interface of the server, up to its reply.
  *
  * The first byte chooses the interface; of the second one the lowest bits say whether the body is
  * JSON or parts of multipart/form-data, and how the task ends. The rest is the body. What lies
@@ -164,7 +164,7 @@ size_t xd_http_body_bytes(const xd_http *h)
     return 0;
 }
 
-void xd_worker_look(xd_worker_process *w, xd_worker_state *state)
+void xd_worker_get_state(xd_worker_process *w, xd_worker_state *state)
 {
     (void)w;
     *state = (xd_worker_state){ .ready = 1, .ranks = 1 };
@@ -224,7 +224,7 @@ static double any_task(void *cookie, const xd_task *task)
 
 static int run_next(void)
 {
-    xd_task *task = xd_tasks_take(server.tasks, any_task, NULL);
+    xd_task *task = xd_tasks_start_best(server.tasks, any_task, NULL);
     if (!task)
         return 0;
     run_task(task);
@@ -239,7 +239,7 @@ unsigned __wrap_xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, 
     (void)seconds;
     run_next();
     xd_tasks_lock(j);
-    MUST(xd_task_over(task) || task->changes == since || task->changes);
+    MUST(xd_task_has_ended(task) || task->changes == since || task->changes);
     unsigned now = task->changes;
     xd_tasks_unlock(j);
     return now;
@@ -341,7 +341,7 @@ static void clear(void)
         xd_task *task = id[0] ? xd_tasks_find(server.tasks, id) : NULL;
         if (!task)
             break;
-        MUST(xd_tasks_drop(server.tasks, task));
+        MUST(xd_tasks_delete(server.tasks, task));
         xd_task_release(server.tasks, task);
     }
     DIR           *d = opendir(folder);

@@ -1,0 +1,421 @@
+/* request.c - converts a request of a client to the arguments of a task */
+#define _XOPEN_SOURCE 700        /* realpath */
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "serve/base64.h"
+#include "serve/task_flags.h"
+#include "serve/server.h"
+
+/* Limits of a request: pixels of all its image files, number of these files, number of images to
+ * generate, bytes of a text, number of arguments. */
+enum { MAX_PIXELS = 64 << 20, MAX_FILES = 20, MAX_IMAGES = 1000, MAX_TEXT = 100000,
+       MAX_ARGS = 1000 };
+/* Limit of pixels to generate: TIMES_OWN times the model's default size, at least MIN_LIMIT. */
+enum { TIMES_OWN = 16, MIN_LIMIT = 4 << 20 };
+
+static xd_server *server_of(const xd_req *r)
+{
+    return r->call->server;
+}
+
+void xd_req_refuse(xd_req *r, unsigned status, const char *param, const char *fmt, ...)
+{
+    char    text[4608];
+    va_list ap;
+    if (r->failed)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    r->failed = 1;
+    xd_reply_error(r->call, status, param, NULL, "%s", text);
+}
+
+static void add_arg(xd_req *r, const char *name, const char *value)
+{
+    xd_err e = { 0 };
+    if (strlen(value) > MAX_TEXT)
+        xd_req_refuse(r, 400, name, "%s has %zu bytes; the limit is %d", name, strlen(value),
+                      MAX_TEXT);
+    else if (!r->failed && r->task->nargs >= MAX_ARGS)
+        xd_req_refuse(r, 400, name, "a request has at most %d values", MAX_ARGS);
+    else if (!r->failed && xd_task_arg(r->task, name, value, &e) != XD_OK)
+        xd_req_refuse(r, 503, NULL, "%s", e.msg);
+}
+
+void xd_req_begin(xd_req *r, xd_http_call *call, const char *kind)
+{
+    *r = (xd_req){ .call = call, .kind = kind, .task = xd_task_new() };
+    snprintf(r->extension, sizeof r->extension, "%s", strcmp(kind, "video") == 0
+             ? strrchr(xd_output_default(1), '.') + 1 : "png");
+    if (!r->task) {
+        xd_req_refuse(r, 503, NULL, "out of memory for another request");
+        return;
+    }
+    xd_task_name(r->task->id, kind);
+    snprintf(call->task, sizeof call->task, "%s", r->task->id);
+    r->task->video = strcmp(kind, "video") == 0;
+    r->task->owner = strdup(call->owner);
+    add_arg(r, "id", r->task->id);
+    add_arg(r, "video", r->task->video ? "true" : "false");
+}
+
+/* ---- models and LoRA files ------------------------------------------------------------------- */
+
+/* Nonzero for names of OpenAI's models, which many clients send regardless of the server. */
+static int is_openai(const char *name)
+{
+    static const char *const known[] = { "gpt-image", "dall-e", "sora", "chatgpt-image" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncasecmp(name, known[i], strlen(known[i])) == 0)
+            return 1;
+    return 0;
+}
+
+int xd_served_makes(const xd_served_model *m, const char *kind)
+{
+    char member[40];
+    snprintf(member, sizeof member, ",\"makes\":\"%s\"", kind);
+    return !m->uses || !strstr(m->uses, "\"makes\":") ? -1 : strstr(m->uses, member) != NULL;
+}
+
+/* Returns the first model that generates the requested kind. */
+static const xd_served_model *first_model(const xd_req *r)
+{
+    const xd_server *s = server_of(r);
+    for (int i = 0; i < s->nmodels; i++)
+        if (xd_served_makes(&s->models[i], r->kind))
+            return &s->models[i];
+    return &s->models[0];
+}
+
+void xd_req_model(xd_req *r, const char *name)
+{
+    const xd_server *s = server_of(r);
+    if (r->failed)
+        return;
+    r->model = NULL;
+    for (int i = 0; i < s->nmodels && name; i++)
+        if (strcmp(s->models[i].name, name) == 0 || strcmp(s->models[i].path, name) == 0)
+            r->model = &s->models[i];
+    if (!r->model && (!name || !*name || is_openai(name)))
+        r->model = first_model(r);
+    if (!r->model)
+        xd_req_refuse(r, 404, "model", "there is no model '%.80s' here; /v1/models lists the "
+                      "models, such as '%s'", name ? name : "", s->models[0].name);
+    else if (!xd_served_makes(r->model, r->kind))
+        xd_req_refuse(r, 400, "model", "%s generates %s", r->model->name, r->task->video
+                      ? "images: send the request to /v1/images/generations"
+                      : "videos: send the request to /v1/videos");
+}
+
+int xd_req_model_accepts(const xd_req *r, const char *word)
+{
+    char        quoted[40];
+    const char *list = r->model && r->model->uses ? strstr(r->model->uses, "\"takes\":") : NULL,
+               *end = list ? strchr(list, ']') : NULL;
+    snprintf(quoted, sizeof quoted, "\"%s\"", word);
+    const char *at = list ? strstr(list, quoted) : NULL;
+    return !end || (at && at < end);
+}
+
+/* Nonzero for a file name that cannot lead out of the folder. */
+static int is_plain(const char *name)
+{
+    return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 200;
+}
+
+static int is_scale(const char *text)
+{
+    char  *end;
+    double v = strtod(text, &end);
+    return end != text && !*end && v >= -1e6 && v <= 1e6;
+}
+
+void xd_req_lora(xd_req *r, const char *value)
+{
+    const char *dir = server_of(r)->loras, *colon = strrchr(value, ':');
+    char        name[256], path[4096];
+    snprintf(name, sizeof name, "%.*s", colon ? (int)(colon - value) : (int)strlen(value), value);
+    if (r->failed)
+        return;
+    if (!dir)
+        xd_req_refuse(r, 400, "lora", "this server has no folder of LoRA files: start it with "
+                      "--loras DIR");
+    else if (!is_plain(name))
+        xd_req_refuse(r, 400, "lora", "'%.80s' is not the name of a LoRA file: a name has no '/' "
+                      "and does not begin with a dot", name);
+    else if (colon && !is_scale(colon + 1))
+        xd_req_refuse(r, 400, "lora", "'%.40s' is not a scale for the LoRA file '%.80s': it must "
+                      "be a number from -1e6 to 1e6, as in \"name:0.8\"", colon + 1, name);
+    else {
+        char real[4096], *folder = realpath(dir, NULL);
+        int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
+        if (!xd_file_exists(path) && (size_t)n < sizeof path)
+            snprintf(path + n, sizeof path - (size_t)n, ".safetensors");
+        char *file = realpath(path, NULL);
+        if (!file || !folder || strncmp(file, folder, strlen(folder)) != 0 ||
+            file[strlen(folder)] != '/')
+            xd_req_refuse(r, 400, "lora", "there is no LoRA file '%.80s' here", name);
+        else {
+            snprintf(real, sizeof real, "%s:%s", file, colon ? colon + 1 : "1");
+            add_arg(r, "lora", real);
+        }
+        free(folder);
+        free(file);
+    }
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* A seed of -1 means a random seed, as no seed does. */
+void xd_req_option(xd_req *r, const char *name, const char *value)
+{
+    if (strcmp(name, "seed") == 0 && strcmp(value, "-1") == 0)
+        r->random_seed = 1;
+    else
+        add_arg(r, name, value);
+}
+
+void xd_req_prompt(xd_req *r, const char *prompt)
+{
+    add_arg(r, "prompt", prompt);
+    if (!r->failed && !r->task->prompt)
+        r->task->prompt = strdup(prompt);
+}
+
+void xd_req_size(xd_req *r, const char *size)
+{
+    char   *end, width[24];
+    int64_t w = strtoll(size, &end, 10);
+    if (r->failed || strcmp(size, "auto") == 0)
+        return;
+    if (!isdigit((unsigned char)size[0]) || w <= 0 || (*end != 'x' && *end != 'X') ||
+        !isdigit((unsigned char)end[1]) || end[1 + strspn(end + 1, "0123456789")]) {
+        xd_req_refuse(r, 400, "size", "size must be WIDTHxHEIGHT in pixels, or auto, not '%.40s'",
+                      size);
+        return;
+    }
+    snprintf(width, sizeof width, "%lld", (long long)w);
+    add_arg(r, "width", width);
+    add_arg(r, "height", end + 1);
+    if (!r->failed && !r->task->size)
+        r->task->size = strdup(size);
+}
+
+void xd_req_format(xd_req *r, const char *param, const char *format)
+{
+    static const char *const images[] = { "png", "jpeg", "jpg", "webp", NULL };
+    static const char *const videos[] = { "mp4", "webm", "gif", "mkv", "mov", NULL };
+    const char *const *known = strcmp(r->kind, "video") == 0 ? videos : images;
+    while (*known && strcmp(*known, format) != 0)
+        known++;
+    if (!*known)
+        xd_req_refuse(r, 400, param, "%s must be %s, not '%.40s'", param,
+                      strcmp(r->kind, "video") == 0 ? "mp4, webm, gif, mkv or mov"
+                                                    : "png, jpeg or webp", format);
+    else
+        snprintf(r->extension, sizeof r->extension, "%s", format);
+}
+
+/* ---- image files ----------------------------------------------------------------------------- */
+
+/* Checks the size in the file's header, before a huge image is decoded. */
+static void check_image(xd_req *r, const char *option, const char *path)
+{
+    int64_t w, h;
+    xd_err  e = { 0 };
+    if (xd_image_file_size(path, &w, &h, &e) != XD_OK)
+        xd_req_refuse(r, 400, option, "%s%s", option,
+                      strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)
+                                                              : " cannot be read");
+    else if (w > (MAX_PIXELS - r->pixels) / h)
+        xd_req_refuse(r, 400, option, "%s has %lld x %lld pixels; the limit for all images of a "
+                      "request is %d million", option, (long long)w, (long long)h,
+                      MAX_PIXELS >> 20);
+    else
+        r->pixels += w * h;
+}
+
+void xd_req_file(xd_req *r, const char *option, const char *data, size_t bytes)
+{
+    char   path[4096];
+    xd_err e = { 0 };
+    xd_out out;
+    int    mask = strcmp(option, "image") != 0;
+    if (r->failed)
+        return;
+    r->images += !mask;
+    if (r->files >= MAX_FILES) {
+        xd_req_refuse(r, 400, option, "the request contains more than %d images", MAX_FILES);
+        return;
+    }
+    snprintf(path, sizeof path, "%s/%s.in%d", server_of(r)->dir, r->task->id, r->files++);
+    if (!bytes) {
+        xd_req_refuse(r, 400, option, "%s is an empty file", option);
+        return;
+    }
+    xd_status s = xd_out_open(&out, path, &e);
+    if (s == XD_OK && fwrite(data, 1, bytes, out.f) != bytes)
+        s = xd_fail(&e, XD_EIO, "cannot write %s", path);
+    s = s == XD_OK ? xd_out_commit(&out, &e) : s;
+    if (s != XD_OK)
+        fprintf(stderr, "xdit: error: %s: %s\n", r->task->id, e.msg);
+    if (s != XD_OK)
+        xd_req_refuse(r, 500, NULL, "%s cannot be stored: the server's disk may be full", option);
+    else
+        check_image(r, strcmp(option, "mask_image") == 0 ? "mask" : option, path);
+    add_arg(r, option, path);
+}
+
+static int is_gone(void *call)
+{
+    return xd_http_client_left(call);
+}
+
+static void fetch_url(xd_req *r, const char *option, const char *url)
+{
+    const xd_fetch_rules *f = &server_of(r)->fetch;
+    char           *data;
+    size_t          bytes;
+    xd_err          e = { 0 };
+    if (!f->nhosts) {
+        xd_req_refuse(r, 400, option, "%s is a URL of another server, and this server was started "
+                      "without --allow_url: send the image itself, as a data URL", option);
+        return;
+    }
+    xd_status s = xd_fetch_read(f, url, is_gone, r->call, &data, &bytes, &e);
+    if (s == XD_OK)
+        xd_req_file(r, option, data, bytes);
+    else
+        xd_req_refuse(r, s == XD_ENOMEM ? 503 : 400, option, "%s: %s", option, e.msg);
+    free(data);
+}
+
+void xd_req_url(xd_req *r, const char *option, const char *url)
+{
+    const char *base = strncmp(url, "data:", 5) == 0 ? strstr(url, ";base64,") : NULL;
+    size_t      bytes;
+    if (r->failed)
+        return;
+    if (!base && (strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0)) {
+        fetch_url(r, option, url);
+        return;
+    }
+    const char *text = base ? base + 8 : url;   /* A1111's clients send base64 without "data:"  */
+    char       *data = xd_base64_read(text, strlen(text), &bytes);
+    if (!data)
+        xd_req_refuse(r, 400, option, "%s is neither base64 nor a data URL in base64", option);
+    else
+        xd_req_file(r, option, data, bytes);
+    free(data);
+}
+
+/* ---- validation and submission --------------------------------------------------------------- */
+
+xd_json *xd_served_model_uses(const xd_served_model *m)
+{
+    xd_text_buf b = { 0 };
+    xd_json    *j = NULL;
+    xd_buf_add(&b, "{%s}", m->uses ? m->uses + 1 : "");
+    if (!b.failed)
+        xd_json_parse(&j, b.p, b.len, "uses", NULL);
+    xd_buf_free(&b);
+    return j;
+}
+
+/* Returns a number of the model's defaults; 0: none. */
+static double default_of(const xd_json *uses, const char *name)
+{
+    double v = 0;
+    return xd_json_number(xd_json_get(xd_json_get(uses, "defaults"), name), &v) ? v : 0;
+}
+
+/* Refuses sizes far above the model's default, which would take hours. */
+static void check_size(xd_req *r, const xd_request *given)
+{
+    xd_json *uses = xd_served_model_uses(r->model);
+    double   own[2] = { default_of(uses, "width"), default_of(uses, "height") };
+    double   frames = default_of(uses, "num_frames"), most = (double)server_of(r)->max_pixels;
+    double   w = given->width ? (double)given->width : own[0],
+             h = given->height ? (double)given->height : own[1];
+    double   n = given->num_frames ? given->num_frames
+                 : given->seconds > 0 ? given->seconds * default_of(uses, "fps") : frames;
+    xd_json_free(&uses);
+    if (!(most > 0))
+        most = fmax(MIN_LIMIT, TIMES_OWN * own[0] * own[1]) * fmax(frames, 1);
+    if ((own[0] > 0 || server_of(r)->max_pixels) && w * h * fmax(n, 1) > most)
+        xd_req_refuse(r, 400, "size", "%.0f x %.0f pixels%s exceed the limit of %.0f pixels for "
+                      "%s, whose default size is %.0f x %.0f (--max_pixels)", w, h,
+                      n > 1 ? " of all frames" : "", most, r->model->name, own[0], own[1]);
+}
+
+/* Validates the arguments. An error of the command line without its dashes is one of the request.
+ * */
+static void check_args(xd_req *r)
+{
+    xd_task_flags f;
+    xd_err       e = { 0 };
+    if (r->failed)
+        return;
+    if (xd_task_flags_read(&f, r->task->nargs, r->task->args, &e) != XD_OK) {
+        char        param[64], shown[sizeof e.msg];
+        const char *text = strncmp(e.msg, "--", 2) == 0 ? e.msg + 2 : e.msg;
+        text = xd_answer_text(server_of(r), text, shown, sizeof shown);
+        snprintf(param, sizeof param, "%.*s", (int)strcspn(text, " "), text);
+        xd_req_refuse(r, 400, strncmp(e.msg, "--", 2) == 0 ? param : NULL, "%s", text);
+    } else if ((int64_t)f.prompts.n * f.request.num_images_per_prompt > MAX_IMAGES) {
+        xd_req_refuse(r, 400, "n", "the limit for one request is %d images", MAX_IMAGES);
+    } else {
+        check_size(r, &f.request);
+    }
+    xd_task_flags_free(&f);
+}
+
+static void remove_files(const xd_req *r)
+{
+    char path[4096];
+    for (int i = 0; r->task && i < r->files; i++) {
+        snprintf(path, sizeof path, "%s/%s.in%d", server_of(r)->dir, r->task->id, i);
+        unlink(path);
+    }
+}
+
+xd_task *xd_req_submit(xd_req *r)
+{
+    char      path[4096];
+    xd_err    e = { 0 };
+    xd_task   *task = r->task;
+    xd_server *s = server_of(r);
+    xd_req_defaults(r);
+    xd_req_seed(r);
+    if (!r->failed && !task->prompt)
+        xd_req_refuse(r, 400, "prompt", "prompt is missing: describe what to generate");
+    if (!r->failed) {
+        task->model = r->model->name;
+        snprintf(path, sizeof path, "%s/%s.%s", s->dir, task->id, r->extension);
+        add_arg(r, "model", r->model->path);
+        add_arg(r, "output", path);
+    }
+    check_args(r);
+    if (!r->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
+        xd_req_refuse(r, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s",
+                      xd_answer_text(s, e.msg, path, sizeof path));
+        snprintf(path, sizeof path, "%.0f", xd_tasks_retry_after_s(s->tasks));
+        xd_reply_header(r->call, "Retry-After", path);
+    }
+    if (!r->failed)
+        return task;
+    remove_files(r);
+    xd_task_free(task);
+    r->task = NULL;
+    return NULL;
+}

@@ -1,0 +1,286 @@
+/* request_options.c - sets options of a request by name, and the server's defaults */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/word_list.h"
+#include "serve/server.h"
+
+/* ---- options by their name ------------------------------------------------------------------- */
+
+static const struct { const char *from, *to; } aliases[] = {
+    { "n", "num_images_per_prompt" }, { "steps", "num_inference_steps" },
+    { "cfg_scale", "guidance_scale" }, { "sampler_name", "scheduler" },
+    { "num_images", "num_images_per_prompt" },
+};
+
+/* Returns the option with this name or alias; NULL: none. Options with a file name are excluded:
+ * requests must not name files of this host (see set_fast_attn too). */
+static const char *option_of(const char *name)
+{
+    int              n;
+    const xd_option *o = xd_request_options(&n);
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].from, name) == 0)
+            name = aliases[i].to;
+    for (int i = 0; i < n; i++)
+        if (strcmp(o[i].name, name) == 0)
+            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 ? NULL : o[i].name;
+    return NULL;
+}
+
+/* Nonzero for options whose text is a list of numbers. */
+static int takes_list(const char *name)
+{
+    static const char *const lists[] = { "sigmas", "timesteps", "attention_window",
+                                         "skip_guidance_layers" };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (strcmp(lists[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Nonzero for texts that are one for all prompts, or a list with one per prompt. */
+static int takes_texts(const char *name)
+{
+    return xd_list_has("negative_prompt prompt_2 prompt_3 negative_prompt_2 negative_prompt_3",
+                       name);
+}
+
+/* Sets "priority" or "deadline". Returns 0 for another name. */
+static int set_order(xd_req *r, const char *name, const char *value)
+{
+    static const char *const classes[] = { "low", "normal", "high" };
+    char  *end;
+    double seconds = strtod(value, &end);
+    int    k = 0;
+    if (strcmp(name, "deadline") == 0) {
+        if (!(seconds > 0) || *end || seconds > 1e9)
+            xd_req_refuse(r, 400, name, "deadline must be a number of seconds above 0, after which "
+                          "the request is cancelled, not '%.40s'", value);
+        else if (!r->failed)
+            r->task->deadline_s = xd_now_s() + seconds;
+        return 1;
+    }
+    if (strcmp(name, "priority") != 0)
+        return 0;
+    while (k < 3 && strcmp(classes[k], value) != 0)
+        k++;
+    if (k == 3)
+        xd_req_refuse(r, 400, name, "priority must be low, normal or high, not '%.40s'", value);
+    else if (!r->failed)
+        r->task->priority = k - 1;
+    return 1;
+}
+
+/* Sets the methods of the steps; the name of a table would be a file of this host. */
+static void set_fast_attn(xd_req *r, const char *value)
+{
+    size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");
+    if (value[n])
+        xd_req_refuse(r, 400, "fast_attn", "fast_attn must be a list of share, window, window+cfg, "
+                      "full+cfg and full, not '%.60s'", value);
+    else
+        xd_req_option(r, "fast_attn", value);
+}
+
+int xd_req_by_name_text(xd_req *r, const char *name, const char *value)
+{
+    const char *option = option_of(name);
+    if (set_order(r, name, value))
+        return 1;
+    if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0)
+        xd_req_lora(r, value);
+    else if (strcmp(name, "fast_attn") == 0)
+        set_fast_attn(r, value);
+    else if (option)
+        xd_req_option(r, option, value);
+    else
+        return 0;
+    return 1;
+}
+
+/* {"name": "file", "scale": 0.8} or "file:0.8" */
+static void set_lora_json(xd_req *r, const xd_json *v)
+{
+    char        text[256];
+    double      scale = 1;
+    const char *name = xd_json_text(xd_json_get(v, "name"));
+    const xd_json *given = xd_json_get(v, "scale");
+    name = name ? name : xd_json_text(xd_json_get(v, "path"));
+    if ((!name && !xd_json_text(v)) || (!xd_json_null(given) && !xd_json_number(given, &scale))) {
+        xd_req_refuse(r, 400, "lora", "a LoRA file must be \"name:0.8\" or {\"name\": \"name\", "
+                      "\"scale\": 0.8}");
+        return;
+    }
+    snprintf(text, sizeof text, "%.200s:%.17g", name ? name : "", scale);
+    xd_req_lora(r, name ? text : xd_json_text(v));
+}
+
+/* Converts [1, 0.75, 0.5] to "1,0.75,0.5". */
+static void set_numbers(xd_req *r, const char *name, const xd_json *list)
+{
+    xd_text_buf b = { 0 };
+    double      number;
+    for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
+        if (!xd_json_number(v, &number))
+            xd_req_refuse(r, 400, name, "%s must be a list of numbers, or a text of them", name);
+        else
+            xd_buf_add(&b, "%s%.17g", b.len ? "," : "", number);
+    }
+    if (b.failed)
+        xd_req_refuse(r, 503, NULL, "out of memory for a list of numbers");
+    else
+        xd_req_by_name_text(r, name, b.p ? b.p : "");
+    xd_buf_free(&b);
+}
+
+static void set_texts(xd_req *r, const char *name, const xd_json *list)
+{
+    for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
+        if (!xd_json_text(v))
+            xd_req_refuse(r, 400, name, "%s must be a text, or a list with a text per prompt",
+                          name);
+        else
+            xd_req_option(r, name, xd_json_text(v));
+    }
+}
+
+int xd_req_by_name(xd_req *r, const char *name, const xd_json *value)
+{
+    char        text[40];
+    double      number;
+    int         on, orders = strcmp(name, "priority") == 0 || strcmp(name, "deadline") == 0,
+                loras = strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0;
+    const char *given = xd_json_text(value);
+    if (!option_of(name) && !orders && !loras)
+        return 0;
+    if (xd_json_null(value))
+        return 1;
+    if (loras) {
+        const xd_json *v = xd_json_is_list(value) ? xd_json_first(value) : value;
+        for (; v; v = v == value ? NULL : xd_json_next(v))
+            set_lora_json(r, v);
+        return 1;
+    }
+    if (xd_json_number(value, &number))
+        snprintf(text, sizeof text, "%.17g", number), given = text;
+    else if (xd_json_bool(value, &on))
+        given = on ? "true" : "false";
+    if (takes_list(name) && xd_json_is_list(value))
+        set_numbers(r, name, value);
+    else if (takes_texts(name) && xd_json_is_list(value))
+        set_texts(r, name, value);
+    else if (!given)
+        xd_req_refuse(r, 400, name, "%s must be a text, a number, true or false", name);
+    else
+        xd_req_by_name_text(r, name, given);
+    return 1;
+}
+
+/* ---- eta: noise per step --------------------------------------------------------------------- */
+
+static const char *sampler_of(const xd_req *r)
+{
+    static const char flag[] = "--scheduler=";
+    const char       *name = "";
+    for (int i = 0; !r->failed && i < r->task->nargs; i++)
+        if (strncmp(r->task->args[i], flag, sizeof flag - 1) == 0)
+            name = r->task->args[i] + sizeof flag - 1;
+    return name;
+}
+
+xd_eta_kind xd_req_eta_kind(const xd_req *r)
+{
+    static const struct { const char *name; xd_eta_kind kind; } samplers[] = {
+        { "DDIM", XD_ETA_DDIM }, { "DDIMScheduler", XD_ETA_DDIM }, { "TCD", XD_ETA_DDIM },
+        { "TCDScheduler", XD_ETA_DDIM }, { "Euler a", XD_ETA_ANCESTRAL },
+        { "euler-ancestral", XD_ETA_ANCESTRAL },
+        { "EulerAncestralDiscreteScheduler", XD_ETA_ANCESTRAL } };
+    for (size_t i = 0; i < sizeof samplers / sizeof *samplers; i++)
+        if (strcasecmp(samplers[i].name, sampler_of(r)) == 0)
+            return samplers[i].kind;
+    return XD_ETA_NONE;
+}
+
+/* An ancestral sampler without noise is the plain one: eta 0 selects Euler. */
+void xd_req_eta(xd_req *r, double eta)
+{
+    char         text[40];
+    xd_eta_kind kind = xd_req_eta_kind(r);
+    snprintf(text, sizeof text, "%.17g", eta);
+    if (kind == XD_ETA_DDIM)
+        xd_req_option(r, "eta", text);
+    else if (kind == XD_ETA_ANCESTRAL && !(eta > 0 || eta < 0))
+        xd_req_option(r, "scheduler", "Euler");
+    else if (kind == XD_ETA_ANCESTRAL && (eta > 1 || eta < 1))
+        xd_req_refuse(r, 400, "eta", "eta is %g; the sampler %s supports only 1 (full noise) and 0 "
+                      "(none)", eta, sampler_of(r));
+}
+
+/* ---- defaults -------------------------------------------------------------------------------- */
+
+enum { MAX_NAME = 64 };
+
+/* Nonzero if one of the first n arguments is this option or overrides its default. */
+static int is_given(const xd_req *r, const char *name, int n)
+{
+    char given[MAX_NAME];
+    int  found = r->random_seed && strcmp(name, "seed") == 0;
+    for (int i = 0; i < n; i++)
+        found |= xd_option_overrides(xd_default_name(r->task->args[i], given, sizeof given), name);
+    return found;
+}
+
+void xd_req_default(xd_req *r, const char *name, const char *value)
+{
+    if (!r->failed && !is_given(r, name, r->task->nargs))
+        xd_req_option(r, name, value);
+}
+
+/* Nonzero if a default applies to the request: some only apply to videos or to start images. */
+static int applies(const xd_req *r, const char *name)
+{
+    if (xd_list_has("num_frames seconds fps", name))
+        return r->task->video;
+    if (strcmp(name, "strength") == 0)
+        return r->images > 0 && xd_req_model_accepts(r, name);
+    if (strcmp(name, "padding_mask_crop") == 0)
+        return xd_task_has(r->task, "--mask_image=");
+    return !r->images || r->task->video || !xd_list_has("width height", name);
+}
+
+void xd_req_defaults(xd_req *r)
+{
+    char name[MAX_NAME];
+    if (!r->failed && !r->model)
+        xd_req_model(r, NULL);
+    if (r->failed || r->defaults_set)
+        return;
+    int n = r->task->nargs;
+    r->defaults_set = 1;
+    for (int i = 0; i < r->model->defaults.n; i++) {
+        const char *text = r->model->defaults.v[i];
+        xd_default_name(text, name, sizeof name);
+        if (applies(r, name) && !is_given(r, name, n))
+            xd_req_option(r, name, xd_default_value(text));
+    }
+}
+
+/* The seed fits into 31 bits for simple clients, also for the last image of the request. */
+void xd_req_seed(xd_req *r)
+{
+    enum { SEEDS = 2147480000 };
+    char     text[24];
+    uint32_t seed;
+    if (r->failed || xd_task_has(r->task, "--seed="))
+        return;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        seed = (uint32_t)time(NULL);
+    snprintf(text, sizeof text, "%u", (unsigned)(seed % SEEDS));
+    xd_req_option(r, "seed", text);
+}
