@@ -15,7 +15,7 @@
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 typedef struct webui_request {
-    xd_req req;
+    xd_api_req req;
     int    batch, rounds;       /* batch_size and n_iter                                       */
     char   strength[24];        /* denoising_strength; "": not given                           */
     char   eta[40];             /* "": not given                                               */
@@ -27,8 +27,8 @@ static void set_batch(void *cookie, const char *name, const char *value)
     int       *to = strcmp(name, "n_iter") == 0 ? &q->rounds : &q->batch;
     *to = atoi(value);
     if (*to < 1 || *to > 1000)
-        xd_req_refuse(&q->req, 400, name, "%s must be a number from 1 to 1000, not '%.40s'", name,
-                      value);
+        xd_api_req_refuse(&q->req, 400, name, "%s must be a number from 1 to 1000, not '%.40s'",
+                          name, value);
 }
 
 static void set_option(void *cookie, const char *name, const char *value)
@@ -42,7 +42,7 @@ static void set_option(void *cookie, const char *name, const char *value)
     webui_request *q = cookie;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i][0], name) == 0 && *value)
-            xd_req_option(&q->req, names[i][1], value);
+            xd_api_req_option(&q->req, names[i][1], value);
 }
 
 /* Clients also send it without an image, where it applies to enable_hr. */
@@ -66,18 +66,18 @@ static void set_request_eta(webui_request *q, const xd_json *settings)
 {
     char  *end = q->eta;
     double eta = strtod(q->eta, &end);
-    xd_req_defaults(&q->req);
-    xd_eta_kind kind = xd_req_eta_kind(&q->req);
+    xd_api_req_defaults(&q->req);
+    xd_eta_kind kind = xd_api_req_eta_kind(&q->req);
     const char  *setting = kind == XD_ETA_DDIM ? "eta_ddim" : "eta_ancestral";
     if (*q->eta && (*end || end == q->eta))
-        xd_req_refuse(&q->req, 400, "eta", "eta must be a number, not '%.40s'", q->eta);
+        xd_api_req_refuse(&q->req, 400, "eta", "eta must be a number, not '%.40s'", q->eta);
     else if (*q->eta || xd_json_number(xd_json_get(settings, setting), &eta))
-        xd_req_eta(&q->req, eta);
+        xd_api_req_eta(&q->req, eta);
 }
 
 /* Adds the LoRA file of a tag "lora:NAME:0.5" without its brackets. Two different scales, for text
  * encoder and transformer, are not supported. */
-static void add_lora_tag(xd_req *a, const char *tag, size_t n)
+static void add_lora_tag(xd_api_req *a, const char *tag, size_t n)
 {
     char        text[300], *scale, *second;
     const char *from = tag + 5;
@@ -85,15 +85,15 @@ static void add_lora_tag(xd_req *a, const char *tag, size_t n)
     scale = strchr(text, ':');
     second = scale ? strchr(scale + 1, ':') : NULL;
     if (n - 5 >= sizeof text)
-        xd_req_refuse(a, 400, "prompt", "the prompt has a <lora:NAME:0.5> of %zu bytes", n);
+        xd_api_req_refuse(a, 400, "prompt", "the prompt has a <lora:NAME:0.5> of %zu bytes", n);
     else if (second && (strlen(second) != (size_t)(second - scale) ||
                         strncmp(scale, second, strlen(second)) != 0))
-        xd_req_refuse(a, 400, "prompt", "'<%.80s>' has more than one scale: use a single one, "
-                      "as in <lora:NAME:0.5>", text);
+        xd_api_req_refuse(a, 400, "prompt", "'<%.80s>' has more than one scale: use a single one, "
+                          "as in <lora:NAME:0.5>", text);
     else {
         if (second)
             *second = 0;
-        xd_req_lora(a, text);
+        xd_api_req_lora(a, text);
     }
 }
 
@@ -104,7 +104,7 @@ static void set_prompt(void *cookie, const char *name, const char *value)
     char      *plain = strdup(value), *to = plain;
     (void)name;
     if (!plain) {
-        xd_req_refuse(&q->req, 503, NULL, "no memory for the prompt");
+        xd_api_req_refuse(&q->req, 503, NULL, "no memory for the prompt");
         return;
     }
     for (const char *c = value; *c;) {
@@ -117,7 +117,7 @@ static void set_prompt(void *cookie, const char *name, const char *value)
         }
     }
     *to = 0;
-    xd_req_prompt(&q->req, plain);
+    xd_api_req_prompt(&q->req, plain);
     free(plain);
 }
 
@@ -136,7 +136,7 @@ static void set_schedule(void *cookie, const char *name, const char *value)
     (void)name;
     for (int i = 0; i < SCHEDULES; i++)
         if (strcasecmp(schedules[i].label, value) == 0 && schedules[i].option)
-            xd_req_option(&q->req, schedules[i].option, "true");
+            xd_api_req_option(&q->req, schedules[i].option, "true");
 }
 
 static void set_sampler(void *cookie, const char *name, const char *value)
@@ -154,17 +154,17 @@ static void set_sampler(void *cookie, const char *name, const char *value)
         }
     }
     if (*sampler && strcasecmp(sampler, "Automatic") != 0)
-        xd_req_option(&q->req, "scheduler", sampler);
+        xd_api_req_option(&q->req, "scheduler", sampler);
 }
 
 static void refuse_true(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
     if (strcmp(value, "true") == 0)
-        xd_req_refuse(&q->req, 400, name, "%s is not supported: leave it out", name);
+        xd_api_req_refuse(&q->req, 400, name, "%s is not supported: leave it out", name);
 }
 
-static const xd_req_field fields[] = {
+static const xd_api_req_field fields[] = {
     { "prompt", set_prompt, NULL },
     { "negative_prompt", set_option, NULL },
     { "seed", set_option, NULL },
@@ -265,7 +265,7 @@ static void set_checkpoint(webui_request *q, const xd_json *settings)
 {
     const char *name = xd_json_text(xd_json_get(settings, "sd_model_checkpoint"));
     xd_server  *s = q->req.call->server;
-    xd_req_model(&q->req, name && *name ? name : s->models[s->chosen].name);
+    xd_api_req_model(&q->req, name && *name ? name : s->models[s->chosen].name);
 }
 
 static void make_images(xd_http_call *c, int from_image)
@@ -273,21 +273,22 @@ static void make_images(xd_http_call *c, int from_image)
     webui_request  q = { .batch = 1, .rounds = 1 };
     xd_server *s = c->server;
     char       images[16];
-    xd_req_begin(&q.req, c, "image");
+    xd_api_req_begin(&q.req, c, "image");
     q.req.lenient = 1;
     if (!c->json)
-        xd_req_refuse(&q.req, 400, NULL, "the body must be a JSON object");
+        xd_api_req_refuse(&q.req, 400, NULL, "the body must be a JSON object");
     set_checkpoint(&q, xd_json_get(c->json, "override_settings"));
-    xd_req_fields(&q.req, fields, &q);
+    xd_api_req_fields(&q.req, fields, &q);
     snprintf(images, sizeof images, "%d", q.batch * q.rounds);
-    xd_req_option(&q.req, "num_images_per_prompt", images);
-    xd_req_option(&q.req, "previews", PREVIEWS);
-    if (q.req.images && q.strength[0] && xd_req_model_accepts(&q.req, "strength"))
-        xd_req_option(&q.req, "strength", q.strength);
+    xd_api_req_option(&q.req, "num_images_per_prompt", images);
+    xd_api_req_option(&q.req, "previews", PREVIEWS);
+    if (q.req.images && q.strength[0] && xd_api_req_model_accepts(&q.req, "strength"))
+        xd_api_req_option(&q.req, "strength", q.strength);
     if (from_image && !q.req.images)
-        xd_req_refuse(&q.req, 400, "init_images", "init_images is missing: send the start image");
+        xd_api_req_refuse(&q.req, 400, "init_images", "init_images is missing: send the start "
+                          "image");
     set_request_eta(&q, xd_json_get(c->json, "override_settings"));
-    xd_task *task = xd_req_submit(&q.req);
+    xd_task *task = xd_api_req_submit(&q.req);
     if (!task)
         return;
     xd_answer_wait(c, task);

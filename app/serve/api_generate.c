@@ -7,14 +7,14 @@
 #include "serve/server.h"
 
 typedef struct generate_request {
-    xd_req req;
+    xd_api_req req;
     char   dir[4096];           /* save_disk_path; "": the reply contains the image            */
 } generate_request;
 
 static void set_option(void *cookie, const char *name, const char *value)
 {
     generate_request *q = cookie;
-    xd_req_option(&q->req, strcmp(name, "cfg") == 0 ? "guidance_scale" : name, value);
+    xd_api_req_option(&q->req, strcmp(name, "cfg") == 0 ? "guidance_scale" : name, value);
 }
 
 /* Refuses directories of this host, except the one where results are stored anyway. */
@@ -23,12 +23,12 @@ static void set_dir(void *cookie, const char *name, const char *value)
     generate_request    *q = cookie;
     const xd_server *s = q->req.call->server;
     if (*value && (s->dir == s->own_dir || strcmp(s->dir, value) != 0))
-        xd_req_refuse(&q->req, 400, name, "%s must be the directory of --results: leave it out to "
-                      "get the image in the reply", name);
+        xd_api_req_refuse(&q->req, 400, name, "%s must be the directory of --results: leave it "
+                          "out to get the image in the reply", name);
     snprintf(q->dir, sizeof q->dir, "%s", value);
 }
 
-static const xd_req_field fields[] = {
+static const xd_api_req_field fields[] = {
     { "num_inference_steps", set_option, NULL },
     { "seed", set_option, NULL },
     { "cfg", set_option, NULL },
@@ -66,14 +66,14 @@ void xd_api_generate(xd_http_call *c)
 {
     xd_server   *s = c->server;
     generate_request q = { .dir = "" };
-    xd_req_begin(&q.req, c, "image");
-    xd_req_fields(&q.req, fields, &q);
+    xd_api_req_begin(&q.req, c, "image");
+    xd_api_req_fields(&q.req, fields, &q);
     if (!q.req.failed && q.req.task->prompt && !*q.req.task->prompt)
-        xd_req_refuse(&q.req, 400, "prompt", "Prompt cannot be empty");
-    xd_req_defaults(&q.req);
+        xd_api_req_refuse(&q.req, 400, "prompt", "Prompt cannot be empty");
+    xd_api_req_defaults(&q.req);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        xd_req_default(&q.req, own[i][0], own[i][1]);
-    xd_task *task = xd_req_submit(&q.req);
+        xd_api_req_default(&q.req, own[i][0], own[i][1]);
+    xd_task *task = xd_api_req_submit(&q.req);
     if (!task)
         return;
     xd_answer_wait(c, task);

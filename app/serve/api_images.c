@@ -10,7 +10,7 @@
 #include "serve/server.h"
 
 typedef struct image_request {  /* fields that the answer needs                                */
-    xd_req req;
+    xd_api_req req;
     int    url, stream, progress, wait;
     int    form, dalle;         /* response_format is set; the model's name is one of DALL-E's */
     long   compression;         /* output_compression; negative: none                          */
@@ -25,8 +25,8 @@ static void set_response(void *cookie, const char *name, const char *value)
     q->url = strcmp(value, "url") == 0;
     q->form = 1;
     if (!q->url && strcmp(value, "b64_json") != 0)
-        xd_req_refuse(&q->req, 400, name, "response_format must be b64_json or url, not '%.40s'",
-                      value);
+        xd_api_req_refuse(&q->req, 400, name, "response_format must be b64_json or url, not "
+                          "'%.40s'", value);
 }
 
 /* Like OpenAI, replies with URLs by default for DALL-E. */
@@ -35,7 +35,7 @@ static void set_model(void *cookie, const char *name, const char *value)
     image_request *q = cookie;
     (void)name;
     q->dalle = strncmp(value, "dall-e", 6) == 0;
-    xd_req_model(&q->req, value);
+    xd_api_req_model(&q->req, value);
 }
 
 /* Forms contain true and false as texts. */
@@ -43,7 +43,7 @@ static int is_on(image_request *q, const char *name, const char *value)
 {
     int on = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
     if (!on && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
-        xd_req_refuse(&q->req, 400, name, "%s must be true or false, not '%.40s'", name, value);
+        xd_api_req_refuse(&q->req, 400, name, "%s must be true or false, not '%.40s'", name, value);
     return on;
 }
 
@@ -71,9 +71,9 @@ static void set_partial(void *cookie, const char *name, const char *value)
     char *end;
     long  n = strtol(value, &end, 10);
     if (*end || end == value || n < 0 || n > 3)
-        xd_req_refuse(&q->req, 400, name,
-                      "partial_images must be a number from 0 to 3, not '%.40s'",
-                      value);
+        xd_api_req_refuse(&q->req, 400, name,
+                          "partial_images must be a number from 0 to 3, not '%.40s'",
+                          value);
     else if (n > 0)
         snprintf(q->partial, sizeof q->partial, "%ld", n);
 }
@@ -84,8 +84,8 @@ static void set_compression(void *cookie, const char *name, const char *value)
     char *end;
     q->compression = strtol(value, &end, 10);
     if (*end || end == value || q->compression < 0 || q->compression > 100)
-        xd_req_refuse(&q->req, 400, name, "output_compression must be a number from 0 to 100, not "
-                      "'%.40s'", value);
+        xd_api_req_refuse(&q->req, 400, name, "output_compression must be a number from 0 to 100, "
+                          "not '%.40s'", value);
 }
 
 /* Fields of OpenAI's models that have no effect here: their valid values are accepted, others
@@ -108,7 +108,7 @@ static void set_choice(void *cookie, const char *name, const char *value)
         i++;
     xd_opt_spell(choices[i].values, list, sizeof list);
     if (strpbrk(value, " ,") || !xd_list_has(choices[i].values, value))
-        xd_req_refuse(&q->req, 400, name, "%s must be %s, not '%.40s'", name, list, value);
+        xd_api_req_refuse(&q->req, 400, name, "%s must be %s, not '%.40s'", name, list, value);
     else if (i == 0)
         snprintf(q->quality, sizeof q->quality, "%.15s", value);
 }
@@ -119,7 +119,7 @@ static void set_nothing(void *cookie, const char *name, const char *value)
     (void)cookie, (void)name, (void)value;
 }
 
-static const xd_req_field fields[] = {
+static const xd_api_req_field fields[] = {
     { "model", set_model, NULL },
     { "response_format", set_response, NULL },
     { "stream", set_stream, NULL },
@@ -365,24 +365,24 @@ static void compress(image_request *q)
     char text[24];
     snprintf(text, sizeof text, "%ld", q->compression);
     if (strcmp(q->req.extension, "png") != 0 && q->compression >= 0)
-        xd_req_option(&q->req, "output_quality", text);
+        xd_api_req_option(&q->req, "output_quality", text);
 }
 
 static void make_images(xd_http_call *c, int edit)
 {
     xd_server *server = c->server;
     image_request  q = { .compression = -1, .wait = 1 };
-    xd_req_begin(&q.req, c, "image");
-    xd_req_fields(&q.req, fields, &q);
+    xd_api_req_begin(&q.req, c, "image");
+    xd_api_req_fields(&q.req, fields, &q);
     compress(&q);
     q.url |= q.dalle && !q.form;
     if (q.stream && *q.partial)
-        xd_req_option(&q.req, "previews", q.partial);
+        xd_api_req_option(&q.req, "previews", q.partial);
     if (!q.req.failed && xd_task_has(q.req.task, "--mask_image="))
-        xd_req_option(&q.req, "mask_alpha", "true");
+        xd_api_req_option(&q.req, "mask_alpha", "true");
     if (edit && !q.req.images)
-        xd_req_refuse(&q.req, 400, "image", "image is missing: send the image to edit");
-    xd_task *task = xd_req_submit(&q.req);
+        xd_api_req_refuse(&q.req, 400, "image", "image is missing: send the image to edit");
+    xd_task *task = xd_api_req_submit(&q.req);
     if (!task)
         return;
     if (q.stream) {

@@ -76,24 +76,24 @@ enum {
     SAMPLERS = sizeof samplers / sizeof *samplers, SCHEDULES = sizeof schedules / sizeof *schedules
 };
 
-static void set_row(xd_req *a, const xd_json *body, int i)
+static void set_row(xd_api_req *a, const xd_json *body, int i)
 {
     double         number;
     char           text[40];
     const xd_json *v = value_at(body, rows[i].path);
     const char    *given = xd_json_text(v);
     if (xd_json_number(v, &number) && number < 0 && strcmp(rows[i].option, "seed") == 0) {
-        xd_req_option(a, "seed", "-1");
+        xd_api_req_option(a, "seed", "-1");
     } else if (xd_json_number(v, &number) && number > rows[i].least) {
         snprintf(text, sizeof text, "%.17g", number);
-        xd_req_option(a, rows[i].option, text);
+        xd_api_req_option(a, rows[i].option, text);
     } else if (given && *given) {
-        xd_req_option(a, rows[i].option, given);
+        xd_api_req_option(a, rows[i].option, given);
     }
 }
 
 /* Finds a name in a table. "" and "default" mean the model's default; other names are refused. */
-static int find_name(xd_req *a, const xd_json *body, const char *path,
+static int find_name(xd_api_req *a, const xd_json *body, const char *path,
                      const char *const table[][2], int n)
 {
     const char *name = xd_json_text(value_at(body, path));
@@ -102,22 +102,22 @@ static int find_name(xd_req *a, const xd_json *body, const char *path,
     for (int i = 0; i < n; i++)
         if (strcmp(table[i][0], name) == 0)
             return i;
-    xd_req_refuse(a, 400, path, "there is no %s %.40s here; /sdcpp/v1/capabilities lists "
-                  "the available ones", strrchr(path, '.') + 1, name);
+    xd_api_req_refuse(a, 400, path, "there is no %s %.40s here; /sdcpp/v1/capabilities lists "
+                      "the available ones", strrchr(path, '.') + 1, name);
     return -1;
 }
 
-static void set_sampling(xd_req *a, const xd_json *body)
+static void set_sampling(xd_api_req *a, const xd_json *body)
 {
     int k = find_name(a, body, "sample_params.sample_method", samplers, SAMPLERS);
     if (k >= 0)
-        xd_req_option(a, "scheduler", samplers[k][1]);
+        xd_api_req_option(a, "scheduler", samplers[k][1]);
     double eta;
     if (k >= 0 && xd_json_number(value_at(body, "sample_params.eta"), &eta))
-        xd_req_eta(a, eta);
+        xd_api_req_eta(a, eta);
     k = find_name(a, body, "sample_params.scheduler", schedules, SCHEDULES);
     if (k >= 0 && schedules[k][1])
-        xd_req_option(a, schedules[k][1], "true");
+        xd_api_req_option(a, schedules[k][1], "true");
     xd_text_buf    b = { 0 };
     double         level;
     const xd_json *v = xd_json_first(value_at(body, "sample_params.custom_sigmas"));
@@ -125,13 +125,13 @@ static void set_sampling(xd_req *a, const xd_json *body)
         if (xd_json_number(v, &level))
             xd_buf_add(&b, "%s%.17g", b.len ? "," : "", level);
     if (b.len && !b.failed)
-        xd_req_option(a, "sigmas", b.p);
+        xd_api_req_option(a, "sigmas", b.p);
     xd_buf_free(&b);
 }
 
 /* Models with distilled guidance have two scales: distilled_guidance, and txt_cfg, which needs two
  * passes per step if above 1. */
-static void set_guidance(xd_req *a, const xd_json *body, int distilled)
+static void set_guidance(xd_api_req *a, const xd_json *body, int distilled)
 {
     char        text[40];
     const char *path = distilled ? "sample_params.guidance.distilled_guidance"
@@ -140,22 +140,22 @@ static void set_guidance(xd_req *a, const xd_json *body, int distilled)
                 cfg = number_at(body, "sample_params.guidance.txt_cfg", NAN);
     snprintf(text, sizeof text, "%.17g", own);
     if (!isnan(own))
-        xd_req_option(a, "guidance_scale", text);
+        xd_api_req_option(a, "guidance_scale", text);
     snprintf(text, sizeof text, "%.17g", cfg);
     if (distilled && !isnan(cfg))
-        xd_req_option(a, "true_cfg_scale", text);
+        xd_api_req_option(a, "true_cfg_scale", text);
 }
 
-static void set_image(xd_req *a, const char *field, const char *option, const xd_json *v)
+static void set_image(xd_api_req *a, const char *field, const char *option, const xd_json *v)
 {
     const char *text = xd_json_text(v);
     if (text && *text)
-        xd_req_url(a, option, text);
+        xd_api_req_url(a, option, text);
     else if (v && !text)
-        xd_req_refuse(a, 400, field, "%s must be base64 or a data URL", field);
+        xd_api_req_refuse(a, 400, field, "%s must be base64 or a data URL", field);
 }
 
-static void set_images(xd_req *a, const xd_json *body)
+static void set_images(xd_api_req *a, const xd_json *body)
 {
     char strength[40];
     set_image(a, "init_image", "image", value_at(body, "init_image"));
@@ -165,53 +165,53 @@ static void set_images(xd_req *a, const xd_json *body)
     set_image(a, "end_image", "last_image", value_at(body, "end_image"));
     snprintf(strength, sizeof strength, "%.17g", number_at(body, "strength", 0.75));
     if (!a->failed && value_at(body, "init_image") && value_at(body, "strength") &&
-        xd_req_model_accepts(a, "strength"))
-        xd_req_option(a, "strength", strength);
+        xd_api_req_model_accepts(a, "strength"))
+        xd_api_req_option(a, "strength", strength);
     for (int i = 0; i < REFUSED; i++) {
         const xd_json *v = value_at(body, refused[i]);
         const char    *text = xd_json_text(v);
         if ((text && *text) || xd_json_size(v) > 0)
-            xd_req_refuse(a, 400, refused[i], "%s is not supported: leave it out", refused[i]);
+            xd_api_req_refuse(a, 400, refused[i], "%s is not supported: leave it out", refused[i]);
     }
 }
 
-static void set_output(xd_req *a, const xd_json *body)
+static void set_output(xd_api_req *a, const xd_json *body)
 {
     char        text[24];
     const char *format = xd_json_text(value_at(body, "output_format"));
     if (format && !a->failed)
-        xd_req_format(a, "output_format", format);
+        xd_api_req_format(a, "output_format", format);
     snprintf(text, sizeof text, "%.0f", number_at(body, "output_compression", 100));
     if (value_at(body, "output_compression") && !a->task->video &&
         strcmp(a->extension, "png") != 0)
-        xd_req_option(a, "output_quality", text);
+        xd_api_req_option(a, "output_quality", text);
     if (is_on(body, "vae_tiling_params.enabled"))
-        xd_req_option(a, "enable_tiling", "true");
+        xd_api_req_option(a, "enable_tiling", "true");
 }
 
-static void set_loras(xd_req *a, const xd_json *body)
+static void set_loras(xd_api_req *a, const xd_json *body)
 {
     char text[300];
     for (const xd_json *v = xd_json_first(value_at(body, "lora")); v; v = xd_json_next(v)) {
         const char *path = xd_json_text(xd_json_get(v, "path"));
         snprintf(text, sizeof text, "%.200s:%.17g", path ? path : "",
                  number_at(v, "multiplier", 1));
-        xd_req_lora(a, text);
+        xd_api_req_lora(a, text);
     }
 }
 
-static void set_job(xd_req *a, const xd_json *body)
+static void set_job(xd_api_req *a, const xd_json *body)
 {
     const char *prompt = xd_json_text(value_at(body, "prompt")),
                *cache = xd_json_text(value_at(body, "cache_mode"));
-    xd_req_model(a, xd_json_text(value_at(body, "model")));
+    xd_api_req_model(a, xd_json_text(value_at(body, "model")));
     if (a->failed)
         return;
     xd_json *uses = xd_served_model_uses(a->model);
     int      distilled = is_on(uses, "distilled");
     xd_json_free(&uses);
     if (prompt)
-        xd_req_prompt(a, prompt);
+        xd_api_req_prompt(a, prompt);
     for (int i = 0; i < ROWS; i++)
         set_row(a, body, i);
     set_sampling(a, body);
@@ -220,10 +220,10 @@ static void set_job(xd_req *a, const xd_json *body)
     set_output(a, body);
     set_loras(a, body);
     if (is_on(body, "hires.enabled"))
-        xd_req_refuse(a, 400, "hires", "hires is not supported: set width and height");
+        xd_api_req_refuse(a, 400, "hires", "hires is not supported: set width and height");
     if (cache && *cache && strcmp(cache, "disabled") != 0)
-        xd_req_refuse(a, 400, "cache_mode", "cache_mode %.40s is not supported: leave it out",
-                      cache);
+        xd_api_req_refuse(a, 400, "cache_mode", "cache_mode %.40s is not supported: leave it out",
+                          cache);
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -312,14 +312,14 @@ static void reply_job(xd_http_call *c, const xd_task *task)
 static void begin_job(xd_http_call *c, const char *kind)
 {
     xd_server  *s = c->server;
-    xd_req      a;
+    xd_api_req      a;
     xd_text_buf b = { 0 };
-    xd_req_begin(&a, c, kind);
+    xd_api_req_begin(&a, c, kind);
     if (!xd_json_is_object(c->json))
-        xd_req_refuse(&a, 400, NULL, "the body must be a JSON object");
+        xd_api_req_refuse(&a, 400, NULL, "the body must be a JSON object");
     if (!a.failed)
         set_job(&a, c->json);
-    xd_task *task = xd_req_submit(&a);
+    xd_task *task = xd_api_req_submit(&a);
     if (!task)
         return;
     xd_buf_add(&b, "{\"id\":\"%s\",\"kind\":\"%s\",\"status\":\"queued\",\"created\":%lld,"

@@ -9,7 +9,7 @@
 #include "serve/server.h"
 
 typedef struct video_request {
-    xd_req req;
+    xd_api_req req;
     char   seconds[16];         /* as in the request                                           */
 } video_request;
 
@@ -19,7 +19,7 @@ static void set_seconds(void *cookie, const char *name, const char *value)
 {
     video_request *q = cookie;
     snprintf(q->seconds, sizeof q->seconds, "%s", value);
-    xd_req_option(&q->req, name, value);
+    xd_api_req_option(&q->req, name, value);
 }
 
 static void set_nothing(void *cookie, const char *name, const char *value)
@@ -27,7 +27,7 @@ static void set_nothing(void *cookie, const char *name, const char *value)
     (void)cookie, (void)name, (void)value;
 }
 
-static const xd_req_field fields[] = {
+static const xd_api_req_field fields[] = {
     { "seconds", set_seconds, NULL },
     { "user", set_nothing, NULL },
     { "input_reference", NULL, "image" },
@@ -40,11 +40,11 @@ static const xd_req_field fields[] = {
 static xd_task *set_video(xd_http_call *c)
 {
     video_request q = { .seconds = "" };
-    xd_req_begin(&q.req, c, "video");
-    xd_req_fields(&q.req, fields, &q);
+    xd_api_req_begin(&q.req, c, "video");
+    xd_api_req_fields(&q.req, fields, &q);
     if (!q.req.failed)
         snprintf(q.req.task->seconds_asked, sizeof q.req.task->seconds_asked, "%s", q.seconds);
-    return xd_req_submit(&q.req);
+    return xd_api_req_submit(&q.req);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -244,7 +244,7 @@ void xd_api_videos_content(xd_http_call *c)
 /* ---- remix ----------------------------------------------------------------------------------- */
 
 /* Copies an argument "--name=value" of the original video. */
-static void repeat_arg(xd_req *a, const char *arg)
+static void repeat_arg(xd_api_req *a, const char *arg)
 {
     static const char *const own[] = { "id", "video", "output", "model", "prompt", "seed" };
     char                     name[64];
@@ -254,10 +254,10 @@ static void repeat_arg(xd_req *a, const char *arg)
         if (strcmp(own[i], name) == 0)
             return;
     if (strcmp(name, "image") == 0 || strcmp(name, "last_image") == 0)
-        xd_req_refuse(a, 400, "video_id", "this video was generated from an image, which is not "
-                      "stored: send prompt and image to /v1/videos");
+        xd_api_req_refuse(a, 400, "video_id", "this video was generated from an image, which is "
+                          "not stored: send prompt and image to /v1/videos");
     else
-        xd_req_default(a, name, value);
+        xd_api_req_default(a, name, value);
 }
 
 /* Queues a video with a new prompt and all other arguments, also the seed, of the original. */
@@ -265,23 +265,23 @@ static void remix_video(xd_http_call *c, xd_task *task)
 {
     xd_server          *s = c->server;
     video_request           q = { .seconds = "" };
-    static const xd_req_field none[] = { { NULL, NULL, NULL } };
+    static const xd_api_req_field none[] = { { NULL, NULL, NULL } };
     if (task->state != XD_TASK_DONE || !task->ndone) {
         xd_reply_error(c, 409, "video_id", NULL, "only a completed video can be remixed: the "
                        "status of this one is %s", xd_answer_state(task));
         return;
     }
-    xd_req_begin(&q.req, c, "video");
-    xd_req_fields(&q.req, none, &q);
-    xd_req_model(&q.req, task->model);
-    xd_req_format(&q.req, "output_format", strrchr(task->done[0].file, '.') + 1);
+    xd_api_req_begin(&q.req, c, "video");
+    xd_api_req_fields(&q.req, none, &q);
+    xd_api_req_model(&q.req, task->model);
+    xd_api_req_format(&q.req, "output_format", strrchr(task->done[0].file, '.') + 1);
     for (int i = 0; i < task->nargs; i++)
         repeat_arg(&q.req, task->args[i]);
-    xd_req_default(&q.req, "seed", task->done[0].seed);
+    xd_api_req_default(&q.req, "seed", task->done[0].seed);
     q.req.defaults_set = 1;     /* the original has the defaults already                       */
     if (!q.req.failed)
         snprintf(q.req.task->remixed, sizeof q.req.task->remixed, "%s", task->id);
-    xd_task *remade = xd_req_submit(&q.req);
+    xd_task *remade = xd_api_req_submit(&q.req);
     if (remade)
         reply_video(c, remade);
     xd_task_release(s->tasks, remade);

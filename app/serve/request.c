@@ -21,12 +21,12 @@ enum { MAX_PIXELS = 64 << 20, MAX_FILES = 20, MAX_IMAGES = 1000, MAX_TEXT = 1000
 /* Limit of pixels to generate: TIMES_OWN times the model's default size, at least MIN_LIMIT. */
 enum { TIMES_OWN = 16, MIN_LIMIT = 4 << 20 };
 
-static xd_server *server_of(const xd_req *r)
+static xd_server *server_of(const xd_api_req *r)
 {
     return r->call->server;
 }
 
-void xd_req_refuse(xd_req *r, unsigned status, const char *param, const char *fmt, ...)
+void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
 {
     char    text[4608];
     va_list ap;
@@ -39,25 +39,25 @@ void xd_req_refuse(xd_req *r, unsigned status, const char *param, const char *fm
     xd_reply_error(r->call, status, param, NULL, "%s", text);
 }
 
-static void add_arg(xd_req *r, const char *name, const char *value)
+static void add_arg(xd_api_req *r, const char *name, const char *value)
 {
     xd_err e = { 0 };
     if (strlen(value) > MAX_TEXT)
-        xd_req_refuse(r, 400, name, "%s has %zu bytes; the limit is %d", name, strlen(value),
-                      MAX_TEXT);
+        xd_api_req_refuse(r, 400, name, "%s has %zu bytes; the limit is %d", name, strlen(value),
+                          MAX_TEXT);
     else if (!r->failed && r->task->nargs >= MAX_ARGS)
-        xd_req_refuse(r, 400, name, "a request has at most %d values", MAX_ARGS);
+        xd_api_req_refuse(r, 400, name, "a request has at most %d values", MAX_ARGS);
     else if (!r->failed && xd_task_arg(r->task, name, value, &e) != XD_OK)
-        xd_req_refuse(r, 503, NULL, "%s", e.msg);
+        xd_api_req_refuse(r, 503, NULL, "%s", e.msg);
 }
 
-void xd_req_begin(xd_req *r, xd_http_call *call, const char *kind)
+void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind)
 {
-    *r = (xd_req){ .call = call, .kind = kind, .task = xd_task_new() };
+    *r = (xd_api_req){ .call = call, .kind = kind, .task = xd_task_new() };
     snprintf(r->extension, sizeof r->extension, "%s", strcmp(kind, "video") == 0
              ? strrchr(xd_output_default(1), '.') + 1 : "png");
     if (!r->task) {
-        xd_req_refuse(r, 503, NULL, "out of memory for another request");
+        xd_api_req_refuse(r, 503, NULL, "out of memory for another request");
         return;
     }
     xd_task_name(r->task->id, kind);
@@ -88,7 +88,7 @@ int xd_served_makes(const xd_served_model *m, const char *kind)
 }
 
 /* Returns the first model that generates the requested kind. */
-static const xd_served_model *first_model(const xd_req *r)
+static const xd_served_model *first_model(const xd_api_req *r)
 {
     const xd_server *s = server_of(r);
     for (int i = 0; i < s->nmodels; i++)
@@ -97,7 +97,7 @@ static const xd_served_model *first_model(const xd_req *r)
     return &s->models[0];
 }
 
-void xd_req_model(xd_req *r, const char *name)
+void xd_api_req_model(xd_api_req *r, const char *name)
 {
     const xd_server *s = server_of(r);
     if (r->failed)
@@ -109,15 +109,15 @@ void xd_req_model(xd_req *r, const char *name)
     if (!r->model && (!name || !*name || is_openai(name)))
         r->model = first_model(r);
     if (!r->model)
-        xd_req_refuse(r, 404, "model", "there is no model '%.80s' here; /v1/models lists the "
-                      "models, such as '%s'", name ? name : "", s->models[0].name);
+        xd_api_req_refuse(r, 404, "model", "there is no model '%.80s' here; /v1/models lists the "
+                          "models, such as '%s'", name ? name : "", s->models[0].name);
     else if (!xd_served_makes(r->model, r->kind))
-        xd_req_refuse(r, 400, "model", "%s generates %s", r->model->name, r->task->video
-                      ? "images: send the request to /v1/images/generations"
-                      : "videos: send the request to /v1/videos");
+        xd_api_req_refuse(r, 400, "model", "%s generates %s", r->model->name, r->task->video
+                          ? "images: send the request to /v1/images/generations"
+                          : "videos: send the request to /v1/videos");
 }
 
-int xd_req_model_accepts(const xd_req *r, const char *word)
+int xd_api_req_model_accepts(const xd_api_req *r, const char *word)
 {
     char        quoted[40];
     const char *list = r->model && r->model->uses ? strstr(r->model->uses, "\"takes\":") : NULL,
@@ -140,7 +140,7 @@ static int is_scale(const char *text)
     return end != text && !*end && v >= -1e6 && v <= 1e6;
 }
 
-void xd_req_lora(xd_req *r, const char *value)
+void xd_api_req_lora(xd_api_req *r, const char *value)
 {
     const char *dir = server_of(r)->loras, *colon = strrchr(value, ':');
     char        name[256], path[4096];
@@ -148,14 +148,14 @@ void xd_req_lora(xd_req *r, const char *value)
     if (r->failed)
         return;
     if (!dir)
-        xd_req_refuse(r, 400, "lora", "this server has no folder of LoRA files: start it with "
-                      "--loras DIR");
+        xd_api_req_refuse(r, 400, "lora", "this server has no folder of LoRA files: start it with "
+                          "--loras DIR");
     else if (!is_plain(name))
-        xd_req_refuse(r, 400, "lora", "'%.80s' is not the name of a LoRA file: a name has no '/' "
-                      "and does not begin with a dot", name);
+        xd_api_req_refuse(r, 400, "lora", "'%.80s' is not the name of a LoRA file: a name has no "
+                          "'/' and does not begin with a dot", name);
     else if (colon && !is_scale(colon + 1))
-        xd_req_refuse(r, 400, "lora", "'%.40s' is not a scale for the LoRA file '%.80s': it must "
-                      "be a number from -1e6 to 1e6, as in \"name:0.8\"", colon + 1, name);
+        xd_api_req_refuse(r, 400, "lora", "'%.40s' is not a scale for the LoRA file '%.80s': it "
+                          "must be a number from -1e6 to 1e6, as in \"name:0.8\"", colon + 1, name);
     else {
         char real[4096], *folder = realpath(dir, NULL);
         int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -164,7 +164,7 @@ void xd_req_lora(xd_req *r, const char *value)
         char *file = realpath(path, NULL);
         if (!file || !folder || strncmp(file, folder, strlen(folder)) != 0 ||
             file[strlen(folder)] != '/')
-            xd_req_refuse(r, 400, "lora", "there is no LoRA file '%.80s' here", name);
+            xd_api_req_refuse(r, 400, "lora", "there is no LoRA file '%.80s' here", name);
         else {
             snprintf(real, sizeof real, "%s:%s", file, colon ? colon + 1 : "1");
             add_arg(r, "lora", real);
@@ -177,7 +177,7 @@ void xd_req_lora(xd_req *r, const char *value)
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* A seed of -1 means a random seed, as no seed does. */
-void xd_req_option(xd_req *r, const char *name, const char *value)
+void xd_api_req_option(xd_api_req *r, const char *name, const char *value)
 {
     if (strcmp(name, "seed") == 0 && strcmp(value, "-1") == 0)
         r->random_seed = 1;
@@ -185,14 +185,14 @@ void xd_req_option(xd_req *r, const char *name, const char *value)
         add_arg(r, name, value);
 }
 
-void xd_req_prompt(xd_req *r, const char *prompt)
+void xd_api_req_prompt(xd_api_req *r, const char *prompt)
 {
     add_arg(r, "prompt", prompt);
     if (!r->failed && !r->task->prompt)
         r->task->prompt = strdup(prompt);
 }
 
-void xd_req_size(xd_req *r, const char *size)
+void xd_api_req_size(xd_api_req *r, const char *size)
 {
     char   *end, width[24];
     int64_t w = strtoll(size, &end, 10);
@@ -200,8 +200,8 @@ void xd_req_size(xd_req *r, const char *size)
         return;
     if (!isdigit((unsigned char)size[0]) || w <= 0 || (*end != 'x' && *end != 'X') ||
         !isdigit((unsigned char)end[1]) || end[1 + strspn(end + 1, "0123456789")]) {
-        xd_req_refuse(r, 400, "size", "size must be WIDTHxHEIGHT in pixels, or auto, not '%.40s'",
-                      size);
+        xd_api_req_refuse(r, 400, "size", "size must be WIDTHxHEIGHT in pixels, or auto, not "
+                          "'%.40s'", size);
         return;
     }
     snprintf(width, sizeof width, "%lld", (long long)w);
@@ -211,7 +211,7 @@ void xd_req_size(xd_req *r, const char *size)
         r->task->size = strdup(size);
 }
 
-void xd_req_format(xd_req *r, const char *param, const char *format)
+void xd_api_req_format(xd_api_req *r, const char *param, const char *format)
 {
     static const char *const images[] = { "png", "jpeg", "jpg", "webp", NULL };
     static const char *const videos[] = { "mp4", "webm", "gif", "mkv", "mov", NULL };
@@ -219,8 +219,8 @@ void xd_req_format(xd_req *r, const char *param, const char *format)
     while (*known && strcmp(*known, format) != 0)
         known++;
     if (!*known)
-        xd_req_refuse(r, 400, param, "%s must be %s, not '%.40s'", param,
-                      strcmp(r->kind, "video") == 0 ? "mp4, webm, gif, mkv or mov"
+        xd_api_req_refuse(r, 400, param, "%s must be %s, not '%.40s'", param,
+                          strcmp(r->kind, "video") == 0 ? "mp4, webm, gif, mkv or mov"
                                                     : "png, jpeg or webp", format);
     else
         snprintf(r->extension, sizeof r->extension, "%s", format);
@@ -229,23 +229,23 @@ void xd_req_format(xd_req *r, const char *param, const char *format)
 /* ---- image files ----------------------------------------------------------------------------- */
 
 /* Checks the size in the file's header, before a huge image is decoded. */
-static void check_image(xd_req *r, const char *option, const char *path)
+static void check_image(xd_api_req *r, const char *option, const char *path)
 {
     int64_t w, h;
     xd_err  e = { 0 };
     if (xd_image_file_size(path, &w, &h, &e) != XD_OK)
-        xd_req_refuse(r, 400, option, "%s%s", option,
-                      strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)
+        xd_api_req_refuse(r, 400, option, "%s%s", option,
+                          strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)
                                                               : " cannot be read");
     else if (w > (MAX_PIXELS - r->pixels) / h)
-        xd_req_refuse(r, 400, option, "%s has %lld x %lld pixels; the limit for all images of a "
-                      "request is %d million", option, (long long)w, (long long)h,
-                      MAX_PIXELS >> 20);
+        xd_api_req_refuse(r, 400, option, "%s has %lld x %lld pixels; the limit for all images of "
+                          "a request is %d million", option, (long long)w, (long long)h,
+                          MAX_PIXELS >> 20);
     else
         r->pixels += w * h;
 }
 
-void xd_req_file(xd_req *r, const char *option, const char *data, size_t bytes)
+void xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes)
 {
     char   path[4096];
     xd_err e = { 0 };
@@ -255,12 +255,12 @@ void xd_req_file(xd_req *r, const char *option, const char *data, size_t bytes)
         return;
     r->images += !mask;
     if (r->files >= MAX_FILES) {
-        xd_req_refuse(r, 400, option, "the request contains more than %d images", MAX_FILES);
+        xd_api_req_refuse(r, 400, option, "the request contains more than %d images", MAX_FILES);
         return;
     }
     snprintf(path, sizeof path, "%s/%s.in%d", server_of(r)->dir, r->task->id, r->files++);
     if (!bytes) {
-        xd_req_refuse(r, 400, option, "%s is an empty file", option);
+        xd_api_req_refuse(r, 400, option, "%s is an empty file", option);
         return;
     }
     xd_status s = xd_out_open(&out, path, &e);
@@ -270,7 +270,8 @@ void xd_req_file(xd_req *r, const char *option, const char *data, size_t bytes)
     if (s != XD_OK)
         fprintf(stderr, "xdit: error: %s: %s\n", r->task->id, e.msg);
     if (s != XD_OK)
-        xd_req_refuse(r, 500, NULL, "%s cannot be stored: the server's disk may be full", option);
+        xd_api_req_refuse(r, 500, NULL, "%s cannot be stored: the server's disk may be full",
+                          option);
     else
         check_image(r, strcmp(option, "mask_image") == 0 ? "mask" : option, path);
     add_arg(r, option, path);
@@ -281,26 +282,27 @@ static int is_gone(void *call)
     return xd_http_client_left(call);
 }
 
-static void fetch_url(xd_req *r, const char *option, const char *url)
+static void fetch_url(xd_api_req *r, const char *option, const char *url)
 {
     const xd_fetch_rules *f = &server_of(r)->fetch;
     char           *data;
     size_t          bytes;
     xd_err          e = { 0 };
     if (!f->nhosts) {
-        xd_req_refuse(r, 400, option, "%s is a URL of another server, and this server was started "
-                      "without --allow_url: send the image itself, as a data URL", option);
+        xd_api_req_refuse(r, 400, option, "%s is a URL of another server, and this server was "
+                          "started without --allow_url: send the image itself, as a data URL",
+                          option);
         return;
     }
     xd_status s = xd_fetch_read(f, url, is_gone, r->call, &data, &bytes, &e);
     if (s == XD_OK)
-        xd_req_file(r, option, data, bytes);
+        xd_api_req_file(r, option, data, bytes);
     else
-        xd_req_refuse(r, s == XD_ENOMEM ? 503 : 400, option, "%s: %s", option, e.msg);
+        xd_api_req_refuse(r, s == XD_ENOMEM ? 503 : 400, option, "%s: %s", option, e.msg);
     free(data);
 }
 
-void xd_req_url(xd_req *r, const char *option, const char *url)
+void xd_api_req_url(xd_api_req *r, const char *option, const char *url)
 {
     const char *base = strncmp(url, "data:", 5) == 0 ? strstr(url, ";base64,") : NULL;
     size_t      bytes;
@@ -313,9 +315,9 @@ void xd_req_url(xd_req *r, const char *option, const char *url)
     const char *text = base ? base + 8 : url;   /* A1111's clients send base64 without "data:"  */
     char       *data = xd_base64_read(text, strlen(text), &bytes);
     if (!data)
-        xd_req_refuse(r, 400, option, "%s is neither base64 nor a data URL in base64", option);
+        xd_api_req_refuse(r, 400, option, "%s is neither base64 nor a data URL in base64", option);
     else
-        xd_req_file(r, option, data, bytes);
+        xd_api_req_file(r, option, data, bytes);
     free(data);
 }
 
@@ -340,7 +342,7 @@ static double default_of(const xd_json *uses, const char *name)
 }
 
 /* Refuses sizes far above the model's default, which would take hours. */
-static void check_size(xd_req *r, const xd_request *given)
+static void check_size(xd_api_req *r, const xd_request *given)
 {
     xd_json *uses = xd_served_model_uses(r->model);
     double   own[2] = { default_of(uses, "width"), default_of(uses, "height") };
@@ -353,14 +355,14 @@ static void check_size(xd_req *r, const xd_request *given)
     if (!(most > 0))
         most = fmax(MIN_LIMIT, TIMES_OWN * own[0] * own[1]) * fmax(frames, 1);
     if ((own[0] > 0 || server_of(r)->max_pixels) && w * h * fmax(n, 1) > most)
-        xd_req_refuse(r, 400, "size", "%.0f x %.0f pixels%s exceed the limit of %.0f pixels for "
-                      "%s, whose default size is %.0f x %.0f (--max_pixels)", w, h,
-                      n > 1 ? " of all frames" : "", most, r->model->name, own[0], own[1]);
+        xd_api_req_refuse(r, 400, "size", "%.0f x %.0f pixels%s exceed the limit of %.0f pixels "
+                          "for %s, whose default size is %.0f x %.0f (--max_pixels)", w, h,
+                          n > 1 ? " of all frames" : "", most, r->model->name, own[0], own[1]);
 }
 
 /* Validates the arguments. An error of the command line without its dashes is one of the request.
  * */
-static void check_args(xd_req *r)
+static void check_args(xd_api_req *r)
 {
     xd_task_flags f;
     xd_err       e = { 0 };
@@ -371,16 +373,16 @@ static void check_args(xd_req *r)
         const char *text = strncmp(e.msg, "--", 2) == 0 ? e.msg + 2 : e.msg;
         text = xd_answer_text(server_of(r), text, shown, sizeof shown);
         snprintf(param, sizeof param, "%.*s", (int)strcspn(text, " "), text);
-        xd_req_refuse(r, 400, strncmp(e.msg, "--", 2) == 0 ? param : NULL, "%s", text);
+        xd_api_req_refuse(r, 400, strncmp(e.msg, "--", 2) == 0 ? param : NULL, "%s", text);
     } else if ((int64_t)f.prompts.n * f.request.num_images_per_prompt > MAX_IMAGES) {
-        xd_req_refuse(r, 400, "n", "the limit for one request is %d images", MAX_IMAGES);
+        xd_api_req_refuse(r, 400, "n", "the limit for one request is %d images", MAX_IMAGES);
     } else {
         check_size(r, &f.request);
     }
     xd_task_flags_free(&f);
 }
 
-static void remove_files(const xd_req *r)
+static void remove_files(const xd_api_req *r)
 {
     char path[4096];
     for (int i = 0; r->task && i < r->files; i++) {
@@ -389,16 +391,16 @@ static void remove_files(const xd_req *r)
     }
 }
 
-xd_task *xd_req_submit(xd_req *r)
+xd_task *xd_api_req_submit(xd_api_req *r)
 {
     char      path[4096];
     xd_err    e = { 0 };
     xd_task   *task = r->task;
     xd_server *s = server_of(r);
-    xd_req_defaults(r);
-    xd_req_seed(r);
+    xd_api_req_defaults(r);
+    xd_api_req_seed(r);
     if (!r->failed && !task->prompt)
-        xd_req_refuse(r, 400, "prompt", "prompt is missing: describe what to generate");
+        xd_api_req_refuse(r, 400, "prompt", "prompt is missing: describe what to generate");
     if (!r->failed) {
         task->model = r->model->name;
         snprintf(path, sizeof path, "%s/%s.%s", s->dir, task->id, r->extension);
@@ -407,8 +409,8 @@ xd_task *xd_req_submit(xd_req *r)
     }
     check_args(r);
     if (!r->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
-        xd_req_refuse(r, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s",
-                      xd_answer_text(s, e.msg, path, sizeof path));
+        xd_api_req_refuse(r, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s",
+                          xd_answer_text(s, e.msg, path, sizeof path));
         snprintf(path, sizeof path, "%.0f", xd_tasks_retry_after_s(s->tasks));
         xd_reply_header(r->call, "Retry-After", path);
     }

@@ -5,25 +5,25 @@
 
 #include "serve/server.h"
 
-static const xd_req_field *find_field(const xd_req_field *fields, const char *name)
+static const xd_api_req_field *find_field(const xd_api_req_field *fields, const char *name)
 {
     while (fields->name && strcmp(fields->name, name) != 0)
         fields++;
     return fields->name ? fields : NULL;
 }
 
-static void set_format(xd_req *r, const char *value)
+static void set_format(xd_api_req *r, const char *value)
 {
-    xd_req_format(r, "output_format", value);
+    xd_api_req_format(r, "output_format", value);
 }
 
-typedef void set_text(xd_req *r, const char *value);
+typedef void set_text(xd_api_req *r, const char *value);
 
 /* Returns the setter of a field with the same name in all interfaces; NULL: none. */
 static set_text *find_common(const char *name)
 {
     static const struct { const char *name; set_text *set; } common[] = {
-        { "prompt", xd_req_prompt }, { "model", xd_req_model }, { "size", xd_req_size },
+        { "prompt", xd_api_req_prompt }, { "model", xd_api_req_model }, { "size", xd_api_req_size },
         { "output_format", set_format } };
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strcmp(common[i].name, name) == 0)
@@ -31,15 +31,15 @@ static set_text *find_common(const char *name)
     return NULL;
 }
 
-static void refuse_field(xd_req *r, const char *name)
+static void refuse_field(xd_api_req *r, const char *name)
 {
     if (!r->lenient)
-        xd_req_refuse(r, 400, name, "there is no field '%.40s'; options have the names of those "
-                      "of xdit generate", name);
+        xd_api_req_refuse(r, 400, name, "there is no field '%.40s'; options have the names of "
+                          "those of xdit generate", name);
 }
 
 /* "data:...", {"image_url": "data:..."} or {"image_url": {"url": "data:..."}}. */
-static void set_json_image(xd_req *r, const xd_req_field *f, const xd_json *v)
+static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_json *v)
 {
     const xd_json *url = xd_json_get(v, "image_url");
     const char    *text = xd_json_text(v) ? xd_json_text(v)
@@ -48,24 +48,24 @@ static void set_json_image(xd_req *r, const xd_req_field *f, const xd_json *v)
     if (text && !*text && r->lenient)
         return;                 /* clients of A1111 send empty fields                          */
     if (text)
-        xd_req_url(r, f->file, text);
+        xd_api_req_url(r, f->file, text);
     else
-        xd_req_refuse(r, 400, f->name, "%s must be a data URL, or {\"image_url\": \"data:...\"}",
-                      f->name);
+        xd_api_req_refuse(r, 400, f->name, "%s must be a data URL, or {\"image_url\": "
+                          "\"data:...\"}", f->name);
 }
 
 /* JSON numbers are doubles: integers above 2^53 would be rounded. */
-static void check_seed(xd_req *r, const char *name, double number)
+static void check_seed(xd_api_req *r, const char *name, double number)
 {
     if (strcmp(name, "seed") == 0 && fabs(number) > 0x1p53)
-        xd_req_refuse(r, 400, name, "a seed above 2^53 must be a text, \"seed\": \"%.0f\", since "
-                      "JSON numbers are rounded", number);
+        xd_api_req_refuse(r, 400, name, "a seed above 2^53 must be a text, \"seed\": \"%.0f\", "
+                          "since JSON numbers are rounded", number);
 }
 
-static void set_json(xd_req *r, const xd_req_field *fields, void *cookie, const xd_json *v)
+static void set_json(xd_api_req *r, const xd_api_req_field *fields, void *cookie, const xd_json *v)
 {
     const char         *name = xd_json_key(v) ? xd_json_key(v) : "", *text = xd_json_text(v);
-    const xd_req_field *f = find_field(fields, name);
+    const xd_api_req_field *f = find_field(fields, name);
     char                number[40];
     double              d;
     int                 on;
@@ -77,7 +77,7 @@ static void set_json(xd_req *r, const xd_req_field *fields, void *cookie, const 
     if (set && text)
         set(r, text);
     else if (set)
-        xd_req_refuse(r, 400, name, "%s must be a text", name);
+        xd_api_req_refuse(r, 400, name, "%s must be a text", name);
     if (set)
         return;
     if (f && f->file) {
@@ -87,7 +87,7 @@ static void set_json(xd_req *r, const xd_req_field *fields, void *cookie, const 
         return;
     }
     if (!f) {
-        if (r->lenient || !xd_req_by_name(r, name, v))
+        if (r->lenient || !xd_api_req_by_name(r, name, v))
             refuse_field(r, name);
         return;
     }
@@ -98,33 +98,33 @@ static void set_json(xd_req *r, const xd_req_field *fields, void *cookie, const 
     if (text)
         f->set(cookie, name, text);
     else
-        xd_req_refuse(r, 400, name, "%s must be a text or a number", name);
+        xd_api_req_refuse(r, 400, name, "%s must be a text or a number", name);
 }
 
-static void set_part(xd_req *r, const xd_req_field *fields, void *cookie, const xd_part *p)
+static void set_part(xd_api_req *r, const xd_api_req_field *fields, void *cookie, const xd_part *p)
 {
-    const xd_req_field *f = find_field(fields, p->name);
+    const xd_api_req_field *f = find_field(fields, p->name);
     set_text           *set = f ? NULL : find_common(p->name);
     if (set)
         set(r, p->data);
     else if (f && f->file && p->file)
-        xd_req_file(r, f->file, p->data, p->bytes);
+        xd_api_req_file(r, f->file, p->data, p->bytes);
     else if (f && f->file)
-        xd_req_url(r, f->file, p->data);
+        xd_api_req_url(r, f->file, p->data);
     else if (f)
         f->set(cookie, p->name, p->data);
-    else if (!xd_req_by_name_text(r, p->name, p->data))
+    else if (!xd_api_req_by_name_text(r, p->name, p->data))
         refuse_field(r, p->name);
 }
 
-void xd_req_fields(xd_req *r, const xd_req_field *fields, void *cookie)
+void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cookie)
 {
     const xd_http_call *c = r->call;
     if (!c->json && !c->nparts)
-        xd_req_refuse(r, 400, NULL, "the body must be a JSON object or multipart/form-data with a "
-                      "prompt");
+        xd_api_req_refuse(r, 400, NULL, "the body must be a JSON object or multipart/form-data "
+                          "with a prompt");
     if (c->json && !xd_json_is_object(c->json))
-        xd_req_refuse(r, 400, NULL, "the body must be a JSON object");
+        xd_api_req_refuse(r, 400, NULL, "the body must be a JSON object");
     for (const xd_json *v = xd_json_first(c->json); v && !r->failed; v = xd_json_next(v))
         set_json(r, fields, cookie, v);
     for (int i = 0; i < c->nparts && !r->failed; i++)

@@ -52,7 +52,7 @@ static int takes_texts(const char *name)
 }
 
 /* Sets "priority" or "deadline". Returns 0 for another name. */
-static int set_order(xd_req *r, const char *name, const char *value)
+static int set_order(xd_api_req *r, const char *name, const char *value)
 {
     static const char *const classes[] = { "low", "normal", "high" };
     char  *end;
@@ -60,8 +60,8 @@ static int set_order(xd_req *r, const char *name, const char *value)
     int    k = 0;
     if (strcmp(name, "deadline") == 0) {
         if (!(seconds > 0) || *end || seconds > 1e9)
-            xd_req_refuse(r, 400, name, "deadline must be a number of seconds above 0, after which "
-                          "the request is cancelled, not '%.40s'", value);
+            xd_api_req_refuse(r, 400, name, "deadline must be a number of seconds above 0, after "
+                              "which the request is cancelled, not '%.40s'", value);
         else if (!r->failed)
             r->task->deadline_s = xd_now_s() + seconds;
         return 1;
@@ -71,41 +71,41 @@ static int set_order(xd_req *r, const char *name, const char *value)
     while (k < 3 && strcmp(classes[k], value) != 0)
         k++;
     if (k == 3)
-        xd_req_refuse(r, 400, name, "priority must be low, normal or high, not '%.40s'", value);
+        xd_api_req_refuse(r, 400, name, "priority must be low, normal or high, not '%.40s'", value);
     else if (!r->failed)
         r->task->priority = k - 1;
     return 1;
 }
 
 /* Sets the methods of the steps; the name of a table would be a file of this host. */
-static void set_fast_attn(xd_req *r, const char *value)
+static void set_fast_attn(xd_api_req *r, const char *value)
 {
     size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");
     if (value[n])
-        xd_req_refuse(r, 400, "fast_attn", "fast_attn must be a list of share, window, window+cfg, "
-                      "full+cfg and full, not '%.60s'", value);
+        xd_api_req_refuse(r, 400, "fast_attn", "fast_attn must be a list of share, window, "
+                          "window+cfg, full+cfg and full, not '%.60s'", value);
     else
-        xd_req_option(r, "fast_attn", value);
+        xd_api_req_option(r, "fast_attn", value);
 }
 
-int xd_req_by_name_text(xd_req *r, const char *name, const char *value)
+int xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value)
 {
     const char *option = option_of(name);
     if (set_order(r, name, value))
         return 1;
     if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0)
-        xd_req_lora(r, value);
+        xd_api_req_lora(r, value);
     else if (strcmp(name, "fast_attn") == 0)
         set_fast_attn(r, value);
     else if (option)
-        xd_req_option(r, option, value);
+        xd_api_req_option(r, option, value);
     else
         return 0;
     return 1;
 }
 
 /* {"name": "file", "scale": 0.8} or "file:0.8" */
-static void set_lora_json(xd_req *r, const xd_json *v)
+static void set_lora_json(xd_api_req *r, const xd_json *v)
 {
     char        text[256];
     double      scale = 1;
@@ -113,44 +113,45 @@ static void set_lora_json(xd_req *r, const xd_json *v)
     const xd_json *given = xd_json_get(v, "scale");
     name = name ? name : xd_json_text(xd_json_get(v, "path"));
     if ((!name && !xd_json_text(v)) || (!xd_json_null(given) && !xd_json_number(given, &scale))) {
-        xd_req_refuse(r, 400, "lora", "a LoRA file must be \"name:0.8\" or {\"name\": \"name\", "
-                      "\"scale\": 0.8}");
+        xd_api_req_refuse(r, 400, "lora", "a LoRA file must be \"name:0.8\" or {\"name\": "
+                          "\"name\", \"scale\": 0.8}");
         return;
     }
     snprintf(text, sizeof text, "%.200s:%.17g", name ? name : "", scale);
-    xd_req_lora(r, name ? text : xd_json_text(v));
+    xd_api_req_lora(r, name ? text : xd_json_text(v));
 }
 
 /* Converts [1, 0.75, 0.5] to "1,0.75,0.5". */
-static void set_numbers(xd_req *r, const char *name, const xd_json *list)
+static void set_numbers(xd_api_req *r, const char *name, const xd_json *list)
 {
     xd_text_buf b = { 0 };
     double      number;
     for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
         if (!xd_json_number(v, &number))
-            xd_req_refuse(r, 400, name, "%s must be a list of numbers, or a text of them", name);
+            xd_api_req_refuse(r, 400, name, "%s must be a list of numbers, or a text of them",
+                              name);
         else
             xd_buf_add(&b, "%s%.17g", b.len ? "," : "", number);
     }
     if (b.failed)
-        xd_req_refuse(r, 503, NULL, "out of memory for a list of numbers");
+        xd_api_req_refuse(r, 503, NULL, "out of memory for a list of numbers");
     else
-        xd_req_by_name_text(r, name, b.p ? b.p : "");
+        xd_api_req_by_name_text(r, name, b.p ? b.p : "");
     xd_buf_free(&b);
 }
 
-static void set_texts(xd_req *r, const char *name, const xd_json *list)
+static void set_texts(xd_api_req *r, const char *name, const xd_json *list)
 {
     for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
         if (!xd_json_text(v))
-            xd_req_refuse(r, 400, name, "%s must be a text, or a list with a text per prompt",
-                          name);
+            xd_api_req_refuse(r, 400, name, "%s must be a text, or a list with a text per prompt",
+                              name);
         else
-            xd_req_option(r, name, xd_json_text(v));
+            xd_api_req_option(r, name, xd_json_text(v));
     }
 }
 
-int xd_req_by_name(xd_req *r, const char *name, const xd_json *value)
+int xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value)
 {
     char        text[40];
     double      number;
@@ -176,15 +177,15 @@ int xd_req_by_name(xd_req *r, const char *name, const xd_json *value)
     else if (takes_texts(name) && xd_json_is_list(value))
         set_texts(r, name, value);
     else if (!given)
-        xd_req_refuse(r, 400, name, "%s must be a text, a number, true or false", name);
+        xd_api_req_refuse(r, 400, name, "%s must be a text, a number, true or false", name);
     else
-        xd_req_by_name_text(r, name, given);
+        xd_api_req_by_name_text(r, name, given);
     return 1;
 }
 
 /* ---- eta: noise per step --------------------------------------------------------------------- */
 
-static const char *sampler_of(const xd_req *r)
+static const char *sampler_of(const xd_api_req *r)
 {
     static const char flag[] = "--scheduler=";
     const char       *name = "";
@@ -194,7 +195,7 @@ static const char *sampler_of(const xd_req *r)
     return name;
 }
 
-xd_eta_kind xd_req_eta_kind(const xd_req *r)
+xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r)
 {
     static const struct { const char *name; xd_eta_kind kind; } samplers[] = {
         { "DDIM", XD_ETA_DDIM }, { "DDIMScheduler", XD_ETA_DDIM }, { "TCD", XD_ETA_DDIM },
@@ -208,18 +209,18 @@ xd_eta_kind xd_req_eta_kind(const xd_req *r)
 }
 
 /* An ancestral sampler without noise is the plain one: eta 0 selects Euler. */
-void xd_req_eta(xd_req *r, double eta)
+void xd_api_req_eta(xd_api_req *r, double eta)
 {
     char         text[40];
-    xd_eta_kind kind = xd_req_eta_kind(r);
+    xd_eta_kind kind = xd_api_req_eta_kind(r);
     snprintf(text, sizeof text, "%.17g", eta);
     if (kind == XD_ETA_DDIM)
-        xd_req_option(r, "eta", text);
+        xd_api_req_option(r, "eta", text);
     else if (kind == XD_ETA_ANCESTRAL && !(eta > 0 || eta < 0))
-        xd_req_option(r, "scheduler", "Euler");
+        xd_api_req_option(r, "scheduler", "Euler");
     else if (kind == XD_ETA_ANCESTRAL && (eta > 1 || eta < 1))
-        xd_req_refuse(r, 400, "eta", "eta is %g; the sampler %s supports only 1 (full noise) and 0 "
-                      "(none)", eta, sampler_of(r));
+        xd_api_req_refuse(r, 400, "eta", "eta is %g; the sampler %s supports only 1 (full noise) "
+                          "and 0 (none)", eta, sampler_of(r));
 }
 
 /* ---- defaults -------------------------------------------------------------------------------- */
@@ -227,7 +228,7 @@ void xd_req_eta(xd_req *r, double eta)
 enum { MAX_NAME = 64 };
 
 /* Nonzero if one of the first n arguments is this option or overrides its default. */
-static int is_given(const xd_req *r, const char *name, int n)
+static int is_given(const xd_api_req *r, const char *name, int n)
 {
     char given[MAX_NAME];
     int  found = r->random_seed && strcmp(name, "seed") == 0;
@@ -236,29 +237,29 @@ static int is_given(const xd_req *r, const char *name, int n)
     return found;
 }
 
-void xd_req_default(xd_req *r, const char *name, const char *value)
+void xd_api_req_default(xd_api_req *r, const char *name, const char *value)
 {
     if (!r->failed && !is_given(r, name, r->task->nargs))
-        xd_req_option(r, name, value);
+        xd_api_req_option(r, name, value);
 }
 
 /* Nonzero if a default applies to the request: some only apply to videos or to start images. */
-static int applies(const xd_req *r, const char *name)
+static int applies(const xd_api_req *r, const char *name)
 {
     if (xd_list_has("num_frames seconds fps", name))
         return r->task->video;
     if (strcmp(name, "strength") == 0)
-        return r->images > 0 && xd_req_model_accepts(r, name);
+        return r->images > 0 && xd_api_req_model_accepts(r, name);
     if (strcmp(name, "padding_mask_crop") == 0)
         return xd_task_has(r->task, "--mask_image=");
     return !r->images || r->task->video || !xd_list_has("width height", name);
 }
 
-void xd_req_defaults(xd_req *r)
+void xd_api_req_defaults(xd_api_req *r)
 {
     char name[MAX_NAME];
     if (!r->failed && !r->model)
-        xd_req_model(r, NULL);
+        xd_api_req_model(r, NULL);
     if (r->failed || r->defaults_set)
         return;
     int n = r->task->nargs;
@@ -267,12 +268,12 @@ void xd_req_defaults(xd_req *r)
         const char *text = r->model->defaults.v[i];
         xd_default_name(text, name, sizeof name);
         if (applies(r, name) && !is_given(r, name, n))
-            xd_req_option(r, name, xd_default_value(text));
+            xd_api_req_option(r, name, xd_default_value(text));
     }
 }
 
 /* The seed fits into 31 bits for simple clients, also for the last image of the request. */
-void xd_req_seed(xd_req *r)
+void xd_api_req_seed(xd_api_req *r)
 {
     enum { SEEDS = 2147480000 };
     char     text[24];
@@ -282,5 +283,5 @@ void xd_req_seed(xd_req *r)
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         seed = (uint32_t)time(NULL);
     snprintf(text, sizeof text, "%u", (unsigned)(seed % SEEDS));
-    xd_req_option(r, "seed", text);
+    xd_api_req_option(r, "seed", text);
 }

@@ -56,7 +56,7 @@ char **xd_server_loras(const char *folder, int *n);
 
 /* Converts the fields of an HTTP request to the arguments of a task. The first failure creates the
  * reply and sets `failed`; later calls do nothing. */
-typedef struct xd_req {
+typedef struct xd_api_req {
     xd_http_call    *call;
     const char *kind;           /* "image", "video"                                            */
     xd_task     *task;
@@ -68,53 +68,53 @@ typedef struct xd_req {
     int         defaults_set;   /* the server's defaults are set                               */
     char        extension[8];   /* of the result files: "png"                                  */
     int         failed;
-} xd_req;
+} xd_api_req;
 
-void xd_req_begin(xd_req *r, xd_http_call *call, const char *kind);
+void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
 /* Chooses the model with this name. NULL, "" or the name of an OpenAI model: the first model that
  * generates `kind`. */
-void xd_req_model(xd_req *r, const char *name);
-void xd_req_option(xd_req *r, const char *name, const char *value);     /* of xd_request        */
+void xd_api_req_model(xd_api_req *r, const char *name);
+void xd_api_req_option(xd_api_req *r, const char *name, const char *value);     /* of xd_request */
 /* eta: the amount of new noise per step, for DDIM and for ancestral samplers; other samplers ignore
  * it. Set it after the scheduler. */
 typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
-xd_eta_kind xd_req_eta_kind(const xd_req *r);
-void xd_req_eta(xd_req *r, double eta);
+xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r);
+void xd_api_req_eta(xd_api_req *r, double eta);
 /* Nonzero if the model accepts this input or option ("strength"), or if this is unknown. */
-int  xd_req_model_accepts(const xd_req *r, const char *word);
-void xd_req_prompt(xd_req *r, const char *prompt);
-void xd_req_size(xd_req *r, const char *size);  /* "512x768", "auto"                            */
+int  xd_api_req_model_accepts(const xd_api_req *r, const char *word);
+void xd_api_req_prompt(xd_api_req *r, const char *prompt);
+void xd_api_req_size(xd_api_req *r, const char *size);  /* "512x768", "auto"                    */
 /* Adds a LoRA file from the server's folder: "name" or "name:0.8". */
-void xd_req_lora(xd_req *r, const char *value);
+void xd_api_req_lora(xd_api_req *r, const char *value);
 /* Add an input image, as the content of a file, or as a data URL, base64 or, with --allow_url, a
  * URL. option: "image", "mask_image", "last_image". */
-void xd_req_file(xd_req *r, const char *option, const char *data, size_t bytes);
-void xd_req_url(xd_req *r, const char *option, const char *url);
-void xd_req_format(xd_req *r, const char *param, const char *format);   /* "png", "mp4" ...     */
+void xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes);
+void xd_api_req_url(xd_api_req *r, const char *option, const char *url);
+void xd_api_req_format(xd_api_req *r, const char *param, const char *format);  /* "png", "mp4" */
 /* Set a field that has the same name in all interfaces: an option, "lora", "priority", "deadline".
  * Return 0 if there is no such field. */
-int  xd_req_by_name(xd_req *r, const char *name, const xd_json *value);
-int  xd_req_by_name_text(xd_req *r, const char *name, const char *value);
+int  xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value);
+int  xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value);
 /* A field of one interface. */
-typedef struct xd_req_field {
+typedef struct xd_api_req_field {
     const char *name;
     void      (*set)(void *cookie, const char *name, const char *value);
     const char *file;           /* option that gets the file, "image", "mask_image"; NULL: a text */
-} xd_req_field;
+} xd_api_req_field;
 /* Reads all fields of the request: those of the table, which ends with a row without a name;
  * prompt, model, size and output_format; and options by name. Refuses others unless `lenient`. */
-void xd_req_fields(xd_req *r, const xd_req_field *fields, void *cookie);
+void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cookie);
 /* Sets an option that the request does not have. */
-void xd_req_default(xd_req *r, const char *name, const char *value);
+void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
 /* Sets the server's defaults for options that the request does not have; chooses a model if the
  * request names none. */
-void xd_req_defaults(xd_req *r);
-void xd_req_seed(xd_req *r);    /* sets a random seed if the request has none                  */
-void xd_req_refuse(xd_req *r, unsigned status, const char *param, const char *fmt, ...)
+void xd_api_req_defaults(xd_api_req *r);
+void xd_api_req_seed(xd_api_req *r);    /* sets a random seed if the request has none          */
+void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
 /* Validates the request and queues its task, which the caller releases. NULL: refused, with a
  * reply. Call it also after a failure: it frees the task. */
-xd_task *xd_req_submit(xd_req *r);
+xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
