@@ -148,7 +148,7 @@ static void print_help(FILE *f)
           "  xdit bench --config models/demo-pixart --threads 1 --ulysses_degree 2\n", f);
 }
 
-/* --nproc alone means ulysses. */
+/* --nproc without degrees sets the Ulysses degree. */
 static xd_status launch_ranks(task *t, int *ranks, xd_err *e)
 {
     xd_parallel *p = &t->bench.parallel;

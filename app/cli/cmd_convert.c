@@ -14,7 +14,7 @@ typedef struct task {           /* one run of the command                       
     xd_convert_args a;
     xd_opt_texts    components;
     const char     *shard_size;
-    xd_open_flags   open;       /* the files that a model is read from                         */
+    xd_open_flags   open;       /* weight files and LoRA files                                 */
     xd_bar          bar;
     xd_opt_table    tables[2];
     xd_opt_spec     spec;
@@ -45,7 +45,7 @@ static const xd_opt_alias aliases[] = { { "config", "model" }, { 0 } };
 
 enum { ROWS = sizeof rows / sizeof *rows, MOST = 16 };
 
-/* Of the flags of commands that generate: those that say from which files, and threads. */
+/* Options of open_flags.c for weight files and threads. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                              "lora lora_2 lora_partial threads";
 

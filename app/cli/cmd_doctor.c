@@ -134,11 +134,11 @@ static void find_build(xd_findings *f, const facts *a)
         xd_find(f, XD_CHECK_OK, "video", "", "%s", a->video);
     else
         xd_find(f, XD_CHECK_WARN, "video",
-                "nothing without videos; else install libavcodec, libavformat and libswscale", "%s",
+                "nothing, or for videos install libavcodec, libavformat and libswscale", "%s",
                 a->no_video);
     if (a->error[0])
         xd_find(f, XD_CHECK_FAIL, "kernels",
-                strstr(a->error, "oneDNN") ? "install oneDNN of the version that this build names"
+                strstr(a->error, "oneDNN") ? "install the version of oneDNN that this build needs"
                                            : "unset XDIT_ISA", "%s", a->error);
     else if (!strcmp(isa, "c") && getenv("XDIT_ISA"))
         xd_find(f, XD_CHECK_WARN, "kernels", "unset XDIT_ISA",
@@ -168,7 +168,7 @@ static void run_as_rank(void)
     else if (s != XD_OK)
         fprintf(stderr, "xdit: %s\n", e.msg);
     fflush(NULL);
-    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);  /* after a failure no exit handler of MPI's */
+    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);  /* exit handlers of MPI might hang         */
 }
 
 /* Runs the ranks; never returns. In a child process, which can be killed after a timeout. Writes

@@ -425,7 +425,7 @@ static xd_status no_command(const xd_shell *s, xd_err *e)
             "'%.*s' does not start xDiT: a line begins with torchrun, python, accelerate "
             "launch or xDiT's own xdit",
             n < 80 ? (int)n : 80, c);
-    if (s->ended)
+    if (s->exited)
         return xd_fail(
             e, XD_EINVAL,
             "the script exits before it starts xDiT: if it needs arguments, write them after its "
@@ -493,7 +493,7 @@ static xd_status read_all(xd_shell *s, int argc, char **argv, int words, xd_err 
     } else if (n > 3 && !words && !strcmp(argv[0] + n - 3, ".sh")) {
         st = xd_fail(e, XD_EIO, "cannot find the script %.200s", argv[0]);
     } else {
-        st = xd_shell_take(s, argc, argv, e);
+        st = xd_shell_read_words(s, argc, argv, e);
     }
     free(text);
     return st == XD_OK && !s->n ? no_command(s, e) : st;

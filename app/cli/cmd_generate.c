@@ -1,9 +1,8 @@
-/* cmd_generate.c - xdit generate: prompts become image files.
+/* cmd_generate.c - xdit generate: generates images or videos from prompts.
  *
- * Everything that can be refused is refused before the first step: the command line, the output's
- * name and directory, the plan, then the model and the request by the library. A plan of several
- * ranks is checked here and then run by as many copies of this program (launch.c), of which rank 0
- * speaks and writes. */
+ * All checks come before the first step: of the command line, the output files and the plan here,
+ * of the model and the request in the library. A plan of several ranks is checked here and then run
+ * by as many copies of this program (launch.c); rank 0 prints and writes files. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@
 #include "cli/roster.h"
 #include "cli/stop.h"
 
-typedef struct own {            /* options of the program, not of the request                  */
+typedef struct own {            /* options of this command, not of the request                 */
     const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
     xd_prompt_texts texts;
@@ -81,7 +80,7 @@ static const xd_opt_alias aliases[] = {
     { "distilled_transformer_2_path", "transformer_2" },
     { "ray_world_size", "nproc" },           { "world_size", "nproc" },
     { "taesd", "preview_decoder" },          /* stable-diffusion.cpp's                         */
-    /* of its service */
+    /* xDiT's service                                                                          */
     { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },
     { 0 },
 };
@@ -96,13 +95,13 @@ typedef struct task {           /* one run of the command                       
     int          no_arguments;  /* 1: the command line is empty                                 */
     int          given;         /* prompts of the command line, before those of the file        */
     xd_compat    compat;
-    int          launched, rank;        /* by an MPI launcher, and as which rank               */
-    int          images;        /* that the request asks for                                   */
-    char        *skipped;       /* [images]: 1: its file is there; NULL: none is looked for      */
-    int          nskipped, next;        /* and the first whose name is not printed yet           */
+    int          launched, rank;        /* 1: started by an MPI launcher, as this rank         */
+    int          images;        /* number of images of the request                             */
+    char        *skipped;       /* [images] 1: its file exists (--skip_existing); NULL: not used */
+    int          nskipped, next;        /* number of these; first image whose name is to print   */
     int64_t      frames;        /* of a video; 1: an image                                    */
-    int          unseen;        /* previews that could not be written                          */
-    double       first_s;       /* when the first step began; 0: none has                      */
+    int          failed_previews;       /* previews that could not be written                  */
+    double       first_s;       /* start time of the first step; 0: none yet                   */
     xd_opt_table tables[5];
     xd_opt_spec  spec;
     xd_bar       bar;
@@ -137,13 +136,13 @@ static void task_init(task *t)
                                        "further prompt its own --prompt" };
 }
 
-/* ---- what the library says while it works -------------------------------------------------- */
+/* ---- callbacks of the library --------------------------------------------------------------- */
 
 static void on_log(void *cookie, int level, const char *line)
 {
     static const char *const mark[] = { "error: ", "warning: ", "", "" };
     task *t = cookie;
-    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 says the same                         */
+    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 prints the same                       */
         return;
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
@@ -172,7 +171,7 @@ static void on_preview(void *cookie, const xd_image *image, const xd_progress *p
     task  *t = cookie;
     xd_err e = { 0 };
     (void)p;
-    if (xd_image_file_save(image, t->own.preview, &e) != XD_OK && !t->unseen++)
+    if (xd_image_file_save(image, t->own.preview, &e) != XD_OK && !t->failed_previews++)
         on_log(t, XD_LOG_WARN, e.msg);
 }
 
@@ -183,7 +182,7 @@ static double start_to_first(const task *t)
     return t->first_s - xd_cli_started_s();
 }
 
-/* "seconds":{...} of image i, or of all (i < 0), under that name. */
+/* Adds "NAME":{...} with the seconds of image i, or of all images (i < 0). */
 static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int i,
                         const char *name)
 {
@@ -204,7 +203,7 @@ static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int
     xd_buf_add(b, "}");
 }
 
-/* Times of an image that is the only one; else what is known of this one, and of all. */
+/* The object of an image: with its times, and those of all images if there are several. */
 static void print_json(const task *t, const xd_result *res, int i, const char *name)
 {
     xd_text_buf b = { 0 };
@@ -227,7 +226,7 @@ static void print_json(const task *t, const xd_result *res, int i, const char *n
     xd_buf_free(&b);
 }
 
-/* Image i's name; that of a video in images has %d. */
+/* File name of image i; of a video as images, it contains %d. */
 static xd_status name_of(const task *t, int i, char *name, size_t size, xd_err *e)
 {
     return xd_output_video_name(t->own.output, i, t->images, t->frames, name, size, e);
@@ -239,7 +238,7 @@ static const char *name_at(void *cookie, int i)
     return name_of(cookie, i, name, sizeof name, NULL) == XD_OK ? name : "";
 }
 
-/* Are all files of a name there? */
+/* Returns 1 if all files of a name exist. */
 static int is_there(const char *name, int64_t frames)
 {
     char    one[4096];
@@ -253,7 +252,7 @@ static int is_there(const char *name, int64_t frames)
     return 1;
 }
 
-/* Called for one image after the other. */
+/* xd_request.wanted: called once per image, in order. */
 static int select_image(void *cookie, int i, int64_t frames)
 {
     task *t = cookie;
@@ -264,7 +263,7 @@ static int select_image(void *cookie, int i, int64_t frames)
     if (i == t->images - 1 && t->nskipped && !t->own.quiet)
         fprintf(stderr, "xdit: %d of %d image%s skipped: %s (--skip_existing)\n", t->nskipped,
                 t->images, t->images == 1 ? "" : "s",
-                t->nskipped == 1 ? "its file is there" : "their files are there");
+                t->nskipped == 1 ? "its file exists" : "their files exist");
     return !t->skipped || !t->skipped[i];
 }
 
@@ -276,7 +275,7 @@ static void print_names(const char *name, int64_t frames)
             xd_cli_name(one);
 }
 
-/* The names of an image's files. */
+/* Prints the names of the files of an image. */
 static void print_image(const char *name, int64_t frames)
 {
     int64_t files = xd_output_files(name, frames);
@@ -286,7 +285,7 @@ static void print_image(const char *name, int64_t frames)
         xd_cli_name(name);
 }
 
-/* The skipped images before image i, in their turn. */
+/* Prints the names of skipped images before image i. */
 static void print_skipped(task *t, int i)
 {
     char name[4096];
@@ -295,7 +294,7 @@ static void print_skipped(task *t, int i)
             print_image(name, t->frames);
 }
 
-/* Every image is saved as soon as it is done, so that a later failure loses none. */
+/* Saves every image as soon as it is finished, so that a later failure loses none. */
 static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
 {
     task           *t = cookie;
@@ -381,8 +380,7 @@ static xd_status read_prompts(task *t)
     t->given = o->prompts.n;
     if (t->launched && xd_prompts_is_stream(o->prompt_file))
         return xd_fail(&t->err, XD_EINVAL,
-                       "--prompts is read by every rank, and %s can be read only once: give it a "
-                       "file",
+                       "every rank reads --prompts, and %s can be read only once: use a file",
                        strcmp(o->prompt_file, "-") == 0 ? "standard input" : o->prompt_file);
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
@@ -399,8 +397,8 @@ static xd_status check_preview(task *t, const char *output)
     const char *name = o->preview;
     if (!name)
         return t->request.previews || t->request.preview_every
-                   ? xd_fail(&t->err, XD_EINVAL, "--previews and --preview_every write nothing "
-                             "without --preview FILE") : XD_OK;
+                   ? xd_fail(&t->err, XD_EINVAL, "--previews and --preview_every need "
+                             "--preview FILE") : XD_OK;
     if (strcmp(name, output) == 0 || (o->trace && strcmp(name, o->trace) == 0))
         return xd_fail(&t->err, XD_EINVAL, "--preview and --%s are the same file %s",
                        strcmp(name, output) == 0 ? "output" : "trace", name);
@@ -410,7 +408,7 @@ static xd_status check_preview(task *t, const char *output)
     return xd_output_check(name, 1, &t->err);
 }
 
-/* The images, the preview and the trace can be written, and not to the same name. */
+/* Checks that images, preview and trace can be written, to different files. */
 static xd_status check_files(task *t)
 {
     const own  *o = &t->own;
@@ -418,8 +416,8 @@ static xd_status check_files(task *t)
     xd_status   st = xd_output_check(name, t->images, &t->err);
     if (st == XD_OK && o->trace && strcmp(o->trace, "-") == 0)
         return xd_fail(&t->err, XD_EINVAL,
-                       "--trace needs the name of a file: on standard output stand the names of "
-                       "the images");
+                       "--trace needs the name of a file: standard output has the names of the "
+                       "images");
     if (st == XD_OK && o->trace && strcmp(o->trace, name) == 0)
         return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
     if (st == XD_OK)
@@ -474,8 +472,7 @@ static xd_status check_task(task *t, int *ranks)
     return t->rank > 0 || st != XD_OK ? st : check_files(t);
 }
 
-/* What the output is called depends on what the model makes; every rank asks, so that all
- * refuse. */
+/* Checks the output against the model, images or videos. On every rank, so that all refuse. */
 static xd_status check_kind(task *t, const xd_engine *g)
 {
     int video = xd_makes_videos(g);
@@ -484,9 +481,9 @@ static xd_status check_kind(task *t, const xd_engine *g)
     return xd_output_check_video(t->own.output, video, &t->err);
 }
 
-enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
+enum { LEAST_COLD = 1000000 };  /* minimum number of bytes to report                           */
 
-/* " (predicted 52.90, reading 9.5 GB)": what was known before of a part. */
+/* Prints the prediction for a part: " (predicted 52.90, reading 9.5 GB)". */
 static void print_predicted(const xd_engine *g, const char *part)
 {
     double  predicted = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
@@ -541,13 +538,13 @@ static xd_open_args open_args(task *t)
     return a;
 }
 
-/* Where the GPU that was chosen does not hold the request, the CPU computes it. Ranks stay together
- * while the second engine opens. */
+/* Computes on the CPU if the request does not fit in the memory of the GPU that --device auto
+ * chose. The first engine stays open until the second one is, to keep the ranks connected. */
 static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_result **res)
 {
     xd_engine *gpu = *g;
     if (t->rank == 0 && !t->own.quiet)
-        fprintf(stderr, "xdit: the CPU computes: %s\n", t->err.msg);
+        fprintf(stderr, "xdit: using the CPU: %s\n", t->err.msg);
     t->err = (xd_err){ .rank = -1 };
     a->device = "cpu";
     *g = NULL;
@@ -589,12 +586,12 @@ static xd_status run_generate(task *t)
     }
     xd_stop_watch(NULL);
     xd_result_free(&res);
-    if (st != XD_ECOMM)         /* the other ranks may be anywhere: the launcher ends them      */
+    if (st != XD_ECOMM)         /* other ranks are in an unknown state: the launcher ends them  */
         xd_close(&g);
     return st;
 }
 
-/* Ranks get the arguments as they are, but prompts that were read from a pipe as a file of this
+/* Starts ranks with the same arguments, except that prompts of a pipe become a file of this
  * process. */
 static xd_status run_ranks(task *t, xd_launch *l, int *code)
 {
@@ -604,8 +601,7 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     if (xd_prompts_is_stream(t->own.prompt_file)) {
         if (!xd_launch_here())
             return xd_fail(&t->err, XD_EINVAL,
-                           "ranks on other hosts cannot read prompts of a pipe: give --prompts a "
-                           "file");
+                           "ranks on other hosts cannot read prompts of a pipe: use a file");
         st = xd_prompts_copy(&t->own.prompts, t->given, path, &fd, &t->err);
         if (st == XD_OK && !(own_argv = malloc((size_t)l->argc * sizeof *own_argv)))
             st = xd_fail(&t->err, XD_ENOMEM, "no memory for a command line");
@@ -626,8 +622,7 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     return st;
 }
 
-/* Opens the model on this process alone, so that what is wrong with it is said before there are
- * ranks, then runs them. */
+/* Opens the model in this process first, to report its errors before ranks are started. */
 static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *code)
 {
     xd_engine   *g = NULL;
@@ -636,7 +631,7 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
                          .start_timeout = t->open.start_timeout };
     a.log = NULL;
     a.trace = NULL;
-    a.bind = NULL;              /* the ranks would inherit it                                  */
+    a.bind = NULL;              /* ranks would inherit the binding                             */
     a.parallel = (xd_parallel){ 0 };
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK)
@@ -665,8 +660,8 @@ static int run_command(int argc, char **argv)
         xd_stop_arm_rank(), xd_launch_deadline(t.open.start_timeout, t.rank);
     else
         xd_stop_arm();
-    signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */
-    signal(SIGXFSZ, SIG_IGN);   /* a file that grows too long (ulimit -f) is an error to tell   */
+    signal(SIGPIPE, SIG_IGN);   /* a closed pipe must not end the run                          */
+    signal(SIGXFSZ, SIG_IGN);   /* writing beyond ulimit -f becomes an error                   */
     if (st == XD_OK)
         st = check_task(&t, &ranks);
     if (st == XD_OK)
@@ -683,7 +678,7 @@ static int run_command(int argc, char **argv)
     free(t.skipped);
     free(t.text);
     free(t.found);
-    if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
+    if (st == XD_ECOMM)         /* exit handlers of MPI would hang                             */
         _exit(code);
     return code;
 }

@@ -52,11 +52,11 @@ static void print_help(FILE *f)
 
 typedef struct facts {
     char   recipe[64], makes[16];
-    double bytes;               /* of its files of weights                                     */
-    int    lacks;               /* things that are missing or wrong                            */
-    char   first[4096];         /* the first of them                                           */
-    int    fits;                /* 1: as it is; 0: with changes, or not                        */
-    char   how[4096];           /* the memory that it needs, the changes, or why it does not    */
+    double bytes;               /* of its weight files                                         */
+    int    nproblems;           /* things that are missing or wrong                            */
+    char   problem[4096];       /* the first of them                                           */
+    int    fits;                /* 1: fits in memory; 0: only with changes, or not             */
+    char   how[4096];           /* the memory that it needs, the changes, or the reason         */
 } facts;
 
 static void add_line(void *cookie, const char *line)
@@ -69,7 +69,7 @@ static void copy(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-/* What xd_inspect says of a directory or a file; NULL: nothing but an error. */
+/* Returns the result of xd_inspect for a directory or a file; NULL: only an error. */
 static xd_json *inspect(const char *path, xd_err *e)
 {
     xd_text_buf     b = { 0 };
@@ -89,15 +89,15 @@ static void look_into(const char *dir, facts *f)
     xd_err   e = { 0 };
     xd_json *j = inspect(dir, &e);
     if (!j) {
-        f->lacks = 1;
-        copy(f->first, sizeof f->first, e.msg);
+        f->nproblems = 1;
+        copy(f->problem, sizeof f->problem, e.msg);
         return;
     }
     const xd_json *missing = xd_json_get(j, "missing");
     copy(f->recipe, sizeof f->recipe, xd_json_text(xd_json_get(j, "recipe")));
     copy(f->makes, sizeof f->makes, xd_json_text(xd_json_get(xd_json_get(j, "uses"), "makes")));
-    f->lacks = xd_json_size(missing);
-    copy(f->first, sizeof f->first, xd_json_text(xd_json_first(missing)));
+    f->nproblems = xd_json_size(missing);
+    copy(f->problem, sizeof f->problem, xd_json_text(xd_json_first(missing)));
     for (const xd_json *c = xd_json_first(xd_json_get(j, "components")); c; c = xd_json_next(c)) {
         double n = 0;
         if (xd_json_number(xd_json_get(c, "bytes"), &n))
@@ -106,8 +106,8 @@ static void look_into(const char *dir, facts *f)
     xd_json_free(&j);
 }
 
-/* "--weights_dtype int8 (13.1 GB ...)", the first advice of a refusal, or the refusal. */
-static void take_advice(const char *refusal, char *out, size_t size)
+/* Copies the first advice in a refusal, "--weights_dtype int8 (13.1 GB ...)", or the reason. */
+static void copy_advice(const char *refusal, char *out, size_t size)
 {
     static const char mark[] = "; what would fit: ", head[] = "1 rank does not work: ";
     const char       *at = strstr(refusal, mark), *why = strstr(refusal, head);
@@ -120,7 +120,7 @@ static void take_advice(const char *refusal, char *out, size_t size)
     snprintf(out, size, "with %.*s", end ? (int)(end - at + 1) : (int)strlen(at), at);
 }
 
-/* Whether a request with the defaults fits, on one rank. */
+/* Predicts whether a request with default options fits in memory, on one rank. */
 static void predict(const char *dir, int64_t memory, facts *f)
 {
     xd_advise_args a;
@@ -134,7 +134,7 @@ static void predict(const char *dir, int64_t memory, facts *f)
         f->fits = 1;
         copy(f->how, sizeof f->how, xd_size_text(xd_plans_get(p, 0)->peak).s);
     } else {
-        take_advice(e.msg, f->how, sizeof f->how);
+        copy_advice(e.msg, f->how, sizeof f->how);
     }
     xd_plans_free(&p);
 }
@@ -151,8 +151,8 @@ static void print_json(const xd_listed *m, const facts *f)
     xd_buf_add(&b, ", \"makes\": ");
     xd_buf_json_string(&b, f->makes);
     xd_buf_add(&b, ", \"bytes\": %.0f, \"complete\": %s, \"missing\": %d, \"first_missing\": ",
-               f->bytes, f->lacks ? "false" : "true", f->lacks);
-    xd_buf_json_string(&b, f->first);
+               f->bytes, f->nproblems ? "false" : "true", f->nproblems);
+    xd_buf_json_string(&b, f->problem);
     xd_buf_add(&b, ", \"fits\": %s, \"how\": ", f->fits ? "true" : "false");
     xd_buf_json_string(&b, f->how);
     xd_buf_add(&b, "}");
@@ -171,11 +171,11 @@ static void print_text(const xd_listed *m, const facts *f)
                  f->bytes > 0 ? xd_size_text(f->bytes).s : "no weights");
         xd_cli_line(NULL, line);
     }
-    if (f->lacks) {
-        snprintf(line, sizeof line, "    %d missing or wrong: %s", f->lacks, f->first);
+    if (f->nproblems) {
+        snprintf(line, sizeof line, "    %d missing or wrong: %s", f->nproblems, f->problem);
         xd_cli_line(NULL, line);
     }
-    if (f->lacks && m->hub) {
+    if (f->nproblems && m->hub) {
         snprintf(line, sizeof line, "    to download it: hf download %s", m->name);
         xd_cli_line(NULL, line);
     }
@@ -187,9 +187,9 @@ static void print_text(const xd_listed *m, const facts *f)
     }
 }
 
-/* ---- a file of weights --------------------------------------------------------------------- */
+/* ---- a weight file -------------------------------------------------------------------------- */
 
-/* What a file holds, "a T5 text encoder, 9.5 GB", and the flag that takes it. */
+/* Prints a component of a file, "a T5 text encoder, 9.5 GB", and the option that reads it. */
 static void print_part(const xd_listed *m, const xd_json *part)
 {
     char        line[8192];
@@ -245,7 +245,7 @@ static void list_file(const xd_listed *m, int json)
     xd_json_free(&j);
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all models ----------------------------------------------------------------------------- */
 
 static xd_status find_all(const own *o, xd_model_list *l, char *cache, size_t size, xd_err *e)
 {
@@ -283,9 +283,9 @@ static xd_status list_models(const own *o, xd_err *e)
         fflush(stdout);
     }
     if (s == XD_OK && !l.n)
-        fprintf(stderr, "xdit: there is no model in the Hugging Face cache %s%s; \"hf download "
-                "ORG/NAME\" puts one there, --models DIR names a directory of models\n",
-                *cache ? cache : "(no HOME)", o->models.n ? " and those directories" : "");
+        fprintf(stderr, "xdit: no model in the Hugging Face cache %s%s: download one by \"hf "
+                "download ORG/NAME\", or use --models DIR\n",
+                *cache ? cache : "(no HOME)", o->models.n ? " and in these directories" : "");
     xd_model_list_free(&l);
     return s;
 }

@@ -1,4 +1,4 @@
-/* sh_run.c - commands of a shell text: builtins, and those that are asked for */
+/* sh_run.c - runs commands of a script: builtins, functions, and collects wanted ones */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { DEEPEST = 64 };
 
-/* ---- commands that are known ---------------------------------------------------------------- */
+/* ---- known commands -------------------------------------------------------------------------- */
 
 const char sh_prefixes[] = "export declare local readonly typeset env + $ ++ +++";
 static const char aside[] =
@@ -73,7 +73,7 @@ static char *join_words(int n, char **w)
     return b.p;
 }
 
-/* A text with arguments of its own: a function's body, or a script. */
+/* Runs a text with its own arguments: the body of a function, or a script. */
 static void call_text(sh *x, const char *text, const char *stop, int n, char **w)
 {
     const char   *p = x->p;
@@ -84,17 +84,17 @@ static void call_text(sh *x, const char *text, const char *stop, int n, char **w
     sh_set_list(x, "@", n, w);
     x->p = text;
     if (++x->depth > DEEPEST)
-        x->st = xd_fail(x->e, XD_EINVAL, "the script calls itself again and again");
+        x->st = xd_fail(x->e, XD_EINVAL, "the script calls itself recursively without end");
     else
         sh_list_run(x, stop);
     x->depth--;
-    x->leave = 0;
+    x->jump = 0;
     x->p = p;
     sh_set_list(x, "@", kept.n, kept.v);
     sh_drop(&kept);
 }
 
-/* Functions stand in a text, and go with it. */
+/* Removes the functions of a text when it is freed. */
 static void forget_names(sh *x, int funs)
 {
     while (x->funs.n > funs)
@@ -107,7 +107,7 @@ static void run_text(sh *x, const char *text)
     int         funs = x->funs.n;
     x->p = text;
     if (++x->depth > DEEPEST)
-        x->st = xd_fail(x->e, XD_EINVAL, "the script calls itself again and again");
+        x->st = xd_fail(x->e, XD_EINVAL, "the script calls itself recursively without end");
     else
         sh_list_run(x, "");
     x->depth--;
@@ -131,8 +131,7 @@ static void run_shell(sh *x, int n, char **w)
     else if (i < n && !x->s->n)
         x->st =
             xd_fail(x->e, XD_EINVAL,
-                    "there is no script %.200s here: give its text, or the file by a name under "
-                    "which it is there",
+                    "cannot find the script %.200s: give its text, or the path of the file",
                     w[i]);
     forget_names(x, funs);
     free(text);
@@ -145,7 +144,7 @@ static void keep_arguments(sh *x, int n, char **w)
     sh_list words = { 0 }, env = { 0 };
     if (x->s->n == XD_SHELL_COMMANDS) {
         x->st = xd_fail(x->e, XD_EINVAL,
-                        "the script starts xDiT more than %d times: give one of its commands",
+                        "the script starts xDiT more than %d times: give one of the commands",
                         XD_SHELL_COMMANDS);
         return;
     }
@@ -160,17 +159,17 @@ static void keep_arguments(sh *x, int n, char **w)
         }
         xd_buf_free(&b);
     }
-    if (x->lacks) {
-        sh_lacks(x, x->s->unset ? x->s->unset : "");
+    if (x->unset) {
+        sh_note_unset(x, x->s->unset ? x->s->unset : "");
         free(x->s->unset);
-        x->s->unset = x->lacks;
-        x->lacks = NULL;
+        x->s->unset = x->unset;
+        x->unset = NULL;
     }
     x->s->command[x->s->n++] =
         (xd_command_line) { .n = words.n, .word = words.v, .nenv = env.n, .env = env.v };
 }
 
-/* What runs no program, but changes what the text says. Returns 0: it is none of these. */
+/* Runs a builtin that changes the state; returns 0 for other commands. */
 static int run_builtin(sh *x, int n, char **w)
 {
     if (!strcmp(w[0], "read"))
@@ -180,13 +179,13 @@ static int run_builtin(sh *x, int n, char **w)
     else if (!strcmp(w[0], "shift"))
         shift_arguments(x, n > 1 ? atoi(w[1]) > 0 ? atoi(w[1]) : 1 : 1);
     else if (!strcmp(w[0], "exit"))
-        x->stop = x->s->ended = 1;
+        x->stop = x->s->exited = 1;
     else if (!strcmp(w[0], "return"))
-        x->leave = 3;
+        x->jump = 3;
     else if (!strcmp(w[0], "break"))
-        x->leave = 2;
+        x->jump = 2;
     else if (!strcmp(w[0], "continue"))
-        x->leave = 1;
+        x->jump = 1;
     else if (!strcmp(w[0], "false"))
         x->status = 1;
     else if (!strcmp(w[0], "test"))
@@ -212,7 +211,7 @@ static int function_of(const sh *x, const char *name)
     return -1;
 }
 
-/* conda activate NAME: of the machine, not of what is run on it. */
+/* Returns 1 for conda activate NAME, which does not matter here. */
 static int is_activation(int n, char **w)
 {
     return n > 1 && xd_list_has("conda mamba", w[0]) && strcmp(w[1], "activate") == 0;
@@ -246,7 +245,7 @@ void sh_run_words(sh *x, int n, char **w)
     free(line);
 }
 
-/* Takes the words of the command under way, so that other commands can be read while it is run. */
+/* Runs the current words. They are moved away first, because running may read other commands. */
 void sh_run(sh *x)
 {
     sh_list w = x->words;

@@ -1,4 +1,4 @@
-/* sh_test.c - conditions and arithmetic of a shell text */
+/* sh_test.c - conditions and arithmetic of a script */
 #include <ctype.h>
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void fail_sum(sum *s)
     if (sh_live(s->x))
         s->x->st =
             xd_fail(s->x->e, XD_EINVAL,
-                    "'%.40s' in $((...)) is no sum that is understood: fill in its value", s->p);
+                    "'%.40s' in $((...)) is not supported: write its value", s->p);
     s->p += strlen(s->p);
 }
 
@@ -180,7 +180,7 @@ static int of_two(test *t, const char *a, const char *sign, const char *b)
             return results[i];
     if (sh_live(t->x))
         t->x->st =
-            xd_fail(t->x->e, XD_EINVAL, "'%.40s' in a condition is a shell's business", sign);
+            xd_fail(t->x->e, XD_EINVAL, "'%.40s' in a condition is not supported", sign);
     return 0;
 }
 

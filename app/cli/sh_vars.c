@@ -1,4 +1,4 @@
-/* sh_vars.c - variables of a shell text */
+/* sh_vars.c - variables of a script */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,8 +118,8 @@ void sh_set(sh *x, const char *name, const char *text)
     sh_var *v = sh_make(x, name, strlen(name));
     if (!v)
         return;
-    free(v->lacks);
-    v->lacks = x->lacks ? strdup(x->lacks) : NULL;
+    free(v->unset);
+    v->unset = x->unset ? strdup(x->unset) : NULL;
     sh_put_value(x, v, "0", text, 0);
 }
 
@@ -140,7 +140,7 @@ void sh_set_list(sh *x, const char *name, int n, char **values)
 static void clear_var(sh_var *v)
 {
     free(v->name);
-    free(v->lacks);
+    free(v->unset);
     sh_drop(&v->key);
     sh_drop(&v->value);
 }
@@ -161,19 +161,19 @@ void sh_vars_free(sh *x)
     free(x->vars);
 }
 
-void sh_lacks(sh *x, const char *names)
+void sh_note_unset(sh *x, const char *names)
 {
     xd_text_buf b = { 0 };
-    if (x->lacks)
-        xd_buf_add(&b, "%s", x->lacks);
+    if (x->unset)
+        xd_buf_add(&b, "%s", x->unset);
     for (const char *p = names; *p; p += strspn(p, ", ")) {
         size_t n = strcspn(p, ", ");
         if (!xd_list_has_n(b.p ? b.p : "", p, n) && b.len < 4096)
             xd_buf_add(&b, "%s%.*s", b.len ? ", " : "", (int)n, p);
         p += n;
     }
-    free(x->lacks);
-    x->lacks = b.p;
+    free(x->unset);
+    x->unset = b.p;
     if (b.failed)
         no_memory(x);
 }

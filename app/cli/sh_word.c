@@ -1,4 +1,4 @@
-/* sh_word.c - words of a shell text: quotes, variables and what they expand to */
+/* sh_word.c - words of a script: quotes, and expansion of variables */
 #include <ctype.h>
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "cli/sh.h"
 #include "cli/typo.h"
 
-enum { LONGEST = 1 << 18, LONGEST_MATCHED = 4096, DEEPEST = 48 };
+enum { LONGEST = 1 << 18, LONGEST_MATCHED = 4096, DEEPEST = 48, MAX_SUBSTITUTIONS = 65536 };
 
 static void expand_dollar(sh *x, int quoted);
 static void expand_backquotes(sh *x);
@@ -20,7 +20,7 @@ static void put_char(sh *x, char c)
         if (!q) {
             x->st =
                 xd_fail(x->e, XD_EINVAL,
-                        "a word of the script is longer than %d KB, or there is no memory for it",
+                        "a word of the script is longer than %d KB, or memory is exhausted",
                         LONGEST >> 10);
             return;
         }
@@ -29,7 +29,7 @@ static void put_char(sh *x, char c)
     }
     x->buf[x->len++] = c;
     x->buf[x->len] = 0;
-    x->open = 1;
+    x->in_word = 1;
 }
 
 static void put_text(sh *x, const char *text)
@@ -40,21 +40,21 @@ static void put_text(sh *x, const char *text)
 
 static void end_word(sh *x)
 {
-    if (!x->open)
+    if (!x->in_word)
         return;
     if (x->len)
         sh_append(x, &x->words, x->buf);
     else
         sh_append(x, &x->words, "");
-    x->open = 0;
+    x->in_word = 0;
     x->len = 0;
 }
 
-/* In a branch that is not taken nothing matters but where it ends. */
+/* Reports an unsupported expansion, except in a branch that is not taken. */
 static void fail_unknown(sh *x, const char *what)
 {
     if (sh_live(x))
-        x->st = xd_fail(x->e, XD_EINVAL, "'$%.40s' is a shell's business: fill in its value", what);
+        x->st = xd_fail(x->e, XD_EINVAL, "'$%.40s' is not supported: write its value", what);
 }
 
 const char *sh_closing(const char *p, char open, char close)
@@ -80,10 +80,10 @@ const char *sh_closing(const char *p, char open, char close)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Letters at p that stand for what a command would print. */
-static size_t unrun_at(const xd_shell *s, const char *p)
+/* Length of a command substitution at p. */
+static size_t substitution_at(const xd_shell *s, const char *p)
 {
-    for (const char *t = *p == '$' || *p == '`' ? s->unrun : NULL; t && *t;
+    for (const char *t = *p == '$' || *p == '`' ? s->substitutions : NULL; t && *t;
          t += strcspn(t, "\n") + 1) {
         size_t n = strcspn(t, "\n");
         if (strncmp(p, t, n) == 0)
@@ -92,23 +92,23 @@ static size_t unrun_at(const xd_shell *s, const char *p)
     return 0;
 }
 
-int xd_shell_unrun(const xd_shell *s, const char *word)
+int xd_shell_has_substitution(const xd_shell *s, const char *word)
 {
     for (; *word; word++)
-        if (unrun_at(s, word))
+        if (substitution_at(s, word))
             return 1;
     return 0;
 }
 
-/* Puts a value; unquoted, its blanks are ends of words, but those of $(a command) are not. */
+/* Appends a value; unquoted, it is split into words at spaces outside of $(a command). */
 static void emit_text(sh *x, const char *text, int quoted)
 {
-    if (quoted || x->whole) {
+    if (quoted || x->no_split) {
         put_text(x, text);
         return;
     }
     for (; *text && x->st == XD_OK; text++) {
-        size_t n = unrun_at(x->s, text);
+        size_t n = substitution_at(x->s, text);
         for (; n > 1; n--)
             put_char(x, *text++);
         if (isspace((unsigned char)*text))
@@ -118,16 +118,16 @@ static void emit_text(sh *x, const char *text, int quoted)
     }
 }
 
-/* All of a list: a word each, but "${A[*]}" and what is not split are one. */
+/* Appends all elements of a list, one word each; "${A[*]}" and unsplit lists are one word. */
 static void emit_list(sh *x, const sh_list *v, int star, int quoted)
 {
     for (int i = 0; i < v->n && x->st == XD_OK; i++) {
-        if (i && (x->whole || (quoted && star)))
+        if (i && (x->no_split || (quoted && star)))
             put_char(x, ' ');
         else if (i)
             end_word(x);
         if (quoted)
-            x->open = 1;
+            x->in_word = 1;
         emit_text(x, v->v[i], quoted);
     }
 }
@@ -146,7 +146,7 @@ static const char *outside_value(const char *name, size_t n)
     return getenv(word);
 }
 
-/* Copies the values of NAME, NAME[KEY] or NAME[@]. Returns 0: it is not set. */
+/* Copies the values of NAME, NAME[KEY] or NAME[@]; returns 0 if it is unset. */
 static int fetch_values(sh *x, const char *name, size_t n, const char *key, sh_list *out)
 {
     char          text[24];
@@ -171,8 +171,8 @@ static int fetch_values(sh *x, const char *name, size_t n, const char *key, sh_l
         v = sh_find(x, name, n);
         one = v ? sh_value(v, key && !is_every(key) ? key : "0") : outside_value(name, n);
     }
-    if (v && v->lacks)
-        sh_lacks(x, v->lacks);
+    if (v && v->unset)
+        sh_note_unset(x, v->unset);
     if (v && is_every(key))
         for (int i = 0; i < v->value.n; i++)
             sh_append(x, out, v->value.v[i]);
@@ -181,7 +181,7 @@ static int fetch_values(sh *x, const char *name, size_t n, const char *key, sh_l
     return is_every(key) ? out->n > 0 : one != NULL;
 }
 
-/* What is not set is nothing, and said, but for paths that programs are looked for in. */
+/* Unset variables expand to nothing and are reported, except PATH-like ones. */
 static void note_missing(sh *x, const char *name, size_t n)
 {
     char text[80];
@@ -189,12 +189,12 @@ static void note_missing(sh *x, const char *name, size_t n)
         (n >= 4 && strncmp(name + n - 4, "PATH", 4) == 0))
         return;
     snprintf(text, sizeof text, "$%.*s", (int)(n < 64 ? n : 64), name);
-    sh_lacks(x, text);
+    sh_note_unset(x, text);
 }
 
 /* ---- ${...} ---------------------------------------------------------------------------------- */
 
-/* Takes the shortest (or longest) piece that fits from one end off. */
+/* Removes the shortest (or longest) match of a pattern from one end. */
 static void strip_pattern(sh *x, char *text, const char *pattern, int front, int longest)
 {
     size_t n = strlen(text), best = 0;
@@ -217,7 +217,7 @@ static void strip_pattern(sh *x, char *text, const char *pattern, int front, int
         text[n - best] = 0;
 }
 
-/* ${X/WHAT/WITH} of plain texts. */
+/* ${X/WHAT/WITH} for plain texts. */
 static void replace_all(sh *x, const sh_list *v, const char *op, int quoted)
 {
     int         all = op[1] == '/';
@@ -243,7 +243,7 @@ static void replace_all(sh *x, const sh_list *v, const char *op, int quoted)
     free(to);
 }
 
-/* ${X-WORD} and its group. */
+/* ${X-WORD}, ${X=WORD}, ${X+WORD}, ${X?WORD}. */
 static void use_instead(sh *x, const char *name, size_t n, const char *op, const sh_list *v,
                         int set, int quoted)
 {
@@ -291,7 +291,7 @@ static void apply_operator(sh *x, const char *in, size_t n, const char *op, sh_l
     free(pattern);
 }
 
-/* ${#X} and ${!X}: how long or how many; the keys, or the variable that X names. */
+/* ${#X}: length or number of elements. ${!X}: keys, or the value of the variable named by X. */
 static void length_or_keys(sh *x, char kind, const char *name, size_t n, const char *key,
                            const sh_list *v, int quoted)
 {
@@ -347,18 +347,18 @@ static void expand_parameter(sh *x, const char *in, int quoted)
 
 /* ---- $ -------------------------------------------------------------------------------------- */
 
-/* What a command would print is not known: its text stands for it. */
+/* The output of a command is unknown: its text is kept in place. */
 static void keep_command(sh *x, const char *from, const char *end)
 {
     xd_text_buf b = { 0 };
+    const char *all = x->s->substitutions;
     char       *text = strndup(from, (size_t)(end - from));
     if (text && sh_live(x) && strlen(text) < 4096) {
         for (char *p = text; *p; p++)
             *p = *p == '\n' ? ' ' : *p;
-        xd_buf_add(&b, "%s%s\n", x->s->unrun && strlen(x->s->unrun) < 65536 ? x->s->unrun : "",
-                   text);
-        free(x->s->unrun);
-        x->s->unrun = b.p;
+        xd_buf_add(&b, "%s%s\n", all && strlen(all) < MAX_SUBSTITUTIONS ? all : "", text);
+        free(x->s->substitutions);
+        x->s->substitutions = b.p;
         put_text(x, text);
     }
     free(text);
@@ -370,7 +370,7 @@ static void expand_arithmetic(sh *x)
     const char *from = x->p + 2, *end = sh_closing(from, '(', ')');
     char        text[24];
     if (!end || end[1] != ')') {
-        x->st = xd_fail(x->e, XD_EINVAL, "'$((' is opened and not closed");
+        x->st = xd_fail(x->e, XD_EINVAL, "'$((' is not closed");
         return;
     }
     char *in = sh_expand(x, from, (size_t)(end - from));
@@ -384,7 +384,7 @@ static void expand_substitution(sh *x)
 {
     const char *end = sh_closing(x->p + 1, '(', ')');
     if (!end)
-        x->st = xd_fail(x->e, XD_EINVAL, "'$(' is opened and not closed");
+        x->st = xd_fail(x->e, XD_EINVAL, "'$(' is not closed");
     else
         keep_command(x, x->p - 1, end + 1);
 }
@@ -394,7 +394,7 @@ static void expand_braces(sh *x, int quoted)
     const char *end = sh_closing(x->p + 1, '{', '}');
     char       *in = end ? strndup(x->p + 1, (size_t)(end - x->p - 1)) : NULL;
     if (!end)
-        x->st = xd_fail(x->e, XD_EINVAL, "'${' is opened and not closed");
+        x->st = xd_fail(x->e, XD_EINVAL, "'${' is not closed");
     else
         x->p = end + 1;
     if (in && ++x->depth < DEEPEST)
@@ -409,7 +409,7 @@ static void expand_braces(sh *x, int quoted)
 static void expand_escaped(sh *x)
 {
     static const char codes[] = "n\nt\tr\r";
-    x->open = 1;
+    x->in_word = 1;
     for (x->p++; *x->p && *x->p != '\''; x->p++) {
         const char *code = *x->p == '\\' && x->p[1] ? strchr(codes, *++x->p) : NULL;
         put_char(x, code && (code - codes) % 2 == 0 ? code[1] : *x->p);
@@ -417,7 +417,7 @@ static void expand_escaped(sh *x)
     x->p += *x->p == '\'';
 }
 
-/* At the letter behind a dollar. */
+/* Expands at the character after a dollar sign. */
 static void expand_dollar(sh *x, int quoted)
 {
     const char *p = x->p;
@@ -454,12 +454,12 @@ static void expand_backquotes(sh *x)
     if (*end)
         keep_command(x, x->p, end + 1);
     else
-        x->st = xd_fail(x->e, XD_EINVAL, "a quote ` is opened and not closed");
+        x->st = xd_fail(x->e, XD_EINVAL, "a quote ` is not closed");
 }
 
-/* ---- letters --------------------------------------------------------------------------------- */
+/* ---- characters ------------------------------------------------------------------------------ */
 
-/* At the opening quote, `k` bytes of it; blogs have their own. */
+/* Reads a quoted text at its opening quote of k bytes, which may be typographic. */
 static void in_quotes(sh *x, int k, int twice)
 {
     const char *opening = x->p;
@@ -487,12 +487,12 @@ static void in_quotes(sh *x, int k, int twice)
         }
     }
     if (x->st == XD_OK && !*x->p)
-        x->st = xd_fail(x->e, XD_EINVAL, "a quote %.*s is opened and not closed", k, opening);
-    /* "$@" of no arguments is no word; "" and "$EMPTY" are one. */
+        x->st = xd_fail(x->e, XD_EINVAL, "a quote %.*s is not closed", k, opening);
+    /* "$@" without arguments is no word; "" and "$EMPTY" are words. */
     int none =
-        twice && !x->len && words == x->words.n && !x->open &&
+        twice && !x->len && words == x->words.n && !x->in_word &&
         (!strncmp(opening + k, "$@\"", 3) || (x->p - opening > 4 && !strncmp(x->p - 4, "[@]}", 4)));
-    x->open |= !none;
+    x->in_word |= !none;
     x->p += at;
 }
 
@@ -500,7 +500,7 @@ static void expand_backslash(sh *x)
 {
     const char *p = x->p + 1;
     size_t      blanks = strspn(p, " \t\r");
-    if (!p[blanks] || p[blanks] == '\n' || (blanks && p[blanks] == '#')) { /* blanks of a paste  */
+    if (!p[blanks] || p[blanks] == '\n' || (blanks && p[blanks] == '#')) { /* pasted spaces      */
         x->p = p + blanks + (p[blanks] == '#' ? strcspn(p + blanks, "\n") : 0);
         x->p += *x->p == '\n';
         return;
@@ -510,10 +510,10 @@ static void expand_backslash(sh *x)
     x->p = p + 1;
 }
 
-/* Does the word begin as a flag does, and is this its name still? */
+/* Returns 1 within the name of a flag. */
 static int in_flag(const sh *x)
 {
-    return x->open && x->len && x->buf[0] == '-' && !memchr(x->buf, '=', x->len);
+    return x->in_word && x->len && x->buf[0] == '-' && !memchr(x->buf, '=', x->len);
 }
 
 static void expand_letter(sh *x)
@@ -523,10 +523,11 @@ static void expand_letter(sh *x)
     char        c = *x->p;
     if (c == '\'' || c == '"') {
         in_quotes(x, 1, c == '"');
-    } else if ((k = xd_typo_double(x->p)) || (!(x->open && x->len) && (k = xd_typo_single(x->p)))) {
+    } else if ((k = xd_typo_double(x->p)) ||
+               (!(x->in_word && x->len) && (k = xd_typo_single(x->p)))) {
         x->s->typos = 1;
         in_quotes(x, k, xd_typo_double(x->p) > 0);
-    } else if (!x->open && (k = xd_typo_flag(x->p, &means))) {
+    } else if (!x->in_word && (k = xd_typo_flag(x->p, &means))) {
         x->s->typos = 1;
         put_text(x, means);
         x->p += k;
@@ -551,14 +552,14 @@ static void expand_letter(sh *x)
 int sh_word(sh *x, int whole)
 {
     const char *from = x->p;
-    x->whole += whole;
-    x->open = 0;
+    x->no_split += whole;
+    x->in_word = 0;
     x->len = 0;
     x->plain = 1;
     while (x->st == XD_OK && *x->p && !strchr(" \t\r\n;&|<>()", *x->p) && !xd_typo_blank(x->p))
         expand_letter(x);
     end_word(x);
-    x->whole -= whole;
+    x->no_split -= whole;
     return x->p != from;
 }
 
@@ -583,7 +584,7 @@ char *sh_expand(sh *x, const char *text, size_t n)
     char *copy = strndup(text, n), *buf = calloc(1, 64);
     if (!copy || !buf || x->depth > DEEPEST) {
         x->st =
-            xd_fail(x->e, XD_ENOMEM, "no memory for a script, or too much of it inside of itself");
+            xd_fail(x->e, XD_ENOMEM, "no memory for a script, or it is nested too deeply");
         free(buf);
         buf = NULL;
     } else {
@@ -591,8 +592,8 @@ char *sh_expand(sh *x, const char *text, size_t n)
         x->buf = buf;
         x->cap = 64;
         x->len = 0;
-        x->open = 0;
-        x->whole = 1;
+        x->in_word = 0;
+        x->no_split = 1;
         x->depth++;
         while (*x->p && x->st == XD_OK)
             expand_letter(x);
@@ -602,9 +603,9 @@ char *sh_expand(sh *x, const char *text, size_t n)
     x->buf = outer.buf;
     x->cap = outer.cap;
     x->len = outer.len;
-    x->open = outer.open;
+    x->in_word = outer.in_word;
     x->plain = outer.plain;
-    x->whole = outer.whole;
+    x->no_split = outer.no_split;
     x->depth = outer.depth;
     free(copy);
     return buf;

@@ -1,4 +1,4 @@
-/* shell.c - reading a shell text: commands, conditions, loops */
+/* shell.c - the grammar of shell scripts: commands, conditions, loops; see shell.h */
 #include "cli/shell.h"
 
 #include <fnmatch.h>
@@ -29,7 +29,7 @@ static void skip_heredoc(sh *x)
     x->heredoc[0] = 0;
 }
 
-/* Blanks inside of a line, and lines that a backslash joins. */
+/* Skips spaces within a line, and joined lines. */
 static void skip_blanks(sh *x)
 {
     for (int k; *x->p; ) {
@@ -46,7 +46,7 @@ static void skip_blanks(sh *x)
     }
 }
 
-/* Blanks, ends of commands, comments. */
+/* Skips spaces, ends of commands, comments. */
 static void skip_between(sh *x)
 {
     for (;;) {
@@ -64,7 +64,7 @@ static void skip_between(sh *x)
     }
 }
 
-/* Does this word stand here, alone? */
+/* Returns 1 if the next word is this one. */
 static int at_word(const sh *x, const char *word)
 {
     size_t n = strlen(word);
@@ -100,7 +100,7 @@ static int at_stop(const sh *x, const char *stops)
 
 /* ---- assignments and redirections ----------------------------------------------------------- */
 
-/* The variable is looked up each time: reading a value can make others, which moves them. */
+/* Looks the variable up each time: reading a value may create variables, which moves the array. */
 static void put_in(sh *x, const char *name, size_t n, const char *key, const char *value)
 {
     sh_var *v = key && value && sh_live(x) ? sh_make(x, name, n) : NULL;
@@ -148,7 +148,7 @@ static void assign_list(sh *x, const char *name, size_t n, int add)
     x->p += *x->p == ')';
 }
 
-/* NAME=, NAME+=, NAME[KEY]= at p: where the sign is, or NULL. */
+/* Returns the sign of an assignment at p (NAME=, NAME+=, NAME[KEY]=), or NULL. */
 static const char *assignment_sign(const char *p)
 {
     size_t      n = sh_name_length(p);
@@ -162,9 +162,9 @@ static void read_assignment(sh *x, const char *sign)
     const char *name = x->p;
     size_t      n = sh_name_length(name);
     int         add = *sign == '+';
-    char       *lacks = x->lacks, *value = NULL, *key;
+    char       *lacks = x->unset, *value = NULL, *key;
     sh_var     *v;
-    x->lacks = NULL;            /* of this value alone                                          */
+    x->unset = NULL;            /* for this value only                                          */
     if (name[n] == '[')
         key = sh_expand(x, name + n + 1, (size_t)(sign - name) - n - 2);
     else
@@ -177,14 +177,14 @@ static void read_assignment(sh *x, const char *sign)
     if (sh_live(x) && (v = sh_make(x, name, n))) {
         if (key && value)
             sh_put_value(x, v, key, value, add);
-        if (add && v->lacks)
-            sh_lacks(x, v->lacks);
-        free(v->lacks);
-        v->lacks = x->lacks;
-        x->lacks = NULL;
+        if (add && v->unset)
+            sh_note_unset(x, v->unset);
+        free(v->unset);
+        v->unset = x->unset;
+        x->unset = NULL;
     }
-    free(x->lacks);
-    x->lacks = lacks;
+    free(x->unset);
+    x->unset = lacks;
     free(key);
     free(value);
 }
@@ -226,13 +226,13 @@ static void define_function(sh *x, const char *name)
     const char *body = x->p + 1;
     if (*x->p != '{' || x->funs.n > 255) {
         x->st =
-            xd_fail(x->e, XD_EINVAL, "a function '%.40s' of this kind is a shell's business", name);
+            xd_fail(x->e, XD_EINVAL, "this form of the function '%.40s' is not supported", name);
         return;
     }
     x->p++;
-    x->dead++;
+    x->skipped++;
     run_list(x, "}");
-    x->dead--;
+    x->skipped--;
     expect_word(x, "}", "{");
     const char **more = realloc(x->body, (size_t)(x->funs.n + 1) * sizeof *more);
     if (!more || !sh_live(x))
@@ -244,7 +244,7 @@ static void define_function(sh *x, const char *name)
     }
 }
 
-static void define_named(sh *x)         /* behind function */
+static void define_named(sh *x)         /* after "function" */
 {
     skip_blanks(x);
     char *name = sh_one(x);
@@ -262,9 +262,9 @@ static int is_definition(const sh *x)
 static void run_simple(sh *x)
 {
     const char *from = x->p, *sign;
-    int         open = 1;               /* assignments may stand here                           */
-    free(x->lacks);
-    x->lacks = NULL;
+    int         open = 1;               /* 1: assignments may follow                            */
+    free(x->unset);
+    x->unset = NULL;
     while (x->st == XD_OK) {
         skip_blanks(x);
         if (at_redirection(x)) {
@@ -293,11 +293,11 @@ static void run_simple(sh *x)
     if (*x->p == '#')
         x->p += strcspn(x->p, "\n");
     if (x->p == from && *x->p)
-        x->p++;                         /* a bracket that nothing opens                         */
+        x->p++;                         /* an unmatched bracket                                 */
     sh_run(x);
 }
 
-static void run_condition(sh *x)        /* behind [[ */
+static void run_condition(sh *x)        /* after "[[" */
 {
     sh_list kept = x->words;
     x->words = (sh_list){ 0 };
@@ -317,7 +317,7 @@ static void run_condition(sh *x)        /* behind [[ */
             if (!sh_word(x, 1))
                 x->p++;
             else if (x->words.n == words)
-                sh_append(x, &x->words, "");    /* a value of nothing is a word here            */
+                sh_append(x, &x->words, "");    /* an empty value counts as a word here         */
         }
     }
     if (sh_live(x))
@@ -326,46 +326,46 @@ static void run_condition(sh *x)        /* behind [[ */
     x->words = kept;
 }
 
-static void run_if(sh *x)               /* behind if */
+static void run_if(sh *x)               /* after "if" */
 {
     int done = 0;
     do {
         int before = done;
-        x->dead += before;
+        x->skipped += before;
         run_list(x, "then");
         int yes = sh_live(x) && x->status == 0;
         expect_word(x, "then", "if");
-        x->dead += !yes;
+        x->skipped += !yes;
         run_list(x, "elif else fi");
-        x->dead -= !yes;
-        x->dead -= before;
+        x->skipped -= !yes;
+        x->skipped -= before;
         done |= yes;
     } while (x->st == XD_OK && take_word(x, "elif"));
     if (take_word(x, "else")) {
-        x->dead += done;
+        x->skipped += done;
         run_list(x, "fi");
-        x->dead -= done;
+        x->skipped -= done;
     }
     expect_word(x, "fi", "if");
 }
 
-/* Ends a round of a loop. Returns 1: it was the last. */
+/* Ends an iteration of a loop; returns 1 for the last one. */
 static int round_over(sh *x)
 {
-    int over = x->leave == 2;
-    if (x->leave < 3)
-        x->leave = 0;
+    int over = x->jump == 2;
+    if (x->jump < 3)
+        x->jump = 0;
     return over || !sh_live(x);
 }
 
 static void skip_body(sh *x)
 {
-    x->dead++;
+    x->skipped++;
     run_list(x, "done");
-    x->dead--;
+    x->skipped--;
 }
 
-/* Words up to the end of the line, {1..4} as its numbers. */
+/* Appends the words up to the end of the line; {1..4} becomes its numbers. */
 static void read_items(sh *x, sh_list *to)
 {
     int  a, b;
@@ -389,7 +389,7 @@ static void read_items(sh *x, sh_list *to)
     }
 }
 
-static void run_for(sh *x)              /* behind for */
+static void run_for(sh *x)              /* after "for" */
 {
     sh_list       to = { 0 };
     size_t        n = (skip_blanks(x), sh_name_length(x->p));
@@ -398,7 +398,7 @@ static void run_for(sh *x)              /* behind for */
     if (!n && x->st == XD_OK)
         x->st =
             xd_fail(x->e, XD_EINVAL,
-                    "'for ((...))' is a shell's business: give the command that it runs, with its "
+                    "'for ((...))' is not supported: give the command that it runs, with its "
                     "values filled in");
     x->p += n;
     skip_between(x);
@@ -425,7 +425,7 @@ static void run_for(sh *x)              /* behind for */
     free(name);
 }
 
-static void run_while(sh *x, int until) /* behind while, until */
+static void run_while(sh *x, int until) /* after "while" or "until" */
 {
     const char *from = x->p;
     for (int i = 0; x->st == XD_OK; i++) {
@@ -436,18 +436,19 @@ static void run_while(sh *x, int until) /* behind while, until */
         if (yes && i == MOST_ROUNDS && x->st == XD_OK)
             x->st =
                 xd_fail(x->e, XD_EINVAL,
-                        "a loop of the script does not end where nothing is run: give the command "
-                        "that it runs, with its values filled in");
-        x->dead += !yes;
+                        "a loop of the script never ends without running programs: give the "
+                        "command "
+                        "that it runs, with its values");
+        x->skipped += !yes;
         run_list(x, "done");
-        x->dead -= !yes;
+        x->skipped -= !yes;
         if (round_over(x) || !yes)
             break;
     }
     expect_word(x, "done", "while");
 }
 
-static void run_case(sh *x)             /* behind case */
+static void run_case(sh *x)             /* after "case" */
 {
     int   done = 0;
     char *what = (skip_blanks(x), sh_one(x));
@@ -466,9 +467,9 @@ static void run_case(sh *x)             /* behind case */
         }
         expect_word(x, ")", "case");
         hit = hit && !done && sh_live(x);
-        x->dead += !hit;
+        x->skipped += !hit;
         run_list(x, ";; esac");
-        x->dead -= !hit;
+        x->skipped -= !hit;
         done |= hit;
         x->p += !strncmp(x->p, ";;", 2) ? 2 : 0;
     }
@@ -476,7 +477,7 @@ static void run_case(sh *x)             /* behind case */
     free(what);
 }
 
-/* (( ... )): a condition; one that assigns is not known, and succeeds. */
+/* (( ... )): a condition; assignments are not supported and succeed. */
 static void run_arithmetic(sh *x)
 {
     const char *end = sh_closing(x->p, '(', ')');
@@ -502,7 +503,8 @@ static void run_command(sh *x)
     skip_blanks(x);
     if (++x->depth > DEEPEST) {
         if (x->st == XD_OK)
-            x->st = xd_fail(x->e, XD_EINVAL, "the script has more than %d levels", DEEPEST);
+            x->st = xd_fail(x->e, XD_EINVAL,
+                    "the script is nested more than %d levels deep", DEEPEST);
     } else if (take_word(x, "if")) {
         run_if(x);
     } else if (take_word(x, "for")) {
@@ -563,9 +565,9 @@ static void and_or(sh *x)
         int on = (*x->p == '&') == (x->status == 0);
         x->p += 2;
         skip_between(x);
-        x->dead += !on;
+        x->skipped += !on;
         run_pipeline(x);
-        x->dead -= !on;
+        x->skipped -= !on;
     }
 }
 
@@ -578,7 +580,7 @@ static void run_list(sh *x, const char *stops)
         if (!strncmp(x->p, ";;", 2))
             x->p += 2;
         else if (++x->steps > MOST_STEPS)
-            x->st = xd_fail(x->e, XD_EINVAL, "the script does more than %d things before it ends",
+            x->st = xd_fail(x->e, XD_EINVAL, "the script runs more than %d commands",
                             MOST_STEPS);
         else
             and_or(x);
@@ -590,7 +592,7 @@ void sh_list_run(sh *x, const char *stops)
     run_list(x, stops);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the interface --------------------------------------------------------------------------- */
 
 static xd_status begin_shell(sh *x, xd_shell *s, xd_err *e)
 {
@@ -605,7 +607,7 @@ static xd_status end_shell(sh *x)
     sh_drop(&x->funs);
     free(x->body);
     free(x->buf);
-    free(x->lacks);
+    free(x->unset);
     free(x->here);
     return x->st;
 }
@@ -621,7 +623,7 @@ xd_status xd_shell_read(xd_shell *s, const char *text, int nargs, char **args, x
     return end_shell(&x);
 }
 
-xd_status xd_shell_take(xd_shell *s, int argc, char **argv, xd_err *e)
+xd_status xd_shell_read_words(xd_shell *s, int argc, char **argv, xd_err *e)
 {
     sh          x;
     const char *first = NULL, *sign;
@@ -664,12 +666,12 @@ void xd_shell_free(xd_shell *s)
         sh_drop(&env);
     }
     free(s->unset);
-    free(s->unrun);
+    free(s->substitutions);
     free(s->other);
     *s = (xd_shell){ 0 };
 }
 
-/* What a terminal would obey, but new lines, and bytes that are not UTF-8. */
+/* Returns 1 for control characters other than newlines, and for bytes that are not UTF-8. */
 static int has_controls(const char *word)
 {
     for (size_t n; *word; word += n) {
@@ -681,7 +683,7 @@ static int has_controls(const char *word)
     return 0;
 }
 
-/* One letter inside of '' or, where there are letters that a terminal would obey, of $''. */
+/* Prints a character within '' or, in words with control characters, within $''. */
 static int quote_letter(FILE *f, char c, int controls)
 {
     char text[8];

@@ -1,9 +1,9 @@
-/* shell.h - the commands that a shell would run, read from a text or a script.
+/* shell.h - interprets a shell script without running programs, to find the commands that it would
+ * run.
  *
- * Known are quotes, comments, lines, variables, arrays and tables with their expansions,
- * arithmetic, `read <<<`, if, for, while, case, functions, eval. Nothing is run: a command that is
- * not asked for succeeds, and $(command) is kept as it is written. What is not set is nothing, as
- * in a shell. */
+ * Supported: quotes, comments, variables, arrays, associative arrays and their expansions,
+ * arithmetic, `read <<<`, if, for, while, case, functions, eval. Other commands are skipped and
+ * count as successful; $(command) is kept as text. Unset variables are empty, as in a shell. */
 #ifndef XD_CLI_SHELL_H
 #define XD_CLI_SHELL_H
 
@@ -16,31 +16,31 @@ enum { XD_SHELL_COMMANDS = 64, XD_SHELL_BYTES = 1 << 20 };
 typedef struct xd_command_line {        /* one command; malloc'ed                              */
     int    n, nenv;
     char **word;
-    char **env;                 /* "NAME=value": all variables that were set before it          */
+    char **env;                 /* "NAME=value": all variables set before the command           */
 } xd_command_line;
 
-typedef struct xd_shell {       /* start with {0} and `wanted`                                 */
-    int (*wanted)(int n, char **word);  /* is this command one of those that are asked for?     */
+typedef struct xd_shell {       /* initialize with {0}, then set `wanted`                      */
+    int (*wanted)(int n, char **word);  /* returns 1 for commands to collect                    */
     int             n;
     xd_command_line command[XD_SHELL_COMMANDS];
-    char           *unset;      /* "$A, $B": in the commands, and set by nothing; NULL: none    */
-    char           *unrun;      /* "$(date)" and the like, a line each; NULL: none              */
-    char           *other;      /* the first command of the text that is not asked for; or NULL */
-    int             typos;      /* letters of blogs stood for those of ASCII                    */
-    int             ended;      /* by `exit`                                                    */
+    char           *unset;      /* "$A, $B": unset variables in the commands; NULL: none        */
+    char           *substitutions;      /* "$(date)" and others, one per line; NULL: none       */
+    char           *other;      /* the first command that is not wanted; NULL: none             */
+    int             typos;      /* 1: typographic characters were replaced                      */
+    int             exited;     /* 1: the script called `exit`                                  */
 } xd_shell;
 
-/* XD_EINVAL with one sentence: something that is not known. No command is no error. `args` are the
- * script's: $1 and so on. */
+/* Interprets a script and collects its wanted commands; finding none is no error. args: $1 and so
+ * on. XD_EINVAL: unsupported syntax. */
 xd_status xd_shell_read(xd_shell *s, const char *text, int nargs, char **args, xd_err *e);
-/* The same of words that a shell has split already. */
-xd_status xd_shell_take(xd_shell *s, int argc, char **argv, xd_err *e);
-const char *xd_shell_env(const xd_command_line *c, const char *name);   /* NULL: not set       */
-/* Is a part of the word what a command would have printed? */
-int       xd_shell_unrun(const xd_shell *s, const char *word);
+/* The same for words that the shell has already split. */
+xd_status xd_shell_read_words(xd_shell *s, int argc, char **argv, xd_err *e);
+const char *xd_shell_env(const xd_command_line *c, const char *name);   /* NULL: unset         */
+/* Returns 1 if the word contains the text of a command substitution. */
+int       xd_shell_has_substitution(const xd_shell *s, const char *word);
 void      xd_shell_free(xd_shell *s);
 
-/* Prints a word so that a shell reads it as one; returns its columns. `f` may be NULL. */
+/* Prints a word, quoted for a shell; returns its number of columns. f: NULL to only count. */
 int xd_shell_quote(FILE *f, const char *word);
 
 #endif

@@ -57,7 +57,7 @@ static xd_status read_count(const reader *r, const char *name, const char *v, in
         *to = (int)n;
         return XD_OK;
     }
-    if (xd_shell_unrun(r->text, v))
+    if (xd_shell_has_substitution(r->text, v))
         return xd_fail(
             r->e, XD_EINVAL,
             "--%s of the launcher is the output of %.80s, which is not run here: write "
@@ -78,7 +78,8 @@ static xd_status read_count(const reader *r, const char *name, const char *v, in
 static int is_every_gpu(const reader *r, const char *v)
 {
     return xd_list_has(" gpu auto cpu xpu ", v) ||
-           (xd_shell_unrun(r->text, v) && (strstr(v, "-smi") || strstr(v, "device_count")));
+           (xd_shell_has_substitution(r->text, v) && (strstr(v, "-smi") || strstr(v,
+                   "device_count")));
 }
 
 static xd_status launcher_option(reader *r, const char *name, const char *v)
@@ -609,7 +610,7 @@ static xd_status check_run(const reader *r)
         const xd_given *g = &r->l->given[i];
         xd_fate         fate = xd_xdit_flags[i].fate;
         for (int k = 0; k < g->count && (fate == XD_FATE_SAME || fate == XD_FATE_OTHER); k++)
-            if (xd_shell_unrun(r->text, g->v[k]))
+            if (xd_shell_has_substitution(r->text, g->v[k]))
                 return xd_fail(r->e, XD_EINVAL,
                                "--%s is '%.120s', and commands are not run here: write its value",
                                xd_xdit_flags[i].name, g->v[k]);

@@ -290,10 +290,10 @@ line "notes on flags" 0 '--use_torch_compile is left out .not needed' \
 
 refused "no line" 2 'command' from-xdit
 refused "an empty one" 2 'command' from-xdit ''
-refused "an open quote" 2 'opened' from-xdit 'torchrun "a.py'
+refused "an open quote" 2 'quote' from-xdit 'torchrun "a.py'
 refused "a variable" 2 'variable' from-xdit \
     'torchrun --nproc_per_node=$N a.py'
-refused "a loop of sums" 2 "for shell" from-xdit \
+refused "a loop of sums" 2 "for" from-xdit \
     'for ((i=0;i<2;i++)); do torchrun a.py; done'
 refused "an installation" 2 "pip xfuser" from-xdit \
     'pip install xfuser'

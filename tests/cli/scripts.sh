@@ -263,10 +263,10 @@ refused "a loop without an end" 2 'end' from-xdit \
 refused "if without fi" 2 "'if' 'fi'" from-xdit 'if true; then torchrun a.py'
 refused "for without done" 2 "'for' 'done'" from-xdit \
     'for i in 1; do torchrun a.py --model m'
-refused "a sum that is none" 2 'understood' from-xdit 'N=$((1 /)); torchrun a.py'
-refused "a division by nothing" 2 'understood' from-xdit \
+refused "a sum that is none" 2 'value' from-xdit 'N=$((1 /)); torchrun a.py'
+refused "a division by nothing" 2 'value' from-xdit \
     'N=$((1/0)); torchrun a.py'
-refused "a function that calls itself" 2 'again|64' \
+refused "a function that calls itself" 2 'itself|64' \
     from-xdit 'f() { f; }; f; torchrun a.py'
 refused "a text that grows without end" 2 '256 KB' from-xdit \
     'x=ab; for i in {1..99}; do x=$x$x; done; torchrun a.py'

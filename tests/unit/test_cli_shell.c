@@ -248,8 +248,8 @@ static void lacks_are_named(void **state)
     assert_string_equal(s.unset, "$X, $Y, $Z");
     assert_int_equal(s.command[0].n, 5);
     assert_string_equal(s.command[0].word[2], "$(date)");
-    assert_true(xd_shell_unrun(&s, s.command[0].word[2]));
-    assert_false(xd_shell_unrun(&s, s.command[0].word[1]));
+    assert_true(xd_shell_has_substitution(&s, s.command[0].word[2]));
+    assert_false(xd_shell_has_substitution(&s, s.command[0].word[1]));
     assert_string_equal(xd_shell_env(&s.command[0], "A"), "/b");
     xd_shell_free(&s);
 }
