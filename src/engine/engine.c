@@ -3,6 +3,7 @@
 #include "engine/borrow.h"
 #include "engine/lora_sets.h"
 #include "engine/memory_advice.h"
+#include "engine/request_log.h"
 #include "engine/session.h"
 #include "model/lora.h"
 #include "observe/slow_device.h"
@@ -655,10 +656,9 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
 }
 
 /* Makes all checks that can refuse a request: options, prompts, memory. */
-static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, int *refused, xd_status s,
-                                 xd_err *e)
+static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_memory_limits *room,
+                                 int *refused, xd_status s, xd_err *e)
 {
-    xd_memory_limits room = { 0 };
     s = xd_references_share(j, s, e);
     if (s == XD_OK)
         s = xd_prompts_tokenize(w, j, e);
@@ -671,10 +671,10 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, int *r
     if (s == XD_OK)
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
-        s = xd_memory_plan(j, w, need, &room, e);
-    if (s == XD_ENOMEM && room.machine > 0)   /* the memory plan has refused */
-        s = xd_memory_fit(j, w, need, &room, e);
-    *refused = s == XD_ENOMEM && room.device > 0 &&
+        s = xd_memory_plan(j, w, need, room, e);
+    if (s == XD_ENOMEM && room->machine > 0)   /* the memory plan has refused */
+        s = xd_memory_fit(j, w, need, room, e);
+    *refused = s == XD_ENOMEM && room->device > 0 &&
                j->ctx->world.used->size == j->ctx->world.all->size;   /* idle ranks do not wait   */
     return s;
 }
@@ -718,6 +718,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_job     j = { 0 };
     xd_prompts   w = { 0 };
     xd_need    need;
+    xd_memory_limits room = { 0 };
     xd_job_agreed   told;
     xd_request own = *r;        /* copy, to set rank 0's random seed and the image's size       */
     loop       l = { .j = &j };
@@ -743,10 +744,12 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     }
     g->refused = 0;
     if (!g->ctx.world.idle && s != XD_ECOMM)
-        s = prepare_request(&j, &w, &need, &g->refused, s, &mine);
+        s = prepare_request(&j, &w, &need, &room, &g->refused, s, &mine);
     int started = s == XD_OK;   /* the request was not refused                                 */
     if (++g->requests && started)       /* predicted times are those of the first request      */
         xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
+    if (started && j.ntodo)
+        xd_log_request(&j, &room, g->requests == 1 ? &g->predicted : NULL);
     if (s == XD_OK)
         s = run_images(&l, &w, &need, &mine);
     if (s == XD_OK) {

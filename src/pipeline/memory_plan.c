@@ -420,6 +420,7 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     double host[XD_HOST_SUMS];
     int tight = sum_host(j, peak, once, reads, have, host);
     limits->machine = host[1];
+    limits->needed = host[0];
     limits->space = (double)space + mine;
     log_memory(ctx, need, host);
     ctx->spare = reads ? free_of(host, (double)space + mine - peak) : 0;
@@ -560,6 +561,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     if (need->messages)
         xd_log(XD_LOG_DEBUG, "memory of %s: %zu bytes of them are for messages", ctx->dev->name,
                need->messages);
+    limits->needed = room.need;
     limits->device = (room.have - room.kernels) / room.ranks;
     limits->device = limits->device > 1 ? limits->device : 1;
     if (room.need <= room.have) {

@@ -24,6 +24,7 @@ typedef struct xd_memory_limits { /* bytes that a request may take on this rank'
     /* Of memory, of the address space of this process; including what the process holds. */
     double machine, space;
     double held;                /* bytes already held: loaded weights                          */
+    double needed;              /* bytes of the request, of all ranks of the host or the device */
     double device;              /* for a rank, of a device whose memory is short; 0: it is not */
     int    huge;                /* the image alone is too large: nothing was counted           */
 } xd_memory_limits;

@@ -20,11 +20,12 @@
 #include "plan/plan_table.h"
 #include "predict/fit.h"
 
+#define LARGE_PARAMETERS 1e8
 enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
 /* Times the model's own size, and seconds (where unknown tokens), that are, too. */
 enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
 
-const xd_predicted_times xd_predicted_nothing = { -1, -1, -1, -1, -1, -1 };
+const xd_predicted_times xd_predicted_nothing = { -1, -1, -1, -1, -1, -1, 0 };
 
 typedef struct chooser {
     const xd_context   *ctx;
@@ -221,6 +222,7 @@ static void log_choice(const chooser *c, const xd_search *s, const xd_candidate 
     else
         snprintf(of, sizeof of, "the fastest of %d", s->good);
     reading_text(c, f, reading, sizeof reading);
+    v->predicted.logged = 1;
     xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s%s%s", f->plan.text, of,
            c->ranks, f->request_s, c->m.sheet ? " (by data sheet, not fitted)" : "", reading);
     for (int i = 0; i < s->n; i++)
@@ -292,6 +294,13 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
     return st;
 }
 
+/* Is the transformer so large that a prediction, which takes some 50 ms, does not matter? */
+static int is_large(const xd_context *ctx)
+{
+    const xd_dit_info *d = &ctx->model.dit_info;
+    return 12.0 * (double)d->nlayers * (double)d->dim * (double)d->dim > LARGE_PARAMETERS;
+}
+
 /* Is the request so large that its time is worth a word? */
 static int is_far_larger(chooser *c)
 {
@@ -306,9 +315,9 @@ static int is_far_larger(chooser *c)
     return here.times > FAR_LARGER;
 }
 
-/* Without a choice the request is predicted where it is far larger than the model's own size, and
- * where a disk of known speed delivers weights: their reading is most of the time of many first
- * requests. What cannot be predicted is left out. */
+/* Without a choice the request is predicted where the model is large or the request is far larger
+ * than the model's own size, and where a disk of known speed delivers weights: their reading is
+ * most of the time of many first requests. What cannot be predicted is left out. */
 static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_times *predicted)
 {
     xd_prediction    f = { .rank = NULL };
@@ -326,6 +335,7 @@ static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_time
         reading_text(&here, &f, reading, sizeof reading);
     }
     xd_log_enter(log);
+    predicted->logged = *reading != 0;
     if (*reading)
         xd_log(XD_LOG_INFO, "predicted %.3g s%s", f.request_s, reading);
     xd_prediction_free(&f);
@@ -367,7 +377,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
     int chooses = size > 1 && a->plan && c.ranks > given;
     if (s == XD_OK && ctx->world.all->rank == 0 && !chooses) {
-        int larger = is_far_larger(&c);
+        int larger = is_far_larger(&c) || (a->plan && a->plan_for && is_large(ctx));
         if (larger || (a->plan && cold_bytes(&c) >= LEAST_COLD)) {
             open_tokenizers(ctx, a);
             predict_reading(&c, hosts, larger, predicted);

@@ -10,6 +10,7 @@ typedef struct xd_predicted_times {  /* seconds of the request the plan was chos
                                      /* unknown */
     double text_s, load_s, denoise_s, decode_s, total_s;
     double read_s;  /* of these, what a disk takes; of text, load and decode */
+    int    logged;  /* 1: total_s was logged, with the plan or with the bytes to read */
 } xd_predicted_times;
 
 /* Nothing is known. */
