@@ -257,7 +257,7 @@ second() {
         --width 1024 --height 1024 --repeats 3
     [ -n "$simulated" ] || XDIT_CUDNN=0 step "FLUX.1 step without cuDNN" 45 FLUX.1-dev \
         --width 1024 --height 1024 --repeats 3
-    for k in flash_128 epilogue_wide qknorm_near norm_12; do
+    for k in flash_128 epilogue_wide qknorm_128 norm_12; do
         XDIT_CUDNN=0 check "profile of $k" 25 profile $k 1 "$flux" $layers $big
     done
     for k in conv gnorm; do

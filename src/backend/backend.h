@@ -353,14 +353,18 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  *                rotation; with them D is even
  * The rotation (rotary embedding, Su et al. 2021) takes pair i, (x, y), to
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
- * Pair i is the elements (2i, 2i+1), or (i, i + D/2) when `halves`. All arithmetic is in f32. */
+ * Pair i is the elements (2i, 2i+1), or (i, i + D/2) when `halves`. All arithmetic is in f32.
+ *   also         the same rows of other heads, as keys beside queries, with gains and biases of
+ *                their own; types are those of in and out, H may differ. Absent: also.in.p is NULL */
 enum { XD_QKNORM_MAX = 1024 };
+typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
     xd_tensor out, in, gain, bias, cos, sin;
     int       norm;             /* 0: gain, bias and the rotation only                        */
     int       rms;              /* as in xd_norm                                              */
     int       halves;
     float     eps;
+    xd_qk_heads also;
 } xd_qknorm;
 
 /* out = in with each group of `group` elements of a row rotated (xd_rotation). in, out [n,C] F32 or

@@ -99,14 +99,24 @@ static int is_table(const xd_tensor *t, int64_t n, int64_t D)
            t->d[1] == D / 2 && (D <= 2 || t->s[1] == 1);
 }
 
+/* 1: in and out are heads [n,H,D], gain and bias are theirs. */
+static int are_heads(const xd_qk_heads *a, int64_t n, int64_t D)
+{
+    return a->in.nd == 3 && a->out.nd == 3 && a->in.d[0] == n && a->in.d[2] == D &&
+           same_shape(&a->in, &a->out, 3) && (D < 2 || (a->in.s[2] == 1 && a->out.s[2] == 1)) &&
+           is_row(&a->gain, D) && is_row(&a->bias, D);
+}
+
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types)
 {
     const int64_t n = a->in.d[0], D = a->in.d[2];
     if (!xd_types_has(types, a->in.type) || !xd_types_has(types, a->out.type) || a->in.nd != 3 ||
-        a->out.nd != 3 || D < 1 || D > XD_QKNORM_MAX ||
-        (D > 1 && (a->in.s[2] != 1 || a->out.s[2] != 1)))
+        D < 1 || D > XD_QKNORM_MAX)
         return XD_EINVAL;
-    return valid_if(same_shape(&a->in, &a->out, 3) && is_row(&a->gain, D) && is_row(&a->bias, D) &&
+    return valid_if(are_heads(&(xd_qk_heads){ a->out, a->in, a->gain, a->bias }, n, D) &&
+                    (!a->also.in.p || (are_heads(&a->also, n, D) &&
+                                       a->also.in.type == a->in.type &&
+                                       a->also.out.type == a->out.type)) &&
                     !a->cos.p == !a->sin.p &&
                     (!a->cos.p ||
                      (D % 2 == 0 && is_table(&a->cos, n, D) && is_table(&a->sin, n, D))));

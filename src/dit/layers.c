@@ -213,8 +213,8 @@ void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, cons
     xd_tensor cos = some_rows(r->cos, at, n), sin = some_rows(r->sin, at, n);
     float     e = r->eps > 0 ? r->eps : eps;
     xd_qk_norm_into(x, &(xd_qknorm){ .out = xd_rows(a->q, at, n), .in = q, .gain = r->norm_q,
-                                     .cos = cos, .sin = sin, .eps = e });
-    xd_qk_norm_into(x, &(xd_qknorm){ .out = xd_rows(a->k, at, n), .in = k, .gain = r->norm_k,
+                                     .also = { .out = xd_rows(a->k, at, n), .in = k,
+                                               .gain = r->norm_k },
                                      .cos = cos, .sin = sin, .eps = e });
 }
 

@@ -50,7 +50,7 @@ xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, 
 /* Queries or keys of heads [n,H,D] (any strides except that of D) to `out` of that shape. RMS norm
  * over the D elements of each head with gain [D] (F32; absent: no norm), then RoPE rotation by the
  * row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent. Pairs: elements 2i and
- * 2i+1. `norm` and `rms` are set by the op. */
+ * 2i+1. `also` are the keys beside queries. `norm` and `rms` are set by the op. */
 void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* xd_qk_norm_into with a layer norm (gain and bias) in place of the RMS norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);

@@ -245,18 +245,15 @@ static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in
     xd_add(x, h, y);
 }
 
-/* Norm and rotation of heads [n,H,D], in place. */
-static void turn_heads(xd_exec *x, const xd_decoder *c, const local *l, const angles *a,
-                       xd_tensor heads, xd_tensor gain)
+/* What a norm of heads multiplies by. */
+static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, xd_tensor gain)
 {
-    if (gain.p && c->kind->gemma) {
-        xd_tensor plus = xd_new_f32(x, 1, c->D);
-        xd_copy_to(x, plus, xd_view2(gain.p, XD_F32, 1, c->D));
-        xd_axpby(x, plus, 1, l->ones, 1);
-        gain = xd_view(plus.p, XD_F32, 1, &c->D);
-    }
-    xd_qk_norm_into(x, &(xd_qknorm){ .out = heads, .in = heads, .gain = gain, .cos = a->cos,
-                                     .sin = a->sin, .halves = 1, .eps = c->eps });
+    if (!gain.p || !c->kind->gemma)
+        return gain;
+    xd_tensor plus = xd_new_f32(x, 1, c->D);
+    xd_copy_to(x, plus, xd_view2(gain.p, XD_F32, 1, c->D));
+    xd_axpby(x, plus, 1, l->ones, 1);
+    return xd_view(plus.p, XD_F32, 1, &c->D);
 }
 
 /* Attention of q, k, v [n,H,D] under the mask of this layer: [n,H,D]. */
@@ -290,8 +287,11 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_tensor y = xd_linear(x, rms_norm(x, c, s->h, w->norm1), &w->qkv), qkv[3];
     for (int i = 0; i < 3; i++)
         qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->D);
-    turn_heads(x, c, l, a, qkv[0], w->qnorm);
-    turn_heads(x, c, l, a, qkv[1], w->knorm);
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[0], .in = qkv[0],
+                                     .gain = gain_of_heads(x, c, l, w->qnorm),
+                                     .also = { .out = qkv[1], .in = qkv[1],
+                                               .gain = gain_of_heads(x, c, l, w->knorm) },
+                                     .cos = a->cos, .sin = a->sin, .halves = 1, .eps = c->eps });
     add_layer(x, c, s->h, xd_flat(attend(x, c, l, slides, qkv)), &w->out, w->post1);
 
     y = xd_linear(x, rms_norm(x, c, s->h, w->norm2), &w->gate_up);

@@ -225,9 +225,9 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
     xd_tensor    y = xd_linear(x, xd_rms_norm(x, s->h, w->norm1, eps), &w->qkv);
     for (int i = 0; i < 3; i++)
         qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->dim / c->heads);
-    for (int i = 0; i < 2; i++)
-        xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[i], .in = qkv[i], .cos = l->cos, .sin = l->sin,
-                                         .halves = 1, .eps = eps });
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[0], .in = qkv[0], .cos = l->cos, .sin = l->sin,
+                                     .also = { .out = qkv[1], .in = qkv[1] }, .halves = 1,
+                                     .eps = eps });
     xd_linear_add(x, s->h, none, xd_flat(attend(x, c, l->r, qkv)), &w->proj);
 
     y = xd_linear(x, xd_rms_norm(x, s->h, w->norm2, eps), &w->gate_up);

@@ -315,7 +315,8 @@ OPERANDS(RESIZE, resize, xd_resize, &b->out, &b->in)
 OPERANDS(LOOKUP, lookup, xd_lookup, &b->out, &b->table, &b->ids)
 OPERANDS(COPY, copy, xd_copy, &b->out, &b->in)
 OPERANDS(ROTATE, rotate, xd_rotate, &b->out, &b->in)
-OPERANDS(QKNORM, qknorm, xd_qknorm, &b->out, &b->in, &b->gain, &b->bias, &b->cos, &b->sin)
+OPERANDS(QKNORM, qknorm, xd_qknorm, &b->out, &b->in, &b->gain, &b->bias, &b->cos, &b->sin,
+         &b->also.out, &b->also.in, &b->also.gain, &b->also.bias)
 
 /* ---- weights: packed at once, from host memory -------------------------------------------- */
 

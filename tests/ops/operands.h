@@ -23,7 +23,10 @@ xd_tensor operand_at(xd_dtype type, int nd, const int64_t *d, int64_t gap, int64
 xd_tensor operand(xd_dtype type, int nd, const int64_t *d, int64_t gap);
 xd_tensor matrix(xd_dtype type, int64_t rows, int64_t cols, int64_t gap);
 void remember(void);
+/* `out` may have changed since remember(). */
+void allow(const xd_tensor *out);
 double tolerance(xd_dtype t);
+/* `out` holds `want`, and nothing else has changed since remember(). */
 void check(const char *what, const xd_tensor *out, const double *want);
 void *scratch_for(xd_op op, const void *args, size_t *n);
 void scratch_done(const char *what, void *tmp, size_t n);
@@ -65,6 +68,7 @@ void test_quant_refusals(void **unused);
 
 /* test_qknorm.c */
 void test_qknorm(void **unused);
+void test_qknorm_also(void **unused);
 void test_qknorm_refusals(void **unused);
 void test_rotate(void **unused);
 void test_rotation_bits(void **unused);

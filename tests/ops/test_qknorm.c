@@ -31,8 +31,8 @@ static xd_tensor angles(heads d)
     return t;
 }
 
-/* One head of D values, normalised: in place. */
-static void norm_of(const xd_qknorm *a, double *x, int64_t D)
+/* One head of D values, normalised with the gain and bias of h: in place. */
+static void norm_of(const xd_qknorm *a, const xd_qk_heads *h, double *x, int64_t D)
 {
     double mean = 0, var = 0;
     for (int64_t j = 0; j < D && !a->rms; j++)
@@ -42,7 +42,7 @@ static void norm_of(const xd_qknorm *a, double *x, int64_t D)
     for (int64_t j = 0; j < D; j++)
         x[j] = a->norm ? (x[j] - mean) / sqrt(var + (double)a->eps) : x[j];
     for (int64_t j = 0; j < D; j++)
-        x[j] = x[j] * (a->gain.p ? at(&a->gain, j) : 1) + (a->bias.p ? at(&a->bias, j) : 0);
+        x[j] = x[j] * (h->gain.p ? at(&h->gain, j) : 1) + (h->bias.p ? at(&h->bias, j) : 0);
 }
 
 static void turn_of(const xd_qknorm *a, double *x, int64_t row, int64_t D)
@@ -55,45 +55,110 @@ static void turn_of(const xd_qknorm *a, double *x, int64_t row, int64_t D)
     }
 }
 
-static void qknorm_case(heads d)
+static xd_qk_heads some_heads(heads d, xd_tensor in, xd_tensor out)
+{
+    xd_qk_heads h = { .in = in, .out = out };
+    h.gain = maybe(operand(XD_F32, 1, &d.D, 0));
+    h.bias = maybe(operand(XD_F32, 1, &d.D, 0));
+    return h;
+}
+
+static double *wanted(const xd_qknorm *a, const xd_qk_heads *h)
+{
+    const int64_t H = h->in.d[1], D = h->in.d[2], n = h->in.d[0] * H;
+    double       *want = numbers(n * D);
+    for (int64_t k = 0; k < n; k++) {
+        double *x = want + k * D;
+        for (int64_t j = 0; j < D; j++)
+            x[j] = at(&h->in, k * D + j);
+        norm_of(a, h, x, D);
+        turn_of(a, x, k / H, D);
+    }
+    return want;
+}
+
+/* With `also` heads, 0 for none. */
+static void qknorm_case(heads d, int64_t also)
 {
     xd_qknorm a = { .norm = upto(4) > 0, .rms = (int)upto(2), .halves = (int)upto(2),
                     .eps = 1e-4f };
-    double   *want = numbers(d.n * d.H * d.D);
+    xd_dtype    in = f32_or_half(), out = upto(3) ? f32_or_half() : in;
+    int         in_place = in == out && upto(2);
+    double     *keys = NULL;
     fresh();
-    a.in = part(f32_or_half(), d);
-    a.out = upto(3) == 0 ? a.in : part(f32_or_half(), d);
-    a.gain = maybe(operand(XD_F32, 1, &d.D, 0));
-    a.bias = maybe(operand(XD_F32, 1, &d.D, 0));
+    xd_tensor   t = part(in, d);
+    xd_qk_heads h = some_heads(d, t, in_place ? t : part(out, d));
+    a.in = h.in, a.out = h.out, a.gain = h.gain, a.bias = h.bias;
+    if (also) {
+        heads k = { d.n, also, d.D };
+        t = part(in, k);
+        a.also = some_heads(k, t, in_place ? t : part(out, k));
+    }
     if (d.D % 2 == 0 && upto(4)) {
         a.cos = angles(d);
         a.sin = angles(d);
     }
-    for (int64_t k = 0; k < d.n * d.H; k++) {
-        double *x = want + k * d.D;
-        for (int64_t j = 0; j < d.D; j++)
-            x[j] = at(&a.in, k * d.D + j);
-        norm_of(&a, x, d.D);
-        turn_of(&a, x, k / d.H, d.D);
-    }
+    double *want = wanted(&a, &h);
+    if (also)
+        keys = wanted(&a, &a.also);
     remember();
     RUN(qknorm, XD_OP_QKNORM, &a);
+    if (also)
+        allow(&a.also.out);
     check("qknorm", &a.out, want);
+    if (also)
+        check("qknorm, also", &a.also.out, keys);
     free(want);
+    free(keys);
 }
 
 void test_qknorm(void **unused)
 {
     static const int64_t usual[] = { 64, 72, 80, 96, 128, 256 };
     (void)unused;
-    qknorm_case((heads){ 0, 3, 8 });
-    qknorm_case((heads){ 3, 0, 8 });
-    qknorm_case((heads){ 2, 2, XD_QKNORM_MAX });
+    qknorm_case((heads){ 0, 3, 8 }, 3);
+    qknorm_case((heads){ 3, 0, 8 }, 0);
+    qknorm_case((heads){ 3, 0, 8 }, 2);
+    qknorm_case((heads){ 2, 2, XD_QKNORM_MAX }, 2);
+    qknorm_case((heads){ 3, 40, 16 }, 35);
     for (int i = 0; i < 6; i++)
         for (int k = 0; k < 6; k++)
-            qknorm_case((heads){ 1 + upto(40), 1 + upto(6), usual[i] });
+            qknorm_case((heads){ 1 + upto(20), 1 + upto(12), usual[i] }, k * upto(5));
     for (int i = 0; i < 80; i++)
-        qknorm_case((heads){ upto(12), 1 + upto(7), 1 + upto(70) });
+        qknorm_case((heads){ upto(12), 1 + upto(7), 1 + upto(70) }, upto(4));
+}
+
+static xd_tensor dense(xd_dtype type, heads d)
+{
+    return operand(type, 3, (int64_t[]){ d.n, d.H, d.D }, 0);
+}
+
+/* Keys beside queries do not change a bit of either. */
+void test_qknorm_also(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 12; i++) {
+        heads    q = { 1 + upto(9), 1 + upto(20), 8 * (1 + upto(16)) },
+                 k = { q.n, 1 + upto(20), q.D };
+        xd_dtype type = f32_or_half();
+        fresh();
+        xd_qk_heads b = some_heads(k, dense(type, k), dense(type, k));
+        xd_qk_heads h = some_heads(q, dense(type, q), dense(type, q));
+        xd_qknorm   a = { .out = h.out, .in = h.in, .gain = h.gain, .bias = h.bias, .also = b,
+                          .cos = angles(q), .sin = angles(q), .norm = 1, .rms = i % 2,
+                          .eps = 1e-6f };
+        RUN(qknorm, XD_OP_QKNORM, &a);
+        for (int part = 0; part < 2; part++) {
+            xd_qk_heads *of = part ? &b : &h;
+            xd_qknorm    one = a;
+            one.also = (xd_qk_heads){ .out = { 0 } };
+            one.in = of->in, one.gain = of->gain, one.bias = of->bias;
+            one.out = operand(type, 3, of->in.d, 0);
+            RUN(qknorm, XD_OP_QKNORM, &one);
+            for (int64_t j = 0; j < xd_count(one.out); j++)
+                assert_true(at(&one.out, j) == at(&of->out, j));
+        }
+    }
 }
 
 /* What the kernel cannot do is refused before anything is written. */
@@ -117,6 +182,12 @@ void test_qknorm_refusals(void **unused)
     assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
     b = a;
     b.gain = matrix(XD_F32, 1, 5, 0);
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+    b = a;
+    b.also = (xd_qk_heads){ .out = a.out, .in = a.in };
+    b.also.in.d[0] = b.also.out.d[0] = 1;
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+    b.also = (xd_qk_heads){ .out = a.out, .in = operand(XD_BF16, 3, d, 0) };
     assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
     b = a;
     b.in.d[2] = b.out.d[2] = XD_QKNORM_MAX + 1;

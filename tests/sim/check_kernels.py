@@ -18,7 +18,8 @@ SPILL = 0                       # bytes
 REGISTERS = {'flash_256': 255, 'flash_192': 248, 'flash_128': 255, 'flash_96': 255,
              'flash_80': 255, 'flash_64': 255, 'flash_64_bias': 255, 'conv': 152, 'norm_16': 168,
              'norm_12': 128, 'norm_8': 96, 'norm_5': 72, 'attention_any': 144,
-             'attention_wide': 200, 'qknorm_any': 88, 'moments_wide': 80}
+             'attention_wide': 200, 'qknorm_any': 88, 'moments_wide': 80,
+             'qknorm_32': 80, 'qknorm_64': 80, 'qknorm_128': 80}
 OTHERS = 64                     # registers of the kernels not named above
 SASS = 5500                     # instructions of a kernel
 LONGEST = {'conv': 2500, 'flash_256': 6400}     # of those that have another limit

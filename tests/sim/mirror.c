@@ -185,8 +185,8 @@ MIRRORED(XD_OP_AXPBY, axpby, xd_axpby_args, , , &b.y, &b.x)
 MIRRORED(XD_OP_RESIZE, resize, xd_resize, , , &b.out, &b.in)
 MIRRORED(XD_OP_LOOKUP, lookup, xd_lookup, , , &b.out, &b.table, &b.ids)
 MIRRORED(XD_OP_COPY, copy, xd_copy, , , &b.out, &b.in)
-MIRRORED(XD_OP_QKNORM, qknorm, xd_qknorm, , , &b.out, &b.in, &b.gain, &b.bias, &b.cos, &b.sin)
-
+MIRRORED(XD_OP_QKNORM, qknorm, xd_qknorm, , , &b.out, &b.in, &b.gain, &b.bias, &b.cos, &b.sin,
+         &b.also.out, &b.also.in, &b.also.gain, &b.also.bias)
 MIRRORED(XD_OP_ROTATE, rotate, xd_rotate, , , &b.out, &b.in)
 
 enum { PIECES = 64 };

@@ -247,7 +247,9 @@ MOVES(axpby, xd_axpby_args, 2 * bytes_of(&a->y) + bytes_of(&a->x))
 MOVES(resize, xd_resize, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(lookup, xd_lookup, 2 * bytes_of(&a->out) + bytes_of(&a->ids))
 MOVES(qknorm, xd_qknorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
-                             bytes_of(&a->bias) + bytes_of(&a->cos) + bytes_of(&a->sin))
+                             bytes_of(&a->bias) + bytes_of(&a->cos) + bytes_of(&a->sin) +
+                             bytes_of(&a->also.out) + bytes_of(&a->also.in) +
+                             bytes_of(&a->also.gain) + bytes_of(&a->also.bias))
 MOVES(rotate, xd_rotate, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 

@@ -351,9 +351,15 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 {
     xd_status st = xd_qknorm_check(a, XD_TYPES_F32_BF16);
     (void)s, (void)tmp;
-    if (st == XD_OK)
-        cpu_of(d)->k->qknorm(a);
-    return st;
+    if (st != XD_OK)
+        return st;
+    cpu_of(d)->k->qknorm(a);
+    if (a->also.in.p) {
+        xd_qknorm b = *a;
+        b.out = a->also.out, b.in = a->also.in, b.gain = a->also.gain, b.bias = a->also.bias;
+        cpu_of(d)->k->qknorm(&b);
+    }
+    return XD_OK;
 }
 
 static xd_status rotate(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp)

@@ -19,7 +19,7 @@
 /* Every kernel of kernels/: its name and the bytes of dynamic shared memory that it may use. */
 #define XD_CUDA_KERNELS(X)                                                                         \
     X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_any, 0)                           \
-    X(qknorm_near, 0) X(qknorm_any, 16 << 10)                                                      \
+    X(qknorm_32, 0) X(qknorm_64, 0) X(qknorm_128, 0) X(qknorm_any, 16 << 10)                       \
     X(flash_64, XD_CUDA_FLASH_SHARED(64, 64)) X(flash_80, XD_CUDA_FLASH_SHARED(80, 32))            \
     X(flash_96, XD_CUDA_FLASH_SHARED(96, 32))                                                      \
     X(flash_128, XD_CUDA_FLASH_WIDE_SHARED(128, 128))                                              \
@@ -43,6 +43,7 @@
 /* Two tiles of keys and two of values; with wide heads tiles of 32 and the queries of a block. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
+#define XD_CUDA_QKNORM_HEADS    32      /* of a slice of qknorm_32; 16 of qknorm_64              */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* three stages                 */
 #define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                  /* two floats a group           */
 

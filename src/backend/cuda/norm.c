@@ -30,30 +30,49 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
                           xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
 
+static qknorm_heads heads_of(const xd_qk_heads *a)
+{
+    if (!a->in.p)
+        return (qknorm_heads){ .H = 0 };
+    return (qknorm_heads){ .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p,
+                           .H = a->in.d[1], .s_out0 = a->out.s[0], .s_out1 = a->out.s[1],
+                           .s_in0 = a->in.s[0], .s_in1 = a->in.s[1] };
+}
+
+/* 1: accesses of 16 bytes are allowed. */
+static int are_aligned(const xd_qk_heads *a)
+{
+    return !a->in.p ||
+           (xd_cuda_aligned(&a->in, a->in.s[0]) && xd_cuda_aligned(&a->in, a->in.s[1]) &&
+            xd_cuda_aligned(&a->out, a->out.s[0]) && xd_cuda_aligned(&a->out, a->out.s[1]) &&
+            xd_cuda_aligned(&a->gain, 0) && xd_cuda_aligned(&a->bias, 0));
+}
+
 xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 {
-    int64_t n = a->in.d[0], H = a->in.d[1], D = a->in.d[2];
-    xd_status st = xd_qknorm_check(a, XD_CUDA_TYPES);
+    int64_t     n = a->in.d[0], D = a->in.d[2];
+    xd_qk_heads first = { a->out, a->in, a->gain, a->bias };
+    xd_status   st = xd_qknorm_check(a, XD_CUDA_TYPES);
     (void)s, (void)tmp;
     if (st != XD_OK)
         return st;
     qknorm_args b = {
-        .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p, .cos = a->cos.p,
-        .sin = a->sin.p, .n = n, .H = H, .D = D, .s_out0 = a->out.s[0], .s_out1 = a->out.s[1],
-        .s_in0 = a->in.s[0], .s_in1 = a->in.s[1], .s_cos = xd_cuda_row_stride(&a->cos, n),
-        .s_sin = xd_cuda_row_stride(&a->sin, n), .in_type = xd_cuda_type(&a->in),
-        .out_type = xd_cuda_type(&a->out), .norm = a->norm, .rms = a->rms,
-        .halves = a->halves, .eps = a->eps,
+        .of = { heads_of(&first), heads_of(&a->also) }, .cos = a->cos.p, .sin = a->sin.p, .n = n,
+        .D = D, .s_cos = xd_cuda_row_stride(&a->cos, n), .s_sin = xd_cuda_row_stride(&a->sin, n),
+        .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out), .norm = a->norm,
+        .rms = a->rms, .halves = a->halves, .eps = a->eps,
     };
-    int near = D <= 128 && D % 8 == 0 && !(a->halves && a->cos.p) &&
-               xd_cuda_aligned(&a->in, b.s_in0) && xd_cuda_aligned(&a->in, b.s_in1) &&
-               xd_cuda_aligned(&a->out, b.s_out0) && xd_cuda_aligned(&a->out, b.s_out1) &&
-               xd_cuda_aligned(&a->gain, 0) && xd_cuda_aligned(&a->bias, 0) &&
-               xd_cuda_aligned(&a->cos, b.s_cos) && xd_cuda_aligned(&a->sin, b.s_sin);
-    if (near)
-        return xd_cuda_launch(xd_cuda_of(d), XD_K_qknorm_near, xd_ceil_div(n * H, 8), 1, 256, 0,
-                              &b);
-    return xd_cuda_launch(xd_cuda_of(d), XD_K_qknorm_any, xd_ceil_div(n * H, 4), 1, 128,
+    int near = D <= 128 && D % 8 == 0 && !(a->halves && a->cos.p) && are_aligned(&first) &&
+               are_aligned(&a->also) && xd_cuda_aligned(&a->cos, b.s_cos) &&
+               xd_cuda_aligned(&a->sin, b.s_sin);
+    if (near) {
+        int k = D <= 32 ? 0 : D <= 64 ? 1 : 2;
+        b.slices = xd_ceil_div(xd_max(b.of[0].H, b.of[1].H), XD_CUDA_QKNORM_HEADS >> k);
+        return xd_cuda_launch(xd_cuda_of(d), XD_K_qknorm_32 + k, xd_ceil_div(n * b.slices, 8), 1,
+                              256, 0, &b);
+    }
+    return xd_cuda_launch(xd_cuda_of(d), XD_K_qknorm_any,
+                          xd_ceil_div(n * (b.of[0].H + b.of[1].H), 4), 1, 128,
                           (size_t)D * 4 * sizeof(float), &b);
 }
 

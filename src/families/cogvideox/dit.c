@@ -425,18 +425,19 @@ static void add_streams(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, co
                   xd_rows(in, ntxt, h.d[0] - ntxt), w);
 }
 
-/* Normalizes all rows of q or k, and applies RoPE to the video rows. */
-static xd_tensor norm_and_rope(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias,
-                               const local *l, int64_t ntxt)
+/* Normalizes rows of q and k, y being an output of the GEMM; with cos and sin it applies RoPE. */
+static void norm_heads(xd_exec *x, const blk *w, const xd_qkv *a, xd_tensor y, int64_t at,
+                       int64_t n, xd_tensor cos, xd_tensor sin)
 {
-    xd_tensor out = xd_new_as(x, x->act, 3, in.d);
-    int64_t   n = in.d[0] - ntxt;
-    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = xd_rows(out, 0, ntxt), .in = xd_rows(in, 0, ntxt),
-                                           .gain = gain, .bias = bias, .eps = qk_eps });
-    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = xd_rows(out, ntxt, n), .in = xd_rows(in, ntxt, n),
-                                           .gain = gain, .bias = bias, .cos = l->cos, .sin = l->sin,
-                                           .eps = qk_eps });
-    return out;
+    int64_t   hd = a->q.d[2];
+    xd_tensor part = xd_rows(y, at, n);
+    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = xd_rows(a->q, at, n),
+                                           .in = xd_heads(xd_seg(part, &w->qkv, 0), hd),
+                                           .gain = w->q_gain, .bias = w->q_bias,
+                                           .also = { .out = xd_rows(a->k, at, n),
+                                                     .in = xd_heads(xd_seg(part, &w->qkv, 1), hd),
+                                                     .gain = w->k_gain, .bias = w->k_bias },
+                                           .cos = cos, .sin = sin, .eps = qk_eps });
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -444,15 +445,14 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const blk   *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    int64_t      ntxt = xd_n(x, XD_TXT), hd = c->head_dim;
+    int64_t      ntxt = xd_n(x, XD_TXT);
     xd_tensor    mod = xd_mod_rows(x, l->active, &w->before.mod, 6);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    y = xd_linear(x, norm_streams(x, c, &w->before, s->h, mod, ntxt), &w->qkv);
-    xd_tensor q =
-        norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), w->q_gain, w->q_bias, l, ntxt);
-    xd_tensor k =
-        norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), w->k_gain, w->k_bias, l, ntxt);
-    xd_tensor    o = xd_flat(xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0));
+    xd_qkv       a = xd_qkv_open(x, y, &w->qkv, c->head_dim);
+    norm_heads(x, w, &a, y, 0, ntxt, (xd_tensor){ 0 }, (xd_tensor){ 0 });
+    norm_heads(x, w, &a, y, ntxt, y.d[0] - ntxt, l->cos, l->sin);
+    xd_tensor    o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     add_streams(x, s->h, mod, o, &w->out, ntxt);
     xd_arena_rewind(x->tmp, mark);
     mod = xd_mod_rows(x, l->active, &w->after.mod, 6);

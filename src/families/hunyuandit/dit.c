@@ -438,12 +438,14 @@ static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor s
     return y;
 }
 
-/* Normalizes queries or keys and applies RoPE, in place. */
-static xd_tensor norm_and_rope(xd_exec *x, xd_tensor t, const affine *a, const local *l)
+/* Normalizes queries, and keys where they are given, and applies RoPE, in place. */
+static void norm_and_rope(xd_exec *x, const local *l, xd_tensor q, const affine *a, xd_tensor k,
+                          const affine *b)
 {
-    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = t, .in = t, .gain = a->gain, .bias = a->bias,
+    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = q, .in = q, .gain = a->gain, .bias = a->bias,
+                                           .also = { .out = k, .in = k, .gain = b->gain,
+                                                     .bias = b->bias },
                                            .cos = l->cos, .sin = l->sin, .eps = qk_eps });
-    return t;
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -460,14 +462,14 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor y = xd_linear(x, norm_rows(x, h, &w->norm1, xd_mod_rows(x, l->active, &w->shift, 1)),
                             &w->qkv);
-    xd_tensor q = norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), &w->norm_q, l);
-    xd_tensor k = norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), &w->norm_k, l);
+    xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), hd), k = xd_heads(xd_seg(y, &w->qkv, 1), hd);
+    norm_and_rope(x, l, q, &w->norm_q, k, &w->norm_k);
     xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
     xd_linear_add(x, h, none, xd_flat(o), &w->out);
     xd_arena_rewind(x->tmp, mark);
 
     q = xd_linear(x, norm_rows(x, h, &w->norm2, none), &w->q);
-    norm_and_rope(x, xd_heads(q, hd), &w->cross_q, l);
+    norm_and_rope(x, l, xd_heads(q, hd), &w->cross_q, none, &(affine){ 0 });
     o = xd_attn_text(x, q, xd_text_kv(text->kv, x->layer - n->first), &w->kv, hd);
     xd_linear_add(x, h, none, o, &w->cross);
     xd_arena_rewind(x->tmp, mark);

@@ -485,11 +485,16 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
     xd_tensor  in[2] = { xd_seg(y, &w->qkv, 0), xd_seg(y, &w->qkv, 1) };
     xd_tensor  q = xd_new(x, rows, mine), k = xd_new(x, rows, mine);
     xd_tensor  f = factors_of(x, n, in, 2);
-    turn       t = { l->cos, l->sin };
+    turn       t = { 0 };
+    xd_tensor  qh = xd_heads(q, c->head_dim), kh = xd_heads(k, c->head_dim);
+    if (f.p)
+        t = (turn){ l->cos, l->sin };
     norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
     norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
-    return xd_flat(xd_attn(x, xd_heads(q, c->head_dim), xd_heads(k, c->head_dim),
-                           xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));
+    if (!f.p)                   /* one rotation of both                                        */
+        xd_qk_norm_into(x, &(xd_qknorm){ .out = qh, .in = qh, .also = { .out = kh, .in = kh },
+                                         .cos = l->cos, .sin = l->sin });
+    return xd_flat(xd_attn(x, qh, kh, xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));
 }
 
 static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const kept *k, xd_tensor h)

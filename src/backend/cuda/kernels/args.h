@@ -26,12 +26,20 @@ typedef struct norm_args {
     int          none;
 } norm_args;
 
-/* Norm and rotary embedding of heads [n,H,D], as xd_qknorm. s_*0: of rows, s_*1: of heads. */
-typedef struct qknorm_args {
+/* Norm and rotary embedding of heads [n,H,D], as xd_qknorm: of queries and keys, or of one of them
+ * and no heads. s_*0: of rows, s_*1: of heads. A warp of qknorm_32 to qknorm_128 has one of
+ * `slices` of a row's heads. */
+typedef struct qknorm_heads {
     void        *out;
     const void  *in;
-    const float *gain, *bias, *cos, *sin;
-    int64_t      n, H, D, s_out0, s_out1, s_in0, s_in1, s_cos, s_sin;
+    const float *gain, *bias;
+    int64_t      H, s_out0, s_out1, s_in0, s_in1;
+} qknorm_heads;
+
+typedef struct qknorm_args {
+    qknorm_heads of[2];
+    const float *cos, *sin;
+    int64_t      n, D, s_cos, s_sin, slices;
     int          in_type, out_type, norm, rms, halves;
     float        eps;
 } qknorm_args;

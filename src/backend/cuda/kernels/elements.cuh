@@ -83,6 +83,37 @@ GPU void load_eight(float x[8], const void *p, int64_t at, int type)
     }
 }
 
+/* N groups of eight, `step` elements apart, of which n are there; the others become zeros. All are
+ * on their way before the first one is awaited. */
+template <int N>
+GPU void load_groups(float x[N][8], const void *p, int64_t at, int64_t step, int64_t n, int type)
+{
+    uint4 v[N];
+    UNROLL
+    for (int k = 0; k < N; k++) {
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            x[k][i] = 0;
+        v[k] = uint4{ 0, 0, 0, 0 };
+    }
+    if (type == F32) {
+        UNROLL
+        for (int k = 0; k < N; k++)
+            if (k < n)
+                load_eight(x[k], p, at + k * step, F32);
+        return;
+    }
+    UNROLL
+    for (int k = 0; k < N; k++)
+        if (k < n)
+            v[k] = gpu_load16((const uint16_t *)p + at + k * step);
+    UNROLL
+    for (int k = 0; k < N; k++) {
+        unpack_two(x[k], v[k].x, type), unpack_two(x[k] + 2, v[k].y, type);
+        unpack_two(x[k] + 4, v[k].z, type), unpack_two(x[k] + 6, v[k].w, type);
+    }
+}
+
 GPU void store_eight(void *p, int64_t at, int type, const float x[8])
 {
     if (type != F32) {

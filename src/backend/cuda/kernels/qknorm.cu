@@ -1,7 +1,7 @@
-/* qknorm.cu - norm and rotary embedding of heads: a warp a head
+/* qknorm.cu - norm and rotary embedding of heads, queries and keys in one launch
  *
- * Lane l holds the elements 4 l .. 4 l + 3 of every 128. A turned element's partner is another
- * lane's when pairs are halves, so heads pass through shared memory once. */
+ * A turned element's partner is the same lane's when pairs are neighbours. When they are halves it
+ * is another lane's, so heads pass through shared memory once. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -19,84 +19,106 @@ GPU void turn(float x[2], float c, float s)
     x[1] = v * c + u * s;
 }
 
-/* D <= 128, D % 8 == 0, pairs of neighbours or none, operands aligned to 16 bytes: all in
- * registers. */
-KERNEL(qknorm_near, qknorm_args, 256, 4)
+/* The sum over the LANES lanes that have a head. */
+template <int LANES> GPU float sum_of_head(float v)
 {
-    int64_t job = (int64_t)blockIdx.x * 8 + WARP, row = job / a.H, head = job % a.H;
-    if (row >= a.n)
-        return;
-    float x[4] = { 0, 0, 0, 0 };
-    const int64_t j = 4 * LANE, in = row * a.s_in0 + head * a.s_in1 + j,
-                  out = row * a.s_out0 + head * a.s_out1 + j;
-    const int mine = j < a.D;
-    if (mine) {
-        if (a.in_type != F32) {
-            uint2 v = gpu_load8((const uint16_t *)a.in + in);
-            unpack_two(x, v.x, a.in_type);
-            unpack_two(x + 2, v.y, a.in_type);
-        } else {
-            load_four(x, (const float *)a.in + in);
-        }
-    }
-    if (a.norm) {
-        float s = a.rms ? x[0] * x[0] + x[1] * x[1] + x[2] * x[2] + x[3] * x[3]
-                        : x[0] + x[1] + x[2] + x[3];
-        float mean = gpu_warp_sum(s) / (float)a.D, rstd;
-        if (a.rms) {
-            rstd = gpu_rsqrt(mean + a.eps);
-            mean = 0;
-        } else {
-            float q = 0;
-            UNROLL
-            for (int i = 0; i < 4; i++)
-                q += mine ? (x[i] - mean) * (x[i] - mean) : 0;
-            rstd = gpu_rsqrt(gpu_warp_sum(q) / (float)a.D + a.eps);
-        }
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            x[i] = (x[i] - mean) * rstd;
-    }
-    if (!mine)
-        return;
-    float g[4];
-    if (a.gain) {
-        load_four(g, a.gain + j);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            x[i] *= g[i];
-    }
-    if (a.bias) {
-        load_four(g, a.bias + j);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            x[i] += g[i];
-    }
-    if (a.cos) {
-        const uint2 cos = gpu_load8(a.cos + row * a.s_cos + j / 2),
-                    sin = gpu_load8(a.sin + row * a.s_sin + j / 2);
-        turn(x, gpu_bits_f32(cos.x), gpu_bits_f32(sin.x));
-        turn(x + 2, gpu_bits_f32(cos.y), gpu_bits_f32(sin.y));
-    }
-    if (a.out_type != F32) {
-        gpu_store8((uint16_t *)a.out + out, uint2 { pack_two(x[0], x[1], a.out_type),
-                                                    pack_two(x[2], x[3], a.out_type) });
+    UNROLL
+    for (int m = LANES / 2; m; m >>= 1)
+        v += gpu_xor(v, m);
+    return v;
+}
+
+/* x becomes norm(x), without gain and bias. mine: this lane has elements. */
+template <int LANES> GPU void norm_eight(const qknorm_args &a, int mine, float x[8])
+{
+    float s = 0, mean, rstd;
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        s += a.rms ? x[i] * x[i] : x[i];
+    mean = sum_of_head<LANES>(s) / (float)a.D;
+    if (a.rms) {
+        rstd = gpu_rsqrt(mean + a.eps);
+        mean = 0;
     } else {
-        gpu_store16((float *)a.out + out, uint4 { gpu_f32_bits(x[0]), gpu_f32_bits(x[1]),
-                                                  gpu_f32_bits(x[2]), gpu_f32_bits(x[3]) });
+        float q = 0;
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            q += mine ? (x[i] - mean) * (x[i] - mean) : 0;
+        rstd = gpu_rsqrt(sum_of_head<LANES>(q) / (float)a.D + a.eps);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        x[i] = (x[i] - mean) * rstd;
+}
+
+/* EACH times 32 / LANES heads from `first` on, of queries or keys. All are read before one is
+ * written. cos, sin: of this lane's four pairs. */
+template <int LANES>
+GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, int64_t first,
+                    const float *cos, const float *sin)
+{
+    enum { EACH = 4, HEADS = 32 / LANES };
+    const int64_t j = LANE % LANES * 8, head = first + LANE / LANES;
+    float x[EACH][8], g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, b[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    load_groups<EACH>(x, h.in, row * h.s_in0 + head * h.s_in1 + j, HEADS * h.s_in1,
+                      j < a.D ? (h.H - head + HEADS - 1) / HEADS : 0, a.in_type);
+    if (h.gain && j < a.D)
+        load_eight(g, h.gain + j, 0, F32);
+    if (h.bias && j < a.D)
+        load_eight(b, h.bias + j, 0, F32);
+    UNROLL
+    for (int k = 0; k < EACH; k++) {
+        if (a.norm)
+            norm_eight<LANES>(a, j < a.D, x[k]);
+        if (j >= a.D || head + k * HEADS >= h.H)
+            continue;
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            x[k][i] = x[k][i] * g[i] + b[i];
+        UNROLL
+        for (int i = 0; i < 4 && a.cos; i++)
+            turn(x[k] + 2 * i, cos[i], sin[i]);
+        store_eight(h.out, row * h.s_out0 + (head + k * HEADS) * h.s_out1 + j, a.out_type, x[k]);
     }
 }
 
-/* Any other: shared memory holds D floats a warp. */
-KERNEL(qknorm_any, qknorm_args, 128, 1)
+/* D <= 8 LANES, D % 8 == 0, pairs of neighbours or none, operands aligned to 16 bytes: all in
+ * registers. A warp reads the angles of its row once, for queries and keys. */
+template <int LANES> GPU void norm_heads(const qknorm_args &a)
 {
-    int64_t job = (int64_t)blockIdx.x * 4 + WARP, row = job / a.H, head = job % a.H;
+    int64_t row, slice;
+    gpu_divide((int64_t)blockIdx.x * 8 + WARP, a.slices, &row, &slice);
     if (row >= a.n)
         return;
+    const int64_t pair = LANE % LANES * 4, first = slice * (128 / LANES);
+    float cos[4] = { 1, 1, 1, 1 }, sin[4] = { 0, 0, 0, 0 };
+    if (a.cos && 2 * pair < a.D) {
+        load_four(cos, a.cos + row * a.s_cos + pair);
+        load_four(sin, a.sin + row * a.s_sin + pair);
+    }
+    ROLLED
+    for (int i = 0; i < 2; i++)
+        if (first < a.of[i].H)
+            norm_slice<LANES>(a, a.of[i], row, first, cos, sin);
+}
+
+KERNEL(qknorm_32, qknorm_args, 256, 3) { norm_heads<4>(a); }
+KERNEL(qknorm_64, qknorm_args, 256, 3) { norm_heads<8>(a); }
+KERNEL(qknorm_128, qknorm_args, 256, 3) { norm_heads<16>(a); }
+
+/* Any other: a warp a head, of which shared memory holds D floats. */
+KERNEL(qknorm_any, qknorm_args, 128, 1)
+{
+    int64_t row, head;
+    gpu_divide((int64_t)blockIdx.x * 4 + WARP, a.of[0].H + a.of[1].H, &row, &head);
+    if (row >= a.n)
+        return;
+    const qknorm_heads &h = a.of[head >= a.of[0].H];
+    head -= head >= a.of[0].H ? a.of[0].H : 0;
     float *x = (float *)gpu_shared() + WARP * a.D, sum = 0, sq = 0, mean = 0, rstd = 1;
-    const int64_t in = row * a.s_in0 + head * a.s_in1, out = row * a.s_out0 + head * a.s_out1;
+    const int64_t in = row * h.s_in0 + head * h.s_in1, out = row * h.s_out0 + head * h.s_out1;
     for (int64_t j = LANE; j < a.D; j += 32) {
-        float v = x[j] = load_one(a.in, in + j, a.in_type);
+        float v = x[j] = load_one(h.in, in + j, a.in_type);
         sum += a.rms ? v * v : v;
     }
     if (a.norm) {
@@ -112,8 +134,8 @@ KERNEL(qknorm_any, qknorm_args, 128, 1)
     }
     for (int64_t j = LANE; j < a.D; j += 32) {
         float v = (x[j] - mean) * rstd;
-        v = a.gain ? v * a.gain[j] : v;
-        x[j] = a.bias ? v + a.bias[j] : v;
+        v = h.gain ? v * h.gain[j] : v;
+        x[j] = h.bias ? v + h.bias[j] : v;
     }
     gpu_sync_warp();
     for (int64_t j = LANE; j < a.D; j += 32) {
@@ -124,6 +146,6 @@ KERNEL(qknorm_any, qknorm_args, 128, 1)
             float c = a.cos[row * a.s_cos + i], s = a.sin[row * a.s_sin + i];
             y = (a.halves ? j < half : j % 2 == 0) ? y * c - x[p] * s : y * c + x[p] * s;
         }
-        store_one(a.out, out + j, a.out_type, y);
+        store_one(h.out, out + j, a.out_type, y);
     }
 }
