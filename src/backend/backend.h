@@ -92,6 +92,7 @@ struct xd_dev {
                                          * int8 on request; others it computes as usual        */
     int               fp8_gemm;         /* 1: it multiplies inputs of fp8 on request           */
     int               narrow_bias;      /* 1: biases of linear layers have the compute type    */
+    int               norm_adds;        /* 1: `add` of a norm is cheaper than an addition before */
     void             *priv;
 };
 
@@ -253,12 +254,14 @@ typedef enum xd_act {
  *   residual [n,O]  F32 or BF16, or absent; may be `out` itself
  * With `fp8`, BF16 and F16 rows that an F8E4M3 weight reads become F8E4M3 themselves, as rows of
  * such a weight do: x ~ sx q, sx = most / 448 of the largest magnitude, q the nearest to
- * x (448 / most). Devices without fp8_gemm ignore it. */
+ * x (448 / most). Devices without fp8_gemm ignore it; the others take such rows also as they are:
+ *   sx       [n]    F32, or absent: the scales of F8E4M3 rows of `in`, which a norm has made */
 typedef struct xd_gemm {
     xd_tensor        out, in, bias, gate, residual;
     const xd_weight *w;
     xd_act           act;
     int              fp8;
+    xd_tensor        sx;
 } xd_gemm;
 
 typedef struct xd_kv { xd_tensor k, v; } xd_kv;
@@ -297,11 +300,19 @@ typedef struct xd_attn_args {
  *   in, out      [n,C] F32 or BF16, types may differ; out may be `in`
  *   gain, bias   [C] F32, or absent
  *   scale, shift [1,C] or [n,C] F32, or absent
- *   like         [n,C] F32, or absent: norm(in) is multiplied by the RMS of this row. Not `out` */
+ *   like         [n,C] F32, or absent: norm(in) is multiplied by the RMS of this row. Not `out`
+ *   add          [n,C] F32 or BF16, or absent: `in`, which is not `out`, first becomes
+ *                in + gate * add, as by xd_addmul
+ *   gate         [1,C] or [n,C] F32, or absent: 1
+ *   sx           [n] F32, or absent. On devices with fp8_gemm: rows become F8E4M3, with scales sx,
+ *                as a GEMM with `fp8` makes them of rows of type `via`. `out` is contiguous, C a
+ *                multiple of 16 */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
     int       rms;              /* 1: x / sqrt(mean x^2 + eps), 0: layer norm                 */
     float     eps;
+    xd_tensor add, gate, sx;
+    xd_dtype  via;
 } xd_norm;
 
 /* Group norm in steps, so that an image may be cut into rows: partial sums of each row, their sums

@@ -31,7 +31,9 @@ static int takes_input(const xd_weight *w, xd_dtype t, xd_types types)
 
 xd_status xd_gemm_check(const xd_gemm *a, xd_types types)
 {
-    return valid_if(takes_input(a->w, a->in.type, types) && a->in.d[1] == a->w->in &&
+    int narrow = a->sx.p && a->in.type == XD_F8E4M3 && a->w->type == XD_F8E4M3 &&
+                 a->in.d[1] % 16 == 0 && xd_contiguous(a->in);
+    return valid_if((narrow || takes_input(a->w, a->in.type, types)) && a->in.d[1] == a->w->in &&
                     a->out.d[1] == a->w->out && a->in.d[0] == a->out.d[0] &&
                     xd_types_has(types, a->out.type));
 }
@@ -54,8 +56,14 @@ xd_status xd_conv_check(const xd_conv *a, xd_types types)
 
 xd_status xd_norm_check(const xd_norm *a, xd_types types)
 {
-    return valid_if(xd_types_has(types, a->in.type) && xd_types_has(types, a->out.type) &&
-                    (!a->like.nd || (a->like.type == XD_F32 && same_shape(&a->like, &a->in, 2))));
+    int narrow = a->sx.p && a->out.type == XD_F8E4M3 && a->via != XD_F32 &&
+                 xd_types_has(types, a->via) && a->out.d[1] % 16 == 0 && xd_contiguous(a->out);
+    return valid_if(xd_types_has(types, a->in.type) &&
+                    (narrow || xd_types_has(types, a->out.type)) &&
+                    (!a->like.nd || (a->like.type == XD_F32 && same_shape(&a->like, &a->in, 2))) &&
+                    (!a->add.p || (xd_types_has(types, a->add.type) && a->in.p != a->out.p &&
+                                   same_shape(&a->add, &a->in, 2) &&
+                                   (!a->gate.p || a->gate.type == XD_F32))));
 }
 
 xd_status xd_moments_check(const xd_moments *a, xd_types types)

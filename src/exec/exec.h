@@ -56,6 +56,7 @@ struct xd_exec {
     xd_arena        *tmp;       /* temporary memory; the engine rewinds it after each block   */
     xd_tables       *tables;    /* tensors that are kept for a request, or NULL                */
     struct xd_mods  *mods;      /* modulations of several steps (dit/mods.h), or NULL           */
+    struct xd_late  *late;      /* additions that wait for the next norm (exec/late.h), or NULL  */
     const xd_hooks  *hooks;     /* parallel methods                                           */
     const xd_layout *lay;
     xd_dtype         act;       /* type of activations: the compute type                      */

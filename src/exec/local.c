@@ -4,6 +4,7 @@
 
 #include "base/par.h"
 #include "exec/exec.h"
+#include "exec/late.h"
 
 void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
 {
@@ -11,6 +12,7 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
     xd_par_poke();
     if (x->watch)
         x->watch(x->watcher, x);
+    xd_late_before(x, op, args);
     if (!xd_ok(x))
         return;
     if (xd_cancel_check(x->cancel, &x->err) != XD_OK)

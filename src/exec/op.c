@@ -7,6 +7,7 @@
 
 #include "base/minmax.h"
 #include "exec/host.h"
+#include "exec/late.h"
 #include "exec/run.h"
 #include "exec/stored.h"
 #include "exec/tables.h"
@@ -258,7 +259,13 @@ xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act)
 
 void xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in, const xd_lin *w)
 {
-    run_linear(x, w, (xd_gemm){ .out = acc, .in = in, .gate = gate, .residual = acc });
+    xd_tensor y = xd_late_room(x, acc);
+    if (!y.p) {
+        run_linear(x, w, (xd_gemm){ .out = acc, .in = in, .gate = gate, .residual = acc });
+        return;
+    }
+    run_linear(x, w, (xd_gemm){ .out = y, .in = in });
+    xd_late_add(x, acc, gate, y);
 }
 
 xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i)
@@ -271,10 +278,17 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i)
 
 /* ---- norms and element-wise ops ----------------------------------------------------------- */
 
+void xd_norm_into(xd_exec *x, const xd_norm *a)
+{
+    xd_norm b = *a;
+    xd_late_take(x, &b);
+    xd_run(x, XD_OP_NORM, "norm", &b);
+}
+
 static xd_tensor new_norm(xd_exec *x, xd_norm a)
 {
     a.out = xd_new(x, a.in.d[0], a.in.d[1]);
-    xd_run(x, XD_OP_NORM, "norm", &a);
+    xd_norm_into(x, &a);
     return a.out;
 }
 
@@ -286,11 +300,6 @@ xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps)
 {
     return new_norm(x, (xd_norm){ .in = in, .gain = gain, .bias = bias, .eps = eps });
-}
-
-void xd_norm_into(xd_exec *x, const xd_norm *a)
-{
-    xd_run(x, XD_OP_NORM, "norm", a);
 }
 
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps)

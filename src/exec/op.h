@@ -31,7 +31,8 @@ xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* f32 r
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
 void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
 void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act);
-/* acc += gate * (in w^T + b); gate [1,C] F32 or absent ((xd_tensor){0}). */
+/* acc += gate * (in w^T + b); gate [1,C] F32 or absent ((xd_tensor){0}). In a block, the next norm
+ * of acc may do the addition (late.h): gate stays as it is until then. */
 void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in,
                         const xd_lin *w);
 xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);          /* i-th part of a fused output */

@@ -189,6 +189,7 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
     w->dev.int8_attn = real_dev->int8_attn;
     w->dev.fp8_gemm = real_dev->fp8_gemm;
     w->dev.narrow_bias = real_dev->narrow_bias;
+    w->dev.norm_adds = real_dev->norm_adds;
     w->dev.mem = &w->mem;
     w->dev.ops = &w->ops;
 }

@@ -18,6 +18,7 @@
 #include "base/minmax.h"
 #include "base/rng.h"
 #include "comm/kinds.h"
+#include "exec/late.h"
 #include "exec/op.h"
 #include "model/component.h"
 #include "observe/trace.h"
@@ -493,6 +494,9 @@ static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
 void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
 {
     xd_exec *x = &f->x;
+    xd_late  late;
+    size_t   mark = xd_arena_mark(x->tmp);
+    xd_late_open(x, &late, s->h);
     for (int l = from; l < to; l++) {
         size_t  m = xd_arena_mark(x->tmp);
         int64_t t0 = xd_trace_now(f->trace);
@@ -500,8 +504,11 @@ void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
             continue;
         xd_dit_block(x, f->j->ctx->model.dit.dit, f->net, l, s);
         xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
+        xd_late_keep(x, m);
         xd_arena_rewind(x->tmp, m);
     }
+    xd_late_close(x);
+    xd_arena_rewind(x->tmp, mark);
 }
 
 /* Runs the blocks of this stage; the last stage stores the prediction. */

@@ -74,7 +74,7 @@ holds() {
     XDIT_SIM_MEMORY=$1 try inspect "$MODEL"
     check "inspect on a GPU of $1 bytes" eval '[ "$rc" = 0 ] && finds "$want"'
 }
-holds 60000000 "^cuda:0 of 24.6 MB free: peak 12.4 MB; text encoders 1.01 MB, dropped after use; "\
+holds 60000000 "^cuda:0 of 24.6 MB free: peak 12.5 MB; text encoders 1.01 MB, dropped after use; "\
 "transformer 10.3 MB, dropped before the VAE; vae 2.43 MB, loaded after the transformer$"
 holds 44000000 "transformer 6.71 MB with 6 of 8 blocks streamed; .*a step copies 14.3 MB, at least "
 holds 35000000 "^cuda:0: .* 7.5 MB are needed of 352 kB"

@@ -304,7 +304,7 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     }
 
 OPERANDS(NORM, norm, xd_norm, &b->out, &b->in, &b->gain, &b->bias, &b->scale, &b->shift,
-         &b->like)
+         &b->like, &b->add, &b->gate)
 OPERANDS(MOMENTS, moments, xd_moments, &b->out, &b->in)
 OPERANDS(GNORM, gnorm, xd_gnorm, &b->out, &b->in, &b->sums, &b->gain, &b->bias, &b->scale,
          &b->shift)

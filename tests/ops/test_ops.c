@@ -450,6 +450,20 @@ static xd_tensor row_operand(int64_t n, int64_t C)
     return kind == 0 ? (xd_tensor){ 0 } : matrix(XD_F32, kind == 1 ? 1 : n, C, upto(2) * 3);
 }
 
+/* What becomes of a.in, where something is added to it; NULL: nothing is. */
+static double *added(xd_norm *a, int64_t n, int64_t C)
+{
+    if (upto(2) || a->in.p == a->out.p)
+        return NULL;
+    double *sum = numbers(n * C);
+    a->add = matrix(f32_or_half(), n, C, upto(2) * 5);
+    a->gate = row_operand(n, C);
+    for (int64_t i = 0; i < n * C; i++)
+        sum[i] = at(&a->in, i) +
+                 at(&a->add, i) * (a->gate.p ? at2(&a->gate, i / C, i % C) : 1);
+    return sum;
+}
+
 static void norm_case(int64_t n, int64_t C)
 {
     xd_norm a = { .rms = (int)upto(2), .eps = 1e-5f };
@@ -457,6 +471,7 @@ static void norm_case(int64_t n, int64_t C)
     fresh();
     a.in = matrix(f32_or_half(), n, C, upto(2) * 7);
     a.out = upto(3) == 0 ? a.in : matrix(f32_or_half(), n, C, upto(2) * 3);
+    double *sum = added(&a, n, C);
     a.gain = maybe(operand(XD_F32, 1, &C, 0));
     a.bias = maybe(operand(XD_F32, 1, &C, 0));
     a.scale = row_operand(n, C);
@@ -465,13 +480,13 @@ static void norm_case(int64_t n, int64_t C)
     for (int64_t i = 0; i < n; i++) {
         double s = 0, q = 0, length = 0;
         for (int64_t j = 0; j < C && !a.rms; j++)
-            s += at2(&a.in, n == 1 ? 0 : i, j) / (double)C;
+            s += (sum ? sum[i * C + j] : at2(&a.in, n == 1 ? 0 : i, j)) / (double)C;
         for (int64_t j = 0; j < C; j++)
-            q += pow(at(&a.in, i * C + j) - s, 2) / (double)C;
+            q += pow((sum ? sum[i * C + j] : at(&a.in, i * C + j)) - s, 2) / (double)C;
         for (int64_t j = 0; j < C && a.like.p; j++)
             length += pow(at(&a.like, i * C + j), 2) / (double)C;
         for (int64_t j = 0; j < C; j++) {
-            double v = (at(&a.in, i * C + j) - s) / sqrt(q + 1e-5);
+            double v = ((sum ? sum[i * C + j] : at(&a.in, i * C + j)) - s) / sqrt(q + 1e-5);
             v = v * (a.like.p ? sqrt(length) : 1);
             v = v * (a.gain.p ? at(&a.gain, j) : 1) + (a.bias.p ? at(&a.bias, j) : 0);
             v = v * (a.scale.p ? 1 + at2(&a.scale, i, j) : 1);
@@ -480,8 +495,13 @@ static void norm_case(int64_t n, int64_t C)
     }
     remember();
     RUN(norm, XD_OP_NORM, &a);
+    if (sum)
+        allow(&a.in);
     check("norm", &a.out, want);
+    if (sum)
+        check("norm, sum", &a.in, sum);
     free(want);
+    free(sum);
 }
 
 static void test_norm(void **unused)

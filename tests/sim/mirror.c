@@ -172,10 +172,10 @@ static xd_status fetch(xd_dev *d, call *c, xd_status ran)
     b.w = &w
 
 MIRRORED(XD_OP_GEMM, gemm, xd_gemm, WEIGHT_ADD, WEIGHT_MOVE, &b.out, &b.in, &b.bias, &b.gate,
-         &b.residual)
+         &b.residual, &b.sx)
 MIRRORED(XD_OP_CONV, conv, xd_conv, WEIGHT_ADD, WEIGHT_MOVE, &b.out, &b.in, &b.bias, &b.residual)
 MIRRORED(XD_OP_NORM, norm, xd_norm, , , &b.out, &b.in, &b.gain, &b.bias, &b.scale, &b.shift,
-         &b.like)
+         &b.like, &b.add, &b.gate, &b.sx)
 MIRRORED(XD_OP_MOMENTS, moments, xd_moments, , , &b.out, &b.in)
 MIRRORED(XD_OP_GNORM, gnorm, xd_gnorm, , , &b.out, &b.in, &b.sums, &b.gain, &b.bias, &b.scale,
          &b.shift)
@@ -336,7 +336,8 @@ static xd_status open_mirror(xd_dev **out, const char *which, xd_err *e)
     }
     m->dev = (xd_dev){ .mem = &mem, .ops = &ops, .name = "cuda-mirror", .host_memory = 1,
                        .fp8_gemm = m->real->fp8_gemm,
-                       .narrow_bias = m->real->narrow_bias };
+                       .narrow_bias = m->real->narrow_bias,
+                       .norm_adds = m->real->norm_adds };
     *out = &m->dev;
     return XD_OK;
 }

@@ -184,7 +184,7 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
     (void)tmp;
     return add_call(d,
                     bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) + bytes_of(&a->gate) +
-                   bytes_of(&a->residual) + (double)a->w->bytes,
+                   bytes_of(&a->residual) + bytes_of(&a->sx) + (double)a->w->bytes,
                     &count_of(d)->sum.gemm_flops, 2 * M * N * K);
 }
 
@@ -236,7 +236,9 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
 
 MOVES(norm, xd_norm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
                          bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift) +
-                         bytes_of(&a->like))
+                         bytes_of(&a->like) + bytes_of(&a->add) + bytes_of(&a->gate) +
+                         bytes_of(&a->sx) +
+                         (a->add.p ? bytes_of(&a->in) : 0))
 MOVES(moments, xd_moments, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(gnorm, xd_gnorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->sums) +
                            bytes_of(&a->gain) + bytes_of(&a->bias) + bytes_of(&a->scale) +
@@ -274,7 +276,8 @@ xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
                        .rotates = !real || real->rotates,
                        .int8_attn = real ? real->int8_attn : 0,
                        .fp8_gemm = real ? real->fp8_gemm : 0,
-                       .narrow_bias = real ? real->narrow_bias : 0, .priv = c };
+                       .narrow_bias = real ? real->narrow_bias : 0,
+                       .norm_adds = real ? real->norm_adds : 0, .priv = c };
     *d = &c->dev;
     return XD_OK;
 }

@@ -211,7 +211,7 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 {
     xd_cpu_dev *c = cpu_of(d);
     int     quantized = xd_is_quantized(a->w->type);
-    xd_status st = xd_gemm_check(a, XD_TYPES_F32_BF16);
+    xd_status st = a->sx.p ? XD_EUNSUPPORTED : xd_gemm_check(a, XD_TYPES_F32_BF16);
     if (st != XD_OK || a->w->out == 0)
         return st;
     size_t bytes = rounded_bytes(c, a);
@@ -251,11 +251,14 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
 
 static xd_status norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
-    xd_status st = xd_norm_check(a, XD_TYPES_F32_BF16);
+    xd_status st = a->sx.p ? XD_EUNSUPPORTED : xd_norm_check(a, XD_TYPES_F32_BF16);
     (void)s, (void)tmp;
-    if (st == XD_OK)
-        cpu_of(d)->k->norm(a);
-    return st;
+    if (st != XD_OK)
+        return st;
+    if (a->add.p)
+        cpu_of(d)->k->addmul(&(xd_addmul){ .acc = a->in, .gate = a->gate, .in = a->add });
+    cpu_of(d)->k->norm(a);
+    return XD_OK;
 }
 
 static void add_rows(double *out, const xd_tensor *in)

@@ -120,7 +120,7 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     pthread_mutex_init(&c->lock, NULL);
     c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &xd_cuda_ops, .lanes = &xd_cuda_lanes,
-                       .graphs = &xd_cuda_graphs, .narrow_bias = 1, .priv = c };
+                       .graphs = &xd_cuda_graphs, .narrow_bias = 1, .norm_adds = 1, .priv = c };
     c->waits = xd_cuda_waits();
     s = xd_cuda_load_driver(&c->cu, e);
     if (s == XD_OK)

@@ -20,10 +20,17 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
         .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out),
         .rms = a->rms, .eps = a->eps,
     };
+    if (a->add.p) {
+        b.sum = a->in.p, b.add = a->add.p, b.gate = a->gate.p;
+        b.s_add = a->add.s[0], b.s_gate = xd_cuda_row_stride(&a->gate, n);
+        b.add_type = xd_cuda_type(&a->add);
+    }
     b.wide = C % 8 == 0 && !b.like && xd_cuda_aligned(&a->out, b.s_out) &&
              xd_cuda_aligned(&a->in, b.s_in) && xd_cuda_aligned(&a->gain, 0) &&
              xd_cuda_aligned(&a->bias, 0) && xd_cuda_aligned(&a->scale, b.s_scale) &&
-             xd_cuda_aligned(&a->shift, b.s_shift);
+             xd_cuda_aligned(&a->shift, b.s_shift) &&
+             (!b.add || (b.in_type == XD_F32 && xd_cuda_aligned(&a->add, b.s_add) &&
+                         xd_cuda_aligned(&a->gate, b.s_gate)));
     while (k < 4 && C > most[k] * 256)
         k++;
     return xd_cuda_launch(xd_cuda_of(d), b.wide ? XD_K_norm_5 + k : XD_K_norm_any,

@@ -83,6 +83,6 @@ xd_status xd_cuda_open_sizes(xd_dev **out, xd_err *e)
     if (!d)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     *d = (xd_dev){ .mem = &memory_ops, .ops = &xd_cuda_ops, .name = "cuda",
-                    .narrow_bias = 1 };
+                    .narrow_bias = 1, .norm_adds = 1 };
     return XD_OK;
 }

@@ -15,15 +15,15 @@
 #pragma GCC diagnostic error "-Wpadded"
 #endif
 
-/* Layer norm and RMS norm of rows [n,C], as xd_norm. wide: 16-byte accesses are allowed. */
+/* Layer norm and RMS norm of rows [n,C], as xd_norm; `sum` is `in` where something is added. wide:
+ * 16-byte accesses are allowed, and what is added, is added to F32. */
 typedef struct norm_args {
-    void        *out;
-    const void  *in;
-    const float *gain, *bias, *scale, *shift, *like;
-    int64_t      n, C, s_out, s_in, s_scale, s_shift, s_like;
-    int          in_type, out_type, rms, wide;
+    void        *out, *sum;
+    const void  *in, *add;
+    const float *gain, *bias, *scale, *shift, *like, *gate;
+    int64_t      n, C, s_out, s_in, s_scale, s_shift, s_like, s_add, s_gate;
+    int          in_type, out_type, add_type, rms, wide;
     float        eps;
-    int          none;
 } norm_args;
 
 /* Norm and rotary embedding of heads [n,H,D], as xd_qknorm: of queries and keys, or of one of them

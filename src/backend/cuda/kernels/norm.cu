@@ -1,26 +1,46 @@
 /* norm.cu - layer and RMS norm with modulation: a warp a row, which it holds in registers.
  *
  * CHUNKS x 256 elements at most; longer or unaligned rows, and those that take their length from
- * others, are read several times (norm_any). */
+ * others, are read several times (norm_any). What is added to rows before is added here, so that
+ * these are read and written once. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
+
+/* x += gate add, and back to memory. All is read before anything is written. */
+template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[CHUNKS][8])
+{
+    const int64_t lane = LANE * 8;
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t c = k * 256 + lane;
+        float v[8], g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+        if (c >= a.C)
+            continue;
+        load_eight(v, a.add, row * a.s_add + c, a.add_type);
+        if (a.gate)
+            load_eight(g, a.gate, row * a.s_gate + c, F32);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            x[k][i] += v[i] * g[i];
+    }
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++)
+        if (k * 256 + lane < a.C)
+            store_eight(a.sum, row * a.s_in + k * 256 + lane, F32, x[k]);
+}
 
 template <int CHUNKS> GPU void norm_row(const norm_args &a, int64_t row)
 {
     float x[CHUNKS][8], sum = 0, sq = 0;
-    const int64_t C = a.C, in = row * a.s_in, lane = LANE * 8;
+    const int64_t C = a.C, lane = LANE * 8;
+    load_groups<CHUNKS>(x, a.in, row * a.s_in + lane, 256, (C - lane + 255) / 256, a.in_type);
+    if (a.add)
+        add_row<CHUNKS>(a, row, x);
     UNROLL
-    for (int k = 0; k < CHUNKS; k++) {
-        int64_t c = k * 256 + lane;
+    for (int k = 0; k < CHUNKS; k++)
         UNROLL
-        for (int i = 0; i < 8; i++)
-            x[k][i] = 0;
-        if (c < C)
-            load_eight(x[k], a.in, in + c, a.in_type);
-        UNROLL
-        for (int i = 0; i < 8; i++)
-            sum += a.rms ? x[k][i] * x[k][i] : x[k][i];
-    }
+    for (int i = 0; i < 8; i++)
+        sum += a.rms ? x[k][i] * x[k][i] : x[k][i];
     float mean = gpu_warp_sum(sum) / (float)C, rstd;
     if (a.rms) {
         rstd = gpu_rsqrt(mean + a.eps);
@@ -94,6 +114,12 @@ KERNEL(norm_any, norm_args, 128, 1)
     float sum = 0, sq = 0;
     for (int64_t c = LANE; c < a.C; c += 32) {
         float v = load_one(a.in, row * a.s_in + c, a.in_type);
+        if (a.add) {
+            float w = load_one(a.add, row * a.s_add + c, a.add_type);
+            store_one(a.sum, row * a.s_in + c, a.in_type,
+                      v + (a.gate ? w * a.gate[row * a.s_gate + c] : w));
+            v = load_one(a.sum, row * a.s_in + c, a.in_type);
+        }
         sum += a.rms ? v * v : v;
     }
     float mean = gpu_warp_sum(sum) / (float)a.C, rstd = 0;

@@ -1,0 +1,144 @@
+/* late.c - additions to the hidden state that wait for the next norm of it */
+#include "exec/late.h"
+
+#include "exec/op.h"
+#include "exec/run.h"
+
+void xd_late_open(xd_exec *x, xd_late *l, xd_tensor h)
+{
+    *l = (xd_late){ .h = h };
+    x->late = NULL;
+    if (!x->dev->norm_adds || x->act == XD_F16 || h.type != XD_F32 || !xd_contiguous(h))
+        return;
+    l->y = xd_new(x, h.d[0], h.d[1]);
+    l->gates = xd_new_f32(x, XD_LATE_MOST, h.d[1]);
+    x->late = l;
+}
+
+/* Performs addition i. */
+static void settle(xd_exec *x, xd_late *l, int i)
+{
+    xd_addmul a = l->of[i];
+    l->of[i] = l->of[--l->n];
+    xd_run(x, XD_OP_ADDMUL, "gated addition", &a);
+}
+
+static void settle_all(xd_exec *x, xd_late *l)
+{
+    while (l->n)
+        settle(x, l, l->n - 1);
+}
+
+void xd_late_close(xd_exec *x)
+{
+    if (x->late)
+        settle_all(x, x->late);
+    x->late = NULL;
+}
+
+/* 1: t has bytes of rows of the tensor `rows`. */
+static int meets(const xd_tensor *t, const xd_tensor *rows)
+{
+    const char *a = t->p, *b = rows->p;
+    if (!a || !xd_count(*t) || !xd_count(*rows))
+        return 0;
+    int64_t end = (int64_t)xd_dtype_size(t->type);
+    for (int i = 0; i < t->nd; i++)
+        end += (t->d[i] - 1) * t->s[i] * (int64_t)xd_dtype_size(t->type);
+    return a < b + xd_bytes(*rows) && b < a + end;
+}
+
+static void settle_met(xd_exec *x, xd_late *l, const xd_tensor *t)
+{
+    for (int i = l->n - 1; i >= 0; i--)
+        if (meets(t, &l->of[i].acc) || meets(t, &l->of[i].in))
+            settle(x, l, i);
+}
+
+xd_tensor xd_late_room(xd_exec *x, xd_tensor acc)
+{
+    xd_late *l = x->late;
+    if (!l || acc.nd != 2 || acc.d[1] != l->h.d[1] || acc.s[0] != l->h.s[0] ||
+        acc.type != XD_F32 || !acc.d[0] || !meets(&acc, &l->h))
+        return (xd_tensor){ 0 };
+    int64_t row = ((const float *)acc.p - (const float *)l->h.p) / l->h.s[0];
+    xd_tensor y = xd_rows(l->y, row, acc.d[0]);
+    settle_met(x, l, &y);
+    return y;
+}
+
+void xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y)
+{
+    xd_late *l = x->late;
+    if (l->n == XD_LATE_MOST)
+        settle_all(x, l);
+    l->of[l->n++] = (xd_addmul){ acc, gate, y };
+}
+
+void xd_late_take(xd_exec *x, xd_norm *a)
+{
+    xd_late *l = x->late;
+    for (int i = 0; l && i < l->n; i++) {
+        const xd_addmul *w = &l->of[i];
+        if (w->acc.p == a->in.p && w->acc.d[0] == a->in.d[0] && w->acc.d[1] == a->in.d[1] &&
+            a->in.p != a->out.p) {
+            a->add = w->in, a->gate = w->gate;
+            l->of[i] = l->of[--l->n];
+            return;
+        }
+    }
+}
+
+void xd_late_before(xd_exec *x, xd_op op, const void *args)
+{
+    xd_late *l = x->late;
+    if (!l || !l->n)
+        return;
+    if (op == XD_OP_NORM) {
+        const xd_norm *a = args;
+        settle_met(x, l, &a->in);
+        settle_met(x, l, &a->out);
+    } else if (op == XD_OP_ADDMUL) {
+        const xd_addmul *a = args;
+        settle_met(x, l, &a->acc);
+        settle_met(x, l, &a->in);
+    } else if (op == XD_OP_COPY) {
+        const xd_copy *a = args;
+        settle_met(x, l, &a->in);
+        settle_met(x, l, &a->out);
+    } else if (op == XD_OP_GEMM) {
+        const xd_gemm *a = args;
+        settle_met(x, l, &a->in);
+        settle_met(x, l, &a->out);
+        settle_met(x, l, &a->residual);
+    } else {
+        settle_all(x, l);
+    }
+}
+
+/* A row of gates that serves no addition. */
+static xd_tensor free_gate(const xd_late *l)
+{
+    xd_tensor row = l->gates;
+    for (int k = 0, used = 1; used; k++) {
+        row = xd_rows(l->gates, k, 1);
+        used = 0;
+        for (int i = 0; i < l->n; i++)
+            used |= l->of[i].gate.p == row.p;
+    }
+    return row;
+}
+
+void xd_late_keep(xd_exec *x, size_t mark)
+{
+    xd_late *l = x->late;
+    for (int i = 0; l && i < l->n; i++) {
+        xd_tensor  *gate = &l->of[i].gate;
+        const char *p = gate->p, *begin = x->tmp->base + mark;
+        if (!p || p < begin || p >= begin + (x->tmp->used - mark))
+            continue;
+        xd_tensor row = free_gate(l);
+        xd_run(x, XD_OP_COPY, "gate", &(xd_copy){ row, *gate });
+        *gate = row;
+    }
+}
