@@ -366,7 +366,7 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
  * Pair i is the elements (2i, 2i+1), or (i, i + D/2) when `halves`. All arithmetic is in f32.
  *   also         the same rows of other heads, as keys beside queries, with gains and biases of
- *                their own; types are those of in and out, H may differ. Absent: also.in.p is NULL */
+ *                their own, or absent (in.p NULL); types are those of in and out, H may differ */
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {

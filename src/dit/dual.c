@@ -144,10 +144,11 @@ void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in
     int       n = sides_of(x, h, w, in, s);
     xd_tensor y = xd_new(x, h.d[0], w->img.qkv.w.out);
     for (int i = 0; i < n; i++) {
-        size_t mark = xd_arena_mark(x->tmp);
-        xd_linear_into(x, xd_rows(y, s[i].at, s[i].n),
-                       xd_norm_mod(x, s[i].h, xd_rows(s[i].mod, 1, 1), xd_rows(s[i].mod, 0, 1),
-                                   eps), &s[i].w->qkv);
+        size_t  mark = xd_arena_mark(x->tmp);
+        xd_norm a = { .in = s[i].h, .scale = xd_rows(s[i].mod, 1, 1),
+                      .shift = xd_rows(s[i].mod, 0, 1), .eps = eps };
+        xd_linear_into(x, xd_rows(y, s[i].at, s[i].n), xd_norm_for(x, &a, &s[i].w->qkv, NULL),
+                       &s[i].w->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, in->head_dim);
@@ -168,7 +169,9 @@ void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in
 {
     int64_t   rows = h.d[0], D = w->out.w.in - w->up.w.out;
     xd_tensor both = xd_new(x, rows, w->out.w.in);
-    xd_tensor a = xd_norm_mod(x, h, xd_rows(in->img, 1, 1), xd_rows(in->img, 0, 1), eps);
+    xd_norm   norm = { .in = h, .scale = xd_rows(in->img, 1, 1), .shift = xd_rows(in->img, 0, 1),
+                       .eps = eps };
+    xd_tensor a = xd_norm_for(x, &norm, &w->up, &w->qkv);
     xd_linear_act_into(x, xd_cols(both, D, w->up.w.out), a, &w->up, XD_GELU_TANH);
     xd_tensor y = xd_linear(x, a, &w->qkv);
     xd_qkv    t = xd_qkv_open(x, y, &w->qkv, in->head_dim);

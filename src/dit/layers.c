@@ -221,7 +221,8 @@ void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, cons
 void xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod)
 {
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_norm_mod(x, h, xd_rows(mod, 4, 1), xd_rows(mod, 3, 1), eps);
+    xd_norm   a = { .in = h, .scale = xd_rows(mod, 4, 1), .shift = xd_rows(mod, 3, 1), .eps = eps };
+    xd_tensor y = xd_norm_for(x, &a, &w->up, NULL);
     xd_linear_add(x, h, xd_rows(mod, 5, 1), xd_linear_act(x, y, &w->up, XD_GELU_TANH), &w->down);
     xd_arena_rewind(x->tmp, mark);
 }

@@ -89,31 +89,35 @@ void xd_late_take(xd_exec *x, xd_norm *a)
     }
 }
 
+/* The operands through which an op may see rows of the hidden state, at most three; -1: unknown. */
+static int operands_of(xd_op op, const void *args, xd_tensor t[3])
+{
+    const xd_gemm       *gemm = args;
+    const xd_norm       *norm = args;
+    const xd_addmul     *addmul = args;
+    const xd_copy       *copy = args;
+    const xd_axpby_args *axpby = args;
+    const xd_glu        *glu = args;
+    switch (op) {
+    case XD_OP_GEMM: t[0] = gemm->out, t[1] = gemm->in, t[2] = gemm->residual; return 3;
+    case XD_OP_NORM: t[0] = norm->out, t[1] = norm->in, t[2] = norm->like; return 3;
+    case XD_OP_ADDMUL: t[0] = addmul->acc, t[1] = addmul->in; return 2;
+    case XD_OP_COPY: t[0] = copy->out, t[1] = copy->in; return 2;
+    case XD_OP_AXPBY: t[0] = axpby->y, t[1] = axpby->x; return 2;
+    case XD_OP_GLU: t[0] = glu->out, t[1] = glu->a, t[2] = glu->b; return 3;
+    default: return -1;
+    }
+}
+
 void xd_late_before(xd_exec *x, xd_op op, const void *args)
 {
-    xd_late *l = x->late;
-    if (!l || !l->n)
-        return;
-    if (op == XD_OP_NORM) {
-        const xd_norm *a = args;
-        settle_met(x, l, &a->in);
-        settle_met(x, l, &a->out);
-    } else if (op == XD_OP_ADDMUL) {
-        const xd_addmul *a = args;
-        settle_met(x, l, &a->acc);
-        settle_met(x, l, &a->in);
-    } else if (op == XD_OP_COPY) {
-        const xd_copy *a = args;
-        settle_met(x, l, &a->in);
-        settle_met(x, l, &a->out);
-    } else if (op == XD_OP_GEMM) {
-        const xd_gemm *a = args;
-        settle_met(x, l, &a->in);
-        settle_met(x, l, &a->out);
-        settle_met(x, l, &a->residual);
-    } else {
+    xd_late  *l = x->late;
+    xd_tensor t[3];
+    int       n = l && l->n ? operands_of(op, args, t) : 0;
+    if (n < 0)
         settle_all(x, l);
-    }
+    for (int i = 0; i < n; i++)
+        settle_met(x, l, &t[i]);
 }
 
 /* A row of gates that serves no addition. */

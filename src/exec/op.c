@@ -204,6 +204,19 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
         xd_copy_to(x, a.out, part);
 }
 
+/* 1: the layer takes rows of e4m3 of C elements. */
+static int takes_narrow(const xd_exec *x, const xd_lin *w, int64_t C)
+{
+    return x->fp8_gemm && x->dev->fp8_gemm && x->act != XD_F32 && w->w.type == XD_F8E4M3 &&
+           !w->rotate && !w->group && C % 16 == 0;
+}
+
+/* The scales of rows of e4m3. */
+static xd_tensor scales_behind(xd_tensor t)
+{
+    return xd_view((char *)t.p + xd_bytes(t), XD_F32, 1, t.d);
+}
+
 /* out = residual + gate * act(in w^T + b). `a` has out, in, act, gate and residual. */
 static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
@@ -218,7 +231,9 @@ static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
     }
     /* The int8 kernels quantize rows of any type, and those of 16 bits round f32 rows themselves.
      * For e4m3 weights, which are expanded to the compute type, the input has the compute type. */
-    if (w->w.type != XD_I8 && !(xd_dtype_size(w->w.type) == 2 && a.in.type == XD_F32))
+    if (a.in.type == XD_F8E4M3)
+        a.sx = scales_behind(a.in);
+    else if (w->w.type != XD_I8 && !(xd_dtype_size(w->w.type) == 2 && a.in.type == XD_F32))
         a.in = xd_as(x, a.in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
     a.bias = w->b;
     if (w->split == XD_ROW)
@@ -290,6 +305,20 @@ static xd_tensor new_norm(xd_exec *x, xd_norm a)
     a.out = xd_new(x, a.in.d[0], a.in.d[1]);
     xd_norm_into(x, &a);
     return a.out;
+}
+
+xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also)
+{
+    int64_t n = a->in.d[0], C = a->in.d[1];
+    if (!takes_narrow(x, w, C) || (also && !takes_narrow(x, also, C)))
+        return new_norm(x, *a);
+    xd_norm   b = *a;
+    xd_tensor room = xd_new_as(x, XD_U8, 1, (int64_t[]){ n * (C + (int64_t)sizeof(float)) });
+    b.out = xd_view2(room.p, XD_F8E4M3, n, C);
+    b.sx = scales_behind(b.out);
+    b.via = x->act;
+    xd_norm_into(x, &b);
+    return b.out;
 }
 
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps)

@@ -39,6 +39,10 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);          /* i-th part of 
 
 /* Layer norm without affine, then * (1 + scale) + shift; scale, shift [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
+/* The norm `a` of rows that only the layers w and `also` (or NULL) read, into a new tensor. Where
+ * these multiply inputs of fp8 it is F8E4M3, with scales behind its rows, for xd_linear and its kin
+ * alone. */
+xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 /* Layer norm with gain and bias, then * (1 + scale) + shift; each may be absent. out may be in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);

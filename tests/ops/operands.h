@@ -37,6 +37,8 @@ xd_dtype f32_or_half(void);
 xd_dtype compute_type(void);
 xd_dtype bias_type(void);
 xd_tensor maybe(xd_tensor t);
+/* F32 [n,C], one row, or absent. */
+xd_tensor row_operand(int64_t n, int64_t C);
 /* 0: a library multiplies. It may add in another order where rows, addresses or strides differ, and
  * its GELU is an approximation of 2^-11. */
 int own_products(void);
@@ -60,6 +62,8 @@ void unpack(xd_weight *w);
 void test_quant_types(void **unused);
 void test_quant_gemm(void **unused);
 void test_quant_fp8(void **unused);
+void test_quant_norm(void **unused);
+void test_quant_wide(void **unused);
 void test_quant_error(void **unused);
 void test_quant_rows(void **unused);
 void test_quant_odd(void **unused);
@@ -67,6 +71,8 @@ void test_quant_scales(void **unused);
 void test_quant_refusals(void **unused);
 
 /* test_qknorm.c */
+void test_norm(void **unused);
+void test_norm_offset(void **unused);
 void test_qknorm(void **unused);
 void test_qknorm_also(void **unused);
 void test_qknorm_refusals(void **unused);

@@ -444,101 +444,6 @@ static void test_conv_wide(void **unused)
 
 /* ---- norms -------------------------------------------------------------------------------- */
 
-static xd_tensor row_operand(int64_t n, int64_t C)
-{
-    int kind = (int)upto(3);
-    return kind == 0 ? (xd_tensor){ 0 } : matrix(XD_F32, kind == 1 ? 1 : n, C, upto(2) * 3);
-}
-
-/* What becomes of a.in, where something is added to it; NULL: nothing is. */
-static double *added(xd_norm *a, int64_t n, int64_t C)
-{
-    if (upto(2) || a->in.p == a->out.p)
-        return NULL;
-    double *sum = numbers(n * C);
-    a->add = matrix(f32_or_half(), n, C, upto(2) * 5);
-    a->gate = row_operand(n, C);
-    for (int64_t i = 0; i < n * C; i++)
-        sum[i] = at(&a->in, i) +
-                 at(&a->add, i) * (a->gate.p ? at2(&a->gate, i / C, i % C) : 1);
-    return sum;
-}
-
-static void norm_case(int64_t n, int64_t C)
-{
-    xd_norm a = { .rms = (int)upto(2), .eps = 1e-5f };
-    double *want = numbers(n * C);
-    fresh();
-    a.in = matrix(f32_or_half(), n, C, upto(2) * 7);
-    a.out = upto(3) == 0 ? a.in : matrix(f32_or_half(), n, C, upto(2) * 3);
-    double *sum = added(&a, n, C);
-    a.gain = maybe(operand(XD_F32, 1, &C, 0));
-    a.bias = maybe(operand(XD_F32, 1, &C, 0));
-    a.scale = row_operand(n, C);
-    a.shift = row_operand(n, C);
-    a.like = upto(3) == 0 ? matrix(XD_F32, n, C, upto(2) * 3) : (xd_tensor){ 0 };
-    for (int64_t i = 0; i < n; i++) {
-        double s = 0, q = 0, length = 0;
-        for (int64_t j = 0; j < C && !a.rms; j++)
-            s += (sum ? sum[i * C + j] : at2(&a.in, n == 1 ? 0 : i, j)) / (double)C;
-        for (int64_t j = 0; j < C; j++)
-            q += pow((sum ? sum[i * C + j] : at(&a.in, i * C + j)) - s, 2) / (double)C;
-        for (int64_t j = 0; j < C && a.like.p; j++)
-            length += pow(at(&a.like, i * C + j), 2) / (double)C;
-        for (int64_t j = 0; j < C; j++) {
-            double v = ((sum ? sum[i * C + j] : at(&a.in, i * C + j)) - s) / sqrt(q + 1e-5);
-            v = v * (a.like.p ? sqrt(length) : 1);
-            v = v * (a.gain.p ? at(&a.gain, j) : 1) + (a.bias.p ? at(&a.bias, j) : 0);
-            v = v * (a.scale.p ? 1 + at2(&a.scale, i, j) : 1);
-            want[i * C + j] = v + (a.shift.p ? at2(&a.shift, i, j) : 0);
-        }
-    }
-    remember();
-    RUN(norm, XD_OP_NORM, &a);
-    if (sum)
-        allow(&a.in);
-    check("norm", &a.out, want);
-    if (sum)
-        check("norm, sum", &a.in, sum);
-    free(want);
-    free(sum);
-}
-
-static void test_norm(void **unused)
-{
-    (void)unused;
-    norm_case(0, 8);
-    norm_case(40, 1152);
-    norm_case(3, 5000);
-    for (int i = 0; i < 60; i++)        /* eight channels at a time, where rows begin at 16 bytes */
-        norm_case(2 + upto(6), 8 * (1 + upto(24)));
-    for (int i = 0; i < 80; i++)
-        norm_case(upto(20), 1 + upto(i % 4 ? 100 : 1500));
-}
-
-/* A large mean does not eat the variance. */
-static void test_norm_offset(void **unused)
-{
-    (void)unused;
-    xd_norm a = { .eps = 0 };
-    double *want = numbers(256), mean = 0, var = 0;
-    fresh();
-    a.in = matrix(XD_F32, 1, 256, 0);
-    a.out = matrix(XD_F32, 1, 256, 0);
-    for (int64_t i = 0; i < 256; i++)
-        set(&a.in, i, 4096 + at(&a.in, i));
-    for (int64_t i = 0; i < 256; i++)
-        mean += at(&a.in, i) / 256;
-    for (int64_t i = 0; i < 256; i++)
-        var += pow(at(&a.in, i) - mean, 2) / 256;
-    for (int64_t i = 0; i < 256; i++)
-        want[i] = (at(&a.in, i) - mean) / sqrt(var);
-    RUN(norm, XD_OP_NORM, &a);
-    for (int64_t i = 0; i < 256; i++)
-        assert_true(fabs(at(&a.out, i) - want[i]) < 1e-3);      /* 4096 has 2.4e-4 per ulp    */
-    free(want);
-}
-
 /* The sums of rows of F64, in a place of their own or in that of the first row. */
 static void rows_case(int64_t R, int64_t n)
 {
@@ -797,9 +702,10 @@ int main(void)
         T(test_rotate),      T(test_rotation_bits), T(test_rotate_refusals),
         T(test_attn_pieces), T(test_quant_types),  T(test_quant_gemm),   T(test_quant_error),
         T(test_quant_rows),  T(test_quant_odd),    T(test_quant_scales), T(test_quant_refusals),
-        T(test_quant_fp8),   T(test_resize),       T(test_lookup),       T(test_copy),
-        T(test_conversions), T(test_threads),      T(test_memory),       T(test_names),
-        T(test_count),       T(test_peak),
+        T(test_quant_fp8),   T(test_quant_norm),   T(test_quant_wide),
+        T(test_resize),      T(test_lookup),       T(test_copy),         T(test_conversions),
+        T(test_threads),     T(test_memory),       T(test_names),        T(test_count),
+        T(test_peak),
     };
     xd_err e = { 0 };
     seeded(NULL);

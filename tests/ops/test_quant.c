@@ -78,8 +78,9 @@ static int by_integers(const xd_weight *w)
 /* Are they in fp8? The library of a device takes outputs in steps of 16. */
 static int by_fp8(const xd_gemm *a)
 {
-    return a->fp8 && dev->fp8_gemm && a->w->type == XD_F8E4M3 && a->in.type != XD_F32 &&
-           a->w->out % 16 == 0 && !getenv("XDIT_SIM_NO_PRODUCTS");
+    return a->sx.p || (a->fp8 && dev->fp8_gemm && a->w->type == XD_F8E4M3 &&
+                       a->in.type != XD_F32 && a->w->out % 16 == 0 &&
+                       !getenv("XDIT_SIM_NO_PRODUCTS"));
 }
 
 /* want[M,N] = the product in f64 of what is quantized; with `exact` by the formula of integers,
@@ -218,6 +219,76 @@ void test_quant_fp8(void **unused)
         fp8_case(1 + upto(30), 1 + upto(60), 1 + upto(90));
     fp8_case(1, 16, 1);
     fp8_case(130, 48, 4608);
+}
+
+/* Rows that a norm makes of e4m3: those of the GEMM, to the bit. odd: one holds a NaN. */
+static void narrow_case(int64_t M, int64_t N, int64_t K, int odd)
+{
+    xd_weight w = { .type = XD_F8E4M3, .out = N, .in = K, .groups = 1 };
+    xd_gemm   a = { .w = &w, .fp8 = 1 };
+    double   *want = numbers(M * N);
+    void     *rows = aligned_alloc(64, (size_t)(M * K + 63) / 64 * 64);
+    assert_non_null(rows);
+    fresh();
+    xd_tensor ws = matrix(XD_F32, N, K, 0);
+    pack(&w, ws);
+    xd_norm norm = { .in = matrix(f32_or_half(), M, K, upto(2) * 3), .rms = (int)upto(2),
+                     .scale = maybe(matrix(XD_F32, 1, K, 0)),
+                     .shift = maybe(matrix(XD_F32, M, K, 0)), .via = half(), .eps = 1e-5f };
+    if (odd)
+        set(&norm.in, upto(K), NAN);
+    norm.out = a.in = matrix(norm.via, M, K, 0);
+    a.out = matrix(f32_or_half(), M, N, 0);
+    a.bias = maybe(operand(bias_type(), 1, &N, 0));
+    RUN(norm, XD_OP_NORM, &norm);
+    xd_gemm b = a;
+    b.out = matrix(a.out.type, M, N, 0);
+    b.sx = norm.sx = operand(XD_F32, 1, &M, 0);
+    product(want, &b, &ws, 0);
+    for (int64_t i = 0; i < M * N; i++)
+        want[i] += a.bias.p ? at(&a.bias, i % N) : 0;
+    b.in = norm.out = xd_view2(rows, XD_F8E4M3, M, K);
+    remember();
+    RUN(norm, XD_OP_NORM, &norm);
+    allow(&norm.sx);
+    RUN(gemm, XD_OP_GEMM, &b);
+    if (!odd)
+        check("e4m3 of a norm", &b.out, want);
+    RUN(gemm, XD_OP_GEMM, &a);
+    for (int64_t i = 0; i < M * N && by_fp8(&a); i++)
+        assert_true(at(&b.out, i) == at(&a.out, i) ||
+                    (odd && i < N && isnan(at(&b.out, i)) && isnan(at(&a.out, i))));
+    unpack(&w);
+    free(rows);
+    free(want);
+}
+
+void test_quant_norm(void **unused)
+{
+    (void)unused;
+    if (!dev->fp8_gemm) {
+        xd_norm a = { .in = matrix(XD_F32, 1, 16, 0), .sx = matrix(XD_F32, 1, 1, 0) };
+        char    q[16];
+        a.out = xd_view2(q, XD_F8E4M3, 1, 16), a.via = XD_BF16;
+        assert_int_equal(dev->ops->norm(dev, NULL, &a, NULL), XD_EUNSUPPORTED);
+        return;
+    }
+    for (int i = 0; i < 24; i++)
+        narrow_case(1 + upto(30), 16 * (1 + upto(5)), 16 * (1 + upto(i % 4 ? 40 : 270)),
+                    i % 5 == 4);
+    narrow_case(3, 16, 5120, 0);
+}
+
+/* Rows of 16 bits to integers and e4m3, at whose end zeros stand. */
+void test_quant_wide(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 8; i++)
+        fp8_case(1 + upto(9), 16, 8 * (1 + upto(i % 2 ? 2040 : 300)));
+    fp8_case(2, 16, 16384);
+    fp8_case(2, 16, 16392);
+    quant_case(&kinds[0], 3, 16, 16384);
+    quant_case(&kinds[0], 5, 20, 2056);
 }
 
 /* The same without anything behind the product, whose bits are known for integers. */

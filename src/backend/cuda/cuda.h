@@ -19,6 +19,7 @@
 /* Every kernel of kernels/: its name and the bytes of dynamic shared memory that it may use. */
 #define XD_CUDA_KERNELS(X)                                                                         \
     X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_any, 0)                           \
+    X(norm_5_e4m3, 0) X(norm_8_e4m3, 0) X(norm_12_e4m3, 0) X(norm_16_e4m3, 0)                      \
     X(qknorm_32, 0) X(qknorm_64, 0) X(qknorm_128, 0) X(qknorm_any, 16 << 10)                       \
     X(flash_64, XD_CUDA_FLASH_SHARED(64, 64)) X(flash_80, XD_CUDA_FLASH_SHARED(80, 32))            \
     X(flash_96, XD_CUDA_FLASH_SHARED(96, 32))                                                      \
@@ -38,7 +39,7 @@
     X(copy, 0) X(lengths, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16)                        \
     X(moments_wide, 128 * 128) X(add_rows, 128 * 8) X(gnorm, XD_CUDA_GNORM_SHARED)                 \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
-    X(integers, 0) X(widen, 0)                                                                     \
+    X(integers, 0) X(integers_wide, 64) X(widen, 0)                                                \
     X(integer_product, 0)
 /* Two tiles of keys and two of values; with wide heads tiles of 32 and the queries of a block. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)

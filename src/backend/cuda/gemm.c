@@ -22,16 +22,28 @@ static int is_widened(const xd_weight *w)
     return w->type == XD_F8E4M3 || (w->type == XD_I8 && w->floats);
 }
 
+/* 1: the input is e4m3 already. */
+static int is_narrow(const xd_gemm *a)
+{
+    return a->in.type == XD_F8E4M3;
+}
+
 /* Shall the input become e4m3? */
 static int wants_fp8(const xd_gemm *a)
 {
-    return a->fp8 && a->w->type == XD_F8E4M3 && a->in.type != XD_F32;
+    return is_narrow(a) || (a->fp8 && a->w->type == XD_F8E4M3 && a->in.type != XD_F32);
+}
+
+/* The type in which an input is multiplied that is not to be e4m3. */
+static xd_dtype wide_type(const xd_gemm *a)
+{
+    return is_narrow(a) ? XD_BF16 : a->in.type;
 }
 
 /* The type of operands in which w is multiplied. */
 static xd_dtype product_type(const xd_gemm *a, int fp8)
 {
-    return !fp8 && is_widened(a->w) ? a->in.type : a->w->type;
+    return !fp8 && is_widened(a->w) ? wide_type(a) : a->w->type;
 }
 
 static places places_of(const xd_gemm *a, int fp8)
@@ -70,6 +82,10 @@ static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
                              : XD_CU_SUCCESS;
     if (r != XD_CU_SUCCESS)
         return xd_cuda_check("cuMemsetD8Async", r);
+    if (is_narrow(a)) {
+        widen_args b = { .out = in->p, .in = a->in.p, .n = n * I, .out_type = XD_BF16 };
+        return xd_cuda_launch_each(c, XD_K_widen, b.n / 16, &b);
+    }
     xd_tensor part = xd_cols(*in, 0, I);
     return xd_cuda_copy_view(c, &part, &a->in);
 }
@@ -79,12 +95,18 @@ static xd_status narrow_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
                               xd_tensor *in)
 {
     int64_t n = a->in.d[0];
+    *in = a->in;
+    if (is_narrow(a))
+        return XD_OK;
     *in = xd_view2(tmp + p->in, a->w->type, n, p->wide);
     integers_args b = {
         .q = in->p, .sx = (float *)(void *)(tmp + p->sx), .in = a->in.p, .n = n,
         .C = a->in.d[1], .wide = p->wide, .s_in = a->in.s[0], .in_type = xd_cuda_type(&a->in),
         .e4m3 = a->w->type == XD_F8E4M3,
     };
+    if (a->in.type != XD_F32 && b.C % 8 == 0 && b.wide <= 16384 &&
+        xd_cuda_aligned(&a->in, b.s_in))
+        return xd_cuda_launch(c, XD_K_integers_wide, n, 1, 256, 64, &b);
     return xd_cuda_launch(c, XD_K_integers, xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
 
@@ -93,7 +115,7 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
                                 const void **w)
 {
     widen_args b = { .out = tmp + p->w, .in = a->w->p, .n = a->w->out * p->wide,
-                     .out_type = xd_cuda_type(&a->in), .integers = a->w->type == XD_I8 };
+                     .out_type = (int)wide_type(a), .integers = a->w->type == XD_I8 };
     *w = b.out;
     return xd_cuda_launch_each(c, XD_K_widen, b.n / 16, &b);
 }
@@ -166,7 +188,7 @@ static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, c
         s = widened_weight(c, a, p, tmp, &w);
     if (s != XD_OK)
         return s;
-    const float    *sw = xd_cuda_weight_scales(a->w);
+    const float    *sx = a->sx.p, *sw = xd_cuda_weight_scales(a->w);
     xd_cuda_product q = { .out = a->out, .in = in, .w = w, .s_w = p->wide, .bias = a->bias.p,
                           .bias_type = a->bias.type, .gelu = takes_gelu(a) };
     if (p->wide && whole && (a->act == XD_NONE || q.gelu) && xd_cuda_multiply(c, &q))
@@ -174,11 +196,11 @@ static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, c
     q.out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out);
     q.bias = NULL, q.gelu = 0;
     if (p->wide && xd_cuda_multiply(c, &q))
-        return run_epilogue(c, a, &q.out, NULL, sw);
+        return run_epilogue(c, a, &q.out, sx, sw);
     if (!scaled)
         return own_product(c, a, &in, w, NULL);
     s = own_product(c, a, &in, w, q.out.p);
-    return s == XD_OK ? run_epilogue(c, a, &q.out, NULL, sw) : s;
+    return s == XD_OK ? run_epilogue(c, a, &q.out, sx, sw) : s;
 }
 
 static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp)
@@ -202,7 +224,8 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
  * product. 0: none of them. */
 static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp, xd_status *s)
 {
-    const float *sx = (const float *)(void *)(tmp + p->sx), *sw = xd_cuda_weight_scales(a->w);
+    const float *sw = xd_cuda_weight_scales(a->w),
+                *sx = is_narrow(a) ? a->sx.p : (const void *)(tmp + p->sx);
     const int    whole = !a->gate.p && !a->residual.p;
     xd_tensor    in;
     if (!p->wide || (*s = narrow_input(c, a, p, tmp, &in)) != XD_OK)

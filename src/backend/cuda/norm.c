@@ -25,6 +25,8 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
         b.s_add = a->add.s[0], b.s_gate = xd_cuda_row_stride(&a->gate, n);
         b.add_type = xd_cuda_type(&a->add);
     }
+    if (a->sx.p)
+        b.sx = a->sx.p, b.via = (int)a->via;
     b.wide = C % 8 == 0 && !b.like && xd_cuda_aligned(&a->out, b.s_out) &&
              xd_cuda_aligned(&a->in, b.s_in) && xd_cuda_aligned(&a->gain, 0) &&
              xd_cuda_aligned(&a->bias, 0) && xd_cuda_aligned(&a->scale, b.s_scale) &&
@@ -33,7 +35,8 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
                          xd_cuda_aligned(&a->gate, b.s_gate)));
     while (k < 4 && C > most[k] * 256)
         k++;
-    return xd_cuda_launch(xd_cuda_of(d), b.wide ? XD_K_norm_5 + k : XD_K_norm_any,
+    int first = b.sx ? XD_K_norm_5_e4m3 : XD_K_norm_5;
+    return xd_cuda_launch(xd_cuda_of(d), b.wide && k < 4 ? first + k : XD_K_norm_any,
                           xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
 

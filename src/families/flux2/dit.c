@@ -283,17 +283,20 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* The normalized and modulated rows; rows `at` and `at` + 1 of mod are shift and scale. */
-static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at)
+/* The normalized and modulated rows, for w; rows `at` and `at` + 1 of mod are shift and scale. */
+static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at,
+                           const xd_lin *w)
 {
-    return xd_norm_mod(x, h, xd_rows(mod, at + 1, 1), xd_rows(mod, at, 1), c->eps);
+    xd_norm a = { .in = h, .scale = xd_rows(mod, at + 1, 1), .shift = xd_rows(mod, at, 1),
+                  .eps = c->eps };
+    return xd_norm_for(x, &a, w, NULL);
 }
 
 /* h += gate * down(silu(a) * b), a and b being the halves of up(norm(h)). */
 static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor mod)
 {
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, modulated(x, c, h, mod, 3), &w->up);
+    xd_tensor y = xd_linear(x, modulated(x, c, h, mod, 3, &w->up), &w->up);
     xd_tensor a = xd_gated(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU);
     xd_linear_add(x, h, xd_rows(mod, 5, 1), a, &w->down);
     xd_arena_rewind(x->tmp, mark);
@@ -311,8 +314,8 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     for (int i = 0; i < 2; i++) {
         size_t mark = xd_arena_mark(x->tmp);
         h[i] = xd_rows(s->h, at[i], rows[i]);
-        xd_linear_into(x, xd_rows(y, at[i], rows[i]), modulated(x, c, h[i], mod[i], 0),
-                       &sides[i]->qkv);
+        xd_linear_into(x, xd_rows(y, at[i], rows[i]),
+                       modulated(x, c, h[i], mod[i], 0, &sides[i]->qkv), &sides[i]->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
@@ -336,7 +339,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const local *l = s->local;
     int64_t      rows = s->h.d[0], D = w->in.seg[0];
     xd_tensor    both = xd_new(x, rows, w->out.w.in);
-    xd_tensor    y = xd_linear(x, modulated(x, c, s->h, l->solo, 0), &w->in);
+    xd_tensor    y = xd_linear(x, modulated(x, c, s->h, l->solo, 0, &w->in), &w->in);
     xd_gated_into(x, xd_cols(both, D, w->in.seg[3]), xd_seg(y, &w->in, 3), xd_seg(y, &w->in, 4),
                   XD_SILU);
     xd_qkv t = xd_qkv_open(x, y, &w->in, c->head_dim);

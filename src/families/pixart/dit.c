@@ -361,7 +361,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     for (int i = 0; i < 6; i++)
         m[i] = xd_rows(mod, i, 1);
 
-    xd_tensor y = xd_linear(x, xd_norm_mod(x, h, m[1], m[0], c->eps), &w->qkv);
+    xd_norm   a = { .in = h, .scale = m[1], .shift = m[0], .eps = c->eps };
+    xd_tensor y = xd_linear(x, xd_norm_for(x, &a, &w->qkv, NULL), &w->qkv);
     xd_tensor o = xd_attn(x, xd_heads(xd_seg(y, &w->qkv, 0), hd),
                           xd_heads(xd_seg(y, &w->qkv, 1), hd),
                           xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
@@ -370,7 +371,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     o = xd_attn_text(x, xd_linear(x, h, &w->q), xd_text_kv(k->kv, x->layer - n->first), &w->kv, hd);
     xd_linear_add(x, h, none, o, &w->cross);
 
-    xd_tensor u = xd_linear_act(x, xd_norm_mod(x, h, m[4], m[3], c->eps), &w->up, c->act);
+    a.scale = m[4], a.shift = m[3];
+    xd_tensor u = xd_linear_act(x, xd_norm_for(x, &a, &w->up, NULL), &w->up, c->act);
     xd_linear_add(x, h, m[5], u, &w->down);
 }
 

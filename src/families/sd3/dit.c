@@ -264,10 +264,11 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         mod[i] = xd_mod_rows(x, l->active, &sides[i]->mod, ends ? 2 : dual && i ? 9 : 6);
         if (dual && i)
             y2 = xd_norm_mod(x, h[i], xd_rows(mod[i], 7, 1), xd_rows(mod[i], 6, 1), eps);
-        size_t mark = xd_arena_mark(x->tmp);
-        xd_linear_into(x, xd_rows(y, at[i], rows[i]),
-                       xd_norm_mod(x, h[i], xd_rows(mod[i], !ends, 1), xd_rows(mod[i], ends, 1),
-                                   eps), &sides[i]->qkv);
+        size_t  mark = xd_arena_mark(x->tmp);
+        xd_norm a = { .in = h[i], .scale = xd_rows(mod[i], !ends, 1),
+                      .shift = xd_rows(mod[i], ends, 1), .eps = eps };
+        xd_linear_into(x, xd_rows(y, at[i], rows[i]), xd_norm_for(x, &a, &sides[i]->qkv, NULL),
+                       &sides[i]->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);

@@ -512,18 +512,22 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
-/* norm(h) * (1 + scale) + shift, each row with row `scale` and `shift` of its time's mod[]. */
+/* norm(h) * (1 + scale) + shift for w, each row with row `scale` and `shift` of its time's
+ * mod[]. */
 static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
-                            const xd_tensor *mod, int scale, int shift)
+                            const xd_tensor *mod, int scale, int shift, const xd_lin *w)
 {
-    xd_tensor out = xd_new(x, h.d[0], h.d[1]);
+    xd_tensor out = { 0 };
     for (int t = 0; t < l->times; t++) {
         xd_span r = l->rows[t];
-        xd_norm_into(x, &(xd_norm){ .out = xd_rows(out, r.start, r.n),
-                                    .in = xd_rows(h, r.start, r.n),
-                                    .scale = xd_rows(mod[t], scale, 1),
-                                    .shift = xd_rows(mod[t], shift, 1),
-                                    .eps = ((const cfg *)n->cfg)->eps });
+        xd_norm a = { .in = xd_rows(h, r.start, r.n), .scale = xd_rows(mod[t], scale, 1),
+                      .shift = xd_rows(mod[t], shift, 1), .eps = ((const cfg *)n->cfg)->eps };
+        if (r.n == h.d[0])
+            return xd_norm_for(x, &a, w, NULL);
+        if (!out.p)
+            out = xd_new(x, h.d[0], h.d[1]);
+        a.out = xd_rows(out, r.start, r.n);
+        xd_norm_into(x, &a);
     }
     return out;
 }
@@ -548,14 +552,14 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         m[t] = xd_mod_table(x, w->mod, xd_rows(l->mod, 6 * t, 6));
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, norm_times(x, n, l, h, m, 1, 0), &w->qkv);
+    xd_tensor y = xd_linear(x, norm_times(x, n, l, h, m, 1, 0, &w->qkv), &w->qkv);
     add_times(x, l, h, m, 2, attend_self(x, n, w, l, y), &w->out);
     xd_arena_rewind(x->tmp, mark);
 
     xd_linear_add(x, h, (xd_tensor){ 0 }, attend_text(x, n, w, s->kept, h), &w->cross);
     xd_arena_rewind(x->tmp, mark);
 
-    y = xd_linear_act(x, norm_times(x, n, l, h, m, 4, 3), &w->up, XD_GELU_TANH);
+    y = xd_linear_act(x, norm_times(x, n, l, h, m, 4, 3, &w->up), &w->up, XD_GELU_TANH);
     add_times(x, l, h, m, 5, y, &w->down);
 }
 
@@ -569,7 +573,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     xd_tensor    m[TIMES];
     for (int t = 0; t < l->times; t++)
         m[t] = xd_mod_table(x, g->last, xd_rows(l->emb, t, 1));
-    xd_tensor a = norm_times(x, n, l, s->h, m, 1, 0);
+    xd_tensor a = norm_times(x, n, l, s->h, m, 1, 0, &g->out);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->out_ch);
     xd_arena_rewind(x->tmp, mark);
     return out;

@@ -16,14 +16,16 @@
 #endif
 
 /* Layer norm and RMS norm of rows [n,C], as xd_norm; `sum` is `in` where something is added. wide:
- * 16-byte accesses are allowed, and what is added, is added to F32. */
+ * 16-byte accesses are allowed, and what is added, is added to F32. With sx, `out` is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
     const float *gain, *bias, *scale, *shift, *like, *gate;
+    float       *sx;
     int64_t      n, C, s_out, s_in, s_scale, s_shift, s_like, s_add, s_gate;
-    int          in_type, out_type, add_type, rms, wide;
+    int          in_type, out_type, add_type, via, rms, wide;
     float        eps;
+    int          none;
 } norm_args;
 
 /* Norm and rotary embedding of heads [n,H,D], as xd_qknorm: of queries and keys, or of one of them

@@ -65,15 +65,17 @@ GPU uint32_t pack_two(float lo, float hi, int type)
     return type == BF16 ? gpu_pack_bf16(lo, hi) : gpu_pack_f16(within_f16(lo), within_f16(hi));
 }
 
+GPU void unpack_eight(float x[8], const uint4 &v, int type)
+{
+    unpack_two(x, v.x, type), unpack_two(x + 2, v.y, type);
+    unpack_two(x + 4, v.z, type), unpack_two(x + 6, v.w, type);
+}
+
 /* Eight elements at a multiple of 16 bytes. */
 GPU void load_eight(float x[8], const void *p, int64_t at, int type)
 {
     if (type != F32) {
-        uint4    v = gpu_load16((const uint16_t *)p + at);
-        uint32_t u[4] = { v.x, v.y, v.z, v.w };
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            unpack_two(x + 2 * i, u[i], type);
+        unpack_eight(x, gpu_load16((const uint16_t *)p + at), type);
     } else {
         uint4 v = gpu_load16((const float *)p + at), w = gpu_load16((const float *)p + at + 4);
         uint32_t u[8] = { v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w };
@@ -108,10 +110,8 @@ GPU void load_groups(float x[N][8], const void *p, int64_t at, int64_t step, int
         if (k < n)
             v[k] = gpu_load16((const uint16_t *)p + at + k * step);
     UNROLL
-    for (int k = 0; k < N; k++) {
-        unpack_two(x[k], v[k].x, type), unpack_two(x[k] + 2, v[k].y, type);
-        unpack_two(x[k] + 4, v[k].z, type), unpack_two(x[k] + 6, v[k].w, type);
-    }
+    for (int k = 0; k < N; k++)
+        unpack_eight(x[k], v[k], type);
 }
 
 GPU void store_eight(void *p, int64_t at, int type, const float x[8])
@@ -176,6 +176,54 @@ GPU uint8_t to_e4m3(float v)
     if (m < 0.015625f) /* 2^-6: below it are multiples of 2^-9                                   */
         return (uint8_t)(sign | (uint32_t)rintf(m * 512));
     return (uint8_t)(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3)));
+}
+
+/* The same of two numbers, the first in the low half. */
+GPU uint32_t pack_e4m3(float lo, float hi)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    uint16_t r; /* of zeros, the sum is the positive one                                        */
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi + 0.0f), "f"(lo + 0.0f));
+    return r;
+#else
+    return to_e4m3(lo) | (uint32_t)to_e4m3(hi) << 8;
+#endif
+}
+
+/* The magnitude of v; what is no number counts as infinite. */
+GPU float magnitude(float v)
+{
+    const float m = fabsf(v);
+    return m <= 3.4028234663852886e38f ? m : INFINITY;
+}
+
+/* The scale of a row whose largest magnitude is `most`; its elements are multiplied by *by. */
+GPU float row_scale(float most, float largest, float *by)
+{
+    const float scale = gpu_divide(most, largest);
+    *by = 0;
+    if (most > 3.4028234663852886e38f)
+        return NAN;
+    if (scale < 1.17549435e-38f)
+        return 0;
+    *by = gpu_divide(largest, most);
+    return scale;
+}
+
+/* v as a number of F16 or BF16. */
+GPU float rounded_to(float v, int type)
+{
+    return type == BF16 ? gpu_from_bf16(gpu_to_bf16(v)) : gpu_from_f16(gpu_to_f16(within_f16(v)));
+}
+
+/* Eight elements, at a multiple of 8 bytes. A row whose `by` is 0 may hold what is no number. */
+GPU void store_e4m3(void *p, int64_t at, const float x[8], float by)
+{
+    uint32_t u[4];
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        u[i] = by > 0 ? pack_e4m3(gpu_multiply(x[2 * i], by), gpu_multiply(x[2 * i + 1], by)) : 0;
+    gpu_store8((uint8_t *)p + at, uint2{ u[0] | u[1] << 16, u[2] | u[3] << 16 });
 }
 
 GPU float load_typed(const void *p, int64_t at, int type)

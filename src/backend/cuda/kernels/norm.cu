@@ -29,7 +29,26 @@ template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[
             store_eight(a.sum, row * a.s_in + k * 256 + lane, F32, x[k]);
 }
 
-template <int CHUNKS> GPU void norm_row(const norm_args &a, int64_t row)
+/* The row x to e4m3, as `integers` makes it of elements of type `via`. */
+template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const float x[CHUNKS][8])
+{
+    float most = 0, by;
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++)
+        UNROLL
+    for (int i = 0; i < 8; i++)
+        most = fmaxf(most, magnitude(x[k][i]));
+    const float scale = row_scale(gpu_warp_max(most), 448.0f, &by);
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++)
+        if (k * 256 + LANE * 8 < a.C)
+            store_e4m3(a.out, row * a.s_out + k * 256 + LANE * 8, x[k], by);
+    if (LANE == 0)
+        a.sx[row] = scale;
+}
+
+/* NARROW: to e4m3. */
+template <int CHUNKS, int NARROW> GPU void norm_row(const norm_args &a, int64_t row)
 {
     float x[CHUNKS][8], sum = 0, sq = 0;
     const int64_t C = a.C, lane = LANE * 8;
@@ -88,24 +107,46 @@ template <int CHUNKS> GPU void norm_row(const norm_args &a, int64_t row)
             for (int i = 0; i < 8; i++)
                 y[i] += g[i];
         }
-        store_eight(a.out, row * a.s_out + c, a.out_type, y);
+        if (!NARROW)
+            store_eight(a.out, row * a.s_out + c, a.out_type, y);
+        UNROLL
+        for (int i = 0; i < 8 && NARROW; i++)
+            x[k][i] = rounded_to(y[i], a.via);
     }
+    if (NARROW)
+        narrow_row<CHUNKS>(a, row, x);
 }
 
-#define NORM(chunks, blocks)                                                                       \
+#define NORM(chunks, blocks, narrow_blocks)                                                        \
     KERNEL(norm_##chunks, norm_args, 128, blocks)                                                  \
     {                                                                                              \
         int64_t row = (int64_t)blockIdx.x * 4 + WARP;                                              \
         if (row < a.n)                                                                             \
-            norm_row<chunks>(a, row);                                                              \
+            norm_row<chunks, 0>(a, row);                                                           \
+    }                                                                                              \
+    KERNEL(norm_##chunks##_e4m3, norm_args, 128, narrow_blocks)                                    \
+    {                                                                                              \
+        int64_t row = (int64_t)blockIdx.x * 4 + WARP;                                              \
+        if (row < a.n)                                                                             \
+            norm_row<chunks, 1>(a, row);                                                           \
     }
-NORM(5, 7)
-NORM(8, 5)
-NORM(12, 4)
-NORM(16, 3)
+NORM(5, 7, 4)
+NORM(8, 4, 3)
+NORM(12, 3, 2)
+NORM(16, 2, 2)
+
+/* Element c of a row, normed. */
+GPU float normed_one(const norm_args &a, int64_t row, int64_t c, float mean, float rstd)
+{
+    float y = (load_one(a.in, row * a.s_in + c, a.in_type) - mean) * rstd;
+    y = a.gain ? y * a.gain[c] : y;
+    y = a.bias ? y + a.bias[c] : y;
+    y = a.scale ? y * (1 + a.scale[row * a.s_scale + c]) : y;
+    return a.shift ? y + a.shift[row * a.s_shift + c] : y;
+}
 
 /* Any width, any alignment: a warp a row, read three times (the second and third time from a
- * cache). */
+ * cache), and once more to find the scale of e4m3. */
 KERNEL(norm_any, norm_args, 128, 1)
 {
     int64_t row = (int64_t)blockIdx.x * 4 + WARP;
@@ -139,12 +180,19 @@ KERNEL(norm_any, norm_args, 128, 1)
             sq += a.like[row * a.s_like + c] * a.like[row * a.s_like + c];
         rstd *= sqrtf(gpu_warp_sum(sq) / (float)a.C);
     }
-    for (int64_t c = LANE; c < a.C; c += 32) {
-        float y = (load_one(a.in, row * a.s_in + c, a.in_type) - mean) * rstd;
-        y = a.gain ? y * a.gain[c] : y;
-        y = a.bias ? y + a.bias[c] : y;
-        y = a.scale ? y * (1 + a.scale[row * a.s_scale + c]) : y;
-        y = a.shift ? y + a.shift[row * a.s_shift + c] : y;
-        store_one(a.out, row * a.s_out + c, a.out_type, y);
+    if (a.sx) {
+        float most = 0, by;
+        for (int64_t c = LANE; c < a.C; c += 32)
+            most = fmaxf(most, magnitude(rounded_to(normed_one(a, row, c, mean, rstd), a.via)));
+        const float scale = row_scale(gpu_warp_max(most), 448.0f, &by);
+        for (int64_t c = LANE; c < a.C; c += 32) {
+            float y = rounded_to(normed_one(a, row, c, mean, rstd), a.via);
+            ((uint8_t *)a.out)[row * a.s_out + c] = by > 0 ? to_e4m3(gpu_multiply(y, by)) : 0;
+        }
+        if (LANE == 0)
+            a.sx[row] = scale;
+        return;
     }
+    for (int64_t c = LANE; c < a.C; c += 32)
+        store_one(a.out, row * a.s_out + c, a.out_type, normed_one(a, row, c, mean, rstd));
 }

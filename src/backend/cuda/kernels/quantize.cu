@@ -2,35 +2,82 @@
  * they are multiplied
  *
  * The formulas of backend.h, to the bit: single divisions and multiplications in F32. */
-#include <float.h>
-
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* A warp a row, read twice. */
+GPU uint8_t to_integer(float v)
+{
+    const float r = rintf(v);
+    return (uint8_t)(int8_t)(r > 127 ? 127 : r < -127 ? -127 : r);
+}
+
+GPU void store_integers(int8_t *p, const float x[8], float by)
+{
+    uint32_t u[2] = { 0, 0 };
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        u[i / 4] |= (uint32_t)to_integer(by > 0 ? gpu_multiply(x[i], by) : 0) << (i % 4 * 8);
+    gpu_store8(p, uint2{ u[0], u[1] });
+}
+
+/* Rows of 16 bits of up to 16384 elements, a block a row, which is read once: eight elements at a
+ * time, at multiples of 16 bytes. Shared memory: a float of each warp. */
+KERNEL(integers_wide, integers_args, 256, 2)
+{
+    enum { CHUNKS = 8, GROUP = 256 * 8 };
+    const int64_t row = blockIdx.x, at = (int64_t)threadIdx.x * 8;
+    float *shared = (float *)gpu_shared(), most = 0, by, x[8];
+    uint4 v[CHUNKS];
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++) {
+        v[k] = uint4{ 0, 0, 0, 0 };
+        if (at + k * GROUP < a.C)
+            v[k] = gpu_load16((const uint16_t *)a.in + row * a.s_in + at + k * GROUP);
+    }
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++) {
+        unpack_eight(x, v[k], a.in_type);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            most = fmaxf(most, magnitude(x[i]));
+    }
+    most = gpu_warp_max(most);
+    if (LANE == 0)
+        shared[WARP] = most;
+    gpu_sync();
+    UNROLL
+    for (int w = 0; w < 8; w++)
+        most = fmaxf(most, shared[w]);
+    const float scale = row_scale(most, a.e4m3 ? 448.0f : 127.0f, &by);
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t c = at + k * GROUP;
+        if (c >= a.wide)
+            continue;
+        unpack_eight(x, v[k], a.in_type);
+        if (a.e4m3)
+            store_e4m3(a.q, row * a.wide + c, x, by);
+        else
+            store_integers((int8_t *)a.q + row * a.wide + c, x, by);
+    }
+    if (threadIdx.x == 0)
+        a.sx[row] = scale;
+}
+
+/* Any other: a warp a row, read twice. */
 KERNEL(integers, integers_args, 128, 1)
 {
     const int64_t row = (int64_t)blockIdx.x * 4 + WARP;
     if (row >= a.n)
         return;
-    float most = 0, odd = 0;
-    for (int64_t c = LANE; c < a.C; c += 32) {
-        float v = fabsf(load_one(a.in, row * a.s_in + c, a.in_type));
-        odd = v <= FLT_MAX ? odd : 1;
-        most = fmaxf(most, v);
-    }
-    most = gpu_warp_max(most);
-    odd = gpu_warp_max(odd);
-    const float largest = a.e4m3 ? 448.0f : 127.0f;
-    float scale = gpu_divide(most, largest);
-    scale = odd != 0 ? NAN : scale < FLT_MIN ? 0 : scale;
-    const float by = scale > 0 ? gpu_divide(largest, most) : 0;
+    float most = 0, by;
+    for (int64_t c = LANE; c < a.C; c += 32)
+        most = fmaxf(most, magnitude(load_one(a.in, row * a.s_in + c, a.in_type)));
+    const float scale = row_scale(gpu_warp_max(most), a.e4m3 ? 448.0f : 127.0f, &by);
     for (int64_t c = LANE; c < a.wide; c += 32) {
         float v =
             c < a.C && by > 0 ? gpu_multiply(load_one(a.in, row * a.s_in + c, a.in_type), by) : 0;
-        const float r = rintf(v);
-        ((uint8_t *)a.q)[row * a.wide + c] =
-            a.e4m3 ? to_e4m3(v) : (uint8_t)(int8_t)(r > 127 ? 127 : r < -127 ? -127 : r);
+        ((uint8_t *)a.q)[row * a.wide + c] = a.e4m3 ? to_e4m3(v) : to_integer(v);
     }
     if (LANE == 0)
         a.sx[row] = scale;
