@@ -72,6 +72,7 @@ void test_quant_refusals(void **unused);
 
 /* test_qknorm.c */
 void test_norm(void **unused);
+void test_norm_adds(void **unused);
 void test_norm_offset(void **unused);
 void test_qknorm(void **unused);
 void test_qknorm_also(void **unused);

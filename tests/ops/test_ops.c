@@ -698,7 +698,7 @@ int main(void)
         T(test_norm),        T(test_norm_offset),  T(test_gnorm),        T(test_gnorm_scaled),
         T(test_glu),         T(test_activations),  T(test_attn_many),    T(test_f16_ends),
         T(test_addmul),      T(test_axpby),        T(test_qknorm),       T(test_qknorm_refusals),
-        T(test_qknorm_also),
+        T(test_qknorm_also), T(test_norm_adds),
         T(test_rotate),      T(test_rotation_bits), T(test_rotate_refusals),
         T(test_attn_pieces), T(test_quant_types),  T(test_quant_gemm),   T(test_quant_error),
         T(test_quant_rows),  T(test_quant_odd),    T(test_quant_scales), T(test_quant_refusals),

@@ -270,6 +270,49 @@ void test_norm(void **unused)
         norm_case(upto(20), 1 + upto(i % 4 ? 100 : 1500));
 }
 
+/* A norm with an addition before it, in rows that begin at multiples of 16 bytes and lie apart by
+ * strides of their own: the stream and the result are those of both ops, one after the other. */
+static void add_case(int64_t n, int64_t C, int64_t gates)
+{
+    xd_norm a = { .rms = (int)upto(2), .eps = 1e-5f };
+    fresh();
+    a.in = matrix(XD_F32, n, C, 8 * upto(3));
+    a.out = matrix(f32_or_half(), n, C, 8 * upto(2));
+    a.scale = row_operand(1, C);
+    a.add = matrix(f32_or_half(), n, C, 16 + 8 * upto(3));
+    a.gate = gates ? matrix(XD_F32, gates, C, 8 * upto(2)) : (xd_tensor){ 0 };
+    double   *sum = numbers(n * C), *want = numbers(n * C);
+    xd_tensor apart = matrix(XD_F32, n, C, 0), out = matrix(a.out.type, n, C, 0);
+    for (int64_t i = 0; i < n * C; i++) {
+        sum[i] = at(&a.in, i) + at(&a.add, i) * (gates ? at2(&a.gate, gates > 1 ? i / C : 0, i % C)
+                                                       : 1);
+        set(&apart, i, at(&a.in, i));
+    }
+    xd_addmul first = { .acc = apart, .gate = a.gate, .in = a.add };
+    xd_norm   then = a;
+    then.in = apart, then.out = out, then.add = then.gate = (xd_tensor){ 0 };
+    RUN(addmul, XD_OP_ADDMUL, &first);
+    RUN(norm, XD_OP_NORM, &then);
+    for (int64_t i = 0; i < n * C; i++)
+        want[i] = at(&out, i);
+    remember();
+    RUN(norm, XD_OP_NORM, &a);
+    allow(&a.in);
+    check("norm after an addition", &a.out, want);
+    check("the stream", &a.in, sum);
+    free(sum);
+    free(want);
+}
+
+void test_norm_adds(void **unused)
+{
+    static const int64_t widths[] = { 8, 256, 1152, 1280, 1920, 2048, 3072, 4096, 5120 };
+    (void)unused;
+    for (int i = 0; i < 9; i++)
+        for (int64_t gates = 0; gates < 3; gates++)
+            add_case(5, widths[i], gates == 2 ? 5 : gates);
+}
+
 /* A large mean does not eat the variance. */
 void test_norm_offset(void **unused)
 {
