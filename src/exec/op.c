@@ -190,7 +190,7 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
     if (!w->w.in)               /* a rank without input features adds 0                        */
         xd_fill(x, part, fill_zeros, &bytes);
     else
-        multiply(x, w, &(xd_gemm){ .out = part, .in = a.in });
+        multiply(x, w, &(xd_gemm){ .out = part, .in = a.in, .sx = a.sx });
     m->sum(x, m, XD_OVER_FEATURES, part);
     xd_tensor row = part;       /* a view with the bias in every row                           */
     row.p = a.bias.p, row.type = a.bias.type, row.s[0] = 0;
