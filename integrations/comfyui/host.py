@@ -1,31 +1,31 @@
-"""What the nodes use of ComfyUI: tensors, folders of models, progress with previews, interrupts.
+"""Access to ComfyUI: tensors, folders of models, progress with previews, interrupts.
 
-Modules of ComfyUI, and torch, are imported where they are used: loading the nodes needs none."""
+Modules of ComfyUI and torch are imported where they are used: the nodes load without them."""
 import contextlib
 import os
 import threading
 
 import numpy as np
 
-PREVIEW_SIDE = 512      # pixels, at most, of the previews that ComfyUI shows
-POLL_S = 0.05           # so often a running request looks for an interrupt
+PREVIEW_SIDE = 512      # maximum side of a preview in pixels
+POLL_S = 0.05           # interval for polling the user's interrupt
 
 
 def to_array(tensor):
-    """A tensor of ComfyUI as an array of float32."""
+    """Converts a tensor of ComfyUI to a float32 array."""
     if hasattr(tensor, "detach"):
         tensor = tensor.detach().cpu().float().numpy()
     return np.ascontiguousarray(tensor, dtype=np.float32)
 
 
 def to_tensor(array):
-    """An array as a tensor of ComfyUI: images are [B,H,W,3] of 0 to 1."""
+    """Converts an array to a tensor of ComfyUI: images [B,H,W,3] of 0 to 1."""
     import torch
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 def to_image(array):
-    """An image [H,W,C] or [H,W] of 0 to 1 as a PIL image."""
+    """Converts an image [H,W,C] or [H,W] of 0 to 1 to a PIL image."""
     from PIL import Image
     return Image.fromarray(np.clip(np.rint(array * 255.0), 0, 255).astype(np.uint8))
 
@@ -33,14 +33,14 @@ def to_image(array):
 # ---- folders ---------------------------------------------------------------------------------
 
 def _hub():
-    """The folder of the Hugging Face cache."""
+    """Returns the folder of the Hugging Face cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     home = os.environ.get("HF_HOME") or os.path.join(cache, "huggingface")
     return os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
 
 
 def _in_folders():
-    """Names below ComfyUI's folders "diffusers", and the directories that they stand for."""
+    """Maps names of models in ComfyUI's folders "diffusers" to their directories."""
     import folder_paths
     found = {}
     for top in folder_paths.get_folder_paths("diffusers"):
@@ -52,7 +52,7 @@ def _in_folders():
 
 
 def _in_hub():
-    """org/name of the models in the Hugging Face cache."""
+    """Lists the models in the Hugging Face cache as org/name."""
     found = []
     hub = _hub()
     for name in os.listdir(hub) if os.path.isdir(hub) else ():
@@ -65,12 +65,12 @@ def _in_hub():
 
 
 def model_names():
-    """Directories below ComfyUI's folders "diffusers", and models of the Hugging Face cache."""
+    """Lists models in ComfyUI's folders "diffusers" and in the Hugging Face cache."""
     return sorted(_in_folders()) + sorted(_in_hub())
 
 
 def model_path(name):
-    """What the library opens for a name of model_names: a directory, or the name itself."""
+    """Converts a name of model_names to a path for the library: a directory, or the name."""
     return _in_folders().get(name, name)
 
 
@@ -88,7 +88,7 @@ def lora_path(name):
 
 
 def weight_path(name):
-    """A file of weights in one of ComfyUI's folders, or a path."""
+    """Finds a weight file in ComfyUI's folders, or returns the path."""
     import folder_paths
     for folder in ("diffusion_models", "text_encoders", "vae", "checkpoints"):
         path = folder_paths.get_full_path(folder, name)
@@ -104,27 +104,26 @@ class Progress:
 
     def __init__(self, steps, preview):
         import comfy.utils
-        self.preview = preview          # whether previews are shown
+        self.preview = preview          # show previews
         self._bar = comfy.utils.ProgressBar(max(steps, 1))
 
     def step(self, done, steps, image=None):
-        """`image`: a PIL image to show. An interrupt is raised here, too."""
+        """Reports a step and shows `image` (PIL). Raises ComfyUI's exception on an interrupt."""
         check_interrupt()
         shown = ("JPEG", image, PREVIEW_SIDE) if image is not None and self.preview else None
         self._bar.update_absolute(done, steps, shown)
 
 
 def check_interrupt():
-    """Raises ComfyUI's exception where the user has interrupted."""
+    """Raises ComfyUI's exception if the user has interrupted."""
     import comfy.model_management
     comfy.model_management.throw_exception_if_processing_interrupted()
 
 
 @contextlib.contextmanager
 def interruptible(cancel):
-    """Calls `cancel` while the user's interrupt waits, also within a step, and raises ComfyUI's
-    exception for what the block then raises. `cancel` may be called several times, and before what
-    it is to end has begun."""
+    """Calls `cancel` repeatedly while the user's interrupt is pending, also in a step and
+    before the request has begun, and replaces the exception of the block by ComfyUI's."""
     import comfy.model_management
     over = threading.Event()
 

@@ -1,9 +1,9 @@
-"""A model in ComfyUI's process, through the Python package xdit."""
+"""A model in ComfyUI's process, by the Python package xdit."""
 import weakref
 
 from . import host
 
-_open = weakref.WeakValueDictionary()   # pipelines by their settings: nodes share them
+_open = weakref.WeakValueDictionary()   # pipelines by settings, shared by nodes
 
 
 def _package():
@@ -17,8 +17,8 @@ def _package():
 
 
 def open_model(path, settings, request):
-    """A model by its path or name. settings: of Pipeline.from_pretrained; request: options of every
-    request."""
+    """Opens a model by path or name. settings: arguments of Pipeline.from_pretrained. request:
+    options for all requests."""
     xdit = _package()
     files = dict(settings.pop("files", {}))
     key = (path, tuple(sorted(settings.items())), tuple(sorted(files.items())))
@@ -31,7 +31,7 @@ def open_model(path, settings, request):
 
 
 class Local:
-    """A pipeline with options of every request, and LoRA files."""
+    """A pipeline, with options for all requests, and LoRA files."""
 
     def __init__(self, pipe, request, loras):
         self._pipe, self._request, self._loras = pipe, request, loras
@@ -64,7 +64,7 @@ class Local:
                               output_type=output_type, **request)
 
     def sample(self, request, preview):
-        """Latents of a request, with what decoding them needs."""
+        """Generates latents; returns them with the arguments that decoding needs."""
         out = self._run(request, preview, "latent")
         values = out.frames if self._pipe.makes_videos else out.images
         same = ("prompt", "negative_prompt", "seed", "width", "height", "num_frames", "seconds",
@@ -73,7 +73,7 @@ class Local:
         return {"samples": host.to_tensor(values), "pipe": self, "made": made}
 
     def decode(self, latent, tiled):
-        """The images of latents as an array [B,H,W,3]."""
+        """Decodes latents to an array [B,H,W,3]."""
         more = {"enable_tiling": True} if tiled else {}
         with host.interruptible(self._pipe.cancel):
             out = self._pipe.decode(host.to_array(latent["samples"]), output_type="np",
@@ -81,16 +81,16 @@ class Local:
         return self._flat(out)
 
     def generate(self, request, preview, video):
-        """Images, or the frames of a video, as an array [B,H,W,3]; and frames a second."""
+        """Returns images or video frames as an array [B,H,W,3], and the frames per second."""
         if video != self._pipe.makes_videos:
-            raise RuntimeError(f"the model {self._pipe.model} makes " + (
+            raise RuntimeError(f"the model {self._pipe.model} generates " + (
                 "images: use xdit Sample, or xdit Image to Image" if video
                 else "videos: use xdit Video"))
         out = self._run(request, preview, "np")
         return self._flat(out), float(out.parameters[0].get("fps", 0))
 
     def _flat(self, out):
-        """Frames of several videos one behind the other."""
+        """Concatenates the frames of several videos."""
         if not self._pipe.makes_videos:
             return out.images
         return out.frames.reshape(-1, *out.frames.shape[-3:])

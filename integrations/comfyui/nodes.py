@@ -1,6 +1,6 @@
-"""The nodes. What opens a model gives an XDIT_PIPE, of this process (local.py) or of a server
-(server.py); what samples gives an XDIT_LATENT, which knows what decodes it. A number of 0, and a
-guidance scale below 0, are the model's own."""
+"""The nodes. Nodes that open a model return an XDIT_PIPE, in this process (local.py) or on a server
+(server.py). Nodes that sample return an XDIT_LATENT, which refers to its pipe for decoding. A
+number of 0, or a guidance scale below 0, means the model's default."""
 import json
 
 from . import host, local, server
@@ -13,7 +13,8 @@ WEIGHTS = [OWN, "int8", "fp8", "int4", "bf16", "f32", "auto"]
 SAMPLERS = [OWN, "dpm++", "dpm++-single", "unipc", "euler", "euler-ancestral", "heun", "lcm", "tcd",
             "ddim", "ddpm", "flow-euler", "flow-heun", "flow-lcm", "cogvideox-ddim",
             "cogvideox-dpm"]
-MORE = "one a line, as cache = fbcache:0.12 or true_cfg_scale = 4; xdit generate --help has all"
+MORE = ("one per line, such as cache = fbcache:0.12 or true_cfg_scale = 4; see xdit generate "
+        "--help all")
 
 
 def _text(default="", **more):
@@ -28,37 +29,36 @@ def _real(default, least, most, tip, step=0.05):
     return ("FLOAT", {"default": default, "min": least, "max": most, "step": step, "tooltip": tip})
 
 
-PIPE = ("XDIT_PIPE", {"tooltip": "of xdit Load Model or xdit Connect to Server"})
+PIPE = ("XDIT_PIPE", {"tooltip": "output of xdit Load Model or xdit Connect to Server"})
 PROMPTS = {
     "prompt": _text(multiline=True, dynamicPrompts=True),
     "negative_prompt": _text(multiline=True, dynamicPrompts=True),
 }
 STEPS = {
-    "steps": _number(0, 1000, "denoising steps; 0: the model's"),
-    "guidance": _real(-1.0, -1.0, 1000.0, "guidance_scale; below 0: the model's"),
+    "steps": _number(0, 1000, "denoising steps; 0: the model's default"),
+    "guidance": _real(-1.0, -1.0, 1000.0, "guidance_scale; below 0: the model's default"),
     "seed": ("INT", {"default": 0, "min": 0, "max": 2**64 - 1, "control_after_generate": True}),
-    "sampler": (SAMPLERS, {"tooltip": "one for the model's kind of noise"}),
+    "sampler": (SAMPLERS, {"tooltip": "sampler; it must suit the model (flow or diffusion)"}),
 }
 SIZE = {
-    "width": _number(0, 16384, "pixels; 0: the model's", step=8),
-    "height": _number(0, 16384, "pixels; 0: the model's", step=8),
+    "width": _number(0, 16384, "pixels; 0: the model's default", step=8),
+    "height": _number(0, 16384, "pixels; 0: the model's default", step=8),
 }
 LAST = {
-    "preview": ("BOOLEAN", {"default": True, "tooltip": "show what the image is going to be"}),
-    "options": _text(multiline=True, tooltip="other options of a request, " + MORE),
+    "preview": ("BOOLEAN", {"default": True, "tooltip": "show previews of each step"}),
+    "options": _text(multiline=True, tooltip="other options, " + MORE),
 }
 
 
 def read_options(text):
-    """Names and values of lines "name = value". A value is a number or true or false, else a
-    text."""
+    """Parses lines "name = value". A value is a number, true or false, or else a text."""
     found = {}
     for line in text.splitlines():
         name, equals, value = (p.strip() for p in line.partition("="))
         if not name or name.startswith("#"):
             continue
         if not equals or not value:
-            raise ValueError(f"an option is as name = value, not {line.strip()!r}")
+            raise ValueError(f"an option must be name = value, not {line.strip()!r}")
         try:
             read = json.loads(value)
         except ValueError:
@@ -69,14 +69,14 @@ def read_options(text):
 
 def _options_are_right(text):
     try:
-        read_options(text or "")    # None: it comes from a link
+        read_options(text or "")    # None: the value is linked
     except ValueError as e:
         return str(e)
     return True
 
 
 def _given(**values):
-    """Those that are not the model's own."""
+    """Returns the values that differ from the model's default."""
     return {k: v for k, v in values.items() if v not in (None, "", OWN, 0)}
 
 
@@ -91,21 +91,21 @@ def _request(prompt, negative_prompt, steps, guidance, seed, sampler, options, *
 
 
 def _images(request, image, mask=None, strength=0.0):
-    """Adds images to start from, or to edit, of a tensor [B,H,W,C], and what to inpaint."""
+    """Adds start images, or images to edit, from a tensor [B,H,W,C], and a mask."""
     if image is not None:
         request["image"] = list(host.to_array(image))
         if strength > 0:
             request["strength"] = strength
     if mask is not None:
         if image is None:
-            raise ValueError("a mask is given without an image to inpaint")
+            raise ValueError("a mask was passed without an image to inpaint")
         m = host.to_array(mask)
         request["mask_image"] = m[0] if m.ndim == 3 else m
     return request
 
 
 class LoadModel:
-    """Opens a model in ComfyUI's process. Weights are read by the first request, and stay."""
+    """Opens a model in ComfyUI's process. The first request loads the weights, which are kept."""
 
     @classmethod
     def INPUT_TYPES(cls):
@@ -114,23 +114,23 @@ class LoadModel:
                 "model": ([NONE, *host.model_names()],
                           {"tooltip": "directories of diffusers below ComfyUI's models/diffusers, "
                                       "and models of the Hugging Face cache"}),
-                "path": _text(tooltip="a directory or org/name, in place of the model"),
-                "dtype": (TYPES, {"tooltip": "type of the computation"}),
+                "path": _text(tooltip="a directory, or org/name, used instead of the model above"),
+                "dtype": (TYPES, {"tooltip": "compute type"}),
                 "weights_dtype": (WEIGHTS, {"tooltip": "type of the transformer's weights"}),
-                "text_weights_dtype": (WEIGHTS, {"tooltip": "that of the text encoders"}),
+                "text_weights_dtype": (WEIGHTS, {"tooltip": "type of the text weights"}),
                 "device": (["auto", "cpu", "cuda"],),
                 "offload": ([OWN, "none", "auto", "stream"],
-                            {"tooltip": "weights that memory does not hold"}),
-                "memory": _text(tooltip="what may be used, as 12GB; empty: what is free"),
+                            {"tooltip": "how to handle weights that exceed the memory"}),
+                "memory": _text(tooltip="memory limit, such as 12GB; empty: all free memory"),
                 "attention": ([OWN, "auto", "int8"],),
-                "cache": _text(tooltip="a step cache, as fbcache:0.12"),
+                "cache": _text(tooltip="step cache, such as fbcache:0.12"),
             },
             "optional": {
-                "files": _text(multiline=True, tooltip="weights in place of the model's, one a "
-                               "line, as transformer = flux1-dev-Q4_K_S.gguf; in ComfyUI's "
-                               "folders, or paths"),
+                "files": _text(multiline=True, tooltip="weight files that replace the model's, "
+                               "one per line, such as transformer = flux1-dev-Q4_K_S.gguf; in "
+                               "ComfyUI's folders, or paths"),
                 "settings": _text(multiline=True, tooltip="other arguments of xdit's "
-                                  "Pipeline.from_pretrained, as threads = 8 or fit = auto"),
+                                  "Pipeline.from_pretrained, such as threads = 8"),
             },
         }
 
@@ -144,7 +144,7 @@ class LoadModel:
              attention, cache, files="", settings=""):
         path = path.strip() or ("" if model == NONE else host.model_path(model))
         if not path:
-            raise ValueError("choose a model, or say in path where one is")
+            raise ValueError("choose a model, or set its path")
         given = _given(dtype=dtype, weights_dtype=weights_dtype, device=device, offload=offload,
                        text_weights_dtype=text_weights_dtype, memory=memory.strip())
         given.update(read_options(settings))
@@ -153,17 +153,17 @@ class LoadModel:
 
 
 class Connect:
-    """A model of a running server, which may have other memory, a GPU, or several ranks."""
+    """A model of a running server, for example on another machine or with several ranks."""
 
     @classmethod
     def INPUT_TYPES(cls):
         return {
             "required": {
-                "address": _text("http://127.0.0.1:8080", tooltip="what xdit serve prints; its key "
-                                 f"is read from the environment, {server.KEY}"),
-                "model": _text(tooltip="a name of the server's; empty: the first"),
+                "address": _text("http://127.0.0.1:8080", tooltip="address that xdit serve prints; "
+                                 f"its key is read from the variable {server.KEY}"),
+                "model": _text(tooltip="model name on the server; empty: the first one"),
             },
-            "optional": {"options": _text(multiline=True, tooltip="of every request, " + MORE)},
+            "optional": {"options": _text(multiline=True, tooltip="for all requests, " + MORE)},
         }
 
     RETURN_TYPES = ("XDIT_PIPE",)
@@ -186,7 +186,7 @@ class Connect:
 
 
 class Lora:
-    """Adds a LoRA file to the later requests."""
+    """Adds a LoRA file to later requests."""
 
     @classmethod
     def INPUT_TYPES(cls):
@@ -212,7 +212,7 @@ class Lora:
 
 
 class Sample:
-    """Text to latents, or from an image to others."""
+    """Generates latents from text, or from latents of a start image."""
 
     @classmethod
     def INPUT_TYPES(cls):
@@ -220,11 +220,11 @@ class Sample:
             "required": {"pipe": PIPE, **PROMPTS, **SIZE, **STEPS,
                          "batch_size": _number(1, 4096, "images, with the seeds that follow", 1)},
             "optional": {
-                "image": ("IMAGE", {"tooltip": "to start from, or to edit; several in a batch for "
-                                               "models that read several"}),
-                "mask": ("MASK", {"tooltip": "1: generated anew, 0: kept"}),
-                "strength": _real(0.0, 0.0, 1.0, "share of the steps that run on the image; 0: "
-                                                 "usual"),
+                "image": ("IMAGE", {"tooltip": "start image, or image to edit; a batch of several "
+                                               "for models that read several"}),
+                "mask": ("MASK", {"tooltip": "1: regenerated, 0: kept"}),
+                "strength": _real(0.0, 0.0, 1.0, "fraction of the steps that run on the image; "
+                                                 "0: default"),
                 **LAST,
             },
         }
@@ -249,14 +249,14 @@ class Sample:
 
 
 class Decode:
-    """Latents to images, or to the frames of a video."""
+    """Decodes latents to images or to the frames of a video."""
 
     @classmethod
     def INPUT_TYPES(cls):
         return {
-            "required": {"latent": ("XDIT_LATENT", {"tooltip": "of xdit Sample"})},
+            "required": {"latent": ("XDIT_LATENT", {"tooltip": "output of xdit Sample"})},
             "optional": {"tiled": ("BOOLEAN", {"default": False, "tooltip":
-                                               "in overlapping tiles, which takes less memory"})},
+                                               "decode in overlapping tiles, for less memory"})},
         }
 
     RETURN_TYPES = ("IMAGE",)
@@ -269,7 +269,7 @@ class Decode:
 
 
 class ImageToImage:
-    """An image to another one: started from, inpainted, or edited, as the model does it."""
+    """Image to image: starts from the image, inpaints or edits it, depending on the model."""
 
     @classmethod
     def INPUT_TYPES(cls):
@@ -278,7 +278,7 @@ class ImageToImage:
                          "strength": _real(0.0, 0.0, 1.0, "share of the steps that run on the "
                                                           "image; 0: usual"),
                          **SIZE, **STEPS},
-            "optional": {"mask": ("MASK", {"tooltip": "1: generated anew, 0: kept"}), **LAST},
+            "optional": {"mask": ("MASK", {"tooltip": "1: regenerated, 0: kept"}), **LAST},
         }
 
     RETURN_TYPES = ("IMAGE",)
@@ -299,7 +299,7 @@ class ImageToImage:
 
 
 class Video:
-    """A video of text, or of its first and last frame."""
+    """Generates a video from text, or from its first and last frames."""
 
     @classmethod
     def INPUT_TYPES(cls):

@@ -1,4 +1,4 @@
-"""A model of a server, `xdit serve`, over HTTP: nothing but ComfyUI's own packages is needed."""
+"""A model of a server, `xdit serve`, over HTTP. Needs only the packages of ComfyUI."""
 import base64
 import http.client
 import io
@@ -12,27 +12,28 @@ import numpy as np
 
 from . import host
 
-KEY = "XDIT_API_KEY"    # the environment variable that xdit serve reads, too
-POLL_S = 0.25           # how often a video is asked for
+KEY = "XDIT_API_KEY"    # environment variable, which xdit serve reads as well
+POLL_S = 0.25           # interval for polling the state of a video
 
 
 def parse(address):
-    """The parts of a server's address. Raises ValueError with a sentence."""
+    """Parses the address of a server. Raises ValueError."""
     parts = urllib.parse.urlsplit(address.strip().rstrip("/"))
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
-        raise ValueError(f"the address of a server is as http://127.0.0.1:8080, not {address!r}")
+        raise ValueError("the address of a server must be such as http://127.0.0.1:8080, not "
+                         f"{address!r}")
     return parts
 
 
 def connect(address, model, request):
-    """A server's model by its name; "": the first one."""
+    """Opens a model of a server by name; "": the first one."""
     server = Server(parse(address), model, request, ())
     server.read_model()
     return server
 
 
 class Server:
-    """A model of a server with options of every request, and LoRA files by the server's names."""
+    """A model of a server, with options for all requests, and LoRA files by name."""
 
     def __init__(self, parts, model, request, loras):
         self._parts, self._model, self._request, self._loras = parts, model, request, loras
@@ -62,7 +63,7 @@ class Server:
         return c
 
     def _send(self, c, method, path, fields=None):
-        """The reply of a request. A failure is raised with the server's sentence."""
+        """Returns the reply to a request. Raises RuntimeError with the server's message."""
         headers = {"Accept": "*/*"}
         if os.environ.get(KEY):
             headers["Authorization"] = "Bearer " + os.environ[KEY]
@@ -84,7 +85,7 @@ class Server:
             c.close()
 
     def read_model(self):
-        """Finds what the model makes."""
+        """Finds out whether the model generates images or videos."""
         models = json.loads(self._ask("GET", "/v1/models"))["data"]
         names = [m["id"] for m in models]
         if self._model and self._model not in names:
@@ -94,7 +95,7 @@ class Server:
         self.makes_videos = model["makes"] == "video"
 
     def _fields(self, request):
-        """The JSON of a request: arrays become data URLs."""
+        """Returns the JSON of a request, with arrays as data URLs."""
         fields = {**self._request, **request}
         if self._model:
             fields["model"] = self._model
@@ -113,7 +114,7 @@ class Server:
     # ---- images
 
     def sample(self, request, preview):
-        """A server decodes its latents itself: these carry the images."""
+        """Returns decoded images in place of latents, since a server decodes its latents itself."""
         images, _ = self.generate(request, preview, False)
         return {"samples": host.to_tensor(np.zeros((len(images), 0))), "pipe": self,
                 "images": images}
@@ -122,9 +123,9 @@ class Server:
         return latent["images"]
 
     def generate(self, request, preview, video):
-        """Images, or the frames of a video, as an array [B,H,W,3]; and frames a second."""
+        """Returns images or video frames as an array [B,H,W,3], and the frames per second."""
         if video != self.makes_videos:
-            raise RuntimeError("the server's model makes " + (
+            raise RuntimeError("the server's model generates " + (
                 "images: use xdit Sample, or xdit Image to Image" if video
                 else "videos: use xdit Video"))
         if video:
@@ -139,12 +140,12 @@ class Server:
         progress = host.Progress(fields.get("num_inference_steps") or 1, preview)
         made, at = [], (0, 1)
         c = self._connection()
-        s = c.sock                      # the reply takes it away from the connection
+        s = c.sock                      # the connection drops it when the reply begins
 
-        def leave():                    # the server cancels what nobody waits for
+        def leave():                    # the server then cancels the request
             try:
                 s.shutdown(socket.SHUT_RDWR)
-            except OSError:             # it has ended
+            except OSError:             # it is closed
                 pass
         try:
             with host.interruptible(leave):
@@ -161,7 +162,7 @@ class Server:
                     elif kind == "completed":
                         made.append(_read_image(base64.b64decode(event["b64_json"])))
                 if not made:
-                    raise RuntimeError(f"the server at {self._parts.geturl()} has ended before "
+                    raise RuntimeError(f"the server at {self._parts.geturl()} disconnected before "
                                        "the request")
         finally:
             c.close()
@@ -195,7 +196,7 @@ class Server:
         frames = _read_frames(self._ask("GET", path + "/content"), fields["output_format"])
         self._ask("DELETE", path)
         told = video["parameters"]
-        # H.264 needs even sides: an odd one has got a row or column more.
+        # H.264 needs even sides: odd ones were padded by a row or column.
         return frames[:, :told["height"], :told["width"]], float(told["fps"])
 
 
@@ -203,11 +204,11 @@ def _sentence(body, status):
     try:
         return json.loads(body)["error"]["message"]
     except (ValueError, KeyError, TypeError):
-        return f"the server answers with status {status}"
+        return f"the server replied with status {status}"
 
 
 def _events(reply):
-    """The data of a stream's events."""
+    """Yields the data of a stream of events."""
     for line in reply:
         if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
             yield json.loads(line[len(b"data: "):])
@@ -230,7 +231,7 @@ def _levels(image):
 
 def _has_av():
     try:
-        import av       # ComfyUI has it, for its own nodes of videos
+        import av       # ComfyUI installs it for its video nodes
     except ImportError:
         return False
     return bool(av)

@@ -264,7 +264,7 @@ def test_other_classes(torch, flux):
     class Other(torch.nn.Module):
         pass
     own, flux.transformer = flux.transformer, Other()
-    with refuses("transformer is a Other; xdit.accelerate knows .*FluxTransformer2DModel"):
+    with refuses("transformer is a Other; .*FluxTransformer2DModel"):
         xdit.accelerate(flux)
     flux.transformer, flux.vae = own, Other()
     with refuses("vae is a Other; .*AutoencoderKL.*vae=False"):
@@ -319,7 +319,7 @@ def test_threads_of_torch(torch, flux):
 
 def test_twice(torch, flux):
     xdit.accelerate(flux)
-    with refuses("accelerated already", xdit.InvalidRequest):
+    with refuses("already accelerated", xdit.InvalidRequest):
         xdit.accelerate(flux)
     assert xdit.restore(xdit.restore(flux)) is flux
 
@@ -367,8 +367,8 @@ def test_inputs(torch, flux):
     bad = [
         ({"hidden_states": args["hidden_states"][..., :-1]}, xdit.InvalidRequest, "latents"),
         ({"hidden_states": args["hidden_states"][:, :-1]}, xdit.InvalidRequest, "11 tokens"),
-        ({"img_ids": None}, xdit.InvalidRequest, "got no img_ids"),
-        ({"pooled_projections": None}, xdit.InvalidRequest, "got no pooled_projections"),
+        ({"img_ids": None}, xdit.InvalidRequest, "img_ids"),
+        ({"pooled_projections": None}, xdit.InvalidRequest, "pooled_projections"),
         ({"encoder_hidden_states": torch.zeros(2, 5, 40)}, xdit.InvalidRequest, "as many rows"),
         ({"encoder_hidden_states": torch.zeros(1, 5, 3)}, xdit.InvalidRequest, "text is 5x3"),
         ({"pooled_projections": torch.zeros(1, 3)}, xdit.InvalidRequest, "pooled is 1x3"),

@@ -145,7 +145,7 @@ def test_given_latents(pipe, tiny):
     assert np.array_equal(pipe(PROMPT, generator=3, **how).images,
                           pipe(PROMPT, generator=3, latents=None, **how).images)
     for wrong, text in ((noise, "latents of 2 images"), (noise[:1, :3], "have 1024: "),
-                        (noise[0, 0], "5 extents|4 extents")):
+                        (noise[0, 0], "5 dimensions|4 dimensions")):
         with pytest.raises(xdit.InvalidRequest, match=text):
             pipe(PROMPT, latents=wrong, **how)
     with xdit.Pipeline.from_pretrained(tiny / "cog2b", dtype="f32", threads=1) as p:
@@ -277,9 +277,9 @@ def test_changed_latents(pipe, image):
     last = pipe(PROMPT, callback_on_step_end=change(3, lambda v: v * 0 + 0.25),
                 **{**how, "output_type": "latent"}).images[0]
     assert np.all(last == 0.25)
-    with pytest.raises(xdit.InvalidRequest, match=r"shape \[4, 16\]; it is \[4, 16, 16\]"):
+    with pytest.raises(xdit.InvalidRequest, match=r"shape \[4, 16\]; it must be \[4, 16, 16\]"):
         pipe(PROMPT, callback_on_step_end=change(1, lambda v: v[:, 0]), **how)
-    with pytest.raises(xdit.InvalidRequest, match="latents alone, not prompt_embeds"):
+    with pytest.raises(xdit.InvalidRequest, match="latents, not prompt_embeds"):
         pipe(PROMPT, callback_on_step_end=change(1, lambda v: v),
              callback_on_step_end_tensor_inputs=["prompt_embeds"], **how)
 
@@ -441,7 +441,7 @@ def test_saving_keeps_parameters(pipe, tmp_path):
     (xdit.InvalidRequest, ValueError, "scheduler", {"scheduler": "nonsense"}),
     (xdit.FileError, OSError, "none.png", {"image": "none.png"}),
     (TypeError, TypeError, "unexpected keyword argument 'guidence'", {"guidence": 3}),
-    (TypeError, TypeError, "whole number", {"width": 64.5}),
+    (TypeError, TypeError, "width.*64.5", {"width": 64.5}),
     (xdit.InvalidRequest, ValueError, "output_type", {"output_type": "jpeg"}),
 ])
 def test_refusals(pipe, kind, base, words, more):

@@ -4,7 +4,7 @@
     pipe = xdit.Pipeline.from_pretrained("models/demo-pixart")
     image = pipe("a large red circle on a blue background", num_inference_steps=20).images[0]
 
-The computing is done by libxdit, whose header xdit.h says what each option means.
+libxdit computes; its header xdit.h describes each option.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._tools import Comparison, compare, inspect
 def accelerate(pipe: _Any, weights_dtype: str | None = None, vae: bool = True,
                release: bool = False, threads: int = 0, *, dtype: _Any = None,
                copy: bool = False) -> _Any:
-    """Makes a loaded pipeline of diffusers compute with xdit: see _accelerate.accelerate."""
+    """Runs the networks of a diffusers pipeline with xdit; see _accelerate.accelerate."""
     from ._accelerate import accelerate as run
     return run(pipe, weights_dtype, vae, release, threads, dtype=dtype, copy=copy)
 

@@ -1,4 +1,4 @@
-"""Pipelines of diffusers whose transformers and autoencoders compute with the library."""
+"""Runs the transformers and autoencoders of diffusers pipelines with the library."""
 from __future__ import annotations
 
 import contextlib
@@ -13,18 +13,18 @@ from ._forwards import FORWARDS, Values, check
 from ._module import Module, classes, type_name, weights_of
 
 _TRANSFORMERS = ("transformer", "transformer_2")
-_MINE = "_xdit"                 # attribute of an accelerated module of torch
+_MINE = "_xdit"                 # attribute of accelerated torch modules
 _REPLACED = ("forward", "decode", "encode")
 
 
-# ---- what is refused -----------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 def _check_adapters(part: torch.nn.Module, what: str) -> None:
-    """LoRA layers are beside the weights, which then are not all."""
+    """Refuses LoRA layers, which are not part of the weights."""
     if getattr(part, "_hf_peft_config_loaded", False) or \
             any("lora_" in name for name, _ in part.named_parameters()):
-        raise Unsupported(f"{what} has LoRA layers: pipe.fuse_lora() and pipe.unload_lora_weights()"
-                          ", then xdit.accelerate(pipe)")
+        raise Unsupported(f"{what} has LoRA layers: call pipe.fuse_lora() and "
+                          "pipe.unload_lora_weights() before xdit.accelerate(pipe)")
 
 
 def _check_processors(part: torch.nn.Module, what: str) -> None:
@@ -32,15 +32,15 @@ def _check_processors(part: torch.nn.Module, what: str) -> None:
         kind = type(p)
         if not kind.__module__.startswith("diffusers.models.") or \
                 any(word in kind.__name__ for word in ("IPAdapter", "PAG", "XFormers", "Custom")):
-            raise Unsupported(f"{what}: {name} is a {kind.__name__}, which xdit does not compute: "
+            raise Unsupported(f"{what}: {name} is a {kind.__name__}, which xdit does not support: "
                               "set the model's own attention processors")
 
 
 def _check_part(part: torch.nn.Module, what: str, known: list[str]) -> None:
     name = type(part).__name__
     if name not in known:
-        cure = ": say vae=False to keep torch's" if what == "vae" else ""
-        raise Unsupported(f"{what} is a {name}; xdit.accelerate knows {', '.join(known)}{cure}")
+        cure = ": pass vae=False to keep that of torch" if what == "vae" else ""
+        raise Unsupported(f"{what} is a {name}; xdit.accelerate supports {', '.join(known)}{cure}")
     replaced = [f for f in _REPLACED if f in part.__dict__]
     if replaced and _MINE not in part.__dict__:
         raise Unsupported(f"{what}: hooks have replaced its {replaced[0]} (offloading, a cache): "
@@ -52,7 +52,7 @@ def _check_part(part: torch.nn.Module, what: str, known: list[str]) -> None:
 # ---- a transformer -------------------------------------------------------------------------------
 
 def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
-    """The forward of an accelerated transformer, with the arguments of its class."""
+    """Returns the forward of an accelerated transformer, with the signature of its class."""
     name, plain = type(part).__name__, type(part).forward
     spec, signature = FORWARDS[name], inspect.signature(plain)
 
@@ -65,8 +65,8 @@ def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
             _check_adapters(part, what)
         if torch.is_grad_enabled() and any(torch.is_tensor(t) and t.requires_grad
                                            for t in v.values()):
-            raise Unsupported(f"{name}.forward is to be differentiated, which xdit does not do: "
-                              "torch.no_grad() around it")
+            raise Unsupported(f"{name}.forward was called with gradients, which xdit does not "
+                              "compute: call it under torch.no_grad()")
         with torch.no_grad():
             rows = [module.run(**p) for p in spec.passes(v, part.config)]
             out = spec.join(v, rows, part.config)
@@ -80,8 +80,8 @@ def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
 
 # ---- an autoencoder ------------------------------------------------------------------------------
 
-# Classes, and those of the networks that compute them. FLUX.2's pipelines unpack and normalize its
-# latents; what is left is an AutoencoderKL.
+# Class in diffusers -> class in the library. The pipelines of FLUX.2 unpack and normalize latents
+# themselves, so that its autoencoder is a plain AutoencoderKL.
 _VAES = {"AutoencoderKL": "AutoencoderKL", "AutoencoderKLFlux2": "AutoencoderKL",
          "AutoencoderKLCogVideoX": "AutoencoderKLCogVideoX", "AutoencoderKLWan": "AutoencoderKLWan",
          "AutoencoderKLQwenImage": "AutoencoderKLQwenImage"}
@@ -89,7 +89,7 @@ _CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")
 
 
 def _vae_config(part: torch.nn.Module) -> dict[str, Any]:
-    """Its config with latents as its decoder reads them: pipelines have undone their scaling."""
+    """Returns the config without the latents' mean and std: pipelines apply these themselves."""
     config = dict(part.config)
     channels = config.get("z_dim") or config.get("latent_channels")
     config["_class_name"] = _VAES[type(part).__name__]
@@ -101,12 +101,12 @@ def _vae_config(part: torch.nn.Module) -> dict[str, Any]:
 
 
 def _frames(value: torch.Tensor) -> torch.Tensor:
-    """[C,h,w] or [C,T,h,w] as [T,C,h,w]."""
+    """Reshapes [C,h,w] or [C,T,h,w] to [T,C,h,w]."""
     return value.unsqueeze(0) if value.dim() == 3 else value.transpose(0, 1)
 
 
 def _unframed(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """[T,h,w,C] as [C,h,w] or [C,T,h,w]."""
+    """Reshapes [T,h,w,C] to [C,h,w] or [C,T,h,w], as `like`."""
     value = value.permute(3, 0, 1, 2)
     return value[:, 0] if like.dim() == 3 else value
 
@@ -142,17 +142,17 @@ def _encode(part: torch.nn.Module, module: Module) -> Callable:
 # ---- pipelines -----------------------------------------------------------------------------------
 
 class _State:
-    """What an accelerated module of torch has beside its own."""
+    """State of an accelerated torch module."""
 
     def __init__(self, module: Module, released: bool, torch_threads: int):
         self.module, self.released, self.torch_threads = module, released, torch_threads
 
 
 def _release(part: torch.nn.Module, what: str) -> None:
-    """Frees the parameters. They stay on the CPU with their types, which pipelines ask for."""
+    """Frees the parameters, but keeps their device and dtype, which pipelines query."""
     for p in part.parameters():
         p.data = torch.empty(0, dtype=p.dtype)
-    with contextlib.suppress(OSError, AttributeError):      # of glibc: pages go back to the system
+    with contextlib.suppress(OSError, AttributeError):      # glibc: returns pages to the system
         ctypes.CDLL(None).malloc_trim(0)
 
     def save_pretrained(*args: Any, **kwargs: Any) -> None:
@@ -168,7 +168,7 @@ def _open(part: torch.nn.Module, what: str, config: dict[str, Any], options: Val
     weights = weights_of(part, what)
     types = {v.dtype for v in weights.values()}
     dtype = options["dtype"]
-    if dtype is None:           # numbers of float16 are those of f32
+    if dtype is None:           # float16 values are exact in f32
         dtype = "bf16" if types == {torch.bfloat16} else "f32"
     quantized = what != "vae" and options["weights_dtype"] not in (None, "f32", "bf16")
     in_place = not (options["copy"] or options["release"] or quantized or what == "vae")
@@ -202,25 +202,25 @@ def _parts(pipe: Any, vae: bool) -> list[tuple[str, torch.nn.Module]]:
 def accelerate(pipe: Any, weights_dtype: str | None = None, vae: bool = True,
                release: bool = False, threads: int = 0, *, dtype: Any = None,
                copy: bool = False) -> Any:
-    """Makes the transformers and the autoencoder of a loaded pipeline of diffusers compute with
-    xdit, on the CPU; returns the pipeline. What calls them, the loop over steps, its scheduler and
-    callbacks, stays that of diffusers.
+    """Runs the transformers and the autoencoder of a loaded diffusers pipeline with xdit, on the
+    CPU; returns the pipeline. The loop over steps, the scheduler and callbacks remain those of
+    diffusers.
 
-    weights_dtype: of the transformer's matrices, "int8", "fp8" or "int4"; None: as computed. vae:
-    the autoencoder, too. release: frees the weights in torch, once they are copied; the pipeline
-    cannot be restored then. threads: 0, as many as torch has; where both have one OpenMP, torch
-    takes the library's number until restore. dtype: to compute in, "f32" or "bf16"; None: the type
-    of the weights. copy: matrices are copied into the layout of the kernels, which takes their
-    memory again and makes small images faster; False: they are read from torch's memory.
+    weights_dtype: storage type of the transformer's matrices, "int8", "fp8" or "int4"; None: the
+    compute type. vae: include the autoencoder. release: free torch's weights after they are copied;
+    the pipeline can then not be restored. threads: 0: as many as torch; if torch and the library
+    share one OpenMP, torch uses the library's number until restore. dtype: compute type, "f32" or
+    "bf16"; None: the type of the weights. copy: copy the matrices into the layout of the kernels,
+    which needs their memory twice and makes small images faster; False: read torch's memory.
     """
     from ._pipeline import _dtype
     known = [c for c in classes("transformer") if c in FORWARDS]
     parts = _parts(pipe, vae)
     if not any(name in _TRANSFORMERS for name, _ in parts):
-        raise Unsupported(f"{type(pipe).__name__} has no transformer; xdit.accelerate knows "
+        raise Unsupported(f"{type(pipe).__name__} has no transformer; xdit.accelerate supports "
                           f"pipelines of diffusers with a {', '.join(known)}")
     if any(_MINE in part.__dict__ for _, part in parts):
-        raise InvalidRequest("the pipeline is accelerated already: xdit.restore(pipe) first")
+        raise InvalidRequest("the pipeline is already accelerated: call xdit.restore(pipe) first")
     options = {"weights_dtype": weights_dtype, "release": release, "dtype": _dtype(dtype),
                "threads": threads or torch.get_num_threads(), "copy": copy,
                "torch_threads": torch.get_num_threads()}

@@ -1,4 +1,4 @@
-"""Exceptions: one class for each status of libxdit, each with the library's sentence."""
+"""Exceptions: one class for each status of libxdit, with the library's error message."""
 from __future__ import annotations
 
 import builtins
@@ -13,7 +13,7 @@ class Error(RuntimeError):
 
 
 class OutOfMemory(Error, MemoryError):
-    """The request does not fit into memory, as found or as predicted."""
+    """The request does not fit into memory, as measured or predicted."""
 
 
 class InvalidRequest(Error, ValueError):
@@ -33,7 +33,7 @@ class Unsupported(Error, NotImplementedError):
 
 
 class CommunicationError(Error):
-    """Messages between ranks failed. The process must end."""
+    """Messages between ranks failed. The process must exit."""
 
 
 class DeviceError(Error):
@@ -50,20 +50,20 @@ BY_STATUS = (None, OutOfMemory, InvalidRequest, FileError, FormatError, Unsuppor
 
 
 def describe(e: BaseException) -> str:
-    """An exception of a callback as a reason to cancel: "ValueError: no such colour"."""
+    """Formats an exception of a callback as a reason to cancel: "ValueError: no such colour"."""
     words = " ".join(str(e).split())
     return f"{type(e).__name__}: {words}" if words else type(e).__name__
 
 
 def of_another_rank(reason: str, rank: int) -> Exception:
-    """What a rank raises when another one has ended the call. An exception that `describe` knew is
-    of the same class here, if that is one of Python's or of this file; all else is Cancelled."""
+    """Returns the exception to raise when another rank has cancelled the call: of the class in
+    `reason` (see describe), if it is a class of Python or of this module, else Cancelled."""
     name = reason.partition(":")[0]
     kind = globals().get(name, getattr(builtins, name, None))
     if isinstance(kind, type) and issubclass(kind, Exception):
         try:
             e = kind(f"rank {rank}: {reason}")
-        except TypeError:               # a class of more arguments, as UnicodeDecodeError
+        except TypeError:               # a class with more arguments, as UnicodeDecodeError
             return Cancelled(f"rank {rank}: {reason}", rank)
         e.rank = rank
         return e

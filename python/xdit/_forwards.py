@@ -1,7 +1,7 @@
-"""What the classes of transformers of diffusers call their inputs.
+"""Converts the arguments of diffusers' transformer classes to inputs of the library.
 
-For each class a function makes passes of the arguments of its forward: the rows of a batch one by
-one, as the inputs of Module.run. What the library does not compute is refused.
+For each class a function splits the arguments of `forward` into one pass per row of the batch, with
+the inputs of Module.run. Unsupported arguments are refused.
 """
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import torch
 
 from ._errors import InvalidRequest, Unsupported
 
-Values = dict[str, Any]         # arguments of a forward, by their names
-Passes = Iterator[Values]       # of each row of the batch: inputs of Module.run
+Values = dict[str, Any]         # arguments of a forward by name
+Passes = Iterator[Values]       # inputs of Module.run for each row of the batch
 
 
 @dataclasses.dataclass(frozen=True)
 class Forward:
-    """passes: inputs of each row, of the arguments and the config. join: the result of the forward,
-    of the arguments, the predictions of the rows, and the config. rows: arguments that have as many
-    rows as the first one. unused: arguments that change the result and are not computed; they have
-    to be None or empty."""
+    """passes(arguments, config): yields the inputs of each row. join(arguments, predictions,
+    config): returns the result of the forward. rows: arguments with one row per sample.
+    unused: unsupported arguments, which must be None or empty."""
     passes: Callable[[Values, Any], Passes]
     join: Callable[[Values, list[torch.Tensor], Any], Any]
     rows: tuple[str, ...]
@@ -31,7 +30,7 @@ class Forward:
 # ---- parts of arguments --------------------------------------------------------------------------
 
 def _row(value: Any, b: int, scale: float = 1.0) -> float:
-    """A number of row b: of a number, of a tensor of one, or of one a row."""
+    """Returns the number of row b from a number, or a tensor of one number or of one per row."""
     if not torch.is_tensor(value):
         return float(value) * scale
     flat = value.reshape(-1).to(torch.float64)
@@ -39,28 +38,28 @@ def _row(value: Any, b: int, scale: float = 1.0) -> float:
 
 
 def _text(value: torch.Tensor, mask: torch.Tensor | None, b: int, name: str) -> torch.Tensor:
-    """The rows of text that are not masked."""
+    """Returns the unmasked rows of the text embeddings."""
     if mask is None:
         return value[b]
     if mask.dim() != 2 or mask.shape != value.shape[:2]:
-        raise InvalidRequest(f"{name} is {list(mask.shape)} and the text {list(value.shape)}: a "
-                             "mask has a number for each row of text")
+        raise InvalidRequest(f"{name} has the shape {list(mask.shape)} and the text "
+                             f"{list(value.shape)}: a mask needs a value per row of text")
     return value[b][mask[b] > 0.5]
 
 
 def _first_rows(mask: torch.Tensor | None, b: int, rows: int, name: str) -> int:
-    """How many rows a mask leaves, which are the first ones."""
+    """Returns the number of unmasked rows, which must be the first ones."""
     if mask is None:
         return rows
     on = mask[b] > 0.5
     n = int(on.sum())
     if not bool(on[:n].all()):
-        raise Unsupported(f"{name} has text behind padding, which xdit does not compute")
+        raise Unsupported(f"{name} has text after padding, which xdit does not support")
     return n
 
 
 def _image_grid(ids: torch.Tensor, number: int, what: str) -> tuple[int, int]:
-    """Rows and columns of an image whose tokens have the places [n, (number, row, column)]."""
+    """Returns rows and columns of an image from the ids [n, (index, row, column)] of its tokens."""
     rows, columns = int(ids[:, 1].max()) + 1, int(ids[:, 2].max()) + 1
     if rows * columns == len(ids):
         want = torch.cartesian_prod(torch.tensor([number]), torch.arange(rows),
@@ -72,8 +71,8 @@ def _image_grid(ids: torch.Tensor, number: int, what: str) -> tuple[int, int]:
 
 
 def _images(ids: torch.Tensor, step: int) -> list[tuple[int, int]]:
-    """The grids of the image and of reference images behind it, whose numbers in the first column
-    of img_ids are multiples of `step`."""
+    """Returns the grids of the image and of the reference images, whose first id is a multiple of
+    `step`."""
     ids = ids[0] if ids.dim() == 3 else ids
     numbers, counts = torch.unique_consecutive(ids[:, 0].long(), return_counts=True)
     grids, at = [], 0
@@ -87,11 +86,11 @@ def _images(ids: torch.Tensor, step: int) -> list[tuple[int, int]]:
 
 
 def _tokens(value: torch.Tensor, grids: list[tuple[int, int]], b: int) -> Values:
-    """Tokens of the image, and of reference images behind it."""
+    """Splits tokens into those of the image and of the reference images after it."""
     n = grids[0][0] * grids[0][1]
     if sum(r * c for r, c in grids) != value.shape[1]:
-        raise InvalidRequest(f"hidden_states has {value.shape[1]} tokens, and their places are "
-                             f"those of {sum(r * c for r, c in grids)}")
+        raise InvalidRequest(f"hidden_states has {value.shape[1]} tokens, and their ids are "
+                             f"those of {sum(r * c for r, c in grids)} tokens")
     inputs: Values = {"latents": value[b, :n], "grid": [1, *grids[0]]}
     if len(grids) > 1:
         inputs.update(reference=value[b, n:], references=grids[1:])
@@ -101,7 +100,7 @@ def _tokens(value: torch.Tensor, grids: list[tuple[int, int]], b: int) -> Values
 # ---- results -------------------------------------------------------------------------------------
 
 def _stack_tokens(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
-    """Predictions [B,N,F]; zeros for tokens of reference images, which no pipeline reads."""
+    """Stacks predictions to [B,N,F], with zeros for tokens of reference images."""
     out = torch.stack(rows)
     short = v["hidden_states"].shape[1] - out.shape[1]
     if short:
@@ -114,7 +113,7 @@ def _stack_cells(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tens
 
 
 def _stack_image(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
-    """Predictions [B,C,h,w]; zeros for learned variances, which no pipeline reads."""
+    """Stacks predictions to [B,C,h,w], with zeros for learned variances, which are unused."""
     out = torch.stack(rows)
     more = v["hidden_states"].shape[1]
     twice = config.get("learn_sigma", (config.get("out_channels") or more) == 2 * more)
@@ -123,7 +122,7 @@ def _stack_image(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tens
 
 
 def _stack_video(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
-    """[B,C,T,h,w] of rows [T,C,h,w]."""
+    """Stacks rows [T,C,h,w] to [B,C,T,h,w]."""
     return torch.stack(rows).transpose(1, 2).contiguous().to(v["hidden_states"].dtype)
 
 
@@ -178,14 +177,14 @@ def _zimage(v: Values, config: Any) -> Passes:
                           "xdit computes 2 and 1")
     for b, (latents, text) in enumerate(zip(v["x"], v["cap_feats"])):
         if not torch.is_tensor(latents) or not torch.is_tensor(text):
-            raise Unsupported("x and cap_feats are lists of lists: xdit computes no edits of "
-                              "images with this class")
+            raise Unsupported("x and cap_feats are lists of lists: xdit does not support "
+                              "image editing with this class")
         yield {"latents": latents.transpose(0, 1), "text": text,
                "timestep": 1000 - _row(v["t"], b, 1000)}
 
 
 def _zimage_list(v: Values, rows: list[torch.Tensor], config: Any) -> list[torch.Tensor]:
-    """The class predicts the way from noise to image, the library the one that schedulers take."""
+    """The class predicts the velocity from noise to image, the library the opposite one."""
     return [-r.transpose(0, 1).to(x.dtype) for r, x in zip(rows, v["x"])]
 
 
@@ -193,7 +192,7 @@ def _zimage_list(v: Values, rows: list[torch.Tensor], config: Any) -> list[torch
 
 def _text_at_zero(ids: torch.Tensor | None) -> None:
     if ids is not None and bool((ids != 0).any()):
-        raise Unsupported("txt_ids are not 0, which xdit does not compute")
+        raise Unsupported("txt_ids must be 0: xdit does not support others")
 
 
 def _flux(v: Values, config: Any) -> Passes:
@@ -210,8 +209,8 @@ def _flux(v: Values, config: Any) -> Passes:
 
 def _chroma(v: Values, config: Any) -> Passes:
     _text_at_zero(v["txt_ids"])
-    """Masked rows are left out, as the model was trained. diffusers 0.42 adds a mask of floats to
-    the logits instead, and masks with one of bools alone."""
+    """Drops masked rows, as in training. diffusers 0.42 adds a float mask to the logits instead,
+    and masks only with a bool mask."""
     grids, text, mask = _images(v["img_ids"], 1), v["encoder_hidden_states"], v["attention_mask"]
     if mask is not None and not bool((mask[:, text.shape[1]:] > 0.5).all()):
         raise Unsupported("attention_mask hides tokens of the image, which xdit does not compute")
@@ -317,18 +316,17 @@ def _is_rows(value: Any) -> bool:
 
 
 def check(name: str, v: Values) -> None:
-    """Refuses arguments that are missing, or of other batches, and those that change what the class
-    computes and that xdit leaves out."""
+    """Refuses missing arguments, different batch sizes, and unsupported arguments."""
     first = FORWARDS[name].rows[0]
     for key in (*FORWARDS[name].rows, *(k for k in ("img_ids", "img_shapes", "timestep", "t")
                                         if k in v)):
         if v[key] is None:
-            raise InvalidRequest(f"{name}.forward got no {key}")
+            raise InvalidRequest(f"{name}.forward needs {key}")
     for key in FORWARDS[name].rows:
         if not _is_rows(v[key]) or len(v[key]) != len(v[first]):
-            raise InvalidRequest(f"{name}.forward: {key} has not as many rows as {first}")
+            raise InvalidRequest(f"{name}.forward: {key} must have as many rows as {first}")
     for key in (*FORWARDS[name].unused, *_KWARGS):
         value = v.get(key)
         if value is not None and not (isinstance(value, (dict, list, tuple)) and not value):
-            raise Unsupported(f"{name}.forward got {key}, which xdit does not compute: "
-                              "xdit.restore(pipe) brings the pipeline's own forward back")
+            raise Unsupported(f"{name}.forward got {key}, which xdit does not support: "
+                              "call xdit.restore(pipe) to use the original forward")

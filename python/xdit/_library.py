@@ -1,4 +1,4 @@
-"""libxdit through cffi: the library, its errors, and conversions of C's values."""
+"""Access to libxdit through cffi: loading, errors, and conversions of C values."""
 from __future__ import annotations
 
 import atexit
@@ -23,7 +23,7 @@ ffi.cdef(_cdef.CDEF)
 
 
 def _load() -> Any:
-    """The library: that of XDIT_LIBRARY, that beside this file, or that of the system."""
+    """Loads the library: $XDIT_LIBRARY, the one next to this file, or the system's."""
     named = os.environ.get("XDIT_LIBRARY")
     beside = pathlib.Path(__file__).with_name("libxdit.so")
     usual = [str(beside), "libxdit.so.0", ctypes.util.find_library("xdit")]
@@ -33,14 +33,14 @@ def _load() -> Any:
                 return ffi.dlopen(path)
             except OSError as e:
                 why = e
-    raise ImportError(f"libxdit cannot be loaded: {why}; XDIT_LIBRARY names the file")
+    raise ImportError(f"libxdit cannot be loaded: {why}; set XDIT_LIBRARY to its file")
 
 
 lib = _load()
 
 
 class _Lock:
-    """One thread at a time is inside the library."""
+    """Lets one thread at a time call the library."""
 
     def __init__(self) -> None:
         self._lock, self._depth = threading.RLock(), 0
@@ -61,8 +61,8 @@ class _Lock:
             self._left.popleft()()
 
     def close(self, function: Callable[[], None]) -> None:
-        """For finalizers, which Python runs in any thread and between any two lines: `function` is
-        called now if nobody is inside the library, else by whoever leaves it. Never waits."""
+        """Calls `function` now if no thread is inside the library, else when that thread leaves it.
+        Never waits: for finalizers, which Python runs in any thread and between any two lines."""
         self._left.append(function)
         if self._lock.acquire(blocking=False):
             if not self._depth:
@@ -76,17 +76,17 @@ lock = _Lock()
 
 
 def version() -> str:
-    """The version of the library that runs."""
+    """Returns the version of the loaded library."""
     return text(lib.xd_version())
 
 
 def text(p: Any) -> str | None:
-    """A C string, or None."""
+    """Converts a C string; NULL becomes None."""
     return ffi.string(p).decode("utf-8", "replace") if p else None
 
 
 class Kept:
-    """C values that live as long as this object: texts, arrays, callbacks."""
+    """Owns C values, such as texts, arrays and callbacks, for the lifetime of this object."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -96,7 +96,7 @@ class Kept:
         return value
 
     def text(self, value: Any) -> Any:
-        """A text or a path as a C string; None: NULL."""
+        """Converts a text or a path to a C string; None becomes NULL."""
         if value is None:
             return ffi.NULL
         raw = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
@@ -119,14 +119,14 @@ def check(status: int, e: Any) -> None:
 
 
 def record(name: str) -> Any:
-    """A record with its defaults, as its init function makes it."""
+    """Allocates a record and sets its defaults with its init function."""
     r = ffi.new(f"{name} *")
     getattr(lib, f"{name}_init_size")(r, ffi.sizeof(name))
     return r
 
 
 def options(rows: str) -> dict[str, Any]:
-    """The table that the function `rows` of the library returns, by names."""
+    """Returns the rows of the library's function `rows` by name."""
     n = ffi.new("int *")
     table = getattr(lib, rows)(n)
     return {text(table[i].name): table[i] for i in range(n[0])}
@@ -144,10 +144,10 @@ def set_option(r: Any, option: Any, value: Any, kept: Kept) -> None:
         ffi.cast("double *", at)[0] = float(value)
     elif kind == lib.XD_OPT_FLAG:
         if value not in (0, 1):
-            raise TypeError(f"{name} is True or False, not {value!r}")
+            raise TypeError(f"{name} must be True or False, not {value!r}")
         ffi.cast("int *", at)[0] = 1 if value else -1 if option.min < 0 else 0
     elif int(value) != value:
-        raise TypeError(f"{name} is a whole number, not {value!r}")
+        raise TypeError(f"{name} must be an integer, not {value!r}")
     elif kind == lib.XD_OPT_INT:
         ffi.cast("int *", at)[0] = int(value)
     else:
@@ -155,7 +155,7 @@ def set_option(r: Any, option: Any, value: Any, kept: Kept) -> None:
 
 
 def _watch(cancel: Callable[[], None], read: socket.socket, old: int) -> None:
-    """Cancels the running call when SIGINT arrives. Ends when the other end closes."""
+    """Thread: cancels the running call on SIGINT. Ends when the other end is closed."""
     while data := read.recv(64):
         if old != -1:
             with contextlib.suppress(OSError):
@@ -166,8 +166,8 @@ def _watch(cancel: Callable[[], None], read: socket.socket, old: int) -> None:
 
 @contextlib.contextmanager
 def interruptible(cancel: Callable[[], None]) -> Iterator[None]:
-    """KeyboardInterrupt ends the call within one block: Python runs its handler only after the
-    library has returned, so another thread sees the signal and calls `cancel`."""
+    """Lets Ctrl-C cancel a call of the library: Python runs its signal handler only after the
+    library has returned, so another thread receives the signal and calls `cancel`."""
     if (threading.current_thread() is not threading.main_thread() or
             signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
         yield
@@ -186,13 +186,13 @@ def interruptible(cancel: Callable[[], None]) -> Iterator[None]:
         read.close()
 
 
-_ranks: Any = None              # the processes of the launcher; while it is open, MPI runs
+_ranks: Any = None              # the rank group; MPI remains initialized while it is open
 
 
 def join_ranks() -> None:
-    """Starts MPI in a process of a launcher, once: it cannot start again, so it ends with Python,
-    and pipelines open and close in between. A process that ends by an exception leaves ending the
-    others to the launcher."""
+    """Initializes MPI once, if an MPI launcher has started this process. MPI can not be initialized
+    again, so it is finalized at exit, while pipelines open and close in between. After an exception
+    it is not finalized, and the launcher kills the other processes."""
     global _ranks
     if _ranks is not None or not lib.xd_launched(ffi.NULL):
         return
@@ -207,8 +207,8 @@ def join_ranks() -> None:
 
 
 def about() -> dict[str, Any]:
-    """What the library knows of itself and of this machine, as `xdit doctor` prints it. Names that
-    come several times have a list."""
+    """Describes the library and this machine, as `xdit doctor` does. A name with several values has
+    a list."""
     facts: dict[str, Any] = {}
 
     @ffi.callback("xd_fact")

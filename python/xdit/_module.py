@@ -1,4 +1,4 @@
-"""A transformer or an autoencoder of the library, with weights that are tensors of torch."""
+"""A transformer or an autoencoder of the library, with weights from torch tensors."""
 from __future__ import annotations
 
 import json
@@ -14,7 +14,7 @@ _TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
 def classes(kind: str) -> list[str]:
-    """The classes of diffusers of which the library has a network: of "transformer" or "vae"."""
+    """Lists the classes of diffusers that the library supports as "transformer" or "vae"."""
     names: list[str] = []
     name = ffi.new("char[]", kind.encode())
     while p := lib.xd_module_class(name, len(names)):
@@ -23,20 +23,21 @@ def classes(kind: str) -> list[str]:
 
 
 def type_name(dtype: torch.dtype) -> str | None:
-    """The name of a type here; None: the library does not read it."""
+    """Returns the library's name of a dtype; None: unsupported."""
     return _TYPES.get(dtype)
 
 
 def _fill(array: Any, value: torch.Tensor | None, kept: Kept, name: str | None = None) -> None:
-    """Writes a tensor to an xd_array, whose memory is that of the tensor where it is contiguous."""
+    """Fills an xd_array from a tensor, without a copy if it is contiguous."""
     if value is None:
         return
     value = value.detach()
     if value.device.type != "cpu":
         raise InvalidRequest(f"{name or 'a tensor'} is on {value.device}; xdit computes on the "
-                             "CPU: pipe.to('cpu')")
+                             "CPU: call pipe.to('cpu')")
     if value.dim() > lib.XD_ARRAY_DIMS:
-        raise InvalidRequest(f"a tensor has {value.dim()} extents, at most {lib.XD_ARRAY_DIMS}")
+        raise InvalidRequest(f"a tensor has {value.dim()} dimensions; the limit is "
+                             f"{lib.XD_ARRAY_DIMS}")
     value = value if value.dtype in _TYPES else value.to(torch.float32)
     value = kept.keep(value.contiguous())
     array.name, array.dtype = kept.text(name), kept.text(_TYPES[value.dtype])
@@ -51,8 +52,8 @@ def _floats(value: torch.Tensor) -> Any:
 
 
 class Module:
-    """An xd_module. `weights`: named tensors; with in_place they are kept and read again and again,
-    else they are copied."""
+    """An xd_module. weights: named tensors; with in_place the module keeps and reads them, else it
+    copies them."""
 
     def __init__(self, config: dict[str, Any], weights: dict[str, torch.Tensor], *,
                  dtype: str | None, weights_dtype: str | None, in_place: bool, threads: int):
@@ -69,7 +70,7 @@ class Module:
         def write(_, level, line):
             warnings.warn(text(line), stacklevel=2)
         a.log = write
-        self._log = write                       # until the module is closed
+        self._log = write                       # alive until the module is closed
         self._weights = kept if in_place else None
         self._module = ffi.new("xd_module **")
         with lock:
@@ -84,12 +85,12 @@ class Module:
         if getattr(self, "_module", None):
             def close(module=self._module, kept=(self._log, self._weights),
                       end=lib.xd_module_close):
-                end(module)             # which uses what is kept until then
+                end(module)             # uses `kept` until it returns
             lock.close(close)
 
     @property
     def bytes(self) -> int:
-        """Of copied weights."""
+        """Bytes of copied weights."""
         return lib.xd_module_bytes(self._module[0])
 
     def _call(self, function: Callable, *args: Any) -> None:
@@ -100,8 +101,7 @@ class Module:
             check(function(self._module[0], *args, e), e)
 
     def run(self, latents: torch.Tensor, **inputs: Any) -> torch.Tensor:
-        """The prediction of one sample, f32 in the layout of the latents. inputs: other fields of
-        an xd_pass."""
+        """Predicts one sample, f32, in the layout of the latents. inputs: fields of xd_pass."""
         p, kept, e = record("xd_pass"), Kept(), new_error()
         _fill(p.latents, latents, kept)
         for name in ("text", "image", "pooled", "reference"):
@@ -125,7 +125,7 @@ class Module:
         return list(to)
 
     def decode(self, latents: torch.Tensor, tiled: bool) -> torch.Tensor:
-        """Latents [T,C,h,w] -> pixels [frames,H,W,3], f32."""
+        """Decodes latents [T,C,h,w] to pixels [frames,H,W,3], f32."""
         a, kept = ffi.new("xd_array *"), Kept()
         _fill(a, latents, kept, "latents")
         out = torch.empty(self._shape(lib.xd_module_decoded, list(latents.shape)))
@@ -133,7 +133,7 @@ class Module:
         return out
 
     def encode(self, pixels: torch.Tensor, tiled: bool) -> torch.Tensor:
-        """Pixels [frames,H,W,3] -> moments [T,h,w,2C], f32."""
+        """Encodes pixels [frames,H,W,3] to moments [T,h,w,2C], f32."""
         a, kept = ffi.new("xd_array *"), Kept()
         _fill(a, pixels, kept, "pixels")
         out = torch.empty(self._shape(lib.xd_module_encoded, list(pixels.shape)))
@@ -142,7 +142,7 @@ class Module:
 
 
 def weights_of(module: torch.nn.Module, what: str) -> dict[str, torch.Tensor]:
-    """The state of a module as tensors that the library reads, by their names."""
+    """Returns the floating-point tensors of a torch module by name."""
     state = module.state_dict()
     for name, value in state.items():
         if value.device.type != "cpu":
@@ -153,6 +153,6 @@ def weights_of(module: torch.nn.Module, what: str) -> dict[str, torch.Tensor]:
         if type(value) is not torch.Tensor or value.is_floating_point() and \
                 value.dtype not in _TYPES:
             raise Unsupported(f"{what}: {name} is a {type(value).__name__} of {value.dtype}; "
-                              "weights can be float32, bfloat16 or float16: load the pipeline "
-                              "without quantization, and give weights_dtype")
+                              "weights must be float32, bfloat16 or float16: load the pipeline "
+                              "without quantization, and pass weights_dtype")
     return {name: value for name, value in state.items() if value.is_floating_point()}

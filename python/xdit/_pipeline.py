@@ -1,4 +1,4 @@
-"""A model that generates: opened once, called for each request."""
+"""Pipelines: a model is opened once and called for each request."""
 from __future__ import annotations
 
 import dataclasses
@@ -24,26 +24,26 @@ _UNITS = {"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 
 @dataclasses.dataclass
 class Output:
-    """What a call has made. On ranks above 0 there is nothing in it.
+    """Result of a call; empty on ranks above 0.
 
-    Of a model of images, `images` has PIL images, an array [B,H,W,3] of 0 to 1 ("np") or of levels
-    ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Of a model of videos,
-    `frames` has a list of PIL images for each video, or arrays with the frames behind B.
+    Image models: `images` is a list of PIL images, an array [B,H,W,3] of 0 to 1 ("np") or of levels
+    0 to 255 ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Video models:
+    `frames` is a list of PIL images per video, or such an array with a dimension of frames after B.
     """
     images: Any = None
     frames: Any = None
     seeds: list[int] = dataclasses.field(default_factory=list)
-    parameters: list[dict] = dataclasses.field(default_factory=list)    # as files have them
+    parameters: list[dict] = dataclasses.field(default_factory=list)    # as in saved files
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    # Of each image the library's result, and its number there.
+    # For each image: the library's result, and the index in it.
     _results: list[tuple[Any, int]] = dataclasses.field(default_factory=list, repr=False)
 
     def save(self, path: Any, index: int = 0) -> None:
         """Writes one image or video with its parameters; the extension selects the format."""
         if not self._results:
-            raise InvalidRequest("there is no result to save: ranks above 0 have none")
+            raise InvalidRequest("there is no result to save: call save on rank 0")
         if not 0 <= index < len(self._results):
-            raise InvalidRequest(f"index is {index}; it is from 0 to {len(self._results) - 1}")
+            raise InvalidRequest(f"index is {index}; it must be from 0 to {len(self._results) - 1}")
         result, at = self._results[index]
         e, kept = new_error(), Kept()
         with lock:
@@ -51,7 +51,7 @@ class Output:
 
 
 def _bytes(v: Any) -> int:
-    """12000000000 of "12GB" or of the number."""
+    """Converts "12GB", or a number, to bytes."""
     if not isinstance(v, str):
         return int(v)
     number = v.strip().rstrip("BKMGTIbkmgti")
@@ -60,11 +60,11 @@ def _bytes(v: Any) -> int:
     try:
         return int(float(number) * _UNITS[unit])
     except (KeyError, ValueError):
-        raise InvalidRequest(f"{v!r} is no size; it is a number of bytes, or as '12GB'") from None
+        raise InvalidRequest(f"{v!r} is not a size: pass a number of bytes, or '12GB'") from None
 
 
 def _dtype(v: Any) -> str | None:
-    """The name of a type here: of torch.bfloat16, "bfloat16" and "bf16" alike."""
+    """Converts torch.bfloat16, "bfloat16" or "bf16" to the name of the library, "bf16"."""
     names = {"bfloat16": "bf16", "float32": "f32", "float": "f32", "float16": "f16", "half": "f16",
              "auto": None}
     name = None if v is None else str(v).rsplit(".", 1)[-1]
@@ -72,7 +72,7 @@ def _dtype(v: Any) -> str | None:
 
 
 def _seed(generator: Any) -> Any:
-    """A number, or what a torch.Generator was seeded with; a list of them of a list."""
+    """Returns the seed: a number, or that of a torch.Generator; for a list, a list of seeds."""
     if isinstance(generator, (list, tuple)):
         return [_seed(g) for g in generator]
     if generator is None or isinstance(generator, numbers.Integral):
@@ -81,7 +81,7 @@ def _seed(generator: Any) -> Any:
 
 
 def _join(parts: list[Output]) -> Output:
-    """What several calls have made, as one."""
+    """Joins the results of several calls."""
     if len(parts) == 1:
         return parts[0]
     out = Output()
@@ -102,7 +102,7 @@ def _join(parts: list[Output]) -> Output:
 
 
 class _Call:
-    """One request while it runs: its callbacks and the first exception in them."""
+    """A running request: its callbacks and the first exception in them."""
 
     def __init__(self, pipe: "Pipeline", kept: Kept):
         self.pipe, self.kept = pipe, kept
@@ -150,7 +150,7 @@ class _Call:
         return changed
 
     def on_latents(self, _, p, nd, d, data) -> int:
-        """Hands latents to the callback; what it returns as "latents" takes their place."""
+        """Passes latents to the callback; those that it returns replace them."""
         shape = tuple(d[i] for i in range(nd))
         here = np.frombuffer(ffi.buffer(data, 4 * int(np.prod(shape))), np.float32).reshape(shape)
         mine = here.copy()
@@ -160,8 +160,8 @@ class _Call:
             return 0
         new = new.detach().cpu().float().numpy() if hasattr(new, "detach") else np.asarray(new)
         if new.shape not in (shape, (1, *shape)):
-            raise InvalidRequest(f"latents that the callback returns have the shape "
-                                 f"{list(new.shape)}; it is {list(shape)}")
+            raise InvalidRequest(f"the callback returned latents of shape "
+                                 f"{list(new.shape)}; it must be {list(shape)}")
         here[...] = new.reshape(shape)
         if self.latents is not None:
             self.latents = here.copy()
@@ -188,13 +188,13 @@ class _Call:
 
 
 class Pipeline:
-    """A model of images or videos. Made by from_pretrained, closed by close() or `with`."""
+    """A model of images or videos, opened by from_pretrained, closed by close() or `with`."""
 
     def __init__(self, engine: Any, model: str, kept: Kept):
         self._engine, self._kept = engine, kept
         self._loras: list[tuple[str, float]] = []
-        self._own_loras: list[tuple[str, float]] = []   # those that it was opened with
-        self._changes_loras = False     # a call has had others
+        self._own_loras: list[tuple[str, float]] = []   # LoRA files of from_pretrained
+        self._changes_loras = False     # a call has used others
         self._bar_config: dict[str, Any] = {}
         self._interrupt = False
         self.model = model
@@ -217,14 +217,14 @@ class Pipeline:
         """Opens a model: a directory in the layout of diffusers, or org/name in the local Hugging
         Face cache. Weights are loaded by the first call.
 
-        dtype: "f32", "bf16", "f16", or torch's; weights_dtype: as --weights_dtype of the command
-        line. plan: "auto", a name such as "u2cfg2", or a Plan; `degrees` name one by one what it is
-        made of (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer": path} replaces the
-        weights of a component by a safetensors or GGUF file. loras: paths, or (path, scale).
-        lora_partial: tensors of them that do not fit the model are left out, with a warning.
-        verify_weights: ranks compare all bytes of their weight files.
-        memory: bytes that may be used, or "12GB". comm: a communicator of mpi4py. log: called with
-        a level (0 errors to 3) and a line; by default warnings become Python's warnings.
+        dtype: compute type, "f32", "bf16", "f16", or a dtype of torch. weights_dtype: storage type,
+        as --weights_dtype of the command line. plan: "auto", a name such as "u2cfg2", or a Plan;
+        `degrees` are its parts (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer":
+        path} replaces the weights of a component by a safetensors or GGUF file. loras: paths, or
+        (path, scale). lora_partial: skip tensors of LoRA files that do not match the model, with a
+        warning. verify_weights: ranks compare all bytes of their weight files. memory: limit in
+        bytes, or "12GB". comm: a communicator of mpi4py. log: called with a level (0 error to 3
+        debug) and a line; by default warnings become Python's warnings.
         """
         kept, a, e = Kept(), record("xd_open_args"), new_error()
         rows = options("xd_parallel_options")
@@ -274,7 +274,7 @@ class Pipeline:
         return pipe
 
     def close(self) -> None:
-        """Frees the weights. The pipeline cannot be called any more."""
+        """Frees the weights. The pipeline can not be called afterwards."""
         if self._engine is not None:
             with lock:
                 lib.xd_close(self._engine)
@@ -289,7 +289,7 @@ class Pipeline:
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is not None and lib is not None:
             def close(engine=self._engine, kept=self._kept, end=lib.xd_close):
-                end(engine)             # which may log until then: `kept` has the callback
+                end(engine)             # may log: `kept` owns the callback
             lock.close(close)
 
     # ---- settings of diffusers' pipelines
@@ -299,24 +299,24 @@ class Pipeline:
         self._bar_config = config
 
     def to(self, device: Any) -> "Pipeline":
-        """A pipeline stays where it was opened: nothing changes for "cpu" where that is the CPU."""
+        """Accepts "cpu" only: a pipeline can not move to another device."""
         if str(device) != "cpu":
-            raise InvalidRequest("a pipeline stays on its device: "
+            raise InvalidRequest("a pipeline can not move to another device: open it with "
                                  "Pipeline.from_pretrained(..., device='cuda')")
         return self
 
     def load_lora_weights(self, path: Any, weight_name: str | None = None,
                           scale: float = 1.0) -> None:
-        """Adds a LoRA file to the later calls."""
+        """Adds a LoRA file to later calls."""
         file = os.path.join(path, weight_name) if weight_name else os.fspath(path)
         self._loras.append((file, scale))
 
     def unload_lora_weights(self) -> None:
-        """Later calls use no files of load_lora_weights."""
+        """Removes the files of load_lora_weights from later calls."""
         self._loras = []
 
     def cancel(self) -> None:
-        """Ends the running call with Cancelled, within one block. For any thread."""
+        """Cancels the running call, which soon raises Cancelled. Callable from any thread."""
         if self._engine is not None:
             lib.xd_cancel(self._engine[0])
 
@@ -334,19 +334,18 @@ class Pipeline:
         """Generates. Options have the names of diffusers and of the command line, such as height,
         width, num_inference_steps, guidance_scale, num_frames, strength, max_sequence_length.
 
-        generator: a number, or a torch.Generator whose seed is taken; image i has the seed + i. Or
-        a list with one for each image. latents: noise in place of the generator's, [B,C,h,w], of
-        videos [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3 and negative_prompt_2 and _3: one,
-        or a list with one for each prompt.
-        image: a PIL image, an array, a path, or a list of them for models that read several.
-        output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe, step,
-        timestep, values) is called behind every step; values has "latents" where
-        callback_on_step_end_tensor_inputs names it, and where it returns others in a dict, the next
-        step goes on from these; an exception in it, or pipe._interrupt = True, ends the call.
-        on_preview(image, step, steps) gets a small PIL image behind every step.
+        generator: a seed, or a torch.Generator whose initial seed is used; image i has seed + i.
+        Or a list with one per image. latents: noise in place of the generator's, [B,C,h,w], for
+        videos [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3, negative_prompt_2 and _3: a text,
+        or a list with one per prompt. image: a PIL image, an array, a path, or a list of them for
+        models that read several. output_type: "pil", "np", "uint8", "pt" or "latent".
+        callback_on_step_end(pipe, step, timestep, values) is called after every step; `values` has
+        "latents" if callback_on_step_end_tensor_inputs names it. If it returns a dict with
+        "latents", the next step uses them. An exception in it, or pipe._interrupt = True, stops the
+        call. on_preview(image, step, steps) gets a small PIL image after every step.
         """
         if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
-            raise InvalidRequest("callback_on_step_end_tensor_inputs may name latents alone, not "
+            raise InvalidRequest("callback_on_step_end_tensor_inputs may only contain latents, not "
                                  f"{', '.join(callback_on_step_end_tensor_inputs)}")
         prompts = [prompt] if isinstance(prompt, str) else list(prompt or [])
         each = num_videos_per_prompt or num_images_per_prompt
@@ -360,8 +359,8 @@ class Pipeline:
         if latents is not None:
             latents = self._read_latents(latents)
             if len(latents) != sum(len(run[0]) * run[3] for run in runs):
-                raise InvalidRequest(f"there are latents of {len(latents)} images, and "
-                                     f"{sum(len(run[0]) * run[3] for run in runs)} are asked for")
+                raise InvalidRequest(f"there are latents for {len(latents)} images, and the call "
+                                     f"generates {sum(len(run[0]) * run[3] for run in runs)}")
         outs, at = [], 0
         for run in runs:
             n = len(run[0]) * run[3]
@@ -372,27 +371,27 @@ class Pipeline:
         return out if return_dict else (out.frames if self.makes_videos else out.images,)
 
     def _read_latents(self, latents: Any) -> np.ndarray:
-        """[B,C,h,w], of videos [B,T,C,h,w], B of which may be absent."""
+        """Converts latents to [B,C,h,w], for videos [B,T,C,h,w]; B may be missing."""
         a = latents.detach().cpu().float().numpy() if hasattr(latents, "detach") else latents
         a = np.ascontiguousarray(a, np.float32)
         nd = 4 if self.makes_videos else 3
         if a.ndim not in (nd, nd + 1):
-            raise InvalidRequest(f"latents have {nd + 1} extents, or {nd} without a batch, not "
-                                 f"{list(a.shape)}")
+            raise InvalidRequest(f"latents must have {nd + 1} dimensions, or {nd} without a batch, "
+                                 f"not {list(a.shape)}")
         return a[None] if a.ndim == nd else a
 
     def decode(self, latents: Any, *, prompt: str = "", negative_prompt: str | None = None,
                generator: Any = None, seed: int | None = None, output_type: str = "pil",
                return_dict: bool = True, **more: Any) -> Any:
-        """Images or videos of latents: of output_type="latent", or those of a callback, [B,C,h,w]
-        (of videos [B,T,C,h,w]) or without B. Loads the autoencoder alone.
+        """Decodes latents of output_type="latent" or of a callback, [B,C,h,w] (videos [B,T,C,h,w])
+        or without B, to images or videos. Loads only the autoencoder.
 
-        Other arguments are those of the call that made the latents: its width and height where it
-        has resized its image, and what saved files are to say.
+        The other arguments are those of the call that generated the latents: width and height are
+        needed if it resized its image; the others are stored in saved files.
         """
         a = self._read_latents(latents)
         if output_type == "latent":
-            raise InvalidRequest("latents are decoded to pil, np, uint8 or pt")
+            raise InvalidRequest("output_type must be pil, np, uint8 or pt")
         texts = {"negative_prompt": negative_prompt}
         first = _seed(generator) if seed is None else seed
         if isinstance(first, list) and len(first) != len(a):
@@ -414,8 +413,8 @@ class Pipeline:
         if self._engine is None:
             raise InvalidRequest("the pipeline is closed")
         if output_type not in ("pil", "np", "uint8", "pt", "latent"):
-            raise InvalidRequest(f"output_type is {output_type!r}; it is one of pil, np, uint8, "
-                                 "pt, latent")
+            raise InvalidRequest(f"output_type is {output_type!r}; it must be one of pil, np, "
+                                 "uint8, pt, latent")
         kept = Kept()
         call = _Call(self, kept)
         call.output_type = output_type
@@ -445,7 +444,7 @@ class Pipeline:
               image: Any, mask_image: Any, last_image: Any, output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
               on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
-        """One request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
+        """Runs one request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
         call = self._new_call(prompts, texts, seed, output_type, more)
         r = call.request
         r.num_images_per_prompt = each
@@ -480,7 +479,7 @@ class Pipeline:
 
     def _run(self, call: _Call) -> Output:
         def generate(result, e):
-            # The engine keeps the files of the last call: later ones name theirs, none too.
+            # After one call with LoRA files, every later call must select its files, even none.
             self._changes_loras |= bool(self._loras)
             if not self._changes_loras:
                 return lib.xd_generate(self._engine[0], call.request, result, e)
@@ -496,7 +495,7 @@ class Pipeline:
             call.close_bar()
 
     def _take(self, call: _Call, run: Callable[[Any, Any], int]) -> Output:
-        """Runs a function of the library that makes a result."""
+        """Runs a function of the library that returns a result."""
         result, e = ffi.new("xd_result **"), new_error()
         with lock, interruptible(lambda: lib.xd_cancel(self._engine[0])):
             status = run(result, e)
@@ -528,7 +527,7 @@ class Pipeline:
 
 
 def _each(name: str, value: Any, prompts: int) -> list[str | None]:
-    """A text, or a list of texts, for each prompt."""
+    """Expands a text, or a list of texts, to one per prompt."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     if len(set(values)) <= 1:
         return (values or [None])[:1] * prompts
@@ -539,8 +538,8 @@ def _each(name: str, value: Any, prompts: int) -> list[str | None]:
 
 def _runs(prompts: list[str], texts: dict[str, Any], seed: Any, each: int) \
         -> list[tuple[list[str], dict[str, Any], int | None, int]]:
-    """The requests that prompts, their other texts and seeds take: prompts, texts, seed, images of
-    each. One, where seeds count up."""
+    """Splits a call into requests (prompts, texts, seed, images per prompt): a single one if the
+    seeds are consecutive, else one per image."""
     lists = {name: _each(name, value, len(prompts)) for name, value in texts.items()}
     own = [dict(zip(lists, values)) for values in zip(*lists.values())] if prompts else [texts]
     n = len(prompts) * each
@@ -564,7 +563,7 @@ def _lora_rows(loras: Any, kept: Kept) -> tuple[Any, int]:
 
 
 def _set_images(r: Any, image: Any, mask: Any, last: Any, kept: Kept) -> None:
-    """Images of a request: paths as they are, all else as pixels."""
+    """Sets the images of a request: paths as they are, others as pixels."""
     first, *behind = image if isinstance(image, (list, tuple)) else [image]
     for field, value in (("image", first), ("mask", mask), ("last", last)):
         path = "image" if field == "image" else f"{field}_image"
@@ -582,7 +581,7 @@ def _set_images(r: Any, image: Any, mask: Any, last: Any, kept: Kept) -> None:
 
 
 def _as_type(films: list[np.ndarray], kind: str) -> Any:
-    """Images [H,W,3] or videos [F,H,W,3] of levels as an output type."""
+    """Converts images [H,W,3] or videos [F,H,W,3] of levels to an output type."""
     if kind == "pil":
         from PIL import Image
         return [[Image.fromarray(f) for f in film] if film.ndim == 4 else Image.fromarray(film)

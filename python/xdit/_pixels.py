@@ -1,4 +1,4 @@
-"""Images between Python and libxdit: PIL, numpy arrays, tensors, lists of frames."""
+"""Converts images for libxdit: PIL images, numpy arrays, tensors, lists of frames."""
 from __future__ import annotations
 
 import os
@@ -14,7 +14,7 @@ def is_path(v: Any) -> bool:
 
 
 def to_array(v: Any) -> np.ndarray:
-    """An image as levels [H,W,C], or frames as [F,H,W,C]. Floats are levels of 0 to 1."""
+    """Converts an image to levels [H,W,C] of 0 to 255, frames to [F,H,W,C]. Floats are 0 to 1."""
     if isinstance(v, (list, tuple)):
         return np.stack([to_array(f) for f in v])
     if hasattr(v, "convert"):                   # PIL: palettes and 1 bit become RGB
@@ -27,7 +27,8 @@ def to_array(v: Any) -> np.ndarray:
     if a.ndim == 2:
         a = a[:, :, None]
     if a.ndim not in (3, 4) or a.shape[-1] not in (1, 3, 4):
-        raise TypeError(f"an image has the shape [H,W], [H,W,3] or [H,W,4], not {list(a.shape)}")
+        raise TypeError("an image must have the shape [H,W], [H,W,3] or [H,W,4], not "
+                        f"{list(a.shape)}")
     if a.dtype != np.uint8:
         a = np.clip(np.rint(a * 255.0), 0, 255).astype(np.uint8) if a.dtype.kind == "f" else \
             np.clip(a, 0, 255).astype(np.uint8)
@@ -35,7 +36,7 @@ def to_array(v: Any) -> np.ndarray:
 
 
 def to_c(v: Any, kept: Kept) -> Any:
-    """An xd_image, whose pixels `kept` holds."""
+    """Converts an image to an xd_image; `kept` owns its pixels."""
     a = kept.keep(to_array(v))
     im = kept.keep(record("xd_image"))
     im.frames = a.shape[0] if a.ndim == 4 else 1
@@ -45,14 +46,14 @@ def to_c(v: Any, kept: Kept) -> Any:
 
 
 def to_numpy(im: Any) -> np.ndarray:
-    """Levels [F,H,W,C] of an xd_image, copied."""
+    """Copies the levels [F,H,W,C] of an xd_image."""
     shape = (im.frames, im.height, im.width, im.channels)
     raw = ffi.buffer(im.data, int(np.prod(shape)))
     return np.frombuffer(raw, np.uint8).reshape(shape).copy()
 
 
 def concatenate(values: list[Any]) -> Any:
-    """Arrays, or tensors of torch, one behind the other."""
+    """Concatenates arrays, or tensors of torch."""
     if isinstance(values[0], np.ndarray):
         return np.concatenate(values)
     import torch

@@ -1,4 +1,4 @@
-"""Predictions of plans: how fast a model is with each way to distribute it over ranks."""
+"""Predictions of plans: the time and memory of each distribution of a model over ranks."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,25 +9,25 @@ from ._library import Kept, check, ffi, lib, lock, new_error, options, record, s
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """One plan. Times are seconds, and None for a plan that is refused."""
+    """One plan. Times are in seconds; they are None if the plan was refused before prediction."""
     name: str                   # "u2cfg2", for Pipeline.from_pretrained(plan=...)
-    flags: str                  # of the command line; "": one rank
+    flags: str                  # command-line options; "": one rank
     text: str                   # "cfg 2 x ulysses 2"
     ranks: int
-    same_image: bool            # False: it uses stale keys and values
-    refused: str | None         # why it is impossible
-    total: float | None         # of the whole request
-    step: float | None          # of a denoising step
-    encode: float | None        # of the prompts
-    decode: float | None        # of one image
-    load: float | None          # waiting for weights from the disk
-    peak: int | None            # bytes of the fullest rank (devices) or host (CPU)
+    same_image: bool            # True: generates the image of one rank
+    refused: str | None         # why it is impossible; None: possible
+    total: float | None         # the complete request
+    step: float | None          # a denoising step
+    encode: float | None        # text encoding
+    decode: float | None        # decoding one image
+    load: float | None          # waiting for weights before the first step
+    peak: int | None            # peak bytes of the fullest GPU or host
     sent: int | None            # bytes that all ranks send
 
 
 class Plans(list[Plan]):
-    """Plans, the fastest first, behind them those that are refused. `model`, `machine`, `ranks`,
-    `dtype` and `weights_dtype` say what they are for."""
+    """Plans: possible ones, fastest first, then refused ones. `model`, `machine`, `ranks`,
+    `dtype` and `weights_dtype` are those of the prediction."""
     model: str | None = None
     machine: str | None = None
     ranks: int = 0
@@ -51,10 +51,10 @@ def plan(model: Any, *, ranks: int = 0, cluster: str | None = None, dtype: str |
          weights_dtype: str | None = None, text_weights_dtype: str | None = None,
          device: str | None = None, offload: str | None = None, memory: int = 0,
          exact: bool = False, **request: Any) -> Plans:
-    """Predicts every plan of a model for a request on this machine or on a `cluster` ("8xH100", or
-    a file of `xdit probe`). `request` has options of a pipeline's call, such as width and
-    num_inference_steps, and degrees that are fixed, such as ulysses_degree. Loads no weights: a
-    directory of configs is enough."""
+    """Predicts all plans of a model for a request on this machine or on a `cluster` ("8xH100", or
+    a file of `xdit probe`). `request` contains options of a pipeline's call, such as width and
+    num_inference_steps, and fixed degrees, such as ulysses_degree. Loads no weights: configs are
+    enough."""
     kept, r, a = Kept(), record("xd_request"), record("xd_advise_args")
     known, degrees = options("xd_request_options"), options("xd_parallel_options")
     for name, value in request.items():

@@ -1,4 +1,4 @@
-"""What models hold, and how far images are apart."""
+"""Inspection of models, and comparison of images."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,8 +11,8 @@ from ._library import Kept, check, ffi, lib, lock, new_error, record, text
 
 
 def inspect(model: Any) -> dict[str, Any]:
-    """What a model directory or a file of weights holds, as `xdit inspect --json` prints it. What
-    is missing or does not fit is the list "missing"."""
+    """Describes a model directory or a weight file, as `xdit inspect --json` prints it. The list
+    "missing" names missing and wrong tensors."""
     lines, kept, a, e = [], Kept(), record("xd_inspect_args"), new_error()
 
     @ffi.callback("void(void *, const char *)")
@@ -28,15 +28,15 @@ def inspect(model: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """How far two images or videos are apart. Levels are 0 to 255."""
+    """Differences of two images or videos. Levels are 0 to 255."""
     frames: int
     width: int
     height: int
     psnr: float                 # decibels; infinite: equal
     ssim: float                 # 1: equal
-    mean: float                 # mean difference of levels
+    mean: float                 # mean absolute difference of levels
     largest: int                # largest difference of levels
-    worst_frame: int            # with the least PSNR, from 0
+    worst_frame: int            # the frame with the lowest PSNR, from 0
 
     @property
     def equal(self) -> bool:

@@ -2,7 +2,7 @@
  *
  * The first byte chooses a server that requires a key, or one that does not. libmicrohttpd is the
  * real one. Besides not crashing: what comes back is HTTP, and no body longer than the limit and
- * no call without the key reaches a handler. The connection ends, at the latest by patience. */
+ * no call without the key reaches a handler. The connection ends, at the latest after the time-out. */
 #define _GNU_SOURCE             /* memmem */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ static void begin(void)
     for (int i = 0; i < 2; i++)
         MUST(xd_http_start(&servers[i], &(xd_http_args){
             .host = "127.0.0.1", .routes = routes, .keys = i ? keys : NULL, .origins = origins,
-            .most_body = MOST_BODY, .connections = 64, .patience = PATIENCE_S }, &e) == XD_OK);
+            .max_body = MOST_BODY, .connections = 64, .timeout_s = PATIENCE_S }, &e) == XD_OK);
 }
 
 /* The side that closes first keeps its port for a minute, and an address has some 28,000 of them:

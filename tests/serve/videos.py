@@ -110,7 +110,7 @@ def refused(s):
         report(v["status"] == "failed" and text in v["error"]["message"] and
                v["error"]["code"] == "invalid_request", f"failed: {text}", v)
     for fields, status, text in (
-            ({}, 400, "prompt"), ({**FAST, "seconds": "long"}, 400, "seconds takes"),
+            ({}, 400, "prompt"), ({**FAST, "seconds": "long"}, 400, "seconds"),
             ({**FAST, "output_format": "png"}, 400, "mp4"),
             ({**FAST, "nosuch": 1}, 400, "no field"), ({**FAST, "model": "x"}, 404, "no model")):
         r = s.post("/v1/videos", fields)
