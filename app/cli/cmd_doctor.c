@@ -28,20 +28,20 @@
 
 enum { PING_RANKS = 2, PING_S = 20, NO_LAUNCHER = 125 };
 
-typedef struct own {
+typedef struct options {
     const char *model;
     int         json, no_ranks, as_rank, nproc;
-} own;
+} options;
 
 static const xd_option rows[] = {
-    { "model", XD_OPT_TEXT, offsetof(own, model), 0, 0, NULL, "DIR",
+    { "model", XD_OPT_TEXT, offsetof(options, model), 0, 0, NULL, "DIR",
       "check whether the weights of this model fit in memory" },
-    { "nproc", XD_OPT_INT, offsetof(own, nproc), 1, 65536, NULL, "N",
+    { "nproc", XD_OPT_INT, offsetof(options, nproc), 1, 65536, NULL, "N",
       "print the CPUs that each of N ranks would be bound to (default 2)" },
-    { "no_ranks", XD_OPT_FLAG, offsetof(own, no_ranks), 0, 0, NULL, NULL,
+    { "no_ranks", XD_OPT_FLAG, offsetof(options, no_ranks), 0, 0, NULL, NULL,
       "do not test messages between two ranks" },
-    { "json", XD_OPT_FLAG, offsetof(own, json), 0, 0, NULL, NULL, "print one JSON object" },
-    { "as_rank", XD_OPT_FLAG, offsetof(own, as_rank), 0, 0, NULL, NULL, NULL },
+    { "json", XD_OPT_FLAG, offsetof(options, json), 0, 0, NULL, NULL, "print one JSON object" },
+    { "as_rank", XD_OPT_FLAG, offsetof(options, as_rank), 0, 0, NULL, NULL, NULL },
 };
 
 /* ---- the build ------------------------------------------------------------------------------- */
@@ -124,30 +124,31 @@ static void find_build(xd_findings *f, const facts *a)
 {
     const char *isa = strchr(a->kernels, '-') ? strchr(a->kernels, '-') + 1 : a->kernels;
 #ifdef __OPTIMIZE__
-    xd_find(f, XD_CHECK_OK, "build", "", "xdit %s, compiler " COMPILER, xd_version());
+    xd_findings_add(f, XD_CHECK_OK, "build", "", "xdit %s, compiler " COMPILER, xd_version());
 #else
-    xd_find(f, XD_CHECK_WARN, "build", "meson configure BUILD --buildtype=release, and build again",
+    xd_findings_add(f, XD_CHECK_WARN, "build", "meson configure BUILD --buildtype=release, and "
+                                               "build again",
             "xdit %s, compiler " COMPILER ", not optimized", xd_version());
 #endif
-    xd_find(f, XD_CHECK_OK, "libraries", "", "%s", a->libs);
+    xd_findings_add(f, XD_CHECK_OK, "libraries", "", "%s", a->libs);
     if (a->video[0])
-        xd_find(f, XD_CHECK_OK, "video", "", "%s", a->video);
+        xd_findings_add(f, XD_CHECK_OK, "video", "", "%s", a->video);
     else
-        xd_find(f, XD_CHECK_WARN, "video",
+        xd_findings_add(f, XD_CHECK_WARN, "video",
                 "nothing, or for videos install libavcodec, libavformat and libswscale", "%s",
                 a->no_video);
     if (a->error[0])
-        xd_find(f, XD_CHECK_FAIL, "kernels",
+        xd_findings_add(f, XD_CHECK_FAIL, "kernels",
                 strstr(a->error, "oneDNN") ? "install the version of oneDNN that this build needs"
                                            : "unset XDIT_ISA", "%s", a->error);
     else if (!strcmp(isa, "c") && getenv("XDIT_ISA"))
-        xd_find(f, XD_CHECK_WARN, "kernels", "unset XDIT_ISA",
+        xd_findings_add(f, XD_CHECK_WARN, "kernels", "unset XDIT_ISA",
                 "plain C, many times slower than with vector instructions");
     else if (!strcmp(isa, "c"))
-        xd_find(f, XD_CHECK_WARN, "kernels", NO_VECTORS,
+        xd_findings_add(f, XD_CHECK_WARN, "kernels", NO_VECTORS,
                 "plain C, many times slower than with vector instructions");
     else
-        xd_find(f, XD_CHECK_OK, "kernels", "", "%s%s, computes in %s by default", isa,
+        xd_findings_add(f, XD_CHECK_OK, "kernels", "", "%s%s, computes in %s by default", isa,
                 getenv("XDIT_ISA") ? " (XDIT_ISA)" : "", a->m.type);
 }
 
@@ -228,18 +229,20 @@ static void judge_ranks(xd_findings *f, FILE *out, FILE *err, int code)
         line[0] = 0;
     line[strcspn(line, "\n")] = 0;
     if (code == NO_LAUNCHER)
-        xd_find(f, XD_CHECK_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
+        xd_findings_add(f, XD_CHECK_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
     else if (code < 0)
-        xd_find(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname",
+        xd_findings_add(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname",
                 "%d ranks were started and have not connected within %d s", PING_RANKS, PING_S);
     else if (code || p.ranks < PING_RANKS)
-        xd_find(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname, and read the messages of "
+        xd_findings_add(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname, and read the "
+                                                   "messages of "
                                            "mpirun",
                 "%d ranks were started "
                 "and did not connect: %s",
                 PING_RANKS, line[0] ? line : "they printed nothing");
     else
-        xd_find(f, XD_CHECK_OK, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s",
+        xd_findings_add(f, XD_CHECK_OK, "ranks", "", "%d ranks exchange messages: %.1f us "
+                                                     "latency, %s/s",
                 p.ranks, p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
 }
 
@@ -247,10 +250,10 @@ static void find_ranks(xd_findings *f)
 {
     FILE *out = tmpfile(), *err = tmpfile();
     if (!out || !err)
-        xd_find(f, XD_CHECK_FAIL, "ranks", "free space in the temporary directory",
+        xd_findings_add(f, XD_CHECK_FAIL, "ranks", "free space in the temporary directory",
                 "cannot make a temporary file: %s", strerror(errno));
     else if (xd_launched(NULL))
-        xd_find(f, XD_CHECK_WARN, "ranks", "run doctor without mpirun",
+        xd_findings_add(f, XD_CHECK_WARN, "ranks", "run doctor without mpirun",
                 "not tested: doctor itself was started by an MPI launcher");
     else
         judge_ranks(f, out, err, run_ranks(out, err));
@@ -264,7 +267,7 @@ static void find_ranks(xd_findings *f)
 
 static void print_help(FILE *f)
 {
-    own                o = { 0 };
+    options              o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
@@ -290,13 +293,13 @@ static int report_failed(const xd_findings *f)
     return XD_EXIT_FAILED;
 }
 
-static int examine_host(const own *o)
+static int examine_host(const options *o)
 {
     xd_findings f = { 0 };
     facts       a = { .m.model = o->model, .m.ranks = o->nproc ? o->nproc : PING_RANKS };
     xd_about(on_fact, &a);
     find_build(&f, &a);
-    xd_find_host(&f, &a.m);
+    xd_check_host(&f, &a.m);
     int printed = f.n;
     if (!o->json)
         xd_findings_print(&f, 0);
@@ -313,7 +316,7 @@ static int examine_host(const own *o)
 
 static int run_command(int argc, char **argv)
 {
-    own                o = { 0 };
+    options              o = { 0 };
     xd_err             e = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec s = { .tables = tables,

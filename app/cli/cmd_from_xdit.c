@@ -11,18 +11,18 @@
 #include "cli/opt.h"
 #include "cli/xdit_translate.h"
 
-typedef struct own {
+typedef struct options {
     int flags, tables;
-} own;
+} options;
 
 static const xd_option rows[] = {
-    { "flags", XD_OPT_FLAG, offsetof(own, flags), 0, 0, NULL, NULL,
+    { "flags", XD_OPT_FLAG, offsetof(options, flags), 0, 0, NULL, NULL,
       "print every flag of xDiT, its effect there, and its counterpart here" },
-    { "tables", XD_OPT_FLAG, offsetof(own, tables), 0, 0, NULL, NULL,
+    { "tables", XD_OPT_FLAG, offsetof(options, tables), 0, 0, NULL, NULL,
       "print the tables of flags and models in doc/from-xdit.md" },
 };
 
-/* ---- tables --------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void print_flags(void)
 {
@@ -33,10 +33,10 @@ static void print_flags(void)
                : f->in == 'f' ? "benchmark/fid"
                               : "runner",
                f->there);
-        if (f->fate == XD_FATE_OTHER || f->fate == XD_FATE_VALUE)
+        if (f->kind == XD_FLAG_OTHER || f->kind == XD_FLAG_VALUE)
             printf("--%s; ", f->own);
-        else if (f->fate != XD_FATE_SAME)
-            printf("%s: ", xd_fate_name(f->fate));
+        else if (f->kind != XD_FLAG_SAME)
+            printf("%s: ", xd_flag_kind_name(f->kind));
         printf("%s\n", f->here);
     }
 }
@@ -52,23 +52,23 @@ static void print_models(int scripts)
 
 static void print_tables(void)
 {
-    static const struct { xd_fate fate; const char *title;
+    static const struct { xd_flag_kind kind; const char *title;
     } part[] = {
-        { XD_FATE_SAME, "Flags with the same name" },
-        { XD_FATE_OTHER, "Flags with another name" },
-        { XD_FATE_VALUE,
+        { XD_FLAG_SAME, "Flags with the same name" },
+        { XD_FLAG_OTHER, "Flags with another name" },
+        { XD_FLAG_VALUE,
           "Flags that became values of another flag (from-xdit writes it; generate warns)" },
-        { XD_FATE_NOT_NEEDED, "Flags that are not needed (reported, then ignored)" },
-        { XD_FATE_SLOWER,
+        { XD_FLAG_NOT_NEEDED, "Flags that are not needed (reported, then ignored)" },
+        { XD_FLAG_SLOWER,
           "Flags of features that are not built (a warning; the image is exact, but slower)" },
-        { XD_FATE_REFUSED, "Flags that are refused" },
+        { XD_FLAG_REFUSED, "Flags that are refused" },
     };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         printf("### %s\n\n| flag | in xDiT | here |\n|---|---|---|\n", part[i].title);
         for (const xd_xdit_flag *f = xd_xdit_flags; f->name; f++)
-            if (f->fate == part[i].fate && f->own)
+            if (f->kind == part[i].kind && f->own)
                 printf("| `--%s` | %s | `--%s`: %s |\n", f->name, f->there, f->own, f->here);
-            else if (f->fate == part[i].fate)
+            else if (f->kind == part[i].kind)
                 printf("| `--%s` | %s | %s |\n", f->name, f->there, f->here);
         printf("\n");
     }
@@ -110,13 +110,13 @@ static void print_there(const xd_line *l)
     static const char *const by[] = { "torchrun", "python", "accelerate", "xDiT's xdit" };
     xd_verdict  v;
     xd_parallel p = { 0 };
-    xd_ours     o = { 0 };
+    xd_translation     o = { 0 };
     char        plan[160];
-    xd_ours_make(&o, l);
+    xd_translate(&o, l);
     p = o.plan;
     if (xd_line_product(l) == 1)
         p.ulysses_degree = 1;
-    xd_ours_plan(&p, plan, sizeof plan);
+    xd_translation_plan(&p, plan, sizeof plan);
     xd_line_judge(l, &v);
     print_clean("xDiT: %d process%s%s by %s", l->world, l->world == 1 ? "" : "es",
            l->auto_nproc ? " (one per GPU; the number is assumed)" : "", by[l->by]);
@@ -135,7 +135,7 @@ static void print_there(const xd_line *l)
         print_error("but fails", v.possible[i].when, v.possible[i].error, v.possible[i].because);
     for (int i = 0; i < v.nnotes; i++)
         print_clean("  note: %s\n", v.note[i]);
-    xd_ours_free(&o);
+    xd_translation_free(&o);
 }
 
 /* ---- the translation ------------------------------------------------------------------------- */
@@ -148,11 +148,11 @@ static void print_shares(const char *what, int n, int ranks)
         print_clean("; %d %s, %d a rank", n, what, n / ranks);
 }
 
-static void print_plan(const xd_line *l, const xd_ours *o)
+static void print_plan(const xd_line *l, const xd_translation *o)
 {
     const xd_parallel *p = &o->plan;
     char               plan[160];
-    xd_ours_plan(p, plan, sizeof plan);
+    xd_translation_plan(p, plan, sizeof plan);
     print_clean("plan: %s", plan);
     if (o->ranks > 1)
         print_clean(" on %d ranks%s", o->ranks,
@@ -172,7 +172,7 @@ static void print_plan(const xd_line *l, const xd_ours *o)
 }
 
 /* Suggests plans for the given number of processes if the degrees need more. */
-static void print_fewer(const xd_line *l, const xd_ours *o)
+static void print_fewer(const xd_line *l, const xd_translation *o)
 {
     xd_err      e = { 0 };
     if (l->world >= o->ranks || xd_parallel_check(&o->plan, l->world, &e) == XD_OK)
@@ -183,7 +183,7 @@ static void print_fewer(const xd_line *l, const xd_ours *o)
 }
 
 /* Notes on the model: its name here, and where it must be. */
-static void print_model(const xd_line *l, const xd_ours *o)
+static void print_model(const xd_line *l, const xd_translation *o)
 {
     const char *given = xd_line_text(l, "model"), *model = o->model;
     const char *slash = model ? strchr(model, '/') : NULL;
@@ -211,7 +211,7 @@ static void print_model(const xd_line *l, const xd_ours *o)
             "supported; xdit inspect DIR checks it\n");
 }
 
-static void print_notes(const xd_line *l, const xd_ours *o)
+static void print_notes(const xd_line *l, const xd_translation *o)
 {
     if (o->hosts > 1 && o->ranks > 1)
         print_clean(
@@ -232,7 +232,7 @@ static void print_notes(const xd_line *l, const xd_ours *o)
         print_clean("note: %s\n", o->note);
     for (int i = 0; i < o->nleft; i++)
         print_clean("note: --%s is left out (%s): %s\n", o->left[i]->name,
-                    xd_fate_name(o->left[i]->fate), o->left[i]->here);
+                    xd_flag_kind_name(o->left[i]->kind), o->left[i]->here);
 }
 
 enum { MAX_PREDICTION = 64 };   /* ranks; a prediction simulates each of them                  */
@@ -243,7 +243,8 @@ static void on_line(void *cookie, const char *line)
 }
 
 /* If the model exists: appends the prediction of `xdit plan` for this machine to `b`. */
-static xd_status add_prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
+static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_text_buf *b,
+                                xd_err *e)
 {
     const char    *model = o->model;
     xd_err         mine = { 0 };
@@ -274,7 +275,7 @@ static xd_status add_prediction(const xd_line *l, const xd_ours *o, xd_text_buf 
 }
 
 /* Refuses plans that generate would refuse, as far as this is known without loading the model. */
-static xd_status check_plan(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
+static xd_status check_plan(const xd_line *l, const xd_translation *o, xd_text_buf *b, xd_err *e)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
     const char     *bad;
@@ -299,11 +300,11 @@ static xd_status check_plan(const xd_line *l, const xd_ours *o, xd_text_buf *b, 
 
 static int print_here(const xd_line *l)
 {
-    xd_ours     o = { 0 };
+    xd_translation     o = { 0 };
     xd_err      e = { 0 };
     xd_text_buf b = { 0 };
     int         code = XD_EXIT_OK;
-    xd_ours_make(&o, l);
+    xd_translate(&o, l);
     if (o.failed)
         return xd_cli_exit(xd_fail(&e, XD_ENOMEM, "no memory for a command line"), &e);
     if (l->model && !l->model->own) {
@@ -314,7 +315,7 @@ static int print_here(const xd_line *l)
         code = XD_EXIT_FAILED;
     } else {
         print_clean("here:\n");
-        xd_ours_print(stdout, &o);
+        xd_translation_print(stdout, &o);
         print_plan(l, &o);
         if (b.len)
             fputs(b.p, stdout);
@@ -322,7 +323,7 @@ static int print_here(const xd_line *l)
         print_notes(l, &o);
     }
     xd_buf_free(&b);
-    xd_ours_free(&o);
+    xd_translation_free(&o);
     return code;
 }
 
@@ -378,7 +379,7 @@ static int print_sweep(const xd_command_line *c)
 
 static void print_help(FILE *f)
 {
-    own                o = { 0 };
+    options              o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };

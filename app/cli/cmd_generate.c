@@ -25,16 +25,16 @@
 #include "cli/roster.h"
 #include "cli/stop.h"
 
-typedef struct own {            /* options of this command, not of the request                 */
+typedef struct options {        /* options of this command, not of the request                  */
     const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
     xd_prompt_texts texts;
     int          quiet, verbose, json, skip, slicing, compare;
-} own;
+} options;
 
-#define AT(field) offsetof(own, field)
+#define AT(field) offsetof(options, field)
 
-static xd_option own_rows[] = {
+static xd_option option_rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
       "directory, or org/name in the Hugging Face cache (default: the only model there and in "
       "./models)" },
@@ -86,7 +86,7 @@ static const xd_opt_alias aliases[] = {
 };
 
 typedef struct task {           /* one run of the command                                      */
-    own          own;
+    options      opts;
     xd_open_flags open;
     xd_request   request;
     char        *text;          /* contents of the file of prompts, or the prompt that was typed */
@@ -108,7 +108,7 @@ typedef struct task {           /* one run of the command                       
     xd_err       err;
 } task;
 
-enum { OWN_ROWS = sizeof own_rows / sizeof *own_rows };
+enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
 
 static void task_init(task *t)
 {
@@ -119,8 +119,8 @@ static void task_init(task *t)
     xd_open_flags_init(&t->open);
     t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
-    t->tables[0] = (xd_opt_table){ own_rows, OWN_ROWS, &t->own };
-    t->tables[1] = xd_prompt_texts_table(&t->own.texts);
+    t->tables[0] = (xd_opt_table){ option_rows, OPTION_ROWS, &t->opts };
+    t->tables[1] = xd_prompt_texts_table(&t->opts.texts);
     t->tables[2] = (xd_opt_table){ rows, n, &t->request };
     t->tables[3] = (xd_opt_table){ plan, nplan, &t->open.parallel };
     t->tables[4] = (xd_opt_table){ open, nopen, &t->open };
@@ -136,7 +136,7 @@ static void task_init(task *t)
                                        "further prompt its own --prompt" };
 }
 
-/* ---- callbacks of the library --------------------------------------------------------------- */
+/* ---- callbacks of the library ---------------------------------------------------------------- */
 
 static void on_log(void *cookie, int level, const char *line)
 {
@@ -171,11 +171,11 @@ static void on_preview(void *cookie, const xd_image *image, const xd_progress *p
     task  *t = cookie;
     xd_err e = { 0 };
     (void)p;
-    if (xd_image_file_save(image, t->own.preview, &e) != XD_OK && !t->failed_previews++)
+    if (xd_image_file_save(image, t->opts.preview, &e) != XD_OK && !t->failed_previews++)
         on_log(t, XD_LOG_WARN, e.msg);
 }
 
-/* ---- results ------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static double start_to_first(const task *t)
 {
@@ -229,7 +229,7 @@ static void print_json(const task *t, const xd_result *res, int i, const char *n
 /* File name of image i; of a video as images, it contains %d. */
 static xd_status name_of(const task *t, int i, char *name, size_t size, xd_err *e)
 {
-    return xd_output_video_name(t->own.output, i, t->images, t->frames, name, size, e);
+    return xd_output_video_name(t->opts.output, i, t->images, t->frames, name, size, e);
 }
 
 static const char *name_at(void *cookie, int i)
@@ -260,7 +260,7 @@ static int select_image(void *cookie, int i, int64_t frames)
     t->frames = frames = t->request.latents_only ? 1 : frames;
     if (t->skipped && name_of(t, i, name, sizeof name, NULL) == XD_OK && is_there(name, frames))
         t->nskipped += t->skipped[i] = 1;
-    if (i == t->images - 1 && t->nskipped && !t->own.quiet)
+    if (i == t->images - 1 && t->nskipped && !t->opts.quiet)
         fprintf(stderr, "xdit: %d of %d image%s skipped: %s (--skip_existing)\n", t->nskipped,
                 t->images, t->images == 1 ? "" : "s",
                 t->nskipped == 1 ? "its file exists" : "their files exist");
@@ -304,7 +304,7 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
     xd_status st = name_of(t, i, name, sizeof name, e);
     if (st == XD_OK)
         st = xd_result_save(partial, i, name, e);
-    if (st != XD_OK || t->own.json)
+    if (st != XD_OK || t->opts.json)
         return st;
     xd_bar_clear(&t->bar);
     print_skipped(t, i);
@@ -321,7 +321,7 @@ static void print_all_json(const task *t, const xd_result *res)
             print_json(t, res, i, name);
 }
 
-/* ---- checks -------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static int is_latents(const char *path)
 {
@@ -336,17 +336,17 @@ static xd_status ask_prompt(task *t)
     xd_status st = xd_read_answer(&t->text, &t->err);
     if (st != XD_OK)
         return st;
-    if (!(t->own.prompts.v = malloc(sizeof *t->own.prompts.v)))
+    if (!(t->opts.prompts.v = malloc(sizeof *t->opts.prompts.v)))
         return xd_fail(&t->err, XD_ENOMEM, "no memory for a prompt");
-    t->own.prompts.v[0] = t->text;
-    t->own.prompts.n = 1;
+    t->opts.prompts.v[0] = t->text;
+    t->opts.prompts.n = 1;
     return XD_OK;
 }
 
 /* The argument that is not a flag is the prompt. */
 static xd_status take_operand(task *t)
 {
-    own *o = &t->own;
+    options *o = &t->opts;
     if (!t->operands.n)
         return XD_OK;
     const char *prompt = t->operands.v[0];
@@ -364,18 +364,18 @@ static xd_status take_operand(task *t)
 
 static xd_status find_model(task *t)
 {
-    xd_status st = t->own.model ? XD_OK : xd_default_model(&t->found, &t->err);
-    if (st != XD_OK || t->own.model)
+    xd_status st = t->opts.model ? XD_OK : xd_default_model(&t->found, &t->err);
+    if (st != XD_OK || t->opts.model)
         return st;
-    t->own.model = t->found;
-    if (t->rank == 0 && !t->own.quiet)
+    t->opts.model = t->found;
+    if (t->rank == 0 && !t->opts.quiet)
         fprintf(stderr, "xdit: model %s, the only one of this machine (--model)\n", t->found);
     return XD_OK;
 }
 
 static xd_status read_prompts(task *t)
 {
-    own      *o = &t->own;
+    options      *o = &t->opts;
     xd_status st = XD_OK;
     t->given = o->prompts.n;
     if (t->launched && xd_prompts_is_stream(o->prompt_file))
@@ -393,7 +393,7 @@ static xd_status read_prompts(task *t)
 
 static xd_status check_preview(task *t, const char *output)
 {
-    const own  *o = &t->own;
+    const options  *o = &t->opts;
     const char *name = o->preview;
     if (!name)
         return t->request.previews || t->request.preview_every
@@ -411,7 +411,7 @@ static xd_status check_preview(task *t, const char *output)
 /* Checks that images, preview and trace can be written, to different files. */
 static xd_status check_files(task *t)
 {
-    const own  *o = &t->own;
+    const options  *o = &t->opts;
     const char *name = o->output ? o->output : xd_output_default(0);
     xd_status   st = xd_output_check(name, t->images, &t->err);
     if (st == XD_OK && o->trace && strcmp(o->trace, "-") == 0)
@@ -427,7 +427,7 @@ static xd_status check_files(task *t)
 
 static xd_status check_task(task *t, int *ranks)
 {
-    own        *o = &t->own;
+    options        *o = &t->opts;
     xd_request *r = &t->request;
     xd_status   st = take_operand(t);
     if (st == XD_OK)
@@ -476,9 +476,9 @@ static xd_status check_task(task *t, int *ranks)
 static xd_status check_kind(task *t, const xd_engine *g)
 {
     int video = xd_makes_videos(g);
-    if (!t->own.output)
-        t->own.output = xd_output_default(video);
-    return xd_output_check_video(t->own.output, video, &t->err);
+    if (!t->opts.output)
+        t->opts.output = xd_output_default(video);
+    return xd_output_check_video(t->opts.output, video, &t->err);
 }
 
 enum { LEAST_COLD = 1000000 };  /* minimum number of bytes to report                           */
@@ -504,7 +504,7 @@ static void print_times(const task *t, const xd_engine *g, const xd_result *res)
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
     const char              *sep = ": ";
     int                      n = t->images - t->nskipped;
-    if (t->own.quiet || t->rank > 0)
+    if (t->opts.quiet || t->rank > 0)
         return;
     fprintf(stderr, "xdit: %d %s%s in %.2f s", n, xd_makes_videos(g) ? "video" : "image",
             n == 1 ? "" : "s", xd_result_seconds(res, "total"));
@@ -523,16 +523,16 @@ static void print_times(const task *t, const xd_engine *g, const xd_result *res)
     fputc('\n', stderr);
 }
 
-/* ---- the command --------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static xd_open_args open_args(task *t)
 {
-    const own   *o = &t->own;
+    const options   *o = &t->opts;
     xd_open_args a = xd_open_flags_args(&t->open, o->model);
     a.log = on_log;
     a.cookie = t;
     a.trace = o->trace;
-    a.once = !t->own.compare;
+    a.once = !t->opts.compare;
     a.plan_for = &t->request;
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
@@ -543,7 +543,7 @@ static xd_open_args open_args(task *t)
 static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_result **res)
 {
     xd_engine *gpu = *g;
-    if (t->rank == 0 && !t->own.quiet)
+    if (t->rank == 0 && !t->opts.quiet)
         fprintf(stderr, "xdit: using the CPU: %s\n", t->err.msg);
     t->err = (xd_err){ .rank = -1 };
     a->device = "cpu";
@@ -557,7 +557,7 @@ static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_res
 
 static xd_status run_generate(task *t)
 {
-    const own   *o = &t->own;
+    const options   *o = &t->opts;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
     xd_open_args a = open_args(t);
@@ -595,28 +595,28 @@ static xd_status run_generate(task *t)
  * process. */
 static xd_status run_ranks(task *t, xd_launch *l, int *code)
 {
-    char      path[64], flag[96], **own_argv = NULL;
+    char      path[64], flag[96], **new_argv = NULL;
     int       fd = -1;
     xd_status st = XD_OK;
-    if (xd_prompts_is_stream(t->own.prompt_file)) {
+    if (xd_prompts_is_stream(t->opts.prompt_file)) {
         if (!xd_launch_here())
             return xd_fail(&t->err, XD_EINVAL,
                            "ranks on other hosts cannot read prompts of a pipe: use a file");
-        st = xd_prompts_copy(&t->own.prompts, t->given, path, &fd, &t->err);
-        if (st == XD_OK && !(own_argv = malloc((size_t)l->argc * sizeof *own_argv)))
+        st = xd_prompts_copy(&t->opts.prompts, t->given, path, &fd, &t->err);
+        if (st == XD_OK && !(new_argv = malloc((size_t)l->argc * sizeof *new_argv)))
             st = xd_fail(&t->err, XD_ENOMEM, "no memory for a command line");
         snprintf(flag, sizeof flag, "--prompts=%s", st == XD_OK ? path : "");
         for (int i = 0; st == XD_OK && i < l->argc; i++) {
             const char *eq = strchr(l->argv[i], '=');
-            own_argv[i] = l->argv[i] == t->own.prompt_file     ? path
-                          : eq && eq + 1 == t->own.prompt_file ? flag
+            new_argv[i] = l->argv[i] == t->opts.prompt_file     ? path
+                          : eq && eq + 1 == t->opts.prompt_file ? flag
                                                                : l->argv[i];
         }
-        l->argv = own_argv;
+        l->argv = new_argv;
     }
     if (st == XD_OK)
         st = xd_launch_run(l, code, &t->err);
-    free(own_argv);
+    free(new_argv);
     if (fd >= 0)
         close(fd);
     return st;
@@ -671,9 +671,9 @@ static int run_command(int argc, char **argv)
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
     xd_opt_texts_free(&t.operands);
-    xd_opt_texts_free(&t.own.prompts);
-    xd_prompt_texts_free(&t.own.texts);
-    xd_opt_texts_free(&t.own.images);
+    xd_opt_texts_free(&t.opts.prompts);
+    xd_prompt_texts_free(&t.opts.texts);
+    xd_opt_texts_free(&t.opts.images);
     xd_open_flags_free(&t.open);
     free(t.skipped);
     free(t.text);

@@ -9,13 +9,13 @@
 #include "cli/model_list.h"
 #include "cli/opt.h"
 
-typedef struct own {
+typedef struct options {
     xd_opt_texts models;
     const char  *memory;
     int          json;
-} own;
+} options;
 
-#define AT(field) offsetof(own, field)
+#define AT(field) offsetof(options, field)
 
 static const xd_option rows[] = {
     { "models", XD_OPT_TEXT, AT(models), 0, XD_OPT_MANY, NULL, "DIR",
@@ -25,7 +25,7 @@ static const xd_option rows[] = {
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object per model" },
 };
 
-static xd_opt_spec spec_of(own *o, xd_opt_table *table)
+static xd_opt_spec spec_of(options *o, xd_opt_table *table)
 {
     *table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, o };
     return (xd_opt_spec){ .tables = table, .ntables = 1, .extra_hint = "a directory of "
@@ -34,7 +34,7 @@ static xd_opt_spec spec_of(own *o, xd_opt_table *table)
 
 static void print_help(FILE *f)
 {
-    own                o = { 0 };
+    options              o = { 0 };
     xd_opt_table       table;
     const xd_opt_spec  s = spec_of(&o, &table);
     const xd_opt_group groups[] = { { "Options", NULL } };
@@ -48,7 +48,7 @@ static void print_help(FILE *f)
           "  xdit models --models models --memory 8GB\n", f);
 }
 
-/* ---- one model ----------------------------------------------------------------------------- */
+/* ---- one model ------------------------------------------------------------------------------- */
 
 typedef struct facts {
     char   recipe[64], makes[16];
@@ -187,7 +187,7 @@ static void print_text(const xd_listed *m, const facts *f)
     }
 }
 
-/* ---- a weight file -------------------------------------------------------------------------- */
+/* ---- a weight file --------------------------------------------------------------------------- */
 
 /* Prints a component of a file, "a T5 text encoder, 9.5 GB", and the option that reads it. */
 static void print_part(const xd_listed *m, const xd_json *part)
@@ -245,9 +245,9 @@ static void list_file(const xd_listed *m, int json)
     xd_json_free(&j);
 }
 
-/* ---- all models ----------------------------------------------------------------------------- */
+/* ---- all models ------------------------------------------------------------------------------ */
 
-static xd_status find_all(const own *o, xd_model_list *l, char *cache, size_t size, xd_err *e)
+static xd_status find_all(const options *o, xd_model_list *l, char *cache, size_t size, xd_err *e)
 {
     xd_status s = xd_model_list_hub(l, cache, size, e);
     for (int i = 0; s == XD_OK && i < o->models.n; i++)
@@ -267,7 +267,7 @@ static void list_model(const xd_listed *m, int64_t memory, int json)
         print_text(m, &f);
 }
 
-static xd_status list_models(const own *o, xd_err *e)
+static xd_status list_models(const options *o, xd_err *e)
 {
     xd_model_list l = { 0 };
     char          cache[4096] = "";
@@ -292,7 +292,7 @@ static xd_status list_models(const own *o, xd_err *e)
 
 static int run_command(int argc, char **argv)
 {
-    own               o = { 0 };
+    options             o = { 0 };
     xd_err            e = { 0 };
     xd_opt_table      table;
     const xd_opt_spec s = spec_of(&o, &table);

@@ -10,7 +10,7 @@
 
 static const char *const states[] = { "ok", "warn", "fail" };
 
-void xd_find(xd_findings *f, xd_check_state state, const char *name, const char *advice,
+void xd_findings_add(xd_findings *f, xd_check_state state, const char *name, const char *advice,
              const char *fmt, ...)
 {
     va_list ap;

@@ -19,7 +19,7 @@ typedef struct xd_findings {    /* start with {0}                               
 } xd_findings;
 
 /* Adds a finding; `advice` is ignored for XD_CHECK_OK. */
-void xd_find(xd_findings *f, xd_check_state state, const char *name, const char *advice,
+void xd_findings_add(xd_findings *f, xd_check_state state, const char *name, const char *advice,
              const char *fmt, ...) XD_PRINTF(5, 6);
 void xd_findings_print(const xd_findings *f, int from); /* one line each, from `from` on       */
 void xd_findings_json(const xd_findings *f);            /* prints one JSON object              */
@@ -47,6 +47,6 @@ typedef struct xd_host {
     int         ranks;          /* number of ranks whose CPUs are printed                      */
 } xd_host;
 /* Adds findings about cores, threads, memory, limits, pages, GPUs and directories. */
-void xd_find_host(xd_findings *f, const xd_host *m);
+void xd_check_host(xd_findings *f, const xd_host *m);
 
 #endif

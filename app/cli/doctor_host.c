@@ -61,14 +61,14 @@ static void report_cores(xd_findings *f, const xd_host *m)
     double quota = cpu_quota();
     int    nodes = count_entries("/sys/devices/system/node", "node");
     if (quota > 0 && quota < m->cores - 0.5)
-        xd_find(
+        xd_findings_add(
             f, XD_CHECK_WARN, "cores", "use --threads with that number, or raise the limit "
                                        "of the container",
             "%d of %ld are usable, but the control group limits them to %.1f", m->cores, all,
             quota);
     else
-        xd_find(f, XD_CHECK_OK, "cores", "", "%d of %ld are usable", m->cores, all);
-    xd_find(f, XD_CHECK_OK, "numa", "",
+        xd_findings_add(f, XD_CHECK_OK, "cores", "", "%d of %ld are usable", m->cores, all);
+    xd_findings_add(f, XD_CHECK_OK, "numa", "",
             "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
 }
 
@@ -87,17 +87,17 @@ static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
     xd_cpuset share;
     char      text[300], report_cores[32];
     if (!xd_cpus_share(c, 0, ranks, &share)) {
-        xd_find(f, XD_CHECK_OK, "placement", "",
+        xd_findings_add(f, XD_CHECK_OK, "placement", "",
                 "%d ranks are more than %s: they are not bound", ranks,
                 count_text(c->cores, "core", report_cores));
         return;
     }
     for (int r = 0; r < ranks && r < MAX_LINES; r++)
         if (xd_cpus_share(c, r, ranks, &share))
-            xd_find(f, XD_CHECK_OK, "placement", "", "rank %d of %d on CPUs %s", r, ranks,
+            xd_findings_add(f, XD_CHECK_OK, "placement", "", "rank %d of %d on CPUs %s", r, ranks,
                     xd_cpuset_text(&share, text, sizeof text));
     if (ranks > MAX_LINES)
-        xd_find(f, XD_CHECK_OK, "placement", "",
+        xd_findings_add(f, XD_CHECK_OK, "placement", "",
                 "and %d more ranks likewise", ranks - MAX_LINES);
 }
 
@@ -107,11 +107,11 @@ static void report_topology(xd_findings *f, int ranks)
     xd_cpus   c;
     char      text[5][32];
     if (!xd_cpuset_mine(&mask) || !xd_cpus_read(&c, NULL, &mask)) {
-        xd_find(f, XD_CHECK_WARN, "topology", "nothing: ranks are not bound to cores",
+        xd_findings_add(f, XD_CHECK_WARN, "topology", "nothing: ranks are not bound to cores",
                 "the system does not report its CPUs");
         return;
     }
-    xd_find(f, XD_CHECK_OK, "topology", "", "%s, %s, %s, %s, %s",
+    xd_findings_add(f, XD_CHECK_OK, "topology", "", "%s, %s, %s, %s, %s",
             count_text(c.sockets, "socket", text[0]), count_text(c.nodes, "memory node", text[1]),
             count_text(c.l3s, "L3 group", text[2]), count_text(c.cores, "core", text[3]),
             count_text(c.n, "hardware thread", text[4]));
@@ -135,14 +135,16 @@ static void report_threads(xd_findings *f, const xd_host *m)
     if (!text[0])
         snprintf(text, sizeof text, "no OMP_ variable is set");
     if (limit && atoi(limit) > 0 && atoi(limit) < m->cores)
-        xd_find(f, XD_CHECK_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than the %d "
+        xd_findings_add(f, XD_CHECK_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than "
+                                                                               "the %d "
                                                                        "cores",
                 text, m->cores);
     else if (wait && (*wait == 'a' || *wait == 'A'))
-        xd_find(f, XD_CHECK_WARN, "threads", "unset OMP_WAIT_POLICY if others use this machine",
+        xd_findings_add(f, XD_CHECK_WARN, "threads", "unset OMP_WAIT_POLICY if others use this "
+                                                     "machine",
                 "%s: waiting threads occupy their cores", text);
     else
-        xd_find(f, XD_CHECK_OK, "threads", "",
+        xd_findings_add(f, XD_CHECK_OK, "threads", "",
                 "%s; --threads sets the number, default %d divided by the ranks", text, m->cores);
 }
 
@@ -192,7 +194,7 @@ static void report_memory(xd_findings *f, const xd_host *m)
     const char *advice = want > m->free_bytes
                              ? "the model does not fit: end other programs, or raise the limit"
                              : "only small models fit: end other programs, or raise the limit";
-    xd_find(f, m->free_bytes < (want > 2e9 ? want : 2e9) ? XD_CHECK_WARN : XD_CHECK_OK,
+    xd_findings_add(f, m->free_bytes < (want > 2e9 ? want : 2e9) ? XD_CHECK_WARN : XD_CHECK_OK,
             "memory", advice,
             "%s of %s free for all ranks%s%s", xd_bytes_text(m->free_bytes, free_bytes),
             xd_bytes_text(total, all), model, group);
@@ -204,7 +206,7 @@ static void report_shared_memory(xd_findings *f, const xd_host *m)
     static const char dir[] = "/dev/shm";
     double have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
     char   free_[16], need[16];
-    xd_find(f, have < want ? XD_CHECK_WARN : XD_CHECK_OK, "shared",
+    xd_findings_add(f, have < want ? XD_CHECK_WARN : XD_CHECK_OK, "shared",
             "enlarge it (for containers: --shm-size); without, messages "
             "use files in /tmp",
             "%s has %s free; messages of %d ranks need at most %s", dir, xd_bytes_text(have, free_),
@@ -215,15 +217,16 @@ static void report_huge_pages(xd_findings *f)
 {
     char text[128];
     if (!first_words("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
-        xd_find(f, XD_CHECK_WARN, "hugepages", "nothing; they make large models some percent "
+        xd_findings_add(f, XD_CHECK_WARN, "hugepages", "nothing; they make large models some "
+                                                       "percent "
                                                "faster",
                 "this system has no transparent huge pages");
     else if (strstr(text, "[never]"))
-        xd_find(f, XD_CHECK_WARN, "hugepages",
+        xd_findings_add(f, XD_CHECK_WARN, "hugepages",
                 "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
                 "transparent huge pages are off");
     else
-        xd_find(f, XD_CHECK_OK, "hugepages", "", "transparent: %s",
+        xd_findings_add(f, XD_CHECK_OK, "hugepages", "", "transparent: %s",
                 strstr(text, "[always]") ? "always"
                                          : "madvise, which xdit uses");
 }
@@ -250,49 +253,48 @@ static void report_limits(xd_findings *f, const xd_host *m)
     limit_text(lock.rlim_cur == RLIM_INFINITY ? lock.rlim_cur : lock.rlim_cur / 1024, l, sizeof l);
     limit_text(files.rlim_cur, n, sizeof n);
     if (files.rlim_cur < 256)
-        xd_find(f, XD_CHECK_WARN, "limits",
+        xd_findings_add(f, XD_CHECK_WARN, "limits",
                 "ulimit -n 1024, for models with many files and for many ranks",
                 "-v %s, -l %s, -n %s", v, l, n);
     else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->free_bytes)
-        xd_find(f, XD_CHECK_WARN, "limits", "ulimit -v unlimited, for large models",
+        xd_findings_add(f, XD_CHECK_WARN, "limits", "ulimit -v unlimited, for large models",
                 "-v %s: %s of address space are left, less than the free memory; -l %s, -n %s",
                 v, xd_bytes_text(m->mapped, free_bytes), l, n);
     else
-        xd_find(f, XD_CHECK_OK, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
+        xd_findings_add(f, XD_CHECK_OK, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
 }
 
-/* ---- GPUs and directories ---------------------------------------------------------------------
- * */
+/* ---- GPUs and directories -------------------------------------------------------------------- */
 
 /* Libraries for GPUs: cuBLASLt, which is required, cuDNN for fast attention, NCCL for several
  * GPUs. */
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])
-        xd_find(f, XD_CHECK_WARN, "gpu",
+        xd_findings_add(f, XD_CHECK_WARN, "gpu",
                 "build xdit with an nvcc that matches the driver (-Dnvcc, -Dnvcc_fatbin=FILE)",
                         "%s",
                 g->no_kernels);
-    xd_find(f, g->lacks[XD_GPU_CUBLASLT] ? XD_CHECK_WARN : XD_CHECK_OK, "cublaslt",
+    xd_findings_add(f, g->lacks[XD_GPU_CUBLASLT] ? XD_CHECK_WARN : XD_CHECK_OK, "cublaslt",
             g->lacks[XD_GPU_CUBLASLT] ? "install cuBLAS of CUDA 12 or 13, which GPUs require"
                                       : "", "%s",
             g->libraries[XD_GPU_CUBLASLT]);
-    xd_find(f, XD_CHECK_OK, "cudnn", "", "%s%s", g->libraries[XD_GPU_CUDNN],
+    xd_findings_add(f, XD_CHECK_OK, "cudnn", "", "%s%s", g->libraries[XD_GPU_CUDNN],
             g->lacks[XD_GPU_CUDNN] ? "; attention uses kernels of xdit, which are slower" : "");
-    xd_find(f, XD_CHECK_OK, "nccl", "", "%s%s", g->libraries[XD_GPU_NCCL],
+    xd_findings_add(f, XD_CHECK_OK, "nccl", "", "%s%s", g->libraries[XD_GPU_NCCL],
             g->lacks[XD_GPU_NCCL] ? "; GPUs of a host use peer memory instead" : "");
 }
 
 static void report_gpus(xd_findings *f, const xd_gpus *g)
 {
-    xd_find(f, XD_CHECK_OK, "driver", "", "%s", g->driver);
+    xd_findings_add(f, XD_CHECK_OK, "driver", "", "%s", g->driver);
     for (int i = 0; i < g->n; i++)
-        xd_find(f, g->old[i] ? XD_CHECK_WARN : XD_CHECK_OK, "gpu",
+        xd_findings_add(f, g->old[i] ? XD_CHECK_WARN : XD_CHECK_OK, "gpu",
                 g->old[i] ? "nothing; --device cuda refuses this GPU" : "", "%s", g->text[i]);
     if (g->peers[0])
-        xd_find(f, XD_CHECK_OK, "peers", "", "%s", g->peers);
+        xd_findings_add(f, XD_CHECK_OK, "peers", "", "%s", g->peers);
     report_gpu_libraries(f, g);
-    xd_find(f, XD_CHECK_OK, "cuda", "",
+    xd_findings_add(f, XD_CHECK_OK, "cuda", "",
             "--device cuda is tested on a simulated GPU; no real card has run this backend yet");
 }
 
@@ -304,12 +306,12 @@ static void report_gpu(xd_findings *f, const xd_host *m)
     if (g->n)
         report_gpus(f, g);
     else if (cards || access("/dev/nvidiactl", F_OK) == 0)
-        xd_find(f, XD_CHECK_WARN, "gpu", "nothing, to use the CPU",
+        xd_findings_add(f, XD_CHECK_WARN, "gpu", "nothing, to use the CPU",
                 "%d by NVIDIA, not usable: %s", cards ? cards : 1, why);
     else if (access("/dev/kfd", F_OK) == 0)
-        xd_find(f, XD_CHECK_OK, "gpu", "", "by AMD, which is not supported");
+        xd_findings_add(f, XD_CHECK_OK, "gpu", "", "by AMD, which is not supported");
     else
-        xd_find(f, XD_CHECK_OK, "gpu", "", "none: %s", why);
+        xd_findings_add(f, XD_CHECK_OK, "gpu", "", "none: %s", why);
 }
 
 static void report_directories(xd_findings *f, const xd_host *m)
@@ -320,25 +322,26 @@ static void report_directories(xd_findings *f, const xd_host *m)
     int            models = m->hub[0] ? count_entries(m->hub, "models--") : 0;
     double         free_ = statvfs(tmp, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
     if (access(tmp, W_OK | X_OK) != 0)
-        xd_find(f, XD_CHECK_FAIL, "temporary", "set TMPDIR to a writable directory",
+        xd_findings_add(f, XD_CHECK_FAIL, "temporary", "set TMPDIR to a writable directory",
                 "%s is not writable, which the MPI launcher needs", tmp);
     else if (free_ < 1e8)
-        xd_find(f, XD_CHECK_WARN, "temporary", "free some space, or set TMPDIR",
+        xd_findings_add(f, XD_CHECK_WARN, "temporary", "free some space, or set TMPDIR",
                 "%s has %s free", tmp,
                 xd_bytes_text(free_, free_bytes));
     else
-        xd_find(f, XD_CHECK_OK, "temporary", "",
+        xd_findings_add(f, XD_CHECK_OK, "temporary", "",
                 "%s, %s free", tmp, xd_bytes_text(free_, free_bytes));
     if (!m->hub[0])
-        xd_find(f, XD_CHECK_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory",
+        xd_findings_add(f, XD_CHECK_WARN, "cache", "set HF_HUB_CACHE, or name models by their "
+                                                   "directory",
                 "no Hugging Face cache, because there is no home directory");
     else
-        xd_find(f, XD_CHECK_OK, "cache", "", "Hugging Face: %s%s", m->hub,
+        xd_findings_add(f, XD_CHECK_OK, "cache", "", "Hugging Face: %s%s", m->hub,
                 !xd_file_is_dir(m->hub) ? ", which does not exist: name models by their directory"
                 : models ? "" : ", no models");
 }
 
-void xd_find_host(xd_findings *f, const xd_host *m)
+void xd_check_host(xd_findings *f, const xd_host *m)
 {
     report_cores(f, m);
     report_topology(f, m->ranks);

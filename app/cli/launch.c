@@ -401,8 +401,7 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
     return XD_OK;
 }
 
-/* ---- supervision ------------------------------------------------------------------------------
- * */
+/* ---- supervision ----------------------------------------------------------------------------- */
 
 /* Cancels, then terminates, then kills. Open MPI forwards SIGUSR1 to all ranks; others SIGINT. */
 static void escalate_signal(watch *w)
@@ -566,8 +565,7 @@ static int wait_for_exit(watch *w)
     return status;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- * */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* Returns 1 if a rank has printed why the run failed. Output of untracked ranks is searched. */
 static int has_reported(const watch *w)

@@ -81,7 +81,7 @@ int xd_links_lost(char *host, int size)
     return lost;
 }
 
-/* ---- the thread ----------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 /* A launcher kills all ranks when the first one exits, so other ranks let rank 0 report first. */
 static void *watch_links(void *arg)

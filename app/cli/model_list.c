@@ -54,7 +54,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
     return n;
 }
 
-/* ---- the cache ----------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 typedef struct search {
     xd_model_list *l;
@@ -116,7 +116,7 @@ xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *
     return f.s;
 }
 
-/* ---- a directory --------------------------------------------------------------------------- */
+/* ---- a directory ----------------------------------------------------------------------------- */
 
 static int is_weight_file(const char *path)
 {

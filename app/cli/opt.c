@@ -81,7 +81,7 @@ const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **fiel
     return NULL;
 }
 
-/* ---- unknown flags ---------------------------------------------------------------------- */
+/* ---- unknown flags --------------------------------------------------------------------------- */
 
 static xd_status fail_unknown(const reader *r, const char *name)
 {
@@ -117,7 +117,7 @@ static xd_status fail_unknown(const reader *r, const char *name)
                    real_name(r->s, best));
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int is_whole(const xd_option *o)
 {
@@ -244,7 +244,7 @@ static xd_status set_switch(const xd_option *o, void *field, const char *v, xd_e
     return XD_OK;
 }
 
-/* ---- arguments ---------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static xd_status fail_missing(const reader *r, const xd_option *o)
 {

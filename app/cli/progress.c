@@ -62,10 +62,10 @@ void xd_bar_clear(xd_bar *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* ---- reading ------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* rate: bytes/s; 0: reading has ended. A line printed just now stays on the terminal for a while.
- * */
+/* rate: bytes/s; 0: reading has ended. A line printed just now stays on the terminal for a
+ * while. */
 static void add_reading(xd_bar *b, double rate, int updates)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
@@ -122,13 +122,15 @@ static void watch_end(xd_bar *b)
     b->reads = NULL;
 }
 
-/* Returns the name of a stage that may read weights; NULL for others. */
+/* Returns the printed name of a stage that may read weights; NULL for others. */
 static const char *reading_stage(const char *stage)
 {
-    static const char *const all[] = { "text", "load", "decode" };
+    static const char *const all[][2] = { { "text", "text encoding" },
+                                          { "load", "load weights" },
+                                          { "decode", "decode" } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (strcmp(stage, all[i]) == 0)
-            return all[i];
+        if (strcmp(stage, all[i][0]) == 0)
+            return all[i][1];
     return NULL;
 }
 
@@ -157,18 +159,19 @@ void xd_bar_end(xd_bar *b)
     xd_bar_clear(b);
 }
 
-/* ---- stages and steps ----------------------------------------------------------------------- */
+/* ---- stages and steps ------------------------------------------------------------------------ */
 
 void xd_bar_stage(xd_bar *b, const char *stage)
 {
     watch_end(b);
     if (b->quiet || strcmp(stage, "denoise") == 0)      /* steps print their own progress       */
         return;
+    const char *name = reading_stage(stage);
     if (b->terminal) {
-        fprintf(b->f, "\r\033[K%s ...", stage);
+        fprintf(b->f, "\r\033[K%s ...", name ? name : stage);
         b->drawn = 1;
     } else {
-        fprintf(b->f, "%s\n", stage);
+        fprintf(b->f, "%s\n", name ? name : stage);
     }
     fflush(b->f);
     watch_begin(b, stage);

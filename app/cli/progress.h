@@ -33,7 +33,7 @@ void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
 /* Returns 1 for a terminal with escape sequences (not TERM=dumb). */
 int  xd_bar_terminal(int fd);
 /* Begins a stage. "text", "load" and "decode" print the reading speed while weights are read:
- * "load ... reading 152 MB/s"; in plain lines every 10 updates. */
+ * "load weights ... reading 152 MB/s"; in plain lines every 10 updates. */
 void xd_bar_stage(xd_bar *b, const char *stage);
 void xd_bar_step(xd_bar *b, const xd_progress *p);
 /* Progress in bytes: `done` of `total` of all files; `file` is the current one. */

@@ -345,7 +345,7 @@ static void expand_parameter(sh *x, const char *in, int quoted)
     free(key);
 }
 
-/* ---- $ -------------------------------------------------------------------------------------- */
+/* ---- $ --------------------------------------------------------------------------------------- */
 
 /* The output of a command is unknown: its text is kept in place. */
 static void keep_command(sh *x, const char *from, const char *end)

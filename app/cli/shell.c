@@ -98,7 +98,7 @@ static int at_stop(const sh *x, const char *stops)
     return xd_list_has(stops, word);
 }
 
-/* ---- assignments and redirections ----------------------------------------------------------- */
+/* ---- assignments and redirections ------------------------------------------------------------ */
 
 /* Looks the variable up each time: reading a value may create variables, which moves the array. */
 static void put_in(sh *x, const char *name, size_t n, const char *key, const char *value)

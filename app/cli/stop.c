@@ -36,8 +36,7 @@ static void on_end(int sig)
     _exit(128 + sig);
 }
 
-/* ---- SIGBUS: a missing page of a mapped file --------------------------------------------------
- * */
+/* ---- SIGBUS: a missing page of a mapped file ------------------------------------------------- */
 
 typedef struct line { char v[4600]; size_t n; } line;
 
@@ -56,8 +55,8 @@ static uintptr_t read_hex(const char *p, char end)
     return v;
 }
 
-/* Returns the file name of a line of /proc/self/maps if its mapping contains the page; else NULL.
- * */
+/* Returns the file name of a line of /proc/self/maps if its mapping contains the page; else
+ * NULL. */
 static const char *file_of(const char *row, uintptr_t page)
 {
     const char *dash = strchr(row, '-'), *name = strchr(row, '/');

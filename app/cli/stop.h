@@ -1,5 +1,5 @@
-/* stop.h - handlers of signals: the first Ctrl-C cancels the request, the second ends the process
- * */
+/* stop.h - handlers of signals: the first Ctrl-C cancels the request, the second ends the
+ * process */
 #ifndef XD_CLI_STOP_H
 #define XD_CLI_STOP_H
 

@@ -13,12 +13,12 @@ xd_status xd_compat_flag(void *cookie, const char *name, int *values, xd_err *e)
     xd_compat         *f = cookie;
     const xd_xdit_flag *flag = xd_xdit_flag_find(name);
     *values = -1;
-    if (!flag || flag->fate == XD_FATE_SAME || flag->fate == XD_FATE_OTHER)
+    if (!flag || flag->kind == XD_FLAG_SAME || flag->kind == XD_FLAG_OTHER)
         return XD_OK;
-    if (flag->fate == XD_FATE_REFUSED)
+    if (flag->kind == XD_FLAG_REFUSED)
         return xd_fail(e, XD_EUNSUPPORTED, "--%s of xDiT (%s): %s", flag->name, flag->there,
                        flag->here);
-    *values = !flag->takes || flag->takes == 'b' ? 0 : flag->takes <= 'Z' ? 2 : 1;
+    *values = !flag->value || flag->value == 'b' ? 0 : flag->value <= 'Z' ? 2 : 1;
     for (int i = 0; i < f->n; i++)
         if (f->flag[i] == flag)
             return XD_OK;
@@ -31,7 +31,7 @@ void xd_compat_report(const xd_compat *f, int quiet)
 {
     for (int i = 0; i < f->n; i++) {
         const xd_xdit_flag *flag = f->flag[i];
-        if (flag->fate == XD_FATE_SLOWER || flag->fate == XD_FATE_VALUE)
+        if (flag->kind == XD_FLAG_SLOWER || flag->kind == XD_FLAG_VALUE)
             fprintf(stderr, "xdit: warning: --%s: %s\n", flag->name, flag->here);
         else if (!quiet)
             fprintf(stderr, "xdit: --%s has no effect: %s\n", flag->name, flag->here);

@@ -4,19 +4,19 @@
 #include <string.h>
 
 #define SAME(name, takes, in, there, here) \
-    { name, takes, in, XD_FATE_SAME, NULL, there, here }
+    { name, takes, in, XD_FLAG_SAME, NULL, there, here }
 #define OTHER(name, takes, in, own, there, here) \
-    { name, takes, in, XD_FATE_OTHER, own, there, here }
+    { name, takes, in, XD_FLAG_OTHER, own, there, here }
 #define VALUE(name, takes, in, own, there, here)                                                   \
     {                                                                                              \
-        name, takes, in, XD_FATE_VALUE, own, there, here                                           \
+        name, takes, in, XD_FLAG_VALUE, own, there, here                                           \
     }
 #define NONE(name, takes, in, there, here) \
-    { name, takes, in, XD_FATE_NOT_NEEDED, NULL, there, here }
+    { name, takes, in, XD_FLAG_NOT_NEEDED, NULL, there, here }
 #define SLOWER(name, takes, in, there, here) \
-    { name, takes, in, XD_FATE_SLOWER, NULL, there, here }
+    { name, takes, in, XD_FLAG_SLOWER, NULL, there, here }
 #define REFUSED(name, takes, in, there, here) \
-    { name, takes, in, XD_FATE_REFUSED, NULL, there, here }
+    { name, takes, in, XD_FLAG_REFUSED, NULL, there, here }
 
 #define ONE_ATTENTION \
     "there is one implementation of attention, which supports every degree"
@@ -102,7 +102,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
     SAME("tensor_parallel_degree", 'i', 'b', "only Step-Video, and the feed-forwards of FLUX",
          "the same, for every model"),
     SAME("data_parallel_degree", 'i', 'b', "groups of processes for different prompts", "the same"),
-    SAME("use_parallel_vae", 0, 'b', "decode in bands of rows; not for CogVideoX, ConsisID, SANA",
+    SAME("use_parallel_vae", 0, 'b', "decode in bands of rows; not CogVideoX, ConsisID, SANA",
          "the same, for every model"),
     NONE("split_scheme", 's', 'e', "parsed, not used", "the split depends on the layer"),
     NONE("dit_parallel_size", 'i', 'e', "processes for the transformer; 0: all",
@@ -142,9 +142,9 @@ const xd_xdit_flag xd_xdit_flags[] = {
     NONE("cross_attention_backend", 's', 'r', "kernel of cross-attention", ONE_ATTENTION),
     VALUE("use_teacache", 0, 'e', "cache teacache:0.12", "skip steps that change little (FLUX)",
           "use --cache teacache:0.12, which works with every method"),
-    NONE("wan_teacache_thresh", 'r', 'e', "threshold of TeaCache for Wan", BELONGS("use_teacache")),
+    NONE("wan_teacache_thresh", 'r', 'e', "threshold of TeaCache (Wan)", BELONGS("use_teacache")),
     NONE("wan_teacache_use_ret_steps", 0, 'e',
-            "variant of TeaCache for Wan", BELONGS("use_teacache")),
+            "variant of TeaCache (Wan)", BELONGS("use_teacache")),
     VALUE("use_fbcache", 0, 'b', "cache fbcache:0.12",
           "skip blocks when the first changes little (FLUX)",
           "use --cache fbcache:0.12, which works with every model and method"),
@@ -218,11 +218,11 @@ const xd_xdit_flag xd_xdit_flags[] = {
     { 0 },
 };
 
-const char *xd_fate_name(xd_fate fate)
+const char *xd_flag_kind_name(xd_flag_kind kind)
 {
     static const char *const names[] = { "same",       "another name",  "a value of another",
                                          "not needed", "not supported", "refused" };
-    return names[fate];
+    return names[kind];
 }
 
 static int is_same(const char *name, size_t n, const char *flag)
@@ -241,7 +241,7 @@ const xd_xdit_flag *xd_xdit_flag_find(const char *name)
     int    no = n > 3 && (!strncmp(name, "no_", 3) || !strncmp(name, "no-", 3));
     for (const xd_xdit_flag *f = xd_xdit_flags; f->name; f++)
         if (is_same(name, n, f->name) ||
-            (no && f->takes == 'b' && is_same(name + 3, n - 3, f->name)))
+            (no && f->value == 'b' && is_same(name + 3, n - 3, f->name)))
             return f;
     return NULL;
 }

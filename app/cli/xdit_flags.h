@@ -8,31 +8,31 @@
 
 #include "base/err.h"
 
-typedef enum xd_fate {
-    XD_FATE_SAME,               /* same name and meaning here                                  */
-    XD_FATE_OTHER,              /* another flag here (own), with the same value                */
-    XD_FATE_VALUE,              /* a value of a flag here: own is "weights_dtype int8"           */
-    XD_FATE_NOT_NEEDED,         /* no effect on the result: reported, then ignored             */
-    XD_FATE_SLOWER,             /* not supported: the image is exact, but slower              */
-    XD_FATE_REFUSED             /* not supported, and the image would differ                  */
-} xd_fate;
+typedef enum xd_flag_kind {
+    XD_FLAG_SAME,               /* same name and meaning here                                  */
+    XD_FLAG_OTHER,              /* another flag here (own), with the same value                */
+    XD_FLAG_VALUE,              /* a value of a flag here: own is "weights_dtype int8"         */
+    XD_FLAG_NOT_NEEDED,         /* no effect on the result: reported, then ignored             */
+    XD_FLAG_SLOWER,             /* not supported: the image is exact, but slower              */
+    XD_FLAG_REFUSED             /* not supported, and the image would differ                  */
+} xd_flag_kind;
 
 typedef struct xd_xdit_flag {
     const char *name;           /* "ulysses_degree"                                            */
-    char        takes;          /* value: 0 none, 'i' integer, 'r' number, 's' text, 'b' none, with
+    char        value;          /* value: 0 none, 'i' integer, 'r' number, 's' text, 'b' none, with
                                    a form --no-NAME; capital letters: any number of values     */
     char        in;             /* program: 'e' example scripts, 'r' runner, 'b' both, 'f' the
                                    scripts of benchmark/fid                                    */
-    xd_fate     fate;
-    const char *own;            /* for XD_FATE_OTHER and XD_FATE_VALUE                         */
+    xd_flag_kind kind;
+    const char *own;            /* for XD_FLAG_OTHER and XD_FLAG_VALUE                         */
     const char *there, *here;   /* effect in xDiT and here: clauses without a full stop        */
 } xd_xdit_flag;
 
 extern const xd_xdit_flag xd_xdit_flags[];      /* ends with a row without a name              */
 enum { XD_XDIT_FLAGS_MAX = 128 };
 
-/* Finds a flag; `-` counts as `_`, and names of kind 'b' may begin with no_. NULL: not found. */
+/* Finds a flag; `-` counts as `_`, and names of value 'b' may begin with no_. NULL: not found. */
 const xd_xdit_flag *xd_xdit_flag_find(const char *name);
-const char *xd_fate_name(xd_fate fate);         /* "same", "not needed"                        */
+const char *xd_flag_kind_name(xd_flag_kind kind);       /* "same", "not needed"                */
 
 #endif

@@ -35,7 +35,7 @@ static int ends_with(const char *s, const char *end)
     return n >= k && strcmp(s + n - k, end) == 0;
 }
 
-/* ---- launchers ------------------------------------------------------------------------------ */
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 static const char torchrun_values[] =
     " nproc_per_node nnodes node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id "
@@ -318,7 +318,7 @@ static int find_flag(const xd_line *l, const char *name, int *off, char *two, si
             continue;
         if (!strcmp(f->name, name))
             return i;
-        if (f->takes == 'b' && !strncmp(name, "no_", 3) && !strcmp(f->name, name + 3)) {
+        if (f->value == 'b' && !strncmp(name, "no_", 3) && !strcmp(f->name, name + 3)) {
             *off = 1;
             return i;
         }
@@ -361,8 +361,8 @@ static xd_status keep_value(reader *r, int row, const char *v)
 {
     xd_given           *g = &r->l->given[row];
     const xd_xdit_flag *f = &xd_xdit_flags[row];
-    const char         *kind = f->takes == 'i' || f->takes == 'I' ? "int" : "float";
-    if (strchr("iIrR", f->takes) && !is_number(v, kind[0] == 'i')) {
+    const char         *kind = f->value == 'i' || f->value == 'I' ? "int" : "float";
+    if (strchr("iIrR", f->value) && !is_number(v, kind[0] == 'i')) {
         add_complaint(r->l, "argument --%s: invalid %s value: '%.80s'", f->name, kind, v);
         return XD_OK;
     }
@@ -381,14 +381,14 @@ static xd_status read_values(reader *r, int row, const char *inside)
     xd_status           st = XD_OK;
     l->given[row].n++;
     l->given[row].count = 0;
-    if (!f->takes || f->takes == 'b') {
+    if (!f->value || f->value == 'b') {
         if (inside)
             add_complaint(l, "argument --%s: ignored explicit argument '%.80s'", f->name, inside);
         return XD_OK;
     }
     if (inside)
         return keep_value(r, row, inside);
-    int most = f->takes <= 'Z' ? 1 << 20 : 1;
+    int most = f->value <= 'Z' ? 1 << 20 : 1;
     for (int n = 0; n < most && r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]) && st == XD_OK;
          n++)
         st = keep_value(r, row, r->s->word[++r->i]);
@@ -450,7 +450,7 @@ static const xd_xdit_flag *switch_before(const reader *r)
     const char         *word = r->i ? r->s->word[r->i - 1] : "";
     const xd_xdit_flag *f =
         !strncmp(word, "--", 2) && !strchr(word, '=') ? xd_xdit_flag_find(word + 2) : NULL;
-    return f && (!f->takes || f->takes == 'b') ? f : NULL;
+    return f && (!f->value || f->value == 'b') ? f : NULL;
 }
 
 /* A word that belongs to no flag. The name of a flag without dashes, before a value, counts as that
@@ -460,14 +460,14 @@ static xd_status read_stray(reader *r)
     xd_line            *l = r->l;
     const char *word = r->s->word[r->i], *next = r->i + 1 < r->s->n ? r->s->word[r->i + 1] : NULL;
     const xd_xdit_flag *f = xd_xdit_flag_find(word), *before = switch_before(r);
-    int first = !l->refusal[0], pair = f && f->takes && f->takes != 'b' && next && is_value(next);
+    int first = !l->refusal[0], pair = f && f->value && f->value != 'b' && next && is_value(next);
     add_complaint(l, "unrecognized arguments: %.200s%s%.40s", word, pair ? " " : "",
                   pair ? next : "");
     if (first && f)
         snprintf(l->why, sizeof l->why, "--%s is meant?", f->name);
     else if (first && before)
         snprintf(l->why, sizeof l->why, "--%s takes no value", before->name);
-    if (!f || (f->takes && !pair))
+    if (!f || (f->value && !pair))
         return XD_OK;
     l->no_dashes = f;
     return read_values(r, (int)(f - xd_xdit_flags), NULL);
@@ -608,8 +608,8 @@ static xd_status check_run(const reader *r)
 {
     for (int i = 0; xd_xdit_flags[i].name; i++) {
         const xd_given *g = &r->l->given[i];
-        xd_fate         fate = xd_xdit_flags[i].fate;
-        for (int k = 0; k < g->count && (fate == XD_FATE_SAME || fate == XD_FATE_OTHER); k++)
+        xd_flag_kind    kind = xd_xdit_flags[i].kind;
+        for (int k = 0; k < g->count && (kind == XD_FLAG_SAME || kind == XD_FLAG_OTHER); k++)
             if (xd_shell_has_substitution(r->text, g->v[k]))
                 return xd_fail(r->e, XD_EINVAL,
                                "--%s is '%.120s', and commands are not run here: write its value",

@@ -74,8 +74,8 @@ static const xd_xdit_name registered[] = {
 
 static const xd_xdit_rows others = { .models = models, .nets = nets, .names = registered };
 
-/* Returns the rows of family i; after the last family those of unsupported models. NULL: no more.
- * */
+/* Returns the rows of family i; after the last family those of unsupported models. NULL: no
+ * more. */
 static const xd_xdit_rows *rows_at(int i)
 {
     const xd_xdit_rows *r = xd_xdit_rows_at(i);

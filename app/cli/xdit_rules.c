@@ -183,7 +183,7 @@ static void check_degrees(judge *j)
                   "dit_parallel_size must be equal to dp_degree when using DiTFastAttn");
 }
 
-/* ---- the request and the script ------------------------------------------------------------- */
+/* ---- the request and the script -------------------------------------------------------------- */
 
 static void check_inputs(judge *j)
 {

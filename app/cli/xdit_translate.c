@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-XD_PRINTF(2, 3) static void add_flag_text(xd_ours *o, const char *fmt, ...)
+XD_PRINTF(2, 3) static void add_flag_text(xd_translation *o, const char *fmt, ...)
 {
     va_list ap, again;
     if (o->n == o->cap) {
@@ -34,7 +34,7 @@ XD_PRINTF(2, 3) static void add_flag_text(xd_ours *o, const char *fmt, ...)
         o->failed = 1;
 }
 
-static void set_plan(xd_ours *o, const xd_line *l)
+static void set_plan(xd_translation *o, const xd_line *l)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
     xd_text_buf     b = { 0 };
@@ -66,7 +66,7 @@ static void set_plan(xd_ours *o, const xd_line *l)
     }
 }
 
-static void add_launcher(xd_ours *o)
+static void add_launcher(xd_translation *o)
 {
     if (o->hosts > 1 && o->ranks > 1) {
         add_flag_text(o, "mpirun");
@@ -94,7 +94,7 @@ static int is_idle(const xd_line *l, const xd_xdit_flag *f)
 }
 
 /* Adds a flag with its value, such as --weights_dtype int8, unless the command has the flag. */
-static void as_value(xd_ours *o, const xd_xdit_flag *f)
+static void as_value(xd_translation *o, const xd_xdit_flag *f)
 {
     const char *blank = strchr(f->own, ' ');
     char        name[64];
@@ -108,7 +108,7 @@ static void as_value(xd_ours *o, const xd_xdit_flag *f)
 
 /* Translates --output_type: latents become the extension of --output. Returns 0 if nothing was
  * added. */
-static int as_output(xd_ours *o, const xd_line *l)
+static int as_output(xd_translation *o, const xd_line *l)
 {
     const char *type = xd_line_text(l, "output_type");
     if (type && !strcmp(type, "latent")) {
@@ -125,23 +125,23 @@ static const char *model_of(const xd_line *l, const char *name)
     return repo ? repo : name;
 }
 
-static void add_flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
+static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
 {
     const xd_given *g = xd_line_given(l, f->name);
-    const char     *name = f->fate == XD_FATE_OTHER ? f->own : f->name;
+    const char     *name = f->kind == XD_FLAG_OTHER ? f->own : f->name;
     if (!g || is_idle(l, f) || !strcmp(f->name, "ray_world_size") ||
         (!strcmp(f->name, "output_type") && as_output(o, l)))
         return;
-    if (f->fate == XD_FATE_VALUE) {
+    if (f->kind == XD_FLAG_VALUE) {
         as_value(o, f);
     } else if (!strcmp(f->name, "model") && g->count) {
         o->model = model_of(l, g->v[g->count - 1]);
         add_flag_text(o, "--model");
         add_flag_text(o, "%s", o->model);
-    } else if (f->fate != XD_FATE_SAME && f->fate != XD_FATE_OTHER) {
+    } else if (f->kind != XD_FLAG_SAME && f->kind != XD_FLAG_OTHER) {
         if (!g->off)
             o->left[o->nleft++] = f;
-    } else if (!f->takes) {
+    } else if (!f->value) {
         add_flag_text(o, "--%s", name);
     } else if (!strcmp(f->name, "attn_layer_num_for_pp")) {
         add_flag_text(o, "--%s", name);
@@ -153,7 +153,7 @@ static void add_flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
         }
     } else if (g->count) {
         add_flag_text(o, "--%s", name);
-        add_flag_text(o, "%s", f->takes <= 'Z' ? g->v[0] : g->v[g->count - 1]);
+        add_flag_text(o, "%s", f->value <= 'Z' ? g->v[0] : g->v[g->count - 1]);
         if (g->count > 1)
             snprintf(o->note, sizeof o->note, "--%s accepts one value here: the first of %d is "
                                               "used", name,
@@ -161,7 +161,7 @@ static void add_flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
     }
 }
 
-static void by_default(xd_ours *o, const xd_line *l, const char *name, const char *value)
+static void by_default(xd_translation *o, const xd_line *l, const char *name, const char *value)
 {
     if (xd_line_given(l, name))
         return;
@@ -170,7 +170,7 @@ static void by_default(xd_ours *o, const xd_line *l, const char *name, const cha
 }
 
 /* Adds defaults of xDiT that differ from ours. */
-static void add_defaults(xd_ours *o, const xd_line *l)
+static void add_defaults(xd_translation *o, const xd_line *l)
 {
     unsigned can = l->model ? l->model->can : 0;
     if (!l->runner) {
@@ -195,7 +195,7 @@ static void add_defaults(xd_ours *o, const xd_line *l)
     by_default(o, l, "seed", "42");
 }
 
-void xd_ours_make(xd_ours *o, const xd_line *l)
+void xd_translate(xd_translation *o, const xd_line *l)
 {
     set_plan(o, l);
     add_launcher(o);
@@ -213,7 +213,7 @@ void xd_ours_make(xd_ours *o, const xd_line *l)
         o->plan.ulysses_degree = o->ranks;      /* --nproc without degrees means this */
 }
 
-void xd_ours_print(FILE *f, const xd_ours *o)
+void xd_translation_print(FILE *f, const xd_translation *o)
 {
     int at = fprintf(f, "  ") - 2;
     for (int i = 0; i < o->n; i++) {
@@ -235,16 +235,16 @@ void xd_ours_print(FILE *f, const xd_ours *o)
     fputc('\n', f);
 }
 
-void xd_ours_free(xd_ours *o)
+void xd_translation_free(xd_translation *o)
 {
     for (int i = 0; i < o->n; i++)
         free(o->word[i]);
     free(o->word);
     free(o->list);
-    *o = (xd_ours){ 0 };
+    *o = (xd_translation){ 0 };
 }
 
-void xd_ours_plan(const xd_parallel *p, char *text, size_t size)
+void xd_translation_plan(const xd_parallel *p, char *text, size_t size)
 {
     const struct { const char *name; int n; } part[] = {
         { "data", p->data_parallel_degree }, { "cfg", p->use_cfg_parallel ? 2 : 1 },

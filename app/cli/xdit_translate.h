@@ -4,7 +4,7 @@
 
 #include "cli/xdit_line.h"
 
-typedef struct xd_ours {        /* initialize with {0}                                         */
+typedef struct xd_translation {        /* initialize with {0} */
     int         n, cap;
     char      **word;           /* malloc'ed                                                   */
     xd_parallel plan;
@@ -15,12 +15,13 @@ typedef struct xd_ours {        /* initialize with {0}                          
     int         nleft;          /* flags that are left out, for the reason in their row         */
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
     char        note[512];      /* a further remark; may be empty                              */
-} xd_ours;
+} xd_translation;
 
-void xd_ours_make(xd_ours *o, const xd_line *l);
-void xd_ours_print(FILE *f, const xd_ours *o);  /* as one command of a shell, in several lines */
-void xd_ours_free(xd_ours *o);
+void xd_translate(xd_translation *o, const xd_line *l);
+/* Prints it as one command of a shell, in several lines. */
+void xd_translation_print(FILE *f, const xd_translation *o);
+void xd_translation_free(xd_translation *o);
 /* Describes a plan: "cfg 2 x ulysses 2", "1 rank". */
-void xd_ours_plan(const xd_parallel *p, char *text, size_t size);
+void xd_translation_plan(const xd_parallel *p, char *text, size_t size);
 
 #endif

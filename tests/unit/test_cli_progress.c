@@ -67,8 +67,8 @@ static void a_terminal_is_told(void **state)
 {
     (void)state;
     rate = 150e6;
-    says(written("text", 80, disk, 500), "\r\033[Ktext ... reading ");
-    says(written("load", 80, disk, 500), "\r\033[Kload ... reading ");
+    says(written("text", 80, disk, 500), "\r\033[Ktext encoding ... reading ");
+    says(written("load", 80, disk, 500), "\r\033[Kload weights ... reading ");
     says(written("decode", 80, disk, 500), "\r\033[Kdecode ... reading ");
 }
 
@@ -78,11 +78,11 @@ static void plain_lines_are_few(void **state)
     (void)state;
     rate = 150e6;
     char *text = written("load", 0, disk, 900);
-    assert_true(strncmp(text, "load\nload  reading ", 19) == 0);
+    assert_true(strncmp(text, "load weights\nload weights  reading ", 35) == 0);
     for (const char *at = text; (at = strstr(at, "reading")); at++)
         n++;
     assert_in_range(n, 1, 2);           /* 9 looks at most                                      */
-    says(text, "load  reading ");
+    says(text, "load weights  reading ");
 }
 
 /* Nothing that is read, or a system that does not tell, or a stage that computes: the stage
@@ -94,8 +94,8 @@ static void silence(void **state)
     char *slow = written("load", 0, disk, 300), *unknown = written("load", 0, no_disk, 300);
     rate = 150e6;
     char *computes = written("step", 0, disk, 300);
-    assert_string_equal(slow, "load\n");
-    assert_string_equal(unknown, "load\n");
+    assert_string_equal(slow, "load weights\n");
+    assert_string_equal(unknown, "load weights\n");
     assert_string_equal(computes, "step\n");
     free(slow), free(unknown), free(computes);
 }
