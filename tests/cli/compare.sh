@@ -97,7 +97,7 @@ j["exact_seconds"] > 0 and 15 < j["psnr"] < 60'
 try compare "$T/exact.png" "$T/saved.png" --json
 check "the numbers of xdit compare" json "abs(j['psnr'] - ($told)['psnr']) < 1e-6 and
 abs(j['ssim'] - ($told)['ssim']) < 1e-6 and j['largest'] == ($told)['largest']"
-refused "nothing to compare" 2 "give" generate --model "$MODEL" -p a --compare
+refused "nothing to compare" 2 "--cache --attention" generate --model "$MODEL" -p a --compare
 refused "a seed by chance" 2 "--seed" generate --model "$MODEL" -p a --compare \
     --cache fbcache --seed -1
 refused "latents" 2 "latents" generate --model "$MODEL" -p a --compare \

@@ -33,5 +33,5 @@ fi
 echo "# ended after $took s"
 check "a launcher that waits for a lost host is ended" [ "$rc" = 1 -a "$took" -lt 60 ]
 check "one sentence names the host" sh -c \
-    '[ "$(grep -c "^xdit: .*host there is lost" "$1")" = 1 ]' x "$T/stderr"
+    '[ "$(grep -c "^xdit: lost the connection to host there" "$1")" = 1 ]' x "$T/stderr"
 done_testing

@@ -117,7 +117,7 @@ if [ "$MPI" = 1 ]; then
     # A launcher whose ranks never come.
     for how in "alone:sleep 100:2 ranks .* 2 s.*missing is rank 0, 1" \
         "silent:sleep 100 & sleep 100 & wait:missing is rank 0, 1" \
-        "half:sleep 1 & sleep 100 & wait:rank 0, 1 has ended during its start"; do
+        "half:sleep 3 & sleep 100 & wait:rank 0, 1 has ended during its start"; do
         name=${how%%:*} rest=${how#*:}
         printf '#!/bin/sh\n%s\n' "${rest%%:*}" >"$T/$name"
         chmod +x "$T/$name"
