@@ -109,7 +109,7 @@ static void look_into(const char *dir, facts *f)
 /* Copies the first advice in a refusal, "--weights_dtype int8 (13.1 GB ...)", or the reason. */
 static void copy_advice(const char *refusal, char *out, size_t size)
 {
-    static const char mark[] = "; what would fit: ", head[] = "1 rank does not work: ";
+    static const char mark[] = "; what would fit: ", head[] = "for 1 rank is not possible: ";
     const char       *at = strstr(refusal, mark), *why = strstr(refusal, head);
     if (!at) {
         copy(out, size, why ? why + sizeof head - 1 : refusal);

@@ -44,7 +44,7 @@
 #include "pipeline/text_cache.h"
 #include "pipeline/trace_json.h"
 #include "pipeline/transformers.h"
-#include "pipeline/turns.h"
+#include "pipeline/yield.h"
 #include "pipeline/vae_codec.h"
 #include "plan/plan.h"
 #include "predict/auto_plan.h"
@@ -378,7 +378,7 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
         if (xd_ok(&f->x) && going)
             report_step(j, &p, previews ? lat : NULL);
         if (going && step + 1 < j->samp.steps)
-            xd_turns_step(j, &f->x);
+            xd_yield_in_step(j, &f->x);
     }
     if (ready)
         xd_denoise_finish(f);
@@ -448,7 +448,7 @@ static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *
 /* Adds seconds to the times of an image and of the request. */
 static void add_seconds(loop *l, int nth, const char *part, double t0)
 {
-    double s = xd_now_s() - t0 - xd_turns_seconds(l->j);
+    double s = xd_now_s() - t0 - xd_yield_seconds(l->j);
     xd_result_time(l->r, part, s);
     xd_result_image_time(l->r, xd_job_image(l->j, nth), part, s);
 }
@@ -477,9 +477,9 @@ static xd_status one_image(loop *l, int nth, const float *lat, float **rgb, xd_e
     int    mine = xd_vae_on_this_rank(l->j);
     xd_callback_stage(l->j, "decode");
     if (mine)
-        xd_turns_begin(l->j);
-    xd_status s = mine ? decode_latents(l, lat, rgb, e) : xd_turns_attend(l->j, e);
-    xd_turns_end(l->j);
+        xd_yield_begin(l->j);
+    xd_status s = mine ? decode_latents(l, lat, rgb, e) : xd_yield_follow(l->j, e);
+    xd_yield_end(l->j);
     add_seconds(l, nth, "decode", t0);
     return s;
 }
@@ -574,12 +574,12 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     for (int i = 0; s == XD_OK && i < j->ntodo; i += D) {
         float *v[2] = { NULL, NULL };
         int    busy = i + at < j->ntodo;
-        if (i && (s = xd_turns_take(j, e)) != XD_OK)
+        if (i && (s = xd_yield_now(j, e)) != XD_OK)
             break;
         s = busy ? one_latent(l, i + at, w, &v[0], &v[1], e) : change_for_others(l, i + at, e);
         s = agree_behind_calls(j->ctx, s, e);
         if (s == XD_OK && !j->r->latents_only)
-            s = xd_turns_take(j, e);
+            s = xd_yield_now(j, e);
         if (s == XD_OK && !j->r->latents_only) {
             s = busy ? one_image(l, i + at, v[0], &v[1], e) : XD_OK;
             s = agree_behind_calls(j->ctx, s, e);
@@ -701,7 +701,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
         l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
-    xd_result_time(l->r, "text", xd_now_s() - t0 - xd_turns_seconds(j));
+    xd_result_time(l->r, "text", xd_now_s() - t0 - xd_yield_seconds(j));
     if (s != XD_OK && l->fresh)
         unload_after_failure(ctx, s);
     if (s == XD_OK)
@@ -732,7 +732,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     own.height = told.size[0], own.width = told.size[1];
     xd_status s = xd_job_open(&j, &g->ctx, &own, &mine);
     j.picks = told.picks;
-    j.told_images = told.images;
+    j.rank0_images = told.images;
     if (s == XD_OK)
         s = same;
     if (s == XD_OK)

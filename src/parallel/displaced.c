@@ -1,9 +1,9 @@
 /* displaced.c - DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481): each member of
- * the ring axis attends to its own fresh keys and values and to those of the other members from the
- * step before. The exchange runs during all other computation.
+ * the ring axis attends to its own fresh keys and values and to the other members' keys and values
+ * of the previous step. The exchange overlaps all other computation.
  *
- * In exact steps the exchange is waited for at once. This method is offered for comparison: it
- * needs memory for the keys and values of all tokens, for every block and pass. */
+ * Exact steps wait for the exchange at once. The method is offered for comparison: it needs memory
+ * for the keys and values of all tokens, for every block and pass. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -16,17 +16,17 @@ typedef struct displaced {
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
-    char          *mem;         /* of each attention: K, V of all members; my fresh K, V         */
-    size_t         bytes, one;  /* of all attentions; of one                                    */
-    int64_t        total, mine, heads, head_dim;        /* total, mine: most rows               */
-    int64_t        now, *rows;  /* rows in the current attention; [R] of each member            */
+    char          *mem;         /* per attention: K, V of all members; own fresh K, V            */
+    size_t         bytes, one;  /* of all attentions; of one attention                          */
+    int64_t        total, mine, heads, head_dim;        /* total, mine: max rows                */
+    int64_t        now, *rows;  /* rows in the current attention: total; [R] per member         */
     xd_kv         *seg;
     xd_req        *req;         /* [attentions][2]                                             */
     int            first, nlayers, sites, count;
 } displaced;
 
-/* which: 0 K of all, 1 V of all, 2 my K, 3 my V. A view of the rows in the current attention, at
- * offsets that fit the most rows. */
+/* View of the rows of the current attention; offsets are those of the maximum number of rows.
+ * which: 0 K of all, 1 V of all, 2 own K, 3 own V. */
 static xd_tensor stored_view(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
@@ -44,7 +44,7 @@ static void finish_exchange(xd_exec *x, displaced *s, int64_t i)
 {
     xd_comm *c = s->topo->group[XD_RING];
     if (c->ops->wait(c, &s->req[2 * i], 2) != XD_OK && x)
-        xd_exec_fail(x, XD_ECOMM, "displaced patches: an all-gather failed");
+        xd_exec_fail(x, XD_ECOMM, "displaced patches: an all-gather between ranks failed");
     s->req[2 * i] = s->req[2 * i + 1] = (xd_req){ 0 };
 }
 
@@ -106,7 +106,7 @@ static xd_status open_displaced(const xd_method_args *a, const xd_hooks *next, x
         return XD_OK;
     displaced *s = calloc(1, sizeof *s);
     if (!s)
-        return xd_fail(e, XD_ENOMEM, "displaced patches: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for displaced patches");
     s->hooks = (xd_hooks){ .name = "displaced", .attn = displaced_attn, .next = next, .priv = s };
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;

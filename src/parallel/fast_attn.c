@@ -1,13 +1,13 @@
-/* fast_attn.c - DiTFastAttn: outputs of attention that stand for those of later steps and of the
- * other pass, and windows with what the tokens outside of them have added before.
+/* fast_attn.c - DiTFastAttn: reuse of attention outputs across steps and CFG passes, and windows
+ * whose missing part (the residual) is reused from an earlier step.
  *
- * The method is the first of the stack: it sees my tokens and the heads of my tensor rank, so an
- * output that is shared takes no message. Which ways are taken follows from the table, the step and
- * what was computed, all of which ranks have in common. Windows are those of window.c, which
+ * The method is the first of the stack: it works on this rank's tokens and on the heads of its
+ * tensor rank, so reuse needs no message. The way of each attention follows from the table, the
+ * step and earlier computation, which are equal on all ranks. Windows are those of window.c, which
  * x->window_off turns off.
  *
- * For each pass, block and attention it keeps the last output, and where the table has windows the
- * rest: the output of all keys less that of the window. */
+ * Per pass, block and attention it keeps the last output and, if the table has windows, the
+ * residual: the full output minus the window's output. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,13 +17,13 @@
 
 extern const xd_method xd_method_fast_attn;
 
-/* What is kept of an attention. The last two are what a table is found with. */
+/* The tensors kept per attention. The last two are used only to search for a table. */
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
-typedef struct slot {           /* of a pass, a block and an attention                         */
-    int64_t rows;               /* of the output; 0: none                                      */
-    int     step;               /* that the output was written in                              */
-    int     rest_step;          /* that the rest was written in; -1: none                      */
+typedef struct slot {           /* per pass, block and attention                               */
+    int64_t rows;               /* rows of the output; 0: none                                 */
+    int     step;               /* step of the output                                          */
+    int     rest_step;          /* step of the residual; -1: none                              */
 } slot;
 
 typedef struct fast {
@@ -33,16 +33,16 @@ typedef struct fast {
     xd_dev        *dev;
     char          *mem;
     slot          *slots;
-    double        *loss;        /* [XD_ATTN_WAYS] for each block; below 0: not known           */
-    float         *host;        /* two outputs                                                 */
+    double        *loss;        /* [blocks][XD_ATTN_WAYS]; negative: unknown                   */
+    float         *host;        /* two outputs on the host                                     */
     int64_t        rows, heads, head_dim;
     xd_dtype       type;
     int            first, nlayers, sites, npass;
-    int            windows;     /* 1: the table has some                                       */
+    int            windows;     /* 1: the table has windows                                    */
     int            kinds;
 } fast;
 
-/* ---- what is kept ------------------------------------------------------------------------- */
+/* ---- kept outputs ------------------------------------------------------------------------- */
 
 static int slot_at(const fast *s, int64_t pass, int layer, int site)
 {
@@ -61,7 +61,7 @@ static xd_tensor kept(const fast *s, int i, int kind, int64_t rows)
                    (int64_t[]){ 1, rows, s->heads, s->head_dim });
 }
 
-/* A copy in F32, in the arena. */
+/* Returns a copy in F32, in the arena. */
 static xd_tensor as_f32(xd_exec *x, xd_tensor t)
 {
     xd_tensor c = xd_reshape(xd_new_f32(x, t.d[1], t.d[2] * t.d[3]), 4, t.d);
@@ -84,7 +84,7 @@ static void attend(xd_exec *x, const xd_hooks *m, xd_attn_args *a, int windowed)
     x->window_off = 0;
 }
 
-/* rest = a->out, of all keys, less the output of the window. */
+/* rest = a->out (full attention) minus the window's output. */
 static void store_rest(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, xd_tensor rest)
 {
     const fast  *s = m->priv;
@@ -108,7 +108,8 @@ static void add_rest(xd_exec *x, xd_tensor out, xd_tensor rest)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Does a window follow before the next attention over all keys? The first one is counted so. */
+/* Returns 1 if a window follows before the next full attention. The first attention counts as such
+ * for memory. */
 static int wants_rest(const xd_exec *x, const fast *s, const slot *o)
 {
     if (!s->windows || (xd_counting(x) && !o->rows))
@@ -121,7 +122,7 @@ static int wants_rest(const xd_exec *x, const fast *s, const slot *o)
     return 0;
 }
 
-/* The prompt's pass of this step has computed as many rows. */
+/* Returns 1 if the prompt's pass of this step has an output with this many rows. */
 static int has_prompts(const xd_exec *x, const fast *s, int64_t rows)
 {
     const slot *p = &s->slots[slot_at(s, 0, x->layer, x->site)];
@@ -157,9 +158,9 @@ static void compute(xd_exec *x, const xd_hooks *m, xd_attn_args *a, slot *o, int
     *o = (slot){ n, x->step, o->rest_step };
 }
 
-/* ---- a table is found --------------------------------------------------------------------- */
+/* ---- search for a table --------------------------------------------------------------------- */
 
-/* The mean magnitude of a - b as a share of that of b. */
+/* Returns mean |a - b| / mean |b|. */
 static double distance(xd_exec *x, const fast *s, xd_tensor a, xd_tensor b)
 {
     const size_t  mark = xd_arena_mark(x->tmp);
@@ -177,7 +178,7 @@ static double distance(xd_exec *x, const fast *s, xd_tensor a, xd_tensor b)
     return size > 0 ? far / size : 0;
 }
 
-/* How far the output of a window with the rest of before is from `out`. */
+/* Returns the distance between `out` and the window's output plus the kept residual. */
 static double window_distance(xd_exec *x, const fast *s, int i, xd_tensor out)
 {
     const size_t  mark = xd_arena_mark(x->tmp);
@@ -195,7 +196,7 @@ static void raise(double *loss, xd_attn_way w, double to)
     loss[w] = to > loss[w] ? to : loss[w];
 }
 
-/* The way of the step that the outputs of a block are of, and what is kept from there on. */
+/* Chooses the way of a block in the current step, and updates the kept outputs accordingly. */
 static void settle(xd_exec *x, fast *s, int layer)
 {
     double     *loss = s->loss + (ptrdiff_t)(layer - s->first) * XD_ATTN_WAYS;
@@ -221,7 +222,7 @@ static void settle(xd_exec *x, fast *s, int layer)
         loss[i] = -1;
 }
 
-/* Computes the output, and what each way in its place would have missed. */
+/* Computes the full output, and the error of each way that could replace it. */
 static void measure(xd_exec *x, const xd_hooks *m, xd_attn_args *a, slot *o)
 {
     fast         *s = m->priv;
@@ -283,7 +284,7 @@ static void close_fast_attn(xd_hooks *m)
     free(s->slots), free(s->loss), free(s->host), free(s);
 }
 
-/* What a table is found with; 0: no memory. */
+/* Allocates the losses of a search; returns 0 if there is no memory. */
 static int open_losses(fast *s)
 {
     const int n = s->nlayers * XD_ATTN_WAYS;
@@ -303,7 +304,7 @@ static xd_status open_fast_attn(const xd_method_args *a, const xd_hooks *next, x
         return XD_OK;
     fast *s = calloc(1, sizeof *s);
     if (!s)
-        return xd_fail(e, XD_ENOMEM, "fast_attn: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for fast_attn");
     s->hooks = (xd_hooks){ .name = "fast_attn", .attn = fast_attn, .next = next, .priv = s };
     s->table = a->ways;
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;

@@ -1,27 +1,27 @@
-/* fast_attn.h - the ways of an attention that stands for more than one (DiTFastAttn, Yuan et al.
- * 2024, arXiv:2406.08552): of each block and step, as xDiT's tables have them */
+/* fast_attn.h - DiTFastAttn (Yuan et al. 2024, arXiv:2406.08552): per block and step, how an
+ * attention output is computed or reused. Tables have the form of xDiT's. */
 #ifndef XD_PARALLEL_FAST_ATTN_H
 #define XD_PARALLEL_FAST_ATTN_H
 
 #include <stdint.h>
 
-typedef enum xd_attn_way {      /* those that save most come first                             */
-    XD_ATTN_SHARE,              /* the output of the step before                               */
-    XD_ATTN_WINDOW_CFG,         /* as XD_ATTN_WINDOW, the prompt's for both passes             */
-    XD_ATTN_WINDOW,             /* of a window, and what the others added in the last full one */
-    XD_ATTN_FULL_CFG,           /* that of the prompt's pass for both passes                   */
+typedef enum xd_attn_way {      /* in order of saving, largest first                           */
+    XD_ATTN_SHARE,              /* reuse the previous step's output                            */
+    XD_ATTN_WINDOW_CFG,         /* XD_ATTN_WINDOW, shared by both CFG passes                   */
+    XD_ATTN_WINDOW,             /* local window, plus the last full step's residual            */
+    XD_ATTN_FULL_CFG,           /* full, of the prompt's pass, for both passes                 */
     XD_ATTN_FULL,
     XD_ATTN_WAYS
 } xd_attn_way;
 
-/* Blocks and steps beyond the table have XD_ATTN_FULL. */
+/* Blocks and steps outside the table use XD_ATTN_FULL. */
 typedef struct xd_attn_table {
-    int      lead;              /* blocks of the transformer before the first of the table     */
+    int      lead;              /* transformer blocks before the table's first one             */
     int      blocks, steps;
     uint8_t *way;               /* [blocks][steps]; NULL: none                                 */
-    double   limit;             /* above 0: every attention is computed, and `found` becomes the
-                                   ways whose outputs differ by less than this share           */
-    uint8_t *found;             /* [blocks][steps]: of all images, those that save least       */
+    double   limit;             /* > 0: compute every attention in full, and fill `found` with the
+                                   ways whose relative error is below this limit               */
+    uint8_t *found;             /* [blocks][steps]: over all images, the way that saves least  */
 } xd_attn_table;
 
 static inline xd_attn_way xd_attn_way_at(const xd_attn_table *t, int layer, int step)
@@ -41,7 +41,7 @@ static inline int xd_attn_has_cfg(xd_attn_way w)
     return w == XD_ATTN_FULL_CFG || w == XD_ATTN_WINDOW_CFG;
 }
 
-/* Is there a way of which this is true? */
+/* Returns 1 if `is` is true for any entry of the table. */
 static inline int xd_attn_table_has(const xd_attn_table *t, int (*is)(xd_attn_way w))
 {
     for (int i = 0; i < t->blocks * t->steps; i++)

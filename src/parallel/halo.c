@@ -1,10 +1,10 @@
-/* halo.c - an image or video in bands of rows: convolutions, group norms and attention of the VAE.
+/* halo.c - the VAE on bands of rows: convolutions, group norms and attention.
  *
- * The ruler cuts the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
- * every resolution a band is that range times a scale, which follows from the width of the tensor
- * at hand. Bands may be uneven or empty. A convolution fetches the rows it needs beyond its band
- * from the ranks that have them. Group norms add all rows' partial sums in row order, and attention
- * sees all keys in order, so that results equal those of one rank. */
+ * The layout splits the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
+ * each resolution a band is that range times a scale, which follows from the width of the current
+ * tensor. Bands may be uneven or empty. A convolution fetches the rows beyond its band from the
+ * ranks that have them. Group norms add the partial sums of all rows in row order, and attention
+ * reads all keys in order, so results equal those of one rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +16,12 @@ extern const xd_method xd_method_halo;
 typedef struct halo {
     xd_hooks     hooks;
     xd_comm   *c;
-    int64_t    scale;           /* rows of the current map per row of the latents               */
+    int64_t    scale;           /* rows of the current map per latent row                       */
     xd_tensor *give, *get;
     int64_t   *rows;
 } halo;
 
-/* The band of rank r at a scale. */
+/* Returns the band of rank r at a scale. */
 static xd_span band_of(const xd_exec *x, int r, int64_t scale)
 {
     xd_span s = xd_own(x->lay, XD_IMG, 0, r);
@@ -35,7 +35,7 @@ static xd_span intersect(xd_span a, xd_span b)
     return (xd_span){ lo, hi > lo ? hi - lo : 0 };
 }
 
-/* The input rows, within the image, that output rows `out` need. */
+/* Returns the input rows, inside the image, that output rows `out` need. */
 static xd_span input_rows(xd_span out, const xd_conv *a, int64_t height)
 {
     if (!out.n)
@@ -47,7 +47,7 @@ static xd_span input_rows(xd_span out, const xd_conv *a, int64_t height)
     return (xd_span){ lo, hi - lo };
 }
 
-/* A view of rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is `first`. */
+/* View of rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is `first`. */
 static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
 {
     if (t.p)
@@ -56,18 +56,18 @@ static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
     return t;
 }
 
-/* Output rows that need a neighbour's input rows; `in` has all they need, mine and received. */
+/* Output rows that need a neighbour's input rows; `in` has all their input, own and received. */
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
     xd_tensor plus;             /* the residual of these rows                                  */
 } edge;
 
-typedef struct band_conv {      /* a convolution of my band                                    */
+typedef struct band_conv {      /* convolution of this rank's band                             */
     const xd_conv *a;
     int64_t scale, out_scale, height;
-    xd_span mine, out;          /* input rows and output rows of my band                       */
-    xd_span inner;              /* output rows that need my rows only                          */
+    xd_span mine, out;          /* input rows and output rows of the band                      */
+    xd_span inner;              /* output rows that need own rows only                         */
     int     over;               /* 1: kernel over frames; edges are computed twice (run_inner) */
     edge    e[2];               /* above and below                                             */
 } band_conv;
@@ -78,7 +78,7 @@ static int is_inner(const band_conv *k, int64_t row)
     return n.start >= k->mine.start && n.start + n.n <= k->mine.start + k->mine.n;
 }
 
-/* If there are no inner rows, all rows belong to the first edge. */
+/* Without inner rows, all rows belong to the first edge. */
 static void find_edges(xd_exec *x, band_conv *k)
 {
     int64_t lo = k->out.start, end = lo + k->out.n, hi = end;
@@ -98,9 +98,9 @@ static void find_edges(xd_exec *x, band_conv *k)
     }
 }
 
-/* Sets `give` to my rows that other ranks need, and `get` to the places of their rows that my edges
- * need. A rank above or below me has rows for one edge only. Where there is nothing to exchange the
- * view is empty. */
+/* Sets `give` to the rows that other ranks need, and `get` to the places for their rows that this
+ * rank's edges need. A rank above or below has rows for one edge only. Without an exchange the view
+ * is empty. */
 static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
                       const xd_tensor edges[2])
 {
@@ -119,7 +119,7 @@ static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
     }
 }
 
-/* Begins the exchange of halo rows. A failed rank sends and receives invalid data. */
+/* Starts the exchange of halo rows. A failed rank sends and receives invalid data. */
 static xd_req begin_exchange(xd_exec *x, halo *h, const band_conv *k)
 {
     xd_tensor in = k->a->in, e[2] = { k->e[0].in, k->e[1].in };
@@ -132,8 +132,8 @@ static xd_req begin_exchange(xd_exec *x, halo *h, const band_conv *k)
     return h->c->ops->exchange(h->c, h->give, h->get);
 }
 
-/* Convolves output rows `out` from `in`, which has all rows they need. Only the padding that lies
- * outside the image is kept. */
+/* Convolves output rows `out` from `in`, which has all rows they need. Padding is used only outside
+ * the image. */
 static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_span out,
                      xd_tensor in, xd_tensor plus)
 {
@@ -151,10 +151,10 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_sp
     next->conv(x, next, &b);
 }
 
-/* Convolves the rows that need my rows only. With a kernel over frames the inner rows of several
- * frames are not contiguous and would be copied, so the whole band is convolved with padding in
- * place of halo rows. This is right for the inner rows and wrong for the edges, which are computed
- * again later; their residuals are saved first. */
+/* Convolves the rows that need own rows only. With a kernel over frames the inner rows of several
+ * frames are not contiguous and would be copied, so the complete band is convolved with padding in
+ * place of halo rows. That is correct for the inner rows and wrong for the edges, which are
+ * computed again later; their residuals are saved first. */
 static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
 {
     xd_conv a = *k->a;
@@ -174,8 +174,8 @@ static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
         next->conv(x, next, &a);
 }
 
-/* Inner rows are convolved while the halo rows are on their way; then the few edge rows, from a
- * copy of their input. */
+/* Inner rows are convolved while the halo rows are in transit; then the few edge rows, from a copy
+ * of their input. */
 static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     halo         *h = m->priv;
@@ -195,7 +195,7 @@ static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
     k.out = band_of(x, h->c->rank, k.out_scale);
     xd_check(x, a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n &&
              (!k.over || k.scale == k.out_scale),
-             "parallel VAE: %lld rows of a band of %lld", (long long)a->in.d[1],
+             "parallel VAE: a band has %lld rows, expected %lld", (long long)a->in.d[1],
              (long long)k.mine.n);
     find_edges(x, &k);
     for (int i = 0; i < 2; i++) {
@@ -207,13 +207,13 @@ static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
     xd_req q = begin_exchange(x, h, &k);
     run_inner(x, next, &k);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
-        xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: receiving a neighbour's rows failed");
     for (int i = 0; i < 2; i++)
         run_rows(x, next, &k, k.e[i].out, k.e[i].in, k.e[i].plus);
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Rows of the image next to a band: at most lo above and hi below. */
+/* Returns the image rows next to a band: at most lo above and hi below. */
 static void rows_beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
 {
     int64_t end = band.start + band.n;
@@ -223,7 +223,7 @@ static void rows_beside(xd_span band, int lo, int hi, int64_t height, xd_span ou
     out[1] = (xd_span){ end, b - end };
 }
 
-/* A rank above or below me has rows for one side only, and needs my rows for one side only. */
+/* A rank above or below has rows for one side only, and needs rows for one side only. */
 static void set_halo_views(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
                            const xd_tensor side[2])
 {
@@ -249,8 +249,8 @@ static void halo_rows(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
     h->scale = in.d[2] / x->lay->grid[2];
     int64_t height = x->lay->len[XD_IMG] * h->scale;
     xd_span mine = band_of(x, h->c->rank, h->scale);
-    xd_check(x, in.d[1] == mine.n, "parallel VAE: %lld rows of a band of %lld", (long long)in.d[1],
-             (long long)mine.n);
+    xd_check(x, in.d[1] == mine.n, "parallel VAE: a band has %lld rows, expected %lld",
+             (long long)in.d[1], (long long)mine.n);
     rows_beside(mine, a->lo, a->hi, height, need);
     for (int i = 0; i < 2; i++) {
         int64_t d[4] = { in.d[0], need[i].n, in.d[2], in.d[3] };
@@ -264,7 +264,7 @@ static void halo_rows(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
     set_halo_views(x, h, height, reach, in, side);
     xd_req q = h->c->ops->exchange(h->c, h->give, h->get);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
-        xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: receiving a neighbour's rows failed");
 }
 
 static void halo_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
@@ -285,7 +285,7 @@ static void halo_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor p
         h->rows[r] = band_of(x, r, h->scale).n;
     xd_req q = h->c->ops->gather(h->c, xd_view2(all.p, XD_F64, total, n), h->rows, in);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
-        xd_exec_fail(x, XD_ECOMM, "parallel VAE: sums of a band were lost");
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: gathering the sums of all bands failed");
     const xd_hooks *next = m->next;
     while (!next->rowsum)
         next = next->next;
@@ -294,7 +294,7 @@ static void halo_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor p
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Attention of my queries over the keys and values of all bands, in order. */
+/* Attention of this rank's queries over the keys and values of all bands, in order. */
 static void halo_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     halo     *h = m->priv;
@@ -315,7 +315,7 @@ static void halo_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
         xd_req q = h->c->ops->gather(h->c, xd_view2(all[i].p, in[i].type, total, H * D), h->rows,
                                      xd_view2(mine.p, in[i].type, n, H * D));
         if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
-            xd_exec_fail(x, XD_ECOMM, "parallel VAE: keys of a band were lost");
+            xd_exec_fail(x, XD_ECOMM, "parallel VAE: gathering the keys of all bands failed");
     }
     xd_kv        kv = { all[0], all[1] };
     xd_attn_args b = *a;
@@ -337,7 +337,7 @@ static xd_status open_halo(const xd_method_args *a, const xd_hooks *next, xd_hoo
         return XD_OK;
     halo *h = calloc(1, sizeof *h);
     if (!h)
-        return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for the parallel VAE");
     h->hooks = (xd_hooks){ .name = "halo", .attn = halo_attn, .conv = halo_conv, .halo = halo_rows,
                            .rowsum = halo_rowsum, .next = next, .priv = h };
     h->c = a->rows;
@@ -349,7 +349,7 @@ static xd_status open_halo(const xd_method_args *a, const xd_hooks *next, xd_hoo
     if (!h->give || !h->get || !h->rows) {
         close_halo(*out);
         *out = NULL;
-        return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for the parallel VAE");
     }
     return XD_OK;
 }

@@ -1,7 +1,7 @@
-/* order.c - keys and values in token order: those of the members of an axis, and of pieces */
+/* order.c - keys and values in token order, from the members of an axis or from segments */
 #include "parallel/rows.h"
 
-/* The first row of patch p of the stream order[st], among the rows of the member `sp`. */
+/* Returns the first row of patch p of stream order[st] among the rows of member `sp`. */
 static int64_t row_of(const xd_exec *x, const xd_stream_id *order, int st, int p, int sp)
 {
     int64_t row = 0;
@@ -37,7 +37,7 @@ int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd
         const int64_t all = a->kv[i].k.d[1], some = all - first < n ? all - first : n;
         if (some <= 0)
             continue;
-        if (!xd_check(x, segs < room, "attention: keys in more than %d pieces", room))
+        if (!xd_check(x, segs < room, "attention: keys in more than %d segments", room))
             break;
         seg[segs++] = (xd_kv){ xd_piece_of(a->kv[i].k, first, some),
                                xd_piece_of(a->kv[i].v, first, some) };

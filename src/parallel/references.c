@@ -1,10 +1,10 @@
-/* references.c - keys and values of reference images that stay from step to step.
+/* references.c - keys and values of reference images that are kept from step to step.
  *
- * Tokens of reference images are the last patch of the layout (xd_layout.refs_apart). A step of all
- * patches stores their keys and values; a step of the others attends to the stored ones. The hooks
- * lie behind those of Ulysses (they see my ring member's tokens and my heads) and in front of the
- * ring's, which sees the rows of all patches in every step. With PipeFusion the stored keys and
- * values are those of stale.c. */
+ * Tokens of reference images are the last patch of the layout (xd_layout.refs_apart). A step with
+ * all patches stores their keys and values; a step without them attends to the stored ones. The
+ * hooks run after those of Ulysses (all tokens of the ring member, this rank's heads) and before
+ * the ring's, which expects the rows of all patches in every step. With PipeFusion, stale.c stores
+ * these keys and values. */
 #include <stdlib.h>
 
 #include "parallel/kept.h"
@@ -15,7 +15,7 @@ typedef struct references {
     xd_hooks hooks;
     xd_kept  kept;
     xd_kv   *seg;
-    int      room;              /* in seg                                                      */
+    int      room;              /* capacity of seg                                             */
 } references;
 
 /* Stores rows [first, first + n) of the keys and values. */
@@ -45,7 +45,7 @@ static void references_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     xd_attn_args b = *a;
     b.nkv = xd_pick_keys(x, a, 0, before, s->seg, s->room);
-    if (s->kept.rows && xd_check(x, b.nkv < s->room, "references: too many pieces of keys"))
+    if (s->kept.rows && xd_check(x, b.nkv < s->room, "references: too many segments of keys"))
         s->seg[b.nkv++] = xd_kept_now(x, &s->kept);
     b.nkv += xd_pick_keys(x, a, before, image, s->seg + b.nkv, s->room - b.nkv);
     b.kv = s->seg;
@@ -71,7 +71,7 @@ static xd_status open_references(const xd_method_args *a, const xd_hooks *next, 
     int         room = 2 + 2 * l->npatch * XD_NSTREAMS * a->topo->deg.n[XD_ULYSSES];
     if (!s || !(s->seg = calloc((size_t)room, sizeof *s->seg))) {
         free(s);
-        return xd_fail(e, XD_ENOMEM, "references: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for reference images");
     }
     s->hooks = (xd_hooks){ .name = "references", .attn = references_attn, .next = next, .priv = s };
     s->room = room;

@@ -9,16 +9,16 @@ extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, 
                        xd_method_window, xd_method_references, xd_method_fast_attn;
 
 const xd_method *const xd_methods[] = {
-    &xd_method_fast_attn,       /* outputs of an earlier step, or of the other pass            */
-    &xd_method_ulysses,         /* exchanges tokens for heads: hooks below see fewer heads     */
-    &xd_method_stale,           /* PipeFusion: adds K,V of the patches not being computed      */
-    &xd_method_references,      /* or: K,V of reference images from an earlier step            */
-    &xd_method_displaced,       /* or: adds last step's K,V of other ranks (DistriFusion)      */
-    &xd_method_ring,            /* or: adds the K,V of other ranks                             */
+    &xd_method_fast_attn,       /* reuses outputs of a step, or of the other pass              */
+    &xd_method_ulysses,         /* exchanges tokens for heads: later hooks: fewer heads        */
+    &xd_method_stale,           /* PipeFusion: adds K, V of the other patches                  */
+    &xd_method_references,      /* or: K, V of reference images of an earlier step             */
+    &xd_method_displaced,       /* or: adds other ranks' previous K, V (DistriFusion)          */
+    &xd_method_ring,            /* or: adds the K, V of other ranks                            */
     &xd_method_halo,            /* convolutions, row sums and attention of an image in bands   */
     &xd_method_tensor,          /* sums over features                                          */
     &xd_method_window,          /* attention of tiles over boxes of keys                       */
-    NULL,                       /* then the plain kernel                                       */
+    NULL,                       /* then: the kernel                                            */
 };
 
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
@@ -30,8 +30,8 @@ xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *me
     while (methods[n])
         n++;
     if (n > XD_MAXMETHODS)
-        return xd_fail(e, XD_EUNSUPPORTED, "there are %d parallel methods that change how tokens "
-                       "meet, at most %d can be stacked (XD_MAXMETHODS)", n, XD_MAXMETHODS);
+        return xd_fail(e, XD_EUNSUPPORTED, "there are %d parallel methods for attention; at most "
+                       "%d can be stacked (XD_MAXMETHODS)", n, XD_MAXMETHODS);
     c->methods = methods;
     for (int i = n - 1; i >= 0; i--) {
         xd_status s = methods[i]->open(a, c->head, &c->open[i], e);

@@ -1,10 +1,10 @@
 /* ring.c - ring attention (Liu et al. 2023, arXiv:2310.01889): queries stay, keys and values travel
  * around the ring.
  *
- * Sums have the order of one rank whichever way messages take: each rank attends to the keys and
- * values of all members at once, in global token order. Heads are independent in attention, so they
- * travel in groups: while one group is computed, the keys and values of the next are on their way.
- * Members may hold different numbers of rows, also none.
+ * Sums have the order of one rank regardless of how messages are sent: each rank attends to the
+ * keys and values of all members at once, in global token order. Heads are independent in
+ * attention, so they travel in groups: while one group is computed, the keys and values of the next
+ * one are in transit. Members may have different numbers of rows, including none.
  *
  * If all members are on one host and have shared-memory windows, no tensor bytes travel: each
  * member gets zero-copy views of the keys and values of all members and attends to them there. */
@@ -16,30 +16,30 @@
 
 extern const xd_method xd_method_ring;
 
-/* Most groups of heads; fewest bytes of a group's message. */
+/* Max number of head groups; min bytes of a group's message. */
 enum { MOST_GROUPS = 4, LEAST_BYTES = 65536 };
 
 typedef struct ring {
     xd_hooks         hooks;
     const xd_topo *topo;
     xd_dev        *dev;
-    int64_t        heads;       /* of a group, at most                                         */
+    int64_t        heads;       /* max heads per group                                         */
     void          *buf[2];      /* K and V of all members for a group of heads                 */
     size_t         bytes;
-    xd_tensor     *give, *get;  /* [R]: arguments of an exchange                               */
-    xd_tensor     *k, *v;       /* [R]: of each member                                         */
-    int64_t       *row;         /* [R]: next row of each member, while they are put in order   */
+    xd_tensor     *give, *get;  /* [R]: arguments of the exchange                              */
+    xd_tensor     *k, *v;       /* [R]: per member                                             */
+    int64_t       *row;         /* [R]: next row of each member while sorting                  */
     xd_kv         *seg;         /* [npatch * streams * R]                                      */
-    xd_qo         *part;        /* [U]: of queries in pieces, one for each Ulysses rank        */
+    xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
 } ring;
 
-/* Rows of member r. Behind PipeFusion's stale keys and values these are the rows of all patches. */
+/* Rows of member r. After PipeFusion's stale.c these are the rows of all patches. */
 static int64_t rows_of(const xd_exec *x, const ring *s, int r)
 {
     return xd_member_rows(x->lay, s->topo, x->lay->npatch > 1 ? XD_ALL : x->patch, r);
 }
 
-/* Heads [first, first + n) of [1,N,H,D]. */
+/* View of heads [first, first + n) of [1,N,H,D]. */
 static xd_tensor heads_view(xd_tensor t, int64_t first, int64_t n)
 {
     if (t.p)
@@ -48,7 +48,7 @@ static xd_tensor heads_view(xd_tensor t, int64_t first, int64_t n)
     return t;
 }
 
-/* Copies keys and values of all segments to consecutive rows; heads from `first` on. */
+/* Copies the keys and values of all segments to consecutive rows; heads from `first` on. */
 static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
 {
     int64_t at = 0, heads = k.d[2];
@@ -61,7 +61,7 @@ static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor
 
 /* ---- the token order of one rank ---------------------------------------------------------- */
 
-/* Appends the next rows of each member, of a stream in a patch; n segments are there already. */
+/* Appends each member's next rows of a stream in a patch after n existing segments. */
 static int append_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int patch, int n)
 {
     const xd_topo *t = s->topo;
@@ -95,15 +95,14 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
 
 /* ---- shared-memory windows ---------------------------------------------------------------- */
 
-/* A view of buffer b for n rows: it receives the heads of a failed member, whose data is in no
- * window. */
+/* View of n rows of buffer b, for the heads of a failed member, whose data is in no window. */
 static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
 }
 
-/* Sends the next member a view of K or V and returns the view that the previous member sends. Data
- * in no window is copied to `to`. */
+/* Sends a view of K or V to the next member and returns the view that the previous member sends.
+ * Data outside any window is copied to `to`. */
 static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -114,11 +113,11 @@ static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor 
     s->get[before] = to;
     xd_req q = c->ops->exchange_views(c, s->give, s->get);
     if (c->ops->wait(c, &q, 1) != XD_OK)
-        xd_exec_fail(x, XD_ECOMM, "ring: a message to a neighbour failed");
+        xd_exec_fail(x, XD_ECOMM, "ring attention: a message to a neighbour failed");
     return s->get[before];
 }
 
-/* My keys and values in my window: in place, or copied to the arena. */
+/* Puts this rank's keys and values into its window: in place, or copied to the arena. */
 static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -129,7 +128,7 @@ static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
         copy_own(x, a, 0, own.k, own.v);
     }
-    if (!xd_ok(x))              /* a failed rank does not use its own addresses                */
+    if (!xd_ok(x))              /* a failed rank has no valid addresses                        */
         own = (xd_kv){ buffer_view(s, 1, a->q, n), buffer_view(s, 1, a->q, n) };
     s->k[c->rank] = own.k;
     s->v[c->rank] = own.v;
@@ -150,12 +149,11 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     xd_attn_args b = attn_over_all(x, s, a);
     xd_next_attn(x, m, &b);
-    c->ops->barrier(c);         /* until no other rank reads my memory                         */
+    c->ops->barrier(c);         /* until no other rank reads this memory                       */
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* While counting it is not known yet whether there is a window: counts the arena memory of
- * attn_shared. */
+/* While counting, the existence of a window is unknown: counts the arena memory of attn_shared. */
 static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -170,7 +168,7 @@ static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* Sets views of K and V of all members, n heads, in a buffer, and the parts of its messages. */
+/* Sets the views of K and V of all members, n heads, in a buffer, and its messages' parts. */
 static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
     char *p = s->buf[b];
@@ -183,7 +181,7 @@ static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, 
     }
 }
 
-/* Sends the group of heads that begins at `first`. */
+/* Sends the group of heads that starts at `first`. */
 static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b, int64_t first)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -193,7 +191,7 @@ static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b
     return c->ops->circulate(c, s->give);
 }
 
-/* The attention of a group of heads, from `first` on, over the contents of a buffer. */
+/* Returns the attention of a group of heads from `first` on, over the contents of a buffer. */
 static xd_attn_args attn_of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
                                   int64_t first)
 {
@@ -217,7 +215,7 @@ static void attn_by_messages(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_req      coming = heads ? send_heads(x, s, a, 0, 0) : (xd_req){ 0 };
     for (int64_t first = 0, b = 0; first < heads; first += s->heads, b = !b) {
         if (c->ops->wait(c, &coming, 1) != XD_OK)
-            xd_exec_fail(x, XD_ECOMM, "ring: a message to a neighbour failed");
+            xd_exec_fail(x, XD_ECOMM, "ring attention: a message to a neighbour failed");
         coming = (xd_req){ 0 };
         if (first + s->heads < heads)
             coming = send_heads(x, s, a, !b, first + s->heads);
@@ -241,14 +239,14 @@ static void ring_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 static void close_ring(xd_hooks *m)
 {
     ring *s = m->priv;
-    for (int i = 1; i >= 0; i--)        /* in reverse order: counting memory is a stack         */
+    for (int i = 1; i >= 0; i--)        /* in reverse order: counted memory is a stack          */
         if (s->buf[i])
             s->dev->mem->put(s->dev, s->buf[i], s->bytes);
     free(s->give), free(s->get), free(s->k), free(s->v), free(s->row);
     free(s->seg), free(s->part), free(s);
 }
 
-/* Sets the heads of a group, and the size of buffers for one group of all members, or for all heads
+/* Sets the number of heads per group, and the buffer size: one group of all members, or all heads
  * of the largest member. */
 static void set_sizes(ring *s, const xd_method_args *a)
 {
@@ -287,7 +285,7 @@ static xd_status open_ring(const xd_method_args *a, const xd_hooks *next, xd_hoo
         return XD_OK;
     ring *s = calloc(1, sizeof *s);
     if (!s)
-        return xd_fail(e, XD_ENOMEM, "ring: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for ring attention");
     s->hooks = (xd_hooks){ .name = "ring", .attn = ring_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
@@ -297,7 +295,7 @@ static xd_status open_ring(const xd_method_args *a, const xd_hooks *next, xd_hoo
     s->buf[1] = s->dev->mem->get(s->dev, s->bytes);
     *out = &s->hooks;
     if (!ok || !s->buf[0] || !s->buf[1]) {
-        xd_fail(e, XD_ENOMEM, "ring: no memory for twice %zu bytes", s->bytes);
+        xd_fail(e, XD_ENOMEM, "no memory for ring attention: two buffers of %zu bytes", s->bytes);
         close_ring(*out);
         *out = NULL;
         return XD_ENOMEM;

@@ -4,7 +4,7 @@
 
 #include "parallel/method.h"
 
-/* Number of rows of one patch (or XD_ALL) that all Ulysses ranks of one ring member hold. */
+/* Returns the number of rows of one patch (or XD_ALL) on all Ulysses ranks of one ring member. */
 static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int patch, int member)
 {
     int64_t n = 0;
@@ -13,7 +13,7 @@ static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int p
     return n;
 }
 
-/* Rows [row, row + n) of [1,N,H,D]. */
+/* View of rows [row, row + n) of a tensor [1,N,H,D]. */
 static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
 {
     t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
@@ -21,14 +21,14 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
     return t;
 }
 
-/* Number of heads that my Ulysses rank computes, of the heads of my tensor rank. */
+/* Number of heads that this Ulysses rank computes, out of the heads of its tensor rank. */
 static inline int64_t xd_my_heads(const xd_method_args *a)
 {
     return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
                      a->lay->heads).n;
 }
 
-/* Number of passes of a step that this cfg rank runs; index of the current one among them. */
+/* Passes per step on this cfg rank, and the index of the current pass among them. */
 static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
@@ -40,17 +40,17 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
 }
 
 /* Lists views of K and V in global token order: by stream (text, reference, image), then patch,
- * then member of the axis. So are the rows of a rank in order, too.
- * k[i] and v[i] are those of member i, [1,n_i,H,D] with all its rows. Returns the number of views,
- * at most patches x streams x members. */
+ * then member of the axis. The rows of each rank are in the same order.
+ * k[i] and v[i] are [1,n_i,H,D] with all rows of member i. Returns the number of views, at most
+ * patches x streams x members. */
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg);
 
-/* Views of keys and values [first, first + n) of all of an attention's, one for each piece of them
- * that has some. Returns their number; more than `room` fail x. */
+/* Lists views of keys and values [first, first + n) of an attention, one view for each of its
+ * segments that overlaps the range. Returns their number; fails x if it exceeds `room`. */
 int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room);
 
-/* Calls the attention of the hooks behind m. */
+/* Calls the attention of the next hook after m. */
 static inline void xd_next_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const xd_hooks *next = m->next;

@@ -1,9 +1,9 @@
-/* stale.c - PipeFusion's stale keys and values (Fang et al. 2024, arXiv:2405.14430): those of the
- * patches that are not being computed, from their last computation: in this step for earlier
- * patches, in the previous step for later ones.
+/* stale.c - PipeFusion's stale keys and values (Fang et al. 2024, arXiv:2405.14430). The patches
+ * that are not being computed contribute the keys and values of their last computation: earlier
+ * patches those of this step, later patches those of the previous step.
  *
- * Its hooks lie behind those of Ulysses (they see my ring member's tokens and my heads) and in
- * front of the ring's. For each pass, block and attention it stores all rows in global token order.
+ * The hooks run after those of Ulysses (all tokens of the ring member, this rank's heads) and
+ * before the ring's. For each pass, block and attention all rows are stored in global token order.
  * An exact step fills all of them. */
 #include <stdlib.h>
 
@@ -13,16 +13,16 @@ extern const xd_method xd_method_stale;
 
 typedef struct stale {
     xd_hooks hooks;
-    xd_kept  kept;              /* of all rows of my ring member: text, padding, those of
-                                   reference images, those of the image, each patch by patch */
+    xd_kept  kept;              /* all rows of the ring member: text, padding, reference
+                                   images, image, patch by patch */
 } stale;
 
-/* Where fresh row `row` of this patch is stored; *n is reduced to the rows adjacent there. */
+/* Returns where fresh row `row` of this patch is stored; reduces *n to the rows adjacent there. */
 static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
     int64_t at = 0;
-    if (x->patch == XD_ALL)     /* all rows, from the first                                     */
+    if (x->patch == XD_ALL)     /* all rows from the first one                                  */
         return row;
     for (int i = 0; i < XD_NSTREAMS; i++) {
         const xd_topo *t = s->kept.topo;
@@ -44,15 +44,15 @@ static void stale_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     const xd_topo *t = s->kept.topo;
     int64_t        total = xd_member_rows(x->lay, t, XD_ALL, t->at[XD_RING]), row = 0;
     xd_kv          all = xd_kept_now(x, &s->kept);
-    if (!xd_check(x, total <= s->kept.rows, "stale: %lld rows of %lld", (long long)total,
-                  (long long)s->kept.rows))
+    if (!xd_check(x, total <= s->kept.rows, "PipeFusion: %lld rows in a buffer of %lld",
+                  (long long)total, (long long)s->kept.rows))
         total = s->kept.rows;
     for (int i = 0; i < a->nkv; i++)
         for (int64_t done = 0, n; done < a->kv[i].k.d[1]; done += n, row += n) {
             n = a->kv[i].k.d[1] - done;
             int64_t at = stored_row(x, s, row, &n);
-            if (!xd_check(x, at + n <= total, "stale: rows %lld to %lld of %lld", (long long)at,
-                          (long long)(at + n), (long long)total))
+            if (!xd_check(x, at + n <= total, "PipeFusion: rows %lld to %lld in a buffer of %lld",
+                          (long long)at, (long long)(at + n), (long long)total))
                 n = a->kv[i].k.d[1] - done;
             xd_copy_to(x, xd_piece_of(all.k, at, n), xd_piece_of(a->kv[i].k, done, n));
             xd_copy_to(x, xd_piece_of(all.v, at, n), xd_piece_of(a->kv[i].v, done, n));
@@ -79,7 +79,7 @@ static xd_status open_stale(const xd_method_args *a, const xd_hooks *next, xd_ho
         return XD_OK;
     stale *s = calloc(1, sizeof *s);
     if (!s)
-        return xd_fail(e, XD_ENOMEM, "PipeFusion: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for PipeFusion");
     s->hooks = (xd_hooks){ .name = "stale", .attn = stale_attn, .next = next, .priv = s };
     xd_status st = xd_kept_open(&s->kept, a, xd_member_rows(a->lay, a->topo, XD_ALL,
                                                             a->topo->at[XD_RING]), "PipeFusion", e);

@@ -17,7 +17,7 @@ static void tensor_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io
     const tensor *s = m->priv;
     if (over != XD_OVER_FEATURES)
         return;
-    if (!xd_ok(x))              /* a failed rank still takes part in the sum                   */
+    if (!xd_ok(x))              /* a failed rank takes part in the sum, too                    */
         io.p = xd_failed_buffer(x, io.p, xd_bytes(io), s->c);
     xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
     if (s->c->ops->wait(s->c, &r, 1) != XD_OK)
@@ -37,7 +37,7 @@ static xd_status open_tensor(const xd_method_args *a, const xd_hooks *next, xd_h
         return XD_OK;
     tensor *s = calloc(1, sizeof *s);
     if (!s)
-        return xd_fail(e, XD_ENOMEM, "tensor parallelism: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for tensor parallelism");
     s->hooks = (xd_hooks){ .name = "tensor", .sum = tensor_sum, .next = next, .priv = s };
     s->c = a->topo->group[XD_TENSOR];
     *out = &s->hooks;

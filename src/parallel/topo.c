@@ -16,7 +16,7 @@ int xd_topo_sp(const xd_topo *t, int ulysses, int ring)
     return ulysses + ring * t->deg.n[XD_ULYSSES];
 }
 
-/* The group of the ranks that differ from me on axes [from, to) only. */
+/* Opens the group of the ranks that differ from this one only on axes [from, to). */
 static xd_status open_group(xd_topo *t, int from, int to, xd_comm **out, xd_err *e)
 {
     int unit = 1, size = 1, key = 0, first = t->world->rank;
@@ -37,9 +37,9 @@ xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e)
     t->deg = deg;
     for (int a = 0; a < XD_NAXES; a++)
         if (deg.n[a] < 1)
-            return xd_fail(e, XD_EINVAL, "a parallel degree is %d", deg.n[a]);
+            return xd_fail(e, XD_EINVAL, "a parallel degree is %d; it must be 1 or more", deg.n[a]);
     if (xd_degrees_product(deg) != world->size)
-        return xd_fail(e, XD_EINVAL, "the degrees multiply to %d, there are %d ranks",
+        return xd_fail(e, XD_EINVAL, "the product of the degrees is %d and there are %d ranks",
                        xd_degrees_product(deg), world->size);
     for (int a = 0, unit = 1; a < XD_NAXES; unit *= deg.n[a++])
         t->at[a] = world->rank / unit % deg.n[a];

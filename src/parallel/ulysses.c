@@ -5,11 +5,11 @@
  *   the attention of the next hooks
  *   back              <--all-to-all--
  *
- * Tokens and heads may be uneven: every rank computes from the ruler what the other ranks have, so
+ * Tokens and heads may be uneven: every rank computes the other ranks' sizes from the layout, so
  * sizes are never sent. If the ranks are on one host and have shared-memory windows, no tensor
- * bytes are moved: attention reads queries, keys and values in the other ranks' windows and writes
- * outputs to remote destinations there; messages only say that they are ready. Keys and values are
- * passed on as views in global token order, so that sums are those of one rank. */
+ * bytes are sent: attention reads queries, keys and values in the other ranks' windows and writes
+ * outputs there; messages only signal that data is ready. Keys and values are passed on as views in
+ * global token order, so that sums equal those of one rank. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -24,12 +24,12 @@ typedef struct views { xd_tensor *give, *get; } views;          /* [U]          
 typedef struct ulysses {
     xd_hooks         hooks;
     const xd_topo *topo;
-    const int64_t *heads;       /* uneven shares of heads (xd_layout.heads), or NULL           */
+    const int64_t *heads;       /* uneven shards of heads (xd_layout.heads), or NULL           */
     xd_dev        *dev;
     xd_kv         *seg;         /* [npatch * streams * U]                                      */
     xd_qo         *part;        /* [U]                                                         */
     views          set[NSETS];
-    void          *failed_buf;  /* buffer of a failed rank for its messages                    */
+    void          *failed_buf;  /* message buffer of a failed rank                             */
     size_t         failed_bytes;
 } ulysses;
 
@@ -43,7 +43,7 @@ static xd_span heads_of(const ulysses *s, int64_t H, int u)
     return xd_cut_at((xd_span){ 0, H }, u, s->topo->deg.n[XD_ULYSSES], s->heads);
 }
 
-/* Rows [row, row + n) and heads [head, head + h) of [1,n,H,D]. */
+/* View of rows [row, row + n) and heads [head, head + h) of [1,n,H,D]. */
 static xd_tensor slice_heads(xd_tensor t, int64_t row, int64_t n, int64_t head, int64_t h)
 {
     t.p = (char *)t.p + head * t.s[2] * (int64_t)xd_dtype_size(t.type);
@@ -51,7 +51,7 @@ static xd_tensor slice_heads(xd_tensor t, int64_t row, int64_t n, int64_t head, 
     return xd_piece_of(t, row, n);
 }
 
-/* A failed rank does not use its own addresses. */
+/* A failed rank has no valid addresses. */
 static void use_failed_buffer(const xd_exec *x, const ulysses *s, const views *w)
 {
     for (int u = 0; u < s->topo->deg.n[XD_ULYSSES] && !xd_ok(x); u++) {
@@ -67,9 +67,10 @@ static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* Begins the exchange of t [1,n,H,D]: rank u gets its heads of my rows and gives my heads of its
- * rows. When the exchange has ended, set.get[u] is [1,n_u,H_u,D] of rank u: in its window, or else
- * in new memory of my arena. For outputs these are destinations to write to. */
+/* Starts the exchange of t [1,n,H,D]: rank u gets its heads of this rank's rows, and sends this
+ * rank's heads of its own rows. After the exchange set.get[u] is [1,n_u,H_u,D] of rank u: in that
+ * rank's window, else in new memory of this arena. For outputs these are destinations to write
+ * to. */
 static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];
@@ -91,9 +92,9 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
-/* Returns the outputs. Each rank has written the heads that it computed to the destination it got
- * from me, or sends them there. When this exchange has ended, every rank that has heads has
- * confirmed, so no rank reads my queries, keys and values any more. */
+/* Returns the outputs. Each rank has written the heads that it computed to the destination from
+ * this rank, or sends them there. When this exchange has ended, every rank with heads has
+ * confirmed, so no rank reads this rank's queries, keys and values any more. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];
@@ -149,7 +150,7 @@ static xd_status open_ulysses(const xd_method_args *a, const xd_hooks *next, xd_
         return XD_OK;
     ulysses *s = calloc(1, sizeof *s);
     if (!s)
-        return xd_fail(e, XD_ENOMEM, "ulysses: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for Ulysses attention");
     s->hooks = (xd_hooks){ .name = "ulysses", .attn = ulysses_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->heads = a->lay->heads;
@@ -170,7 +171,7 @@ static xd_status open_ulysses(const xd_method_args *a, const xd_hooks *next, xd_
     s->failed_buf = s->dev->mem->get(s->dev, s->failed_bytes);
     *out = &s->hooks;
     if (!ok || !s->failed_buf) {
-        xd_fail(e, XD_ENOMEM, "ulysses: no memory for %zu bytes", s->failed_bytes);
+        xd_fail(e, XD_ENOMEM, "no memory for %zu bytes for Ulysses attention", s->failed_bytes);
         close_ulysses(*out);
         *out = NULL;
         return XD_ENOMEM;

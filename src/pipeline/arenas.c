@@ -1,4 +1,4 @@
-/* arenas.c - memory of a request: on a device, and mapped by the other ranks of the host */
+/* arenas.c - scratch memory of a request: device memory, or memory mapped by all ranks of a host */
 
 #include "pipeline/arenas.h"
 #include "base/log.h"
@@ -24,7 +24,7 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
     *a = (xd_arena){ 0 };
 }
 
-/* Every rank of a host maps the windows of all: this takes their sum of address space. */
+/* Returns the address space for the windows of all ranks of the host, which every rank maps. */
 static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {
     const size_t spare = (size_t)16 << 20;      /* address space for messages                  */

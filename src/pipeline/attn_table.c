@@ -1,5 +1,4 @@
-/* attn_table.c - tables of attentions that are shared: their texts, their files, and what they are
- * not for */
+/* attn_table.c - tables of shared attentions (DiTFastAttn): their texts, files and restrictions */
 #include "pipeline/attn_table.h"
 
 #include <math.h>
@@ -9,7 +8,7 @@
 
 #include "pipeline/job.h"
 
-/* Ours, and xDiT's. */
+/* Our names, and xDiT's. */
 static const char *const names[XD_ATTN_WAYS][2] = {
     [XD_ATTN_SHARE] = { "share", "OUTPUT_SHARE" },
     [XD_ATTN_WINDOW_CFG] = { "window+cfg", "RESIDUAL_WINDOW_ATTN_CFG_SHARE" },
@@ -40,12 +39,12 @@ static xd_status read_way(uint8_t *way, const char *name, size_t n, xd_err *e)
                 *way = (uint8_t)i;
                 return XD_OK;
             }
-    return xd_fail(e, XD_EINVAL, "fast_attn: there is no way \"%.*s\" of attention; there are "
-                   "full, full+cfg, window, window+cfg and share, and files \"*.json\"", (int)n,
+    return xd_fail(e, XD_EINVAL, "fast_attn has \"%.*s\"; it can be one of: "
+                   "full, full+cfg, window, window+cfg, share, or a file \"*.json\"", (int)n,
                    name);
 }
 
-/* All of them XD_ATTN_FULL. */
+/* Makes a table in which all ways are XD_ATTN_FULL. */
 static xd_status new_table(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
@@ -55,7 +54,7 @@ static xd_status new_table(xd_job *j, xd_err *e)
     size_t n = (size_t)t->blocks * (size_t)t->steps;
     t->way = malloc(n + 1);
     if (!t->way)
-        return xd_fail(e, XD_ENOMEM, "fast_attn: no memory");
+        return xd_fail(e, XD_ENOMEM, "no memory for fast_attn");
     memset(t->way, XD_ATTN_FULL, n);
     return XD_OK;
 }
@@ -78,14 +77,14 @@ static xd_status read_list(xd_job *j, const char *text, xd_err *e)
     return XD_OK;
 }
 
-/* The ways of a block; a strength leaves out the first steps. */
+/* Reads the ways of a block; `strength` skips the first steps. */
 static xd_status read_block(xd_job *j, const char *file, int block, const xd_json *steps, xd_err *e)
 {
     xd_attn_table *t = &j->ways;
     const int      left_out = j->asked_steps - t->steps;
     if (xd_json_size(steps) != j->asked_steps)
-        return xd_fail(e, XD_EINVAL, "fast_attn: %s has %d steps of block %d, and the request has "
-                       "%d: xdit calibrate --fast_attn makes a table for as many", file,
+        return xd_fail(e, XD_EINVAL, "fast_attn: %s has %d steps in block %d and the request has "
+                       "%d; xdit calibrate --fast_attn makes a table for this number", file,
                        xd_json_size(steps), block, j->asked_steps);
     const xd_json *v = xd_json_first(steps);
     for (int i = 0; v; i++, v = xd_json_next(v)) {
@@ -105,8 +104,8 @@ static xd_status read_file(xd_job *j, const char *file, xd_err *e)
     xd_json  *doc = NULL;
     xd_status s = xd_json_read(&doc, file, e);
     if (s == XD_OK && (!xd_json_is_object(doc) || xd_json_size(doc) > j->ways.blocks))
-        s = xd_fail(e, XD_EINVAL, "fast_attn: %s has %d blocks, and the transformer %d: it is the "
-                    "table of another model", file, xd_json_size(doc), j->ways.blocks);
+        s = xd_fail(e, XD_EINVAL, "fast_attn: %s has %d blocks and the transformer has %d; the "
+                    "table is for another model", file, xd_json_size(doc), j->ways.blocks);
     const xd_json *v = s == XD_OK ? xd_json_first(doc) : NULL;
     for (int b = 0; v && s == XD_OK; b++, v = xd_json_next(v))
         s = read_block(j, file, b, v, e);
@@ -121,31 +120,31 @@ static xd_status read_limit(xd_job *j, const char *text, xd_err *e)
     char          *end;
     t->limit = strtod(text, &end);
     if (end == text || *end || !(t->limit > 0) || !isfinite(t->limit))
-        return xd_fail(e, XD_EINVAL, "fast_attn: measure:%s; the share is above 0, as "
+        return xd_fail(e, XD_EINVAL, "fast_attn: measure:%s needs a number above 0, as in "
                        "measure:0.1", text);
     for (int i = 0; i < XD_NAXES; i++)
         ranks *= i == XD_DATA ? 1 : j->ctx->plan.deg.n[i];
     if (ranks > 1)
-        return xd_fail(e, XD_EINVAL, "fast_attn: a table is found by one rank: leave out the "
-                       "degrees");
+        return xd_fail(e, XD_EINVAL, "fast_attn: measuring a table needs one rank per image: leave "
+                       "out the degrees");
     t->found = calloc((size_t)t->blocks * (size_t)t->steps + 1, 1);
-    return t->found ? XD_OK : xd_fail(e, XD_ENOMEM, "fast_attn: no memory");
+    return t->found ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for fast_attn");
 }
 
-/* ---- what it is not for ------------------------------------------------------------------- */
+/* ---- restrictions ------------------------------------------------------------------- */
 
 static xd_status check_plan(const xd_job *j, xd_err *e)
 {
     const xd_plan *p = &j->ctx->plan;
     if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)
-        return xd_fail(e, XD_EINVAL, "fast_attn is for plans that compute all tokens at once, and "
-                       "neither for PipeFusion nor for displaced patches");
+        return xd_fail(e, XD_EINVAL, "fast_attn needs plans that compute all tokens at once; it "
+                       "cannot be combined with PipeFusion or displaced patches");
     if (j->cache.kind)
-        return xd_fail(e, XD_EINVAL, "fast_attn and cache both leave out work of a step: give one "
-                       "of them");
+        return xd_fail(e, XD_EINVAL, "fast_attn and cache cannot be combined (both skip work of a "
+                       "step): use one of them");
     if (xd_job_keeps_references(j))
-        return xd_fail(e, XD_EINVAL, "fast_attn and reference_interval both use what an earlier "
-                       "step has computed: give one of them");
+        return xd_fail(e, XD_EINVAL, "fast_attn and reference_interval cannot be combined (both "
+                       "reuse an earlier step's work): use one of them");
     return XD_OK;
 }
 
@@ -154,14 +153,14 @@ static xd_status check_ways(const xd_job *j, xd_err *e)
     const int64_t *w = j->window;
     const int      windows = xd_attn_table_has(&j->ways, xd_attn_has_window);
     if (windows && !j->r->attention_window)
-        return xd_fail(e, XD_EINVAL, "fast_attn has windows: say which with --attention_window, as "
-                       "64, tokens on either side");
+        return xd_fail(e, XD_EINVAL, "fast_attn has windows and needs --attention_window, e.g. 64 "
+                       "for 64 tokens on each side");
     if (windows && !(w[0] | w[1] | w[2]))
-        return xd_fail(e, XD_EINVAL, "fast_attn has windows, and attention_window %s holds all "
-                       "tokens of the image: give a smaller one", j->r->attention_window);
+        return xd_fail(e, XD_EINVAL, "fast_attn has windows, but attention_window %s covers all "
+                       "image tokens: use a smaller one", j->r->attention_window);
     if (xd_attn_table_has(&j->ways, xd_attn_has_cfg) && j->ctx->plan.deg.n[XD_CFG] > 1)
-        return xd_fail(e, XD_EINVAL, "fast_attn shares the prompt's attention with the other pass, "
-                       "which use_cfg_parallel computes at the same time: give one of them");
+        return xd_fail(e, XD_EINVAL, "fast_attn shares the attention of both CFG passes, which "
+                       "use_cfg_parallel computes at the same time: use one of them");
     return XD_OK;
 }
 

@@ -1,4 +1,4 @@
-/* callbacks.c - reports tensors and stages to the caller */
+/* callbacks.c - calls the request's callbacks with tensors and stages */
 #include "pipeline/callbacks.h"
 
 #include "observe/trace.h"

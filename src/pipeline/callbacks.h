@@ -1,4 +1,4 @@
-/* callbacks.h - calls of a request's callbacks while it runs */
+/* callbacks.h - calls the callbacks of a running request */
 #ifndef XD_PIPELINE_CALLBACKS_H
 #define XD_PIPELINE_CALLBACKS_H
 
@@ -9,9 +9,9 @@ void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, con
                         const float *data);
 void xd_callback_stage(const xd_job *j, const char *name);
 
-/* Calls on_tensor with latents, as [C,h,w] or, for a video, [t,C,h,w]. */
+/* Calls on_tensor with latents of shape [C,h,w] or, for a video, [t,C,h,w]. */
 void      xd_callback_latents(const xd_job *j, const char *name, int step, const float *lat);
-/* Calls on_latents with them; nonzero: it has changed them. */
+/* Calls on_latents with the latents; returns nonzero if it has changed them. */
 int       xd_callback_change(const xd_job *j, const xd_progress *p, float *lat);
 
 #endif

@@ -1,7 +1,7 @@
-/* condition.c - the video that a video is conditioned on
+/* condition.c - the conditioning video of image to video
  *
- * Its latents are the means of the VAE's Gaussians, so that nothing is drawn. The first frame is a
- * latent frame of its own, whose masks are all equal. */
+ * Its latents are the means of the VAE's Gaussians, so no random number is drawn. The first frame
+ * is a latent frame by itself; all its mask channels are equal. */
 #include "pipeline/condition.h"
 
 #include <stdlib.h>
@@ -19,18 +19,18 @@ xd_status xd_condition_check(const xd_job *j, xd_err *e)
     const xd_recipe *p = j->ctx->model.recipe;
     int              last = xd_job_has_last(j->r), n = xd_encoder_images_read(j);
     if (last && !p->from_frames)
-        return xd_fail(e, XD_EINVAL, "last_image is for models whose video ends with an image "
-                       "(%s); %s is not one", xd_family_says(XD_WORD_LAST_IMAGE), p->name);
+        return xd_fail(e, XD_EINVAL, "last_image is for models with a last frame as input (%s); "
+                       "%s has none", xd_family_says(XD_WORD_LAST_IMAGE), p->name);
     if (!last && n > 1 && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "this model of %s reads the first and the last frame of its "
-                       "video: name the last one with --last_image", p->name);
+        return xd_fail(e, XD_EINVAL, "this model of %s needs the first and the last frame of its "
+                       "video: add --last_image", p->name);
     if (last && n == 1)
-        return xd_fail(e, XD_EINVAL, "last_image is given, and this model of %s reads the first "
-                       "frame of its video only", p->name);
+        return xd_fail(e, XD_EINVAL, "last_image is given, but this model of %s only reads the "
+                       "first frame of its video", p->name);
     if (last && !xd_job_has_image(j->r))
-        return xd_fail(e, XD_EINVAL, "last_image is given without the first image (image)");
+        return xd_fail(e, XD_EINVAL, "last_image needs the first frame, too: add --image");
     if (last && j->frames < 2)
-        return xd_fail(e, XD_EINVAL, "last_image is given, and the video has one frame "
+        return xd_fail(e, XD_EINVAL, "last_image is given, but the video has one frame "
                        "(num_frames)");
     return XD_OK;
 }
@@ -50,7 +50,7 @@ xd_status xd_condition_encode(xd_job *j, xd_arena *a, xd_err *e)
     return xd_init_image_moments(j, a, &clip, pixels, &j->condition, e);
 }
 
-/* Of the frames of latent frame t, is number `at` an image? */
+/* Returns 1 if frame `at` of latent frame t is a given image. */
 static int is_image(const xd_job *j, int64_t t, int64_t at)
 {
     int64_t frame = t ? t * j->ctx->model.vae_info.cell[0] + at - j->ctx->model.vae_info.cell[0] + 1

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Components of a fork have nothing loaded and are whole. */
+/* Components of a fork have nothing loaded and are not split. */
 static void fork_component(xd_component *p)
 {
     p->store = NULL;
@@ -40,7 +40,7 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
     fork->embeddings = NULL;
     fork->colours = NULL;
     for (int k = 0; k < XD_MAXTEXT; k++) {
-        fork_component(&fork->model.text[k]);   /* it has the blocks that the recipe needs       */
+        fork_component(&fork->model.text[k]);   /* keep the blocks that the recipe needs         */
         fork->model.text[k].net.last = base->model.text[k].net.last;
     }
 }

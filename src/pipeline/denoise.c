@@ -1,13 +1,12 @@
 /* denoise.c - the denoising loop
  *
- * Messages between stages: hidden states go to the next stage after each piece of work
- * (step, unit, pass); latents return from the last stage to the first once per step. Each
- * pair of ranks has one FIFO per direction, and both sides walk the same list of pieces, so
- * messages need no tags.
+ * Messages between stages: hidden states go to the next stage after each work item (step, unit,
+ * pass); latents return from the last stage to the first once per step. Each pair of ranks has one
+ * FIFO per direction, and both sides iterate over the same list of items, so messages need no tags.
  *
- * Hidden states use three buffers in turn: one is computed on, the next one is being received, and
- * the previous one is being sent. Long skips of a model (xd_dit.skip_from) have separate buffers
- * and follow their hidden state as a second message. */
+ * Hidden states cycle through three buffers: one is computed on, the next one is being received,
+ * and the previous one is being sent. Long skips of a model (xd_dit.skip_from) have separate
+ * buffers and follow their hidden state as a second message. */
 #include "pipeline/denoise.h"
 
 #include <stdio.h>
@@ -51,8 +50,8 @@ int xd_denoise_exact(const xd_denoise *f)
     return f->lay.refs_apart && f->plan->npatch == 1 ? 1 : xd_plan_exact(f->plan);
 }
 
-/* The first steps of each transformer are exact, the first one with a third pass, and those that
- * compute keys and values of reference images anew. */
+/* Exact steps: the first steps of each transformer, the first step with a third pass, and steps
+ * that recompute keys and values of reference images. */
 static int is_exact(const xd_denoise *f, int step)
 {
     int     n = step - xd_job_dit_begin(f->j, step);
@@ -61,7 +60,7 @@ static int is_exact(const xd_denoise *f, int step)
            (f->lay.refs_apart && interval && n % interval == 0);
 }
 
-/* Reference images that are a patch of their own are computed in exact steps alone. */
+/* Reference images that are a separate patch are computed in exact steps only. */
 static int unit_count(const xd_denoise *f, int step)
 {
     return is_exact(f, step) ? 1 : f->lay.npatch - f->lay.refs_apart;
@@ -72,8 +71,8 @@ static int unit_at(const xd_denoise *f, int step, int i)
     return is_exact(f, step) || f->lay.npatch == 1 ? XD_ALL : i;
 }
 
-/* The layout of tokens of a pass for a unit: the text goes with the first patch, or
- * with every patch. */
+/* Returns the layout of a pass's tokens for a unit: the text is in the first patch, or in every
+ * patch. */
 static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
 {
     xd_layout l = f->lay;
@@ -96,7 +95,7 @@ xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit)
     return s;
 }
 
-/* This rank's image rows of a unit, as a range of f->lat. */
+/* Returns this rank's image rows of a unit, as a range of f->lat. */
 static xd_span rows_of(const xd_denoise *f, int unit)
 {
     return xd_denoise_rows(f, XD_IMG, unit);
@@ -108,7 +107,7 @@ xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit)
     return xd_rows(t, s.start, s.n);
 }
 
-/* The rows of xd_denoise_part that the sampler moves: those behind a frame that an image holds. */
+/* Returns the rows of xd_denoise_part that the sampler changes: those after a fixed image. */
 static xd_tensor free_part(const xd_denoise *f, xd_tensor t, int unit)
 {
     int64_t held = 0;
@@ -141,7 +140,7 @@ static xd_tensor hidden_view(const xd_denoise *f, int64_t index, piece w)
     return xd_rows(f->h[index % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
-/* The first n of the long skips that belong to the hidden state. */
+/* View of the first n long skips that belong to the hidden state. */
 static xd_tensor skip_rows(const xd_denoise *f, int64_t index, piece w, int n)
 {
     return xd_rows(f->skip[index % f->nskip], 0, n * hidden_view(f, index, w).d[0]);
@@ -172,7 +171,7 @@ static void send_hidden(xd_denoise *f, piece w)
                                                   skip_rows(f, f->piece_index, w, f->skips[1]), to);
 }
 
-/* This rank's next piece of this transformer after `p`; 0 if there is none. */
+/* Advances to this rank's next work item of this transformer; returns 0 at the end. */
 static int next_piece(const xd_denoise *f, piece *p)
 {
     int i = p->unit == XD_ALL ? 0 : p->unit;
@@ -190,7 +189,7 @@ static int next_piece(const xd_denoise *f, piece *p)
     return 1;
 }
 
-/* Waits for the hidden state of this piece and posts the receive of the next one. */
+/* Waits for the hidden state of this item and posts the receive of the next one. */
 static void receive_hidden(xd_denoise *f, piece now)
 {
     piece next = now;
@@ -203,8 +202,8 @@ static void receive_hidden(xd_denoise *f, piece now)
     xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
-/* The latents of `unit` go back in parts: in those of the next step, or whole where the next one
- * computes all tokens at once. The i-th of them; 0: it is of another unit. */
+/* The latents of `unit` return in parts: those of the next step's units, or complete if the next
+ * step computes all tokens at once. Sets the i-th part; returns 0 if it belongs to another unit. */
 static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part)
 {
     int to = unit_at(f, step + 1, i);
@@ -222,7 +221,7 @@ static void post_latents(xd_denoise *f, int step, int unit)
                 pipe_group(f), xd_denoise_part(f, f->lat, part), stage_count(f) - 1);
 }
 
-/* Last stage: sends these latents. */
+/* Last stage: sends the latents of `unit`. */
 static void send_latents(xd_denoise *f, int step, int unit)
 {
     int part;
@@ -257,7 +256,7 @@ float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what)
     return p;
 }
 
-/* Do latents outside of the mask become the image's after each step? */
+/* Returns 1 if latents outside the mask are replaced by the image's after each step. */
 static int keeps_image(const xd_denoise *f)
 {
     return xd_job_has_mask(f->j->r) && !f->j->ctx->model.recipe->from_mask;
@@ -307,7 +306,7 @@ static void open_skips(xd_denoise *f)
         f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
 }
 
-/* The first pass with the same text, of the same rank. */
+/* Returns the first pass with the same text on the same rank. */
 static int text_pass(int pass)
 {
     return pass == XD_PASS_SKIPPING ? XD_PASS_PROMPT : pass;
@@ -323,11 +322,11 @@ static void open_kept(xd_denoise *f)
         if ((f->kept[p] = calloc(1, f->j->ctx->model.dit_info.kept_size)))
             dit->keep(&f->x, f->net, &f->cond[p], f->kept[p]);
         else
-            xd_exec_fail(&f->x, XD_ENOMEM, "no memory for what is kept of the text");
+            xd_exec_fail(&f->x, XD_ENOMEM, "no memory for cached data of the text");
     }
 }
 
-/* The modulations that passes of mine read: each its own where they depend on the text. */
+/* Returns the modulations for a pass: separate ones per pass if they depend on the text. */
 static xd_mods *mods_of(xd_denoise *f, int pass)
 {
     int by_text = f->j->ctx->model.dit_info.pooled_dim || f->j->ctx->model.dit.dit->keep;
@@ -358,8 +357,8 @@ static void open_method_stack(xd_denoise *f)
     f->x.hooks = f->stack.head;
 }
 
-/* Passes are recorded where no rank sends messages in them, weights do not wait in host memory, no
- * cache leaves out blocks, and no trace shows ops. */
+/* Passes are recorded only if they send no messages, no weights are streamed from host memory, no
+ * cache skips blocks, and no trace shows ops. */
 static void open_replay(xd_denoise *f)
 {
     xd_dev *dev = f->x.dev;
@@ -367,11 +366,12 @@ static void open_replay(xd_denoise *f)
         !f->net->stream && !xd_cache_is_on(f))
         xd_replay_open(&f->replay, dev, &f->j->step_ops);
     if (f->replay.dev)
-        xd_log(XD_LOG_DEBUG, "%s records the transformer's passes: %lld of %lld ops are small",
+        xd_log(XD_LOG_DEBUG, "%s records the transformer's passes as graphs: %lld of %lld ops are "
+               "small",
                dev->name, (long long)f->j->step_ops.small, (long long)f->j->step_ops.calls);
 }
 
-/* What belongs to a transformer and its steps, which begin with `step`. */
+/* Opens everything that belongs to a transformer and its steps, which begin with `step`. */
 static void open_net(xd_denoise *f, const xd_net *net, int step)
 {
     f->net = net;
@@ -480,9 +480,9 @@ void xd_denoise_close(xd_denoise *f)
     f->lat_in = f->lat_out = NULL;
 }
 
-/* ---- a piece of work ---------------------------------------------------------------------- */
+/* ---- a work item ---------------------------------------------------------------------- */
 
-/* The text rows that this rank embeds for a piece. */
+/* Returns the text rows that this rank embeds for an item. */
 static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
 {
     xd_span s = { 0, 0 };
@@ -521,7 +521,7 @@ static void run_blocks(xd_denoise *f, piece w, xd_state *s)
     xd_cache_keep(f, w.step, w.unit, w.pass);
 }
 
-/* run_blocks, or what the device has recorded of it in an earlier step. */
+/* As run_blocks, or replays the device's record of an earlier step. */
 static void replay_blocks(xd_denoise *f, piece w, xd_state *s)
 {
     xd_exec      *x = &f->x;
@@ -606,7 +606,7 @@ void xd_denoise_pass(xd_denoise *f, int step, int pass)
     run_piece(f, (piece){ step, XD_ALL, pass });
 }
 
-/* Where the mask is 0, latents become the image's, as noisy as the next step takes them. */
+/* Sets latents outside the mask to the image's, at the noise level of the next step. */
 static void keep_image(xd_denoise *f, int step, int unit)
 {
     double    of[2];
@@ -617,8 +617,8 @@ static void keep_image(xd_denoise *f, int step, int unit)
         xd_axpby(&f->x, lat, (float)of[i], xd_denoise_part(f, f->keep[1 + i], unit), 1);
 }
 
-/* Clean latents of a preview: those that the sampler takes from the guided prediction, and the
- * image's where it is held or not inpainted. */
+/* Computes clean latents for a preview: the sampler's, from the guided prediction; where the image
+ * is fixed or not inpainted, the image's. */
 static void predict_clean(xd_denoise *f, int step, int unit)
 {
     xd_exec  *x = &f->x;
@@ -671,7 +671,7 @@ static xd_tensor one_int(int32_t *v)
     return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
 }
 
-/* Ends the agreement on the previous step; nonzero: a rank failed in it. */
+/* Completes the agreement on the previous step; returns nonzero if a rank failed in it. */
 static int agreed_failure(xd_denoise *f)
 {
     if (f->topo->replica->size == 1)
@@ -719,13 +719,13 @@ void xd_denoise_finish(xd_denoise *f)
 {
     xd_comm *c = pipe_group(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed) {               /* receives that no rank will send to                          */
+    if (failed) {               /* cancel receives without a sender                            */
         xd_cache_drop(f);
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
-        /* These messages are under way: the last stage waits for them. */
+    /* These messages are in transit: the last stage waits for them. */
         xd_denoise_wait(f, c, &f->lat_in[i]);
     for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++) {
         xd_cache_sent(f, i);

@@ -1,4 +1,4 @@
-/* denoise_count.c - the denoising loop on the count device: its bytes, and how small its ops are */
+/* denoise_count.c - the denoising loop on the count device: memory, and sizes of its ops */
 #include "model/component.h"
 #include "pipeline/arenas.h"
 #include "pipeline/denoise_inside.h"
@@ -6,7 +6,7 @@
 #include "pipeline/text_encode.h"
 #include "plan/plan.h"
 
-/* Weights of all transformers that the request uses. */
+/* Counts the weights of all transformers that the request uses. */
 static xd_status count_weights(struct xd_job *j, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -16,8 +16,8 @@ static xd_status count_weights(struct xd_job *j, xd_err *e)
     return s;
 }
 
-/* Counts each transformer once in an exact and once in a stale step. All steps of the sampler
- * count, because they read different histories. */
+/* Counts each transformer once in an exact and once in a stale step. All steps of the sampler are
+ * counted, because they read different histories. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e)
 {

@@ -1,4 +1,4 @@
-/* denoise_guide.c - guidance: the predictions of the passes of a step become one */
+/* denoise_guide.c - guidance: combines the predictions of a step's passes */
 #include <float.h>
 #include <math.h>
 
@@ -9,8 +9,8 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 
-/* Sums the prediction and its squares, patch by patch, into elements [at] and [at +
- * 1] of f->sums. */
+/* Adds the sums of the prediction and of its squares, patch by patch, to elements [at] and [at + 1]
+ * of f->sums. */
 static void add_up(xd_denoise *f, int unit, int at)
 {
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -26,8 +26,8 @@ static void add_up(xd_denoise *f, int unit, int at)
     }
 }
 
-/* Sums of the whole image: each rank with tokens has summed its own, and patches that are not
- * computed yet count with the values of the previous step. */
+/* Computes sums over the complete image: each rank with tokens has summed its own, and patches that
+ * are not computed yet contribute the values of the previous step. */
 static void sum_members(xd_denoise *f, int unit, double s[4])
 {
     xd_comm *c = f->topo->tokens;
@@ -43,8 +43,8 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
 }
 
 /* Moves the standard deviation of the guided prediction of `unit` towards that of the prompt's
- * prediction (Lin et al. 2023, section 3.4), or shortens it to cfg_normalization times the length
- * of the prompt's. */
+ * prediction (Lin et al. 2023, section 3.4), or limits its norm to cfg_normalization times the norm
+ * of the prompt's prediction. */
 static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
@@ -59,7 +59,7 @@ static void rescale_guidance(xd_denoise *f, int unit)
              share > 0 || by < 1 ? (float)by : 1.0f);
 }
 
-/* The prompt's prediction p[0] becomes the guided one, negative + g (prompt - negative). */
+/* Turns the prompt's prediction p[0] into the guided one, negative + g (prompt - negative). */
 static void guide(xd_denoise *f, const xd_tensor p[2], double g)
 {
     xd_exec  *x = &f->x;
@@ -74,13 +74,13 @@ static void guide(xd_denoise *f, const xd_tensor p[2], double g)
                                     .eps = FLT_MIN });
 }
 
-/* The third pass, where a step has one: the prediction moves away from it. */
+/* If a step has a third pass (skipped layers), moves the prediction away from that pass's. */
 static void leave_skipped(xd_denoise *f, int passes, const xd_tensor p[XD_MAXPASS], int guided)
 {
     double by = f->j->r->skip_layer_guidance_scale;
     if (passes <= XD_PASS_SKIPPING)
         return;
-    if (!guided)                /* the difference, while the prompt's prediction is there      */
+    if (!guided)                /* difference, before p[0] is overwritten                      */
         xd_axpby(&f->x, p[XD_PASS_SKIPPING], 1, p[XD_PASS_PROMPT], -1);
     else
         xd_axpby(&f->x, p[XD_PASS_PROMPT], (float)by, p[XD_PASS_SKIPPING], 1);

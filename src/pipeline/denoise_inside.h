@@ -1,4 +1,4 @@
-/* denoise_inside.h - what the parts of the denoising loop share: denoise.c, denoise_latents.c,
+/* denoise_inside.h - shared by the files of the denoising loop: denoise.c, denoise_latents.c,
  * step_cache.c */
 #ifndef XD_PIPELINE_DENOISE_INSIDE_H
 #define XD_PIPELINE_DENOISE_INSIDE_H
@@ -15,27 +15,28 @@ static inline int xd_denoise_is_first(const xd_denoise *f)
     return f->topo->at[XD_PIPE] == 0;
 }
 
-/* Does this rank compute the pass? */
+/* Returns 1 if this rank computes the pass. */
 static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
 {
     return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
 }
 
-/* The number of exact steps at the start of a transformer. */
+/* Returns the number of exact steps at the start of a transformer. */
 int     xd_denoise_exact(const xd_denoise *f);
-/* This rank's rows of a stream in a patch or XD_ALL, as a range of those in all patches. */
+/* Returns this rank's rows of a stream in a patch or XD_ALL, as a range of its rows of all
+ * patches. */
 xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
-/* This rank's rows of a unit of `t`, a tensor of all its image rows. */
+/* Returns this rank's rows of a patch or XD_ALL in `t`, a tensor of all its image rows. */
 xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
-/* Guides the prediction of a step's passes p, parts of f->pred; the result is in p[0]. */
+/* Applies guidance to the predictions p of a step's passes, parts of f->pred; result in p[0]. */
 void   xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);
-/* Runs the blocks from `from` to before `to`. */
+/* Runs blocks [from, to). */
 void   xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
-/* Ends a message; its failure is sticky on f->x. */
+/* Waits for a message; its failure is sticky on f->x. */
 void   xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
-/* n floats of host memory, malloc'ed; NULL, and a failure on f->x: no memory. */
+/* Allocates n floats of host memory with malloc; returns NULL and fails f->x if there is none. */
 float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what);
-/* Features of a token of f->extra. */
+/* Returns the features per token of f->extra. */
 int64_t xd_denoise_extra(const xd_denoise *f);
 /* Last stage: the noise that the sampler draws in this step. */
 void   xd_denoise_draw(xd_denoise *f, int step);

@@ -1,5 +1,5 @@
-/* denoise_latents.c - latents of the denoising loop: noise and images become rows of ranks, which
- * become whole latents */
+/* denoise_latents.c - latents of the denoising loop: distributes noise and images to the rows of
+ * ranks, and gathers rows to complete latents */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,12 +23,12 @@ int64_t xd_denoise_extra(const xd_denoise *f)
     return d->extra_ch * (f->j->features / d->lat_ch);
 }
 
-/* Values with F features a token: their channels are F / (pt p p). Host buffers for all rows and
- * for this rank's. */
+/* Values with F features per token: they have F / (pt p p) channels. Host buffers for all rows and
+ * for this rank's rows. */
 typedef struct packing { int64_t features; float *rows, *mine; } packing;
 
-/* Frame t of the latents [t,C,h,w], and its place in the tokens [T H W, C pt p p]: both as
- * [H, W, C, p, p]. */
+/* Views of frame t of latents [t,C,h,w], and of its place in tokens [T H W, C pt p p], both as
+ * [H,W,C,p,p]. */
 static void as_cells(const xd_denoise *f, int64_t F, int64_t t, float *lat, float *tokens,
                      xd_tensor v[2])
 {
@@ -53,7 +53,7 @@ static void copy_latents(xd_denoise *f, int64_t F, float *lat, float *tokens, in
     }
 }
 
-/* Copies the rows of member `sp` between the whole tokens and a contiguous buffer. */
+/* Copies the rows of member `sp` between the complete tokens and a contiguous buffer. */
 static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whole, float *rows,
                              int to_rows)
 {
@@ -66,7 +66,7 @@ static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whol
     }
 }
 
-/* Copies this rank's part of all rows, p->rows, to `to`; p->mine is overwritten. */
+/* Copies this rank's part of all rows, p->rows, to `to`; overwrites p->mine. */
 static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
 {
     copy_member_rows(f, p->features, f->x.sp, p->rows, p->mine, 1);
@@ -74,14 +74,14 @@ static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
         xd_put(&f->x, to, p->mine);
 }
 
-/* The same of values laid out as latents; the buffers of `p` are overwritten. */
+/* As set_own_rows, from values laid out as latents; overwrites the buffers of `p`. */
 static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p)
 {
     copy_latents(f, p->features, lat, p->rows, 1);
     set_own_rows(f, to, p);
 }
 
-/* The same of the latents themselves; f->rows and f->mine are overwritten. */
+/* As set_own_rows, from the latents; overwrites f->rows and f->mine. */
 static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
@@ -94,8 +94,8 @@ static void set_condition(const xd_job *j, float *whole)
     xd_callback_tensor(j, "condition", 0, 4, d, whole);
 }
 
-/* The image that is model input beside the latents: its latents in the first frame, zeros in the
- * others; of an image its mask, too. Or those of a video of its frames. */
+/* Sets the further input channels: an image's latents in the first frame and zeros in the others,
+ * or the mask and image for inpainting, or a video of frames (condition.h). */
 static void set_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -119,8 +119,8 @@ static void set_extra(xd_denoise *f, const float *sample)
     free(p.mine);
 }
 
-/* Copies this rank's tokens of the reference images to the device: of an image that is inpainted
- * those of its sample; in a benchmark, which has none, zeros. */
+/* Copies this rank's tokens of the reference images to the device: for inpainting, tokens of the
+ * sampled latents; in a benchmark without images, zeros. */
 static void set_refs(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -147,7 +147,7 @@ static void set_refs(xd_denoise *f, const float *sample)
     free(drawn);
 }
 
-/* Noise that the pipeline draws as [C,t,h,w] becomes [t,C,h,w]; f->rows is overwritten. */
+/* Transposes noise that the pipeline draws as [C,t,h,w] to [t,C,h,w]; overwrites f->rows. */
 static void set_frames_first(xd_denoise *f, float *noise)
 {
     const xd_job *j = f->j;
@@ -161,7 +161,7 @@ static void set_frames_first(xd_denoise *f, float *noise)
                    (size_t)hw * sizeof *noise);
 }
 
-/* The mask, and the latents of the image and the noise outside of it. */
+/* Sets the mask, and the image's latents and the noise outside the mask. */
 static void set_keep(xd_denoise *f, const float *sample, const float *noise)
 {
     const xd_job *j = f->j;
@@ -264,7 +264,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
     }
 }
 
-/* The whole of `from`, rows of the last stage's members, as latents. */
+/* Gathers the rows `from` of the last stage's members as latents. */
 static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 {
     if (xd_counting(&f->x)) {   /* only the messages                                           */
@@ -284,7 +284,7 @@ void xd_denoise_latents(xd_denoise *f, float *out)
     gather_latents(f, f->lat, out);
 }
 
-/* The next step goes on from `lat` of the replica's first rank, if `changed` is nonzero there. */
+/* The next step continues from `lat` of the replica's first rank if `changed` is nonzero there. */
 static void replace_latents(xd_denoise *f, int changed, float *lat)
 {
     xd_comm *c = f->topo->replica, *pipe = f->topo->group[XD_PIPE];
@@ -301,7 +301,7 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
         xd_denoise_wait(f, c, &r);
     }
     for (int i = 0; i <= f->lay.npatch && pipe->size > 1; i++) {
-        /* what is under way from the last stage to the first */
+    /* messages in transit from the last stage to the first */
         xd_denoise_wait(f, pipe, &f->lat_in[i]);
         xd_denoise_wait(f, pipe, &f->lat_out[i]);
     }

@@ -1,7 +1,7 @@
-/* device_memory.c - the memory of a device that is not the host's, and the ranks that share it
+/* device_memory.c - memory of a device with its own memory, and the ranks that share the device
  *
- * Each rank asks the device when all ranks of the host have opened theirs. The smallest answer of
- * those that share a device counts. */
+ * Each rank asks the device after all ranks of the host have opened theirs. The smallest answer of
+ * the ranks that share a device is used. */
 #include "pipeline/device_memory.h"
 
 #include <stdlib.h>

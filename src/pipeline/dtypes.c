@@ -1,4 +1,4 @@
-/* dtypes.c - compute types, and types of the matrices of blocks */
+/* dtypes.c - compute types, and types of block matrices */
 #include <string.h>
 
 #include "pipeline/dtypes.h"
@@ -12,7 +12,7 @@ static int is_word(const char *a, const char *b)
     return a && strcmp(a, b) == 0;
 }
 
-/* Replaces aliases of types by the names used here. */
+/* Replaces aliases of types by canonical names. */
 static xd_open_args replace_aliases(const xd_open_args *a)
 {
     xd_open_args  o = *a;
@@ -38,8 +38,8 @@ xd_status xd_types_of_device(xd_dev *dev, const xd_open_args *given, xd_dtype *t
     const int half = dtype && xd_word_half(dtype);
     if (half && xd_dev_compute(dev, XD_F16) != XD_F16)
         return xd_fail(e, XD_EINVAL,
-                       "dtype is \"%s\", in which %s does not compute: float16 ends at 65504, "
-                       "which these models exceed; bf16 takes the same memory", given->dtype,
+                       "dtype is \"%s\", which %s does not support: float16 is limited to 65504, "
+                       "which these models exceed; use bf16, with the same memory", given->dtype,
                        dev->name);
     if (dtype && !half && !is_word(dtype, "f32") && !is_word(dtype, "bf16"))
         return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16, on a GPU also f16",
@@ -48,7 +48,7 @@ xd_status xd_types_of_device(xd_dev *dev, const xd_open_args *given, xd_dtype *t
                   : is_word(dtype, "f32") ? XD_F32 : XD_BF16;
     *type = xd_dev_compute(dev, want);
     if (*type != want)
-        xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no bf16 arithmetic that is faster",
+        xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no faster bf16 arithmetic",
                dev->name);
     return XD_OK;
 }
@@ -58,7 +58,7 @@ xd_status xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e)
     return xd_types_of_device(ctx->dev, a, &ctx->type, e);
 }
 
-/* Is a matrix stored in codes of this type? */
+/* Returns 1 if a matrix is stored in codes of this type. */
 static int stores_codes(const xd_component *p, xd_dtype type)
 {
     for (int i = 0; i < p->nlist && p->quantized; i++) {
@@ -88,16 +88,16 @@ int xd_types_stores_int8(const xd_component *p)
     return stores_codes(p, XD_I8);
 }
 
-/* CLIP (of text and of images) and BERT are too small for quantization to pay off; language models
- * are not. */
+/* Quantization does not pay off for CLIP (text and images) and BERT, which are small; it does for
+ * language models. */
 int xd_types_quantizes(const xd_component *text)
 {
     return text->def && (is_word(text->def->name, "t5") ||
                          (text->text->hidden && !text->text->vision));
 }
 
-/* The type of matrices of blocks in the files, as far as the device takes it; F32: none. Beside
- * those of four bits and of e4m3 with a scale a row the modulations are integers. */
+/* Returns the type of block matrices in the files that the device supports as stored; F32: none. In
+ * files with four-bit types, or with e4m3 and a scale per row, the modulations are integers. */
 static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
 {
     return stores_codes(p, XD_Q4_0) && !xd_dev_identity(dev) ? XD_Q4_0
@@ -107,7 +107,7 @@ static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
                                                                   : XD_F32;
 }
 
-/* F32: the compute type. */
+/* *type F32 means the compute type. */
 static xd_status read_type(const xd_dev *dev, const char *flag, const char *text,
                            const xd_component *p, xd_dtype *type, xd_err *e)
 {
@@ -128,8 +128,8 @@ static xd_status read_type(const xd_dev *dev, const char *flag, const char *text
     return XD_OK;
 }
 
-/* Matrices in block types stay as they are stored, unless another type is asked for; integers,
- * where they are asked for. */
+/* Matrices in block types stay as stored unless another type is requested; integers stay only if
+ * requested. */
 static xd_stays stays_of(const char *text)
 {
     return !text || is_word(text, "auto") ? XD_STAYS_BLOCKS
@@ -141,8 +141,8 @@ static xd_status check_four(const xd_dev *dev, xd_dtype type, const char *flag, 
 {
     if (type != XD_Q4_0 || !xd_dev_identity(dev))
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "%s is int4, which is for the CPU; on %s int8 and fp8 take "
-                   "the least memory", flag, dev->name);
+    return xd_fail(e, XD_EUNSUPPORTED, "%s is int4, which only the CPU supports; on %s use int8 or "
+                   "fp8", flag, dev->name);
 }
 
 static xd_status check_same(const char *flag, const char *text, const char *dtype, xd_err *e)
@@ -150,11 +150,11 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
     if ((!is_word(text, "f32") && !is_word(text, "bf16")) || !dtype || is_word(dtype, text))
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
-                   "%s is %s and dtype %s: weights that are not quantized have the type that is "
-                   "computed in", flag, text, dtype);
+                   "%s is %s but dtype is %s; weights that are not quantized must have the compute "
+                   "type", flag, text, dtype);
 }
 
-/* Of the matrices of a transformer: their type, and whether they stay as files store them. */
+/* Sets the type of a transformer's matrices, and whether they stay as stored. */
 static xd_status set_types(const xd_dev *dev, const char *text, xd_component *p, xd_err *e)
 {
     xd_status s = read_type(dev, "weights_dtype", text, p, &p->blocks, e);

@@ -5,19 +5,19 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-/* From the flags: the compute type, and (with the files open) the type of the
- * matrices of blocks. */
+/* Set the compute type, and (with the files open) the type of block matrices, from the
+ * arguments. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
-/* The same without a context: from `dtype` and `weights_dtype` of the flags. */
+/* The same without a context, from `dtype` and `weights_dtype` of the arguments. */
 xd_status   xd_types_of_device(xd_dev *dev, const xd_open_args *a, xd_dtype *type, xd_err *e);
 xd_status   xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_args *a,
                                xd_err *e);
-/* Name of a component's weight type: "bf16", "int8", "fp8", "int4". */
+/* Returns the name of a component's weight type: "bf16", "int8", "fp8", "int4". */
 const char *xd_types_name(const xd_component *p, xd_dtype compute);
-/* Does text_weights_dtype apply to this text encoder? */
+/* Returns 1 if text_weights_dtype applies to this text encoder. */
 int         xd_types_quantizes(const xd_component *text);
-int         xd_types_stores_fp8(const xd_component *p);  /* do its files contain fp8 matrices? */
-int         xd_types_stores_int8(const xd_component *p); /* or integers with scales?           */
+int         xd_types_stores_fp8(const xd_component *p);  /* 1: files have fp8 matrices         */
+int         xd_types_stores_int8(const xd_component *p); /* 1: int8 with scales                */
 
 #endif

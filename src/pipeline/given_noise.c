@@ -1,4 +1,4 @@
-/* given_noise.c - noise that a program gives in place of that of the seed */
+/* given_noise.c - initial noise from the request in place of the seed's */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ xd_status xd_given_noise_check(const xd_job *j, xd_err *e)
     const int64_t *d = j->lat;
     if (!j->r->noise || j->r->noise_numbers == j->images * j->numbers)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "%lld numbers are given as noise, and %d images of %lld x %lld "
-                   "pixels have %lld: [%lld,%lld,%lld,%lld] each", (long long)j->r->noise_numbers,
+    return xd_fail(e, XD_EINVAL, "the noise has %lld numbers, but %d images of %lld x %lld "
+                   "pixels need %lld: [%lld,%lld,%lld,%lld] each", (long long)j->r->noise_numbers,
                    j->images, (long long)j->asked[1], (long long)j->asked[0],
                    (long long)(j->images * j->numbers), (long long)d[0], (long long)d[1],
                    (long long)d[2], (long long)d[3]);

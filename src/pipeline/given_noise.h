@@ -1,14 +1,14 @@
-/* given_noise.h - noise that a program gives in place of that of the seed */
+/* given_noise.h - initial noise from the request in place of the seed's */
 #ifndef XD_PIPELINE_GIVEN_NOISE_H
 #define XD_PIPELINE_GIVEN_NOISE_H
 
 #include "pipeline/job.h"
 
-/* XD_EINVAL: not as many numbers as the images' latents have. */
+/* XD_EINVAL: the number of values differs from that of the images' latents. */
 xd_status    xd_given_noise_check(const xd_job *j, xd_err *e);
-/* Rank 0's noise on every rank. Collective, also where there is none. */
+/* Sends rank 0's noise to every rank. Collective, also without given noise. */
 xd_status    xd_given_noise_share(xd_job *j, xd_err *e);
-/* Of an image, [frames,channels,rows,columns]; NULL: it has that of its seed. */
+/* Returns the noise of an image [frames,channels,rows,columns]; NULL: the seed's noise is used. */
 const float *xd_given_noise_of(const xd_job *j, int image);
 void         xd_given_noise_close(xd_job *j);
 

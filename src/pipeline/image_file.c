@@ -30,12 +30,13 @@ xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data
 xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e)
 {
     if (im->channels != 3 || im->frames != 1 || (im->stride && im->stride != im->width * 3))
-        return xd_fail(e, XD_EINVAL, "%s: one frame of RGB without gaps between rows is written",
+        return xd_fail(e, XD_EINVAL, "%s: the image must be one RGB frame without gaps between "
+                       "rows",
                        path);
     return xd_image_write(path, im->data, im->width, im->height, NULL, e);
 }
 
-/* Frame i in cells of w x h pixels, malloc'ed. */
+/* Shrinks frame i so that it fits w x h pixels; malloc'ed. */
 static uint8_t *shrink_frame(const xd_image *im, int64_t i, int64_t w, int64_t h, xd_err *e)
 {
     size_t   bytes = (size_t)(im->width * im->height * 3);
@@ -58,12 +59,12 @@ xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, int64_t
 {
     if (im->channels != 3 || im->frames < 1 || columns < 1 || most < 1 || width < 1 ||
         (im->stride && im->stride != im->width * 3))
-        return xd_fail(e, XD_EINVAL, "%s: frames of RGB without gaps between rows are written, in "
+        return xd_fail(e, XD_EINVAL, "%s: frames must be RGB without gaps between rows, in "
                        "at least one column", path);
     int64_t n = xd_min(im->frames, most), cols = xd_min(n, columns), rows = (n + cols - 1) / cols;
     int64_t w = xd_min(width, im->width), h = xd_max(1, im->height * w / im->width);
     uint8_t *sheet = calloc((size_t)(cols * w * rows * h), 3);
-    xd_status s = sheet ? XD_OK : xd_fail(e, XD_ENOMEM, "%s: no memory", path);
+    xd_status s = sheet ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to write %s", path);
     for (int64_t i = 0; s == XD_OK && i < n; i++) {
         uint8_t *rgb = shrink_frame(im, n > 1 ? i * (im->frames - 1) / (n - 1) : 0, w, h, e);
         for (int64_t y = 0; rgb && y < h; y++)

@@ -1,14 +1,14 @@
-/* image_shape.h - a request without a size takes the shape of its image */
+/* image_shape.h - default size of a request from its image */
 #ifndef XD_PIPELINE_IMAGE_SHAPE_H
 #define XD_PIPELINE_IMAGE_SHAPE_H
 
 #include "pipeline/job.h"
 
-/* Sets the sides that the request does not ask for, if it has an image whose size can be read. Of
- * models that read references, and of those that make videos of an image, the recipe has the rule
- * (sized_by). Otherwise the image keeps its size, rounded down to whole tokens; one of more pixels
- * than the model's own size is reduced to these. Of a model with positions for one size only, and
- * of a part that is cut out (padding_mask_crop), the size is the model's. */
+/* Sets the sides that the request leaves open, if it has an image whose size can be read. Models
+ * that read references, and image-to-video models, have a rule in the recipe (sized_by). Otherwise
+ * the image's size is used, rounded down to complete tokens, and scaled down if it has more pixels
+ * than the model's default size. With positions for one size only, or with padding_mask_crop, the
+ * model's default size is used. */
 void xd_image_shape_take(const xd_context *ctx, xd_request *r);
 
 #endif

@@ -1,8 +1,8 @@
 /* init_image.c - the initial image of a request
  *
- * Rank 0 reads and resizes it. The VAE encodes it to a Gaussian, from which every image
- * takes a sample with its own seed (as in diffusers' Img2Img and ImageToVideo pipelines, the sample
- * is drawn before the noise, from the same generator). */
+ * Rank 0 reads and resizes it. The VAE encodes it to a Gaussian, of which every image uses a sample
+ * with its own seed (as in diffusers' Img2Img and ImageToVideo pipelines, the sample is drawn
+ * before the noise, from the same generator). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,11 @@
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
 #include "pipeline/references.h"
-#include "pipeline/turns.h"
+#include "pipeline/yield.h"
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-/* Elements of the image's latents, [C,h,w]. */
+/* Returns the number of elements of the image's latents [C,h,w]. */
 static int64_t latent_count(const xd_job *j)
 {
     return j->numbers / j->cells[0];
@@ -45,12 +45,12 @@ static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
                        i->channels);
     if (i->stride && i->stride < i->width * i->channels)
         return xd_fail(e, XD_EINVAL,
-                       "%s has a stride of %lld bytes, and a row has %lld", name,
+                       "%s has a stride of %lld bytes, less than the %lld of a row", name,
                        (long long)i->stride, (long long)i->width * i->channels);
     return XD_OK;
 }
 
-/* The program's pixels as a file would have given them, malloc'ed. */
+/* Copies the program's pixels to the form that a file would have, malloc'ed. */
 static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                              xd_err *e)
 {
@@ -87,10 +87,10 @@ xd_status xd_init_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t
                                xd_err *e)
 {
     if (of->file && of->pixels)
-        return xd_fail(e, XD_EINVAL, "%s and %s are given: the request has one image",
+        return xd_fail(e, XD_EINVAL, "%s and %s are both given; use one of them",
                        of->file_name, of->pixels_name);
     if (!of->file && !of->pixels)
-        return xd_fail(e, XD_EINVAL, "an entry of %s and %s is neither a file nor pixels",
+        return xd_fail(e, XD_EINVAL, "an entry of %s and %s has neither a file nor pixels",
                        of->file_name, of->pixels_name);
     return of->file ? xd_image_read(of->file, rgb, w, h, e) : copy_pixels(of, rgb, w, h, e);
 }
@@ -124,7 +124,7 @@ xd_status xd_init_image_take(xd_job *j, const xd_pixel_source *of, int i, float 
     return s;
 }
 
-/* Is there an image to begin with, or to inpaint? */
+/* Returns 1 if the request has an initial image or an image to inpaint. */
 static int is_begun_with(const xd_job *j)
 {
     return xd_job_has_image(j->r) &&
@@ -151,14 +151,14 @@ static xd_status copy_image(xd_job *j, xd_err *e)
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     if (j->r->image && j->r->image_pixels)
-        return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
+        return xd_fail(e, XD_EINVAL, "image and image_pixels are given; use one of them");
     if (j->r->mask_image && j->r->mask_pixels)
         return xd_fail(e, XD_EINVAL,
-                       "mask_image and mask_pixels are given: the request has one mask");
+                       "mask_image and mask_pixels are given; use one of them");
     if (!is_begun_with(j))
         return XD_OK;
     if (j->r->nmore_images)
-        return xd_fail(e, XD_EINVAL, "%lld images are given, and %s begins with one",
+        return xd_fail(e, XD_EINVAL, "%lld images are given, but %s uses one",
                        (long long)xd_job_images(j->r), j->ctx->model.recipe->name);
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
@@ -171,7 +171,7 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     return s;
 }
 
-/* Memory for the pixels of rank 0 on this one. */
+/* Allocates memory on this rank for the pixels of rank 0. */
 static int allocate_pixels(float **pixels[2], int64_t n)
 {
     for (int i = 0; i < 2; i++)
@@ -180,7 +180,7 @@ static int allocate_pixels(float **pixels[2], int64_t n)
     return 1;
 }
 
-/* The frames of a clip of several, malloc'ed; its pixels are then freed. NULL: no memory. */
+/* Returns the frames of a clip, malloc'ed, and frees its pixels. NULL: no memory. */
 static float *fill_clip(const xd_vae_clip *clip, float **pixels[2])
 {
     int64_t n = clip->pixels.rows * clip->pixels.cols * 3;
@@ -208,7 +208,7 @@ static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
     xd_exec_init(&x, ctx->dev, a, ctx->type);
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
-    xd_turns_watch(j, &x);
+    xd_yield_watch(j, &x);
     xd_vae_encode_frames(&x, j, &ctx->model.vae.net, clip, *pixels[0], moments);
     return xd_exec_status(&x, e);
 }
@@ -216,13 +216,13 @@ static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
 static xd_status encode_in_turns(xd_job *j, xd_arena *a, const xd_vae_clip *clip,
                                  float **pixels[2], float *moments, xd_err *e)
 {
-    xd_turns_begin(j);
+    xd_yield_begin(j);
     xd_status s = encode_clip(j, a, clip, pixels, moments, e);
-    xd_turns_end(j);
+    xd_yield_end(j);
     return s;
 }
 
-/* With a parallel VAE every replica encodes, otherwise only rank 0. */
+/* With a parallel VAE every replica encodes; otherwise only rank 0 does. */
 xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                                 float **moments, xd_err *e)
 {
@@ -243,8 +243,8 @@ xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip,
             s = xd_world_broadcast(&ctx->world, *pixels[i], in * (int64_t)sizeof(float), e);
     if (s == XD_OK)
         s = all || ctx->world.used->rank == 0 ? encode_in_turns(j, a, clip, pixels, *moments, e)
-                                              : xd_turns_attend(j, e);
-    xd_turns_seconds(j);        /* encoding is no part of the result's seconds                 */
+                                              : xd_yield_follow(j, e);
+    xd_yield_seconds(j);        /* exclude encoding from the result's times                    */
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
         s = xd_world_broadcast(&ctx->world, *moments, n * (int64_t)sizeof **moments, e);
@@ -273,7 +273,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     return s;
 }
 
-/* With philox the noise does not depend on whether there is an image. */
+/* With philox the noise is independent of the presence of an image. */
 void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start)
 {
     if (j->held)                /* its latents are the mean                                     */
@@ -282,12 +282,12 @@ void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample,
         xd_rng_normal(g, sample, latent_count(j));
     if (start && g->torch)
         memcpy(start, sample, (size_t)latent_count(j) * sizeof *sample);
-    /* diffusers' generator draws no noise where noise is given. */
+    /* With given noise, diffusers draws none from its generator. */
     if (!j->given_noise || !g->torch)
         xd_rng_normal(g, noise, j->numbers);
     if (j->held)
         return;
-    /* diffusers encodes the whole image first, of which noise alone leaves nothing. */
+    /* diffusers encodes the complete image first, even if only noise is used. */
     if (j->moments && (!g->torch || j->ctx->model.recipe->from_mask))
         xd_rng_normal(g, sample, latent_count(j));
     if (start && !g->torch)
@@ -309,7 +309,7 @@ void xd_init_image_sample(const xd_job *j, const float *moments, float *sample)
 
 void xd_init_image_mix(const xd_job *j, float *noise, const float *sample)
 {
-    double of[2] = { 1, 0 };    /* of a frame that is held                                      */
+    double of[2] = { 1, 0 };    /* factors of a fixed frame                                     */
     if (!j->held)
         j->sampler->shares(&j->samp, 0, of);
     for (int64_t i = 0; i < latent_count(j); i++)

@@ -1,4 +1,4 @@
-/* job.c - a request is checked and completed before anything is loaded */
+/* job.c - checks a request and completes it with defaults, before anything is loaded */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ int64_t xd_job_images(const xd_request *r)
     return (xd_job_has_image(r) ? 1 : 0) + r->nmore_images;
 }
 
-/* Does the noise start from the image of the request? */
+/* Returns 1 if the noise starts from the image of the request. */
 static int starts_from_image(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -108,7 +108,7 @@ static xd_status check_options(const xd_request *r, xd_err *e)
     for (int i = 0; i < n; i++) {
         size_t size = o[i].kind == XD_OPT_INT || o[i].kind == XD_OPT_FLAG ? sizeof(int) : 8;
         if (memcmp((const char *)r + o[i].offset, (const char *)&plain + o[i].offset, size) == 0)
-            continue;           /* the default, which may be outside the range ("the model's") */
+            continue;           /* the default, possibly outside the range ("the model's")     */
         xd_status s = check_option(&o[i], r, e);
         if (s != XD_OK)
             return s;
@@ -116,7 +116,7 @@ static xd_status check_options(const xd_request *r, xd_err *e)
     return XD_OK;
 }
 
-/* A size must divide into whole tokens; a refusal names nearby sizes that do. */
+/* Checks that a size is an integer number of tokens; an error has the nearest valid sizes. */
 static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t patch, xd_err *e)
 {
     int64_t unit = cell * patch, low = v / unit * unit;
@@ -124,15 +124,15 @@ static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t p
         return XD_OK;
     if (low < unit)
         return xd_fail(e, XD_EINVAL, "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
-                       "%lld); the nearest that works is %lld", name, (long long)v,
+                       "%lld); the nearest valid value is %lld", name, (long long)v,
                        (long long)unit, (long long)cell, (long long)patch, (long long)unit);
     return xd_fail(e, XD_EINVAL, "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
-                   "%lld); the nearest that work are %lld and %lld", name, (long long)v,
+                   "%lld); the nearest valid values are %lld and %lld", name, (long long)v,
                    (long long)unit, (long long)cell, (long long)patch, (long long)low,
                    (long long)(low + unit));
 }
 
-/* Checks the options that only a video has. */
+/* Checks the options that apply to videos only. */
 static xd_status check_video(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -140,30 +140,30 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" : r->seconds > 0
                        ? "seconds" : r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
     if (p->fps <= 0 && what)
-        return xd_fail(e, XD_EINVAL, "%s is for videos, and %s generates images", what, p->name);
+        return xd_fail(e, XD_EINVAL, "%s is for videos, but %s generates images", what, p->name);
     if (r->num_frames && r->seconds > 0)
-        return xd_fail(e, XD_EINVAL, "num_frames and seconds are two lengths of one video: give "
-                       "one of them");
+        return xd_fail(e, XD_EINVAL, "num_frames and seconds are both given; use one of "
+                       "them");
     if (p->from_image && !xd_job_has_image(r) && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "%s begins its video with an image: name one with --image",
+        return xd_fail(e, XD_EINVAL, "%s needs the first frame of its video: add --image",
                        p->name);
     if (p->needs_reference && !xd_job_has_image(r) && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "%s edits images: name one with --image", p->name);
+        return xd_fail(e, XD_EINVAL, "%s needs an image to edit: add --image", p->name);
     if (p->fps > 0 && !p->from_image && !p->holds_image && xd_job_has_image(r))
         return xd_fail(e, XD_EINVAL,
-                       "%s makes a video of text alone, it cannot begin with the image %s "
-                       "(%s can)", p->name, r->image ? r->image : "that is given",
+                       "%s generates videos from text only and cannot start from the image %s "
+                       "(%s can)", p->name, r->image ? r->image : "in the request",
                        xd_family_says(XD_WORD_FROM_IMAGE));
     int reads = p->references && !xd_references_inpainted(j);
     if ((p->from_image || reads || p->holds_image) && r->strength > 0)
         return xd_fail(e, XD_EINVAL,
-                       "strength %g means nothing to %s, which keeps the image as it is",
+                       "strength %g cannot be used with %s, which keeps the image unchanged",
                        r->strength, p->name);
     if (r->no_auto_resize && !p->auto_resizes)
-        return xd_fail(e, XD_EINVAL, "no_auto_resize is for %s; %s resizes no image to a trained "
-                       "size", xd_family_says(XD_WORD_AUTO_RESIZES), p->name);
+        return xd_fail(e, XD_EINVAL, "no_auto_resize is for %s; %s does not resize images to a "
+                       "trained size", xd_family_says(XD_WORD_AUTO_RESIZES), p->name);
     if (r->max_area && !p->max_area && !p->reference_area && !p->from_frames)
-        return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the size asked for",
+        return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the requested size",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
     return XD_OK;
 }
@@ -176,7 +176,7 @@ static int has_prompt(const xd_recipe *p, int number)
     return 0;
 }
 
-/* A text for an encoder that reads the first prompt, or that is not there, would be lost. */
+/* Refuses a text for an encoder that reads the first prompt, or that is absent. */
 static xd_status check_prompts(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -191,8 +191,7 @@ static xd_status check_prompts(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Two kinds of models use two names for guidance; a value for the other kind is not
- * ignored silently. */
+/* Two kinds of models use two names for guidance; refuses values for the other kind. */
 static xd_status check_guidance(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -203,17 +202,17 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
     const char *what = j->r->cfg_normalization > 0 ? "cfg_normalization" :
                        j->r->cfg_truncation < 1 ? "cfg_truncation" : NULL;
     if (what && !p->guides_from_prompt)
-        return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s does not have it", what,
+        return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s has no such option", what,
                        xd_family_says(XD_WORD_FROM_PROMPT), p->name);
     if (j->r->guidance_rescale > 0 && !p->rescales)
         return xd_fail(e, XD_EINVAL,
-                       "guidance_rescale is for %s; the pipeline of %s does not have it",
+                       "guidance_rescale is for %s; the pipeline of %s has no such option",
                        xd_family_says(XD_WORD_RESCALES), p->name);
     return XD_OK;
 }
 
-/* Frames of a video: latent frames are rounded up to whole patches (diffusers generates additional
- * ones at the front and drops them). */
+/* Sets the frames of a video: latent frames are rounded up to complete patches (diffusers generates
+ * extra ones at the front and drops them). */
 static xd_status set_frames(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
@@ -231,32 +230,32 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     j->spare = j->cells[0] - want;
     j->frames = xd_vae_frames(&m->vae_info, want);
     if (n && j->frames != n)
-        xd_log(XD_LOG_WARN, "%lld frames of the latent become %lld frames, not %lld: this "
-               "autoencoder makes %lld of every one but the first", (long long)want,
-               (long long)j->frames, (long long)n, (long long)c);
+        xd_log(XD_LOG_WARN, "generating %lld frames, not %lld: a latent frame of this autoencoder, "
+               "except the first, is %lld frames", (long long)j->frames, (long long)n,
+               (long long)c);
     if (d->most[0] && j->cells[0] > d->most[0])
         return xd_fail(e, XD_EINVAL,
-                       "%lld frames are more than the %lld that the model has positions for",
+                       "%lld frames are too many; the model has positions for at most %lld",
                        (long long)j->frames, (long long)((d->most[0] - 1) * c + 1));
     return XD_OK;
 }
 
-/* The nearest trained size. An image that is not resized afterwards has that size, too. */
+/* Sets the nearest trained size. If the image is not resized afterwards, it also has that size. */
 static void set_trained_size(xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     if (!p->trained_size(j->ctx->model.dit_info.sample[1], &j->size[0], &j->size[1]) || p->resized)
         return;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "generating %lld x %lld, the standard size nearest to %lld x %lld "
-               "(--no_resolution_binning generates the size itself)",
+        xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld "
+               "(--no_resolution_binning keeps the requested size)",
                (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
                (long long)j->asked[0]);
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
 
-/* A size of the asked ratio and of `area` pixels, rounded down to whole tokens (diffusers:
- * max_area). */
+/* Sets a size with the requested ratio and `area` pixels, rounded down to complete tokens
+ * (diffusers: max_area). */
 static void set_area(xd_job *j, int64_t area)
 {
     const int *cell = j->ctx->model.vae_info.cell, *patch = j->ctx->model.dit_info.patch;
@@ -268,8 +267,8 @@ static void set_area(xd_job *j, int64_t area)
         j->size[i] = (n > 0 ? n : 1) * unit;
     }
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "generating %lld x %lld, which has the ratio of %lld x %lld and the "
-               "area of the model (--max_area takes another)", (long long)j->size[1],
+        xd_log(XD_LOG_INFO, "generating %lld x %lld, with the ratio of %lld x %lld and the area of "
+               "the model (--max_area sets another area)", (long long)j->size[1],
                (long long)j->size[0], (long long)j->asked[1], (long long)j->asked[0]);
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
@@ -292,7 +291,7 @@ static xd_status set_size(xd_job *j, xd_err *e)
     for (int i = 1; s == XD_OK && i < 3; i++)
         if (d->most[i] && j->size[i - 1] / cell[i] > d->most[i])
             s = xd_fail(e, XD_EINVAL,
-                        "%s %lld is more than the %lld pixels that the model has positions for",
+                        "%s %lld is too large; the model has positions for at most %lld pixels",
                         i == 1 ? "height" : "width", (long long)j->size[i - 1],
                         (long long)(d->most[i] * cell[i]));
     if (s != XD_OK)
@@ -315,7 +314,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     if (d->fixed && (c[0] != s[0] || c[1] != s[1] || c[2] != s[2])) {
         const int *cell = j->ctx->model.vae_info.cell;
         return xd_fail(e, XD_EINVAL,
-                       "this model has positions for one size only: %lld frames of %lld x %lld "
+                       "this model supports one size only: %lld frames of %lld x %lld "
                        "pixels", (long long)((s[0] - 1) * cell[0] + 1), (long long)(s[2] * cell[2]),
                        (long long)(s[1] * cell[1]));
     }
@@ -336,7 +335,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* The strength asked for, else diffusers' default. */
+/* Returns the requested strength, else diffusers' default. */
 static double strength_of(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -344,8 +343,8 @@ static double strength_of(const xd_job *j)
     return j->r->strength > 0 ? j->r->strength : usual > 0 ? usual : 0.6;
 }
 
-/* Does the pipeline pass sigmas of its own to this scheduler? It looks for use_flow_sigmas in the
- * config, whatever class that is of. */
+/* Returns 1 if the pipeline passes its own sigmas to this scheduler. It looks for use_flow_sigmas
+ * in the config of any class. */
 static int has_own_sigmas(const xd_job *j, const xd_sched_cfg *c)
 {
     int flow = c->use_flow_sigmas;
@@ -375,12 +374,12 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     if (starts_from_image(j) || (m->recipe->from_mask && j->r->strength > 0))
         a.strength = j->strength = strength_of(j);
     else if (j->r->strength > 0)
-        return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
+        return xd_fail(e, XD_EINVAL, "strength %g needs an initial image: add --image",
                        j->r->strength);
     if (a.strength > 0 && !j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "%s cannot start from an image with the scheduler %s, which adds no noise "
-                       "to one", m->recipe->name, j->sampler->name);
+                       "%s cannot start from an image with the scheduler %s, which cannot add "
+                       "noise to an image", m->recipe->name, j->sampler->name);
     double *list;
     s = xd_job_lists(j, &a, &list, e);
     if (s == XD_OK)
@@ -396,7 +395,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     j->r = r;
     j->start_s = xd_now_s();
     if (r->nprompts < 1 || !r->prompts)
-        return xd_fail(e, XD_EINVAL, "no prompt is given");
+        return xd_fail(e, XD_EINVAL, "the request has no prompt");
     xd_status s = check_options(r, e);
     if (s == XD_OK)
         s = check_video(j, e);
@@ -431,20 +430,21 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return s;
     if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
-                       "max_sequence_length is %d, and the text encoders of %s read %lld tokens, "
-                       "always", (int)r->max_sequence_length, ctx->model.recipe->name,
+                       "max_sequence_length is %d, but the text encoders of %s always read %lld "
+                       "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
                        (long long)xd_prompts_most_rows(j));
     if (ctx->model.recipe->most_text && r->max_sequence_length > ctx->model.recipe->most_text)
-        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
-                       "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
-                       ctx->model.recipe->most_text);
+        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d; it must be at most %d for %s",
+                       (int)r->max_sequence_length, ctx->model.recipe->most_text,
+                       ctx->model.recipe->name);
     j->max_text = r->max_sequence_length ? r->max_sequence_length : j->usual.max_text;
     if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
-        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the transformer of %s has "
-                       "positions for %lld text tokens", j->max_text, ctx->model.recipe->name,
+        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, but the transformer of %s has "
+                       "positions for %lld text tokens only", j->max_text, ctx->model.recipe->name,
                        (long long)ctx->model.dit_info.text_most);
     if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)
-        return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
+        return xd_fail(e, XD_EINVAL, "%lld images in one request are too many; the limit is "
+                       "1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
     if ((s = xd_given_noise_check(j, e)) != XD_OK ||
@@ -453,8 +453,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         (s = xd_job_check_references(j, e)) != XD_OK || (s = xd_fast_attn_of_job(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, and "
-               "resizing (--no_resolution_binning generates the size itself)",
+        xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, then "
+               "resizing (--no_resolution_binning keeps the requested size)",
                (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
                (long long)j->asked[0]);
     return XD_OK;
@@ -510,7 +510,7 @@ int xd_job_uses_prompt(const xd_job *j, int prompt)
     int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
     if (!j->todo)
         return 1;
-    while (low < high) { /* binary search for the first image of the prompt, or of a later one */
+    while (low < high) { /* binary search for the first image of this or a later prompt        */
         int mid = low + (high - low) / 2;
         if (j->todo[mid] / n < prompt)
             low = mid + 1;
@@ -525,8 +525,8 @@ double xd_job_no_guidance(const xd_job *j)
     return j->ctx->model.recipe->guides_from_prompt ? 0 : 1;
 }
 
-/* cfg_truncation of diffusers: guidance ends where the model's time, from 0 (noise) to 1, is
- * above it. Other pipelines guide every step, also one whose time is below 0 (xd_timesteps). */
+/* cfg_truncation of diffusers: guidance ends where the model's time, from 0 (noise) to 1, is above
+ * it. Other pipelines guide every step, even one with a time below 0 (xd_timesteps). */
 static int cut_off(const xd_job *j, int step)
 {
     float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;

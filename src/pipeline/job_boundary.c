@@ -1,7 +1,7 @@
-/* job_boundary.c - which of two transformers computes a step: the second one below a boundary time
+/* job_boundary.c - models with two transformers: the second one runs below a boundary timestep
  *
- * As in diffusers: a step whose time is at least boundary_ratio * num_train_timesteps is one of the
- * first transformer and guidance_scale, any other one of the second and guidance_scale_2. */
+ * As in diffusers: a step with a timestep of at least boundary_ratio * num_train_timesteps uses the
+ * first transformer and guidance_scale, any other step the second one and guidance_scale_2. */
 #include "pipeline/job.h"
 #include "families/help.h"
 #include "families/recipe.h"
@@ -13,7 +13,7 @@ static int is_below(const xd_job *j, int step)
            j->samp.time[step] < j->boundary * (double)j->samp.cfg.num_train_timesteps;
 }
 
-/* Refuses options of two transformers to a model that has one. */
+/* Refuses options for two transformers if the model has one. */
 static xd_status check_options(const xd_job *j, xd_err *e)
 {
     const xd_recipe  *p = j->ctx->model.recipe;
@@ -22,11 +22,11 @@ static xd_status check_options(const xd_job *j, xd_err *e)
     if (r->guidance_scale_2 < 0 && r->boundary_ratio < 0)
         return XD_OK;
     if (!p->dit2)
-        return xd_fail(e, XD_EINVAL, "%s is for models of two transformers (%s); %s has one", what,
-                       xd_family_says(XD_WORD_TWO_DITS), p->name);
+        return xd_fail(e, XD_EINVAL, "%s is for models with two transformers (%s); %s has one",
+                       what, xd_family_says(XD_WORD_TWO_DITS), p->name);
     if (j->boundary < 0)
-        return xd_fail(e, XD_EINVAL, "guidance_scale_2 is %g, and %s has no boundary_ratio below "
-                       "which it would count", r->guidance_scale_2, j->ctx->model.dir);
+        return xd_fail(e, XD_EINVAL, "guidance_scale_2 is %g, but %s has no boundary_ratio below "
+                       "which it applies", r->guidance_scale_2, j->ctx->model.dir);
     return XD_OK;
 }
 
@@ -41,7 +41,7 @@ xd_status xd_job_boundary(xd_job *j, xd_err *e)
         if (low ? m->dit2.dit || m->only_low : !m->only_low)
             continue;
         s = xd_fail(e, XD_EINVAL,
-                    "step %d of %d has the time %g, which is %s the boundary %g (boundary_ratio "
+                    "step %d of %d has the timestep %g, %s the boundary %g (boundary_ratio "
                     "%g), and %s has no %s for it", i + 1, j->samp.steps, j->samp.time[i],
                     low ? "below" : "above", j->boundary * j->samp.cfg.num_train_timesteps,
                     j->boundary, m->dir, low ? m->recipe->dit2 : m->recipe->dit);

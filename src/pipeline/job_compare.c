@@ -1,8 +1,7 @@
-/* job_compare.c - checks that all ranks run one request with equal settings
+/* job_compare.c - checks that all ranks run the same request with the same settings
  *
- * Every rank reads the command line and the file of prompts itself. Ranks with different
- * numbers of steps would wait for each other forever; different seeds or schedulers would
- * mix two images. */
+ * Every rank reads the command line and the file of prompts itself. Ranks with different numbers of
+ * steps would deadlock; ranks with different seeds or schedulers would mix two images. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,14 +13,14 @@
 #include "pipeline/job.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 11 };   /* options of a request; additional items                      */
+enum { MOST = 64, MORE = 11 };   /* max options of a request; further items                     */
 
 static uint64_t of_text(const char *text)
 {
     return text ? xd_hash_mix(xd_hash_text(text), 1) : 0;
 }
 
-/* Is the value a file's name? Of "FILE|WAYS" those are that end in ".json". */
+/* Returns 1 if the value is a file name. For "FILE|WAYS" these are values that end in ".json". */
 static int is_path(const xd_option *o, const char *text)
 {
     const char *end = text ? strrchr(text, '.') : NULL;
@@ -30,8 +29,8 @@ static int is_path(const xd_option *o, const char *text)
     return o->arg[4] != '|' || (end && strcmp(end, ".json") == 0);
 }
 
-/* A file counts only as given or not given: only rank 0 reads it, and its path may differ on
- * another host. */
+/* Hashes a file option only as given or not given: only rank 0 reads the file, and its path may
+ * differ on another host. */
 static uint64_t of_option(const xd_request *r, const xd_option *o)
 {
     const char *field = (const char *)r + o->offset;
@@ -41,7 +40,7 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
         return is_path(o, text) ? text != NULL : of_text(text);
     }
     if (o->kind == XD_OPT_SEED && r->random_seed)
-        return 1;               /* any value: rank 0 has drawn the seed                        */
+        return 1;               /* any value: rank 0 draws the seed                            */
     memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
     return v;
 }
@@ -57,8 +56,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     if (!ctx->world.idle && ctx->world.used->rank == 0) {
         xd_image_shape_take(ctx, &sized);
         if (sized.height != r->height || sized.width != r->width)
-            xd_log(XD_LOG_INFO, "generating %" PRId64 " x %" PRId64 " pixels, the shape of the "
-                   "image (--width and --height take another)", sized.width, sized.height);
+        xd_log(XD_LOG_INFO, "generating %" PRId64 " x %" PRId64 " pixels, the shape of the "
+               "image (--width and --height override it)", sized.width, sized.height);
     }
     *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_random_seed() : r->seed,
                                r->wanted != NULL, xd_job_images(r),
@@ -66,8 +65,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)
-        return xd_fail(e, XD_EUNSUPPORTED, "%d options of a request are more than the %d that "
-                       "ranks can compare", n, MOST);
+        return xd_fail(e, XD_EUNSUPPORTED, "a request has %d options; ranks can compare at most "
+                       "%d", n, MOST);
     for (int i = 0; i < n; i++)
         mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
     mine[n] = xd_job_texts_hash(r), name[n] = "prompt";
@@ -91,7 +90,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     for (int i = 0; i < n + 7; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,
-                           "--%s differs from that of rank 0: all ranks need the same flags and "
+                           "--%s differs from that on rank 0: all ranks need the same flags and "
                            "the same prompts", name[i]);
     return XD_OK;
 }

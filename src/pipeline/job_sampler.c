@@ -1,5 +1,4 @@
-/* job_sampler.c - the sampler of a request: which one, and its config with what the request asks
- * for in place of the file's values */
+/* job_sampler.c - the sampler of a request, and its config with the request's changes */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -9,38 +8,38 @@
 #include "model/model.h"
 #include "families/recipe.h"
 
-/* Refuses a scheduler for the other kind of noise, which generates garbage. */
+/* Refuses a scheduler for the other kind of noise, which would generate garbage. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     if (p->max_shift > 0 && !j->sampler->flow && !c->use_flow_sigmas)
         return xd_fail(e, XD_EINVAL,
-                       "%s is a model of rectified flow, which the scheduler %s does not follow: "
-                       "take flow-euler, or dpm++ or unipc with use_flow_sigmas",
+                       "%s is a model of rectified flow, which the scheduler %s does not support: "
+                       "use flow-euler, or dpm++ or unipc with use_flow_sigmas",
                        p->name, j->sampler->name);
     if (p->max_shift == 0 && (j->sampler->flow || j->r->use_flow_sigmas > 0))
-        return xd_fail(e, XD_EINVAL, "%s is for models of rectified flow, which %s is not",
+        return xd_fail(e, XD_EINVAL, "%s is for models of rectified flow; %s is none",
                        j->sampler->flow ? j->sampler->name : "use_flow_sigmas", p->name);
     return XD_OK;
 }
 
-/* Puts the shift of the request in place of the config's: flow_shift of the solvers, shift of
- * rectified flow's own schedulers; and in place of a shift by the size of the image. */
+/* Replaces the config's shift by the request's: flow_shift of the solvers, shift of rectified
+ * flow's own schedulers; turns off dynamic shifting by the image's size. */
 static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     double v = j->r->flow_shift;
     if (!(v > 0))
         return XD_OK;
     if (!j->sampler->flow && !c->use_flow_sigmas)
-        return xd_fail(e, XD_EINVAL, "flow_shift is %g, and the scheduler %s has no levels of "
-                       "rectified flow that it could shift", v, j->sampler->name);
+        return xd_fail(e, XD_EINVAL, "flow_shift is %g, but the scheduler %s has no levels of "
+                       "rectified flow to shift", v, j->sampler->name);
     c->shift = c->flow_shift = v;
     c->use_dynamic_shifting = 0;
     return XD_OK;
 }
 
-/* The options that are keys of a scheduler's config: 'b' int, negative for false; 'i' int,
- * 'd' double, 's' text. */
+/* Options that are keys of a scheduler's config: 'b' int, negative for false; 'i' int, 'd' double,
+ * 's' text. */
 #define KEY(name, kind) { #name, kind, offsetof(xd_request, name), offsetof(xd_sched_cfg, name) }
 static const struct { const char *key; char kind; size_t from, to; } keys[] = {
     KEY(use_karras_sigmas, 'b'), KEY(use_exponential_sigmas, 'b'), KEY(use_beta_sigmas, 'b'),
@@ -49,7 +48,7 @@ static const struct { const char *key; char kind; size_t from, to; } keys[] = {
     KEY(final_sigmas_type, 's'), KEY(shift_terminal, 'd'),
 };
 
-/* Copies one key of the request, if it is given; 0: it is not. */
+/* Copies one key of the request if it is given; returns 0 otherwise. */
 static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from, size_t to)
 {
     const char *at = (const char *)r + from;
@@ -75,27 +74,27 @@ static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from
     return v != 0;
 }
 
-/* Is the key switched off, a number 0? Of a scheduler without the key that is true already. */
+/* Returns 1 if the key is off (number 0), as for a scheduler without the key. */
 static int is_off(const xd_request *r, char kind, size_t from)
 {
     const void *at = (const char *)r + from;
     return (kind == 'b' && *(const int *)at < 0) || (kind == 'd' && *(const double *)at == 0);
 }
 
-/* Names the schedulers whose configs have the key. */
+/* Refuses a key; the error lists the schedulers that have it. */
 static xd_status refuse_key(const xd_job *j, const char *key, xd_err *e)
 {
     xd_text_buf b = { 0 };
     for (int i = 0; xd_samplers[i]; i++)
         if (xd_sched_has(xd_samplers[i], key))
             xd_buf_add(&b, "%s%s", b.len ? ", " : "", xd_samplers[i]->name);
-    xd_fail(e, XD_EINVAL, "%s is given, and the scheduler %s has none; these have it: %s", key,
+    xd_fail(e, XD_EINVAL, "%s is no option of the scheduler %s; schedulers that have it: %s", key,
             j->sampler->name, b.p ? b.p : "none");
     xd_buf_free(&b);
     return XD_EINVAL;
 }
 
-/* Puts what the request gives in place of the config's values. */
+/* Replaces the config's values by the request's. */
 static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     const xd_request *r = j->r;
@@ -110,7 +109,7 @@ static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Numbers of a list "1,0.5"; NULL: out of memory, or something else is in it. */
+/* Parses a list "1,0.5"; returns NULL if it is invalid or there is no memory. */
 static double *read_list(const char *key, const char *text, int *n, xd_err *e)
 {
     double     *v = malloc((strlen(text) / 2 + 1) * sizeof *v);
@@ -127,7 +126,7 @@ static double *read_list(const char *key, const char *text, int *n, xd_err *e)
             continue;
         if (!wrong)
             return v;
-        xd_fail(e, XD_EINVAL, "%s are \"%s\"; a list is numbers with commas between them, "
+        xd_fail(e, XD_EINVAL, "%s is \"%s\"; it must be a comma-separated list of numbers, "
                 "\"1,0.75,0.5\"", key, text);
         break;
     }
@@ -142,7 +141,7 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
     int               n = 0, steps = r->num_inference_steps;
     *list = NULL;
     if (r->sigmas && r->timesteps)
-        return xd_fail(e, XD_EINVAL, "sigmas and timesteps are given, and one list is enough");
+        return xd_fail(e, XD_EINVAL, "sigmas and timesteps are both given; use one of them");
     const char *times = r->timesteps ? r->timesteps : steps ? NULL : j->ctx->model.usual.timesteps;
     if (!r->sigmas && !times)
         return XD_OK;
@@ -150,10 +149,10 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
         return XD_EINVAL;
     n -= r->sigmas && j->sampler->last_sigma;
     if (n < 1)
-        return xd_fail(e, XD_EINVAL, "one number is no list of %s of %s, whose steps end at the "
-                       "last one", key, j->sampler->name);
+        return xd_fail(e, XD_EINVAL, "%s needs at least two numbers with %s, as the last one is "
+                       "the end of the last step", key, j->sampler->name);
     if (steps && steps != n)
-        return xd_fail(e, XD_EINVAL, "num_inference_steps is %d, and the %s are those of %d", steps,
+        return xd_fail(e, XD_EINVAL, "num_inference_steps is %d, but %s has %d steps", steps,
                        key, n);
     j->asked_steps = a->steps = n;
     a->sigmas = r->sigmas ? *list : NULL;
@@ -166,11 +165,11 @@ static xd_status refuse_unknown(const char *name, xd_status s, xd_err *e)
     xd_text_buf known = { 0 };
     xd_sampler_names(&known);
     if (strcmp(name, "DPMSolverSDEScheduler") == 0)
-        xd_fail(e, s, "the scheduler %s is not built: its noise follows from no seed of a request; "
-                "SDE-DPM-Solver++ is the scheduler dpm++ with algorithm_type sde-dpmsolver++",
+        xd_fail(e, s, "the scheduler %s is not supported: a request's seed does not set its noise; "
+                "for SDE-DPM-Solver++ use the scheduler dpm++ with algorithm_type sde-dpmsolver++",
                 name);
     else
-        xd_fail(e, s, "the scheduler %s is not known; this version has %s", name,
+        xd_fail(e, s, "unknown scheduler %s; this version has %s", name,
                 known.p ? known.p : "");
     xd_buf_free(&known);
     return s;
@@ -192,7 +191,7 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     if (!j->sampler)
         return refuse_unknown(name, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
-    cfg->eta = 0;               /* an argument of pipelines: no class reads it from its file    */
+    cfg->eta = 0;               /* an argument of pipelines; no class reads it from its file    */
     if (s == XD_OK && xd_sampler_is_sde(j->sampler, name))
         strcpy(cfg->algorithm_type, sde);
     if (s == XD_OK)

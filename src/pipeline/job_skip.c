@@ -1,8 +1,8 @@
-/* job_skip.c - skip layer guidance: in some steps a third pass leaves out layers, and the guided
- * prediction moves away from what it predicts
+/* job_skip.c - skip layer guidance: in some steps a third pass skips layers, and the guided
+ * prediction is moved away from that pass's prediction
  *
- * As the pipelines of diffusers: skip_layer_guidance_scale times the difference between
- * the prompt's prediction and that of the third pass, which has the prompt, too, is added. */
+ * As in diffusers' pipelines: skip_layer_guidance_scale times the difference between the prompt's
+ * prediction and that of the third pass (same prompt, fewer layers) is added. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,10 +23,10 @@ static xd_status read_layers(xd_job *j, const char *text, xd_err *e)
     for (;; p = end + 1) {
         long layer = strtol(p, &end, 10);
         if (end == p || (*end && *end != ',') || *p < '0' || *p > '9')
-            return xd_fail(e, XD_EINVAL, "skip_guidance_layers are \"%s\"; a list is numbers with "
-                           "commas between them, \"7,8,9\"", text);
+            return xd_fail(e, XD_EINVAL, "skip_guidance_layers is \"%s\"; it must be a "
+                           "comma-separated list of numbers, \"7,8,9\"", text);
         if (layer >= n)
-            return xd_fail(e, XD_EINVAL, "skip_guidance_layers names layer %ld, and the "
+            return xd_fail(e, XD_EINVAL, "skip_guidance_layers has layer %ld, but the "
                            "transformer of %s has the layers 0 to %d", layer,
                            j->ctx->model.recipe->name, n - 1);
         j->skips[layer] = 1;
@@ -43,7 +43,7 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
         return XD_OK;
     if (!p->skips_layers)
         return xd_fail(e, XD_EINVAL,
-                       "skip_guidance_layers is for %s; the pipeline of %s does not have it",
+                       "skip_guidance_layers is for %s; the pipeline of %s has no such option",
                        xd_family_says(XD_WORD_SKIPS_LAYERS), p->name);
     xd_status s = read_layers(j, text, e);
     if (s != XD_OK || j->npass == 1 || xd_job_first_skip(j) < 0) {
@@ -55,12 +55,12 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
     const char *what = j->r->cache && strcmp(j->r->cache, "none") ? "cache" :
                        j->r->fast_attn && strcmp(j->r->fast_attn, "none") ? "fast_attn" : NULL;
     if (what)
-        return xd_fail(e, XD_EINVAL, "skip_guidance_layers and %s both leave out parts of a step, "
-                       "and cannot be combined: leave out one of them", what);
+        return xd_fail(e, XD_EINVAL, "skip_guidance_layers and %s cannot be combined (both skip "
+                       "parts of a step): use one of them", what);
     return XD_OK;
 }
 
-/* The comparisons of diffusers, in f64 as there. */
+/* The same comparisons as in diffusers, in f64. */
 int xd_job_has_skips(const xd_job *j, int step)
 {
     double n = j->samp.steps;

@@ -1,4 +1,4 @@
-/* job_texts.c - the texts of a request: prompts, and what goes with all of them or with each */
+/* job_texts.c - the texts of a request: prompts, and texts for all of them or for each */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -75,7 +75,7 @@ uint64_t xd_job_texts_hash(const xd_request *r)
     return h;
 }
 
-/* A text of an older encoding would be read as other characters, without a word. */
+/* Refuses text that is not UTF-8, which would be read as other characters without a warning. */
 static xd_status check_text(const char *name, int64_t number, const char *text, xd_err *e)
 {
     size_t at = text ? xd_utf8_invalid_at(text) : 0;
@@ -103,9 +103,9 @@ xd_status xd_job_check_texts(const xd_request *r, xd_err *e)
     for (xd_job_text_kind k = 0; k < XD_JOB_TEXTS && s == XD_OK; k++) {
         const xd_texts *l = list_of(r, k);
         if (l->n < 0 || (l->n > 1 && l->n != r->nprompts) || (l->n && !l->v))
-            return xd_fail(e, XD_EINVAL, "there are %lld texts of %s for %d prompt%s; one text is "
-                           "for all prompts, else there is one for each", (long long)l->n,
-                           rows[k].name, r->nprompts, r->nprompts == 1 ? "" : "s");
+            return xd_fail(e, XD_EINVAL, "%s has %lld texts for %d prompt%s; give one text "
+                           "for all prompts, or one for each", rows[k].name, (long long)l->n,
+                           r->nprompts, r->nprompts == 1 ? "" : "s");
         s = check_text(rows[k].name, 0, one_of(r, k), e);
         if (s == XD_OK)
             s = check_list(rows[k].name, l->v, l->n, e);

@@ -1,7 +1,7 @@
-/* mask.c - the mask of a request: which part of its image is inpainted, and which is kept
+/* mask.c - mask of a request: the part of its image that is inpainted
  *
- * As diffusers' inpainting pipelines: a mask is resized like the image, and every pixel of 128 and
- * above is inpainted. A cell of the latents follows its first pixel. */
+ * As in diffusers' inpainting pipelines: a mask is resized like the image, and pixels of 128 and
+ * above are inpainted. A latent cell follows its first pixel. */
 #include "pipeline/mask.h"
 
 #include <stdlib.h>
@@ -20,26 +20,27 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
     const xd_recipe  *p = j->ctx->model.recipe;
     const xd_request *r = j->r;
     if (!xd_job_has_mask(r) && r->padding_mask_crop >= 0)
-        return xd_fail(e, XD_EINVAL, "padding_mask_crop is given without a mask (mask_image)");
+        return xd_fail(e, XD_EINVAL, "padding_mask_crop needs a mask: add --mask_image");
     if ((p->from_mask || p->inpaints_reference) && r->padding_mask_crop >= 0)
-        return xd_fail(e, XD_EINVAL, "padding_mask_crop is given, and %s reads the whole image",
+        return xd_fail(e, XD_EINVAL, "padding_mask_crop cannot be used with %s, which reads the "
+                       "complete image",
                        p->name);
     if (p->from_mask && !j->ctx->bench && (!xd_job_has_mask(r) || !xd_job_has_image(r)))
-        return xd_fail(e, XD_EINVAL, "%s inpaints a part of an image: name the image with --image "
-                       "and its mask with --mask_image", p->name);
+        return xd_fail(e, XD_EINVAL, "%s is for inpainting: add --image and "
+                       "--mask_image", p->name);
     if (!xd_job_has_mask(r))
         return XD_OK;
     if (!xd_recipe_inpaints(p))
-        return xd_fail(e, XD_EINVAL, "mask_image is for %s; %s inpaints no part of an image",
+        return xd_fail(e, XD_EINVAL, "mask_image is for %s; %s does not support inpainting",
                        xd_family_says(XD_WORD_INPAINTS), p->name);
     if (!xd_job_has_image(r))
-        return xd_fail(e, XD_EINVAL, "mask_image is given without the image to inpaint (image)");
+        return xd_fail(e, XD_EINVAL, "mask_image needs the image to inpaint: add --image");
     return XD_OK;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* The mask as the request has it, of the size of the image if `crop`. */
+/* Reads the mask of the request, resized to the image's size if `crop`. */
 static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, uint8_t **rgb,
                              int64_t size[2], xd_err *e)
 {
@@ -47,7 +48,7 @@ static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, ui
     xd_status s = xd_init_image_pixels(&of, rgb, &size[0], &size[1], e);
     if (s != XD_OK || (size[0] == w && size[1] == h))
         return s;
-    xd_log(XD_LOG_INFO, "the mask, %lld x %lld pixels, is resized to the image's %lld x %lld",
+    xd_log(XD_LOG_INFO, "resizing the mask from %lld x %lld pixels to the image's %lld x %lld",
            (long long)size[0], (long long)size[1], (long long)w, (long long)h);
     if (crop)
         s = xd_image_resize(rgb, size[0], size[1], w, h, e);
@@ -56,7 +57,7 @@ static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, ui
     return s;
 }
 
-/* Cuts the part around the mask out of both, at the size that is generated, and keeps the whole. */
+/* Crops both to the part around the mask, at the generated size, and keeps the originals. */
 static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, int64_t h, xd_err *e)
 {
     xd_job_paste *p = &j->paste;
@@ -69,7 +70,7 @@ static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, in
     memcpy(p->rgb, *rgb, (size_t)(w * h) * 3);
     p->size = (xd_grid){ h, w };
     if (!xd_mask_region(p->grey, w, h, j->size[1], j->size[0], j->r->padding_mask_crop, &p->box))
-        return xd_fail(e, XD_EINVAL, "the mask is black: it shows no part of the image to inpaint");
+        return xd_fail(e, XD_EINVAL, "the mask is black: no part of the image would be inpainted");
     int64_t wide = p->box.right - p->box.left, high = p->box.bottom - p->box.top;
     xd_log(XD_LOG_INFO, "inpainting %lld x %lld of the image's %lld x %lld pixels",
            (long long)wide, (long long)high, (long long)w, (long long)h);
@@ -81,7 +82,7 @@ static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, in
     return s;
 }
 
-/* Pixels of the generated size become zeros and ones. */
+/* Converts pixels of the generated size to zeros and ones. */
 static xd_status set_mask(xd_job *j, const uint8_t *rgb, xd_err *e)
 {
     int64_t   n = j->size[0] * j->size[1];
@@ -124,7 +125,8 @@ xd_status xd_mask_share(xd_job *j, xd_err *e)
     return s == XD_OK ? xd_world_broadcast(&j->ctx->world, j->mask, n, e) : s;
 }
 
-/* ---- using it ----------------------------------------------------------------------------- */
+/* ---- use of the mask
+ * ----------------------------------------------------------------------------- */
 
 void xd_mask_grey(const xd_job *j, float *image)
 {

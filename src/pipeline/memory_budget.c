@@ -1,4 +1,4 @@
-/* memory_budget.c - memory that a program allows its engines */
+/* memory_budget.c - limit on the memory of a program's engines */
 #include "pipeline/memory_budget.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@ static atomic_llong all_held;   /* bytes of weights of all engines of this proce
 xd_status xd_budget_check(int64_t bytes, xd_err *e)
 {
     return bytes >= 0 ? XD_OK : xd_fail(e, XD_EINVAL, "memory is %lld; it must be a number of "
-                                        "bytes, 0: all that is free", (long long)bytes);
+                                        "bytes, or 0 for all free memory", (long long)bytes);
 }
 
 double xd_budget_least(const xd_context *ctx, double have)
@@ -35,7 +35,7 @@ void xd_budget_text(const xd_context *ctx, int tight, const char *who, double ha
 
 void xd_budget_hold(xd_context *ctx, double bytes)
 {
-    if (ctx->borrowed)          /* they are counted with the engine that has loaded them       */
+    if (ctx->borrowed)          /* counted by the engine that has loaded them                  */
         return;
     atomic_fetch_add(&all_held, (long long)bytes - ctx->holds);
     ctx->holds = (long long)bytes;

@@ -1,4 +1,4 @@
-/* memory_plan.c - memory that a request needs, counted before anything is loaded */
+/* memory_plan.c - memory need of a request, counted before anything is loaded */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +28,14 @@ static double to_gib(size_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-/* Memory of the host within the budget, unless that is for a device. */
+/* Returns the host memory within the budget, unless the budget is for a device. */
 static double host_budget(const xd_context *ctx, double have)
 {
     return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
 }
 
-/* Refuses a size so large that an exact count is pointless: a hidden state and q, k, v
- * exceed memory. */
+/* Refuses a size that is so large that an exact count is pointless: one hidden state and q, k, v
+ * already exceed memory. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
     double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
@@ -50,7 +50,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     xd_host_memory(&machine, &process);
     int tight = host_budget(j->ctx, 1e18) <= (double)have;
     xd_budget_text(j->ctx, tight, process < machine ?
-                   "address space (ulimit -v), besides what kernels take," : "memory",
+                   "address space (ulimit -v), without that of kernels," : "memory",
                    (double)have, limit, sizeof limit);
     return xd_fail(e, XD_ENOMEM, "%s of %lld x %lld needs at least %s of %s",
                    j->fps > 0 ? "a video" : "an image",
@@ -64,7 +64,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            dit = xd_max_size(n->dit_tmp + n->method_bytes + n->dit2_work, n->dit_work),
            weights = n->dit + n->dit2;
     size_t loop = xd_max_size(weights + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
-    if (!apart)                 /* the VAE is loaded while the loop still has its memory       */
+    if (!apart)                 /* the VAE is loaded before the loop frees its memory          */
         loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                               n->method_bytes + n->vae_work);
     loop += n->images + n->preview_tmp;
@@ -72,7 +72,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
 }
 
-/* Messages of device memory pass through the host's: four times the hidden state of a rank. */
+/* Messages of device memory pass through host memory: four times the hidden state per rank. */
 static size_t message_bytes(const xd_job *j, int ranks)
 {
     const int *deg = j->ctx->plan.deg.n;
@@ -90,15 +90,15 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
     n->peak = xd_need_peak(n, j->ctx->keep, xd_need_apart(j, ranks));
 }
 
-/* Ranks would have to agree on the time of unloading shared weights, and an initial image needs
- * the VAE before the loop. Such requests keep both components loaded. */
+/* Ranks would have to agree on when to unload shared weights, and an initial image needs the VAE
+ * before the loop. Such requests keep both components loaded. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
            !j->r->latents_only;
 }
 
-/* Is the number one of these n? */
+/* Returns 1 if `number` is among the n values. */
 static int is_repeated(const int64_t *v, int n, int64_t number)
 {
     int k = 0;
@@ -107,7 +107,7 @@ static int is_repeated(const int64_t *v, int n, int64_t number)
     return k < n;
 }
 
-/* Encoder k on every prompt: kernels of a library may want more room for fewer rows. */
+/* Counts encoder k on every prompt: kernels of a library may need more memory for fewer rows. */
 static xd_status count_encoder(xd_job *j, const xd_prompts *w, int k, size_t *bytes, xd_err *e)
 {
     int64_t  *ids = malloc((size_t)w->n * sizeof *ids);
@@ -130,15 +130,15 @@ int xd_need_both(const xd_job *j)
     return xd_job_changes(j) && (rounds > 1 || !j->ctx->once);
 }
 
-/* Bytes of the weights of a component: as it is loaded, where blocks of it stay in files. */
+/* Returns the bytes of a component's weights as loaded, if some blocks stay in files. */
 static size_t weight_bytes(const xd_component *p)
 {
     xd_block_sizes w = xd_component_blocks(p);
     return p->streams && p->store ? xd_stream_plan_bytes(&p->stream, &w) : p->packed;
 }
 
-/* The text encoders: all of them if they stay loaded, otherwise the largest, as only one is
- * loaded at a time. */
+/* Counts the text encoders: all if they stay loaded, otherwise the largest, as only one is loaded
+ * at a time. */
 static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -177,7 +177,7 @@ static int needs_vae(const xd_job *j)
     return (!j->r->latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
 }
 
-/* The denoising loop with so many rows of text in its passes. */
+/* Counts the denoising loop with these numbers of text rows in its passes. */
 static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need *need, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { prompt, negative };
@@ -190,13 +190,13 @@ static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need
     return s;
 }
 
-/* Rows of the negative prompt of prompt i. */
+/* Returns the rows of prompt i's negative prompt. */
 static int64_t negative_rows(const xd_prompts *w, int i)
 {
     return w->rows[xd_prompts_negative(w, i)];
 }
 
-/* Have prompt i and its negative prompt as many rows as those of an earlier prompt? */
+/* Returns 1 if an earlier prompt and its negative prompt have the same rows as prompt i's. */
 static int is_counted(const xd_prompts *w, int i)
 {
     int k = 0;
@@ -205,7 +205,7 @@ static int is_counted(const xd_prompts *w, int i)
     return k < i;
 }
 
-/* The loop with the most rows, and with those of every prompt, as in count_encoder. */
+/* Counts the loop with the maximum of rows, and with those of every prompt, as in count_encoder. */
 static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     int64_t most = 0;
@@ -258,7 +258,7 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
     c->ops->wait(c, &r, 1);
 }
 
-/* Bytes of loaded weights of this rank; *once counts shared weights once per group. */
+/* Returns the bytes of this rank's loaded weights; *once counts shared weights once per group. */
 static double loaded_bytes(xd_context *ctx, double *once)
 {
     enum { FIRST = 4 };
@@ -288,7 +288,7 @@ static xd_size size_of(size_t bytes)
     return xd_size_text((double)bytes);
 }
 
-/* Refuses: `bytes` are needed of this limit (xd_budget_text). The message names the parts. */
+/* Returns the error that `bytes` exceed this limit (xd_budget_text), with the need by part. */
 static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, const char *limit,
                                xd_err *e)
 {
@@ -301,15 +301,16 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
                    size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
 
-/* Free memory of a host after the request, for each of the ranks that read files ahead. A thread
- * also needs some address space. */
+/* Returns a host's free memory after the request, per rank that reads files ahead. A thread also
+ * needs some address space. */
 static size_t free_of(const double host[XD_HOST_SUMS], double space)
 {
     const double thread = 1 << 20;
     return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
 }
 
-/* Bytes of weights that this rank has loaded into the host's memory; *once as loaded_bytes. */
+/* Returns the bytes of weights that this rank has loaded into host memory; *once as
+ * loaded_bytes. */
 static double held_by_host(xd_context *ctx, double *once)
 {
     double mine = loaded_bytes(ctx, once);
@@ -328,7 +329,7 @@ static void log_memory(const xd_context *ctx, const xd_need *need, const double 
            host[1] / 1073741824.0);
 }
 
-/* xd_shared_weights_saved_bytes of the transformers that are loaded at a time. */
+/* Returns xd_shared_weights_saved_bytes of the transformers that are loaded at the same time. */
 static double dits_saved(const xd_job *j)
 {
     double one = xd_shared_weights_saved_bytes(&j->ctx->model.dit),
@@ -336,7 +337,7 @@ static double dits_saved(const xd_job *j)
     return j->both ? one + two : xd_job_uses_dit(j, 0) ? one : two;
 }
 
-/* The same of text encoders, which only engines of one rank beside others share. */
+/* The same for text encoders, which only concurrent one-rank engines share. */
 static double texts_saved(const xd_context *ctx)
 {
     double sum = 0;
@@ -346,14 +347,14 @@ static double texts_saved(const xd_context *ctx)
     return sum;
 }
 
-/* Free memory of the host that an engine may take when others work beside it. */
+/* Returns this engine's part of the host's free memory if others run concurrently. */
 static size_t share_of(const xd_context *ctx, size_t bytes)
 {
     return ctx->neighbours > 1 ? bytes / (size_t)ctx->neighbours : bytes;
 }
 
-/* Sums over the ranks of this host: bytes that they need, and those that they may take. 1: the
- * budget limits these. */
+/* Sums over the ranks of this host: bytes needed and bytes allowed. Returns 1 if the budget is the
+ * limit. */
 static int sum_host(const xd_job *j, double peak, double once, int reads, size_t have,
                     double host[XD_HOST_SUMS])
 {
@@ -371,9 +372,8 @@ static int sum_host(const xd_job *j, double peak, double once, int reads, size_t
     return left < (double)have;
 }
 
-/* Weights in files, on a device in the host's memory: as few blocks as have to stay there, or all
- * of them. Ranks that share weights share what is saved. Weights that are loaded stay as they
- * are. */
+/* Weights in files (on a device: in host memory): keeps as few blocks there as necessary, or all.
+ * Ranks that share weights share the savings. Loaded weights stay as they are. */
 static void fit_to_host(xd_job *j, xd_need *need)
 {
     xd_context      *ctx = j->ctx;
@@ -399,13 +399,13 @@ static void fit_to_host(xd_job *j, xd_need *need)
         if (!ctx->model.text[k].store)
             ctx->model.text[k].stream = p.plan_text[k];
     if (need->streamed && ctx->world.all->rank == 0)
-        xd_log(XD_LOG_INFO, "offload: %d of the transformer's %d blocks, %s, stay in their files "
+        xd_log(XD_LOG_INFO, "offload: %d of the transformer's %d blocks (%s) stay in their files "
                "and are read in every step", dit->stream.streamed, dit->net.last - dit->net.first,
                size_of(need->streamed).s);
 }
 
-/* Two limits: what this process may map, and what all ranks of the host may use together, with
- * shared weights counted once. room: both limits. */
+/* Checks two limits: the address space of this process, and the memory of all ranks of the host
+ * together, with shared weights counted once. */
 static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -425,7 +425,7 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     log_memory(ctx, need, host);
     ctx->spare = reads ? free_of(host, (double)space + mine - peak) : 0;
     if (peak > (double)space + mine) {
-        xd_budget_text(ctx, 0, "address space (ulimit -v), besides what kernels take,",
+        xd_budget_text(ctx, 0, "address space (ulimit -v), without that of kernels,",
                        (double)space + mine, limit, sizeof limit);
         return refuse_memory(ctx->dev, need, peak, limit, e);
     }
@@ -435,8 +435,8 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], limit, e) : XD_OK;
 }
 
-/* The larger one of the transformers that the request uses, as it is loaded, or would be whole. One
- * that is not loaded is not streamed then. */
+/* Returns the bytes of the larger transformer that the request uses, as loaded, else complete. A
+ * transformer that is not loaded is then not streamed. */
 static size_t as_loaded(const xd_job *j)
 {
     xd_model *m = &j->ctx->model;
@@ -452,7 +452,7 @@ static size_t as_loaded(const xd_job *j)
     return most;
 }
 
-/* A rank's share of its device. */
+/* Returns this rank's part of its device's memory. */
 static double share_of_room(const xd_need *need, const xd_device_room *room)
 {
     return (room->have - room->kernels) * (double)need->peak / (room->need - room->kernels);
@@ -463,7 +463,8 @@ static int is_loaded(const xd_context *ctx)
     return ctx->model.dit.store || ctx->model.dit2.store;
 }
 
-/* Does the device hold the request with the transformers as they are loaded? *need is that then. */
+/* Returns 1 if the device holds the request with the transformers as loaded; then sets *need to
+ * that. */
 static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *room)
 {
     xd_need as_it_is = *need;
@@ -477,9 +478,9 @@ static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *
     return 1;
 }
 
-/* Does the need of a rank fit into its share of the device? Else blocks are streamed. Weights that
- * are loaded stay as they are, or all ranks drop theirs where one has too much: the ranks of a host
- * may share a copy. fits: what fits_as_loaded has returned. */
+/* If a rank's need exceeds its part of the device, streams blocks. Loaded weights stay as they are,
+ * or all ranks drop theirs if one rank needs too much: the ranks of a host may share a copy. fits:
+ * result of fits_as_loaded. */
 static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, int fits)
 {
     xd_context      *ctx = j->ctx;
@@ -500,7 +501,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
             ctx->model.text[k].stream = p.plan_text[k];
 }
 
-/* Which share of the blocks waits on the host, and what that costs. */
+/* Logs how many blocks are streamed from the host, and the time that costs. */
 static void log_streaming(const xd_job *j, const xd_need *need)
 {
     const xd_context   *ctx = j->ctx;
@@ -512,21 +513,21 @@ static void log_streaming(const xd_job *j, const xd_need *need)
     if (ctx->dev->mem->link)
         rate = ctx->dev->mem->link(ctx->dev, 0);
     xd_log(XD_LOG_INFO,
-           "offload: %d of the transformer's %d blocks are streamed from the host's memory to %s: "
-           "%s a step, at least %.3g s at %s/s%s", p->stream.streamed, p->net.last - p->net.first,
+           "offload: %d of the transformer's %d blocks are streamed from host memory to %s: "
+           "%s per step, at least %.3g s at %s/s%s", p->stream.streamed, p->net.last - p->net.first,
            ctx->dev->name, xd_size_text(bytes).s, rate > 0 ? bytes / rate : 0,
            xd_size_text(rate).s,
-           ctx->offload == XD_OFFLOAD_AUTO ? ", because it does not hold them" : "");
+           ctx->offload == XD_OFFLOAD_AUTO ? ", as they do not fit there" : "");
 }
 
-/* Bytes that this rank's weights and messages have taken of its device. */
+/* Returns the bytes of its device that this rank's weights and messages use. */
 static double held_by_device(xd_context *ctx)
 {
     double once;
     return loaded_bytes(ctx, &once) + (double)ctx->world.all->traffic->device_bytes;
 }
 
-/* Ranks of a host share the copies of streamed blocks that are about to be loaded. */
+/* Counts the copies of streamed blocks that are about to be loaded; ranks of a host share them. */
 static void count_copies(xd_job *j, xd_need *need)
 {
     size_t most = 0;
@@ -538,7 +539,7 @@ static void count_copies(xd_job *j, xd_need *need)
         xd_offload_pin(need, j, j->ctx->world.used->size, most);
 }
 
-/* The limit of a device with a memory of its own, which other ranks may share. */
+/* Checks the limit of a device with its own memory, which other ranks may share. */
 static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context    *ctx = j->ctx;
@@ -549,17 +550,17 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     int            fits = xd_world_all(&ctx->world, s != XD_OK || fits_as_loaded(j, need, &room));
     if (s != XD_OK)
         return s;
-    if (!fits)                  /* on another rank                                              */
+    if (!fits)                  /* another rank does not fit                                    */
         *need = whole;
     fit_to_device(j, need, &room, fits);
     s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
     if (s != XD_OK)
         return s;
-    xd_log(XD_LOG_DEBUG, "memory of %s: %s are needed%s, %s are free; of the host: %s",
-           ctx->dev->name, xd_size_text(room.need).s, room.ranks > 1 ? " by all its ranks" : "",
+    xd_log(XD_LOG_DEBUG, "memory of %s: %s needed%s, %s free; host memory needed: %s",
+           ctx->dev->name, xd_size_text(room.need).s, room.ranks > 1 ? " by all ranks" : "",
            xd_size_text(room.have).s, size_of(need->host).s);
     if (need->messages)
-        xd_log(XD_LOG_DEBUG, "memory of %s: %zu bytes of them are for messages", ctx->dev->name,
+        xd_log(XD_LOG_DEBUG, "memory of %s: %zu of these bytes are for messages", ctx->dev->name,
                need->messages);
     limits->needed = room.need;
     limits->device = (room.have - room.kernels) / room.ranks;
@@ -577,7 +578,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     return refuse_memory(ctx->dev, need, room.need, limit, e);
 }
 
-/* Does memory hold both transformers? All ranks decide alike. */
+/* Decides whether memory holds both transformers; equal on all ranks. */
 static xd_status keep_both(xd_job *j, xd_need *need, const xd_memory_limits *limits, xd_err *e)
 {
     xd_context      *ctx = j->ctx;
@@ -643,7 +644,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     return s;
 }
 
-/* ---- decoding alone ------------------------------------------------------------------------ */
+/* ---- decoding only ------------------------------------------------------------------------ */
 
 static xd_status count_decoding(xd_job *j, xd_need *need, xd_err *e)
 {

@@ -10,39 +10,39 @@
 
 #define AT(field) offsetof(xd_request, field)
 
-/* --seed -1 sets both (XD_OPT_SEED). */
+/* --seed -1 sets both fields (XD_OPT_SEED). */
 _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the seed");
 
 static xd_option options[] = {
     { "negative_prompt", XD_OPT_TEXT, AT(negative_prompt), 0, 0, NULL, "TEXT",
-      "what the image should not show. One for all prompts, or one for each" },
+      "text to avoid in the image. One for all prompts, or one for each" },
     { "prompt_2", XD_OPT_TEXT, AT(prompt_2), 0, 0, NULL, "TEXT", NULL },
     { "prompt_3", XD_OPT_TEXT, AT(prompt_3), 0, 0, NULL, "TEXT", NULL },
     { "negative_prompt_2", XD_OPT_TEXT, AT(negative_prompt_2), 0, 0, NULL, "TEXT",
-      "the negative prompt of the encoder of prompt_2" },
+      "negative prompt for the encoder of prompt_2" },
     { "negative_prompt_3", XD_OPT_TEXT, AT(negative_prompt_3), 0, 0, NULL, "TEXT",
-      "the negative prompt of the encoder of prompt_3" },
+      "negative prompt for the encoder of prompt_3" },
     { "clean_caption", XD_OPT_FLAG, AT(clean_caption), 0, 1, NULL, NULL, NULL },
     { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS",
-      "width (default: of the image, else the model's)" },
+      "width (default: from the image, else the model's)" },
     { "height", XD_OPT_INT64, AT(height), 1, 1e7, NULL, "PIXELS",
-      "height (default: of the image, else the model's)" },
+      "height (default: from the image, else the model's)" },
     { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N",
-      "frames of a video (default: the model's)" },
+      "number of video frames (default: the model's)" },
     { "seconds", XD_OPT_REAL, AT(seconds), XD_ABOVE_ZERO, 1e5, NULL, "SECONDS",
-      "length of a video, in place of num_frames: the nearest that the model makes" },
+      "video length, instead of num_frames; rounded to a length that the model supports" },
     { "fps", XD_OPT_REAL, AT(fps), 0.01, 1000, NULL, "RATE",
-      "frames a second of a video's file (default: the model's)" },
+      "frames per second of the video file (default: the model's)" },
     { "num_inference_steps", XD_OPT_INT, AT(num_inference_steps), 1, 1000, NULL, "N",
       "denoising steps (default: the model's)" },
     { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
-      NULL },                   /* of the families                                             */
+      NULL },                   /* set by name_families                                        */
     { "guidance_scale_2", XD_OPT_REAL, AT(guidance_scale_2), 0, 1000, NULL, "G",
       NULL },
     { "boundary_ratio", XD_OPT_REAL, AT(boundary_ratio), 0, 1, NULL, "SHARE",
       NULL },
     { "true_cfg_scale", XD_OPT_REAL, AT(true_cfg_scale), 0, 1000, NULL, "G",
-      NULL },                   /* of the families                                             */
+      NULL },                   /* set by name_families                                        */
     { "guidance_rescale", XD_OPT_REAL, AT(guidance_rescale), 0, 1, NULL, "SHARE",
       NULL },
     { "cfg_normalization", XD_OPT_REAL, AT(cfg_normalization), 0, 1000, "1", "FACTOR",
@@ -52,101 +52,100 @@ static xd_option options[] = {
     { "skip_guidance_layers", XD_OPT_TEXT, AT(skip_guidance_layers), 0, 0, NULL, "N,N",
       NULL },
     { "skip_layer_guidance_scale", XD_OPT_REAL, AT(skip_layer_guidance_scale), -1000, 1000, NULL,
-      "G", "how far the prediction moves away from that without those layers" },
+      "G", "skip layer guidance: scale of the difference to the pass without those layers" },
     { "skip_layer_guidance_start", XD_OPT_REAL, AT(skip_layer_guidance_start), 0, 1, NULL, "SHARE",
-      "share of the steps behind which it does" },
+      "skip layer guidance: fraction of the steps after which it starts" },
     { "skip_layer_guidance_stop", XD_OPT_REAL, AT(skip_layer_guidance_stop), 0, 1, NULL, "SHARE",
-      "share of the steps before which it does" },
+      "skip layer guidance: fraction of the steps at which it ends" },
     { "use_dynamic_cfg", XD_OPT_FLAG, AT(use_dynamic_cfg), 0, 1, NULL, NULL,
       NULL },
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
-      "image to start from (PNG, JPEG, WebP, GIF, PPM), resized to the size asked for (default: of "
-      "its own shape); of a model that edits images, the one it reads" },
+      "input image (PNG, JPEG, WebP, GIF, PPM): start image, resized to the requested size "
+      "(default size: the image's); for editing models, the image to edit" },
     { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE",
       NULL },
     { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE",
-      "what to inpaint of the image: where the mask is bright it is generated, else kept" },
+      "inpainting mask: bright pixels are generated, dark ones kept" },
     { "padding_mask_crop", XD_OPT_INT64, AT(padding_mask_crop), 0, 1e7, NULL, "PIXELS",
-      "generate only the part of the image that the mask shows and so many pixels around it, and "
-      "lay the image over it as far as the mask is dark" },
+      "crop the image to the mask plus PIXELS on each side, generate that part, and paste the "
+      "result back" },
     { "no_auto_resize", XD_OPT_FLAG, AT(no_auto_resize), 0, 1, NULL, NULL,
-      NULL },                   /* of the families                                             */
+      NULL },                   /* set by name_families                                        */
     { "max_area", XD_OPT_INT64, AT(max_area), 1, 1e9, NULL, "PIXELS",
       NULL },
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
-      "share of the steps that are generated over the image (default: the pipeline's)" },
+      "fraction of the steps to run on the start image (default: the pipeline's)" },
     { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
       "seed; image i uses seed + i (default 0); -1: a random seed, which is printed" },
     { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",
       "images per prompt (default 1)" },
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
-      "text tokens a prompt is cut to (default: the pipeline's)" },
+      "max text tokens; longer prompts are truncated (default: the pipeline's)" },
     { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
-      NULL },                   /* of the registry                                             */
+      NULL },                   /* set by name_samplers                                        */
     { "flow_shift", XD_OPT_REAL, AT(flow_shift), XD_ABOVE_ZERO, 1000, NULL, "SHIFT",
-      "more noise for more steps, in rectified flow (default: the scheduler's)" },
+      "timestep shift in rectified flow: more steps at high noise (default: the scheduler's)" },
     { "shift_terminal", XD_OPT_REAL, AT(shift_terminal), 0, 1, NULL, "LEVEL",
-      "level of the last step, to which flow-euler stretches all; 0: none (default: the "
-      "scheduler's)" },
+      "noise level of flow-euler's last step, to which all levels are stretched; 0: off (default: "
+      "the scheduler's)" },
     { "use_karras_sigmas", XD_OPT_FLAG, AT(use_karras_sigmas), -1, 1, NULL, NULL,
-      "space the scheduler's noise levels as Karras et al. do" },
+      "use the spacing of noise levels of Karras et al. 2022" },
     { "use_exponential_sigmas", XD_OPT_FLAG, AT(use_exponential_sigmas), -1, 1, NULL, NULL,
-      "space them exponentially" },
+      "use exponential spacing of noise levels" },
     { "use_beta_sigmas", XD_OPT_FLAG, AT(use_beta_sigmas), -1, 1, NULL, NULL,
-      "space them by a beta distribution" },
+      "use spacing of noise levels by a beta distribution" },
     { "use_flow_sigmas", XD_OPT_FLAG, AT(use_flow_sigmas), -1, 1, NULL, NULL,
-      "let dpm++ or unipc follow a model of rectified flow" },
+      "use dpm++ or unipc with a model of rectified flow" },
     { "stochastic_sampling", XD_OPT_FLAG, AT(stochastic_sampling), -1, 1, NULL, NULL,
-      "draw new noise in every step of flow-euler" },
+      "flow-euler: draw new noise in every step" },
     { "solver_order", XD_OPT_INT, AT(solver_order), 1, 3, NULL, "N",
       "order of dpm++ or unipc (default: the scheduler's)" },
     { "algorithm_type", XD_OPT_TEXT, AT(algorithm_type), 0, 0, NULL, "NAME",
-      "of dpm++: dpmsolver++ or sde-dpmsolver++ (default: the scheduler's)" },
+      "dpm++: dpmsolver++ or sde-dpmsolver++ (default: the scheduler's)" },
     { "solver_type", XD_OPT_TEXT, AT(solver_type), 0, 0, NULL, "NAME",
-      "of dpm++ midpoint or heun, of unipc bh1 or bh2 (default: the scheduler's)" },
+      "dpm++: midpoint or heun; unipc: bh1 or bh2 (default: the scheduler's)" },
     { "timestep_spacing", XD_OPT_TEXT, AT(timestep_spacing), 0, 0, "linspace leading trailing",
-      "NAME", "where the scheduler's timesteps lie (default: its own)" },
+      "NAME", "spacing of the timesteps (default: the scheduler's)" },
     { "final_sigmas_type", XD_OPT_TEXT, AT(final_sigmas_type), 0, 0, "zero sigma_min", "NAME",
-      "where the scheduler's levels end (default: its own)" },
+      "last noise level (default: the scheduler's)" },
     { "eta", XD_OPT_REAL, AT(eta), 0, 1, NULL, "SHARE",
-      "share of new noise in every step of ddim or tcd (default: 0)" },
+      "ddim, tcd: amount of new noise per step (default: 0)" },
     { "sigmas", XD_OPT_TEXT, AT(sigmas), 0, 0, NULL, "N,N",
-      "noise levels of all steps, before any shift, for schedulers that take them" },
+      "noise levels of all steps, before any shift, for schedulers that support it" },
     { "timesteps", XD_OPT_TEXT, AT(timesteps), 0, 0, NULL, "N,N",
-      "timesteps of all steps, for schedulers that take them" },
+      "timesteps of all steps, for schedulers that support it" },
     { "previews", XD_OPT_INT, AT(previews), 1, 1000, NULL, "N",
-      "so many previews of an image, spread over its steps (default: none)" },
+      "number of previews per image, spread over its steps (default: none)" },
     { "preview_every", XD_OPT_INT, AT(preview_every), 1, 1000, NULL, "STEPS",
-      "a preview every so many steps (default: none)" },
+      "make a preview every STEPS steps (default: none)" },
     { "cache", XD_OPT_TEXT, AT(cache), 0, 0, NULL, "NAME:OPTIONS",
-      NULL },                   /* of the registry                                             */
+      NULL },                   /* set by name_caches                                          */
     { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
-      "noise: philox, or torch to generate what diffusers generates" },
+      "random numbers: philox, or torch for the same noise as diffusers (default: philox)" },
     { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
-      "scores of attention: int8 is faster and less exact (default: auto)" },
+      "attention scores: int8 is faster and less exact (default: auto)" },
     { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
-      "with --weights_dtype fp8 on a GPU: fp8 rounds the inputs of layers, too, which is faster "
+      "with --weights_dtype fp8 on a GPU: fp8 also quantizes the inputs of layers, which is faster "
       "and less exact (default: auto)" },
     { "attention_window", XD_OPT_TEXT, AT(attention_window), 0, 0, NULL, "T,H,W",
-      "frames, rows and columns of tokens around it that an image token attends to; 0: all; or one "
-      "number, tokens on either side in order" },
+      "local attention: size of the window in tokens (frames, rows, columns; 0: all); a single N: "
+      "N tokens on each side" },
     { "fast_attn", XD_OPT_TEXT, AT(fast_attn), 0, 0, NULL, "FILE|WAYS",
-      "reuse attention outputs in later steps (DiTFastAttn): a file of xdit calibrate or of xDiT, "
-      "or "
+      "reuse attention outputs in later steps (DiTFastAttn): a file of xdit calibrate or xDiT, or "
       "a list of share, window, window+cfg, full+cfg and full, repeated over the steps" },
     { "reference_interval", XD_OPT_INT64, AT(reference_interval), 0, 1e6, NULL, "STEPS",
-      "steps that share the keys and values of reference images; 0: all (default: 1)" },
+      "recompute keys and values of reference images every STEPS steps; 0: once (default: 1)" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
-      "decode in overlapping tiles: less memory" },
+      "decode in overlapping tiles, which needs less memory" },
     { "output_quality", XD_OPT_INT64, AT(output_quality), 0, 100, NULL, "N",
-      "of .jpg and .webp: less is smaller (default: 95)" },
+      "quality of .jpg and .webp, 0 to 100 (default: 95)" },
     { "no_resolution_binning", XD_OPT_FLAG, AT(no_resolution_binning), 0, 1, NULL, NULL,
-      "generate the size asked for, not the nearest trained one" },
+      "generate the requested size, not the nearest trained one" },
 };
 
 enum { OPTIONS = sizeof options / sizeof *options };
 
-/* Samplers of several kinds of models share a name: it counts where it comes first. */
+/* Several samplers may have the same webui name: lists only the first of them. */
 static int is_first(const xd_sampler *const *list, int at)
 {
     for (int i = 0; i < at; i++)
@@ -191,7 +190,7 @@ static void name_caches(void)
     set_help(AT(cache), b.failed ? "step cache (default none)" : b.p);
 }
 
-/* These help texts name the families that have the option. */
+/* These help texts list the families that have the option. */
 static void name_families(void)
 {
     static const struct {
@@ -202,36 +201,36 @@ static void name_families(void)
     } row[] = {
         { AT(guidance_scale), "classifier-free guidance; 1 or less: none (", XD_WORD_FROM_PROMPT,
           ": 0)" },
-        { AT(guidance_scale_2), "guidance_scale of the steps of the second transformer (",
+        { AT(guidance_scale_2), "guidance_scale for steps of the second transformer (",
           XD_WORD_TWO_DITS, "; default: as guidance_scale)" },
-        { AT(boundary_ratio), "share of the times, from image to noise, that the second "
-          "transformer is for (", XD_WORD_TWO_DITS, "; default: the model's)" },
+        { AT(boundary_ratio), "noise level, as a fraction of the training timesteps, below which "
+          "the second transformer is used (", XD_WORD_TWO_DITS, "; default: the model's)" },
         { AT(true_cfg_scale),
-          "guidance by the negative prompt where guidance_scale does not guide (",
-          XD_WORD_DISTILLED, "); 1: none (default: the pipeline's)" },
+          "scale of classifier-free guidance for models with a distilled guidance_scale (",
+          XD_WORD_DISTILLED, "); 1: off (default: the pipeline's)" },
         { AT(guidance_rescale),
-          "give so much of the guided prediction the spread of the prompt's (", XD_WORD_RESCALES,
-          "; default: 0)" },
-        { AT(cfg_normalization), "make the guided prediction at most so many times as long as the "
-          "prompt's (", XD_WORD_FROM_PROMPT, "; default: 0, any length)" },
-        { AT(cfg_truncation), "share of the way from noise to image that is guided (",
+          "rescale guidance: 0 off, 1 to the full standard deviation of the prompt's prediction (",
+          XD_WORD_RESCALES, "; default: 0)" },
+        { AT(cfg_normalization), "limit the norm of the guided prediction to FACTOR times that of "
+          "the prompt's (", XD_WORD_FROM_PROMPT, "; default: 0, no limit)" },
+        { AT(cfg_truncation), "end guidance at this fraction of the way from noise to image (",
           XD_WORD_FROM_PROMPT, "; default: 1)" },
-        { AT(skip_guidance_layers), "layers that a third pass leaves out, for the prediction to "
-          "move away from it (", XD_WORD_SKIPS_LAYERS, "; default: none)" },
-        { AT(no_auto_resize), "read the image in its own size, not in the nearest trained one (",
+        { AT(skip_guidance_layers), "skip layer guidance: layers that a third pass skips, to guide "
+          "away from its prediction (", XD_WORD_SKIPS_LAYERS, "; default: none)" },
+        { AT(no_auto_resize), "read the image at its own size, not at the nearest trained one (",
           XD_WORD_AUTO_RESIZES, ")" },
-        { AT(max_area), "pixels of an image of which the ratio alone is given (",
+        { AT(max_area), "number of pixels; width and height then only set the ratio (",
           XD_WORD_MAX_AREA, "; default: the model's)" },
-        { AT(last_image), "image that the video ends with (", XD_WORD_LAST_IMAGE, ")" },
-        { AT(prompt_2), "text for the second text encoder: one for all prompts, or one for each (",
+        { AT(last_image), "last frame of the video (", XD_WORD_LAST_IMAGE, ")" },
+        { AT(prompt_2), "second text encoder's prompt; one for all prompts, or one for each (",
           XD_WORD_TWO_PROMPTS, "; default: the prompt)" },
-        { AT(prompt_3), "text for the third text encoder: one for all prompts, or one for each (",
+        { AT(prompt_3), "third text encoder's prompt; one for all prompts, or one for each (",
           XD_WORD_THREE_PROMPTS, "; default: the prompt)" },
-        { AT(clean_caption), "clean prompts of addresses, tags and other text of the web, as ",
-          XD_WORD_CLEANS, " was trained (default: true; --clean_caption=false: small letters "
+        { AT(clean_caption), "remove web addresses, tags and similar text from prompts, as for the "
+          "training of ", XD_WORD_CLEANS, " (default: true; --clean_caption=false: lower case "
           "only)" },
-        { AT(use_dynamic_cfg), "let the guidance grow from 1 with the steps, as ",
-          XD_WORD_DYNAMIC_CFG, " was shown with" },
+        { AT(use_dynamic_cfg), "increase guidance from 1 over the steps, as in the examples of ",
+          XD_WORD_DYNAMIC_CFG, "" },
     };
     static xd_text_buf help[sizeof row / sizeof *row];
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {

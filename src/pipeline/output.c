@@ -1,4 +1,4 @@
-/* output.c - names of output files for images and videos, and writing them */
+/* output.c - names of output files for images and videos; writes the files */
 #include "pipeline/output.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { MAXNAME = 4096 };
 
-/* The conversion in a name: position and length of one %d or %0Nd; 0 none, -1 something else. */
+/* Finds the conversion in a name: position and length of one %d or %0Nd; 0 none, -1 invalid. */
 static int find_number(const char *path, size_t *at, size_t *len, int *width)
 {
     int found = 0;
@@ -37,7 +37,7 @@ static size_t stem_of(const char *path)
     return dot && dot != path && dot[-1] != '/' ? (size_t)(dot - path) : strlen(path);
 }
 
-/* Is it a video written as images? Its name needs %04d. */
+/* Returns 1 for a video that is written as images; its name needs %04d. */
 static int in_frames(const char *path, int64_t frames)
 {
     return frames > 1 && xd_image_known(path);
@@ -49,7 +49,8 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     int    width = 0, n, has = find_number(path, &at, &len, &width);
     if (has < 0)
         return xd_fail(e, XD_EINVAL,
-                       "the output name %s may have one %%d (or %%04d) and no other %%", path);
+                       "the output name %s is invalid: it may have one %%d (or %%04d) and no other "
+                       "%%", path);
     if (has)
         n = snprintf(name, size, "%.*s%0*d%s", (int)at, path, width, i + 1, path + at + len);
     else if (images > 1)
@@ -62,7 +63,7 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     return XD_OK;
 }
 
-/* The name for all frames of a video: a %d stays in it, after the number of the video if
+/* Makes the name for all frames of a video: a %d stays in it, after the number of the video if
  * there are several. */
 static int frames_name(const char *path, int i, int videos, char *name, size_t size)
 {
@@ -112,7 +113,7 @@ xd_status xd_output_check(const char *path, int images, xd_err *e)
     if (!is_latents(name) && !xd_image_known(name) && !xd_video_known(name))
         return xd_fail(e, XD_EINVAL,
                        "the output name %s must end in .png, .jpg, .jpeg, .webp, .ppm "
-                       "or .safetensors (latents), and that of a video may end in .mp4, .mov, "
+                       "or .safetensors (latents); for a video also in .mp4, .mov, "
                        ".mkv, .webm, .gif or .rgb", path);
     if (xd_video_known(name) && (s = xd_video_ready(name, e)) != XD_OK)
         return s;
@@ -124,7 +125,7 @@ xd_status xd_output_check_video(const char *path, int video, xd_err *e)
     if (video || !xd_video_known(path))
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
-                   "the output name %s is that of a video, and this model makes images: it must "
+                   "the output name %s is for a video, but this model generates images: it must "
                    "end in .png, .jpg, .jpeg, .webp, .ppm or .safetensors (latents)", path);
 }
 

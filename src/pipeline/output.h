@@ -4,8 +4,8 @@
 
 #include "io/image.h"
 
-/* Writes one image or video in the format of the file name. For an image format every frame is
- * an image file. quality: that of xd_image_write_at. */
+/* Writes one image or video in the format of the file name. For an image format, each frame becomes
+ * a file. quality: see xd_image_write_at. */
 xd_status xd_output_write(const char *path, const xd_image *im, int quality,
                           const xd_image_text *texts, xd_err *e);
 

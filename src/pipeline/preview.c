@@ -9,15 +9,15 @@
 #include "pipeline/result.h"
 #include "pipeline/vae_codec.h"
 
-enum { MOST = 128 };            /* channels whose colours are learned                          */
+enum { MOST = 128 };            /* max channels for learned colours                            */
 
 int xd_preview_asked(const xd_job *j)
 {
     return j->r->previews > 0 || j->r->preview_every > 0;
 }
 
-/* Of n previews number k stands behind step round(k steps / (n + 1)); of two behind one step there
- * is one, and none behind the last, whose image comes. */
+/* Of n previews, number k is after step round(k steps / (n + 1)). Two at the same step are one, and
+ * there is none after the last step, where the image follows. */
 int xd_preview_due(const xd_job *j, int step)
 {
     int64_t n = j->r->previews, steps = j->samp.steps, at = step + 1;
@@ -31,7 +31,7 @@ int xd_preview_due(const xd_job *j, int step)
 
 /* ---- the inner cells of latents ------------------------------------------------------------- */
 
-/* The first frame of latents that are packed by P x P: C channels of h x w cells. */
+/* First frame of latents that are packed by P x P: C channels of h x w cells. */
 typedef struct frame { const float *lat; int64_t P, C, h, w; } frame;
 
 static frame first_frame(const xd_job *j, const float *lat)
@@ -48,7 +48,7 @@ static float value_at(const frame *f, int64_t c, int64_t y, int64_t x)
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-/* The normal equations of pixel = values . to: of n values, the channels and 1. */
+/* Normal equations of pixel = values * to, with n values: the channels and 1. */
 struct xd_colours {
     int64_t n, cells;
     double *squares;            /* [n,n]                                                       */
@@ -78,7 +78,7 @@ static xd_colours *open_colours(int64_t n)
     return c;
 }
 
-/* The mean of the pixels of a cell. */
+/* Computes the mean of the pixels of a cell. */
 static void mean_pixel(const xd_job *j, const frame *f, const float *rgb, int64_t y, int64_t x,
                        double mean[3])
 {
@@ -124,7 +124,7 @@ void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb)
         }
 }
 
-/* Solves a [n,n] to = b [n,3] by elimination, in place; a is positive definite. */
+/* Solves a [n,n] x = b [n,3] by elimination, in place; a is positive definite. */
 static void solve(int64_t n, double *a, double *b)
 {
     for (int64_t i = 0; i < n; i++)
@@ -143,8 +143,8 @@ static void solve(int64_t n, double *a, double *b)
         }
 }
 
-/* The fit so far, [n,3]; 0: there is none. Channels that images have not told apart get small
- * factors. */
+/* Writes the current fit [n,3]; returns 0 without data. Channels that the images do not distinguish
+ * get small factors. */
 static int fit_colours(const xd_colours *s, float (*to)[3])
 {
     double *a = s && s->cells ? malloc((size_t)(s->n * s->n) * sizeof *a) : NULL;
@@ -177,7 +177,7 @@ static void map_cells(const frame *f, const float (*to)[3], float *rgb)
         }
 }
 
-/* The sum of the channels, with a mean of 0 and a standard deviation of 1/2. */
+/* Sets pixels to the sum of the channels, normalized to mean 0 and standard deviation 1/2. */
 static void grey_cells(const frame *f, float *rgb)
 {
     int64_t n = f->h * f->w;
@@ -207,8 +207,8 @@ static void colour_cells(const xd_job *j, const frame *f, float *rgb)
         grey_cells(f, rgb);
 }
 
-/* An image of the first frame, malloc'ed, and its size: decoded, or a pixel for each cell. NULL: no
- * memory. */
+/* Returns an image of the first frame, malloc'ed, and its size: decoded, or one pixel per cell.
+ * NULL: no memory. */
 static float *decode_frame(const xd_job *j, const float *clean, xd_grid *size)
 {
     frame  f = first_frame(j, clean);
@@ -221,7 +221,8 @@ static float *decode_frame(const xd_job *j, const float *clean, xd_grid *size)
     return image;
 }
 
-/* The size asked for, or one of its ratio with XD_PREVIEW_SIDE pixels of the longer side. */
+/* Returns the requested size, or one of its ratio with XD_PREVIEW_SIDE pixels on the longer
+ * side. */
 static xd_grid preview_size(const xd_job *j)
 {
     int64_t H = j->asked[0], W = j->asked[1], side = H > W ? H : W;

@@ -1,4 +1,4 @@
-/* prompt_images.c - see prompt_images.h */
+/* prompt_images.c - reference images as inputs of a text encoder; see prompt_images.h */
 #include "pipeline/prompt_images.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-/* The encoder that sees images; NULL: none does. */
+/* Returns the encoder that reads images; NULL: none. */
 static const xd_text_use *seer_of(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -27,7 +27,7 @@ static int sees(const xd_job *j, int k)
 
 /* ---- pixels ------------------------------------------------------------------------------- */
 
-/* The size from which an image is brought to the one that is seen. */
+/* Returns the size from which an image is scaled to the encoder's size. */
 static xd_status first_size(const xd_job *j, int i, xd_grid *size, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -101,7 +101,7 @@ void xd_prompt_images_close(xd_job *j)
     }
 }
 
-/* FNV-1a, and a mix of the bytes and the first hash. */
+/* FNV-1a of the bytes, and a mix of the bytes and the first hash. */
 void xd_prompt_images_hash(const xd_job *j, int64_t hash[2])
 {
     uint64_t a = 0xcbf29ce484222325u, b = (uint64_t)j->nrefs;
@@ -173,9 +173,9 @@ xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t
     for (int64_t i = 0; i < *n; i++)
         seen += (*ids)[i] == mark;
     if (seen != j->nrefs)
-        return xd_fail(e, XD_EINVAL, "a prompt has the token of an image (id %d) %d times, and %d "
-                       "images are given: leave it to them%s", mark, seen, j->nrefs,
-                       seen < j->nrefs ? ", and let max_sequence_length be longer" : "");
+        return xd_fail(e, XD_EINVAL, "a prompt has the image token (id %d) %d times, but there are "
+                       "%d images: remove it from the prompt%s", mark, seen, j->nrefs,
+                       seen < j->nrefs ? ", or increase max_sequence_length" : "");
     int32_t *out = malloc((size_t)(*n + more) * sizeof *out + 1);
     if (!out)
         return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)(*n + more));

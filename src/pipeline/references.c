@@ -1,7 +1,7 @@
 /* references.c - reference images: read, resized, encoded to tokens
  *
- * Their latents are the means of the VAE's Gaussians: nothing is drawn, so the noise does not
- * depend on them (diffusers: sample_mode="argmax"). */
+ * Their latents are the means of the VAE's Gaussians: no random number is drawn, so the noise does
+ * not depend on them (diffusers: sample_mode="argmax"). */
 #include "pipeline/references.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static int64_t token_count(const xd_job *j, int i)
     return j->refs[i].rows * j->refs[i].cols;
 }
 
-/* Their tokens become a part of the layout. */
+/* Adds their tokens to the layout. */
 static void set_tokens(xd_job *j)
 {
     int64_t unit = unit_of(j);
@@ -56,26 +56,26 @@ static void set_tokens(xd_job *j)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* The size in whole tokens of an image that is resized to `resized`. */
+/* Returns the size in complete tokens of an image that is resized to `resized`. */
 static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
 {
     int64_t unit = unit_of(j);
     return (xd_grid){ resized.rows / unit * unit, resized.cols / unit * unit };
 }
 
-/* An image of *size becomes one of the size to resize it to. */
+/* Replaces the size of an image by the size to resize it to. */
 static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, xd_grid *size,
                         xd_err *e)
 {
     int64_t area = r->max_area ? r->max_area : p->reference_area;
-    if (p->auto_resizes && r->no_auto_resize) {         /* scaled to whole tokens, not cut       */
+    if (p->auto_resizes && r->no_auto_resize) {         /* scaled to complete tokens, not cropped */
         *size = (xd_grid){ size->rows / unit * unit, size->cols / unit * unit };
         return XD_OK;
     }
     return p->reference_size(unit, area, &size->rows, &size->cols, e);
 }
 
-/* Sets the sizes of image i; *size is its own, and becomes the one to resize it to. */
+/* Sets the sizes of image i; *size is the original size, replaced by the size to resize to. */
 static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -86,11 +86,11 @@ static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
     j->ref_size[i] = whole_tokens(j, *size);
     return j->ref_size[i].rows && j->ref_size[i].cols
                ? xd_prompt_image_set_size(j, i, own, e)
-               : xd_fail(e, XD_EINVAL, "image %d has no whole token of %lld x %lld pixels", i + 1,
-                         (long long)unit_of(j), (long long)unit_of(j));
+               : xd_fail(e, XD_EINVAL, "image %d is smaller than one token of %lld x %lld pixels",
+                         i + 1, (long long)unit_of(j), (long long)unit_of(j));
 }
 
-/* Moves the middle of an image to its front. */
+/* Moves the central crop of an image to the start of its buffer. */
 static void crop(uint8_t *rgb, xd_grid from, xd_grid to)
 {
     int64_t        top = (from.rows - to.rows) / 2, left = (from.cols - to.cols) / 2;
@@ -115,7 +115,7 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
         return s;
     }
     if (to->rows != h || to->cols != w)
-        xd_log(XD_LOG_INFO, "image %d, %lld x %lld pixels, is read as %lld x %lld", i + 1,
+        xd_log(XD_LOG_INFO, "resizing image %d from %lld x %lld pixels to %lld x %lld", i + 1,
                (long long)w, (long long)h, (long long)to->cols, (long long)to->rows);
     s = xd_image_resize(&rgb, w, h, resized.cols, resized.rows, e);
     if (s == XD_OK)
@@ -127,8 +127,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     free(rgb);
     if (s == XD_OK && xd_references_inpainted(j) &&
         (to->rows != j->size[0] || to->cols != j->size[1]))
-        return xd_fail(e, XD_EINVAL, "%lld x %lld pixels are asked for, and of an image with a "
-                       "mask the size is its own, here %lld x %lld: leave out width and height",
+        return xd_fail(e, XD_EINVAL, "the size %lld x %lld differs from that of the masked image, "
+                       "%lld x %lld: leave out width and height",
                        (long long)j->size[1], (long long)j->size[0], (long long)to->cols,
                        (long long)to->rows);
     return s;
@@ -142,7 +142,7 @@ xd_status xd_references_read(xd_job *j, xd_err *e)
     if (!xd_references_given(j))
         return XD_OK;
     if (n > p->references)
-        return xd_fail(e, XD_EINVAL, "%lld images are given, and %s reads at most %d",
+        return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d",
                        (long long)n, p->name, p->references);
     if (!j->ctx->model.dit_info.refs)
         return xd_fail(e, XD_EUNSUPPORTED, "the transformer of this model reads no images");
@@ -165,7 +165,7 @@ xd_status xd_references_read(xd_job *j, xd_err *e)
 
 xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
 {
-    if (j->ctx->world.used->size == 1 || !j->told_images || !j->ctx->model.recipe->references)
+    if (j->ctx->world.used->size == 1 || !j->rank0_images || !j->ctx->model.recipe->references)
         return s;
     xd_grid   all[2 * XD_MAXREFS];
     memcpy(all, j->ref_size, sizeof j->ref_size);
@@ -180,7 +180,7 @@ xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-/* Latents of image i as tokens [h/p w/p, C p p]; how far cells and channels are apart in `from`. */
+/* Writes latents of image i as tokens [h/p w/p,C p p]; `cells`, `channels`: strides in `from`. */
 static void fill_tokens(const xd_job *j, int i, const float *from, int64_t cells, int64_t channels,
                         float *out)
 {

@@ -1,4 +1,4 @@
-/* replay.c - which passes are recorded, and when */
+/* replay.c - decides which passes are recorded, and when */
 #include "pipeline/replay.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int is_same(const xd_replay_key *a, const xd_replay_key *b)
     return same && memcmp(a->local, b->local, a->local_size) == 0;
 }
 
-/* The pass of this key; NULL: there is no room for another one. */
+/* Returns the pass of this key; NULL: the table is full. */
 static xd_replayed *find_pass(xd_replay *r, const xd_replay_key *key)
 {
     for (int i = 0; i < r->n; i++)
@@ -94,6 +94,6 @@ int xd_replay_end(xd_replay *r, xd_exec *x)
     }
     x->err = r->before;
     xd_replay_close(r);
-    xd_log(XD_LOG_DEBUG, "%s does not record passes: they are launched op by op", x->dev->name);
+    xd_log(XD_LOG_DEBUG, "%s cannot record passes: ops are launched one by one", x->dev->name);
     return 0;
 }

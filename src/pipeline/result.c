@@ -1,4 +1,4 @@
-/* result.c - the images of a request and their texts (metadata) */
+/* result.c - the images of a request and their metadata texts */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +22,7 @@ enum { MAXTIME = 8 };
 
 typedef struct item {
     xd_image image;
-    uint8_t *pixels;            /* of the image                                                */
+    uint8_t *pixels;            /* pixels of the image                                         */
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
@@ -34,11 +34,11 @@ struct xd_result {
     item   *items;
     int     n, have;
     int64_t lat[4];             /* t, C, h, w                                                  */
-    int     video, quality;     /* quality: of xd_output_write                                 */
+    int     video, quality;     /* quality: see xd_output_write                                */
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
-    int64_t sent;               /* bytes between ranks                                         */
-    int64_t image_tokens, reference_tokens;     /* of each image                               */
+    int64_t sent;               /* bytes sent between ranks                                    */
+    int64_t image_tokens, reference_tokens;     /* per image                                   */
 };
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
@@ -75,7 +75,7 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
-/* What was asked where guidance_scale combines no passes; otherwise the scale that does. */
+/* Returns the requested scale if guidance_scale combines no passes; otherwise the scale in use. */
 static double scale_read(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -83,7 +83,7 @@ static double scale_read(const xd_job *j)
     return !p->distilled ? j->guidance : asked < 0 ? j->usual.guidance : asked;
 }
 
-/* Appends the name of a file or a model; NULL: pixels came without a file. */
+/* Appends the name of a file or model; NULL: the pixels have no file. */
 static void add_name(xd_text_buf *b, const xd_request *r, const char *path)
 {
     if (path && r->omit_folders)
@@ -109,7 +109,7 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
     xd_buf_json_string(b, text);
 }
 
-/* Appends the images that the image was made of, and how it was. */
+/* Appends the input images and the settings for them. */
 static void add_images(xd_text_buf *b, const xd_job *j)
 {
     const xd_request *r = j->r;
@@ -134,7 +134,7 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
 }
 
-/* Appends other settings that the image depends on, if they were given. */
+/* Appends further settings that affect the image, if they were given. */
 static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
 {
     const xd_request *r = j->r;
@@ -231,7 +231,7 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     return b.p;
 }
 
-/* The sampler's name in stable-diffusion-webui; "DPM++ 2M" is that of order 2. */
+/* Returns the sampler's name in stable-diffusion-webui; "DPM++ 2M" means order 2. */
 static const char *known_as(const xd_job *j)
 {
     int order = j->samp.cfg.solver_order;
@@ -286,8 +286,8 @@ xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e)
                  xd_job_pixels(j));
     else
         made = ctx->model.recipe->dit;
-    return xd_fail(e, XD_EFORMAT, "image %d is lost: %s NaN or infinite, as %s computes them in "
-                   "%s; %sother weights may help", i + 1, what, made, type,
+    return xd_fail(e, XD_EFORMAT, "image %d cannot be written: %s NaN or infinite, computed by %s "
+                   "in %s; %sother weights may help", i + 1, what, made, type,
                    ctx->type == XD_F32 ? "" : "--dtype f32 or ");
 }
 
@@ -489,7 +489,8 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
         return xd_st_write(path, &it, 1, 0, meta, e);
     }
     if (!t->image.data)
-        return xd_fail(e, XD_EINVAL, "the request made latents only; save them as .safetensors");
+        return xd_fail(e, XD_EINVAL, "the request generated latents only; save them as "
+                       ".safetensors");
     xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json },
                               { NULL, NULL } };
     return xd_output_write(path, &t->image, r->quality, texts, e);

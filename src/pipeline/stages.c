@@ -1,4 +1,4 @@
-/* stages.c - cutting the transformer's blocks into pipeline stages by counted cost */
+/* stages.c - splits the transformer's blocks into pipeline stages by counted cost */
 #include <stdlib.h>
 
 #include "pipeline/stages.h"
@@ -12,9 +12,9 @@
 #include "plan/balance.h"
 #include "plan/plan.h"
 
-/* Counted cost of every block, and of the additional work of the first and the last stage. It
- * is the cost of whole blocks, so that all tensor ranks of a stage, whose shares differ, get
- * the same cut. */
+/* Counts the cost of every block, and the extra work of the first and the last stage. It is the
+ * cost of complete blocks, so that all tensor ranks of a stage, whose shards differ, get the same
+ * split. */
 static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;

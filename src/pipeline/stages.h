@@ -1,13 +1,13 @@
-/* stages.h - cutting the transformer's blocks into pipeline stages */
+/* stages.h - splits the transformer's blocks into pipeline stages */
 #ifndef XD_PIPELINE_STAGES_H
 #define XD_PIPELINE_STAGES_H
 
 #include "pipeline/job.h"
 
-/* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists
- * them): stage i runs [cut[i], cut[i + 1]). Call before anything is loaded. */
+/* Splits the transformer's blocks into the plan's stages by counted cost (or as listed in the
+ * plan): stage i runs blocks [cut[i], cut[i + 1]). Call before anything is loaded. */
 xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e);
-/* Cuts and gives this rank its own stage. Does nothing if weights are loaded. */
+/* Splits, and assigns this rank its own stage. Does nothing if weights are loaded. */
 xd_status xd_stages_open(xd_job *j, xd_err *e);
 
 #endif

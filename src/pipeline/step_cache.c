@@ -1,9 +1,9 @@
 /* step_cache.c - decisions and corrections of step caches
  *
- * The value of a middle range is what it adds to the hidden state, h behind it less h before it, of
- * all rows of this rank and all streams. The values of an expansion take turns in order + 1
- * buffers: the new value is written to the buffer of the highest difference, which the update does
- * not read, and each difference then takes the buffer of the one below it. */
+ * The value of a middle range is its contribution to the hidden state: the state after it minus the
+ * state before it, for all rows of this rank and all streams. The terms of an expansion cycle
+ * through order + 1 buffers: the new value is written to the buffer of the highest difference,
+ * which the update does not read, and each difference then uses the buffer of the one below it. */
 #include "pipeline/step_cache.h"
 
 #include <math.h>
@@ -32,8 +32,7 @@ int xd_cache_is_on(const xd_denoise *f)
     return f->cache.spec && f->cache.spec->kind;
 }
 
-/* The stage with the first of the blocks that are counted decides. Those before it compute all of
- * theirs. */
+/* The stage with the first counted block decides. Stages before it compute all of their blocks. */
 static int decides(const xd_denoise *f)
 {
     return f->net->first <= f->cache.lead && f->cache.lead < f->net->last;
@@ -56,7 +55,7 @@ static xd_cache_unit *unit_of(const xd_denoise *f)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* Rows of the hidden state of a patch, of this rank, in the pass with the longest text. */
+/* Returns this rank's hidden rows of a patch, in the pass with the longest text. */
 static int64_t most_rows(const xd_denoise *f, int unit)
 {
     xd_layout l = f->lay;
@@ -64,7 +63,7 @@ static int64_t most_rows(const xd_denoise *f, int unit)
     return xd_own_rows(&l, unit, f->x.sp);
 }
 
-/* Where the rows of a patch begin among those of all. */
+/* Returns where the rows of a patch begin among all rows. */
 static int64_t rows_before(const xd_denoise *f, int unit)
 {
     int64_t n = 0;
@@ -84,11 +83,11 @@ static void set_range(xd_denoise *f)
     c->to = end < f->net->last ? end : f->net->last;
     c->to = c->to > c->from ? c->to : c->from;
     if (decides(f) && c->lead + n > c->from && !f->x.dev->counts)
-        xd_log(XD_LOG_INFO, "cache %s: it decides behind %d blocks, not %d: the stage has no more",
+        xd_log(XD_LOG_INFO, "cache %s: deciding after %d blocks, not %d, as the stage has no more",
                c->spec->kind->name, c->from - c->lead, n);
 }
 
-/* What is compared: rows of the image, or a row for each unit where it is the same of all rows. */
+/* Allocates the compared tensor: image rows, or one row per unit if it is equal for all rows. */
 static xd_tensor new_before(xd_denoise *f)
 {
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
@@ -135,14 +134,14 @@ void xd_cache_close(xd_denoise *f)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* Rows of the i-th value of a unit. */
+/* View of the i-th value of a unit. */
 static xd_tensor value_at(const xd_denoise *f, int pass, const xd_cache_unit *u, int i, xd_span at)
 {
     int n = options_of(f)->order + 1;
     return xd_rows(f->cache.pass[pass].value[(i + u->turn) % n], at.start, at.n);
 }
 
-/* The newest value is in the buffer of the highest difference. */
+/* Rotates the buffers so that the newest value uses the buffer of the highest difference. */
 static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span at)
 {
     int       n = options_of(f)->order + 1;
@@ -158,7 +157,7 @@ static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span a
     u->step = step;
 }
 
-/* to = by to + the expansion at `step`. */
+/* to = by * to + the expansion at `step`. */
 static void expand(xd_denoise *f, int pass, const xd_cache_unit *u, int step, xd_span at,
                    xd_tensor to, float by)
 {
@@ -179,7 +178,7 @@ static void count_reused(xd_denoise *f, xd_cache_unit *u, int reused)
 
 /* ---- the relative change ------------------------------------------------------------------- */
 
-/* Sums of the rows of t [n,C] as [n,1] F32, added in f64. */
+/* Writes the sums of the rows of t [n,C] to [n,1] F32; sums are in f64. */
 static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
 {
     size_t    mark = xd_arena_mark(x->tmp);
@@ -193,8 +192,8 @@ static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* The sum of the magnitudes of t [n,C], contiguous: |v| = 2 max(v, 0) - v. The sum of a row does
- * not depend on which rank holds it. */
+/* Returns the sum of magnitudes of t [n,C], contiguous: |v| = 2 max(v, 0) - v. The sum of a row is
+ * independent of the rank that holds it. */
 static double sum_magnitudes(xd_denoise *f, xd_tensor t)
 {
     xd_exec  *x = &f->x;
@@ -220,7 +219,7 @@ static double sum_magnitudes(xd_denoise *f, xd_tensor t)
     return sum;
 }
 
-/* The mean magnitude of now - was, as a share of that of `was`, over all ranks with tokens. */
+/* Returns mean |now - was| / mean |was| over all ranks with tokens. */
 static double change_of(xd_denoise *f, xd_tensor now, xd_tensor was)
 {
     xd_exec  *x = &f->x;
@@ -245,17 +244,19 @@ static xd_tensor one_int(int32_t *v)
     return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
 }
 
-/* Is there anything to decide? The same on all ranks of the stage. */
+/* Returns 1 if a decision is possible; equal on all ranks of the stage. */
 static int may_reuse(const xd_denoise *f, const xd_cache_unit *u)
 {
     const xd_cache_options *o = options_of(f);
     int                     at = f->x.step - f->begin;
-    return u->known && u->measured && at >= o->warmup && !(o->most >= 0 && u->reused >= o->most) &&
-           !(o->running >= 0 && u->run >= o->running) && !(o->until >= 0 && at >= o->until) &&
-           !(f->cache.spec->kind->ends && f->x.step == f->end - 1);
+    return u->known && u->measured && at >= o->warmup &&
+           !(o->max_cached >= 0 && u->reused >= o->max_cached) &&
+           !(o->max_continuous >= 0 && u->run >= o->max_continuous) &&
+           !(o->until >= 0 && at >= o->until) &&
+           !(f->cache.spec->kind->computes_last && f->x.step == f->end - 1);
 }
 
-/* The decision of the first rank of those that hold tokens or shares of this pass. */
+/* Broadcasts the decision of the first rank among those with tokens or shards of this pass. */
 static int agree(xd_denoise *f, int mine)
 {
     xd_comm *group[2] = { f->topo->tokens, f->topo->group[XD_TENSOR] };
@@ -268,7 +269,7 @@ static int agree(xd_denoise *f, int mine)
     return v;
 }
 
-/* The memory of a comparison is counted, too, whose numbers decide nothing then. */
+/* The comparison also runs while counting, for its memory; the result is then ignored. */
 static int decide(xd_denoise *f, xd_cache_unit *u, xd_tensor now, xd_tensor was)
 {
     const xd_cache_kind *k = f->cache.spec->kind;
@@ -281,7 +282,7 @@ static int decide(xd_denoise *f, xd_cache_unit *u, xd_tensor now, xd_tensor was)
     if (!xd_counting(&f->x) && f->topo->tokens->rank == 0 && f->topo->at[XD_TENSOR] == 0)
         xd_log(XD_LOG_DEBUG, "cache: step %d pass %d patch %d: change %.5f, blocks %d to %d are %s",
                f->x.step, f->x.pass, f->x.patch, change, f->cache.from, f->cache.to - 1,
-               reuse ? "left out" : "computed");
+               reuse ? "skipped" : "computed");
     return reuse;
 }
 
@@ -291,14 +292,14 @@ static xd_tensor image_rows(const xd_denoise *f, xd_tensor h)
     return xd_rows(h, h.d[0] - n, n);
 }
 
-/* What is measured of the first block's input. */
+/* Returns the measured tensor of the first block's input. */
 static xd_tensor probe(xd_denoise *f, xd_state *s)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     return dit->probe ? dit->probe(&f->x, f->net, s) : image_rows(f, s->h);
 }
 
-/* Where the last measured value of the unit is. */
+/* View of the last measured value of the unit. */
 static xd_tensor measured_before(const xd_denoise *f)
 {
     xd_tensor t = f->cache.pass[f->x.pass].before;
@@ -308,7 +309,7 @@ static xd_tensor measured_before(const xd_denoise *f)
     return xd_rows(t, at.start, at.n);
 }
 
-/* Runs the first blocks and decides. */
+/* Runs the first blocks and makes the decision. */
 static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
 {
     xd_exec       *x = &f->x;
@@ -335,7 +336,7 @@ static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
     return reuse;
 }
 
-/* Patches and all tokens have the same memory. */
+/* Patches and all tokens use the same memory: invalidates the other units. */
 static void forget_others(xd_denoise *f)
 {
     xd_cache_unit *u = f->cache.pass[f->x.pass].unit;
@@ -344,24 +345,24 @@ static void forget_others(xd_denoise *f)
         u[i] = (xd_cache_unit){ .known = 0 };
 }
 
-/* Keeps a pair of changes for the image's parameters. */
+/* Adds a pair of changes for the image's metadata. */
 static void add_pair(xd_denoise *f, double in, double out)
 {
     xd_job *j = f->j;
-    if (j->nchanges == j->most_changes) {
-        int            most = 2 * j->most_changes + 64;
+    if (j->nchanges == j->max_changes) {
+        int            most = 2 * j->max_changes + 64;
         xd_cache_pair *v = realloc(j->changes, (size_t)most * sizeof *v);
         if (!v) {
             xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the changes of a cache");
             return;
         }
         j->changes = v;
-        j->most_changes = most;
+        j->max_changes = most;
     }
     j->changes[j->nchanges++] = (xd_cache_pair){ in, out };
 }
 
-/* Runs all blocks and measures how much their input and their output have changed. */
+/* Runs all blocks and measures the change of their input and output. */
 static void run_measured(xd_denoise *f, xd_state *s)
 {
     xd_exec       *x = &f->x;
@@ -389,19 +390,19 @@ static void run_measured(xd_denoise *f, xd_state *s)
         add_pair(f, change[0], change[1]);
 }
 
-/* Runs the blocks of this stage, of which the middle range may be left out. */
+/* Runs the blocks of this stage, possibly without the middle range. */
 static void run_ranges(xd_denoise *f, xd_state *s)
 {
     xd_exec       *x = &f->x;
     xd_step_cache *c = &f->cache;
     int            i = (int)(f->piece_index % XD_NHID), n = options_of(f)->order;
     xd_span        at = { rows_before(f, x->patch), s->h.d[0] };
-    if (!c->pass[x->pass].unit) /* there was no memory                                          */
+    if (!c->pass[x->pass].unit) /* no memory                                                    */
         return;
     xd_cache_unit *u = unit_of(f);
     forget_others(f);
-    int reuse = decides(f) ? begin_blocks(f, s, u) : c->got[i];
-    c->told[i] = reuse;
+    int reuse = decides(f) ? begin_blocks(f, s, u) : c->received[i];
+    c->sent[i] = reuse;
     if (reuse) {
         expand(f, x->pass, u, x->step, at, s->h, 1);
     } else {
@@ -417,7 +418,7 @@ static void run_ranges(xd_denoise *f, xd_state *s)
 
 void xd_cache_run(xd_denoise *f, xd_state *s)
 {
-    if (xd_cache_is_on(f) && f->cache.spec->kind->tells)
+    if (xd_cache_is_on(f) && f->cache.spec->kind->reports_changes)
         run_measured(f, s);
     else if (xd_cache_is_on(f) && measure_of(f) != XD_CACHE_SCHEDULE && !is_before(f))
         run_ranges(f, s);
@@ -425,7 +426,7 @@ void xd_cache_run(xd_denoise *f, xd_state *s)
         xd_denoise_blocks(f, f->net->first, f->net->last, s);
 }
 
-/* ---- predictions that are kept -------------------------------------------------------------- */
+/* ---- kept predictions -------------------------------------------------------------- */
 
 int xd_cache_skips(const xd_cache_options *o, int at)
 {
@@ -440,7 +441,7 @@ int xd_cache_predicts(const xd_denoise *f, int step)
            xd_cache_skips(options_of(f), step - f->begin);
 }
 
-/* Calls work on each patch of a unit that this rank has predictions of. */
+/* Calls `work` on each patch of a unit for which this rank has predictions. */
 static void each_patch(xd_denoise *f, int step, int unit, int pass,
                        void (*work)(xd_denoise *f, int step, int pass, xd_cache_unit *u,
                                     xd_span at))
@@ -495,7 +496,7 @@ static xd_comm *stages(const xd_denoise *f)
 void xd_cache_post(xd_denoise *f, int i)
 {
     if (travels(f) && !decides(f))
-        f->cache.in[i] = stages(f)->ops->recv(stages(f), one_int(&f->cache.got[i]),
+        f->cache.in[i] = stages(f)->ops->recv(stages(f), one_int(&f->cache.received[i]),
                                               f->topo->at[XD_PIPE] - 1);
 }
 
@@ -507,7 +508,7 @@ void xd_cache_arrived(xd_denoise *f, int i)
 void xd_cache_send(xd_denoise *f, int i)
 {
     if (travels(f))
-        f->cache.out[i] = stages(f)->ops->send(stages(f), one_int(&f->cache.told[i]),
+        f->cache.out[i] = stages(f)->ops->send(stages(f), one_int(&f->cache.sent[i]),
                                                f->topo->at[XD_PIPE] + 1);
 }
 
@@ -527,7 +528,7 @@ void xd_cache_count(xd_denoise *f)
     int64_t *n = f->cache.count;
     if (!xd_cache_is_on(f))
         return;
-    for (int i = 0; i < 2; i++) {       /* stages that do not decide count nothing               */
+    for (int i = 0; i < 2; i++) {       /* only the deciding stage counts                        */
         xd_comm *c = f->topo->group[i ? XD_CFG : XD_PIPE];
         if (c->size > 1) {
             xd_req r = c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }),
@@ -540,6 +541,6 @@ void xd_cache_count(xd_denoise *f)
         n[i] = 0;
     }
     if (f->end == j->samp.steps && !f->topo->replica->rank && xd_ok(&f->x))
-        xd_log(XD_LOG_INFO, "cache %s: %lld of %lld block ranges were reused", j->r->cache,
+        xd_log(XD_LOG_INFO, "cache %s: reused %lld of %lld block ranges", j->r->cache,
                (long long)j->cached[0], (long long)j->cached[1]);
 }

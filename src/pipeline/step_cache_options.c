@@ -1,4 +1,4 @@
-/* step_cache_options.c - the registry of step caches, and their options as texts */
+/* step_cache_options.c - the registry of step caches, and their text options */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ static int is_below(const xd_cache_options *o, xd_cache_unit *u, double change)
     return change <= o->threshold;
 }
 
-/* Liu et al. 2024, arXiv:2411.19108: a polynomial makes of the change of the input that of the
- * output, and changes add up until the blocks are computed. */
+/* Liu et al. 2024, arXiv:2411.19108: a polynomial maps the change of the input to the change of the
+ * output, and changes are summed until the blocks are computed again. */
 static int stays_below(const xd_cache_options *o, xd_cache_unit *u, double change)
 {
     double v = 0;
@@ -33,40 +33,42 @@ static int stays_below(const xd_cache_options *o, xd_cache_unit *u, double chang
     return 0;
 }
 
-#define ANY .most = -1, .running = -1, .until = -1
+#define ANY .max_cached = -1, .max_continuous = -1, .until = -1
 #define NO_POLY .poly = { NAN, NAN, NAN, NAN, NAN }
 #define LIMITS "warmup max_cached max_continuous"
 
 /* diffusers: apply_first_block_cache */
 static const xd_cache_kind fbcache = {
-    .name = "fbcache", .help = "by the change of what the first block adds",
-    .takes = "threshold " LIMITS, .measure = XD_CACHE_ADDED,
-    .plain = { .first = 1, .threshold = 0.05, ANY, NO_POLY }, .is_small = is_below,
+    .name = "fbcache", .help = "by the change of the first block's residual",
+    .options = "threshold " LIMITS, .measure = XD_CACHE_ADDED,
+    .defaults = { .first = 1, .threshold = 0.05, ANY, NO_POLY }, .is_small = is_below,
 };
 
 /* cache-dit: DBCacheConfig, TaylorSeerCalibratorConfig */
 static const xd_cache_kind dbcache = {
-    .name = "dbcache", .help = "by that of the first Fn blocks; the last Bn are computed, too",
-    .takes = "Fn Bn threshold order " LIMITS, .measure = XD_CACHE_ADDED,
-    .plain = { .first = 8, .threshold = 0.08, .warmup = 8, ANY, NO_POLY }, .is_small = is_below,
+    .name = "dbcache", .help = "by that of the first Fn blocks; the last Bn always run",
+    .options = "Fn Bn threshold order " LIMITS, .measure = XD_CACHE_ADDED,
+    .defaults = { .first = 8, .threshold = 0.08, .warmup = 8, ANY, NO_POLY }, .is_small = is_below,
 };
 
 static const xd_cache_kind teacache = {
     .name = "teacache", .help = "by the change of the first block's input",
-    .takes = "threshold coefficients " LIMITS, .measure = XD_CACHE_INPUT,
-    .plain = { .threshold = 0.12, .warmup = 1, ANY, NO_POLY }, .is_small = stays_below, .ends = 1,
+    .options = "threshold coefficients " LIMITS, .measure = XD_CACHE_INPUT,
+    .defaults = { .threshold = 0.12, .warmup = 1, ANY, NO_POLY }, .is_small = stays_below,
+    .computes_last = 1,
 };
 
 /* diffusers: apply_taylorseer_cache with use_lite_mode, in f32 */
 static const xd_cache_kind taylorseer = {
-    .name = "taylorseer", .help = "every so many steps, and a Taylor expansion of predictions",
-    .takes = "order interval warmup until", .measure = XD_CACHE_SCHEDULE,
-    .plain = { .order = 1, .interval = 5, .warmup = 3, ANY, NO_POLY },
+    .name = "taylorseer", .help = "every few steps, with a Taylor expansion of predictions",
+    .options = "order interval warmup until", .measure = XD_CACHE_SCHEDULE,
+    .defaults = { .order = 1, .interval = 5, .warmup = 3, ANY, NO_POLY },
 };
 
 static const xd_cache_kind measure = {
-    .name = "measure", .help = "leaves out nothing: what xdit calibrate measures with",
-    .takes = "nothing", .measure = XD_CACHE_INPUT, .plain = { ANY, NO_POLY }, .tells = 1,
+    .name = "measure", .help = "skips nothing; used by xdit calibrate",
+    .options = "nothing", .measure = XD_CACHE_INPUT, .defaults = { ANY, NO_POLY },
+    .reports_changes = 1,
 };
 
 const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylorseer, &measure,
@@ -74,9 +76,9 @@ const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylo
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-typedef struct row {            /* an option                                                   */
+typedef struct row {            /* one option                                                  */
     const char *name;
-    const char *also;           /* its names in diffusers, cache-dit and TeaCache              */
+    const char *also;           /* names in diffusers, cache-dit and TeaCache                  */
     size_t      at;
     int         real;
     double      min, max;
@@ -88,8 +90,8 @@ static const row rows[] = {
     { "Fn", "Fn_compute_blocks", AT(first), 0, 1, 1000 },
     { "Bn", "Bn_compute_blocks", AT(last), 0, 0, 1000 },
     { "warmup", "max_warmup_steps warmup_steps disable_cache_before_step", AT(warmup), 0, 0, 1000 },
-    { "max_cached", "max_cached_steps", AT(most), 0, -1, 1000 },
-    { "max_continuous", "max_continuous_cached_steps", AT(running), 0, -1, 1000 },
+    { "max_cached", "max_cached_steps", AT(max_cached), 0, -1, 1000 },
+    { "max_continuous", "max_continuous_cached_steps", AT(max_continuous), 0, -1, 1000 },
     { "order", "taylorseer_order max_order", AT(order), 0, 0, XD_CACHE_ORDERS - 1 },
     { "interval", "cache_interval", AT(interval), 0, 1, 1000 },
     { "until", "disable_cache_after_step", AT(until), 0, -1, 1000 },
@@ -102,17 +104,17 @@ static xd_status fail_kind(const char *name, int n, xd_err *e)
         size_t len = strlen(known);
         snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", xd_caches[i]->name);
     }
-    return xd_fail(e, XD_EINVAL, "cache: there is no step cache \"%.*s\"; there are %s, and none",
+    return xd_fail(e, XD_EINVAL, "cache: unknown step cache \"%.*s\"; it can be one of: %s, none",
                    n, name, known);
 }
 
 static xd_status fail_value(const char *name, int n, const char *value, int len, xd_err *e)
 {
-    return xd_fail(e, XD_EINVAL, "cache: %.*s is \"%.*s\", which is out of range or no number", n,
+    return xd_fail(e, XD_EINVAL, "cache: %.*s is \"%.*s\", which is not a number in its range", n,
                    name, len, value);
 }
 
-/* Coefficients, five numbers with slashes between them. */
+/* Reads coefficients: five numbers separated by slashes. */
 static int read_poly(double *poly, const char *value, int len)
 {
     const char *p = value, *end = value + len;
@@ -131,16 +133,16 @@ static xd_status read_option(xd_cache_spec *c, const char *name, int n, const ch
                              xd_err *e)
 {
     const row *r = NULL;
-    if (n == 12 && memcmp(name, "coefficients", 12) == 0 && xd_list_has(c->kind->takes,
+    if (n == 12 && memcmp(name, "coefficients", 12) == 0 && xd_list_has(c->kind->options,
                                                                          "coefficients"))
         return read_poly(c->o.poly, value, len) ? XD_OK : fail_value(name, n, value, len, e);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (xd_list_has_n(rows[i].name, name, (size_t)n) ||
             xd_list_has_n(rows[i].also, name, (size_t)n))
             r = &rows[i];
-    if (!r || !xd_list_has(c->kind->takes, r->name))
+    if (!r || !xd_list_has(c->kind->options, r->name))
         return xd_fail(e, XD_EINVAL, "cache: %s has no option \"%.*s\"; it has: %s", c->kind->name,
-                       n, name, c->kind->takes);
+                       n, name, c->kind->options);
     char  *after;
     double v = strtod(value, &after);
     if (after == value || after != value + len || !(v >= r->min && v <= r->max) ||
@@ -161,7 +163,7 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
     size_t n = strcspn(text, ":");
     for (int i = 0; xd_caches[i]; i++)
         if (strlen(xd_caches[i]->name) == n && strncasecmp(xd_caches[i]->name, text, n) == 0)
-            *c = (xd_cache_spec){ xd_caches[i], xd_caches[i]->plain };
+            *c = (xd_cache_spec){ xd_caches[i], xd_caches[i]->defaults };
     if (!c->kind)
         return fail_kind(text, (int)n, e);
     for (const char *p = text + n; *p; p += strcspn(p, ",")) {
@@ -174,13 +176,13 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
             return s;
     }
     if (c->kind->measure == XD_CACHE_SCHEDULE && c->o.warmup < 1)
-        return xd_fail(e, XD_EINVAL, "cache: %s needs a warmup of 1 step or more", c->kind->name);
+        return xd_fail(e, XD_EINVAL, "cache: %s needs a warmup of at least 1 step", c->kind->name);
     return XD_OK;
 }
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* Polynomials are of one transformer, so a model with two needs them from the request. */
+/* Polynomials belong to one transformer, so a model with two needs them in the request. */
 static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -189,23 +191,23 @@ static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
         (d->probe && d->change_poly && xd_model_dits(m) == 1 &&
          d->change_poly(m->dit.net.cfg, o->poly)))
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "cache: nobody has published coefficients of teacache for "
-                   "this model: measure them with `xdit calibrate` and give them as "
-                   "teacache:%g,coefficients=A/B/C/D/E, or take fbcache", o->threshold);
+    return xd_fail(e, XD_EUNSUPPORTED, "cache: there are no published coefficients of teacache for "
+                   "this model: measure them with `xdit calibrate` and pass them as "
+                   "teacache:%g,coefficients=A/B/C/D/E, or use fbcache", o->threshold);
 }
 
-/* Blocks before the last Bn read what the middle range has stored (xd_dit.skip_from). */
+/* Blocks before the last Bn may read data stored by the middle range (xd_dit.skip_from). */
 static xd_status check_blocks(const xd_job *j, const xd_cache_spec *c, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
     int                n = d->nlayers - d->lead;
     if (c->o.last && j->ctx->model.dit.dit->skip_from)
-        return xd_fail(e, XD_EUNSUPPORTED, "cache: Bn is %d, and the last blocks of %s read what "
-                       "blocks before them have stored: leave Bn at 0", c->o.last,
+        return xd_fail(e, XD_EUNSUPPORTED, "cache: Bn is %d; it must be 0 for %s, whose last "
+                       "blocks read data of earlier blocks", c->o.last,
                        j->ctx->model.recipe->name);
     if (c->o.first + c->o.last >= n)
-        return xd_fail(e, XD_EINVAL, "cache: %s computes %d blocks in every step (Fn %d, Bn %d), "
-                       "and the transformer has %d: give less", c->kind->name,
+        return xd_fail(e, XD_EINVAL, "cache: %s always computes %d blocks (Fn %d, Bn %d), but the "
+                       "transformer has %d: use smaller values", c->kind->name,
                        c->o.first + c->o.last, c->o.first, c->o.last, n);
     return XD_OK;
 }
@@ -219,11 +221,11 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e)
     int n = j->ctx->model.dit_info.nlayers - j->ctx->model.dit_info.lead;
     if (c->kind->measure == XD_CACHE_ADDED && !strstr(j->r->cache, "Fn") && c->o.first > n / 2)
         c->o.first = n / 2 > 1 ? n / 2 : 1;
-    if (c->kind->tells && j->ctx->plan.deg.n[XD_PIPE] > 1)
+    if (c->kind->reports_changes && j->ctx->plan.deg.n[XD_PIPE] > 1)
         return xd_fail(e, XD_EINVAL, "cache: %s compares the first block's input with the last "
-                       "one's output, which stages have apart: leave out "
+                       "block's output, so it needs one stage: leave out "
                        "pipefusion_parallel_degree", c->kind->name);
-    if (c->kind->tells)
+    if (c->kind->reports_changes)
         return XD_OK;
     s = check_blocks(j, c, e);
     return s == XD_OK && c->kind->measure == XD_CACHE_INPUT ? find_poly(j, &c->o, e) : s;

@@ -11,9 +11,9 @@
 #include "ranks/world.h"
 
 typedef struct entry {
-    struct entry *next;         /* the one that was found before it                           */
+    struct entry *next;         /* the entry that was found before it                         */
     uint64_t      hash;
-    int64_t       n;            /* numbers of the key                                         */
+    int64_t       n;            /* length of the key                                          */
     size_t        bytes;
     int64_t       key[];        /* [n]; the bytes follow                                      */
 } entry;
@@ -55,7 +55,7 @@ static size_t size_of(int64_t n, size_t bytes)
     return sizeof(entry) + (size_t)n * sizeof(int64_t) + bytes;
 }
 
-/* FNV-1a over the numbers of a key. */
+/* FNV-1a over the elements of a key. */
 static uint64_t hash_key(xd_text_key key)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -114,8 +114,8 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
 
 /* ---- the prompts of a request ------------------------------------------------------------- */
 
-/* The key of prompt i: of every encoder the number of ids, of those that are text, and the ids, if
- * it has any; the hashes of the images. malloc'ed; v is NULL without memory. */
+/* Returns the key of prompt i: for every encoder the number of ids, the number of text ids, and the
+ * ids, if any; then the hashes of the images. malloc'ed; v is NULL without memory. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
@@ -134,13 +134,13 @@ static xd_text_key key_of(const xd_prompts *w, int i)
     return (xd_text_key){ v, n };
 }
 
-/* Numbers of the embedding of prompt i; 0 for a prompt that the request does not use. */
+/* Returns the elements of the embedding of prompt i; 0 for a prompt that is not used. */
 static int64_t size_of_cond(const xd_cond *c)
 {
     return c->tok.p ? xd_count(c->tok) + (c->pooled.p ? xd_count(c->pooled) : 0) : 0;
 }
 
-/* Fills what is kept into the embeddings of this rank. */
+/* Copies cached embeddings into those of this rank. */
 static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
 {
     xd_arena none = { 0 };
@@ -165,7 +165,7 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
     return xd_exec_status(&x, e);
 }
 
-/* Broadcasts which prompts are known, in the device memory `t` [n,1]. */
+/* Broadcasts which prompts are cached, through the device memory `t` [n,1]. */
 static xd_status share_known(xd_prompts *w, const xd_job *j, xd_tensor t, float *host, xd_err *e)
 {
     xd_arena none = { 0 };
@@ -243,6 +243,6 @@ void xd_prompts_remember(const xd_prompts *w, xd_job *j)
     for (int i = 0; i < w->n; i++)
         if (!w->known[i] && size_of_cond(&w->cond[i]))
             remember_one(w, j, i, &x);
-    if (x.err.code)             /* what was copied is not known to be right                    */
+    if (x.err.code)             /* the copied data may be wrong                                */
         xd_text_cache_close(&ctx->embeddings);
 }

@@ -1,14 +1,14 @@
-/* text_encode.c - prompts become embeddings
+/* text_encode.c - encodes prompts to embeddings
  *
- * The embedding of a prompt consists of those of the pipeline's encoders, as its recipe says: in
- * separate rows or side by side in features. Encoders are loaded one after the other. */
+ * The embedding of a prompt combines those of the pipeline's encoders as in its recipe: in separate
+ * rows or side by side in features. Encoders are loaded one after the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/text_cache.h"
 #include "pipeline/transformers.h"
-#include "pipeline/turns.h"
+#include "pipeline/yield.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/minmax.h"
@@ -38,7 +38,7 @@ static int64_t width_of(const xd_job *j, int k)
 
 /* ---- token ids ---------------------------------------------------------------------------- */
 
-/* The most ids of encoder k whose rows are handed out. */
+/* Max ids of encoder k whose rows are output. */
 static int64_t max_ids(const xd_job *j, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
@@ -52,13 +52,13 @@ int64_t xd_prompts_most_ids(const xd_job *j, int k)
     return max_ids(j, k) + recipe_of(j)->text[k].drop;
 }
 
-/* Of n ids of encoder k: those whose rows are handed out. */
+/* Returns how many of n ids of encoder k have output rows. */
 static int64_t kept(const xd_job *j, int k, int64_t n)
 {
     return xd_max(n - recipe_of(j)->text[k].drop, 0);
 }
 
-/* How many ids are padded to, of a text of n. */
+/* Returns the number of ids to which a text of n ids is padded. */
 static int64_t padded(const xd_job *j, int k, int64_t n)
 {
     int64_t most = xd_prompts_most_ids(j, k);
@@ -78,7 +78,7 @@ static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, 
     return XD_OK;
 }
 
-/* Moves the last `padding` of n ids before the others. */
+/* Moves the last `padding` of n ids to the front. */
 static void pad_before(int32_t *ids, int64_t n, int64_t padding, int32_t with)
 {
     memmove(ids + padding, ids, (size_t)(n - padding) * sizeof *ids);
@@ -94,7 +94,7 @@ static char *prepare_caption(const xd_job *j, const char *text)
     return prepare ? prepare(text) : strdup(text);
 }
 
-/* A tokenizer of another model has ids that the encoder has no rows for. */
+/* A tokenizer of another model may have ids outside the encoder's table. */
 static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
@@ -104,12 +104,12 @@ static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n
         most = xd_max(most, ids[i]);
     if (!rows || most < rows)
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "the tokenizer %s/%s gives the id %lld, and the vocab_size of "
-                   "%s/%s/config.json is %lld: they are of two models; take both folders from one",
+            return xd_fail(e, XD_EFORMAT, "the tokenizer %s/%s has the id %lld, but vocab_size in "
+                           "%s/%s/config.json is %lld: use both folders of the same model",
                    m->dir, u->tokenizer, (long long)most, m->dir, u->folder, (long long)rows);
 }
 
-/* A failure of the tokenizer names its file. */
+/* Reports a tokenizer's failure with the name of its file. */
 static xd_status fail_tokens(const xd_job *j, int k, xd_status s, xd_err *e)
 {
     char *dir = s == XD_OK ? NULL : xd_path_join(j->ctx->model.dir,
@@ -168,7 +168,7 @@ static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
     free(f);
 }
 
-/* Rows of encoder k in the embedding of prompt i. */
+/* Returns the rows of encoder k in the embedding of prompt i. */
 static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
@@ -177,7 +177,7 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
     return kept(j, k, w->len[i * w->ntext + k]);
 }
 
-/* Encoder k reads images: rows of it in place of ids. */
+/* For an encoder k that reads images: counts its rows in place of ids. */
 static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 {
     int at = i * w->ntext + k;
@@ -186,7 +186,7 @@ static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
         w->seen[0] = xd_encoder_images_hash(j);
 }
 
-/* The text of prompt i that encoder k reads. */
+/* Returns the text of prompt i for encoder k. */
 static const char *text_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const xd_job_text_kind own[2][3] = { { 0, XD_TEXT_2, XD_TEXT_3 },
@@ -283,8 +283,8 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
-/* Opens the method stack of x over the ranks that share the text encoders; does nothing if one
- * rank has them alone. */
+/* Opens the method stack of x over the ranks that split the text encoders; does nothing if one rank
+ * has them. */
 static void open_method_stack(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
     xd_err       e = { 0 };
@@ -301,7 +301,7 @@ static xd_layout layout_of(int64_t n)
     return (xd_layout){ .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
 }
 
-/* Rows of the images that encoder k sees, which are those of every prompt. */
+/* Encodes the images for encoder k; their rows are the same for every prompt. */
 static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
 {
     xd_text_image images[XD_MAXREFS];
@@ -353,7 +353,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     return xd_exec_status(&x, e);
 }
 
-/* Texts are used only if one of their images is generated, and negative prompts with guidance. */
+/* Texts are used only if one of their images is generated; negative prompts only with guidance. */
 static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
     if (i < w->prompts)
@@ -361,7 +361,7 @@ static int is_used(const xd_prompts *w, const xd_job *j, int i)
     return j->npass > 1 && (w->n - w->prompts == 1 || xd_job_uses_prompt(j, i - w->prompts));
 }
 
-/* Does encoder k truncate a prompt? */
+/* Returns 1 if encoder k truncates a prompt. */
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
@@ -386,9 +386,9 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
     else if (w->n - w->prompts > 1)
         snprintf(which, sizeof which, "negative prompt %d", first - w->prompts + 1);
     if (cut > 1)
-        snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1,
+        snprintf(more, sizeof more, "; also for %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
-    xd_log(level, "%s has %lld tokens, and %s reads %lld%s: the rest is not seen%s", which,
+    xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s", which,
            (long long)kept(j, k, w->whole[first * w->ntext + k]), recipe_of(j)->text[k].folder,
            most, recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
@@ -410,8 +410,8 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
     return most;
 }
 
-/* If one encoder reads a prompt to its end, truncation by others is logged as information;
- * otherwise, and where encoders have prompts of their own, all messages are warnings. */
+/* If one encoder reads a complete prompt, truncation by others is logged as information; otherwise,
+ * and if encoders have separate prompts, as a warning. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
@@ -451,7 +451,7 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Allocates the embeddings of all used prompts; zeros where no encoder writes. */
+/* Allocates the embeddings of all used prompts, with zeros where no encoder writes. */
 static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     xd_context         *ctx = j->ctx;
@@ -479,11 +479,11 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
-/* Where encoder k writes in the embedding of prompt i: first row, first feature, and first feature
- * of the pooled embedding. */
+/* Returns where encoder k writes in the embedding of prompt i: first row, first feature, and first
+ * feature of the pooled embedding. */
 static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
-    int64_t below = 0;          /* rows of the previous group                                  */
+    int64_t below = 0;          /* rows of earlier groups                                      */
     at[0] = at[1] = at[2] = 0;
     for (int q = 0; q <= k; q++) {
         const xd_text_use *u = &recipe_of(j)->text[q];
@@ -504,7 +504,7 @@ int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
     return (recipe_of(j)->text[k].blank ? w->real : w->len)[i * w->ntext + k];
 }
 
-/* The place of the rows of encoder k in the embedding of prompt i. */
+/* View of the rows of encoder k in the embedding of prompt i. */
 static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_grid size)
 {
     int64_t at[3];
@@ -512,7 +512,7 @@ static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_
     return xd_cols(xd_rows(w->cond[i].tok, at[0], size.rows), at[1], size.cols);
 }
 
-/* All prompts have the rows of the same images, which encoder k makes for the first one. */
+/* Copies the image rows that encoder k computed for the first prompt: they are equal for all. */
 static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     xd_grid size = { max_ids(j, k), width_of(j, k) };
@@ -525,7 +525,7 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
     return 1;
 }
 
-/* Encodes prompt i with encoder k into its place. image_rows: from see_images. */
+/* Encodes prompt i with encoder k into its place. image_rows: result of see_images. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
                        xd_exec *x)
 {
@@ -559,7 +559,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs encoder k over every used text. If ranks share the encoder, a failed rank goes on, because
+/* Runs encoder k over every used text. If ranks split the encoder, a failed rank continues, because
  * it takes part in their sums. */
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
@@ -570,9 +570,9 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     xd_exec_init(&x, ctx->dev, a, ctx->type);
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
-    xd_turns_watch(j, &x);
+    xd_yield_watch(j, &x);
     open_method_stack(&x, ctx, &stack);
-    if (shared)                 /* no rank begins unless all have their resources              */
+    if (shared)                 /* no rank starts unless all have their resources              */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     xd_tensor image_rows = { 0 };
@@ -595,8 +595,8 @@ static int is_last_encoder(const xd_job *j, int k)
     return 1;
 }
 
-/* Loads an encoder's weights. After the last one the disk is free for readahead of the
- * transformer's. */
+/* Loads an encoder's weights. After the last encoder the disk is free, and readahead of the
+ * transformer's weights starts. */
 static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -607,15 +607,15 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
     return s;
 }
 
-/* After a failure (s) of this rank, which the others will hear of, too. */
-static xd_status attend_turns(xd_job *j, xd_status s, xd_err *e)
+/* Called after a failure (s) of this rank, which the others will be informed of, too. */
+static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 {
-    xd_status other = xd_turns_attend(j, s == XD_OK ? e : NULL);
+    xd_status other = xd_yield_follow(j, s == XD_OK ? e : NULL);
     return s == XD_OK ? other : s;
 }
 
-/* Called on ranks that encode. Ranks that share the encoder begin when all of them have loaded it;
- * therefore all of them call this, also one that has failed (s). */
+/* Called on ranks that encode. Ranks that split the encoder start when all of them have loaded it;
+ * therefore all of them call this, even after a failure (s). */
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {
@@ -623,8 +623,8 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
-    if (ctx->keep && mine)      /* a program's other engines would drop what is not kept         */
-        xd_turns_begin(j);
+    if (ctx->keep && mine)      /* other engines of the program would drop it otherwise          */
+        xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
@@ -638,9 +638,9 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     if (s == XD_OK && mine)
         s = encode_all(w, j, k, &a, e);
     if (mine)
-        xd_turns_end(j);
+        xd_yield_end(j);
     else if (ctx->keep)
-        s = attend_turns(j, s, e);
+        s = follow_yields(j, s, e);
     xd_device_arena_close(&a, ctx->dev);
     if (mine && !ctx->keep)
         xd_component_drop(&ctx->model.text[k]);
@@ -680,8 +680,8 @@ static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
     return s;
 }
 
-/* Hosts on which no rank encodes load the transformer meanwhile, as their cores and disks are
- * idle. The memory plan assumes that every rank holds the maximum at the same time. */
+/* Hosts on which no rank encodes load the transformer meanwhile, as their cores and disks are idle.
+ * The memory plan assumes that all ranks reach their maximum at the same time. */
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -694,7 +694,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
-/* Is there a prompt to encode? */
+/* Returns 1 if a prompt must be encoded. */
 static int has_new(const xd_prompts *w, const xd_job *j)
 {
     for (int i = 0; i < w->n; i++)
@@ -703,8 +703,8 @@ static int has_new(const xd_prompts *w, const xd_job *j)
     return 0;
 }
 
-/* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings
- * are small and broadcast. */
+/* The text encoders run on rank 0 only, unless the plan splits them over the first ranks;
+ * embeddings are small and broadcast. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;

@@ -2,9 +2,9 @@
  *
  * Every rank formats its own text and sends it to rank 0 in pieces of fixed size, one rank after
  * the other: no rank holds more than its own events. Times are those of rank 0's clock, starting
- * at the first event of all ranks. Ranks of one machine share a clock. For other ranks, the offset
- * is measured by several round trips, of which the fastest counts. Arrows need no extra messages:
- * both ends of a pair number their messages, which arrive in order. */
+ * at the first event of all ranks. Ranks of one machine share a clock. For other ranks the offset
+ * is measured by the fastest of several round trips. Arrows need no extra messages: both ends of a
+ * pair number their messages, which arrive in order. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -23,19 +23,19 @@
 #include "pipeline/context.h"
 #include "pipeline/job.h"
 
-enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };  /* MOST: bytes of an event     */
+enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };  /* MOST: max bytes per event   */
 
-typedef struct rank_info {      /* what a rank reports of itself                               */
-    int64_t first;              /* ns of its first event                                       */
+typedef struct rank_info {      /* description of a rank                                       */
+    int64_t first;              /* time of its first event in ns                               */
     int64_t lost;
     char    host[64], boot[96]; /* name of the host; identity of its clock                     */
 } rank_info;
 
-typedef struct sink {           /* text to be written into the file                            */
+typedef struct sink {           /* text to write to the file                                   */
     xd_comm *c;                 /* communicator with rank 0; NULL: this is rank 0              */
-    xd_out   out;               /* of rank 0                                                   */
+    xd_out   out;               /* on rank 0                                                   */
     size_t   n;
-    int      failed, written;   /* messages failed; the list of events is not empty            */
+    int      failed, written;   /* a message failed; the list of events is not empty           */
     int64_t  zero;              /* ns of this rank's clock that are time 0 of the trace        */
     int      rank, ranks;
     char     text[PIECE];
@@ -98,15 +98,15 @@ static void write_escaped(sink *s, const char *text)
     xd_buf_free(&b);
 }
 
-/* Microseconds with three decimals; negative differences become 0. */
+/* Writes microseconds with three decimals; negative differences become 0. */
 static void write_time(sink *s, const char *key, int64_t ns)
 {
     ns = ns > 0 ? ns : 0;
     write_format(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-/* Begins an event, with a comma in front unless it is the first of the file. Pieces end between
- * events, so that a truncated text still consists of whole events. */
+/* Begins an event, after a comma unless it is the first of the file. Pieces end between events, so
+ * that a truncated text still has complete events only. */
 static void write_event(sink *s, const char *ph, int tid)
 {
     if (s->n > PIECE - MOST)
@@ -127,8 +127,8 @@ static const char *group_name(int group)
     return group >= 0 && group < XD_NGROUPS ? names[group] : "ranks";
 }
 
-/* "ulysses exchange"; between stages hidden states go to the next one, and latents return
- * to the first. */
+/* Writes a name such as "ulysses exchange"; between stages, hidden states go to the next stage and
+ * latents return to the first. */
 static void message_name(const xd_event *e, int rank, char *name, size_t size)
 {
     static const char *const calls[XD_NCALLS] = {
@@ -207,7 +207,7 @@ static void write_slice(sink *s, const xd_event *e, int tid)
     write_format(s, "}");
 }
 
-/* One end of an arrow; its id combines the pair of ranks and the number of the message. */
+/* Writes one end of an arrow; its id combines the pair of ranks and the message's number. */
 static void write_arrow(sink *s, const xd_event *e, int begin)
 {
     int64_t from = begin ? s->rank : e->b, to = begin ? e->b : s->rank, W = s->ranks;
@@ -244,7 +244,7 @@ static int by_begin(const void *p, const void *q)
     return a->t1 == b->t1 ? 0 : a->t1 > b->t1 ? -1 : 1;
 }
 
-/* Flights overlap, but events of a thread must not: each flight takes the first free lane. */
+/* Flights overlap, but events of a thread must not: each flight gets the first free lane. */
 static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 {
     char name[32];
@@ -285,7 +285,7 @@ static void write_all(sink *s, xd_trace *t)
     }
 }
 
-/* "rank 3, host, cfg 1, stage 1": the coordinates along the axes of the plan. */
+/* Writes "rank 3, host, cfg 1, stage 1": the coordinates along the plan's axes. */
 static void write_process(sink *s, const xd_context *ctx, const char *host)
 {
     static const char *const axis[XD_NAXES] = {
@@ -343,7 +343,7 @@ static void write_tail(sink *s, const xd_context *ctx)
     flush_buffer(s);
 }
 
-/* Rank 0 receives the text of another rank; if messages fail the list ends there. */
+/* On rank 0: receives the text of another rank; after a failed message the list ends. */
 static int receive_text(sink *s, xd_comm *c, int from)
 {
     for (;;) {
@@ -361,8 +361,8 @@ static int receive_text(sink *s, xd_comm *c, int from)
 
 /* ---- clocks ------------------------------------------------------------------------------- */
 
-/* Identifies ranks with a common clock: one boot of one machine, one time namespace. If the system
- * does not provide this, the host's name is used. */
+/* Identifies a common clock: one boot of one machine, and one time namespace. If the system does
+ * not provide these, the host's name is used. */
 static void read_boot(char *boot, size_t size, const char *host)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -376,7 +376,8 @@ static void read_boot(char *boot, size_t size, const char *host)
         fclose(f);
 }
 
-/* Offset of this rank's clock from rank 0's: rank 0 asks, the other rank answers with its time. */
+/* Measures the offset of this rank's clock from rank 0's: rank 0 asks, the other rank sends its
+ * time. */
 static int64_t ask_clock(xd_comm *c, int who)
 {
     int64_t best = INT64_MAX, ahead = 0;
@@ -402,8 +403,8 @@ static int64_t ask_clock(xd_comm *c, int who)
     return ahead;
 }
 
-/* The nanosecond of this rank's clock that is time 0 of the trace: the first event
- * of all ranks. */
+/* Returns the time of this rank's clock, in ns, that is time 0 of the trace: the first event of all
+ * ranks. */
 static int64_t find_zero(xd_comm *c, rank_info *infos)
 {
     int64_t mine = 0, first, one = 1;
@@ -420,7 +421,7 @@ static int64_t find_zero(xd_comm *c, rank_info *infos)
     return first + mine;
 }
 
-/* ---- together ----------------------------------------------------------------------------- */
+/* ---- collective ----------------------------------------------------------------------------- */
 
 static rank_info my_rank_info(const xd_trace *t)
 {
@@ -432,7 +433,8 @@ static rank_info my_rank_info(const xd_trace *t)
     return mine;
 }
 
-/* All-gathers the cards. `ok`: this rank has its memory. Returns 0 if a rank lacks memory. */
+/* All-gathers the descriptions. `ok`: this rank has its memory. Returns 0 if a rank lacks
+ * memory. */
 static int exchange_ranks(xd_comm *c, rank_info *infos, int64_t *rows, int ok)
 {
     int32_t all = ok;
@@ -460,7 +462,7 @@ static xd_status write_file(sink *s, xd_job *j, const rank_info *infos, int64_t 
         flush_buffer(s);
         if (!s->failed && has_ended(s->c, s->c->ops->send(s->c, bytes_at(&end, sizeof end), 0)))
             return st;
-        return xd_fail(e, XD_ECOMM, "a message of the trace was lost");
+        return xd_fail(e, XD_ECOMM, "gathering the trace failed");
     }
     xd_status w = xd_out_open(&s->out, ctx->trace->path, &why);
     write_head(s, j, infos, sent, st, e);
@@ -473,7 +475,7 @@ static xd_status write_file(sink *s, xd_job *j, const rank_info *infos, int64_t 
     if (w == XD_OK)
         w = xd_out_commit(&s->out, &why);
     if (!whole)
-        return xd_fail(e, XD_ECOMM, "a message of the trace was lost");
+        return xd_fail(e, XD_ECOMM, "gathering the trace failed");
     if (w != XD_OK && st != XD_OK)
         xd_log(XD_LOG_WARN, "%s", why.msg);
     return st != XD_OK || w == XD_OK ? st : xd_fail(e, w, "%s", why.msg);
@@ -504,7 +506,8 @@ xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
         s->zero = alone ? infos[0].first : find_zero(c, infos);
         st = write_file(s, j, infos, sent, st, alone, e);
     } else {
-        xd_log(XD_LOG_WARN, "no trace is written: no memory, or a message failed");
+        xd_log(XD_LOG_WARN, "the trace was not written: no memory, or a message between ranks "
+               "failed");
     }
     free(s), free(infos), free(rows);
     t->n = t->lost = 0;

@@ -11,7 +11,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/job.h"
 #include "pipeline/preview.h"
-#include "pipeline/turns.h"
+#include "pipeline/yield.h"
 #include "pipeline/vae_shards.h"
 #include "ranks/world.h"
 
@@ -25,7 +25,7 @@ static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
         xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
         xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
         xd_put(x, one, &c);
-        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0: one number for all elements       */
+        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0: one value for all elements        */
         xd_copy_to(x, all, one);
         xd_axpby(x, flat, 1, all, 1);
     }
@@ -37,7 +37,7 @@ int xd_vae_on_this_rank(const xd_job *j)
     return j->ctx->plan.vae_rows || j->ctx->topo.replica->rank == 0;
 }
 
-/* Copies a host view of any strides to a contiguous F32 tensor on the device. */
+/* Copies a host view with any strides to a contiguous F32 tensor on the device. */
 static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
 {
     float *flat = x->dev->host_memory || xd_counting(x) ? NULL : malloc(xd_bytes(to) + 1);
@@ -75,7 +75,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     }
     unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (xd_vae_shards_tiles(&s))
-        x->pause = NULL;        /* ranks have different numbers of tiles                       */
+        x->pause = NULL;        /* no yield: ranks have different numbers of tiles             */
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
@@ -128,7 +128,7 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* clip: what is encoded; NULL: the result is decoded. */
+/* clip: the clip to encode; NULL: count decoding. */
 static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.vae;
@@ -179,8 +179,8 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 typedef struct fit {            /* bilinear, half-pixel centres (align_corners false)          */
     const float *in;
     float       *out;
-    int64_t      ih, iw, ow;    /* of the input; width of the output                           */
-    int64_t      y0, x0;        /* of the crop in the resized image                            */
+    int64_t      ih, iw, ow;    /* input size; output width                                    */
+    int64_t      y0, x0;        /* offset of the crop in the resized image                     */
     double       sy, sx;        /* input pixels per resized pixel                              */
 } fit;
 
@@ -248,7 +248,7 @@ xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **
     xd_exec_init(&x, ctx->dev, a, ctx->type);
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
-    xd_turns_watch(j, &x);
+    xd_yield_watch(j, &x);
     xd_vae_decode(&x, j, &ctx->model.vae.net, lat, *rgb);
     if (xd_ok(&x) && *rgb)
         xd_preview_learn(j, lat, *rgb);

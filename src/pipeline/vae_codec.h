@@ -4,32 +4,33 @@
 
 #include "pipeline/job.h"
 
-/* lat [t,C,h,w] on the host -> rgb [frames,H,W,3] F32 on the host, in about [-1,1]. With a
+/* Decodes lat [t,C,h,w] on the host to rgb [frames,H,W,3] F32 on the host, in about [-1,1]. With a
  * parallel VAE all ranks of the replica call it with equal latents, and rank 0 of the replica
  * gets the image. */
 void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat,
                         float *rgb);
-/* Does this rank take part in the VAE work of its replica? */
+/* Returns 1 if this rank takes part in the VAE work of its replica. */
 int       xd_vae_on_this_rank(const xd_job *j);
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* A video, or an image of one frame, of any size: rgb [frames,H,W,3] F32 on the host, in [-1,1] ->
- * moments [t,h,w,2C] F32 on the host: mean and log variance of the VAE's latents, not scaled. With
- * a parallel VAE all ranks of the replica call it with equal images, and all get the moments. */
+/* Encodes a video, or an image of one frame, of any size: rgb [frames,H,W,3] F32 on the host, in
+ * [-1,1], to moments [t,h,w,2C] F32 on the host: mean and log variance of the VAE's unscaled
+ * latents. With a parallel VAE all ranks of the replica call it with equal images and get the
+ * moments. */
 typedef struct xd_vae_clip { int64_t frames; xd_grid pixels; } xd_vae_clip;
 void      xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net,
                                const xd_vae_clip *clip, const float *rgb, float *moments);
 xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Resizes (bilinear) and crops the image to the requested size if another size was generated;
- * replaces `rgb` by a malloc'ed image. */
+ * replaces *rgb with a malloc'ed image. */
 xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e);
-/* Decodes latents on the ranks that take part, in the arena `a` from its beginning, and fits the
- * image to the requested size on rank 0 of the replica, whose *rgb has memory for the generated
- * size; elsewhere it is NULL. Turns and previews (turns.h, preview.h) take part where there are. */
+/* Decodes latents on the ranks that take part, in the arena `a` from its start, and resizes the
+ * image to the requested size on rank 0 of the replica. There *rgb has memory for the generated
+ * size; elsewhere it is NULL. Yields (yield.h) and makes previews (preview.h). */
 xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
 
-/* Resizes (bilinear) [from.rows,from.cols,3] so that it covers [to.rows,to.cols,3], and cuts off
- * what stands out at both sides. */
+/* Resizes (bilinear) [from.rows,from.cols,3] so that it covers [to.rows,to.cols,3], and crops the
+ * excess on both sides. */
 void      xd_vae_fit(const float *rgb, xd_grid from, float *out, xd_grid to);
 
 #endif

@@ -13,22 +13,22 @@
 #include "plan/balance.h"
 #include "ranks/world.h"
 
-/* The memory of a message, or a dummy buffer of equal size after a failure. */
-static void *or_park(xd_vae_shards *s, void *p, size_t bytes)
+/* Returns the memory of a message, or a dummy buffer of the same size after a failure. */
+static void *usable_buffer(xd_vae_shards *s, void *p, size_t bytes)
 {
     return xd_ok(s->x) && p ? p : xd_failed_buffer(s->x, p, bytes, s->c);
 }
 
-static void end_of(xd_vae_shards *s, xd_req *r, int64_t n, const char *what)
+static void wait_all(xd_vae_shards *s, xd_req *r, int64_t n, const char *what)
 {
     for (int64_t i = 0; i < n; i++)
         if (s->c->ops->wait(s->c, &r[i], 1) != XD_OK)
-            xd_exec_fail(s->x, XD_ECOMM, "parallel VAE: %s was lost", what);
+            xd_exec_fail(s->x, XD_ECOMM, "parallel VAE: sending or receiving %s failed", what);
 }
 
 /* ---- tiles -------------------------------------------------------------------------------- */
 
-static xd_vae_shards *spread_of(const xd_deal *d)
+static xd_vae_shards *shards_of(const xd_deal *d)
 {
     return (xd_vae_shards *)(uintptr_t)((const char *)d - offsetof(xd_vae_shards, deal));
 }
@@ -36,12 +36,12 @@ static xd_vae_shards *spread_of(const xd_deal *d)
 static xd_tensor message_view(xd_vae_shards *s, xd_tensor tile)
 {
     int64_t n = xd_count(tile);
-    return xd_view(or_park(s, tile.p, xd_bytes(tile)), XD_F32, 1, &n);
+    return xd_view(usable_buffer(s, tile.p, xd_bytes(tile)), XD_F32, 1, &n);
 }
 
 static void send_tile(const xd_deal *d, xd_exec *x, xd_tensor tile)
 {
-    xd_vae_shards *s = spread_of(d);
+    xd_vae_shards *s = shards_of(d);
     xd_tensor  t = message_view(s, tile);
     (void)x;
     s->out[s->nout++] = s->c->ops->send(s->c, t, 0);
@@ -49,17 +49,17 @@ static void send_tile(const xd_deal *d, xd_exec *x, xd_tensor tile)
 
 static void receive_tile(const xd_deal *d, xd_exec *x, xd_tensor tile, int from)
 {
-    xd_vae_shards *s = spread_of(d);
+    xd_vae_shards *s = shards_of(d);
     (void)x;
     xd_req r = s->c->ops->recv(s->c, message_view(s, tile), from);
-    end_of(s, &r, 1, "a tile");
+    wait_all(s, &r, 1, "a tile");
 }
 
 static void finish_tiles(const xd_deal *d, xd_exec *x)
 {
-    xd_vae_shards *s = spread_of(d);
+    xd_vae_shards *s = shards_of(d);
     (void)x;
-    end_of(s, s->out, s->nout, "a tile");
+    wait_all(s, s->out, s->nout, "a tile");
     s->nout = 0;
 }
 
@@ -69,13 +69,13 @@ static void open_deal(xd_vae_shards *s, const xd_vae_info *v)
     xd_err  e = { 0 };
     s->owner = malloc((size_t)n * sizeof *s->owner);
     if (!s->owner || xd_vae_owners(v, s->lay.grid[1], s->lay.grid[2], s->c->size, s->owner, &e)) {
-        xd_exec_fail(s->x, XD_ENOMEM, "no memory to deal %lld tiles", (long long)n);
+        xd_exec_fail(s->x, XD_ENOMEM, "no memory to distribute %lld tiles", (long long)n);
         return;
     }
     for (int64_t k = 0; k < n; k++)
         mine += s->owner[k] == s->c->rank;
     if (!(s->out = calloc((size_t)mine + 1, sizeof *s->out)))
-        xd_exec_fail(s->x, XD_ENOMEM, "no memory to deal %lld tiles", (long long)n);
+        xd_exec_fail(s->x, XD_ENOMEM, "no memory to distribute %lld tiles", (long long)n);
     s->deal = (xd_deal){ s->c->rank, s->owner, send_tile, receive_tile, finish_tiles };
     s->whole = s->c->rank == 0;
 }
@@ -95,7 +95,7 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_v
     s->c = topo->replica;
     s->whole = 1;
     s->tiled = j->r->enable_tiling && xd_vae_tiles(v, h, w) > 1;
-    s->bands = s->tiled ? 1 : ranks;    /* a single tile is a plain call, whose rows can be cut */
+    s->bands = s->tiled ? 1 : ranks;    /* a single tile is decoded as one image, in bands      */
     s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
     xd_balance_rows(ctx->balance, &s->lay);
     x->lay = &s->lay;
@@ -137,7 +137,7 @@ const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s)
 static xd_tensor band_view(xd_vae_shards *s, xd_tensor mine, int64_t wide)
 {
     xd_tensor t = xd_view2(mine.p, XD_F32, xd_count(mine) / wide, wide);
-    t.p = or_park(s, t.p, xd_bytes(t));
+    t.p = usable_buffer(s, t.p, xd_bytes(t));
     return t;
 }
 
@@ -147,10 +147,10 @@ void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_
     xd_req  one;
     if (s->c->rank) {
         one = s->own.n ? s->c->ops->send(s->c, band_view(s, mine, wide), 0) : (xd_req){ 0 };
-        end_of(s, &one, 1, "a band of the image");
+        wait_all(s, &one, 1, "a band of the image");
         return;
     }
-    float *to = or_park(s, all, (size_t)n * sizeof *all);
+    float *to = usable_buffer(s, all, (size_t)n * sizeof *all);
     for (int i = 1; i < s->c->size; i++) {
         xd_span   b = xd_own(&s->lay, XD_IMG, 0, i);
         xd_tensor t = xd_view2(to + b.start * row, XD_F32, b.n * cell, wide);
@@ -158,7 +158,7 @@ void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_
             s->in[i] = s->c->ops->recv(s->c, t, i);
     }
     xd_get(s->x, all, xd_view2(mine.p, XD_F32, s->own.n * cell, wide));
-    end_of(s, s->in, s->c->size, "a band of the image");
+    wait_all(s, s->in, s->c->size, "a band of the image");
 }
 
 void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell,
@@ -169,15 +169,15 @@ void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int
     xd_tensor out = xd_view2(all, XD_F32, total, wide);
     for (int i = 0; i < s->c->size; i++)
         s->rows[i] = xd_own(&s->lay, XD_IMG, 0, i).n * cell;
-    out.p = or_park(s, all, xd_bytes(out));
-    in.p = or_park(s, in.p, xd_bytes(in));
+    out.p = usable_buffer(s, all, xd_bytes(out));
+    in.p = usable_buffer(s, in.p, xd_bytes(in));
     xd_req q = s->c->ops->gather(s->c, out, s->rows, in);
-    end_of(s, &q, 1, "a band");
+    wait_all(s, &q, 1, "a band");
 }
 
 void xd_vae_shards_broadcast(xd_vae_shards *s, float *all, int64_t n)
 {
-    xd_req q = s->c->ops->bcast(s->c, xd_view(or_park(s, all, (size_t)n * sizeof *all), XD_F32, 1,
-                                              &n), 0);
-    end_of(s, &q, 1, "what rank 0 has encoded");
+    void  *p = usable_buffer(s, all, (size_t)n * sizeof *all);
+    xd_req q = s->c->ops->bcast(s->c, xd_view(p, XD_F32, 1, &n), 0);
+    wait_all(s, &q, 1, "the encoded image of rank 0");
 }

@@ -1,6 +1,6 @@
 /* weight_groups.c - finds the ranks that share weights, and their shared memory
  *
- * All decisions follow from one gather over the host, so that its ranks decide alike. */
+ * All decisions follow from one gather over the host, so that its ranks decide equally. */
 #include "pipeline/weight_groups.h"
 
 #include <stdio.h>
@@ -16,11 +16,11 @@
 
 enum { NPART = XD_SHARED_PARTS };
 
-typedef struct group_request {  /* what a rank reports to its host                             */
-    int64_t  color[NPART];      /* equal for the same stage and share; -1: it has no part      */
-    uint64_t form[NPART];       /* hash of how weights are packed                              */
-    int64_t  open[NPART];       /* to be decided now: nothing is loaded                        */
-    int64_t  rank;              /* among those in use                                          */
+typedef struct group_request {  /* a rank's report to its host                                 */
+    int64_t  color[NPART];      /* equal for the same stage and shard; -1: not needed          */
+    uint64_t form[NPART];       /* hash of the packed layout                                   */
+    int64_t  open[NPART];       /* 1: decide now, nothing is loaded                            */
+    int64_t  rank;              /* rank among the ranks in use                                 */
 } group_request;
 
 static xd_component *part_of(xd_context *ctx, int i)
@@ -28,16 +28,16 @@ static xd_component *part_of(xd_context *ctx, int i)
     return i == XD_SHARED_VAE ? &ctx->model.vae : xd_model_dit(&ctx->model, i);
 }
 
-/* Of ranks that have devices with memories of their own: they share what is streamed. */
+/* Returns 1 for ranks on devices with their own memory: they share streamed blocks. */
 static int shares_copies(const xd_context *ctx)
 {
     return xd_dev_identity(ctx->dev) != 0;
 }
 
-/* Hash of the properties on which packed layouts depend. */
+/* Hash of the properties that packed layouts depend on. */
 static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
 {
-    char     kind[sizeof(xd_dev_name)];         /* "cuda" of "cuda:1"                         */
+    char     kind[sizeof(xd_dev_name)];         /* "cuda" from "cuda:1"                       */
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(ctx->dev->name, ":"), ctx->dev->name);
     uint64_t h = xd_hash_text(kind);
     if (shares_copies(ctx)) {
@@ -67,7 +67,7 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
     }
 }
 
-/* Number of ranks that have component i in common with rank r; 0 if they cannot share it. */
+/* Returns the number of ranks that share component i with rank r; 0: it cannot be shared. */
 static int group_of(const group_request *c, int n, int i, int r)
 {
     int size = 0;
@@ -81,7 +81,7 @@ static int group_of(const group_request *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-/* Do any ranks share component i? */
+/* Returns 1 if any ranks share component i. */
 static int is_shared(const group_request *c, int n, int i)
 {
     int some = 0;
@@ -90,7 +90,7 @@ static int is_shared(const group_request *c, int n, int i)
     return some != 0;
 }
 
-/* Do ranks of the host load together? */
+/* Returns 1 if ranks of the host load together. */
 static int load_together(const xd_context *ctx, const group_request *c, int n)
 {
     int some = !shares_copies(ctx);
@@ -114,7 +114,7 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
     return s;
 }
 
-/* A rank that fails goes on: all ranks make the same splits. */
+/* A failed rank continues: all ranks make the same splits. */
 static xd_status form_groups(xd_context *ctx, const xd_context *among, const group_request *c,
                              xd_err *e)
 {
@@ -154,7 +154,7 @@ static xd_status find_groups(xd_context *ctx, const xd_context *among, const int
 static xd_status find_among(xd_context *ctx, xd_context *among, const int want[NPART], xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = 0; i < NPART; i++)     /* of a request that failed before it loaded           */
+    for (int i = 0; i < NPART; i++)     /* left from a request that failed before loading      */
         if (!part_of(ctx, i)->store)
             xd_shared_weights_close(part_of(ctx, i));
     ctx->world.lowest = among->world.used->rank;
@@ -178,7 +178,7 @@ xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Agreements of a load in a group: before and after it. */
+/* Number of agreements when a group loads: before and after. */
 enum { LOAD_AGREES = 2 };
 
 static xd_status agree_alone(xd_comm *c, xd_err *e)
@@ -189,7 +189,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
 xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
-    group_request any;          /* its address is not dereferenced                             */
+    group_request any;          /* only its address is used                                    */
     xd_status s = agree_alone(h, e);
     int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
     if (!rows)
@@ -231,6 +231,6 @@ void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p)
         return;
     r = c->ops->bcast(c, xd_view(name, XD_U8, 1, &size), who);
     if (c->ops->wait(c, &r, 1) == XD_OK && c->rank == 0)
-        xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers (rank %d has seen it first)",
+        xd_log(XD_LOG_WARN, "weight %s has NaN or infinite values (first found by rank %d)",
                name, who);
 }

@@ -1,7 +1,7 @@
-/* balance.c - the speed of every rank, and its share of tokens, heads, stages and rows
+/* balance.c - the speed of every rank, and its shards of tokens, heads, stages and rows
  *
- * Speeds are rounded to 32nds of the fastest, so that two runs on one machine have
- * equal shares. */
+ * Speeds are rounded to 1/32 of the fastest, so that two runs on one machine have equal
+ * shards. */
 #include "plan/balance.h"
 
 #include <math.h>
@@ -16,19 +16,19 @@
 
 enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
-#define LEAST_S 0.06            /* of the test; longer than a time slice of other processes    */
+#define LEAST_S 0.06            /* duration of the test, longer than a scheduler's slice       */
 
 struct xd_balance {
     int      nsp, U, P, bands;
     int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: prefix sums        */
-    double  *stage;             /* [P]: 1 is the fastest                                       */
-    int      staged;            /* stages differ                                               */
-    float   *speed;             /* [ranks]: 1 is the fastest                                   */
+    double  *stage;             /* [P]: relative speed, 1: fastest                             */
+    int      staged;            /* 1: stages differ                                            */
+    float   *speed;             /* [ranks]: relative speed, 1: fastest                         */
 };
 
 /* ---- measuring ---------------------------------------------------------------------------- */
 
-typedef struct test {           /* a GEMM of square matrices                                   */
+typedef struct test {           /* GEMM of square matrices                                     */
     xd_dev   *d;
     xd_weight w;
     void     *in, *out, *tmp;
@@ -44,7 +44,7 @@ static void close_test(test *t)
             t->d->mem->put(t->d, p[i], n[i]);
 }
 
-/* Seconds of the fastest run, which excludes disturbance by other processes. */
+/* Returns the seconds of the fastest run, which excludes disturbance by other processes. */
 static double fastest_run(test *t, xd_dtype type, xd_err *e)
 {
     xd_dev *d = t->d;
@@ -84,7 +84,7 @@ static double fastest_run(test *t, xd_dtype type, xd_err *e)
     return best;
 }
 
-/* ---- shares ------------------------------------------------------------------------------- */
+/* ---- shards ------------------------------------------------------------------------------- */
 
 static int coordinate_of(const xd_degrees *d, int rank, xd_axis a)
 {
@@ -93,7 +93,7 @@ static int coordinate_of(const xd_degrees *d, int rank, xd_axis a)
     return rank % d->n[a];
 }
 
-/* The speed of the slowest rank for which `part` is `i`. */
+/* Returns the speed of the slowest rank for which `part` is `i`. */
 static double slowest_rank(const xd_plan *plan, const float *speed,
                            int (*part)(const xd_degrees *d, int rank), int i)
 {
@@ -119,8 +119,8 @@ static int band_of(const xd_degrees *d, int rank)
     return rank % (xd_degrees_product(*d) / d->n[XD_DATA]);
 }
 
-/* Prefix sums: at[i + 1] - at[i] is the speed of part i in 32nds of the fastest; NULL if
- * all are equal. */
+/* Returns prefix sums: at[i + 1] - at[i] is the speed of part i in 1/32 of the fastest; NULL if all
+ * are equal. */
 static int64_t *prefix_sums(const xd_plan *plan, const float *speed, int n,
                             int (*part)(const xd_degrees *, int), int *bad)
 {
@@ -145,7 +145,7 @@ static double share_of(const xd_balance *b, int sp)
                     : 1.0 / b->nsp;
 }
 
-/* A stage is as fast as its rank that finishes its tokens last. */
+/* A stage is as fast as the rank in it that finishes its tokens last. */
 static void set_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;
@@ -175,14 +175,13 @@ static xd_status make_balance(const xd_plan *plan, xd_balance *b, xd_err *e)
     b->rows = prefix_sums(plan, b->speed, b->bands, band_of, &bad);
     b->stage = calloc((size_t)b->P, sizeof *b->stage);
     if (bad || !b->stage)
-        return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks",
+        return xd_fail(e, XD_ENOMEM, "no memory for the shards of %d ranks",
                        xd_degrees_product(plan->deg));
     set_stages(b, plan);
     return XD_OK;
 }
 
-/* v has the seconds of all ranks and becomes their speeds, in 32nds of the fastest. Returns the
- * lowest speed. */
+/* Converts seconds of all ranks in v to speeds in 1/32 of the fastest. Returns the lowest speed. */
 static double to_speeds(float *v, int n)
 {
     float best = v[0], least = 1;
@@ -206,7 +205,7 @@ static xd_status gather_speeds(xd_comm *c, float mine, float *all, xd_err *e)
                               xd_view2(&mine, XD_F32, 1, 1));
     xd_status s = c->ops->wait(c, &q, 1);
     free(one);
-    return s == XD_OK ? XD_OK : xd_fail(e, XD_ECOMM, "the speeds of the ranks were lost");
+    return s == XD_OK ? XD_OK : xd_fail(e, XD_ECOMM, "the ranks' speeds could not be exchanged");
 }
 
 xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *plan, xd_dev *dev,
@@ -216,7 +215,7 @@ xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *pl
     test        t = { .d = dev };
     xd_balance *b = calloc(1, sizeof *b);
     xd_status   s = b && (b->speed = calloc((size_t)n, sizeof *b->speed))
-                        ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks", n);
+                        ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the shards of %d ranks", n);
     double took = s == XD_OK ? fastest_run(&t, type, e) : 0;
     close_test(&t);
     if (s == XD_OK && took <= 0)
@@ -232,7 +231,7 @@ xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *pl
     if (s != XD_OK || even)
         xd_balance_close(&b);
     if (s == XD_OK && even && w->used->rank == 0)
-        xd_log(XD_LOG_INFO, "balance: all ranks are as fast, to a tenth");
+        xd_log(XD_LOG_INFO, "balance: all ranks are equally fast within a tenth");
     *out = b;
     return s;
 }
@@ -247,7 +246,7 @@ void xd_balance_close(xd_balance **b)
     *b = NULL;
 }
 
-/* ---- using the shares --------------------------------------------------------------------- */
+/* ---- applying the shards --------------------------------------------------------------------- */
 
 void xd_balance_tokens(const xd_balance *b, xd_layout *l)
 {

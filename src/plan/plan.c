@@ -1,4 +1,4 @@
-/* plan.c - checking a plan, and cutting blocks into stages */
+/* plan.c - checks a plan, and splits blocks into stages */
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
                                                   "data" };
 
-/* "ulysses 2 x ring 2"; "1 rank" if every degree is 1. */
+/* Writes "ulysses 2 x ring 2"; "1 rank" if every degree is 1. */
 static void degrees_text(xd_degrees d, char *out, size_t size)
 {
     size_t at = 0;
@@ -26,8 +26,8 @@ static void degrees_text(xd_degrees d, char *out, size_t size)
         snprintf(out, size, "1 rank");
 }
 
-/* Up to three plans on at most `ranks` ranks that are nearest to d: each lowers one or two of its
- * degrees, those that lose the fewest ranks first. */
+/* Writes up to three plans on at most `ranks` ranks near d: each lowers one or two degrees of d;
+ * those that lose the fewest ranks come first. */
 static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
 {
     xd_degrees best[3];
@@ -88,13 +88,13 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
     return XD_OK;
 }
 
-/* The text of a plan: the degrees, then the other options in brackets; truncated if too long. */
+/* Writes the text of a plan: the degrees, then the other options in brackets; truncated if long. */
 static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
                                const char *degrees, xd_err *e)
 {
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "%s", degrees);
-    xd_plan_besides(a, d, &b);
+    xd_plan_details(a, d, &b);
     if (!b.failed)
         snprintf(p->text, sizeof p->text, "%s", b.p);
     xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for the name of a plan") : XD_OK;
@@ -102,8 +102,8 @@ static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_in
     return s;
 }
 
-/* The text encoders are cut over the first ranks of the plan; `lowest` is a lower limit of the
- * number of ranks in use. */
+/* Text encoders are split over the first ranks of the plan; `lowest` is a lower limit of the number
+ * of ranks in use. */
 static xd_status set_text_degree(xd_plan *p, int asked, int lowest, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);
@@ -122,7 +122,7 @@ static xd_status set_text_degree(xd_plan *p, int asked, int lowest, const char *
                    p->text_tp, p->text_tp);
 }
 
-/* Fills in the degrees and their product. */
+/* Fills in the degrees, and *product with their product. */
 static xd_status set_degrees(xd_plan *p, const xd_parallel *a, double *product, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -150,12 +150,13 @@ static xd_status check_ranks(const xd_plan *p, const char *what, double product,
     if (product > ranks) {
         if (product < 1e9)
             nearest_plans(p->deg, ranks, nearest, sizeof nearest);
-        return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product,
-                       ranks, ranks == 1 ? "is" : "are", nearest[0] ? "; what would work: " : "",
+        return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks, but there %s %d%s%s", what, product,
+                       ranks == 1 ? "is" : "are", ranks, nearest[0] ? "; what would work: " : "",
                        nearest);
     }
     if (P > XD_MAXSTAGE)
-        return xd_fail(e, XD_EINVAL, "pipefusion %d is more than %d stages", P, XD_MAXSTAGE);
+        return xd_fail(e, XD_EINVAL, "pipefusion_parallel_degree is %d; it must be at most %d", P,
+                       XD_MAXSTAGE);
     return XD_OK;
 }
 
@@ -190,8 +191,8 @@ static xd_status check_reserved(const xd_parallel *a, xd_err *e)
         if (((const char *)a)[i])
             return xd_fail(e, XD_EINVAL,
                            "xd_parallel has a field at byte %zu that this library, version %s, "
-                           "does not know: start with {0}, or the program is compiled for a later "
-                           "version", i, XDIT_VERSION);
+                           "does not know: initialize it with {0}, or update the library",
+                           i, XDIT_VERSION);
     return XD_OK;
 }
 
@@ -210,13 +211,13 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     p->displaced = a->use_displaced_patches;
     p->npatch = xd_plan_patches(a);
     if (p->displaced && p->npatch > 1)
-        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to "
-                       "use stale keys and values: take one of them (--num_pipeline_patch 1)");
+        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches cannot be "
+                       "combined (both use stale keys and values); add --num_pipeline_patch 1");
     degrees_text(p->deg, what, sizeof what);
     s = check_ranks(p, what, product, ranks, e);
     if (s == XD_OK)
         s = set_options(p, a, d, e);
-    if (s == XD_OK)             /* without a model degrees may still be chosen                 */
+    if (s == XD_OK)             /* without a model, degrees may still be open                  */
         s = set_text_degree(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
     if (s == XD_OK)
         s = read_list(p, a->attn_layer_num_for_pp, d, e);
@@ -258,7 +259,7 @@ int xd_plan_exact(const xd_plan *p)
     return p->warmup > 1 ? p->warmup : 1;
 }
 
-/* Can every stage take at most `limit` seconds? Fills cut greedily. */
+/* Returns 1 if every stage can run in at most `limit` seconds. Fills cut greedily. */
 static int stages_fit(const double *cost, int n, int stages, double head, double tail,
                       const double *speed, double limit, int *cut)
 {

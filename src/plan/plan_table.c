@@ -14,44 +14,43 @@
 #define SWITCH(name, help) { #name, XD_OPT_FLAG, AT(name), 0, 1, NULL, NULL, help }
 #define TEXT(name, choices, arg, help) { #name, XD_OPT_TEXT, AT(name), 0, 0, choices, arg, help }
 
-/* The order of rows is that of names and texts of plans. */
+/* Rows are in the order of the names and texts of plans. */
 static const xd_plan_row rows[] = {
-    { DEGREE(ulysses_degree, "ranks that share the tokens, by attention heads"),
+    { DEGREE(ulysses_degree, "sequence-parallel ranks, all-to-all (Ulysses)"),
       XD_ULYSSES, "u", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
-    { DEGREE(ring_degree, "ranks that share the tokens, as a ring"),
+    { DEGREE(ring_degree, "sequence-parallel ranks, ring attention"),
       XD_RING, "r", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
-    { DEGREE(pipefusion_parallel_degree,
-             "pipeline stages of PipeFusion"),
+    { DEGREE(pipefusion_parallel_degree, "pipeline stages of PipeFusion"),
       XD_PIPE, "pp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
-    { DEGREE(tensor_parallel_degree, "ranks that share every weight matrix"),
+    { DEGREE(tensor_parallel_degree, "tensor parallelism: split weight matrices over N ranks"),
       XD_TENSOR, "tp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SUMS_OF_TENSOR },
     { SWITCH(use_cfg_parallel,
              "split the ranks by prompt and negative prompt"),
       XD_CFG, "cfg", 2, "", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
-    { DEGREE(data_parallel_degree, "groups of ranks that generate different images"),
+    { DEGREE(data_parallel_degree, "data parallelism: N groups of ranks generate different images"),
       XD_DATA, "dp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { NUMBER(num_pipeline_patch, "N", 1, 1024,
-             "patches that flow through the stages (default: as many as stages); of no effect "
-             "without stages"),
+             "PipeFusion patches per image (default: number of stages); no effect without "
+             "stages"),
       XD_NAXES, "patch", 0, "1", XD_NEEDS_STAGES, "# patches", XD_ALWAYS_FLAG, XD_STALE_STEPS },
     { SWITCH(use_displaced_patches,
-             "the ring uses keys and values of the step before (DistriFusion)"),
+             "ring with the previous step's keys and values (DistriFusion)"),
       XD_NAXES, "displaced", 1, "", XD_NEEDS_RING, "displaced", 0, XD_STALE_STEPS },
     { NUMBER(warmup_steps, "N", 0, 1000,
-             "exact steps before keys and values of the step before are used; the first is always "
-             "exact (default: 1)"),
+             "exact steps before stale keys and values are used; the first step is always exact "
+             "(default 1)"),
       XD_NAXES, "warm", 0, "1", XD_NEEDS_STALE, "# warm-up", XD_ALWAYS_FLAG | XD_ALWAYS_TEXT,
       XD_SAME_BITS },
     { TEXT(pipefusion_text, "first every", "WHEN",
-           "the text flows through the stages with the first patch of a step, or with every patch"),
+           "patches of a step with which the text passes the stages (default first)"),
       XD_NAXES, NULL, 0, "first", XD_NEEDS_FLOWING_TEXT, "text with # patch", 0, XD_SAME_BITS },
-    { SWITCH(use_parallel_vae, "all ranks decode a band of rows of the image"),
+    { SWITCH(use_parallel_vae, "split VAE decoding over all ranks by bands of rows"),
       XD_NAXES, "vae", 1, "", XD_NEEDS_GROUP, "VAE rows", 0, XD_SAME_BITS },
     { DEGREE(text_tensor_parallel_degree,
-             "of those ranks, the first that share the text encoder (default: one has it)"),
+             "split the text encoder over the first N ranks (default 1)"),
       XD_NAXES, "text", 0, "1", XD_NEEDS_NOTHING, "text #", 0, XD_SAME_BITS },
     { TEXT(attn_layer_num_for_pp, NULL, "LIST",
-           "blocks of each stage, such as 10,9,9 (default: balanced by their cost)"),
+           "blocks of each stage, e.g. 10,9,9 (default: balanced by cost)"),
       XD_NAXES, NULL, 0, "", XD_NEEDS_STAGES, "stages #", 0, XD_SAME_BITS },
     { SWITCH(patches_without_stages, NULL),
       XD_NAXES, NULL, 0, "", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
@@ -73,7 +72,7 @@ void xd_plan_table_use(const xd_plan_table *t)
 
 const xd_option *xd_parallel_options(int *n)
 {
-    static xd_option flat[XD_PLAN_ROWS];        /* equal contents, whichever thread fills it   */
+    static xd_option flat[XD_PLAN_ROWS];        /* same contents from any thread               */
     for (int i = 0; i < now->n; i++)
         flat[i] = now->rows[i].option;
     *n = now->n;
@@ -113,7 +112,7 @@ const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digit
 int xd_plan_degree(const xd_plan_row *r, const xd_parallel *a)
 {
     int v = xd_plan_number(r, a);
-    return r->stands ? v ? r->stands : 1 : v ? v : 1;
+    return r->name_number ? v ? r->name_number : 1 : v ? v : 1;
 }
 
 const xd_plan_row *xd_plan_row_of(int axis)
@@ -167,12 +166,12 @@ int xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info
 
 /* ---- flags, names, texts ------------------------------------------------------------------ */
 
-/* Must an option that has an effect be named to identify the plan? */
+/* Returns 1 if an option with an effect must be named to identify the plan. */
 static int is_named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d, int always)
 {
     char digits[16];
     return xd_plan_counts(r, a, d) &&
-           (r->always & always || strcmp(xd_plan_value(r, a, digits), r->plain) != 0);
+           (r->always & always || strcmp(xd_plan_value(r, a, digits), r->default_text) != 0);
 }
 
 /* Appends a value, quoted for a shell if necessary. */
@@ -212,18 +211,19 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
         if (!r->word || !is_named(r, a, d, XD_ALWAYS_FLAG))
             continue;
         xd_buf_add(out, "%s", r->word);
-        if (r->stands != 1)
-            xd_buf_add(out, "%d", r->stands ? r->stands : xd_plan_number(r, a));
+        if (r->name_number != 1)
+            xd_buf_add(out, "%d", r->name_number ? r->name_number : xd_plan_number(r, a));
     }
     if (!out->len)
         xd_buf_add(out, "1");
 }
 
-/* Appends "# patches" with the value in place of #; the commas of a list become pluses. */
+/* Appends "# patches" with the value in place of #; commas of a list become pluses. */
 static void add_option(xd_text_buf *out, const xd_plan_row *r, const char *value)
 {
-    const char *at = strchr(r->said, '#');
-    xd_buf_add(out, "%.*s", at ? (int)(at - r->said) : (int)strlen(r->said), r->said);
+    const char *at = strchr(r->description, '#');
+    xd_buf_add(out, "%.*s", at ? (int)(at - r->description) : (int)strlen(r->description),
+               r->description);
     if (!at)
         return;
     for (const char *v = value; *v;) {
@@ -234,7 +234,7 @@ static void add_option(xd_text_buf *out, const xd_plan_row *r, const char *value
     xd_buf_add(out, "%s", at + 1);
 }
 
-void xd_plan_besides(const xd_parallel *given, const xd_dit_info *d, xd_text_buf *out)
+void xd_plan_details(const xd_parallel *given, const xd_dit_info *d, xd_text_buf *out)
 {
     char        digits[16];
     const char *sep = " (";
@@ -243,7 +243,7 @@ void xd_plan_besides(const xd_parallel *given, const xd_dit_info *d, xd_text_buf
     a.warmup_steps = given->warmup_steps > 1 ? given->warmup_steps : 1;
     for (int i = 0; i < now->n; i++) {
         const xd_plan_row *r = &now->rows[i];
-        if (!r->said || !is_named(r, &a, d, XD_ALWAYS_TEXT))
+        if (!r->description || !is_named(r, &a, d, XD_ALWAYS_TEXT))
             continue;
         xd_buf_add(out, "%s", sep);
         add_option(out, r, xd_plan_value(r, &a, digits));
@@ -294,15 +294,15 @@ static const char *why_unused(xd_plan_needs needs, const xd_parallel *a)
     case XD_NEEDS_PATCHES:
     case XD_NEEDS_FLOWING_TEXT:
         if (xd_plan_patches(a) > 1)
-            return "to this model, whose text does not flow through its blocks";
-        return "without patches that flow through stages (pipefusion_parallel_degree)";
+            return "with this model, whose text does not pass through its blocks";
+        return "without pipeline stages and patches (pipefusion_parallel_degree)";
     case XD_NEEDS_RING:
         return "without a ring (ring_degree)";
     case XD_NEEDS_STALE:
-        return "where every step is exact: there are neither patches that flow through stages "
+        return "because all steps are exact: there are neither pipeline stages with patches "
                "(pipefusion_parallel_degree) nor a ring with use_displaced_patches";
     case XD_NEEDS_GROUP:
-        return "where one rank makes an image";
+        return "if one rank generates an image";
     case XD_NEEDS_NOTHING:
         break;
     }
@@ -315,8 +315,8 @@ void xd_plan_log_unused(const xd_parallel *given, const xd_parallel *a, const xd
     for (int i = 0; i < now->n; i++) {
         const xd_plan_row *r = &now->rows[i];
         const char        *v = xd_plan_value(r, given, digits);
-        if (*v && strcmp(v, r->plain) != 0 && !is_met(r->needs, a, d))
-            xd_log(XD_LOG_WARN, "%s makes no difference %s", r->option.name,
+        if (*v && strcmp(v, r->default_text) != 0 && !is_met(r->needs, a, d))
+            xd_log(XD_LOG_WARN, "%s has no effect %s", r->option.name,
                    why_unused(r->needs, a));
     }
 }

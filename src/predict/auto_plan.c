@@ -1,8 +1,8 @@
 /* auto_plan.c - rank 0 predicts the plans and sends its choice to the others
  *
- * Memory counts before speed. Among plans that are nearly as fast as the fastest, the choice is
- * the one whose order of sums is closest to that of one rank. Thus a seed generates the same
- * pixels, whichever plan is measured faster. */
+ * Fitting into memory comes first, then speed. Among plans nearly as fast as the fastest, the
+ * choice is the one whose order of sums is closest to that of one rank, so that a seed generates
+ * the same pixels whichever of these plans is measured faster. */
 #include "predict/auto_plan.h"
 
 #include <stdio.h>
@@ -21,8 +21,9 @@
 #include "predict/fit.h"
 
 #define LARGE_PARAMETERS 1e8
-enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
-/* Times the model's own size, and seconds (where unknown tokens), that are, too. */
+enum { LEAST_COLD = 1000000 };  /* min bytes of cold weights to mention                       */
+/* Thresholds of a warning: times the model's own size; seconds, or tokens if seconds are
+ * unknown. */
 enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
 
 const xd_predicted_times xd_predicted_nothing = { -1, -1, -1, -1, -1, -1, 0 };
@@ -35,15 +36,15 @@ typedef struct chooser {
     xd_parallel         fixed;
     int                 ranks, stale;
     int                 two;    /* passes per step                                             */
-    double              times;  /* the tokens of the model's own size                          */
+    double              times;  /* tokens relative to the model's own size                     */
     double              start_s;
-    double              space;  /* bytes that a process may map; 0: a cluster elsewhere        */
+    double              space;  /* bytes that a process may map; 0: another machine            */
 } chooser;
 
-/* What rank 0 sends. */
+/* The message from rank 0 to the others. */
 typedef struct verdict {
-    uint64_t    ask[XD_PLAN_ROWS];      /* hashes of rank 0's own flags                        */
-    int32_t     take[XD_PLAN_ROWS];     /* numbers; texts are equal if `ask` is equal          */
+    uint64_t    hashes[XD_PLAN_ROWS];   /* of rank 0's own options                             */
+    int32_t     numbers[XD_PLAN_ROWS];  /* of the chosen plan; texts: equal if the hashes are  */
     xd_predicted_times predicted;
     int32_t     chosen;
 } verdict;
@@ -59,7 +60,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
         s = xd_machine_read(&c->m, c->a->cluster, e);
         c->m.memory = xd_budget_least(c->ctx, c->m.memory);
         if (s == XD_OK && all > c->m.hosts * c->m.ranks)
-            s = xd_fail(e, XD_EINVAL, "%d ranks are there and the cluster %s has %d", all,
+            s = xd_fail(e, XD_EINVAL, "there are %d ranks, but the cluster %s has %d", all,
                         c->m.name, c->m.hosts * c->m.ranks);
         return s;
     }
@@ -77,7 +78,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     return s;
 }
 
-/* An initial image and its mask are not read; the image only reduces the number of steps. */
+/* Initial image and mask are not read; the image only reduces the number of steps. */
 static void copy_request(chooser *c)
 {
     static const char *const prompt[] = { "" };
@@ -96,7 +97,7 @@ static void copy_request(chooser *c)
     if (!p->references)
         c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
         c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
-    if (!p->references)         /* of an image that is read it counts with its mask only         */
+    if (!p->references)         /* with an image it applies only with a mask                     */
         c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL, c->r.on_latents = NULL;
@@ -104,7 +105,8 @@ static void copy_request(chooser *c)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }
 
-/* How many times as many tokens the request has as an image or a video of the model's own size. */
+/* Returns the tokens of the request divided by those of an image or video of the model's own
+ * size. */
 static double times_own_size(const xd_job *j)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
@@ -114,7 +116,7 @@ static double times_own_size(const xd_job *j)
     return own > 0 ? (double)j->tokens / own : 1;
 }
 
-/* An invalid request is refused with its own message, not with that of a plan. */
+/* Refuses an invalid request with its own message, not with that of a plan. */
 static xd_status check_request(chooser *c, xd_err *e)
 {
     xd_context own;
@@ -137,7 +139,7 @@ static xd_fit fit_of(const chooser *c)
                      .chosen = 1, .space = c->space };
 }
 
-/* No plan fits: appends what would fit, by counting. */
+/* No plan fits: appends options that would fit, found by counting. */
 static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
 {
     const xd_candidate *l = xd_fit_least(s);
@@ -145,26 +147,27 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
     char                advice[1024];
     if (!l)
         return e->code;
-    int     narrow = l->f.peak <= c->m.memory;  /* the host's memory suffices                  */
+    int     narrow = l->f.peak <= c->m.memory;  /* 1: address space is the limit, not memory   */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
     xd_fit_advice_of(&t, s, advice, sizeof advice);
     e->msg[0] = 0, e->code = XD_OK;
     return xd_fail(e, XD_ENOMEM,
-                   "none of %d plans of %d ranks fits into the %s of %s: %s takes the least, %s%s",
-                   s->n, c->ranks, have.s, narrow ? "address space that a rank has (ulimit -v)"
-                   : "memory that are there", l->f.plan.text, need.s, advice);
+                   "none of %d plans for %d ranks fits into the %s of %s; the smallest, %s, needs "
+                   "%s%s",
+                   s->n, c->ranks, have.s, narrow ? "address space of a rank (ulimit -v)"
+                   : "available memory", l->f.plan.text, need.s, advice);
 }
 
 /* ---- choosing ----------------------------------------------------------------------------- */
 
-/* How far the image of a plan is from that of one rank (xd_plan_changes). */
+/* Returns the distance of a plan's image from the one-rank image (xd_plan_changes). */
 static int change_order(const xd_candidate *c)
 {
     return c->f.plan.changes;
 }
 
-/* Without the disk, which takes the same of every plan. */
+/* Seconds without disk reads, which are the same for every plan. */
 static double computing_s(const xd_candidate *c)
 {
     return c->f.request_s - xd_predicted_reading(&c->f);
@@ -186,7 +189,7 @@ static double cold_bytes(const chooser *c)
     return cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
 }
 
-/* ", 63.3 s of it reading 9.5 GB of weights": what the disk has to do with the prediction. */
+/* Writes ", 63.3 s of it reading 9.5 GB of weights": the disk's part of the prediction. */
 static void reading_text(const chooser *c, const xd_prediction *f, char *out, size_t size)
 {
     double  bytes = cold_bytes(c);
@@ -223,11 +226,11 @@ static void log_choice(const chooser *c, const xd_search *s, const xd_candidate 
         snprintf(of, sizeof of, "the fastest of %d", s->good);
     reading_text(c, f, reading, sizeof reading);
     v->predicted.logged = 1;
-    xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s%s%s", f->plan.text, of,
+    xd_log(XD_LOG_INFO, "plan: %s, %s for %d ranks; predicted %.3g s%s%s", f->plan.text, of,
            c->ranks, f->request_s, c->m.sheet ? " (by data sheet, not fitted)" : "", reading);
     for (int i = 0; i < s->n; i++)
         if (s->c[i].why.code)
-            xd_log(XD_LOG_DEBUG, "not %s: %s", s->c[i].name, s->c[i].why.msg);
+            xd_log(XD_LOG_DEBUG, "plan %s is not possible: %s", s->c[i].name, s->c[i].why.msg);
         else
             xd_log(XD_LOG_DEBUG, "plan %s: %.4g s, %.3g MB", s->c[i].name, s->c[i].f.request_s,
                    s->c[i].f.peak / 1e6);
@@ -242,8 +245,8 @@ static int largest_divisor(int n, int most)
     return d > 1 ? d : 1;
 }
 
-/* More ranks than a search covers: cfg halves, then Ulysses as far as the heads
- * allow, then a ring. */
+/* For more ranks than a search covers: cfg halves, then Ulysses up to the number of heads, then a
+ * ring. */
 static void by_rule(const chooser *c, verdict *v)
 {
     const xd_parallel *f = &c->fixed;
@@ -257,11 +260,11 @@ static void by_rule(const chooser *c, verdict *v)
     if (ring)
         a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
     a.use_parallel_vae = 1;
-    xd_plan_pack(&a, v->take);
+    xd_plan_pack(&a, v->numbers);
     v->chosen = 1;
     v->predicted = xd_predicted_nothing;
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
-        xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to predict",
+        xd_log(XD_LOG_INFO, "plan: %s, by rule, as %d ranks have too many plans to predict",
                p.text, c->ranks);
 }
 
@@ -269,7 +272,7 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
 {
     xd_search s = { 0 };
     c->start_s = xd_now_s();
-    /* Every plan would log the same messages about the request. */
+    /* Otherwise every plan would log the same messages about the request. */
     const xd_logger *log = xd_log_enter(NULL);
     copy_request(c);
     xd_status st = check_request(c, e);
@@ -287,21 +290,21 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
     else if (st == XD_OK) {
         const xd_candidate *b = best_candidate(&s);
         log_choice(c, &s, b, v);
-        xd_plan_pack(&b->ask, v->take);
+        xd_plan_pack(&b->parallel, v->numbers);
         v->chosen = 1;
     }
     xd_search_free(&s);
     return st;
 }
 
-/* Is the transformer so large that a prediction, which takes some 50 ms, does not matter? */
+/* Returns 1 if the transformer is so large that the 50 ms of a prediction do not matter. */
 static int is_large(const xd_context *ctx)
 {
     const xd_dit_info *d = &ctx->model.dit_info;
     return 12.0 * (double)d->nlayers * (double)d->dim * (double)d->dim > LARGE_PARAMETERS;
 }
 
-/* Is the request so large that its time is worth a word? */
+/* Returns 1 if the request is far larger than the model's own size. */
 static int is_far_larger(chooser *c)
 {
     const xd_logger *log = xd_log_enter(NULL);
@@ -315,9 +318,9 @@ static int is_far_larger(chooser *c)
     return here.times > FAR_LARGER;
 }
 
-/* Without a choice the request is predicted where the model is large or the request is far larger
- * than the model's own size, and where a disk of known speed delivers weights: their reading is
- * most of the time of many first requests. What cannot be predicted is left out. */
+/* With given degrees, predicts a request if the model is large, if the request is far larger than
+ * the model's own size, or if the weights come from a disk of known speed: reading is most of the
+ * time of many first requests. Unpredictable requests leave *predicted unchanged. */
 static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_times *predicted)
 {
     xd_prediction    f = { .rank = NULL };
@@ -326,7 +329,7 @@ static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_time
     const xd_logger *log = xd_log_enter(NULL);
     chooser          here = *c;
     xd_open_args     a = *c->a;
-    a.cluster = NULL;           /* it makes no difference, which is said                       */
+    a.cluster = NULL;           /* unused here; session.c warns                                */
     here.a = &a;
     copy_request(&here);
     if (find_machine(&here, hosts, &why) == XD_OK && (larger || here.m.read > 0) &&
@@ -351,7 +354,7 @@ static xd_status check_plan(const char *plan, int *stale, xd_err *e)
                    "themselves", plan);
 }
 
-/* Opens the tokenizers once for all predictions. Without them texts count with the most tokens. */
+/* Opens the tokenizers once for all predictions. Without them texts count with maximum length. */
 static void open_tokenizers(xd_context *ctx, const xd_open_args *a)
 {
     if (a->plan_for && a->plan_for->nprompts && a->plan_for->prompts[0][0])
@@ -372,7 +375,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s == XD_OK)
         s = check_plan(a->plan, &c.stale, e);
     if (s == XD_OK && size == 1 && a->cluster)
-        s = xd_machine_read(&c.m, a->cluster, e);  /* with nothing to choose it is only looked at */
+        s = xd_machine_read(&c.m, a->cluster, e);  /* only checks the name if there is no choice  */
     if (s == XD_OK && ctx->world.all->rank == 0 && a->plan)
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
     int chooses = size > 1 && a->plan && c.ranks > given;
@@ -388,7 +391,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
         return s;
     uint64_t mine[XD_PLAN_ROWS] = { 0 };
     xd_plan_hashes(p, mine);
-    memcpy(v.ask, mine, sizeof mine);
+    memcpy(v.hashes, mine, sizeof mine);
     if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
         c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
     if (s == XD_OK && ctx->world.all->rank == 0 && chooses) {
@@ -398,15 +401,15 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     }
     xd_req q = ctx->world.all->ops->bcast(ctx->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
     if (ctx->world.all->ops->wait(ctx->world.all, &q, 1) != XD_OK)
-        return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the choice of a plan was lost between ranks");
-    if (s != XD_OK || !v.chosen || memcmp(mine, v.ask, sizeof mine) != 0)
+        return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the chosen plan could not be broadcast");
+    if (s != XD_OK || !v.chosen || memcmp(mine, v.hashes, sizeof mine) != 0)
         return s;
-    xd_plan_unpack(v.take, take);
+    xd_plan_unpack(v.numbers, take);
     *predicted = v.predicted;
     return XD_OK;
 }
 
-/* "50 s", "23 min", "4.5 hours" */
+/* Writes "50 s", "23 min", "4.5 hours". */
 static const char *duration(double s, char *text, size_t size)
 {
     if (s < 120)
@@ -430,10 +433,10 @@ void xd_warn_far_larger(const xd_job *j, double seconds)
     if (j->fps > 0)
         snprintf(frames, sizeof frames, " and %lld frames",
                  (long long)xd_vae_frames(&j->ctx->model.vae_info, d->sample[0]));
-    xd_log(XD_LOG_WARN, "%lld x %lld pixels%s make %.3g times the tokens of the model's own size, "
+    xd_log(XD_LOG_WARN, "%lld x %lld pixels%s have %.3g times the tokens of the model's own size, "
            "%lld x %lld%s%s%s", (long long)j->size[1], (long long)j->size[0],
            j->fps > 0 ? " of this video" : "", times, (long long)(d->sample[2] * cell[2]),
            (long long)(d->sample[1] * cell[1]), frames,
-           seconds < 0 ? "" : ": predicted to take ",
+           seconds < 0 ? "" : "; predicted time: ",
            seconds < 0 ? "" : duration(seconds, time, sizeof time));
 }

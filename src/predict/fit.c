@@ -1,7 +1,7 @@
-/* fit.c - changes of a request that make it fit into memory; each is counted as a whole run
+/* fit.c - finds changes of a request that make it fit into memory; each is counted as a full run
  *
- * A change is a set of flags. Sets are tried in the order of a user's preference. A set that
- * contains a set that fits is not tried. */
+ * A change is a set of flags. Sets are tried in the order of a user's preference. Supersets of a
+ * set that fits are not tried. */
 #include "predict/fit.h"
 
 #include <math.h>
@@ -16,14 +16,14 @@
 #include "pipeline/memory_plan.h"
 #include "plan/balance.h"
 
-/* Sets that fit in one message; bytes that counting may take. */
+/* Max sets in one message; memory in bytes that must stay free while counting. */
 enum { MAX_REPORTED = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
-typedef struct set {            /* 0: as requested                                             */
+typedef struct set {            /* all 0: as requested                                         */
     int      bf16;
-    xd_dtype dit, text;         /* I8, F8E4M3 or Q4_0                                          */
-    int      text_tp, tp;       /* tp: in place of the given degrees                           */
+    xd_dtype dit, text;         /* weight types: I8, F8E4M3 or Q4_0                            */
+    int      text_tp, tp;       /* degrees; tp replaces the given degrees                      */
     int      tiles, rows;       /* --enable_tiling, --use_parallel_vae                         */
     int      ranks;             /* fewer ranks                                                 */
     int      offload;           /* --offload auto                                              */
@@ -31,23 +31,23 @@ typedef struct set {            /* 0: as requested                              
 } set;
 
 typedef struct trial {
-    double need, have;          /* bytes; of the tighter limit                                 */
-    double text, dit;           /* weights of the rank that needs most                         */
-    double streamed;            /* bytes that a step reads from files or copies to the device  */
+    double need, have;          /* bytes, for the tighter limit                                */
+    double text, dit;           /* weights of the rank with the largest need                   */
+    double streamed;            /* bytes read or copied to the device per step                 */
     char   plan[256];
 } trial;
 
 typedef struct finder {
-    const xd_fit      *t;       /* its context is `own`                                        */
+    const xd_fit      *t;       /* t->ctx is `own`                                             */
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
-    xd_dtype           type, dit, text[XD_MAXTEXT];     /* the engine's                        */
+    xd_dtype           type, dit, text[XD_MAXTEXT];     /* weight types of the engine          */
     xd_offload         offload;
     double             until;
     set                fit[MAX_REPORTED];
     int                nfit;
-    set                leanest; /* of those that were counted and do not fit                   */
+    set                leanest; /* the set of `least`                                          */
     trial              least;
     xd_text_buf        reported;
 } finder;
@@ -68,7 +68,7 @@ xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e)
     int       n = 0, good = s->good;
     for (int i = 0; i < good && t->space > 0; i++)
         if (xd_fit_fullest(&s->c[i].f) > t->space)
-            xd_fail(&s->c[i].why, XD_ENOMEM, "%s are needed of %s of address space",
+            xd_fail(&s->c[i].why, XD_ENOMEM, "it needs %s of address space and has %s",
                     xd_size_text(xd_fit_fullest(&s->c[i].f)).s, xd_size_text(t->space).s);
     for (int i = 0; i < good; i++) {
         xd_candidate k = s->c[i];
@@ -83,9 +83,9 @@ xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e)
     const xd_candidate *l = xd_fit_least(s);
     const char         *why = l ? l->why.msg : "";
     if (s->n == 1)
-        return xd_fail(e, XD_ENOMEM, "the one plan of %d rank%s does not work: %s", ranks,
+        return xd_fail(e, XD_ENOMEM, "the only plan for %d rank%s is not possible: %s", ranks,
                        ranks == 1 ? "" : "s", why);
-    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks works; %s: %s", s->n, ranks,
+    return xd_fail(e, XD_ENOMEM, "none of %d plans for %d ranks is possible; %s: %s", s->n, ranks,
                    l ? l->name : "", why);
 }
 
@@ -101,7 +101,7 @@ const xd_candidate *xd_fit_least(const xd_search *s)
 
 /* ---- a set of flags ----------------------------------------------------------------------- */
 
-/* Is `type` smaller than the type that weights have? */
+/* Returns 1 if `type` is smaller than the current type of the weights. */
 static int is_smaller(xd_dtype type, xd_dtype now)
 {
     return now != XD_Q4_0 && (type == XD_Q4_0 || (now != XD_I8 && now != XD_F8E4M3));
@@ -113,8 +113,8 @@ static int text_can_be(const finder *w, int k, xd_dtype type)
     return m->has_text[k] && xd_types_quantizes(&m->text[k]) && is_smaller(type, w->text[k]);
 }
 
-/* Gives the context the types of a set; an empty set has the engine's types. Forgets kernel
- * descriptions for other types, so that only those of this set are counted. */
+/* Sets the context's types to those of a set; an empty set has the engine's types. Discards kernel
+ * descriptions of other types, so that only those of this set are counted. */
 static void set_types(finder *w, const set *s)
 {
     xd_context *ctx = &w->own;
@@ -131,8 +131,8 @@ static void set_types(finder *w, const set *s)
     }
 }
 
-/* Height and width of the smaller size i: three, two and one quarter, then repeated halves down to
- * a quarter of the model's own size. 0: there is none. */
+/* Writes height and width of the smaller size i: 3/4, 1/2 and 1/4, then repeated halves down to a
+ * quarter of the model's own size. Returns 0 if there is none. */
 static int size_of(const finder *w, int i, int64_t side[2])
 {
     const xd_model   *m = &w->t->ctx->model;
@@ -196,7 +196,7 @@ XD_PRINTF(2, 3) static void add_flag(xd_text_buf *b, const char *fmt, ...)
     xd_buf_add(b, "%s%s", b->len && b->p[b->len - 1] != ' ' ? " " : "", one);
 }
 
-/* "--weights_dtype int8 --enable_tiling". */
+/* Appends "--weights_dtype int8 --enable_tiling". */
 static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 {
     int64_t side[2];
@@ -222,19 +222,19 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
         add_flag(b, "--width %lld --height %lld%s", (long long)side[1], (long long)side[0],
                  count_bins(w) ? " --no_resolution_binning" : "");
     if (s->tp)
-        add_flag(b, "and no other degree");
+        add_flag(b, "without other degrees");
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Memory limit with a margin: on this machine free memory may change a little before the next run.
- * Other machines have reserves of their own. */
+/* Memory limit minus a margin: on this machine free memory may change a little before the next run.
+ * Other machines have their own reserves. */
 static double with_margin(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
 }
 
-/* Bytes that a process may map, including its weights and kernels of the last set. */
+/* Bytes that a process may map, including its weights and the kernels of the last set. */
 static double space_of(const finder *w)
 {
     size_t machine, process;
@@ -264,8 +264,8 @@ static int is_lighter(const trial *a, const trial *b)
     return !(b->have > 0) || a->need * b->have < b->need * a->have;
 }
 
-/* Predicts a plan. Streaming takes what memory there is, beside the kernels, whose bytes are known
- * when the plan has been predicted once. */
+/* Predicts a plan. Streaming uses all memory except that of kernels, whose size is known after a
+ * first prediction of the plan. */
 static xd_status predict_plan(const finder *w, const xd_request *r, const xd_parallel *p,
                               xd_prediction *f, trial *c, xd_err *e)
 {
@@ -289,7 +289,7 @@ static xd_status predict_plan(const finder *w, const xd_request *r, const xd_par
     }
 }
 
-/* The plan that needs least with a set of flags. 0: none of them is possible. */
+/* Finds the plan with the smallest need for a set of flags. Returns 0 if no plan is possible. */
 static int count_plans(finder *w, const set *s, trial *best)
 {
     xd_request    r;
@@ -310,7 +310,7 @@ static int count_plans(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* With fewer ranks all plans are counted. */
+/* As count_plans over all plans with fewer ranks. */
 static int count_fewer(finder *w, const set *s, trial *best)
 {
     xd_search se = { 0 };
@@ -330,8 +330,8 @@ static int count_fewer(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Counting itself takes memory: descriptions of kernels that will not run. If little is left the
- * advice ends with what has been found. */
+/* Counting itself needs memory: descriptions of kernels that will not run. If little is left, the
+ * advice ends with the sets found so far. */
 static int count_set(finder *w, const set *s, trial *c)
 {
     if (xd_host_address_space() < LEFT)
@@ -351,7 +351,7 @@ static void add_advice(finder *w, const set *s, const trial *c)
     xd_buf_add(&w->reported, " (%s%s%s", w->t->ranks > 1 ? c->plan : "",
                w->t->ranks > 1 ? ", " : "", xd_size_text(c->need).s);
     if (s->offload && c->streamed > 0)
-        xd_buf_add(&w->reported, ", a step %s %s of weights",
+        xd_buf_add(&w->reported, ", each step %s %s of weights",
                    xd_dev_identity(w->t->ctx->dev) ? "copies" : "reads",
                    xd_size_text(c->streamed).s);
     if (s->offload)
@@ -362,7 +362,7 @@ static void add_advice(finder *w, const set *s, const trial *c)
         w->fit[w->nfit++] = *s;
 }
 
-/* Does s include all changes of f, in the same way? */
+/* Returns 1 if s includes all changes of f, in the same way. */
 static int includes(const set *s, const set *f)
 {
     return s->bf16 >= f->bf16 &&
@@ -372,9 +372,9 @@ static int includes(const set *s, const set *f)
            (!f->size || s->size >= f->size);
 }
 
-/* Removes unnecessary changes: the set must stay within `most` of the available memory.
- * Changes that cost a user more are removed first; a smaller size is tried only if the whole
- * one does not fit. */
+/* Removes unnecessary changes: the set must stay within `most` times the available memory. Changes
+ * that cost the user more are removed first; a smaller size is tried only if the original size does
+ * not fit. */
 static void simplify_set(finder *w, set *s, trial *c, double most)
 {
     for (int i = 0; i < 8; i++) {
@@ -395,7 +395,7 @@ static void simplify_set(finder *w, set *s, trial *c, double most)
     }
 }
 
-/* Counts one more set. 1: it fits and is part of the advice. */
+/* Counts one more set. Returns 1 if it fits and is part of the advice. */
 static int try_set(finder *w, const set *asked)
 {
     static const set nothing;
@@ -415,12 +415,13 @@ static int try_set(finder *w, const set *asked)
     return 1;
 }
 
-/* ---- which sets --------------------------------------------------------------------------- */
+/* ---- candidate sets
+ * --------------------------------------------------------------------------- */
 
 typedef struct levers {         /* possible changes; 0: not possible                           */
     int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
-    xd_dtype dit4, text4;       /* Q4_0, on the CPU                                            */
+    xd_dtype dit4, text4;       /* Q4_0, on CPUs                                               */
     int      text_first;        /* the text encoder is the larger component                    */
 } levers;
 
@@ -461,8 +462,8 @@ static levers find_levers(const finder *w, const trial *base)
         .text_first = base->text > base->dit };
 }
 
-/* Tries all sets of types on top of `s`: single ones first, those of the larger component
- * before the other's. */
+/* Tries all sets of types on top of `s`: single ones first, the larger component's before the
+ * other's. */
 static void try_types(finder *w, const levers *l, set s)
 {
     static const int order[] = { 1, 2, 4, 6, 3, 5, 7 }; /* bits: bf16, larger, smaller           */
@@ -481,7 +482,7 @@ static void try_types(finder *w, const levers *l, set s)
     }
 }
 
-/* Four bits, where no other types of weights fit, unless they are streamed. */
+/* Tries four bits, unless other weight types fit without streaming. */
 static void try_four(finder *w, const levers *l)
 {
     levers four = *l;
@@ -494,7 +495,7 @@ static void try_four(finder *w, const levers *l)
         try_types(w, &four, (set){ 0 });
 }
 
-/* Tries changes of the plan, each alone and then together. */
+/* Tries changes of the plan, separately, then together. */
 static void try_degrees(finder *w, const levers *l)
 {
     for (int k = 1; k < 8; k++) {
@@ -514,7 +515,7 @@ static set all_levers(const levers *l)
                   .tiles = l->tiles, .rows = l->rows, .offload = l->offload };
 }
 
-/* What changes no pixel of the image, or hardly one, comes before types of less precision. */
+/* Tries changes that keep all pixels, or nearly, before types of lower precision. */
 static void try_lossless(finder *w, const levers *l)
 {
     for (int k = 1; k < 4; k++)
@@ -538,7 +539,7 @@ static void try_fewer(finder *w)
     }
 }
 
-/* A quick lower limit: can the pixels alone fit? */
+/* Quick check of a lower limit: returns 1 if the pixels alone can fit. */
 static int may_fit(const finder *w, const int64_t side[2])
 {
     const xd_fit *t = w->t;
@@ -546,7 +547,7 @@ static int may_fit(const finder *w, const int64_t side[2])
     return (double)side[0] * (double)side[1] * 15 < have;
 }
 
-/* The largest size that fits on top of `s`, from size `from` down to size `to`. */
+/* Finds the largest size that fits on top of `s`, from size `from` down to size `to`. */
 static int try_sizes(finder *w, set s, int from, int to)
 {
     int64_t side[2];
@@ -556,8 +557,8 @@ static int try_sizes(finder *w, set s, int from, int to)
     return to;
 }
 
-/* Can any set fit that keeps the size? Kernels of tiles may take more than tiles save: then `all`
- * does without. */
+/* Returns 1 if any set can fit that keeps the size. Kernels of tiles may need more memory than
+ * tiles save: then `all` goes without tiles. */
 static int any_may_fit(finder *w, set *all)
 {
     set   plain = *all;
@@ -571,7 +572,7 @@ static int any_may_fit(finder *w, set *all)
     return w->nfit > 0 || d.need <= d.have;
 }
 
-/* Where eight bits do not fit: all changes with four, which take the place of `all`. */
+/* If eight bits do not fit, tries all changes with four, which replace `all`. */
 static void try_all_in_four(finder *w, const levers *l, set *all)
 {
     all->dit = l->dit4 ? l->dit4 : all->dit;
@@ -602,7 +603,7 @@ static void try_all(finder *w, const levers *l)
         try_fewer(w);
     if (w->nfit > 0 || w->t->only)
         return;
-    w->until = xd_now_s() + PATIENCE_S; /* more time, because nothing was found                */
+    w->until = xd_now_s() + PATIENCE_S; /* more time, as nothing was found                     */
     int size = try_sizes(w, (set){ 0 }, 1, SIZES);
     if (!huge)
         try_sizes(w, all, 1, size);
@@ -621,16 +622,16 @@ static void write_advice(finder *w, char *out, size_t size)
     } else if (c.have > 0 && (!count_set(w, &nothing, &plain) || c.need < plain.need) &&
                memcmp(&lean, &nothing, sizeof nothing) != 0) {
         simplify_set(w, &lean, &c, 1.001 * c.need / c.have);
-        xd_buf_add(&b, "; nothing near it fits: the least is %s, with ", xd_size_text(c.need).s);
+        xd_buf_add(&b, "; no similar request fits; the minimum: %s, with ", xd_size_text(c.need).s);
         flags_of(w, &lean, &b);
     } else {
-        xd_buf_add(&b, "; nothing near it needs less");
+        xd_buf_add(&b, "; no similar request needs less");
     }
     snprintf(out, size, "%s", b.failed || !b.p ? "" : b.p);
     xd_buf_free(&b);
 }
 
-/* Leaves only the changes that an engine takes by itself. */
+/* Keeps only the changes that an engine makes by itself. */
 static levers limit_levers(levers l, int only)
 {
     if (only)
@@ -643,7 +644,7 @@ static levers limit_levers(levers l, int only)
     return l;
 }
 
-/* Writes the sets that fit in words; *first: the first of them. */
+/* Writes the sets that fit as text; *first: the first one. */
 static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *first, char *out,
                         size_t size)
 {
@@ -685,8 +686,8 @@ xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out,
     return (xd_fit_choice){ s.offload, (int32_t)s.dit, (int32_t)s.text };
 }
 
-/* Tries two plans: the one that needs least, and the one that would need least without
- * text encoders. */
+/* Tries two plans: the one with the smallest need, and the one with the smallest need without text
+ * encoders. */
 void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size)
 {
     const xd_candidate *one = xd_fit_least(s), *two = NULL;
@@ -706,7 +707,7 @@ void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t siz
     }
     if (!one)
         return;
-    plans[0] = one->ask;
-    plans[1] = two ? two->ask : one->ask;
+    plans[0] = one->parallel;
+    plans[1] = two ? two->parallel : one->parallel;
     xd_fit_advice(t, plans, two && two != one ? 2 : 1, out, size);
 }

@@ -80,8 +80,8 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
                         r->attn_rows >= 0 &&
                         r->int8 >= 0 && r->fp8 >= 0 && r->fp8_gemm >= 0))
         s = xd_fail(e, XD_EFORMAT,
-                    "%s: %s has a gemm_half_rows, attention_half_keys, call_seconds, bandwidth or "
-                    "speedup that cannot be", what, in);
+                    "%s: %s has an invalid gemm_half_rows, attention_half_keys, call_seconds, "
+                    "bandwidth or speedup; they must be at least 0", what, in);
     return s;
 }
 
@@ -93,7 +93,7 @@ static xd_status check_wire(const xd_wire *w, const char *what, const char *in, 
                         w->shared >= 0 && isfinite(w->shared)))
         s = xd_fail(e, XD_EFORMAT,
                     "%s: %s.latency_seconds is %g, overlap %g and shared_bandwidth %g; the first "
-                    "and the last must be 0 or more, the second from 0 to 1",
+                    "and the last must be at least 0, the second from 0 to 1",
                     what, in, w->latency_s, w->overlap, w->shared);
     return s;
 }
@@ -101,7 +101,7 @@ static xd_status check_wire(const xd_wire *w, const char *what, const char *in, 
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
 {
     if (m->hosts < 1 || m->ranks < 1 || m->hosts > 65536 || m->ranks > 65536)
-        return xd_fail(e, XD_EFORMAT, "%s: %d hosts of %d ranks; both must be from 1 to 65536",
+        return xd_fail(e, XD_EFORMAT, "%s: hosts is %d and ranks %d; both must be from 1 to 65536",
                        what, m->hosts, m->ranks);
     xd_status s = check_positive(m->memory, what, "memory", "", e);
     if (s == XD_OK)
@@ -124,7 +124,7 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
     return s == XD_OK ? check_wire(&m->between, what, "between", e) : s;
 }
 
-/* If a file has only one compute type or link, it is used for the other, too. */
+/* A file with only one compute type, or one link, has the same values for the other. */
 static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, xd_err *e)
 {
     static const char *const names[] = { "f32", "bf16", "inside", "between" };
@@ -133,11 +133,11 @@ static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, x
         const xd_json *v = xd_json_get(j, names[i]);
         const xd_json *other = xd_json_get(j, names[i ^ 1]);
         if (!v && !other)
-            return xd_fail(e, XD_EFORMAT, "%s: neither %s nor %s is there", path, names[i],
+            return xd_fail(e, XD_EFORMAT, "%s: %s or %s is required", path, names[i],
                            names[i ^ 1]);
         v = v ? v : other;
         if (!xd_json_is_object(v))
-            return xd_fail(e, XD_EFORMAT, "%s: %s is no object", path, names[i]);
+            return xd_fail(e, XD_EFORMAT, "%s: %s must be a JSON object", path, names[i]);
         xd_status s = xd_fields_read(i < 2 ? rate_fields : wire_fields, at[i], v, path, e);
         if (s != XD_OK)
             return s;
@@ -150,8 +150,8 @@ static xd_status no_such(const char *name, xd_err *e)
     xd_text_buf b = { 0 };
     for (int i = 0; xd_machine_device(i); i++)
         xd_buf_add(&b, "%s%s", i ? ", " : "", xd_machine_device(i));
-    xd_status s = xd_fail(e, XD_EINVAL, "no cluster is called %s; known are one or so many of %s, "
-                          "as in 8xH100, or on several hosts 2x8xL40, or a file of `xdit probe`",
+    xd_status s = xd_fail(e, XD_EINVAL, "unknown cluster %s; use a name as H100, 8xH100 or 2x8xL40 "
+                          "(2 hosts), or a file of `xdit probe`; known devices: %s",
                           name, b.p ? b.p : "");
     xd_buf_free(&b);
     return s;

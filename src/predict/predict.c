@@ -25,32 +25,32 @@
 #include "predict/predict_memory.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5, VARIED = 24 };        /* simulated: an exact one and some that repeat; others */
+enum { STEPS = 5, VARIED = 24 };        /* simulated steps: one exact, others repeat; varied    */
 
 typedef struct predictor {
     const xd_context   *base;
-    xd_context         *ctx;    /* `own`, which stands for a rank of the plan                  */
+    xd_context         *ctx;    /* `own`, which represents a rank of the plan                  */
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
-    xd_request          played; /* r without a reference_interval between the steps played     */
+    xd_request          played; /* r without reference_interval in simulated steps             */
     xd_prediction      *f;
     xd_job              job;
-    xd_prompts          words;  /* n = 0: texts are not known                                  */
+    xd_prompts          words;  /* n = 0: texts are unknown                                    */
     xd_cost_device     *rk;
     xd_simulation      *simulation;
-    double              last_text_s;    /* of the last text encoder                            */
+    double              last_text_s;    /* time of the last text encoder                       */
     xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed                          */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
-    int                 warm;   /* exact steps of each transformer                             */
-    int                 alone;  /* other ranks are idle                                        */
-    int                 usual, most;    /* passes of most steps; most passes of a step         */
-    xd_predicted_event *told;
+    int                 warm;   /* exact steps per transformer                                 */
+    int                 alone;  /* 1: other ranks are idle                                     */
+    int                 usual, most;    /* passes of most steps; max passes of a step          */
+    xd_predicted_event *on_event;
     void               *cookie;
 } predictor;
 
-/* ---- standing for a rank ------------------------------------------------------------------ */
+/* ---- representing a rank ------------------------------------------------------------------ */
 
 static void leave_rank(predictor *s)
 {
@@ -63,7 +63,7 @@ static void leave_rank(predictor *s)
     ctx->world.used = ctx->world.all;
 }
 
-/* The first rank of rank r's host, and the number of ranks on it. */
+/* Returns the first rank of rank r's host, and the number of ranks on that host. */
 static int host_of(const predictor *s, int r, int *n)
 {
     int first = r / s->m->ranks * s->m->ranks, left = s->f->ranks - first;
@@ -77,7 +77,8 @@ static double record_lap(void *ctx)
     return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
-/* How messages of device memory go; where the ranks are not there, the way that takes most. */
+/* Returns the transport of messages in device memory; if the ranks are not present, the one that
+ * needs the most memory. */
 static xd_device_way message_way(const predictor *s)
 {
     if (!xd_dev_identity(s->base->count))
@@ -87,13 +88,13 @@ static xd_device_way message_way(const predictor *s)
     return s->m->hosts > 1 ? XD_WAY_LINKS : XD_WAY_MAILBOXES;
 }
 
-/* The memory that the messages of this part of the request take. */
+/* Adds the memory of the messages of this part of the request. */
 static void add_messages(predictor *s, int me)
 {
     s->f->rank[me].need.messages += (size_t)s->ctx->count_world->traffic->device_bytes;
 }
 
-/* From now on the context stands for rank `me` of the plan, whose messages are recorded. */
+/* Makes the context represent rank `me` of the plan, and records its messages. */
 static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
@@ -156,7 +157,7 @@ static int steps_played(const predictor *s)
     return s->job.samp.steps < want ? s->job.samp.steps : want;
 }
 
-/* Rows of the embeddings of the two passes. */
+/* Writes the rows of the embeddings of the passes. */
 static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
 {
     const xd_prompts *w = &s->words;
@@ -167,7 +168,7 @@ static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
             rows[i >= w->prompts] = w->rows[i];
 }
 
-/* Images that the replica of this rank generates. */
+/* Returns the number of images that this rank's replica generates. */
 static int image_count(const predictor *s)
 {
     int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
@@ -186,8 +187,8 @@ static double step_bytes(const predictor *s, xd_denoise *f, int step)
     return (double)(sent_bytes(s) - before);
 }
 
-/* Of the first step's bytes those of reading the text, which each transformer does once: a step
- * that runs again lacks them. */
+/* Returns the part of the first step's bytes for reading the text, which each transformer does
+ * once: repeated steps do not have it. */
 static double reading_bytes(const predictor *s, xd_denoise *f, double first)
 {
     f->piece_index = 0;
@@ -195,7 +196,7 @@ static double reading_bytes(const predictor *s, xd_denoise *f, double first)
                ? first - step_bytes(s, f, 0) : 0;
 }
 
-/* How often the request's first step of a transformer has so many passes. */
+/* Returns how often the request's first step of a transformer has this many passes. */
 static int readings(const predictor *s, int passes)
 {
     int n = 0;
@@ -204,10 +205,9 @@ static int readings(const predictor *s, int passes)
     return n;
 }
 
-/* Records the first steps, with a mark before each and one after the last; the first step is
- * exact for any warm-up. Then runs the last step of the request, for its bytes: it sends no
- * latents back. All steps have so many passes, whatever the request's have, and are those of one
- * transformer, which stands for both of two. */
+/* Records the first steps, with a mark before each and one after the last; the first step is exact
+ * for any warm-up. Then runs the request's last step, for its bytes: it sends no latents back. All
+ * steps have `passes` passes, and one transformer represents both of two. */
 static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
 {
     xd_prediction            *c = s->f;
@@ -257,13 +257,13 @@ static void raise_host(xd_need *n, const xd_component *p)
     n->host_work = n->host_work > p->host_work ? n->host_work : p->host_work;
 }
 
-/* Number of encoded texts: prompts, and behind them the negative ones. */
+/* Number of encoded texts: prompts, then negative prompts. */
 static int text_count(const predictor *s)
 {
     return s->r->nprompts + (s->job.npass > 1 ? xd_job_negatives(s->r) : 0);
 }
 
-/* As xd_prompts_bytes, also of texts that are not known. */
+/* As xd_prompts_bytes, also for unknown texts. */
 static size_t embedding_bytes(const predictor *s)
 {
     const xd_dit_info *d = &s->ctx->model.dit_info;
@@ -275,7 +275,7 @@ static size_t embedding_bytes(const predictor *s)
            (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
 }
 
-/* Weights of all transformers, counted on the plain device. */
+/* Counts the weights of all transformers on the plain count device. */
 static xd_status count_dits(predictor *s, int me, xd_err *e)
 {
     xd_context     *ctx = s->ctx;
@@ -347,16 +347,16 @@ static void report_piece(void *ctx, char what, double from, double to)
 {
     const teller *t = ctx;
     double        a = fmax(from, t->from), b = fmin(to, t->to);
-    if (t->s->told)
-        t->s->told(t->s->cookie, t->rank, what, from, to);
+    if (t->s->on_event)
+        t->s->on_event(t->s->cookie, t->rank, what, from, to);
     if (b > a && what == 'c')
         t->sum->busy_s += b - a;
     else if (b > a)
         t->sum->wait_s += b - a;
 }
 
-/* Reads the times of steps, and of the usual ones each rank's times in the last one, which
- * repeats. */
+/* Reads the times of the steps. For the usual number of passes, also reads each rank's times in the
+ * last step, which repeats. */
 static void read_steps(predictor *s, int passes)
 {
     xd_prediction      *f = s->f;
@@ -399,7 +399,7 @@ static xd_status play_steps(predictor *s, int passes, xd_err *e)
     return XD_OK;
 }
 
-/* Steps with the usual number of passes come last: they are the ones that are told. */
+/* Steps with the usual number of passes come last: their events are reported. */
 static xd_status predict_denoise(predictor *s, xd_err *e)
 {
     xd_prediction *f = s->f;
@@ -425,7 +425,7 @@ static int is_negative(const predictor *s, int i)
     return i >= s->r->nprompts;
 }
 
-/* Token ids of text i for encoder k. */
+/* Returns the number of token ids of text i for encoder k. */
 static int64_t ids_of(const predictor *s, int i, int k)
 {
     const xd_text_use *u = &s->ctx->model.recipe->text[k];
@@ -461,7 +461,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         size_t most;
         if (!ctx->model.has_text[k])
             continue;
-        xd_simulation_mark(s->simulation, k);   /* what the encoders before it took            */
+        xd_simulation_mark(s->simulation, k);   /* time of the encoders before k               */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
         if (ctx->count_text && (xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK ||
             (!ctx->model.recipe->text[k].tokenizer &&
@@ -515,9 +515,9 @@ static int vae_is_alone(const predictor *s)
     return !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
 }
 
-/* The images of the request are encoded once, by every replica or by rank 0, though every replica
- * has the memory for it. It may take more than decoding and, of a video that an image begins, a
- * large part of its time. */
+/* The images of the request are encoded once, by every replica or by rank 0, but every replica
+ * allocates memory for it. Encoding may need more memory than decoding and, for image to video, a
+ * large part of the time. */
 static xd_status predict_encode(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);
@@ -574,7 +574,7 @@ static xd_status predict_decode(predictor *s, xd_err *e)
 
 /* ---- other messages ----------------------------------------------------------------------- */
 
-/* Numbers of ranks of rank r's host with the same transformer weights and the same VAE weights. */
+/* Counts the ranks of rank r's host with the same transformer weights, and the same VAE weights. */
 static void group_of(const predictor *s, int r, int group[XD_SHARED_PARTS])
 {
     const int *d = s->f->plan.deg.n;
@@ -600,8 +600,7 @@ static void record_agreement(predictor *s, int times, xd_err *e)
         xd_world_agree(&s->ctx->world, XD_OK, e);
 }
 
-/* Messages before anything is encoded: the request is accepted, weights are shared,
- * memory is compared. */
+/* Messages before encoding: the request is accepted, weights are shared, memory is compared. */
 static xd_status send_start(predictor *s, int me, xd_err *e)
 {
     xd_comm  *h = s->ctx->world.host;
@@ -609,17 +608,17 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     int       group[XD_SHARED_PARTS], two = xd_need_both(&s->job);
     xd_status st = XD_OK;
     group_of(s, me, group);
-    /* Accepted, counted, shared, compared: the host's memory, and a device's own.              */
+    /* Accepted, counted, shared, compared: host memory, and a device's own memory.              */
     record_agreement(s, (xd_dev_identity(s->ctx->count) ? 5 : 4) + two, e);
     if (xd_dev_identity(s->ctx->count))
-        xd_world_all(&s->ctx->world, 1);        /* weights that are loaded stay                */
+        xd_world_all(&s->ctx->world, 1);        /* loaded weights stay                         */
     st = h->size > 1 ? xd_weight_groups_count(s->ctx, group, e) : XD_OK;
     for (int i = 0; i <= two && h->size > 1; i++)
         xd_memory_sum(h, v);
     return st;
 }
 
-/* Broadcasts of the embeddings of all texts from rank 0. */
+/* Broadcasts the embeddings of all texts from rank 0. */
 static void send_text(predictor *s, xd_err *e)
 {
     const xd_context   *ctx = s->ctx;
@@ -642,7 +641,7 @@ static void send_text(predictor *s, xd_err *e)
     }
 }
 
-/* An image that is encoded: its pixels to the ranks that encode it together, or its latents. */
+/* An encoded image: its pixels to the ranks that encode it together, or its latents. */
 static void send_encoded(predictor *s, xd_err *e)
 {
     const xd_vae_info *v = &s->ctx->model.vae_info;
@@ -657,13 +656,13 @@ static void send_encoded(predictor *s, xd_err *e)
         xd_world_broadcast(&s->ctx->world, &any, 2 * v->channels * cells * (int64_t)sizeof any, e);
 }
 
-/* Messages of loading, and after every round of images those from other replicas to rank 0. */
+/* Messages of loading, and images from other replicas to rank 0 after every round. */
 static void send_images(predictor *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
-    /* Loaded (the VAE too), non-finite weights, memory. */
+    /* Agreements on: loading (also of the VAE), non-finite weights, memory. */
     record_agreement(s, s->f->plan.vae_rows || D > 1 || xd_job_has_image(s->r) ? 4 : 3, e);
     if (xd_job_has_image(s->r) && !s->ctx->model.recipe->references)
         send_encoded(s, e);
@@ -736,17 +735,17 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
     s->warm = xd_predict_exact(f, &s->job, &s->played);
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
         return xd_fail(e, XD_EINVAL,
-                       "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) "
-                       "there is one pass a step", xd_job_guide(&s->job));
+                       "cfg 2 leaves half of the ranks idle: without guidance (%s above 1) "
+                       "each step has one pass", xd_job_guide(&s->job));
     st = xd_stages_cut(&s->job, s->cut, e);
     return st == XD_OK ? xd_cost_device_open(&s->rk, s->base->count, s->m, ctx->type, e) : st;
 }
 
 xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r,
                             const xd_parallel *a, int ranks, const xd_machine *m,
-                            xd_predicted_event *told, void *cookie, xd_err *e)
+                            xd_predicted_event *on_event, void *cookie, xd_err *e)
 {
-    predictor s = { .base = base, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
+    predictor s = { .base = base, .m = m, .r = r, .f = f, .on_event = on_event, .cookie = cookie };
     memset(f, 0, sizeof *f);
     xd_context_fork(s.ctx = &s.own, base);
     xd_status st = open_predictor(&s, a, ranks, e);

@@ -1,25 +1,24 @@
-/* predict_savings.c - what a step cache saves, by a hit rate that is said, and steps that are
- * exact */
+/* predict_savings.c - steps that a step cache saves (with an assumed hit rate), and exact steps */
 #include "pipeline/job.h"
 #include "plan/plan.h"
 #include "predict/predict.h"
 
-static const double usual = 0.5;        /* of the steps behind the warm-up (doc/lab/caches.md)  */
+static const double usual = 0.5;        /* hit rate after the warm-up (doc/lab/caches.md)       */
 
-/* Steps of one transformer that are left out. */
+/* Returns the number of skipped steps of one transformer. */
 static double steps_left_out(const xd_cache_spec *c, int steps)
 {
     const xd_cache_options *o = &c->o;
-    int                     most = steps - o->warmup - c->kind->ends, n = 0;
+    int                     most = steps - o->warmup - c->kind->computes_last, n = 0;
     if (c->kind->measure == XD_CACHE_SCHEDULE) {
         for (int i = 0; i < steps; i++)
             n += xd_cache_skips(o, i);
         return n;
     }
-    if (!(o->threshold > 0) || c->kind->tells)
+    if (!(o->threshold > 0) || c->kind->reports_changes)
         return 0;
     double want = usual * (most > 0 ? most : 0);
-    return o->most >= 0 && o->most < want ? o->most : want;
+    return o->max_cached >= 0 && o->max_cached < want ? o->max_cached : want;
 }
 
 void xd_predict_cache(xd_prediction *f, const xd_job *j)

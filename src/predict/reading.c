@@ -1,4 +1,4 @@
-/* reading.c - how long a request waits for the disk */
+/* reading.c - time that a request waits for the disk */
 #include "predict/predict.h"
 
 #include <math.h>
@@ -30,8 +30,8 @@ double xd_predicted_reading_to_load(const xd_prediction *f)
     return f->read_s[XD_KIND_DIT] + (f->early ? f->read_s[XD_KIND_VAE] : 0);
 }
 
-/* Ranks of a host read each byte once, whatever the plan: the page cache is theirs together. The
- * transformer is read while the last text encoder computes, the VAE in the last step. */
+/* The ranks of a host read each byte once for any plan, as they share the page cache. The
+ * transformer is read while the last text encoder computes, the VAE during the last step. */
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s)
 {
     const double *cold = j->ctx->cold;

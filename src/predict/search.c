@@ -29,27 +29,27 @@ static xd_status not_read(const char *text, const char *at, xd_err *e)
 {
     xd_text_buf b = { 0 };
     list_words(&b);
-    xd_status s = xd_fail(e, XD_EINVAL, "the plan \"%s\" cannot be read at \"%s\": it is \"auto\" "
-                          "or degrees such as u2r2pp2cfg2, of %s", text, at, b.p ? b.p : "");
+    xd_status s = xd_fail(e, XD_EINVAL, "the plan \"%s\" is invalid at \"%s\"; use \"auto\" "
+                          "or degrees such as u2r2pp2cfg2, with %s", text, at, b.p ? b.p : "");
     xd_buf_free(&b);
     return s;
 }
 
-/* Reads one name's number, which begins at *p. */
+/* Reads the number at *p that belongs to a name. */
 static xd_status set_number(xd_parallel *a, const xd_plan_row *r, const char *text, const char **p,
                             xd_err *e)
 {
     int   digit = isdigit((unsigned char)**p);
     char *end = (char *)(uintptr_t)*p;
-    if (!digit && !r->stands)
-        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s without a number", text, r->word);
-    long v = digit ? strtol(*p, &end, 10) : r->stands;
-    if (v < 1 || v > 65536 || (r->stands && v != r->stands && v != 1))
-        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %ld, which cannot be", text,
+    if (!digit && !r->name_number)
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has no number after %s", text, r->word);
+    long v = digit ? strtol(*p, &end, 10) : r->name_number;
+    if (v < 1 || v > 65536 || (r->name_number && v != r->name_number && v != 1))
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has an invalid number after %s: %ld", text,
                        r->word, v);
-    int want = r->stands == 2 ? v == 2 : (int)v, has = xd_plan_number(r, a);
+    int want = r->name_number == 2 ? v == 2 : (int)v, has = xd_plan_number(r, a);
     if (has && has != want)
-        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %d and --%s says %d", text, r->word,
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %d, but --%s is %d", text, r->word,
                        want, r->option.name, has);
     xd_plan_put(r, a, want);
     *p = end + strspn(end, " ,x-_");
@@ -81,7 +81,7 @@ xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
 
 /* ---- all plans ---------------------------------------------------------------------------- */
 
-enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };        /* ranks: of a search, of a plan       */
+enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };        /* max ranks: of a search, of one plan */
 
 typedef struct hunt {
     xd_search         *s;
@@ -107,21 +107,21 @@ static void try_plan(hunt *h, xd_parallel a)
     h->s->c = c;
     c = &c[h->s->n++];
     memset(c, 0, sizeof *c);
-    c->ask = a;
+    c->parallel = a;
     xd_text_buf name = { 0 }, flags = { 0 };
     xd_plan_name(&a, &h->ctx->model.dit_info, &name);
     xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
-    xd_buf_add(&flags, "%s", "");       /* an empty text instead of NULL                       */
+    xd_buf_add(&flags, "%s", "");       /* an empty text, not NULL                             */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
     xd_status s = xd_predict(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
     if (s == XD_OK && !c->f.fits)
-        xd_fail(&c->why, XD_ENOMEM, "%s are needed of %s", xd_size_text(c->f.peak).s,
+        xd_fail(&c->why, XD_ENOMEM, "it needs %s and has %s", xd_size_text(c->f.peak).s,
                 xd_size_text(h->m->memory).s);
 }
 
-/* Tries the numbers of patches for a plan: the given number, or one and two patches per stage.
- * With several ranks per image the VAE is cut into rows, which is always faster. */
+/* Tries the numbers of patches for a plan: the given number, or one and two patches per stage. With
+ * several ranks per image the VAE is split into rows, which is always faster. */
 static void try_patches(hunt *h, xd_parallel a)
 {
     int P = a.pipefusion_parallel_degree, most = P > 1 ? 2 : 1;
@@ -138,13 +138,13 @@ static void try_patches(hunt *h, xd_parallel a)
     }
 }
 
-/* The degree of an axis in `fixed`; 0 if it is open. */
+/* Returns the degree of an axis in `fixed`; 0: open. */
 static int fixed_degree(const hunt *h, const xd_plan_row *r)
 {
     return xd_plan_number(r, h->fixed) ? xd_plan_degree(r, h->fixed) : 0;
 }
 
-/* Walks the axes in this order, data last. */
+/* Recurses over the axes in the order of `axes`, data last. */
 static void walk_axes(hunt *h, xd_parallel a, int step, int left)
 {
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
@@ -159,11 +159,11 @@ static void walk_axes(hunt *h, xd_parallel a, int step, int left)
         return;
     }
     for (int v = 1; v <= left; v++) {
-        if (left % v || (r->stands && v > r->stands) || !is_allowed(fixed, v))
+        if (left % v || (r->name_number && v > r->name_number) || !is_allowed(fixed, v))
             continue;
         if (order[step] == XD_PIPE && v > 1 && !h->stale && !fixed)
             continue;
-        xd_plan_put(r, &a, r->stands ? v == r->stands : v);
+        xd_plan_put(r, &a, r->name_number ? v == r->name_number : v);
         walk_axes(h, a, step + 1, left / v);
     }
 }
@@ -173,8 +173,8 @@ static double score_of(const xd_candidate *c)
     return c->why.code ? 1e300 : c->f.request_s;
 }
 
-/* At equal times fewer bytes come first. Among plans that do not fit, the one that needs
- * least comes first. */
+/* At equal times fewer bytes come first. Among plans that do not fit, the smallest need comes
+ * first. */
 static int by_time(const void *a, const void *b)
 {
     const xd_candidate *p = a, *q = b;
@@ -194,13 +194,13 @@ xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request 
     memset(s, 0, sizeof *s);
     if (ranks > MOST_ONE || (ranks > MOST && xd_parallel_ranks(fixed) != ranks))
         return xd_fail(e, XD_EINVAL,
-                       "all plans of %d ranks are too many to look at: up to %d can be, or up to "
-                       "%d when degrees are given for all of them", ranks, MOST, MOST_ONE);
+                       "%d ranks have too many plans to predict; at most %d ranks are possible, or "
+                       "%d if all degrees are given", ranks, MOST, MOST_ONE);
     walk_axes(&h, *fixed, 0, ranks);
     if (h.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for the plans of %d ranks", ranks);
     if (!s->n)
-        return xd_fail(e, XD_EINVAL, "no plan of exactly %d ranks has the degrees that are given",
+        return xd_fail(e, XD_EINVAL, "no plan for exactly %d ranks has the given degrees",
                        ranks);
     qsort(s->c, (size_t)s->n, sizeof *s->c, by_time);
     while (s->good < s->n && !s->c[s->good].why.code)
@@ -208,10 +208,10 @@ xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request 
     if (s->good)
         return XD_OK;
     if (s->n == 1)
-        return xd_fail(e, s->c[0].why.code, "the one plan of %d rank%s does not work: %s", ranks,
-                       ranks == 1 ? "" : "s", s->c[0].why.msg);
-    return xd_fail(e, s->c[0].why.code, "none of %d plans of %d ranks works; %s: %s", s->n, ranks,
-                   s->c[0].name, s->c[0].why.msg);
+        return xd_fail(e, s->c[0].why.code, "the only plan for %d rank%s is not possible: %s",
+                       ranks, ranks == 1 ? "" : "s", s->c[0].why.msg);
+    return xd_fail(e, s->c[0].why.code, "none of %d plans for %d ranks is possible; %s: %s",
+                   s->n, ranks, s->c[0].name, s->c[0].why.msg);
 }
 
 void xd_search_free(xd_search *s)

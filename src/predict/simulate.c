@@ -1,11 +1,11 @@
 /* simulate.c - simulates the records of all ranks together
  *
- * The rank with the earliest clock goes on. A rank that waits for a message that is not under
- * way rests until another rank sends one. A message queues at its sender's port, at its
- * receiver's port (ports of ranks, or of hosts for messages between hosts) and at what the ranks
- * of a host share. It has arrived when it has passed all of them. A rank that waits without
- * computing waits for the whole message. Computing during a message is slowed down by the share
- * that does not overlap. */
+ * The rank with the earliest clock runs next. A rank that waits for a message not yet sent rests
+ * until another rank sends it. A message queues at its sender's port, at its receiver's port (ports
+ * of ranks, or of hosts for messages between hosts) and at the bus that the ranks of a host share;
+ * it has arrived when it has passed all of them. A rank that waits without computing waits for the
+ * full time of a message. Computation during a message is slowed down by the fraction that does not
+ * overlap. */
 #include "predict/simulate.h"
 
 #include <math.h>
@@ -23,21 +23,21 @@ typedef enum ev_kind {
 typedef struct event {
     ev_kind what;
     int     group, peer;
-    double  after_s;            /* computing before it                                         */
-    int64_t number, bytes;      /* of the message; EV_MARK: number is the mark                 */
-    int64_t to;                 /* EV_MEETS: index in `pool` of the bytes to every rank        */
+    double  after_s;            /* computing seconds before the event                          */
+    int64_t number, bytes;      /* message number, bytes; EV_MARK: number is the mark          */
+    int64_t to;                 /* EV_MEETS: index in `pool` of bytes to each rank             */
 } event;
 
 typedef struct team {           /* a group as seen by one of its ranks                         */
-    int      color, rank, size, at;     /* at: its number among all teams                      */
+    int      color, rank, size, at;     /* at: index among all teams                           */
     int64_t *sent, *got;        /* [size]: messages so far                                     */
     int64_t  met;
 } team;
 
 typedef struct stretch { char what; double from, to; } stretch;
-typedef struct open_message {   /* busy: seconds that the rank had computed at its begin       */
+typedef struct open_message {   /* busy: computing seconds before its start                    */
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
-    int begun;                  /* members with lower numbers have begun                       */
+    int begun;                  /* members below this index have begun                         */
 } open_message;
 
 typedef struct record {
@@ -46,33 +46,33 @@ typedef struct record {
     team    *team;
     int      nteam;
     int64_t *pool, npool, poolcap;
-    open_message *message;      /* [messages + 1] by number                                    */
+    open_message *message;      /* [messages + 1], index: number                               */
     int64_t  nmessage;
-    int      for_whom;          /* the rank it waits for                                       */
-    double   t, slowed;       /* slowed: seconds of computing that count as slowed by messages */
-    double  *mark;              /* [nmark]: times                                              */
+    int      for_whom;          /* rank that it waits for                                      */
+    double   t, slowed;       /* clock; computing seconds already counted as slowed            */
+    double  *mark;              /* [nmark]: times of marks                                     */
     int      nmark;
     stretch *stretches;
     int64_t  nstretches, stretch_cap;
     xd_lane  lane;
 } record;
 
-typedef struct news { double start, takes, arrival, lost; } news;       /* of a message        */
+typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message  */
 typedef struct slot { uint64_t key; news n; } slot;     /* key 0: empty                        */
 
 struct xd_simulation {
     const xd_machine *m;
-    int      n, now;            /* ranks; the recorded one                                     */
+    int      n, now;            /* number of ranks; rank being recorded                        */
     record  *s;
     xd_recorder rec;
     double (*seconds)(void *ctx);
     void    *ctx;
-    int      failed;            /* no memory                                                   */
+    int      failed;            /* 1: no memory                                                */
     slot    *map;
     int64_t  cap, used;
     int     *member;            /* [nteams][n]: world ranks of all teams                       */
     int      nteams;
-    /* Times at which ports are free: [n], then hosts; the link shared in a host. */
+    /* Times at which ports become free: [n], then hosts; bus: the shared link inside a host. */
     double  *out, *in, *bus;
 };
 
@@ -178,7 +178,7 @@ xd_status xd_simulation_open(xd_simulation **out, int ranks, const xd_machine *m
     if (p && p->s && p->out && p->in && p->bus)
         return XD_OK;
     xd_simulation_close(out);
-    return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", ranks);
+    return xd_fail(e, XD_ENOMEM, "no memory to simulate %d ranks", ranks);
 }
 
 static void clear_record(record *s)
@@ -214,7 +214,7 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
 
 /* ---- teams -------------------------------------------------------------------------------- */
 
-/* Teams with equal number and color in several ranks are one team; these ranks are its members. */
+/* Teams with equal number and color on several ranks are one team; these ranks are its members. */
 static int find_teams(xd_simulation *p)
 {
     int most = 0;
@@ -242,9 +242,9 @@ static int find_teams(xd_simulation *p)
     return seen != NULL && p->member != NULL;
 }
 
-/* ---- messages under way ------------------------------------------------------------------- */
+/* ---- messages in transit ------------------------------------------------------------------- */
 
-/* Key of a message from a to b of a team; b = a: a has begun a call of the whole team. */
+/* Key of a message from a to b of a team; b == a: a has entered a collective call. */
 static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
 {
     uint64_t h = 0x9e3779b97f4a7c15u;
@@ -290,13 +290,13 @@ static const slot *arrived_slot(const xd_simulation *p, uint64_t key)
     return s && s->key ? s : NULL;
 }
 
-/* Queues at a port; returns the time at which the message has passed. */
+/* Queues at a port; returns the time at which the message has passed it. */
 static double pass_port(double *port, double now, double takes)
 {
     return *port = fmax(*port, now) + takes;
 }
 
-/* Sends now; returns the time at which the sender may reuse its memory. */
+/* Sends now; returns the time at which the sender may reuse its buffer. */
 static double send_message(xd_simulation *p, int from, int to, uint64_t key, double bytes)
 {
     int            a = from / p->m->ranks, b = to / p->m->ranks;
@@ -353,8 +353,8 @@ static void begin_message(xd_simulation *p, int r, const event *ev)
     }
 }
 
-/* Seconds that a rank loses because it computed during a message. A second of computing counts
- * once, even if several messages arrive during it. */
+/* Returns the seconds that a rank loses because it computed during a message. Each second of
+ * computation counts once, even if several messages arrive during it. */
 static double slowdown(record *s, const open_message *m, const news *n)
 {
     double from = fmax(m->busy, s->slowed);
@@ -365,8 +365,8 @@ static double slowdown(record *s, const open_message *m, const news *n)
     return beside * n->lost;
 }
 
-/* Has everything begun that a message of rank r waits for? If not, s->for_whom is the
- * missing rank. */
+/* Returns 1 if everything that a message of rank r waits for has begun; otherwise s->for_whom is
+ * the missing rank. */
 static int has_begun(const xd_simulation *p, record *s, open_message *m, const team *t, int from,
                      int last)
 {
@@ -381,7 +381,7 @@ static int has_begun(const xd_simulation *p, record *s, open_message *m, const t
     return 1;
 }
 
-/* Ends the wait for a message. 0: something that this rank waits for has not begun. */
+/* Ends the wait for a message. Returns 0 if another rank has not begun its part. */
 static int end_message(xd_simulation *p, int r, const event *ev)
 {
     record       *s = &p->s[r];
@@ -407,8 +407,8 @@ static int end_message(xd_simulation *p, int r, const event *ev)
     return 1;
 }
 
-/* Runs one event of rank r, or the computing before it, after which other ranks may be earlier. 0:
- * the rank must wait. */
+/* Runs one event of rank r, or only the computation before it, after which other ranks may be
+ * earlier. Returns 0 if the rank must wait. */
 static int run_events(xd_simulation *p, int r)
 {
     record *s = &p->s[r];
@@ -442,8 +442,8 @@ static int prepare_scripts(xd_simulation *p)
     return find_teams(p);
 }
 
-/* Runs all ranks, the earliest first. wake: [n], the time at which each goes on; INFINITY: it has
- * ended or waits. rests: [n], the rank it waits for, or -1. 0: a deadlock. */
+/* Runs all ranks, the earliest first. wake: [n], the time at which each continues; INFINITY: ended
+ * or waiting. rests: [n], the rank it waits for, or -1. Returns 0 on a deadlock. */
 static int run_all(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {
@@ -486,9 +486,9 @@ xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e)
     free(rests);
     free(wake);
     if (p->failed)
-        return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", p->n);
+        return xd_fail(e, XD_ENOMEM, "no memory to simulate %d ranks", p->n);
     if (!live)
-        return xd_fail(e, XD_EINVAL, "the ranks of this plan would wait for each other for ever");
+        return xd_fail(e, XD_EINVAL, "the ranks of this plan would deadlock");
     for (int r = 0; r < p->n; r++) {
         lane[r] = p->s[r].lane;
         lane[r].end_s = p->s[r].t;

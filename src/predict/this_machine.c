@@ -1,8 +1,7 @@
-/* this_machine.c - an estimate of the machine that this process runs on, from the
- * peak of its cores
+/* this_machine.c - an estimate of this machine from the peak of its cores
  *
- * Shares of the peak are those that doc/performance.md gives for this program's kernels; `xdit
- * probe` measures them instead. */
+ * The fractions of peak are those of this program's kernels in doc/performance.md; `xdit probe`
+ * measures them instead. */
 #define _POSIX_C_SOURCE 200809L /* st_mtim, gethostname */
 #include <dirent.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@
 #include "comm/comm.h"
 #include "predict/machine.h"
 
-/* A path whose name ends in `what`, or 0. */
+/* Writes a path whose name ends in `what`; returns 0 on failure. */
 static int home_of(const char *what, char *path, size_t size)
 {
     char host[96] = "", name[256];
@@ -32,7 +31,7 @@ int xd_machine_home(int ranks, int threads, char *path, size_t size)
     return home_of(what, path, size);
 }
 
-/* One rank's "cuda" is the first of its kind. */
+/* One rank's "cuda" is the first device of its kind. */
 int xd_machine_device_home(int ranks, const char *device, char *path, size_t size)
 {
     char   what[80];
@@ -60,7 +59,8 @@ double xd_machine_cache(int ranks)
     return most / ranks;
 }
 
-/* Reads the measured machine at `path`; 0: there is none of so many ranks of so many threads. */
+/* Reads the measured machine at `path`; returns 0 unless it has this number of ranks and
+ * threads. */
 static int read_measured(xd_machine *m, const char *path, int ranks, int threads)
 {
     xd_err why = { 0 };
@@ -68,14 +68,15 @@ static int read_measured(xd_machine *m, const char *path, int ranks, int threads
         return 0;
     if (xd_machine_read(m, path, &why) == XD_OK && m->hosts == 1 && m->ranks == ranks &&
         m->threads == threads) {
-        snprintf(m->name, sizeof m->name, "this machine, as probed");
+        snprintf(m->name, sizeof m->name, "this machine, as measured by xdit probe");
         return 1;
     }
-    xd_log(XD_LOG_WARN, "%s is not used: %s", path, why.msg[0] ? why.msg : "it is of other ranks");
+    xd_log(XD_LOG_WARN, "%s is not used: %s", path,
+           why.msg[0] ? why.msg : "it was measured with another number of ranks");
     return 0;
 }
 
-/* Whether a file was written later than *last, which it then becomes. */
+/* Returns 1 if a file is newer than *last, and sets *last to its time. */
 static int is_later(const char *path, struct timespec *last)
 {
     struct stat st;
@@ -86,8 +87,8 @@ static int is_later(const char *path, struct timespec *last)
     return 1;
 }
 
-/* The speed of the disk in the newest file of this host that knows it: it depends on no number of
- * ranks. 0: unknown. */
+/* Returns the disk speed in this host's newest file that has one, as it does not depend on the
+ * number of ranks. 0: unknown. */
 static double measured_reading(void)
 {
     char            path[4096], one[8192];
@@ -126,8 +127,8 @@ void xd_machine_oversubscribe(xd_machine *m)
     m->alone *= k > 1 ? k : 1;
 }
 
-/* `tiles`: the peak is that of tile registers, relative to which memory and
- * exponentials cost more. */
+/* `tiles`: the peak is that of tile registers (AMX); memory and exponentials are then slower
+ * relative to it. */
 static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
@@ -153,11 +154,11 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
         read_measured(m, path, ranks, threads))
         return XD_OK;
     memset(m, 0, sizeof *m);
-    strcpy(m->name, "this machine, guessed (xdit probe measures it)");
+    strcpy(m->name, "this machine, estimated (xdit probe measures it)");
     dev->mem->memory(dev, &have, &total);
     if (!have)
         return xd_fail(e, XD_ENOMEM,
-                       "a process of this machine has no memory left for images (free memory, "
+                       "no memory is left for a process on this machine (free memory, "
                        "control group, ulimit -v)");
     m->hosts = 1;
     m->ranks = ranks;
@@ -176,7 +177,7 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     return xd_machine_check(m, "this machine", e);
 }
 
-/* ---- devices with memories of their own ---------------------------------------------------- */
+/* ---- devices with their own memory ---------------------------------------------------- */
 
 double xd_machine_device_room(const xd_dev *dev, double have)
 {
@@ -184,7 +185,7 @@ double xd_machine_device_room(const xd_dev *dev, double have)
     return have > later + 1 ? have - later : 1;
 }
 
-/* Rates of a device that no preset knows, from products and copies that it has just made. */
+/* Sets rates of a device without a preset from GEMMs and copies measured just now. */
 static void guess_device_rates(xd_rates *r, double product, double copies)
 {
     *r = (xd_rates){ .gemm = 0.9 * product, .gemm_rows = 160,
@@ -192,7 +193,7 @@ static void guess_device_rates(xd_rates *r, double product, double copies)
                      .conv = 0.3 * product, .bytes = copies, .call_s = 4e-6 };
 }
 
-/* Rates of a device that was not probed. */
+/* Sets rates of a device without a probe file. */
 static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
 {
     xd_machine  known;
@@ -211,10 +212,10 @@ static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
         m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
     }
     snprintf(m->name, sizeof m->name, "%.24s, not probed (%s)", product,
-             like ? "data sheet's rates" : "guessed rates");
+             like ? "data sheet's rates" : "estimated rates");
 }
 
-/* All ranks compute on one device. */
+/* Adjusts the rates if all ranks compute on one device. */
 static void share_device(xd_machine *m, int ranks)
 {
     xd_rates *const rates[] = { &m->f32, &m->bf16 };

@@ -1,4 +1,4 @@
-/* about.c - what the library contains, and a test of messages between ranks */
+/* about.c - contents of the library, and a test of messages between ranks */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ void xd_about(xd_fact *fact, void *cookie)
 
 enum { TRIPS = 200, LONG_TRIPS = 5, LONG_BYTES = 8000000 };
 
-/* One round trip of `n` bytes between ranks 0 and 1; the first and last byte change on the way. */
+/* One round trip of `n` bytes between ranks 0 and 1; rank 1 changes the first and the last byte. */
 static xd_status round_trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
 {
     xd_tensor t = xd_view(buf, XD_U8, 1, &n);
@@ -59,9 +59,10 @@ static xd_status round_trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
     for (int turn = 0; turn < 2; turn++) {
         xd_req r = turn == c->rank ? c->ops->send(c, t, peer) : c->ops->recv(c, t, peer);
         if (c->ops->wait(c, &r, 1) != XD_OK)
-            return xd_fail(e, XD_ECOMM, "%s", c->err->msg[0] ? c->err->msg : "a message was lost");
+            return xd_fail(e, XD_ECOMM, "%s",
+                           c->err->msg[0] ? c->err->msg : "a message between ranks failed");
         if (turn != c->rank && (buf[0] != (uint8_t)(turn + 1) || buf[n - 1] != (uint8_t)(turn + 1)))
-            return xd_fail(e, XD_ECOMM, "a message of %lld bytes arrived with other bytes",
+            return xd_fail(e, XD_ECOMM, "a message of %lld bytes was received with wrong bytes",
                            (long long)n);
         buf[0] = buf[n - 1] = (uint8_t)(c->rank + 1);
     }
@@ -74,7 +75,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Median seconds of a round trip. */
+/* Returns the median seconds of a round trip. */
 static xd_status median_round_trip(xd_comm *c, uint8_t *buf, int64_t bytes, int n, double *median,
                                    xd_err *e)
 {
@@ -108,7 +109,7 @@ xd_status xd_ping(xd_pinged *out, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a message of %d bytes", LONG_BYTES);
     xd_status s = xd_comm_world(&c, "mpi", e);
     if (s == XD_OK && c->size < 2)
-        s = xd_fail(e, XD_ECOMM, "there is one rank, and a message needs two");
+        s = xd_fail(e, XD_ECOMM, "a message test needs at least two ranks, and there is one");
     if (s == XD_OK && c->rank < 2) {
         s = median_round_trip(c, buf, 1, TRIPS, &round_s, e);
         if (s == XD_OK)

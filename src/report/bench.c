@@ -1,10 +1,10 @@
 /* bench.c - speed of the parts of a model on this machine, compared with the machine's peaks
  *
- * Weights may be random, so that only configs are needed. Every part runs once to warm up, then
- * until half a second and three runs have passed (or `repeats` times). The median counts, and the
- * range is printed. Two peaks are printed beside it. The first is a register-only loop of the
- * instruction that the dtype uses, timed before and after each run: the higher value is that
- * run's, and their median is the part's. The second is the best of a few GEMMs of large square
+ * Weights may be random, so that only configs are needed. Each part runs once to warm up, then
+ * until both half a second and three runs have passed (or `repeats` times). The results are the
+ * median and the range. Two peaks are printed with them. The first is a register-only loop of the
+ * instruction for the dtype, timed before and after each run: a run's peak is the higher value, a
+ * part's peak the median over its runs. The second is the best of a few GEMMs of large square
  * matrices by the same library (the GEMM peak), before and after the part. */
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@
 
 enum { MAXRUNS = 64, SIDE = 2048 };
 
-typedef struct probe {          /* a GEMM of square matrices: SIDE x SIDE                      */
+typedef struct probe {          /* GEMM of square matrices, SIDE x SIDE                        */
     xd_weight w;
     xd_tensor in, out;
     void     *tmp;
@@ -55,9 +55,9 @@ typedef struct bench {
     double      kernels;        /* seconds of the median run in kernels                        */
     int         runs;
     probe       probe;
-    int         parts;          /* printed so far                                              */
-    size_t      whole;          /* bytes of the part's weights if no blocks share storage      */
-    size_t      predicted;      /* bytes: the most that weights and arenas take at one time    */
+    int         parts;          /* parts printed so far                                        */
+    size_t      whole;          /* bytes of the part's weights without shared storage          */
+    size_t      predicted;      /* bytes: predicted peak of weights and arenas                 */
 } bench;
 
 void xd_bench_print(const xd_bench_args *a, const char *fmt, ...)
@@ -85,9 +85,9 @@ xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err
     for (p += strspn(p, " ,"); *p; p += strcspn(p, " ,"), p += strspn(p, " ,"), n++)
         if (!xd_list_has_n(known, p, strcspn(p, " ,")))
             return xd_fail(e, XD_EINVAL,
-                           "--parts is a list of some of \"%s\", and '%.*s' is none of them", known,
-                           (int)strcspn(p, " ,"), p);
-    return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and it is empty",
+                           "--parts has '%.*s'; it must be a list of names from: %s",
+                           (int)strcspn(p, " ,"), p, known);
+    return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is empty; it must be a list of names in: %s",
                                known);
 }
 
@@ -145,12 +145,12 @@ static xd_status open_probe(bench *b, xd_err *e)
     return s;
 }
 
-/* GFLOP/s of the best of four GEMMs. */
+/* Returns the GFLOP/s of the best of four GEMMs. */
 static double gemm_now(bench *b)
 {
     xd_gemm a = gemm_of(&b->probe);
     double  best = 0;
-    if (!b->g->ctx.dev->host_memory)    /* a GPU's peak is that of products                    */
+    if (!b->g->ctx.dev->host_memory)    /* a GPU's peak is that of GEMMs                       */
         return peak_now(b);
     for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
@@ -185,8 +185,8 @@ static double flops_of(const bench *b)
     return flops;
 }
 
-/* Is there another run? The `turn` callback decides if it is set; t has the seconds of
- * the last n runs. */
+/* Returns 1 if another run follows. The `turn` callback decides if set; t has the seconds of the
+ * last n runs. */
 static int keeps_running(const bench *b, int n, const double *t, const double *peak, double spent)
 {
     int           want = b->a->repeats;
@@ -221,7 +221,7 @@ static void report_stage(const bench *b, const char *what, double bytes)
         b->a->on_stage(b->a->cookie, what, bytes);
 }
 
-/* Median seconds of fn; the profile holds the samples of that run. */
+/* Returns the median seconds of fn; the profile is that of the median run. */
 static double measure_median(bench *b, void (*fn)(void *ctx), void *ctx)
 {
     double    t[MAXRUNS], took[MAXRUNS], peak[MAXRUNS], begin, spent = 0;
@@ -310,7 +310,7 @@ static void report_row(bench *b, const char *name, const char *what, double s)
                            xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
                            100 * o->seconds / s, o->bytes / o->seconds / 1e9);
     }
-    xd_bench_print(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them",
+    xd_bench_print(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "other",
                    (s - b->kernels) * 1e3, 100 * (s - b->kernels) / s);
 }
 
@@ -331,7 +331,7 @@ static xd_status some_text(xd_tensor *t, const xd_context *ctx, int64_t n, int64
     xd_bench_fill(host, xd_count(*t));
     xd_status s = ctx->dev->mem->upload(ctx->dev, NULL, t->p, host, xd_bytes(*t));
     free(host);
-    return s == XD_OK ? s : xd_fail(e, s, "text tokens cannot be copied to the device");
+    return s == XD_OK ? s : xd_fail(e, s, "copying text tokens to the device failed");
 }
 
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
@@ -356,14 +356,14 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
-/* The same on a device with a memory of its own. */
+/* The same for a device with its own memory. */
 static xd_status room_on_device(const xd_dev *d, const xd_component *p, size_t more, xd_err *e)
 {
     size_t have = 0, total = 0, kernels = xd_dev_kernel_bytes(d), need = p->packed + more + kernels;
     d->mem->memory((xd_dev *)(uintptr_t)d, &have, &total);
     if (need <= have)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "%s needs %s of the memory of %s and %s are available: weights "
+    return xd_fail(e, XD_ENOMEM, "%s needs %s of memory of %s and %s are available: weights "
                    "%s, activations %s, kernels %s", p->name, xd_size_text((double)need).s, d->name,
                    xd_size_text((double)have).s, xd_size_text((double)p->packed).s,
                    xd_size_text((double)more).s, xd_size_text((double)kernels).s);
@@ -382,7 +382,7 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
         return XD_OK;
     return xd_fail(e, XD_ENOMEM, "%s needs %s of %s and %s are available: weights %s, activations "
                    "%s, kernels %s", p->name, xd_size_text(narrow ? own : all).s,
-                   narrow ? "address space (ulimit -v), besides what kernels take," : "memory",
+                   narrow ? "address space (ulimit -v), without that of kernels," : "memory",
                    xd_size_text((double)(narrow ? process : machine)).s,
                    xd_size_text((double)p->packed).s, xd_size_text((double)more).s,
                    xd_size_text((double)kernels).s);
@@ -401,7 +401,7 @@ static xd_status count_component(bench *b, xd_component *p, int *share, xd_err *
     return s;
 }
 
-/* Loads its weights, if they and `beside` fit. */
+/* Loads the weights if they and `beside` fit into memory. */
 static xd_status load_component(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
 {
     xd_status s = xd_bench_room(b->g->ctx.dev, p, beside, 1, e);
@@ -412,7 +412,7 @@ static xd_status load_component(bench *b, xd_component *p, int share, size_t bes
     if (s == XD_OK)
         s = xd_component_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
-        xd_bench_print(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f",
+        xd_bench_print(b->a, "%s: all blocks use the memory of one, %.2f GB instead of %.2f",
                        p->name, (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
     return s;
 }
@@ -504,7 +504,7 @@ static void run_block(void *ctx)
     xd_arena_rewind(r->f.x.tmp, mark);
 }
 
-/* Prints one line for the first block of every kind. */
+/* Prints one line for the first block of each kind. */
 static void bench_blocks(bench *b, step_run *r)
 {
     const xd_dit *dit = b->g->ctx.model.dit.dit;
@@ -562,7 +562,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
-    if (s == XD_OK)             /* blocks alone run beside what a step gives back before them   */
+    if (s == XD_OK)             /* blocks alone run in addition to the step's memory            */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
@@ -680,7 +680,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
         return s;
     xd_bench_request(r, a, b->g);
     s = xd_job_open(&b->job, &b->g->ctx, r, e);
-    b->job.boundary = -1;       /* one of two transformers stands for both                     */
+    b->job.boundary = -1;       /* one of two transformers represents both                     */
     if (s == XD_OK)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)
@@ -706,7 +706,7 @@ static void report_machine(bench *b)
     else
         xd_bench_print(b->a, "%s, %d threads, %s, peak of %s %.1f GFLOP/s%s", d->name,
                        xd_par_threads(), xd_dtype_name(b->g->ctx.type),
-                       d->host_memory ? "a register loop" : "large products", peak, memory);
+                       d->host_memory ? "a register loop" : "large GEMMs", peak, memory);
 }
 
 static void report_memory(const bench *b)
@@ -717,8 +717,8 @@ static void report_memory(const bench *b)
         xd_bench_print(b->a, "], \"predicted_bytes\": %zu, \"max_rss_bytes\": %lld}", b->predicted,
                        (long long)u.ru_maxrss * 1024);
     else
-        xd_bench_print(b->a, "memory: %.3f GB predicted (weights + arena of the largest part), "
-                       "%.3f GB at most used by the process", (double)b->predicted / 1e9,
+    xd_bench_print(b->a, "memory: %.3f GB predicted (weights + arena of the largest part), "
+                   "%.3f GB peak of the process", (double)b->predicted / 1e9,
                        (double)u.ru_maxrss * 1024 / 1e9);
 }
 

@@ -1,4 +1,4 @@
-/* bench_compare.c - rounds of a plan against one rank, and the report about them */
+/* bench_compare.c - rounds of a plan against one rank, and their report */
 #include "report/bench_compare.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static xd_comm *used_ranks(const xd_bench_pair *d) { return d->all.g->ctx.world.
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
-/* The maximum over all ranks, or their sum. */
+/* Returns the maximum, or the sum, over all ranks. */
 static double of_all(const xd_bench_pair *d, double v, xd_red op)
 {
     xd_comm *c = used_ranks(d);
@@ -25,7 +25,7 @@ static double of_all(const xd_bench_pair *d, double v, xd_red op)
 
 /* ---- a round ------------------------------------------------------------------------------ */
 
-/* Seconds of one step of the plan on the slowest rank. */
+/* Returns the seconds of one step of the plan on the slowest rank. */
 static double run_on_plan(xd_bench_pair *d, int counts)
 {
     const xd_traffic *sent = used_ranks(d)->traffic;
@@ -53,7 +53,7 @@ static double run_alone(xd_bench_pair *d)
     return xd_now_s() - t0;
 }
 
-/* i: the round; below 0: not reported. */
+/* i: index of the round; negative: not reported. */
 static void run_round(xd_bench_pair *d, int i)
 {
     xd_comm *c = used_ranks(d);
@@ -78,7 +78,7 @@ xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
     for (int i = -d->warm; s == XD_OK && i < d->rounds; i++) {
         run_round(d, i);
         if (!d->all.going || !d->one.going)
-            s = xd_fail(e, XD_ECOMM, "a step failed");
+            s = xd_fail(e, XD_ECOMM, "a step of another rank failed");
         s = xd_world_agree(&d->all.g->ctx.world, s, e);
     }
     return s;
@@ -88,7 +88,7 @@ xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
 
 typedef struct ratio { double low, mid, high; } ratio;
 
-/* The median and the range of `times` * a / b over the rounds. */
+/* Returns the median and the range of `times` * a / b over the rounds. */
 static ratio compare_rounds(const xd_bench_pair *d, const double *a, const double *b, double times)
 {
     double v[XD_MAXROUNDS];
@@ -99,13 +99,13 @@ static ratio compare_rounds(const xd_bench_pair *d, const double *a, const doubl
 }
 
 typedef struct verdict {
-    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency with the other ranks idle, and busy */
-    int64_t *bytes;             /* [ranks][4]: sent in a step, sent in all, and both as counted */
-    int64_t  sum[2];            /* of a step: sent, counted                                    */
+    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency with other ranks idle, and busy     */
+    int64_t *bytes;             /* [ranks][4]: sent per step, in total; same, counted           */
+    int64_t  sum[2];            /* per step: sent, counted                                     */
     int      same;
 } verdict;
 
-/* Collective; all ranks get the numbers of all. */
+/* Collective; every rank gets the values of all ranks. */
 static xd_status judge_rounds(const xd_bench_pair *d, verdict *v, xd_err *e)
 {
     xd_comm *c = used_ranks(d);
@@ -121,7 +121,7 @@ static xd_status judge_rounds(const xd_bench_pair *d, verdict *v, xd_err *e)
                               xd_view2(mine, XD_I64, 1, 4));
     free(rows);
     if (c->ops->wait(c, &r, 1) != XD_OK)
-        return xd_fail(e, XD_ECOMM, "the numbers of the ranks were lost");
+        return xd_fail(e, XD_ECOMM, "exchanging the ranks' results failed");
     for (int i = 0; i < c->size; i++) {
         const int64_t *b = v->bytes + 4 * i;
         v->sum[0] += b[0];
@@ -145,13 +145,13 @@ static void write_text(const xd_bench_pair *d, const char *name, const char *wha
 {
     int  n = used_ranks(d)->size;
     char plan[64];
-    xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; medians of %d rounds (and their range)",
+    xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; median (range) of %d rounds",
                    name, what, d->flops / 1e9, d->rounds);
     snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s",
              d->unit);
-    write_seconds(d, "one rank, the others asleep", v->t[XD_RUN_ALONE]);
+    write_seconds(d, "one rank, other ranks asleep", v->t[XD_RUN_ALONE]);
     write_seconds(d, plan, v->t[XD_RUN_PLAN]);
-    write_seconds(d, "one rank, the others as busy", v->t[XD_RUN_BUSY]);
+    write_seconds(d, "one rank, other ranks busy", v->t[XD_RUN_BUSY]);
     xd_bench_print(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks "
                    "%.3f (%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low,
                    v->gain.high,
@@ -159,7 +159,7 @@ static void write_text(const xd_bench_pair *d, const char *name, const char *wha
     for (int i = 0; i < n; i++)
         xd_bench_print(d->a, "    rank %-3d sent %14lld bytes, predicted %14lld", i,
                        (long long)v->bytes[4 * i], (long long)v->bytes[4 * i + 2]);
-    xd_bench_print(d->a, "    in all   sent %14lld bytes, predicted %14lld: %s",
+    xd_bench_print(d->a, "    total    sent %14lld bytes, predicted %14lld: %s",
                    (long long)v->sum[0], (long long)v->sum[1],
                    v->same ? "as predicted, in every round" : "NOT as predicted");
 }

@@ -1,7 +1,7 @@
-/* bench_plan.c - xdit bench with a plan: both sides are opened on every rank, then run in turn
+/* bench_plan.c - xdit bench with a plan: every rank opens both sides and runs them alternately
  *
- * The side of one rank is an engine that works alone; the plan uses its weights where possible.
- * Bytes are counted before anything is computed. */
+ * One side is a one-rank engine; the plan uses its weights where possible. Bytes are counted before
+ * anything is computed. */
 #include "report/bench_compare.h"
 
 #include <stdio.h>
@@ -31,9 +31,9 @@ static xd_comm *used_ranks(const xd_bench_pair *d)
     return d->all.g->ctx.world.used;
 }
 
-/* ---- how many rounds ---------------------------------------------------------------------- */
+/* ---- number of rounds ---------------------------------------------------------------------- */
 
-/* Work of seconds needs no warm-up round and few reported rounds. */
+/* Work that takes seconds needs no warm-up round and few reported rounds. */
 static void plan_rounds(xd_bench_pair *d)
 {
     int heavy = d->flops > 2e11;
@@ -42,7 +42,7 @@ static void plan_rounds(xd_bench_pair *d)
     d->rounds = d->rounds > XD_MAXROUNDS ? XD_MAXROUNDS : d->rounds;
 }
 
-/* If steps overlap (pipeline) or use what the previous step has sent (stale), a run has several
+/* If steps overlap (pipeline) or use data sent in the previous step (stale), a run has several
  * steps, and the first one, which fills the pipeline, is not timed. */
 static void plan_steps(xd_bench_pair *d)
 {
@@ -83,8 +83,9 @@ static xd_status open_arenas(xd_bench_pair *d, xd_status s, xd_err *e)
     return xd_world_agree(&d->all.g->ctx.world, open_arena(&d->all, s, e), e);
 }
 
-/* Random blocks share storage if requested, or if those of all ranks would fill half the memory.
- * Weights that every rank needs whole are stored once per host, as in a request. Collective. */
+/* Random blocks share storage if requested, or if those of all ranks would fill half of the memory.
+ * Weights that every rank needs completely are stored once per host, as in a request.
+ * Collective. */
 static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
@@ -105,8 +106,8 @@ static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int v
     return st;
 }
 
-/* The plan uses the weights of one rank; a stage uses some of them. It loads its own matrices only
- * with tensor parallelism. Collective. */
+/* The plan uses the weights of the one-rank engine; a stage uses some of them. It loads its own
+ * matrices only with tensor parallelism. Collective. */
 static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 {
     xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
@@ -131,11 +132,11 @@ static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err 
     s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
     xd_job_close(&s->job);
     xd_status st = xd_job_open(&s->job, &s->g->ctx, &s->r, e);
-    s->job.boundary = -1;       /* one of two transformers stands for both                     */
+    s->job.boundary = -1;       /* one of two transformers represents both                     */
     return st;
 }
 
-/* Flops since the last call, of a side that counted something. */
+/* Returns the flops since the last call, for a side that counted something. */
 static double counted_flops(const xd_bench_side *s)
 {
     xd_counts c;
@@ -175,8 +176,7 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     return st;
 }
 
-/* Steps, bytes and arena of one side's denoising loop, which is opened later by all
- * ranks together. */
+/* Sets steps, bytes and arena of one side's denoising loop, which all ranks open together later. */
 static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
@@ -191,7 +191,7 @@ static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_
     return st;
 }
 
-/* All preparations that can fail on a single rank. */
+/* Makes all preparations that can fail on a single rank. */
 static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
 {
     xd_engine *g = d->one.g;
@@ -272,7 +272,7 @@ static xd_status bench_step(xd_bench_pair *d, xd_err *e)
 
 /* ---- the VAE ------------------------------------------------------------------------------ */
 
-/* Job, bytes and memory of one side of the VAE comparison. */
+/* Sets job, bytes and memory of one side of the VAE comparison. */
 static xd_status prepare_light(xd_bench_pair *d, xd_bench_side *s, xd_err *e)
 {
     xd_status st = open_job(d, s, 1, e);
@@ -365,7 +365,7 @@ static void write_memory(const xd_bench_pair *d)
     if (d->a->json)
         xd_bench_print(d->a, "], \"max_rss_bytes\": %lld}", (long long)u.ru_maxrss * 1024);
     else
-        xd_bench_print(d->a, "memory: %.3f GB at most used by rank 0",
+        xd_bench_print(d->a, "memory: %.3f GB peak of rank 0",
                        (double)u.ru_maxrss * 1024 / 1e9);
 }
 
@@ -397,7 +397,7 @@ static xd_status check_parts(const xd_bench_args *a, xd_err *e)
 {
     xd_status s = xd_bench_check_parts(a, "step vae", e);
     if (s == XD_OK && a->parts && xd_bench_wants(a, "vae") && !a->parallel.use_parallel_vae)
-        s = xd_fail(e, XD_EINVAL, "one rank decodes in this plan: --use_parallel_vae cuts the "
+        s = xd_fail(e, XD_EINVAL, "this plan decodes on one rank: --use_parallel_vae splits the "
                     "image into rows");
     return s;
 }
@@ -419,7 +419,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
     if (d.all.g && s != XD_ECOMM && used_ranks(&d)->size < d.all.g->ctx.world.all->size)
-        xd_quiet(d.all.g->ctx.world.all);    /* idle ranks sleep here until the others are done */
+        xd_quiet(d.all.g->ctx.world.all);    /* idle ranks sleep here until the others finish   */
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_bench_side *side = i ? &d.all : &d.one;
         if (side->g)

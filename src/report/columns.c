@@ -1,11 +1,11 @@
-/* columns.c - tables in few columns; see columns.h */
+/* columns.c - text tables that fit a terminal; see columns.h */
 #include "report/columns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_CUT = 6 };         /* letters of a text that is cut                               */
+enum { LEAST_CUT = 6 };         /* min letters of a cut text                                   */
 
 static int width_of(const xd_column *c, int n)
 {
@@ -17,12 +17,12 @@ static int width_of(const xd_column *c, int n)
     return sum;
 }
 
-/* The column that goes next; -1: none. */
+/* Returns the column to remove next; -1: none. */
 static int next_to_go(const xd_column *c, int n)
 {
     int found = -1;
     for (int i = 0; i < n; i++)
-        if (!c[i].hidden && c[i].goes && (found < 0 || c[i].goes < c[found].goes))
+        if (!c[i].hidden && c[i].removal && (found < 0 || c[i].removal < c[found].removal))
             found = i;
     return found;
 }

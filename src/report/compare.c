@@ -1,4 +1,4 @@
-/* compare.c - how far images and videos are apart, in memory and in files */
+/* compare.c - difference of images and videos, in memory and in files */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -53,10 +53,10 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
     if (s != XD_OK)
         return s;
     if (!is_plain(&v[0]) || !is_plain(&v[1]))
-        return xd_fail(e, XD_EINVAL, "images of RGB without gaps between rows are compared");
+        return xd_fail(e, XD_EINVAL, "images must be RGB without gaps between rows");
     if (v[0].width != v[1].width || v[0].height != v[1].height || v[0].frames != v[1].frames)
-        return xd_fail(e, XD_EINVAL, "%lld x %lldx%lld and %lld x %lldx%lld pixels are not "
-                       "compared: numbers of frames and sizes must be equal",
+        return xd_fail(e, XD_EINVAL, "cannot compare %lld x %lldx%lld and %lld x %lldx%lld pixels: "
+                       "numbers of frames and sizes must be equal",
                        (long long)v[0].frames, (long long)v[0].width, (long long)v[0].height,
                        (long long)v[1].frames, (long long)v[1].width, (long long)v[1].height);
     for (int64_t i = 0; s == XD_OK && i < v[0].frames; i++) {
@@ -71,16 +71,16 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-typedef struct pair {           /* two files that are read frame by frame                      */
+typedef struct pair {           /* two files, read frame by frame                              */
     const char    *path[2];
     xd_frames     *file[2];
-    const uint8_t *rgb[2];      /* the current frames                                          */
+    const uint8_t *rgb[2];      /* current frames                                              */
     int64_t        w, h;
     xd_difference  d;
-    uint8_t       *map;         /* of the worst frame so far; NULL: not asked for               */
+    uint8_t       *map;         /* map of the worst frame so far; NULL: not requested           */
 } pair;
 
-/* Reads the next frame of both. *more: there is one. */
+/* Reads the next frame of both. *more: 1 if there was one. */
 static xd_status next_frames(pair *p, int *more, xd_err *e)
 {
     int64_t w[2], h[2];
@@ -93,12 +93,12 @@ static xd_status next_frames(pair *p, int *more, xd_err *e)
     }
     *more = p->rgb[0] && p->rgb[1];
     if (!p->rgb[0] != !p->rgb[1])
-        return xd_fail(e, XD_EINVAL, "%s has %lld frame%s, %s has more: they are not compared",
+        return xd_fail(e, XD_EINVAL, "cannot compare: %s has %lld frame%s, %s has more",
                        p->path[p->rgb[0] != NULL], (long long)p->d.frames,
                        p->d.frames == 1 ? "" : "s", p->path[p->rgb[0] == NULL]);
     if (*more && (w[0] != w[1] || h[0] != h[1]))
-        return xd_fail(e, XD_EINVAL, "%s has %lldx%lld pixels, %s %lldx%lld: images of one size "
-                       "are compared", p->path[0], (long long)w[0], (long long)h[0], p->path[1],
+        return xd_fail(e, XD_EINVAL, "%s has %lldx%lld pixels, %s %lldx%lld: image sizes must be "
+                       "equal", p->path[0], (long long)w[0], (long long)h[0], p->path[1],
                        (long long)w[1], (long long)h[1]);
     if (*more)
         p->w = w[0], p->h = h[0];
@@ -115,7 +115,7 @@ static xd_status compare_frames(pair *p, int maps, xd_err *e)
         if ((s = xd_difference_add(&p->d, p->rgb[0], p->rgb[1], p->w, p->h, e)) != XD_OK)
             return s;
         if (maps && !p->map && !(p->map = malloc((size_t)(p->w * p->h) * 3)))
-            return xd_fail(e, XD_ENOMEM, "no memory for an image of the differences");
+            return xd_fail(e, XD_ENOMEM, "no memory for a difference image");
         if (maps && p->d.worst == p->d.frames - 1)
             xd_difference_map(p->rgb[0], p->rgb[1], p->w, p->h, p->map);
     }
@@ -190,9 +190,9 @@ xd_status xd_compare_files(const xd_compare_args *args, xd_comparison *out, xd_e
     if (s != XD_OK)
         return s;
     if (!a.a || !a.b)
-        return xd_fail(e, XD_EINVAL, "two images are compared: a and b name them");
+        return xd_fail(e, XD_EINVAL, "comparing needs two images: set a and b");
     if (a.difference && !xd_image_known(a.difference))
-        return xd_fail(e, XD_EINVAL, "%s: the image of differences is a .png, .jpg, .webp or .ppm",
+        return xd_fail(e, XD_EINVAL, "%s: the difference image must be a .png, .jpg, .webp or .ppm",
                        a.difference);
     int threads = xd_par_threads();
     xd_par_set(a.threads);

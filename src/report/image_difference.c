@@ -11,14 +11,14 @@ enum { WINDOW = 11, MAPS = 5 }; /* maps: a, b, a a, b b, a b                    
 
 /* ---- SSIM ---------------------------------------------------------------------------------- */
 
-typedef struct windows {        /* of one channel of a frame                                   */
-    const uint8_t *a, *b;       /* the channel's first level; pixels are three levels apart      */
+typedef struct windows {        /* one channel of a frame                                      */
+    const uint8_t *a, *b;       /* the channel's first level; the pixel stride is 3              */
     int64_t w, h;
-    int64_t cols, rows;         /* windows beside and above each other                           */
-    int     side;               /* of a window                                                */
-    double  share[WINDOW];      /* of a row or column of a window                              */
-    double *wide;               /* [MAPS][h][cols]: maps that are weighted along rows             */
-    double *sum;                /* [rows]: of the SSIM of a row of windows                       */
+    int64_t cols, rows;         /* number of windows per row and column                          */
+    int     side;               /* side of a window                                           */
+    double  share[WINDOW];      /* weight of a row or column of a window                       */
+    double *wide;               /* [MAPS][h][cols]: maps, filtered along rows                     */
+    double *sum;                /* [rows]: sum of the SSIM of a row of windows                   */
 } windows;
 
 static void set_shares(windows *s)

@@ -1,4 +1,4 @@
-/* inspect.c - contents, needs and errors of a model directory */
+/* inspect.c - components, sizes and errors of a model directory */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
     xd_buf_vadd(&b, fmt, ap);
     va_end(ap);
     if (a->line && b.p && !b.failed) {
-        if (!a->json)           /* JSON escapes names instead                                  */
+        if (!a->json)           /* JSON escapes names elsewhere                                */
             xd_one_line(b.p);
         a->line(a->cookie, b.p);
     }
@@ -108,14 +108,14 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     return s;
 }
 
-/* ---- what is missing or wrong ------------------------------------------------------------- */
+/* ---- missing and invalid parts ------------------------------------------------------------- */
 
-enum { MOST = 2 * XD_MAXTEXT + 5 }; /* encoders and tokenizers, transformers, vae, scheduler, all */
+enum { MOST = 2 * XD_MAXTEXT + 5 }; /* encoders, tokenizers, transformers, VAE, scheduler, all    */
 
 typedef struct row {            /* one component                                               */
     xd_component *p;
-    double   numbers;           /* declared elements                                           */
-    size_t   bytes;             /* in its files                                                */
+    double   numbers;           /* number of parameters                                        */
+    size_t   bytes;             /* bytes in its files                                          */
     char     types[256];
     xd_err   lack;
 } row;
@@ -125,12 +125,12 @@ typedef struct view {
     xd_model m;
     row      rows[XD_MAXTEXT + 3];
     int      n;
-    xd_err   tok[XD_MAXTEXT], sched;    /* errors of their files                               */
-    xd_err   all;               /* error that keeps the components from working together       */
-    char     device[2048];      /* what a GPU holds of it, or empty                            */
+    xd_err   tok[XD_MAXTEXT], sched;    /* errors in their files                               */
+    xd_err   all;               /* error of the combination of components                      */
+    char     device[2048];      /* memory use on a GPU, or empty                               */
 } view;
 
-/* Prints each error with `say`; returns their number. *first: the first error. */
+/* Passes each error to `say`; returns their number. *first: the first error. */
 static int print_problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
                           const xd_err **first)
 {
@@ -162,7 +162,7 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
-/* "bf16+f32"; of files with block types also how many tensors have each type. */
+/* Writes "bf16+f32"; for files with block types also the number of tensors per type. */
 static void types_of(const xd_st *st, char *out, size_t size)
 {
     int64_t seen[XD_NDTYPES] = { 0 };
@@ -182,8 +182,8 @@ static void types_of(const xd_st *st, char *out, size_t size)
     }
 }
 
-/* whole: all configs were read; otherwise each component is opened by itself, to
- * report its errors. */
+/* whole: 1 if all configs were read; else each component is opened separately, to report its
+ * errors. */
 static void check_component(view *v, xd_component *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];
@@ -231,7 +231,7 @@ static void check_scheduler(view *v)
     const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
     xd_sched_cfg      cfg;
     if (!m->sched && has_file(m, "scheduler", "scheduler_config.json"))
-        v->sched = v->all;      /* the scheduler's config was read first, and is not JSON      */
+        v->sched = v->all;      /* the scheduler's config, read first, is not JSON             */
     else if (xd_model_named_sched(m, &v->sched) == XD_OK && sampler)
         xd_model_sched(m, sampler, &cfg, &v->sched);
 }
@@ -257,7 +257,7 @@ static void check_all(view *v, const char *dir)
 
 /* ---- the summary -------------------------------------------------------------------------- */
 
-/* The folder with what comes before encoder i: its tokenizer, or its image processor. */
+/* Returns the folder of the tokenizer or image processor of encoder i. */
 static const char *folder_before(const xd_model *m, int i)
 {
     const xd_text_use *u = &m->recipe->text[i];
@@ -286,7 +286,7 @@ static const char *class_of(const xd_component *p)
 static void write_text(const view *v, const xd_err *e, int i)
 {
     (void)i;
-    xd_inspect_line(v->a, "%s: %s", e->code == XD_EIO ? "missing" : "wrong", e->msg);
+    xd_inspect_line(v->a, "%s: %s", e->code == XD_EIO ? "missing" : "invalid", e->msg);
 }
 
 static void write_row(const xd_inspect_args *a, const row *r)
@@ -309,7 +309,7 @@ static void write_summary(const view *v)
     for (int i = 0; i < v->n; i++)
         write_row(a, &v->rows[i]);
     xd_inspect_line(a, "%-15s %-26s %s", "scheduler", file,
-                    xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
+                    xd_sampler_find(file) ? "" : "(unknown: choose one with --scheduler)");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (m->has_text[i])
@@ -328,7 +328,7 @@ static void write_summary(const view *v)
         xd_inspect_line(a, "%s", v->device);
 }
 
-/* ---- the same as JSON --------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------------- */
 
 static void write_line(const xd_inspect_args *a, xd_text_buf *b)
 {
@@ -407,7 +407,7 @@ static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err
     xd_status     s = XD_OK;
     view         *v = calloc(1, sizeof *v);
     if (!v)
-        return xd_fail(e, XD_ENOMEM, "no memory to look at %s", dir);
+        return xd_fail(e, XD_ENOMEM, "no memory to inspect %s", dir);
     v->a = a;
     check_all(v, dir);
     if (!v->m.recipe) {
@@ -422,7 +422,7 @@ static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err
         int n = print_problems(v, NULL, &first);
         if (n)
             s = xd_fail(e, first->code == XD_EINVAL ? XD_EFORMAT : first->code,
-                        "the model in %s is not complete (%d problem%s): %s%s", dir, n,
+                        "the model in %s is incomplete or invalid (%d problem%s): %s%s", dir, n,
                         n == 1 ? "" : "s", first->msg, n == 1 ? "" : "; ...");
     }
     xd_model_close(&v->m);

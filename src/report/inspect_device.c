@@ -1,4 +1,4 @@
-/* inspect_device.c - what of a model a GPU of this machine holds */
+/* inspect_device.c - how a model fits into the memory of a GPU of this machine */
 #include "report/inspect_device.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "report/plans.h"
 
-/* "cuda:0" where there is such a device, else 0. */
+/* Writes "cuda:0" if there is such a device; returns 0 otherwise. */
 static int find_device(char *name, size_t size)
 {
     for (int i = 1; xd_dev_kinds[i]; i++) {
@@ -20,7 +20,7 @@ static int find_device(char *name, size_t size)
     return 0;
 }
 
-/* "20.5 MB stay", "24 GB, of them 19 of 57 blocks streamed". */
+/* Appends "text encoders 20.5 MB stays", "dit 24 GB with 19 of 57 blocks streamed". */
 static void put_part(xd_text_buf *b, const char *what, size_t bytes, int streamed, int blocks,
                      const char *after)
 {
@@ -42,7 +42,7 @@ static void put_plan(xd_text_buf *b, const xd_plans *p)
              f->apart ? ", dropped before the VAE" : " stays");
     put_part(b, "vae", k->need.vae, 0, 0, f->apart ? ", loaded after the transformer" : " stays");
     if (f->streamed > 0)
-        xd_buf_add(b, "; a step copies %s, at least %.3g s", xd_size_text(f->streamed).s,
+        xd_buf_add(b, "; each step copies %s, at least %.3g s", xd_size_text(f->streamed).s,
                    f->streamed / f->upload);
 }
 

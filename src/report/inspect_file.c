@@ -8,12 +8,12 @@
 
 enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
 
-typedef struct share {          /* the tensors with one prefix                                 */
+typedef struct share {          /* tensors with one prefix                                     */
     int64_t     n;
     double      numbers, bytes;
-    const char *type[TYPES];    /* as the file calls them                                      */
-    int64_t     of[TYPES];      /* tensors of the type                                         */
-    int         ntypes, blocks; /* blocks: a block type is among them                          */
+    const char *type[TYPES];    /* type names of the file                                      */
+    int64_t     of[TYPES];      /* tensors per type                                            */
+    int         ntypes, blocks; /* blocks: 1: has block types                                  */
 } share;
 
 static void count_type(share *r, const char *type)
@@ -28,7 +28,7 @@ static void count_type(share *r, const char *type)
     r->ntypes += i == r->ntypes;
 }
 
-/* "BF16+F32"; with block types, which are mixed on purpose, "F32 (470) + Q4_K (304)". */
+/* Appends "BF16+F32"; with block types, which are mixed by design, "F32 (470) + Q4_K (304)". */
 static void write_types(xd_text_buf *b, const share *r, int counts)
 {
     for (int i = 0; i < r->ntypes; i++) {
@@ -85,7 +85,7 @@ static void write_share(const xd_inspect_args *a, const char *slot, const char *
     xd_buf_free(&types);
 }
 
-/* Can a layout of these networks be used for the slot? */
+/* Returns 1 if a layout of these networks fits the slot. */
 static int suits_slot(const xd_key_map *l, const char *slot)
 {
     const char *net = l->nets[0];
@@ -129,7 +129,7 @@ static int write_components(const xd_inspect_args *a, const xd_st *st)
 static void write_unknown(const xd_inspect_args *a, const xd_st *st)
 {
     share       r = add_up(st, "");
-    const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "a layout that is not known";
+    const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "an unknown layout";
     write_share(a, "-", what, "", &r, 1);
     for (int64_t i = 0; !a->json && i < xd_st_count(st) && i < SHOWN; i++)
         xd_inspect_line(a, "%-15s %s%s", "", xd_st_name(st, i),

@@ -1,8 +1,9 @@
-/* inspect_uses.c - what a model makes, and what a request of it may bring */
+/* inspect_uses.c - output and possible inputs of a model */
 #include "report/inspect_uses.h"
 
 
-/* Frames at both ends of a video that its image encoder reads; 0: there is none. */
+/* Returns the number of frames, first and last, that the model's image encoder reads; 0: no image
+ * encoder. */
 static int frames_read(const xd_model *m)
 {
     int n = 0;

@@ -1,4 +1,4 @@
-/* plan_report.c - xdit plan: a table of plans, or one of them in detail, written from their data */
+/* plan_report.c - prints xdit plan: a table of plans, or one plan in detail */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "report/columns.h"
 #include "report/plans.h"
 
-enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
+enum { LEAST_COLD = 1000000 };  /* min bytes of cold weights to mention                       */
 
 XD_PRINTF(2, 3) static void write_line(const xd_plans *p, const char *fmt, ...)
 {
@@ -65,7 +65,7 @@ static double reading_s(const xd_plan_info *t)
     return t->read_text_s + t->read_transformer_s + t->read_vae_s;
 }
 
-/* What the disk adds to every plan of this machine. */
+/* Prints the disk time that is added to every plan of this machine. */
 static void write_reading(const xd_plans *p)
 {
     xd_size text = xd_size_text(p->info.cold_bytes);
@@ -73,16 +73,16 @@ static void write_reading(const xd_plans *p)
         return;
     if (p->info.read_bytes_s > 0)
         write_line(p,
-                   "%s of weights are not in memory: the first request has %.3g s for reading them",
+                   "%s of weights are not in memory: reading them adds %.3g s to the first request",
                    text.s, reading_s(&p->plan[0]));
     else
         write_line(p,
-            "without reading %s of weights that are not in memory (xdit probe measures the speed)",
+            "times exclude reading %s of weights from disk (xdit probe measures its speed)",
                    text.s);
 }
 
-/* What a plan copies from the host's memory, because a device does not hold the weights, and what
- * the host needs for that. */
+/* Prints how many bytes a plan copies from host memory because a device does not hold the weights,
+ * and how much host memory that needs. */
 static void write_streaming(const xd_plans *p, int i)
 {
     const xd_prediction *f = &p->s.c[i].f;
@@ -90,12 +90,12 @@ static void write_streaming(const xd_plans *p, int i)
     for (int r = 0; r < f->ranks && f->rank; r++)
         host = fmax(host, (double)f->rank[r].need.host);
     if (f->streamed > 0)
-        write_line(p, "offload: plan %d streams %s a step from %s, at least %.3g s "
+        write_line(p, "offload: plan %d streams %s per step from %s, at least %.3g s "
                    "at %s/s", i + 1, xd_size_text(f->streamed).s,
-                   p->m.shares ? "the files" : "the host's memory", f->streamed / f->upload,
+                   p->m.shares ? "the files" : "host memory", f->streamed / f->upload,
                    xd_size_text(f->upload).s);
     if (host > 0)
-        write_line(p, "plan %d needs %s of the host's memory for a rank", i + 1,
+        write_line(p, "plan %d needs %s of host memory per rank", i + 1,
                    xd_size_text(host).s);
 }
 
@@ -135,28 +135,29 @@ static void write_table(const xd_plans *p)
         stale |= p->s.c[i].f.stale && !p->plan[i].refused;
     }
     if (good && p->s.c[0].f.left_out > 0)
-        write_line(p, "~ with --cache %s: not the image without it; times are with %.0f %% of the "
-                   "block ranges left out, which may turn out otherwise", p->r.cache,
+        write_line(p, "~ with --cache %s: the image differs from that without it; times assume "
+                   "that %.0f %% of the block ranges are skipped", p->r.cache,
                    100 * p->s.c[0].f.left_out);
     if (good && p->s.c[0].f.int8_attn)
-        write_line(p, "~ with --attention int8: close to the image without it, not the same");
+        write_line(p, "~ with --attention int8: the image differs slightly from that without it");
     if (good && p->s.c[0].f.fp8_gemms)
-        write_line(p, "~ with --gemm fp8: not the image without it%s",
-                   p->m.bf16.fp8_gemm > 0 ? "" : "; times are those without it");
+        write_line(p, "~ with --gemm fp8: the image differs from that without it%s",
+                   p->m.bf16.fp8_gemm > 0 ? "" : "; times are without it");
     if (good && p->s.c[0].f.windowed)
-        write_line(p, "~ with --attention_window %s: not the image without it",
+        write_line(p, "~ with --attention_window %s: the image differs from that without it",
                    p->r.attention_window);
     if (good && p->s.c[0].f.fast_attn)
         write_line(p, "~ with --fast_attn %s: not the image without it; the first steps stand for "
                    "all", p->r.fast_attn);
     if (good && p->s.c[0].f.keeps_refs)
-        write_line(p, "~ with --reference_interval %lld: not the image without it",
+        write_line(p, "~ with --reference_interval %lld: the image differs from that without it",
                    (long long)p->r.reference_interval);
     if (stale)
-        write_line(p, "~ uses keys and values of the step before: the image is close to that of "
-                   "one rank, not the same");
+        write_line(p, "~ uses the previous step's keys and values: the image is close to that of "
+                   "one rank, but not equal");
     if (refused && !p->a.all)
-        write_line(p, "%d plan%s cannot be (--all tells why)", refused, refused == 1 ? "" : "s");
+        write_line(p, "%d plan%s not possible (--all prints the reasons)", refused,
+                   refused == 1 ? " is" : "s are");
     if (good)
         write_reading(p);
     if (good)
@@ -169,7 +170,7 @@ static void write_table(const xd_plans *p)
 
 enum { STRIP = 64 };
 
-typedef struct strips {         /* one line of characters for each rank                        */
+typedef struct strips {         /* one line of characters per rank                             */
     double from, to;
     int    ranks, wide;
     char  *line;                /* [ranks][wide + 1]                                           */
@@ -193,7 +194,7 @@ static void write_ranks(const xd_plans *p, int i, const strips *s)
         { "transformer", 1, -12, 4, 0, 0 }, { "vae", 1, -9, 1, 0, 0 },
         { "activations", 1, -12, 3, 0, 0 }, { "peak", 1, -9, 0, 0, 0 },
         { "busy", 1, -5, 0, 0, 0 },         { "waits", 2, -5, 6, 0, 0 },
-        { "sent a step", 2, -11, 5, 0, 0 },
+        { "sent/step", 2, -11, 5, 0, 0 },
     };
     enum { N = sizeof c / sizeof *c, PEAK = 5 };
     char line[256];
@@ -216,7 +217,7 @@ static void write_ranks(const xd_plans *p, int i, const strips *s)
         xd_columns_line(c, N, cells, line, sizeof line);
         write_line(p, "%s", line);
     }
-    write_line(p, "one step (# computes, . waits for messages):");
+    write_line(p, "one step (#: computing, .: waiting for messages):");
     for (int r = 0; r < s->ranks; r++)
         write_line(p, "%4d  %s", r, s->line + r * (s->wide + 1));
 }
@@ -236,12 +237,12 @@ static void write_plan(const xd_plans *p, int i)
     write_streaming(p, i);
     if (reading_s(t) > 0)
         write_line(p,
-                   "of it reading weights that are not in memory: text %.3g s, transformer %.3g s, "
+                   "of this, reading weights from disk: text %.3g s, transformer %.3g s, "
                    "VAE %.3g s",
                    t->read_text_s, t->read_transformer_s, t->read_vae_s);
 }
 
-/* Predicts the plan once more, to draw_piece its last step. */
+/* Predicts the plan once more to record its last step for draw_piece. */
 static xd_status explain_plan(const xd_plans *p, int i, xd_err *e)
 {
     const xd_candidate *c = &p->s.c[i];
@@ -255,7 +256,7 @@ static xd_status explain_plan(const xd_plans *p, int i, xd_err *e)
     memset(s.line, ' ', (size_t)s.ranks * (size_t)(s.wide + 1));
     for (int r = 0; r < s.ranks; r++)
         s.line[r * (s.wide + 1) + s.wide] = 0;
-    xd_status st = xd_predict_events(&f, &p->g->ctx, &p->r, &c->ask, p->info.ranks, &p->m,
+    xd_status st = xd_predict_events(&f, &p->g->ctx, &p->r, &c->parallel, p->info.ranks, &p->m,
                                      draw_piece, &s, e);
     if (st == XD_OK) {
         write_plan(p, i);
@@ -330,7 +331,7 @@ static xd_status write_json(const xd_plans *p, xd_err *e)
     return s;
 }
 
-/* Warns of given options that have no effect on any possible plan. */
+/* Warns about given options that have no effect on any possible plan. */
 static void write_unused(const xd_plans *p)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -338,11 +339,11 @@ static void write_unused(const xd_plans *p)
     for (int i = 0; i < t->n; i++) {
         const xd_plan_row *r = &t->rows[i];
         const char        *given = xd_plan_value(r, &p->a.parallel, digits);
-        int                counts = !*given || strcmp(given, r->plain) == 0;
+        int                counts = !*given || strcmp(given, r->default_text) == 0;
         for (int k = 0; k < p->info.possible && !counts; k++)
             counts = xd_plan_counts(r, &p->plan[k].parallel, &p->g->ctx.model.dit_info);
         if (!counts)
-            xd_log(XD_LOG_WARN, "%s makes no difference to any of these plans", r->option.name);
+            xd_log(XD_LOG_WARN, "%s has no effect on any of these plans", r->option.name);
     }
 }
 
@@ -362,7 +363,7 @@ static xd_status write_report(const xd_plans *p, xd_status s, xd_err *e)
         return s;
     write_unused(p);
     if (a->explain > p->info.possible)
-        return xd_fail(e, XD_EINVAL, "there is no plan %d: there are %d", a->explain,
+        return xd_fail(e, XD_EINVAL, "there is no plan %d: the table has %d", a->explain,
                        p->info.possible);
     if (a->json)
         return write_json(p, e);

@@ -18,7 +18,7 @@
 
 /* ---- the model and the machine -------------------------------------------------------------- */
 
-/* Sets the currently free memory, which an earlier probe of the machine does not know. */
+/* Sets the currently free memory, which an earlier probe of the machine does not have. */
 static void set_room(xd_plans *p)
 {
     size_t have, space;
@@ -27,7 +27,8 @@ static void set_room(xd_plans *p)
     p->space = space ? (double)space : 1;
 }
 
-/* What the disk of this machine has to deliver. A model without weights is planned all the same. */
+/* Sets the bytes that the disk of this machine must deliver. A model without weights is planned,
+ * too. */
 static void set_cold(xd_plans *p)
 {
     xd_model         m = { 0 };
@@ -39,7 +40,7 @@ static void set_cold(xd_plans *p)
     xd_log_enter(log);
 }
 
-/* Ranks that have a GPU of this machine each, and what is known of these. */
+/* Sets the machine to ranks with one GPU of this machine each. */
 static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
 {
     int       n = 1;
@@ -47,8 +48,8 @@ static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
     *ranks = *ranks ? *ranks : n;
     if (s == XD_OK && *ranks > n && !strchr(p->device, ':'))
         s = xd_fail(e, XD_EINVAL,
-                    "%d ranks are asked for and this machine has %d of the device %s: plans take "
-                    "one for each rank (--cluster plans for another machine)", *ranks, n,
+                    "%d ranks are requested and this machine has %d of the device %s: each rank "
+                    "needs one (--cluster plans for another machine)", *ranks, n,
                     p->device);
     if (s == XD_OK)
         s = xd_machine_of_devices(&p->m, p->g->ctx.dev, p->device, *ranks, e);
@@ -56,7 +57,7 @@ static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
     return s;
 }
 
-/* The machine, and the ranks that plans are for. A cluster other than this machine computes in bf16
+/* Sets the machine and the number of ranks. A cluster other than this machine computes in bf16
  * unless f32 is requested. */
 static xd_status set_machine(xd_plans *p, xd_err *e)
 {
@@ -77,7 +78,7 @@ static xd_status set_machine(xd_plans *p, xd_err *e)
     p->info.cluster_ranks = p->m.hosts * p->m.ranks;
     p->info.ranks = ranks = ranks ? ranks : p->info.cluster_ranks;
     if (s == XD_OK && ranks > p->info.cluster_ranks)
-        s = xd_fail(e, XD_EINVAL, "%d ranks are asked for and %s has %d", ranks, p->m.name,
+        s = xd_fail(e, XD_EINVAL, "%d ranks are requested and %s has %d", ranks, p->m.name,
                     p->info.cluster_ranks);
     return s;
 }
@@ -88,7 +89,7 @@ static void set_request(xd_plans *p)
     if (!p->r.nprompts)
         p->r.prompts = prompt, p->r.nprompts = 1;
     if (p->r.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
-        /* Only the presence of a negative prompt matters, not its text. */
+    /* Only the presence of a negative prompt matters, not its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
     if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
@@ -97,13 +98,13 @@ static void set_request(xd_plans *p)
         p->r.mask_image = NULL, p->r.mask_pixels = NULL, p->r.padding_mask_crop = -1;
 }
 
-/* The device whose sizes count: the one that is named, or that of the cluster; NULL: the CPU. */
+/* Returns the device whose sizes count: the named one, or the cluster's; NULL: the CPU. */
 static xd_status find_device(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;
     int                   cpu = a->device && strcmp(a->device, "cpu") == 0;
     if (cpu && p->m.device[0])
-        return xd_fail(e, XD_EINVAL, "%s was measured on the device %s, and --device is %s",
+        return xd_fail(e, XD_EINVAL, "%s was measured on device %s, but --device is %s",
                        a->cluster, p->m.device, a->device);
     p->device = cpu ? NULL : a->device ? a->device : p->m.device[0] ? p->m.device : NULL;
     if (p->device && a->cluster && !p->m.device[0])
@@ -129,7 +130,7 @@ static xd_status open_all(xd_plans *p, xd_err *e)
         s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE | sizes, e);
     if (s == XD_EUNSUPPORTED && p->device && !sizes && e)
         snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg),
-                 "; --cluster plans for a machine that has one");
+                 "; --cluster plans for another machine");
     if (s == XD_OK)
         s = set_machine(p, e);
     if (s == XD_OK)
@@ -139,7 +140,7 @@ static xd_status open_all(xd_plans *p, xd_err *e)
     return s;
 }
 
-/* Plans, or why there is none and what would fit. */
+/* Searches plans; without one, the error has options that would fit. */
 static xd_status search_plans(xd_plans *p, xd_err *e)
 {
     char   near[1024] = "";
@@ -185,7 +186,7 @@ static xd_status fill_ranks(xd_plans *p, int i, xd_err *e)
     return XD_OK;
 }
 
-/* The texts of a plan are those that the program has given; they are copied once. */
+/* Replaces the texts of a plan, which are the program's, by the copies in p. */
 static void use_own_texts(const xd_plans *p, xd_parallel *a)
 {
     a->pipefusion_text = a->pipefusion_text ? p->texts[1] : NULL;
@@ -198,7 +199,7 @@ static void fill_plan(const xd_plans *p, int i)
     const xd_prediction *f = &c->f;
     xd_plan_info        *t = &p->plan[i];
     *t = (xd_plan_info){ .name = c->name, .flags = c->flags, .text = f->plan.text,
-                         .refused = c->why.code ? c->why.msg : NULL, .parallel = c->ask,
+                         .refused = c->why.code ? c->why.msg : NULL, .parallel = c->parallel,
                          .steps = f->steps };
     use_own_texts(p, &t->parallel);
     t->predicted = f->rank && f->steps;
@@ -277,7 +278,7 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
         s = open_all(p, e);
     if (s == XD_OK) {
         s = search_plans(p, e);
-        if (p->s.n)             /* those that were refused, too                                */
+        if (p->s.n)             /* also refused plans                                          */
             s = fill_all(p, e) == XD_OK ? s : XD_ENOMEM;
     }
     xd_log_enter(before);

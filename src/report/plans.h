@@ -1,4 +1,4 @@
-/* plans.h - predictions of plans as data, and what made them */
+/* plans.h - predictions of plans as data, with their inputs */
 #ifndef XD_REPORT_PLANS_H
 #define XD_REPORT_PLANS_H
 
@@ -6,23 +6,23 @@
 #include "predict/search.h"
 
 struct xd_plans {
-    xd_advise_args a;           /* what was asked for; only while plans are predicted           */
+    xd_advise_args a;           /* arguments; valid only while plans are predicted              */
     xd_request     r;           /* as `a`                                                      */
     xd_engine     *g;           /* as `a`; closed by xd_plans_finish                            */
     xd_machine     m;
     xd_search      s;
-    const char    *device;      /* as in the arguments or in `m`; NULL: the CPU                */
+    const char    *device;      /* from the arguments or `m`; NULL: the CPU                    */
     double         space; /* bytes that a process of this machine may map; 0: no limit         */
-    char          *texts[3];    /* the model's directory, and texts of the given plan           */
+    char          *texts[3];    /* model directory and texts of the given plan                  */
     xd_plans_info  info;
     xd_plan_info  *plan;        /* [info.count]                                                */
     xd_plan_rank **rank;        /* [info.count][plan.ranks], NULL: not predicted                */
 };
 
-/* Predicts the plans that `args` ask for. *out is freed with xd_plans_free also after a failure: it
- * then has the plans that were refused, if the search came so far. */
+/* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure: it then has the
+ * refused plans, if the search got that far. */
 xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
-/* Closes what only predictions need. */
+/* Closes the parts that only predictions need. */
 void      xd_plans_finish(xd_plans *p);
 
 #endif

@@ -1,5 +1,4 @@
-/* probe.c - xdit probe: measures this machine and its ranks, and writes the file
- * for the planner */
+/* probe.c - xdit probe: measures this machine and its ranks, and writes the file for the planner */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { READ_BYTES = 64 << 20 };  /* of the file whose reading is timed                          */
+enum { READ_BYTES = 64 << 20 };  /* size of the file for the disk test                          */
 
 static double reduce_value(const xd_prober *p, double v, xd_red op)
 {
@@ -44,7 +43,7 @@ static xd_status agree_status(const xd_prober *p, xd_status s, xd_err *e)
     return xd_world_agree_in(p->all, p->all->rank, s, e);
 }
 
-/* Checks that hosts have equally many ranks with consecutive numbers, as plans assume. */
+/* Checks that all hosts have the same number of consecutive ranks, as plans assume. */
 static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
 {
     int n = p->host->size, first = p->all->rank - p->host->rank;
@@ -54,10 +53,10 @@ static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
     if (reduce_value(p, even, XD_MIN) > 0)
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
-                   "probe needs equally many ranks on every host, one host after the other");
+                   "probe needs the same number of consecutive ranks on every host");
 }
 
-/* What a rank has of the host's memory, which its host's ranks share. */
+/* Sets the memory of the host, which its ranks share. */
 static void describe_host(const xd_prober *p, xd_machine *m)
 {
     size_t have = 0, total = 0;
@@ -69,13 +68,13 @@ static void describe_host(const xd_prober *p, xd_machine *m)
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9 };
 }
 
-/* 1: all ranks of this host were given one device. */
+/* Returns 1 if all ranks of this host use one device. */
 static int share_a_device(const xd_prober *p, const xd_probe_args *a)
 {
     return p->host->size > 1 && strchr(a->device, ':');
 }
 
-/* A rank's own device; what it has when all ranks of the host have opened theirs. */
+/* Sets this rank's device, and its memory after all ranks of the host have opened their devices. */
 static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
 {
     size_t have = 0, total = 0;
@@ -86,7 +85,7 @@ static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
     m->memory = reduce_value(p, room, XD_MIN);
     snprintf(m->device, sizeof m->device, "%.*s", (int)strcspn(p->dev->name, ":"), p->dev->name);
     m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5 };
-    /* Products that fill any GPU are slower than this on none. */
+    /* GEMMs that fill any GPU are never slower than this, except on a simulated one. */
     p->slow = xd_probe_mean(p, xd_dev_peak(p->dev, XD_F32, 0, 0.002)) < 100;
 }
 
@@ -115,15 +114,15 @@ static xd_status measure_machine(xd_prober *p, const xd_probe_args *a, xd_machin
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Where plans look for this machine. 0: there is no such place. */
+/* Writes the path where plans look for this machine. Returns 0 if there is none. */
 static int default_path(const xd_probe_args *a, const xd_machine *m, char *path, size_t size)
 {
     return m->device[0] ? xd_machine_device_home(m->ranks, a->device, path, size)
                         : xd_machine_home(m->ranks, m->threads, path, size);
 }
 
-/* Where weights are likely to lie: beside the file that is asked for, else in the cache of models,
- * else beside the machine file. malloc'ed; NULL: nowhere. */
+/* Returns the likely directory of weights: that of the output file, else the model cache, else that
+ * of the machine file. malloc'ed; NULL: none. */
 static char *read_dir(const xd_probe_args *a, const xd_machine *m)
 {
     char        path[4096] = "";
@@ -146,14 +145,14 @@ static char *read_dir(const xd_probe_args *a, const xd_machine *m)
 
 static void measure_read(const xd_probe_args *a, xd_machine *m)
 {
-    char  why[512] = "no directory is known that holds models";
+    char  why[512] = "no directory of models is known";
     char *dir = read_dir(a, m);
     m->read = dir ? xd_probe_read(dir, READ_BYTES, why, sizeof why) : 0;
     if (m->read > 0)
-        xd_log(XD_LOG_INFO, "%s is read at %.0f MB/s", dir, m->read / 1e6);
+        xd_log(XD_LOG_INFO, "%s: reading at %.0f MB/s", dir, m->read / 1e6);
     else
-        xd_log(XD_LOG_INFO, "the reading speed of %s could not be measured: %s; predictions leave "
-               "the reading of weights out", dir ? dir : "weights", why);
+        xd_log(XD_LOG_INFO, "the reading speed of %s could not be measured: %s; predictions "
+               "exclude reading weights", dir ? dir : "weights", why);
     free(dir);
 }
 
@@ -169,7 +168,7 @@ static xd_status put_file(const char *path, const char *text, xd_err *e)
     return xd_out_commit(&o, e);
 }
 
-/* Prints the machine, and writes it to the given file or to the place where plans look for it. */
+/* Prints the machine, and writes it to the given file or to the file that plans read. */
 static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, double seconds,
                                 xd_err *e)
 {
@@ -193,13 +192,13 @@ static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, dou
         a->line(a->cookie, line);
     }
     if (s == XD_OK)
-        xd_log(XD_LOG_INFO, "probed %d rank%s in %.1f s", m->hosts * m->ranks,
+        xd_log(XD_LOG_INFO, "measured %d rank%s in %.1f s", m->hosts * m->ranks,
                m->hosts * m->ranks == 1 ? "" : "s", seconds);
     xd_buf_free(&b);
     return s;
 }
 
-/* Joins the ranks and opens this one's device. */
+/* Joins the ranks and opens this rank's device. */
 static xd_status open_prober(xd_prober *p, const xd_probe_args *a, xd_err *e)
 {
     int         ranks = 1, cores = 1, rank = 0;
@@ -225,7 +224,7 @@ static xd_status open_prober(xd_prober *p, const xd_probe_args *a, xd_err *e)
     return s == XD_OK ? p->all->ops->split_host(p->all, &p->host, e) : s;
 }
 
-/* "host and others", "host, 2 x NVIDIA H100". */
+/* Writes "host and others" or "host, 2 x NVIDIA H100". */
 static void name_machine(const xd_prober *p, xd_machine *m)
 {
     char host[40] = "", product[100] = "";
@@ -255,7 +254,7 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
         s = measure_machine(&p, a, &m, e);
     if (s == XD_OK) {
         if (!p.apart)
-            xd_machine_oversubscribe(&m); /* the fastest of some calls does not show this      */
+            xd_machine_oversubscribe(&m); /* the fastest of several calls hides sharing of cores */
         name_machine(&p, &m);
         if (p.all->rank == 0)
             measure_read(a, &m);

@@ -1,4 +1,4 @@
-/* probe.h - shared by the two halves of xdit probe: kernels of a rank, and links between ranks */
+/* probe.h - shared parts of xdit probe: kernels of a rank, and links between ranks */
 #ifndef XD_REPORT_PROBE_H
 #define XD_REPORT_PROBE_H
 
@@ -7,28 +7,28 @@
 
 typedef struct xd_prober {
     xd_dev  *dev;
-    xd_comm *all, *host;        /* all ranks; those of this host                               */
-    int      quiet;             /* the other ranks sleep: no synchronization                   */
-    int      apart;             /* the device has a memory of its own, and works by itself     */
-    int      slow;              /* it is no hardware: small sizes do                           */
+    xd_comm *all, *host;        /* all ranks; ranks of this host                               */
+    int      quiet;             /* 1: the other ranks sleep, no synchronization                */
+    int      apart;             /* 1: device with its own memory, asynchronous                 */
+    int      slow;              /* 1: simulated hardware, use small sizes                      */
 } xd_prober;
 
-/* Rates of a rank while all ranks work: a mean, equal on all ranks. Collective. */
+/* Measures the rates of a rank while all ranks work: a mean, equal on all ranks. Collective. */
 xd_status xd_probe_rates(xd_prober *p, xd_dtype type, xd_rates *r, xd_err *e);
-/* Speed-up of rank 0 while the others sleep; equal on all ranks. Collective. */
+/* Measures the speed-up of rank 0 while the others sleep; equal on all ranks. Collective. */
 xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
-/* Links: within this host, and between hosts if there are several. Collective. */
+/* Measures links: within this host, and between hosts if there are several. Collective. */
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
-/* The same between the devices of ranks, whose communicators are staged (comm/staged.h); and from
- * the host's memory to a device's and back. Collective. */
+/* As xd_probe_wires between the devices of ranks, whose communicators are staged (comm/staged.h);
+ * also measures copies from host memory to device memory and back. Collective. */
 xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
-/* Bytes/s of a file of `bytes` in that directory that the page cache lacks, read as weights are;
- * 0: it could not be measured, and `why` says what hindered. Leaves nothing there. One rank
- * calls. */
+/* Returns the bytes/s of reading a file of `bytes` in directory `dir` outside the page cache, as
+ * weights are read; 0: not measurable, with the reason in `why`. Removes the file. Called by one
+ * rank. */
 double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
 
-/* Mean over all ranks. Collective. */
+/* Returns the mean of v over all ranks. Collective. */
 double    xd_probe_mean(const xd_prober *p, double v);
 void      xd_probe_meet(const xd_prober *p);
 

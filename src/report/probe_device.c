@@ -1,6 +1,6 @@
-/* probe_device.c - links of devices with memories of their own: to their host, and between ranks
+/* probe_device.c - links of devices with their own memory: to the host, and between ranks
  *
- * Messages are queued behind each other, as in a model, and the host waits for the last one. */
+ * Messages are queued one after the other, as in a model, and the host waits for the last one. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 enum { SMALL = 16 << 10, BIG = 64 << 20, BIG_SLOW = 1 << 20, MANY = 50, FEW = 8, ROUNDS = 5,
        WIDTH = 4096, WIDTH_SLOW = 64, MOST_PRODUCTS = 4096 };
 
-typedef struct lane {           /* to and from ranks of c, by device memory a and b            */
+typedef struct lane {           /* messages of c between device memory a and b                 */
     xd_prober *p;
     xd_comm   *c;
     int        to, from;
@@ -35,12 +35,12 @@ static void start_exchange(const lane *l, int64_t bytes, xd_req r[2])
     r[1] = l->c->ops->send(l->c, floats_at(l->a, bytes), l->to);
 }
 
-/* Seconds of an exchange; the fastest of some rounds, as a mean over the ranks. */
+/* Returns the seconds of an exchange: the fastest of several rounds, averaged over the ranks. */
 static double exchange_s(const lane *l, int64_t bytes, int n)
 {
     double best = 1e30;
     xd_req r[2];
-    for (int i = 0; i <= ROUNDS; i++) {         /* the first one opens what messages need      */
+    for (int i = 0; i <= ROUNDS; i++) {         /* the first one sets up the channels          */
         xd_probe_meet(l->p);
         double t = xd_now_s();
         for (int k = 0; k < n; k++) {
@@ -54,7 +54,7 @@ static double exchange_s(const lane *l, int64_t bytes, int n)
     return xd_probe_mean(l->p, best > 1e-9 ? best : 1e-9);
 }
 
-/* ---- computing beside a message ------------------------------------------------------------- */
+/* ---- computing during a message ------------------------------------------------------------- */
 
 typedef struct product {
     xd_gemm   gemm;
@@ -64,7 +64,7 @@ typedef struct product {
     size_t    bytes;
 } product;
 
-/* Zeros have the same form in every packing. */
+/* Zeros have the same representation in every packing. */
 static xd_status open_product(product *q, xd_dev *d, int64_t n)
 {
     *q = (product){ .w = { .type = XD_BF16, .out = n, .in = n, .kernel = { 1, 1, 1 },
@@ -106,7 +106,7 @@ static double products_s(const lane *l, product *q, int n)
     return best;
 }
 
-/* The share of a large message's time that computing beside it does not lose. */
+/* Returns the fraction of compute speed that remains during a large message. */
 static double overlap_share(const lane *l, product *q, double message)
 {
     double best = 1e30;
@@ -165,7 +165,7 @@ xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e)
     if (s == XD_OK)
         s = open_product(&q, d, p->slow ? WIDTH_SLOW : WIDTH);
     if (s != XD_OK)
-        xd_fail(e, s, "%s has no memory for the messages of a probe", d->name);
+        xd_fail(e, s, "%s has no memory for the messages of xdit probe", d->name);
     s = xd_world_agree_in(all, all->rank, s, e);
     if (s == XD_OK) {
         lane near = { p, h, (h->rank + 1) % h->size, (h->rank + h->size - 1) % h->size, a, a + big,

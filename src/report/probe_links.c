@@ -1,4 +1,4 @@
-/* probe_links.c - speed of messages between ranks, and their effect on computing */
+/* probe_links.c - speed of messages between ranks, and how they slow down computing */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,15 +23,15 @@ static void wait_for(xd_comm *c, xd_req *r, int n)
     c->ops->wait(c, r, n);
 }
 
-/* Every rank sends to one rank and receives from one. */
+/* Every rank sends to one rank and receives from another. */
 static void start_exchange(const lane *l, int64_t n, xd_req r[2])
 {
     r[0] = l->c->ops->recv(l->c, bytes_view(l->b, n), l->from);
     r[1] = l->c->ops->send(l->c, bytes_view(l->a, n), l->to);
 }
 
-/* Seconds of one exchange: fills the send buffer, sends and waits (unless `still`), reads what has
- * arrived. The fastest of some rounds. */
+/* Returns the seconds of one exchange: fills the send buffer, sends and waits (unless `still`), and
+ * reads the received data. The fastest of several rounds. */
 static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
 {
     double best = 1e30;
@@ -55,7 +55,7 @@ static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
     return best;
 }
 
-/* The cost of a message of n bytes for ranks that fill and read it; the mean over all ranks. */
+/* Returns the cost of a message of n bytes for ranks that fill and read it; mean over all ranks. */
 static double message_s(const xd_prober *p, const lane *l, int64_t n)
 {
     double t = round_s(p, l, n, 0) - round_s(p, l, n, 1);
@@ -64,7 +64,7 @@ static double message_s(const xd_prober *p, const lane *l, int64_t n)
 
 static volatile float sink;
 
-/* Work that only competes for this core. */
+/* Does work that only competes for this core. */
 static void compute_work(int rounds)
 {
     float x = sink;
@@ -88,7 +88,7 @@ static double work_s(int rounds)
     return best;
 }
 
-/* The share of a large message's time that computing beside it does not lose. */
+/* Returns the fraction of compute speed that remains during a large message. */
 static double overlap_share(const xd_prober *p, const lane *l, double message)
 {
     double best = 1e30, alone;
@@ -110,7 +110,7 @@ static double overlap_share(const xd_prober *p, const lane *l, double message)
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
-/* The smallest size is 16 KiB: messages of ranks that compute are larger than status messages. */
+/* The smallest size is 16 KiB, as messages of data are larger than status messages. */
 static void probe_wire(xd_prober *p, const lane *l, xd_wire *w)
 {
     double small = message_s(p, l, SMALL), big = message_s(p, l, BIG);

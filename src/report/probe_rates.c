@@ -1,10 +1,9 @@
-/* probe_rates.c - speed of kernels, each at a size that models use, on all ranks at once
+/* probe_rates.c - speed of kernels, at sizes that models use, on all ranks at once
  *
- * The fastest of the calls within a twentieth of a second counts, because other load disturbs only
- * some of them. Operands of memory-bound kernels are evicted from the caches next to the core
- * before every call, as happens in a model. A device that works by itself gets larger operands and
- * several calls at a time, as in a model: the time of a call is that of its kernel or, for small
- * ones, of its launch. */
+ * The result is the fastest call within 1/20 s, because other load disturbs only some calls.
+ * Operands of memory-bound kernels are evicted from the caches next to the core before every call,
+ * as happens in a model. An asynchronous device gets larger operands and several calls at a time,
+ * as in a model: the time of a call is that of its kernel or, for small kernels, of the launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +17,11 @@
 static const double SPAN_S = 0.05;
 
 enum { CACHE_BYTES = 4 << 20, MOST_CALLS = 256 };
-static const double CALLS_S = 0.002;    /* of the calls that are timed together                */
+static const double CALLS_S = 0.002;    /* duration of calls timed together                    */
 
 typedef struct sizes {
     int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
-    int lines, width, level, groups;    /* of kernels that memory bounds                       */
+    int lines, width, level, groups;    /* sizes for memory-bound kernels                      */
 } sizes;
 
 static const sizes of_cpu = { 2048, 512, 16, 512, 1024, 120, 64, 8, 48, 256, 512, 1024, 64, 16 };
@@ -35,11 +34,11 @@ static const sizes *sizes_of(const xd_prober *p)
     return !p->apart ? &of_cpu : p->slow ? &of_slow : &of_gpu;
 }
 
-typedef struct work {           /* a kernel and its operands, which are in one block           */
+typedef struct work {           /* a kernel and its operands, in one block of memory           */
     xd_prober *p;
     const sizes *z;
-    xd_dtype   type, kept;      /* compute type; type of weights                               */
-    int        fp8;             /* 1: inputs become e4m3, too                                  */
+    xd_dtype   type, kept;      /* compute type; weight type                                   */
+    int        fp8;             /* 1: inputs are converted to e4m3, too                        */
     xd_arena   a;
     xd_op      op;
     union {
@@ -49,7 +48,7 @@ typedef struct work {           /* a kernel and its operands, which are in one b
     } u;
     xd_kv      kv;
     xd_weight  w;
-    void      *tmp, *spoil;     /* NULL, or memory that is written before every call           */
+    void      *tmp, *spoil;     /* memory written before every call; NULL: none                */
     xd_status  status;
 } work;
 
@@ -72,7 +71,7 @@ static void run_call(work *k)
     k->status = k->status == XD_OK ? s : k->status;
 }
 
-/* Seconds of one of n calls. */
+/* Returns the seconds per call for n calls. */
 static double time_calls(work *k, int n)
 {
     xd_dev *d = k->p->dev;
@@ -86,7 +85,7 @@ static double time_calls(work *k, int n)
     return (xd_now_s() - t) / n;
 }
 
-/* Calls that are timed together. */
+/* Returns the number of calls that are timed together. */
 static int count_calls(work *k)
 {
     int n = 1;
@@ -95,7 +94,7 @@ static int count_calls(work *k)
     return n;
 }
 
-/* Seconds of the fastest call on this rank, while the others run the same kernel. */
+/* Returns the seconds of the fastest call on this rank, while the others run the same kernel. */
 static double fastest_call(work *k)
 {
     double best = 1e30, begin, t;
@@ -137,7 +136,7 @@ static void put_values(void *p, xd_dtype type, int64_t n)
     }
 }
 
-/* The same values again and again. */
+/* Fills t with a repeated sequence of values. */
 static void upload_values(work *k, xd_tensor t)
 {
     xd_dev *d = k->p->dev;
@@ -217,7 +216,7 @@ static double gemm_s(work *k, int64_t rows)
     return t;
 }
 
-/* The size at which half of a rate is reached, from the rates at a small and a large size. */
+/* Returns the size at which half of a rate is reached, from rates at a small and a large size. */
 static double half_at(double few, double rate_few, double many, double rate_many)
 {
     double h = few * many * (rate_many - rate_few) / (many * rate_few - few * rate_many);
@@ -260,7 +259,8 @@ static void measure_gemms(work *k, xd_rates *r)
     k->fp8 = k->p->dev->fp8_gemm && k->type != XD_F32;
     r->fp8_gemm = k->fp8 ? flop * z->rows / quantized_s(k, XD_F8E4M3) / many : 0;
     k->fp8 = 0;
-    /* Larger than the caches near the cores. A device of its own has no caches for weights. */
+    /* Larger than the caches near the cores. Devices with their own memory have none for
+     * weights. */
     if (!k->p->apart)
         r->weights = weights_rate(k);
     new_weight(k, 16, 16, 0);
@@ -317,7 +317,7 @@ static void measure_convs(work *k, xd_rates *r)
     rewind_to(k, mark);
 }
 
-/* Rates of element-wise kernels: bytes of operands over seconds. */
+/* Sets the rates of element-wise kernels: bytes of operands per second. */
 static void element_wise(work *k, xd_rates *r)
 {
     const sizes *z = k->z;

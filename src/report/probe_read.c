@@ -1,8 +1,8 @@
-/* probe_read.c - how fast a disk delivers files that are not in memory
+/* probe_read.c - read speed of a disk for files outside the page cache
  *
- * A file of its own is written, dropped from the page cache and read back through the same
- * readahead as weights. Below a virtual machine the host may still have it in memory: then the
- * speed is that of the second reading, which the machine cannot tell from a fast disk. */
+ * A file is written, dropped from the page cache and read back with the same readahead as weights.
+ * A host of virtual machines may still have it in memory: then the result is the speed of a second
+ * reading, which is indistinguishable from a fast disk. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 enum { CHUNK = 1 << 20 };
 
-/* Numbers that no file system packs. 0: they could not be written. */
+/* Fills the file with incompressible values. Returns 0 if writing failed. */
 static int fill_file(FILE *f, size_t bytes)
 {
     static uint64_t v[CHUNK / sizeof(uint64_t)];
@@ -31,7 +31,7 @@ static int fill_file(FILE *f, size_t bytes)
     return fflush(f) == 0 && fsync(fileno(f)) == 0;
 }
 
-/* Seconds; 0: it could not be read. */
+/* Returns the seconds of reading; 0: failed. */
 static double read_all(int fd, size_t bytes)
 {
     xd_readahead *ahead = xd_readahead_open(bytes, NULL);
@@ -60,7 +60,7 @@ double xd_probe_read(const char *dir, size_t bytes, char *why, size_t size)
     xd_err e = { 0 };
     double s = 0;
     if (!path || xd_out_open(&o, path, &e) != XD_OK) {
-        snprintf(why, size, "%s", path ? e.msg : "there is no memory");
+        snprintf(why, size, "%s", path ? e.msg : "not enough memory");
         free(path);
         return 0;
     }
@@ -68,11 +68,11 @@ double xd_probe_read(const char *dir, size_t bytes, char *why, size_t size)
     if (written)
         xd_file_drop_cached(fd);
     if (!written)
-        snprintf(why, size, "%.1f MB cannot be written there", (double)bytes / 1e6);
+        snprintf(why, size, "writing %.1f MB there failed", (double)bytes / 1e6);
     else if (xd_file_cold_bytes(fd, 0, bytes) < bytes / 10 * 9)
-        snprintf(why, size, "its files stay in memory");
+        snprintf(why, size, "files of this directory cannot be dropped from memory");
     else if (!((s = read_all(fd, bytes)) > 0))
-        snprintf(why, size, "what was written cannot be read");
+        snprintf(why, size, "reading the test file failed");
     xd_out_abort(&o);
     free(path);
     return s > 0 ? (double)bytes / s : 0;

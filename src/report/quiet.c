@@ -1,10 +1,9 @@
-/* quiet.c - waiting that uses no core */
+/* quiet.c - waiting without using a core */
 #include "report/quiet.h"
 
 #include <time.h>
 
-/* The waiting ranks test twice in a hundredth of a second, which takes no time from a
- * computing rank. */
+/* Waiting ranks test twice in 1/100 s, which takes no measurable time from a computing rank. */
 void xd_quiet(xd_comm *c)
 {
     int32_t   token = 0;

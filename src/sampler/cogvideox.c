@@ -13,7 +13,7 @@
 
 typedef struct level {
     double acp, prev;           /* cumulative product at this step, and at the next             */
-    int    last;                /* no further timestep follows                                  */
+    int    last;                /* 1: last timestep                                             */
 } level;
 
 static int no_history(const xd_sched_cfg *c)
@@ -33,7 +33,7 @@ static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, i
 {
     int to = t - c->num_train_timesteps / steps;
     if (t >= l->n)
-        return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of %d",
+        return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d of %d",
                        c->steps_offset, t, l->n);
     v->acp = l->acp[t < 0 ? l->n + t : t];          /* Python: -1 is the last element */
     v->last = to < 0;
@@ -90,9 +90,9 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 
 /* ---- DPM ---------------------------------------------------------------------------------- */
 
-/* The first step has no earlier prediction and the last step no later level: both are of order
- * 1, and diffusers draws noise once. In other steps it draws for a step of order 1, then again
- * for the step of order 2 that is taken. */
+/* The first step has no earlier prediction and the last step no later level: both have order 1, and
+ * diffusers draws noise once. In other steps it draws for a step of order 1, then again for the
+ * step of order 2, which is the one in use. */
 static int is_second_order(const xd_sampling *s, int step)
 {
     return step > 0 && !((const level *)s->priv)[step].last;

@@ -1,5 +1,5 @@
 /* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502), as diffusers' DDIMScheduler. Steps add noise
- * where eta is above 0. */
+ * if eta is above 0. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
     for (int i = 0; st == XD_OK && i < s->steps; i++) {
         int t = (int)s->time[i], to = t - c->num_train_timesteps / steps;
         if (t >= l.n) {
-            st = xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of "
+            st = xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d of "
                          "%d", c->steps_offset, t, l.n);
             break;
         }
@@ -94,7 +94,7 @@ static void ddim_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
     xd_to_clipped(x, &s->cfg, ((const ddim *)s->priv)->acp[step], lat, pred);
 }
 
-/* Formula (16) of the paper, times eta: the spread of the noise of a step. */
+/* Formula (16) of the paper, times eta: the standard deviation of a step's noise. */
 static double noise_of(const xd_sampling *s, double acp, double prev)
 {
     return s->cfg.eta * sqrt(fmax((1 - prev) / (1 - acp) * (1 - acp / prev), 0));

@@ -1,7 +1,7 @@
 /* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239), as diffusers' DDPMScheduler.
  *
- * A step goes to the next timestep of the list, the last step to clean latents. It adds noise
- * with the variance of the true posterior. Coefficients are f32, as in diffusers. */
+ * A step goes to the next timestep of the list, the last step to clean latents. It adds noise with
+ * the variance of the true posterior. Coefficients are f32, as in diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,9 @@ static int history_length(const xd_sched_cfg *c)
     return 0;
 }
 
-/* fixed_small_log is fixed_small computed in another way. fixed_large_log is refused, because
- * its logarithm has no root, and learned variances, because no supported model predicts them. */
+/* fixed_small_log equals fixed_small, computed in another way. fixed_large_log is refused, because
+ * its logarithm has no square root, and learned variances, because no supported model predicts
+ * them. */
 static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     const char *v = c->variance_type;
@@ -50,7 +51,7 @@ static xd_status fill_steps(xd_sampling *s, const xd_levels *l, const xd_steps *
     for (int i = 0; i < s->steps; i++) {
         int t = (int)s->time[i], to = i + 1 < s->steps ? (int)s->time[i + 1] : -1;
         if (t >= l->n)
-            return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d "
+            return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d "
                                           "of %d", c->steps_offset, t, l->n);
         s->in_scale[i] = 1;
         double acp = l->acp[t < 0 ? l->n + t : t];      /* Python: -1 is the last element */

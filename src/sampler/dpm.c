@@ -12,7 +12,7 @@
 #include "sampler/dpm.h"
 
 typedef struct dpm {
-    double *sigma;              /* [steps + 1], the last is the final level                    */
+    double *sigma;              /* [steps + 1], the last one is the final level                */
 } dpm;
 
 static int history_length(const xd_sched_cfg *c)
@@ -42,8 +42,8 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
     if (xd_respacing_check(c, e) != XD_OK)
         return XD_EFORMAT;
     if (c->use_flow_sigmas && (xd_is_respaced(c) || c->use_lu_lambdas))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas excludes other spacings of "
-                       "its levels: those go above 1");
+        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas cannot be combined with "
+                       "other spacings of levels (use_..._sigmas)");
     const char *p = c->prediction_type;
     int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction") ||
                 !strcmp(p, "flow_prediction");
@@ -72,7 +72,7 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
     return s;
 }
 
-/* Last timestep + 1, after clipping the smallest log signal-to-noise ratios. */
+/* Returns the last timestep + 1 after clipping the smallest log signal-to-noise ratios. */
 static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 {
     int clipped = 0;
@@ -182,7 +182,7 @@ void xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_
     xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
 }
 
-/* Order of this step: lower at the beginning, where predictions are missing, and near the end. */
+/* Order of this step: lower at the start, where predictions are missing, and near the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
@@ -193,7 +193,7 @@ static int order_of(const xd_sampling *s, int step)
     return step == s->steps - 2 && few && order > 2 ? 2 : order;
 }
 
-/* Factors of the latents, of the latest predictions, newest first, and of the noise. */
+/* Factors of the latents, of the latest predictions (newest first), and of the noise. */
 typedef struct factors { double lat, m[3], noise; } factors;
 
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order)
@@ -206,7 +206,7 @@ xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order
 }
 
 /* Schedules with almost as many steps as timesteps repeat some timesteps. A repeated step changes
- * nothing and gives no slope. */
+ * nothing and has no slope. */
 static factors step_factors(const xd_sampling *s, int step, int order)
 {
     xd_point t = xd_dpm_point(s, step + 1), s0 = xd_dpm_point(s, step);

@@ -2,16 +2,16 @@
  * to 3, without noise or with noise in every step, as diffusers' DPMSolverSinglestepScheduler.
  *
  * Steps come in groups of 1 to solver_order. A step of order k starts again from the latents at the
- * beginning of its group and uses the k predictions since then. The history has one array per order
- * with predictions of the clean latents, the newest in slot step % order, and behind them the
- * latents at the beginning of the group. */
+ * start of its group and uses the k predictions since then. The history has one array per order
+ * with predictions of the clean latents (the newest in slot step % order), followed by the latents
+ * at the start of the group. */
 #include <math.h>
 #include <string.h>
 
 #include "exec/op.h"
 #include "sampler/dpm.h"
 
-enum { MOST = 3 };              /* orders                                                      */
+enum { MOST = 3 };              /* max order                                                   */
 
 static int history_length(const xd_sched_cfg *c)
 {
@@ -24,7 +24,7 @@ static int count_draws(const xd_sampling *s, int step)
     return xd_dpm_noisy(&s->cfg);
 }
 
-/* Where steps do not divide into groups, or end at level 0, the last ones have lower orders. */
+/* If steps do not divide into groups, or end at level 0, the last steps have lower orders. */
 static xd_status single_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     strcpy(s->cfg.timestep_spacing, "linspace");
@@ -44,21 +44,21 @@ static int order_of(const xd_sampling *s, int step)
         return 1;
     if (last && c->lower_order_final && c->solver_order > 1 && whole % c->solver_order == 0)
         return 1;
-    return step + 1 < order ? step + 1 : order;     /* the first group may be cut               */
+    return step + 1 < order ? step + 1 : order;     /* the first group may be shorter           */
 }
 
-/* Factors of the latents, of the latest predictions, newest first, and of the noise. */
+/* Factors of the latents, of the latest predictions (newest first), and of the noise. */
 typedef struct factors { double lat, m[MOST], noise; } factors;
 
-/* Adds the slopes of the predictions since the beginning of the group, at shares r of the step. */
+/* Adds the slopes of the predictions since the start of the group, at fractions r of the step. */
 static void add_slopes(factors *f, const xd_sched_cfg *c, xd_slopes v, int order, const double *r)
 {
-    if (order == 2) {           /* of m0 against m1                                            */
+    if (order == 2) {           /* slope between m0 and m1                                     */
         f->m[0] = v.first / r[0];
         f->m[1] -= f->m[0];
         return;
     }
-    double d0 = v.first, d1 = 0;        /* of (m0 - m2) / r[0] and of (m1 - m2) / r[1]         */
+    double d0 = v.first, d1 = 0;        /* factors of (m0 - m2) / r[0] and (m1 - m2) / r[1]    */
     if (!strcmp(c->solver_type, "heun")) {
         d0 = (2 * v.second - r[1] * v.first) / (r[0] - r[1]);
         d1 = (r[0] * v.first - 2 * v.second) / (r[0] - r[1]);

@@ -35,7 +35,8 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
     return s == XD_OK ? xd_respacing_check(c, e) : s;
 }
 
-/* Timesteps (fractional for linspace), largest first; returns their number (at most n + 1). */
+/* Writes timesteps (fractional for linspace), largest first; returns their number, at most n +
+ * 1. */
 static int spaced_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     if (strcmp(c->timestep_spacing, "linspace") != 0)
@@ -119,7 +120,7 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     return st;
 }
 
-/* The image is not scaled. */
+/* The image has factor 1 at every level. */
 static void euler_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const euler *)s->priv)->sigma[step] : 0;
@@ -176,7 +177,7 @@ static int ancestral_draws(const xd_sampling *s, int step)
     return 1;
 }
 
-/* An Euler step to a level below the next one, and as much noise as leads up to it. */
+/* An Euler step to a level below the next one, then noise up to the next level. */
 static void ancestral_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                            const xd_tensor *hist, xd_tensor noise)
 {

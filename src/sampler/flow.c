@@ -1,7 +1,7 @@
 /* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022,
  * arXiv:2209.03003), as diffusers' FlowMatchEulerDiscreteScheduler.
  *
- * The noise level sigma goes from 1 to 0 and is the time that the network gets. With dynamic
+ * The noise level sigma goes from 1 to 0 and is the timestep input of the network. With dynamic
  * shifting, larger images spend more steps at high noise (Esser et al. 2024, arXiv:2403.03206,
  * 5.3.2). */
 #include <math.h>
@@ -32,8 +32,8 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to 1",
                     c->shift_terminal);
     if (s == XD_OK && c->shift_terminal > 0 && steps < 2)
-        s = xd_fail(e, XD_EINVAL, "one step has no last level that the scheduler's "
-                    "shift_terminal, %g, could move: num_inference_steps must be 2 or more",
+        s = xd_fail(e, XD_EINVAL, "one step cannot be combined with the scheduler's "
+                    "shift_terminal, %g: num_inference_steps must be at least 2",
                     c->shift_terminal);
     return s;
 }
@@ -43,7 +43,7 @@ static double shift_sigma(double shift, double sigma)
     return shift * sigma / (1 + (shift - 1) * sigma);
 }
 
-/* diffusers keeps levels that a pipeline passes in f32 and computes with them in f32. */
+/* diffusers stores levels from a pipeline in f32 and computes with them in f32. */
 static double round_level(const xd_steps *a, double v)
 {
     return a->own_sigmas || a->sigmas || a->times ? (double)(float)v : v;
@@ -142,7 +142,7 @@ static int count_draws(const xd_sampling *s, int step)
     return s->cfg.stochastic_sampling;
 }
 
-/* With stochastic_sampling the next latents are the predicted clean ones with new noise. */
+/* With stochastic_sampling the next latents are the predicted clean latents with new noise. */
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
@@ -159,7 +159,7 @@ static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_axpby(x, lat, next, noise, 1 - next);
 }
 
-/* FlowMatchLCMScheduler has this step and no other. */
+/* FlowMatchLCMScheduler always uses this stochastic step. */
 static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     s->cfg.stochastic_sampling = 1;

@@ -2,9 +2,9 @@
  * churn), as diffusers' HeunDiscreteScheduler, and in rectified flow, as its
  * FlowMatchHeunDiscreteScheduler.
  *
- * n steps are 2 n - 1 evaluations of the network: even ones make an Euler step, odd ones make it
- * again with the mean of the slopes at both ends; the last step is Euler's. The history is the
- * first slope, and the latents from which the step has started. */
+ * n steps are 2 n - 1 evaluations of the network: an even one makes an Euler step, an odd one
+ * repeats it with the mean of the slopes at both ends; the last step is Euler's. The history is the
+ * first slope, and the latents at the start of the step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +18,13 @@ static int history_length(const xd_sched_cfg *c)
     return 2;
 }
 
-/* The level at which an evaluation takes place. */
+/* Returns the index of the level of an evaluation. */
 static int level_of(int evaluation)
 {
     return (evaluation + 1) / 2;
 }
 
-/* Repeats the times and the scales of n steps for their evaluations, and sets s->steps. */
+/* Repeats the times and scales of n steps for their evaluations, and sets s->steps. */
 static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
 {
     double *time = calloc((size_t)n * 2, sizeof *time);
@@ -40,7 +40,7 @@ static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
            xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
 }
 
-/* One evaluation. pred becomes the slope at the level of the evaluation. */
+/* Runs one evaluation. pred becomes the slope at its level. */
 static void heun_step(xd_exec *x, const double *sigma, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist)
 {
@@ -101,7 +101,7 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
     return st;
 }
 
-/* The image is not scaled. */
+/* The image has factor 1 at every level. */
 static void discrete_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const double *)s->priv)[level_of(step)] : 0;
@@ -175,8 +175,8 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-/* The keys that belong to dynamic shifting are those of the Euler scheduler, whose levels these
- * are: FlowMatchHeunDiscreteScheduler has none of its own. */
+/* The keys of dynamic shifting are those of the Euler scheduler, whose levels are used here:
+ * FlowMatchHeunDiscreteScheduler has none of its own. */
 static const xd_field flow_fields[] = {
     { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
     { "shift", AT(shift), 'd', 1, NULL },

@@ -1,9 +1,9 @@
-/* lcm.c - samplers of models that were distilled for few steps: latent consistency models (Luo et
+/* lcm.c - samplers of models that are distilled for few steps: latent consistency models (Luo et
  * al. 2023, arXiv:2310.04378), as diffusers' LCMScheduler, and trajectory consistency (Zheng et al.
  * 2024, arXiv:2402.19159), as its TCDScheduler.
  *
- * Both take their timesteps from those that the distillation used (original_inference_steps), and
- * add new noise between steps. */
+ * Both choose their timesteps among those of the distillation (original_inference_steps), and add
+ * new noise between steps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 typedef struct level {
     double acp;                 /* cumulative product at this step                             */
     double clean, lat;          /* LCM: factors of the boundary condition                      */
-    double to;                  /* cumulative product at the level to which the prediction goes */
-    double next;                /* and at the next step, to which noise leads back             */
+    double to;                  /* cumulative product at the level of the prediction            */
+    double next;                /* and at the next step, after adding noise                    */
 } level;
 
 static int history_length(const xd_sched_cfg *c)
@@ -32,12 +32,12 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, int given, xd_er
         s = xd_fail(e, XD_EFORMAT, "the scheduler's original_inference_steps is %d; it must be "
                     "from 1 to %d", most, c->num_train_timesteps);
     if (s == XD_OK && !given && steps > most)
-        s = xd_fail(e, XD_EINVAL, "num_inference_steps is %d, and the scheduler's "
-                    "original_inference_steps is %d, which is the most", steps, most);
+        s = xd_fail(e, XD_EINVAL, "num_inference_steps is %d; it must be at most the scheduler's "
+                    "original_inference_steps, %d", steps, most);
     return s;
 }
 
-/* n of the timesteps that the distillation used, largest first. */
+/* Chooses n of the distillation's timesteps, largest first. */
 static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     int    most = c->original_inference_steps;
@@ -46,7 +46,7 @@ static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
         t[i] = (most - floor(i * step)) * (c->num_train_timesteps / most) - 1;
 }
 
-/* Opens the schedule but for clean, lat and to of the levels. */
+/* Opens the schedule without clean, lat and to of the levels. */
 static xd_status open_levels(xd_sampling *s, xd_levels *l, const xd_steps *a, xd_err *e)
 {
     const xd_sched_cfg *c = &s->cfg;
@@ -132,7 +132,7 @@ static void lcm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 
 /* ---- TCD ---------------------------------------------------------------------------------- */
 
-/* The prediction goes to a share of 1 - eta of the next timestep; f32, as in diffusers. */
+/* The prediction goes to a fraction 1 - eta of the next timestep; f32, as in diffusers. */
 static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     xd_levels l = { 0 };
@@ -165,7 +165,7 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
                      const xd_tensor *hist, xd_tensor noise)
 {
     const level *v = (const level *)s->priv + step;
-    double       now = sqrt((1 - v->to) / (1 - v->acp));        /* of the latents              */
+    double       now = sqrt((1 - v->to) / (1 - v->acp));        /* factor of the latents       */
     (void)hist;
     tcd_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, (float)(sqrt(v->to) - sqrt(v->acp) * now), pred, (float)now);
@@ -196,7 +196,7 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL }
 
 static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
-/* The class's own eta is 0.3, but every pipeline passes one, whose default is 0. */
+/* The default of eta in the class is 0.3, but every pipeline passes its own, with default 0. */
 static const xd_field tcd_fields[] = { COMMON, { "eta", AT(eta), 'd', 0, NULL },
                                        { NULL, 0, 0, 0, NULL } };
 

@@ -1,4 +1,4 @@
-/* sampler.c - the registry of samplers, and opening their configs and schedules */
+/* sampler.c - the registry of samplers; opens configs and schedules */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int 
     return NULL;
 }
 
-/* Names that a class takes for its own of a key, and what they become. */
+/* Values of keys that a class replaces, and the replacements. */
 static const struct {
     const char *class_begin;
     int         algorithm;      /* the key is algorithm_type, not solver_type                   */
@@ -87,11 +87,11 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
 {
     memset(c, 0, sizeof *c);
     if (!xd_json_null(xd_json_get(obj, "trained_betas")))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: trained_betas is a list, which is not built", what);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: trained_betas is not supported", what);
     if (!xd_json_null(xd_json_get(obj, "scale_factors")))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: scale_factors is a list, which is not built", what);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: scale_factors is not supported", what);
     if (!xd_json_null(xd_json_get(obj, "solver_p")))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: solver_p is another scheduler, which is not built",
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: solver_p is not supported",
                        what);
     xd_status s = xd_fields_read(d->fields, c, obj, what, e);
     if (s == XD_OK)
@@ -107,7 +107,7 @@ int xd_sched_has(const xd_sampler *d, const char *key)
     return 0;
 }
 
-/* Lists of the request that the sampler cannot follow, or not with its config. */
+/* Refuses lists of the request that the sampler does not support, or not with its config. */
 static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const xd_steps *a,
                              xd_err *e)
 {
@@ -116,26 +116,27 @@ static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const x
     if (!a->sigmas && !a->times)
         return XD_OK;
     if (a->sigmas && a->times)
-        return xd_fail(e, XD_EINVAL, "sigmas and timesteps are given, and one list is enough");
+        return xd_fail(e, XD_EINVAL, "sigmas and timesteps are both given; use one of them");
     if (!(d->takes & takes))
-        return xd_fail(e, XD_EINVAL, "the scheduler %s takes no list of %s", d->name, key);
+        return xd_fail(e, XD_EINVAL, "the scheduler %s does not support a list of %s", d->name,
+                       key);
     if (!d->flow && a->times && (c->use_karras_sigmas || c->use_exponential_sigmas ||
                                  c->use_beta_sigmas || c->use_lu_lambdas || c->use_flow_sigmas))
-        return xd_fail(e, XD_EINVAL, "timesteps are given, and the scheduler spaces its levels "
-                       "itself (use_..._sigmas)");
+        return xd_fail(e, XD_EINVAL, "timesteps cannot be combined with the scheduler's spacing of "
+                       "levels (use_..._sigmas)");
     const double *v = a->sigmas ? a->sigmas : a->times;
     double        most = !a->sigmas ? c->num_train_timesteps : d->last_sigma ? 1e6 : 1;
     for (int i = 0; i < a->steps; i++)
         if (!(v[i] <= most && v[i] >= 0) || ((a->sigmas || d->flow) && v[i] <= 0) ||
             (i && v[i] >= v[i - 1]) ||
             (a->times && !d->flow && (v[i] != (int)v[i] || v[i] >= most)))
-            return xd_fail(e, XD_EINVAL, "number %d of the %s is %g; they must fall, from at most "
-                           "%g to above 0%s", i + 1, key, v[i],
+            return xd_fail(e, XD_EINVAL, "value %d of the %s is %g; values must decrease, from at "
+                           "most %g to above 0%s", i + 1, key, v[i],
                            a->times && !d->flow ? most - 1 : most,
-                           a->times && !d->flow ? ", or 0, and be whole" : "");
+                           a->times && !d->flow ? ", or 0, and be integers" : "");
     if (a->sigmas && d->last_sigma && !(v[a->steps] >= 0 && v[a->steps] < v[a->steps - 1]))
-        return xd_fail(e, XD_EINVAL, "the last of the sigmas, where the steps end, is %g; it must "
-                       "be from 0 to below the others", v[a->steps]);
+        return xd_fail(e, XD_EINVAL, "the last of the sigmas is %g; it must be at least 0 and "
+                       "below the others", v[a->steps]);
     return XD_OK;
 }
 
@@ -170,13 +171,14 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
         return xd_fail(e, XD_EINVAL, "num_inference_steps is %d; it must be from 1 to %d", steps,
                        c->num_train_timesteps);
     if (xd_steps_skipped(a, d->flow) >= steps)
-        return xd_fail(e, XD_EINVAL, "strength %g of %d steps leaves no step", a->strength, steps);
+        return xd_fail(e, XD_EINVAL, "strength %g with %d steps leaves no step; use a larger one",
+                       a->strength, steps);
     if (xd_steps_skipped(a, d->flow) && !d->shares)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s cannot start from an image",
                        d->name);
     if (kept > XD_MAXHIST)
-        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s keeps %d arrays of history, and a "
-                       "denoising loop has room for %d (XD_MAXHIST)", d->name, kept, XD_MAXHIST);
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s has %d history arrays; the limit is "
+                       "%d (XD_MAXHIST)", d->name, kept, XD_MAXHIST);
     xd_status st = check_lists(d, c, a, e);
     return st == XD_OK ? d->open(s, c, a, e) : st;
 }

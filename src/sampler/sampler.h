@@ -1,16 +1,16 @@
-/* sampler.h - noise schedules and denoising steps: elementwise arithmetic on rows of latents.
+/* sampler.h - noise schedules and denoising steps: elementwise arithmetic on rows of latents
  *
- * A sampler knows neither the model nor the ranks. It computes its schedule on the host in the
- * precision that diffusers uses. A step works on any range of rows, so patches and sequence
- * shards need no special code. The history of a multistep method is one array over all my rows. */
+ * A sampler is independent of the model and of the ranks. It computes its schedule on the host in
+ * the precision of diffusers. A step works on any range of rows, so patches and sequence shards
+ * need no special code. The history of a multistep method is one array over all rows of a rank. */
 #ifndef XD_SAMPLER_SAMPLER_H
 #define XD_SAMPLER_SAMPLER_H
 
 #include "base/json.h"
 #include "exec/exec.h"
 
-/* The keys of scheduler_config.json that any sampler here reads. Missing keys have the defaults
- * of the diffusers class that is used. */
+/* The keys of scheduler_config.json that the samplers read. Missing keys have the defaults of the
+ * diffusers class in use. */
 typedef struct xd_sched_cfg {
     int    num_train_timesteps;
     double beta_start, beta_end;
@@ -23,9 +23,9 @@ typedef struct xd_sched_cfg {
     char   solver_type[XD_FIELD_TEXT];          /* midpoint, heun                               */
     int    lower_order_final, euler_at_final;
     int    original_inference_steps;            /* LCM, TCD                                     */
-    double timestep_scaling, eta;               /* LCM; DDIM and TCD, of the request alone      */
+    double timestep_scaling, eta;               /* LCM; DDIM and TCD, set only by the request   */
     int    predict_x0;                          /* UniPC                                        */
-    xd_ints disable_corrector;                  /* UniPC: steps behind which nothing is corrected */
+    xd_ints disable_corrector;                  /* UniPC: steps without a corrector               */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int    use_flow_sigmas;
     double flow_shift;
@@ -40,7 +40,7 @@ typedef struct xd_sched_cfg {
     double clip_sample_range;
     char   interpolation_type[XD_FIELD_TEXT];   /* Euler: linear, log_linear                    */
     char   timestep_type[XD_FIELD_TEXT];        /* Euler: discrete, continuous                  */
-    double sigma_min, sigma_max;                /* of levels that are respaced; NaN: of its own */
+    double sigma_min, sigma_max;                /* of respaced levels; NaN: of the schedule     */
     double shift, base_shift, max_shift, shift_terminal;        /* flow                         */
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
@@ -51,49 +51,50 @@ typedef struct xd_sampling xd_sampling;         /* schedule and history of one r
 
 typedef struct xd_steps {       /* parameters of a schedule from the request                    */
     int     steps;
-    int64_t tokens;             /* image tokens, for dynamic shifting                          */
-    int     own_sigmas;         /* rectified flow, unipc with use_flow_sigmas: levels are        */
-                                /* 1 .. 1/steps before the shift                               */
-    double  strength;           /* image to image: share of the steps that run; 0 or 1: all    */
-    double  max_shift;          /* dpm++ with flow sigmas: for dynamic shifting without its key; */
-                                /* 0: the pipeline does not shift by size                      */
+    int64_t tokens;             /* image tokens, used for dynamic shifting                     */
+    int     own_sigmas;         /* rectified flow, unipc with use_flow_sigmas: the unshifted      */
+                                /* levels are 1 .. 1/steps                                     */
+    double  strength;           /* image to image: fraction of steps that run; 0, 1: all       */
+    double  max_shift;          /* dpm++ with flow sigmas: dynamic shift where the config has     */
+                                /* none; 0: the pipeline does not shift by size                */
     int     leap;               /* DDIM, Euler: a single step ends at the predicted clean latents */
-    /* The logarithm of the dynamic shift; NULL: it follows from the tokens and the config. */
+    /* The logarithm of the dynamic shift; NULL: computed from the tokens and the config. */
     double (*mu)(int64_t tokens, int steps);
-    /* A list of the request, `steps` of them, largest first, or NULL; of Euler's sigmas one more,
-     * the last level. */
+    /* The request's lists of `steps` values, largest first, or NULL; Euler's sigmas have one more
+     * value, the last level. */
     const double *sigmas, *times;
 } xd_steps;
 
-/* Lists that a sampler takes (`takes`); of some only with use_flow_sigmas, or without. */
+/* The lists that a sampler accepts (`takes`); some accept one only with, or without,
+ * use_flow_sigmas. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
-enum { XD_MAXHIST = 4 };        /* history arrays that the denoising loop provides for           */
+enum { XD_MAXHIST = 4 };        /* max number of history arrays                                  */
 
 typedef struct xd_sampler {
-    const char *name;           /* "dpm++", the value of --scheduler                            */
+    const char *name;           /* value of --scheduler, e.g. "dpm++"                           */
     const char *webui;          /* name in stable-diffusion-webui; NULL: none                   */
-    const char *webui_sde;      /* and with the algorithm_type sde-dpmsolver++                  */
-    const char *classes[6];     /* diffusers scheduler classes it implements                    */
+    const char *webui_sde;      /* the same with algorithm_type sde-dpmsolver++                 */
+    const char *classes[6];     /* implemented scheduler classes of diffusers                   */
     const xd_field *fields;     /* of xd_sched_cfg, with the defaults of the class              */
-    int (*history)(const xd_sched_cfg *c);      /* arrays, each like the latents                */
+    int (*history)(const xd_sched_cfg *c);      /* number of arrays, each shaped like the latents */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
-    /* Number of normal tensors of the size of the latents that diffusers draws in a step, after
-     * those of earlier steps. NULL: none in any step. */
+    /* Returns how many normal tensors, each shaped like the latents, diffusers draws in a step.
+     * NULL: none in any step. */
     int (*draws)(const xd_sampling *s, int step);
-    /* One step on rows. lat [n,C] F32 becomes the next latents. pred [n,C] F32 is the guided
-     * prediction and may be overwritten. hist[i] [n,C] F32 are these rows of the history. noise
-     * [n,C] F32 are these rows of the last tensor that the step draws (absent if it draws none). */
+    /* Runs one step on rows. lat [n,C] F32 becomes the next latents. pred [n,C] F32 is the guided
+     * prediction and may be overwritten. hist[i] [n,C] F32 are the same rows of the history. noise
+     * [n,C] F32 are the same rows of the step's last random tensor (absent if it draws none). */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
-    /* The guided prediction of a step becomes, in place, the clean latents that it stands for. lat
-     * are the latents before the step. Needs neither history nor noise. */
+    /* Converts the guided prediction of a step in place to clean latents. lat are the latents
+     * before the step. Needs neither history nor noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int takes;                  /* XD_TAKES_...                                               */
-    int last_sigma;             /* a list of sigmas has the last level, too                   */
-    /* The shares of an image and of noise in latents as they are before a step, or behind the last
-     * one (`step` is their number). NULL: it cannot start from an image. */
+    int last_sigma;             /* 1: a list of sigmas includes the last level                */
+    /* Returns the factors of image and noise in the latents before a step; step == steps: after the
+     * last step. NULL: the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int flow;                   /* rectified flow                                              */
 } xd_sampler;
@@ -102,9 +103,9 @@ struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
     int     steps;              /* model evaluations; diffusers may add one                      */
-    int     skipped;            /* steps of the schedule before the first (0: rectified flow)  */
+    int     skipped;            /* skipped steps of the schedule (0: rectified flow)           */
     double *time;               /* [steps] model time for the network                            */
-    double  init_scale;         /* init_noise_sigma: factor of noise alone, without an image    */
+    double  init_scale;         /* init_noise_sigma: factor of pure noise (no image)            */
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
     void   *priv;
 };
@@ -115,26 +116,26 @@ extern const xd_sampler *const xd_samplers[];   /* the registry; ends with NULL 
 void xd_sampler_names(xd_text_buf *b);
 /* Finds a sampler by its --scheduler name or by a class of scheduler_config.json; NULL: none. */
 const xd_sampler *xd_sampler_find(const char *name);
-/* Finds a sampler by its name in stable-diffusion-webui, in any case of letters: `own` if that is
- * its name, else the first one of rectified flow, or of none; NULL: there is none. */
+/* Finds a sampler by its name in stable-diffusion-webui, ignoring case: `own` if it has that name,
+ * else the first one that matches `flow` (rectified flow or not); NULL: none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
-/* 1: the name asks the sampler for sde-dpmsolver++. */
+/* Returns 1 if the webui name means sde-dpmsolver++. */
 int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
 /* Reads the config for this sampler; `obj` may be NULL. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
-/* Replaces names of solver_type and algorithm_type that belong to other classes, as this class does
- * where it reads a config: what another class makes of the same file follows from that. */
+/* Replaces values of solver_type and algorithm_type that belong to other classes, as class_name
+ * does in diffusers when it reads a config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
-/* Has the config of this sampler such a key? */
+/* Returns 1 if the config of this sampler has the key. */
 int       xd_sched_has(const xd_sampler *d, const char *key);
-/* Does any step draw noise? */
+/* Returns 1 if any step draws noise. */
 int       xd_sampling_draws(const xd_sampling *s);
-/* Opens and closes the schedule of a request. */
+/* Opens the schedule of a request. Close it with xd_sampling_close. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);
-/* Steps that are skipped at the start if strength is below 1 (diffusers' get_timesteps, which
- * rounds the other way in pipelines of rectified flow). */
+/* Returns the number of steps that are skipped at the start if strength is below 1 (diffusers'
+ * get_timesteps, which rounds the other way in pipelines of rectified flow). */
 int       xd_steps_skipped(const xd_steps *a, int flow);
 void      xd_sampling_close(xd_sampling *s);
 

@@ -16,7 +16,8 @@ xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e)
 {
     if (!on)
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's %s is %s, which is not built", key, value);
+    return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's %s is %s, which is not supported", key,
+                   value);
 }
 
 double xd_linspace(double stop, int n, int i)
@@ -65,8 +66,8 @@ xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e)
 {
     if (acp != 0 || strcmp(c->prediction_type, "epsilon"))
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be epsilon at timestep "
-                   "%d, where rescale_betas_zero_snr leaves no signal", t);
+    return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type must not be epsilon: at "
+                   "timestep %d rescale_betas_zero_snr leaves no signal", t);
 }
 
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e)
@@ -74,7 +75,7 @@ xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e)
     if (!c->use_dynamic_shifting || c->max_image_seq_len != c->base_image_seq_len)
         return XD_OK;
     return xd_fail(e, XD_EFORMAT, "the scheduler's base_image_seq_len and max_image_seq_len are "
-                                  "both %lld", (long long)c->base_image_seq_len);
+                   "both %lld; they must differ", (long long)c->base_image_seq_len);
 }
 
 double xd_shift_of(const xd_sched_cfg *c, int64_t tokens)
@@ -162,7 +163,7 @@ static float beta_at(const xd_sched_cfg *c, int i)
 }
 
 /* Lin et al. 2023, algorithm 1: shifts and scales sqrt(acp) so that the last value is 0 and the
- * first is unchanged. Replaces the betas by the new ones. */
+ * first is unchanged. Replaces the betas accordingly. */
 static int zero_snr(float *betas, int n)
 {
     float *root = malloc((size_t)n * sizeof *root);
@@ -183,7 +184,7 @@ static int zero_snr(float *betas, int n)
     return 1;
 }
 
-/* Fills acp and sigma; 0: out of memory. */
+/* Fills acp and sigma; returns 0 if there is no memory. */
 static int fill_levels(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
 {
     double product = 1;
@@ -252,8 +253,8 @@ static void shift_snr(xd_levels *l, const xd_sched_cfg *c)
     }
 }
 
-/* The algorithm of zero_snr on levels instead of betas. In f32 torch's roots can differ in the
- * last digit, which 1 - acp amplifies. In f64, which all published models use, no difference is
+/* The algorithm of zero_snr on levels instead of betas. In f32, torch's square roots can differ in
+ * the last digit, which 1 - acp amplifies. In f64, which all published models use, no difference is
  * visible. */
 static void end_in_zero(xd_levels *l, int f32)
 {
@@ -378,10 +379,10 @@ void xd_acp_shares(double acp, double of[2])
 void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise)
 {
     if (!noise.nd && !xd_counting(x))
-        xd_exec_fail(x, XD_EINVAL, "step %d of %s was given no noise", step, s->def->name);
+        xd_exec_fail(x, XD_EINVAL, "step %d of %s has no noise tensor", step, s->def->name);
 }
 
-/* To the range of clip_sample, on the host, because few configs use it. */
+/* Clips to the range of clip_sample, on the host, because few configs use it. */
 static void clip_sample(xd_exec *x, const xd_sched_cfg *c, xd_tensor t)
 {
     float  r = (float)c->clip_sample_range;

@@ -29,7 +29,7 @@ void xd_sigmas_lu(double max, double min, int n, double *out)
         out[i] = exp(a + ramp_at(i, n) * (b - a));
 }
 
-/* The parameters of the beta distribution, which is symmetric. */
+/* Both parameters of the (symmetric) beta distribution. */
 static const double SHAPE = 0.6;
 
 /* The regularized incomplete beta function at x <= 1/2, by its series (DLMF 8.17.7 and 8.17.8):
@@ -44,7 +44,7 @@ static double lower_share(double x, double norm)
     return pow(x, SHAPE) * pow(1 - x, SHAPE) / norm * sum;
 }
 
-/* Newton's method in u = x^a, where the function is smooth to the end: its slope is
+/* Newton's method in u = x^a, in which the function is smooth up to the end: its slope is
  * (1-x)^(a-1) / (a B(a,a)). */
 static double lower_quantile(double p)
 {

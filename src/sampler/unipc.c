@@ -1,11 +1,11 @@
 /* unipc.c - UniPC (Zhao et al. 2023, arXiv:2302.04867), orders 1 to 3, as diffusers'
  * UniPCMultistepScheduler.
  *
- * A step first corrects the latents that the step before has predicted, with the prediction of the
- * network at their own level, and then predicts the next ones. The history has one array per order
- * with converted predictions, the newest in slot step % order, and behind them the latents from
- * which the step before has started. Both halves are linear combinations; their factors are
- * computed on the host. */
+ * A step first corrects the latents predicted by the previous step, with the network's prediction
+ * at their level, and then predicts the next latents. The history has one array per order with
+ * converted predictions (the newest in slot step % order), followed by the latents at the start of
+ * the previous step. Both halves are linear combinations; their factors are computed on the
+ * host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 #include "exec/op.h"
 #include "sampler/schedule.h"
 
-enum { MOST = 3 };              /* orders                                                      */
+enum { MOST = 3 };              /* max order                                                   */
 
-/* A linear combination: x = lat (the latents where the step starts) + new (the prediction at the
- * end of the step, of a correction) + m[0] (the newest prediction kept) + m[1] ... */
+/* A linear combination: x = lat (latents at the start of the step) + new (for a correction: the
+ * prediction at the end of the step) + m[0] (the newest kept prediction) + m[1] ... */
 typedef struct sum { double lat, new, m[MOST]; int order; } sum;
 
 static int history_length(const xd_sched_cfg *c)
@@ -33,7 +33,7 @@ static xd_status check_names(const xd_sched_cfg *c, xd_err *e)
     xd_status s = flow ? XD_OK : xd_prediction_check(c, e);
     if (s == XD_OK && flow && !c->predict_x0)
         s = xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be flow_prediction "
-                                   "where predict_x0 is false");
+                                   "if predict_x0 is false");
     if (s == XD_OK)
         s = xd_refuse(strcmp(f, "zero") && strcmp(f, "sigma_min"), "final_sigmas_type", f, e);
     if (s == XD_OK)
@@ -49,15 +49,15 @@ static xd_status check_levels(const xd_sched_cfg *c, int steps, xd_err *e)
     if (xd_respacing_check(c, e) != XD_OK)
         return XD_EFORMAT;
     if (c->use_flow_sigmas && (c->use_exponential_sigmas || c->use_beta_sigmas))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas excludes its "
-                       "use_exponential_sigmas and use_beta_sigmas: levels above 1 are none");
+        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas cannot be combined with "
+                       "use_exponential_sigmas or use_beta_sigmas");
     if (!(c->shift_terminal >= 0 && c->shift_terminal < 1) ||
         (c->shift_terminal > 0 && !c->use_flow_sigmas))
         return xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to "
-                       "1, and has a meaning with use_flow_sigmas only", c->shift_terminal);
+                       "1, and requires use_flow_sigmas", c->shift_terminal);
     if (c->shift_terminal > 0 && steps < 2)
-        return xd_fail(e, XD_EINVAL, "one step has no last level that the scheduler's "
-                       "shift_terminal, %g, could move: num_inference_steps must be 2 or more",
+        return xd_fail(e, XD_EINVAL, "one step cannot be combined with the scheduler's "
+                       "shift_terminal, %g: num_inference_steps must be at least 2",
                        c->shift_terminal);
     if (!(c->flow_shift > 0 && c->flow_shift < 1e6))
         return xd_fail(e, XD_EFORMAT, "the scheduler's flow_shift is %g; it must be above 0",
@@ -81,8 +81,8 @@ static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
     return s == XD_OK ? xd_spacing_check(c, e) : s;
 }
 
-/* Levels of rectified flow. The first is kept below 1, where half the log signal-to-noise ratio is
- * infinite. */
+/* Levels of rectified flow. The first one stays below 1, where half the log signal-to-noise ratio
+ * is infinite. */
 static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, double *sigma)
 {
     int    n = a->steps;
@@ -103,7 +103,7 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
         time[i] = trunc(sigma[i] * N);
 }
 
-/* Levels that are spaced by their own values. */
+/* Levels that are spaced by their own values (respaced). */
 static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
                           double *sigma)
 {
@@ -149,8 +149,8 @@ static xd_status unipc_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_st
     (void)cfg;
     xd_status st = check_config(&s->cfg, steps, e);
     if (st == XD_OK && a->sigmas && (!s->cfg.use_flow_sigmas || xd_is_respaced(&s->cfg)))
-        st = xd_fail(e, XD_EINVAL, "sigmas are given, and unipc takes them with use_flow_sigmas "
-                     "alone");
+        st = xd_fail(e, XD_EINVAL, "unipc supports a list of sigmas only with use_flow_sigmas, "
+                     "without other spacings (use_..._sigmas)");
     if (st == XD_OK)
         st = xd_levels_open(&l, &s->cfg, 5.9604644775390625e-8 /* 2^-24 */, e);
     s->time = calloc((size_t)steps + 2, sizeof *s->time);
@@ -191,7 +191,7 @@ static void unipc_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor la
     xd_point_clean(x, &s->cfg, point_at(s, step), lat, pred);
 }
 
-/* Converts the prediction in place: to clean latents, or without predict_x0 to noise. */
+/* Converts the prediction in place: to clean latents or, without predict_x0, to noise. */
 static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     xd_point    p = point_at(s, step);
@@ -204,8 +204,8 @@ static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, x
         xd_axpby(x, pred, (float)p.sigma, lat, (float)p.alpha);
 }
 
-/* Order of the prediction of a step: lower at the beginning, where predictions are missing, and
- * with lower_order_final at the end. */
+/* Order of the prediction of a step: lower at the start, where predictions are missing, and with
+ * lower_order_final at the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     int most = s->cfg.solver_order, left = s->steps - step;
@@ -214,8 +214,8 @@ static int order_of(const xd_sampling *s, int step)
     return step + 1 < most ? step + 1 : most;
 }
 
-/* Levels at equal half log signal-to-noise ratios give no slope, and a step to the end of the
- * schedule, where the ratio is infinite, has none either: the order is lower there. */
+/* Levels with equal log signal-to-noise ratios give no slope, nor does a step to the end of the
+ * schedule, where the ratio is infinite: the order is lower there. */
 static int usable_order(const xd_sampling *s, int from, int order)
 {
     if (isinf(point_at(s, from + 1).lambda))
@@ -249,7 +249,7 @@ static void solve_powers(int n, const double *r, const double *b, double *rho)
     }
 }
 
-/* Right sides of the system of section 3.1 of the paper, for the step hh of the exponential
+/* Right-hand sides of the system in section 3.1 of the paper, for the step hh of the exponential
  * integrator and its B(h). */
 static void right_sides(int n, double hh, double B, double *b)
 {
@@ -261,8 +261,8 @@ static void right_sides(int n, double hh, double B, double *b)
     }
 }
 
-/* The combination that goes from level `from` to the next one, of this order. With `corrects` it
- * has the prediction at the next level too. */
+/* Returns the combination of this order from level `from` to the next one. With `corrects` it
+ * includes the prediction at the next level. */
 static sum step_sum(const xd_sampling *s, int from, int order, int corrects)
 {
     xd_point t = point_at(s, from + 1), s0 = point_at(s, from);
@@ -305,7 +305,7 @@ static int is_corrected(const xd_sampling *s, int step)
     return step > 0;
 }
 
-/* lat = v.lat lat + v.m[0] (the newest prediction kept, of step `newest`) + v.m[1] ... */
+/* lat = v.lat lat + v.m[0] (newest kept prediction, of step `newest`) + v.m[1] ... */
 static void add_sum(xd_exec *x, const xd_sampling *s, const sum *v, int newest, xd_tensor lat,
                     const xd_tensor *hist)
 {

@@ -1,7 +1,7 @@
 /* blocks.c - the block types of GGUF files: integers of 2 to 8 bits with scales of 16 or 32 of them
  *
- * Each function decodes one block. The layouts and the order of the operations are those of ggml,
- * so that sums round alike: no product may be fused with the addition behind it. */
+ * Each function decodes one block. Layout and order of operations are those of ggml, so that
+ * rounding is equal: no product may be fused with the following addition. */
 #include "tensor/blocks.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void q8_0(float *out, const u8 *b)
         out[i] = d * (float)(int8_t)b[2 + i];
 }
 
-/* Low halves of 16 bytes are elements 0 to 15, high halves 16 to 31. */
+/* Low nibbles of 16 bytes are elements 0 to 15, high nibbles 16 to 31. */
 static void q4_0(float *out, const u8 *b)
 {
     const float d = half_at(b);
@@ -43,7 +43,7 @@ static void q4_1(float *out, const u8 *b)
     }
 }
 
-/* Fifth bits of 32 elements, 16 or 0 each. */
+/* Fifth bits of 32 elements, each as 16 or 0. */
 static void fifth_bits(int *out, const u8 *b)
 {
     for (int k = 0; k < 4; k++)
@@ -73,7 +73,7 @@ static void q5_1(float *out, const u8 *b)
     }
 }
 
-/* The 16 numbers of IQ4_NL and IQ4_XS, finer near zero. */
+/* The 16 values of IQ4_NL and IQ4_XS, finer near zero. */
 static const float iq4_values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 };
@@ -93,12 +93,12 @@ static void iq4_nl(float *out, const u8 *b)
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-/* 16 scales and minima of 4 bits, 64 bytes of 2-bit elements, d, dmin. A quarter of 32 elements is
- * one pair of bits of 32 bytes. */
+/* Block: 16 scales and minima of 4 bits, 64 bytes of 2-bit elements, d, dmin. A quarter of 32
+ * elements is one bit pair of 32 bytes. */
 static void q2_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 80), dmin = half_at(b + 82);
-    for (int g = 0; g < 16; g++) {              /* 16 elements with one scale                   */
+    for (int g = 0; g < 16; g++) {              /* 16 elements per scale                        */
         const u8   *q = b + 16 + 32 * (g / 8) + 16 * (g % 2);
         const int   shift = 2 * (g / 2 % 4);
         const float dl = d * (float)(b[g] & 15), ml = dmin * (float)(b[g] >> 4);
@@ -107,8 +107,8 @@ static void q2_k(float *out, const u8 *b)
     }
 }
 
-/* 32 bytes of third bits, 64 of 2-bit elements, 12 of 16 scales of 6 bits, d. A third bit of 0
- * subtracts 4. */
+/* Block: 32 bytes of third bits, 64 of 2-bit elements, 12 of 16 scales of 6 bits, d. A third bit of
+ * 0 subtracts 4. */
 static void q3_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 108);
@@ -124,7 +124,7 @@ static void q3_k(float *out, const u8 *b)
     }
 }
 
-/* The 6-bit scale and minimum of 32 elements, group g, of the 12 bytes of Q4_K and Q5_K. */
+/* 6-bit scale and minimum of group g of 32 elements, from the 12 bytes of Q4_K and Q5_K. */
 static void scale_min(const u8 *s, int g, float *scale, float *min)
 {
     const int low = g < 4;
@@ -132,7 +132,8 @@ static void scale_min(const u8 *s, int g, float *scale, float *min)
     *min = (float)(low ? s[4 + g] & 63 : s[4 + g] >> 4 | (s[g] >> 2 & 0x30));
 }
 
-/* d, dmin, 12 bytes of scales, 128 of 4-bit elements: 32 low halves, then 32 high halves. */
+/* Block: d, dmin, 12 bytes of scales, 128 of 4-bit elements: 32 low nibbles, then 32 high
+ * nibbles. */
 static void q4_k(float *out, const u8 *b)
 {
     const float d = half_at(b), dmin = half_at(b + 2);
@@ -148,7 +149,7 @@ static void q4_k(float *out, const u8 *b)
     }
 }
 
-/* As Q4_K, with 32 bytes of fifth bits before the elements. */
+/* Block: as Q4_K, with 32 bytes of fifth bits before the elements. */
 static void q5_k(float *out, const u8 *b)
 {
     const float d = half_at(b), dmin = half_at(b + 2);
@@ -166,7 +167,7 @@ static void q5_k(float *out, const u8 *b)
     }
 }
 
-/* 128 bytes of low halves, 64 of pairs of upper bits, 16 scales of 8 bits, d. */
+/* Block: 128 bytes of low nibbles, 64 of pairs of upper bits, 16 scales of 8 bits, d. */
 static void q6_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 208);
@@ -181,7 +182,8 @@ static void q6_k(float *out, const u8 *b)
     }
 }
 
-/* d, 8 scales of 6 bits (upper pairs in 2 bytes, low halves in 4), 8 x 16 bytes as of IQ4_NL. */
+/* Block: d, 8 scales of 6 bits (upper pairs in 2 bytes, low nibbles in 4), 8 x 16 bytes as in
+ * IQ4_NL. */
 static void iq4_xs(float *out, const u8 *b)
 {
     const float d = half_at(b);

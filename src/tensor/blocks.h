@@ -4,8 +4,8 @@
 
 #include "tensor/tensor.h"
 
-/* Decodes n elements, whole blocks, of a block type to f32. The numbers are those of ggml's own
- * decoding, bit for bit. `from` need not be aligned. */
+/* Decodes n elements (complete blocks) of a block type to f32, bit for bit as ggml does. `from`
+ * need not be aligned. */
 void xd_blocks_f32(float *to, const void *from, xd_dtype type, int64_t n);
 
 #endif

@@ -8,8 +8,8 @@
 
 static const struct {
     const char *name;
-    size_t      size;           /* bytes of a block                                           */
-    int64_t     block;          /* elements of a block; 1: no block type                      */
+    size_t      size;           /* bytes per block                                            */
+    int64_t     block;          /* elements per block; 1: not a block type                    */
 } types[XD_NDTYPES] = {
     [XD_F32] = { "f32", 4, 1 },         [XD_F16] = { "f16", 2, 1 },
     [XD_BF16] = { "bf16", 2, 1 },       [XD_F64] = { "f64", 8, 1 },
@@ -175,7 +175,7 @@ uint16_t xd_f32_bf16(float v)
 {
     uint32_t b;
     memcpy(&b, &v, sizeof b);
-    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN stays NaN, made quiet */
+    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN becomes a quiet NaN   */
         return (uint16_t)((b >> 16) | 0x40u);
     return (uint16_t)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
 }
@@ -204,7 +204,7 @@ uint16_t xd_f32_f16(float v)
         return (uint16_t)(sign | 0x7e00u);
     if (a >= 0x477ff000u)                       /* rounds beyond the largest f16 */
         return (uint16_t)(sign | 0x7c00u);
-    if (a < 0x38800000u) {                      /* subnormal f16: an addition rounds it */
+    if (a < 0x38800000u) {                      /* subnormal f16, rounded by an addition */
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0.5f;
@@ -214,7 +214,7 @@ uint16_t xd_f32_f16(float v)
     return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
 }
 
-/* The bits of an e4m3 value, shifted to those of a float, are its value times 2^-120. */
+/* The bits of an e4m3 value, shifted to those of an f32, are its value times 2^-120. */
 float xd_f8e4m3_f32(uint8_t v)
 {
     uint32_t m = (uint32_t)(v & 0x7fu) << 20, b;
@@ -269,7 +269,7 @@ static float load_element(const char *p, xd_dtype t)
     }
 }
 
-/* Through f32, a piece of whole blocks at a time. */
+/* Converts through f32, some complete blocks at a time. */
 static void convert_blocks(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
 {
     enum { PIECE = 1024 };
@@ -299,7 +299,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
             convert_blocks(to, tt, from, ft, n);
         return;
     }
-    if (ft == XD_BF16 && tt == XD_F32) {        /* the common case, in a loop that vectorises  */
+    if (ft == XD_BF16 && tt == XD_F32) {        /* the common case, in a loop that vectorizes  */
         uint32_t *out = to;
         for (int64_t i = 0; i < n; i++) {
             uint16_t h;
@@ -308,7 +308,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         }
         return;
     }
-    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16 in such a loop                  */
+    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16 in a loop that vectorizes       */
         uint16_t *out = to;
         for (int64_t i = 0; i < n; i++) {
             uint32_t b;
@@ -336,7 +336,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     const char   *in = (const char *)from + xd_dtype_bytes(ft, first);
     char         *out = to;
     float         x[MAX_BLOCK];
-    if (skip && n) {                            /* the rest of the first block                  */
+    if (skip && n) {                            /* rest of the first block                      */
         int64_t m = block - skip < n ? block - skip : n;
         xd_convert(x, XD_F32, in, ft, block);
         xd_convert(out, tt, x + skip, XD_F32, m);
@@ -346,7 +346,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     }
     int64_t whole = n / block * block;
     xd_convert(out, tt, in, ft, whole);
-    if (n > whole) {                            /* the beginning of the last one                */
+    if (n > whole) {                            /* start of the last block                      */
         xd_convert(x, XD_F32, in + xd_dtype_bytes(ft, whole), ft, block);
         xd_convert(out + xd_dtype_bytes(tt, whole), tt, x, XD_F32, n - whole);
     }

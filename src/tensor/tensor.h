@@ -1,13 +1,13 @@
 /* tensor.h - a tensor is a view: a value that owns nothing and is passed by value.
  *
- * Bytes belong to an arena, a weight store or a file mapping, each with one owner. */
+ * The bytes belong to an arena, a weight store or a file mapping; each has one owner. */
 #ifndef XD_TENSOR_TENSOR_H
 #define XD_TENSOR_TENSOR_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements are those of the files, and offsets in files are size_t. */
+/* Elements have the byte order of the files, and offsets in files are size_t. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || SIZE_MAX < UINT64_MAX
 #error "xdit needs a little-endian machine of 64 bits"
 #endif
@@ -15,8 +15,8 @@
 typedef enum xd_dtype {
     XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
     XD_BOOL,
-    /* Of tensors in GGUF files only: blocks of 32 elements, of 256 the _K ones and XD_IQ4_XS, with
-     * scales among them. Only the functions below that name block types take them. */
+    /* Only in GGUF files: blocks of 32 elements, or 256 (_K and XD_IQ4_XS), which include their
+     * scales. Only functions below that mention block types accept them. */
     XD_Q8_0, XD_Q4_0, XD_Q4_1, XD_Q5_0, XD_Q5_1, XD_Q2_K, XD_Q3_K, XD_Q4_K, XD_Q5_K, XD_Q6_K,
     XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
 } xd_dtype;
@@ -32,27 +32,27 @@ typedef struct xd_tensor {
     int      nd;
 } xd_tensor;
 
-size_t      xd_dtype_size(xd_dtype t);  /* bytes of an element; 0: a block type              */
+size_t      xd_dtype_size(xd_dtype t);  /* bytes per element; 0: a block type                */
 const char *xd_dtype_name(xd_dtype t);  /* "f32", "bf16", "q4_k", ...                        */
-int64_t     xd_dtype_block(xd_dtype t); /* elements of a block; 1: no block type             */
+int64_t     xd_dtype_block(xd_dtype t); /* elements per block; 1: not a block type           */
 size_t      xd_dtype_block_bytes(xd_dtype t);
-size_t      xd_dtype_bytes(xd_dtype t, int64_t n);      /* of n elements, whole blocks       */
+size_t      xd_dtype_bytes(xd_dtype t, int64_t n);      /* of n elements (complete blocks)   */
 
 xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d);       /* contiguous        */
 xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols);
 xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n);       /* rows [start, start+n)      */
-xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n);       /* of the last dimension      */
+xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n);       /* columns [start, start+n)   */
 xd_tensor xd_heads(xd_tensor t, int64_t hd);                    /* [n,H*hd] -> [n,H,hd]       */
 xd_tensor xd_flat(xd_tensor t);                                 /* [n,H,hd] -> [n,H*hd]       */
-xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);    /* contiguous only            */
+xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);    /* t must be contiguous       */
 xd_tensor xd_permute(xd_tensor t, const int *order);            /* dimension i of the result
                                                                    is dimension order[i]      */
-int64_t   xd_count(xd_tensor t);                                /* elements                   */
-size_t    xd_bytes(xd_tensor t);                /* of the elements; also of block types       */
+int64_t   xd_count(xd_tensor t);                                /* number of elements         */
+size_t    xd_bytes(xd_tensor t);                /* bytes of the elements; also for block types */
 int       xd_contiguous(xd_tensor t);
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);             /* address of element [i,j]   */
 
-/* The shape as in tensors.txt: "4x3x2", "7" (one dimension), "scalar". Returns buf. */
+/* Writes the shape as in tensors.txt: "4x3x2", "7" (one dimension), "scalar". Returns buf. */
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
 
 /* Element conversions, rounding to nearest even; f16 and bf16 values are passed as uint16_t. */
@@ -61,17 +61,18 @@ uint16_t xd_f32_bf16(float v);
 float    xd_f16_f32(uint16_t v);
 uint16_t xd_f32_f16(float v);
 
-/* 8-bit floats. e4m3 has no infinities: values beyond its largest number, 448, become +-448
- * (infinities too); NaN stays NaN. e5m2 is only read. */
+/* 8-bit floats. e4m3 has no infinities: values beyond its maximum, 448, become +-448 (infinities
+ * too); NaN stays NaN. e5m2 is only read. */
 float   xd_f8e4m3_f32(uint8_t v);
 uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
 
-/* Copies n contiguous elements from one float type (F32 F16 BF16 F64 F8E4M3 F8E5M2) or from whole
- * blocks of a block type to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned.
- * Plain C: for loading and tests, not for loops. */
+/* Copies n contiguous elements of a float type (F32 F16 BF16 F64 F8E4M3 F8E5M2), or complete blocks
+ * of a block type, to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned.
+ * Scalar C: for loading and tests, not for inner loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
-/* xd_convert of elements [first, first + n) at `from`, which may begin and end within blocks. */
+/* As xd_convert for elements [first, first + n) at `from`, which may begin and end within
+ * blocks. */
 void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t first, int64_t n);
 
 #endif

@@ -1,23 +1,23 @@
-/* bands.c - convolutions of a few rows at a time */
+/* bands.c - convolutions that compute a few rows at a time */
 #include "vae/bands.h"
 
 #include "base/minmax.h"
-/* A band has a multiple of ROWS rows, which many threads can share, and about BAND bytes of
- * input. These stay in the L2 caches of the threads that share the band, or in the L3 cache. */
+/* A band has a multiple of ROWS rows, which many threads can share, and about BAND bytes of input.
+ * They fit into the L2 caches of these threads, or into the L3 cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
 
-/* Rows [y, y + n) of a map [1,H,W,C]. */
+/* View of rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
-    if (t.p && n)               /* no offset to rows that do not exist                            */
+    if (t.p && n)               /* no offset into an empty range                                  */
         t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
     t.d[1] = n;
     return t;
 }
 
-/* Rows of a band whose input takes so many bytes a row. The number must not depend on how ranks
- * share the rows. */
+/* Returns the rows per band for this many input bytes per row. The number must not depend on how
+ * the rows are split over ranks. */
 static int64_t band_rows(const xd_exec *x, int64_t row, int64_t H)
 {
     int64_t most = x->band ? (int64_t)x->band : BAND, n = most / (row > 0 ? row : 1);
@@ -41,7 +41,7 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
     xd_activate(x, out, XD_SILU);
 }
 
-/* `to` = rows of the feed or of its halo, normalized if the feed has a norm. */
+/* Copies rows of the feed or of its halo to `to`, normalized if the feed has a norm. */
 static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
 {
     if (!to.d[1])
@@ -55,7 +55,7 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
         xd_copy_to(x, to, from);
 }
 
-/* Rows [y, y + n) of the input of the convolution; y may lie in the halo above. */
+/* Returns rows [y, y + n) of the convolution's input; y may be in the halo above. */
 static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, xd_dtype type,
                             int64_t y, int64_t n)
 {
@@ -110,8 +110,8 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Pixels (2y + i, 2x + j) for rows [y, y + n): a 2 x 2 convolution around (y, x). `in` begins
- * one row above y unless y is the first row of the image; it ends accordingly below. */
+/* Pixels (2y + i, 2x + j) for rows [y, y + n): a 2 x 2 convolution around (y, x). `in` begins one
+ * row above y unless y is the first row of the image, and ends accordingly below. */
 static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
                          int above, int below)
 {
@@ -129,8 +129,8 @@ static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Goes from the last rows to the first: the output then lies behind the input that is still
- * needed, except at the first rows, which are copied. */
+/* Runs from the last rows to the first: the output is then after the input that is still needed,
+ * except at the first rows, which are copied. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial)
 {
     size_t  mark = xd_arena_mark(x->tmp);

@@ -1,41 +1,41 @@
-/* bands.h - inside the room: convolutions that compute a feature map a few rows at a time.
+/* bands.h - inside vae: convolutions that compute a feature map a few rows at a time
  *
- * The input of a convolution (a normalized or an enlarged map) need not be in memory as a whole.
- * A buffer holds some of its rows and their neighbours, and the convolution runs on the buffer.
- * The number of rows in the buffer does not change the result. */
+ * The input of a convolution (a normalized or an upsampled map) need not be complete in memory. A
+ * buffer holds some of its rows and their neighbours, and the convolution runs on the buffer. The
+ * number of rows in the buffer does not affect the result. */
 #ifndef XD_VAE_BANDS_H
 #define XD_VAE_BANDS_H
 
 #include "exec/op.h"
 
 typedef struct xd_feed {        /* the input of a convolution                                  */
-    xd_tensor      in;          /* [1,H,W,C]: my rows                                          */
-    const xd_gsum *sum;         /* sums of a group norm before it, with SiLU; NULL: none       */
-    int            rms;         /* an RMS norm over channels before it, with SiLU              */
+    xd_tensor      in;          /* [1,H,W,C]: this rank's rows                                 */
+    const xd_gsum *sum;         /* group norm + SiLU before it: sums; NULL: none               */
+    int            rms;         /* 1: RMS norm over channels + SiLU before it                  */
     xd_tensor      gain, bias;
     float          eps;
 } xd_feed;
 
-/* to = silu(rms norm(from) * gain), where both are contiguous maps of C channels. */
+/* to = silu(rms_norm(from) * gain); both are contiguous maps of C channels. */
 void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
-/* out = conv(feed) + plus, or + shortcut(from). Rows of `out` [1,H',W',C'] may share memory with
- * rows of `from`, or of a feed without norm. The rows are then computed from first to last, or
- * from last to first (`last_first`). */
+/* out = conv(feed) + plus, or conv(feed) + shortcut(from). Rows of `out` [1,H',W',C'] may share
+ * memory with rows of `from`, or of a feed without norm. Rows are then computed from first to last,
+ * or from last to first (`last_first`). */
 typedef struct xd_banded {
     xd_feed       feed;
     const xd_cnv *w, *shortcut; /* shortcut: 1x1, or NULL                                      */
     xd_tensor     out, plus, from;      /* plus: shaped like out, possibly out itself, or absent */
-    xd_tensor     partial;      /* [H',G,2] F64: receives the moments of out's rows; or absent */
+    xd_tensor     partial;      /* [H',G,2] F64 output: moments of out's rows; or absent       */
     int           stride, lo[3], hi[3];
-    int           over;         /* rows of out share memory with rows of the feed              */
+    int           over;         /* 1: rows of out share memory with rows of the feed           */
     int           last_first;
 } xd_banded;
 void xd_band_conv(xd_exec *x, const xd_banded *a);
 
-/* Nearest-neighbour enlargement by 2 x 2 of in [1,H,W,C], followed by a 3 x 3 convolution. `w`
- * has one set of weights for each of the four output pixels of an input pixel
- * (xd_w_conv_enlarged). out [1,2H,2W,C'] may begin at the address of `in`. partial: as above. */
+/* Nearest-neighbour upsampling by 2 x 2 of in [1,H,W,C], followed by a 3 x 3 convolution. `w` has
+ * one set of weights for each of the four output pixels of an input pixel (xd_w_conv_enlarged).
+ * out [1,2H,2W,C'] may begin at the address of `in`. partial: as above. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
 #endif

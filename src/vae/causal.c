@@ -1,7 +1,7 @@
-/* causal.c - a causal autoencoder of videos: config and weights.
+/* causal.c - causal video autoencoder: config and weights
  *
- * Of an autoencoder of images every kernel over frames is reduced to its last frame: before an
- * image there is none. */
+ * In an autoencoder for images every kernel over frames is reduced to its last frame, as there are
+ * no frames before an image. */
 #include <math.h>
 #include <string.h>
 
@@ -12,11 +12,11 @@ enum {
     MAX_WIDTH = 1 << 16,        /* channels                                                   */
     MIN_HEAD  = 8,
     MAX_HEAD  = 1024,           /* largest head width of the attention kernels                */
-    TILE      = 256,            /* pixels of a side: diffusers' tile_sample_min_height         */
-    RATIO     = 4,              /* frames of a latent frame                                    */
+    TILE      = 256,            /* pixels per side: diffusers' tile_sample_min_height          */
+    RATIO     = 4,              /* frames per latent frame                                     */
 };
 
-/* diffusers' defaults of the lists */
+/* diffusers' default lists */
 static const xd_ints  default_mult = { 4, { 1, 2, 4, 4 } };
 static const xd_ints  default_halve = { 3, { 0, 1, 1 } };
 static const xd_reals default_mean = { 16, { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
@@ -28,13 +28,13 @@ static const xd_reals default_std = { 16, { 2.8184, 1.4541, 2.3275, 2.6558, 1.21
 
 /* ---- the config --------------------------------------------------------------------------- */
 
-/* Channels behind level l in execution order; the decoder begins with the coarsest level. */
+/* Channels after level l in execution order; the decoder begins with the coarsest level. */
 static int64_t level_width(const xd_causal_cfg *c, int dec, int l)
 {
     return dec ? c->dec_width * c->mult.v[xd_causal_levels(c) - 1 - l] : c->width * c->mult.v[l];
 }
 
-/* Channels before it. The decoder's upsampling halves their number, unless levels have
+/* Channels before level l. The decoder's upsampling halves their number, unless levels have
  * shortcuts. */
 static int64_t width_before(const xd_causal_cfg *c, int dec, int l)
 {
@@ -54,13 +54,14 @@ static xd_status check_numbers(const xd_causal_cfg *c, xd_err *e)
     };
     for (size_t i = 0; i < sizeof n / sizeof *n; i++)
         if (n[i].v < 1 || n[i].v > n[i].max)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld, outside 1 to %lld", n[i].key,
-                           (long long)n[i].v, (long long)n[i].max);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld; it must be from 1 to %lld",
+                           n[i].key, (long long)n[i].v, (long long)n[i].max);
     for (int l = 0; l < c->mult.n; l++)
         if (c->mult.v[l] < 1 || c->mult.v[l] > MAX_WIDTH)
-            return xd_fail(e, XD_EFORMAT, "vae: dim_mult has %lld", (long long)c->mult.v[l]);
+            return xd_fail(e, XD_EFORMAT, "vae: dim_mult has the invalid value %lld",
+                           (long long)c->mult.v[l]);
     if (c->attn_scales.n)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: attn_scales is only built for an empty list");
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: attn_scales must be an empty list");
     return XD_OK;
 }
 
@@ -71,8 +72,8 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
         int64_t C = level_width(c, dec, dec ? 0 : last);
         if (C < MIN_HEAD || C > MAX_HEAD)
             return xd_fail(e, XD_EUNSUPPORTED,
-                           "vae: attention over %lld channels; %d to %d are built", (long long)C,
-                           MIN_HEAD, MAX_HEAD);
+                           "vae: attention over %lld channels; %d to %d are supported",
+                           (long long)C, MIN_HEAD, MAX_HEAD);
     }
     for (int l = 0; l < last; l++)
         if (!c->residual && level_width(c, 1, l) % 2)
@@ -82,8 +83,8 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* The shortcut of a level has a whole number of channels for one, or the other way round: of the
- * positions that a position becomes, or that become one. */
+/* The shortcut of a level needs an integer ratio of its input channels to its output channels, each
+ * times the number of positions that one position becomes, or that become one. */
 static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
 {
     int last = xd_causal_levels(c) - 1;
@@ -93,8 +94,8 @@ static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
             int64_t most = dec ? in : out, least = dec ? out : in;
             int64_t f = (l < last ? 4 : 1) << xd_causal_time(c, dec, l);
             if (most % least || f % (most / least))
-                return xd_fail(e, XD_EUNSUPPORTED, "vae: is_residual with %lld channels that "
-                               "become %lld is not built", (long long)in, (long long)out);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: is_residual from %lld to %lld channels is not "
+                           "supported", (long long)in, (long long)out);
         }
     return XD_OK;
 }
@@ -103,10 +104,10 @@ static xd_status check_colours(const xd_causal_cfg *c, xd_err *e)
 {
     int64_t n = c->patch * c->patch;
     if (c->patch < 1 || c->patch > 2)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: patch_size is %lld; 1 and 2 are built",
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: patch_size is %lld; 1 and 2 are supported",
                        (long long)c->patch);
     if (c->in_channels % n || c->out_channels % n)
-        return xd_fail(e, XD_EFORMAT, "vae: in_channels %lld and out_channels %lld are no "
+        return xd_fail(e, XD_EFORMAT, "vae: in_channels %lld and out_channels %lld must be "
                        "multiples of patch_size %lld squared", (long long)c->in_channels,
                        (long long)c->out_channels, (long long)c->patch);
     return xd_vae_colours(c->in_channels / n, c->out_channels / n, e);
@@ -122,19 +123,19 @@ static xd_status check_frames(const xd_causal_cfg *c, xd_err *e)
         halvings += c->halve.v[l] != 0;
     if (!c->images && 1 << halvings != RATIO)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: temperal_downsample halves the frames %d times; "
-                       "two times are built", halvings);
+                       "only 2 is supported", halvings);
     return XD_OK;
 }
 
 static xd_status check_latents(const xd_causal_cfg *c, xd_err *e)
 {
     if (c->mean.n != c->latent_channels || c->std.n != c->latent_channels)
-        return xd_fail(e, XD_EFORMAT, "vae: latents_mean has %d numbers and latents_std %d, z_dim "
+        return xd_fail(e, XD_EFORMAT, "vae: latents_mean has %d values, latents_std %d and z_dim "
                        "is %lld", c->mean.n, c->std.n, (long long)c->latent_channels);
     for (int i = 0; i < c->mean.n; i++)
         if (!isfinite(c->mean.v[i]) || !(c->std.v[i] > 0) || !isfinite(c->std.v[i]))
             return xd_fail(e, XD_EFORMAT, "vae: latents_mean %g and latents_std %g of channel %d "
-                           "cannot be used", c->mean.v[i], c->std.v[i], i);
+                           "are invalid", c->mean.v[i], c->std.v[i], i);
     return XD_OK;
 }
 
@@ -183,7 +184,7 @@ static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t 
     xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* Of an image's norm the shape is [C,1,1], of a video's [C,1,1,1]. */
+/* The shape of an image's norm is [C,1,1], that of a video's norm [C,1,1,1]. */
 static void w_norm(xd_decl *d, xd_tensor *gain, const char *name, int nd, int64_t C)
 {
     xd_w_vec(d, gain, name, nd, (int64_t[]){ C, 1, 1, 1 });
@@ -199,7 +200,7 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
         w_tap(d, &w->shortcut, "conv_shortcut", out, in);
 }
 
-/* The kernel over frames of images has no frames to work on. */
+/* Images have no convolution over frames. */
 static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, int64_t in)
 {
     if (!c->images) {
@@ -241,7 +242,7 @@ static void w_up(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, int l)
     xd_w_leave(d);
 }
 
-/* The parts of all levels are numbered one after the other, unless levels have shortcuts. */
+/* The parts of all levels are numbered consecutively, unless levels have shortcuts. */
 static void enter_part(xd_decl *d, const xd_causal_cfg *c, int l, int i)
 {
     int n = xd_causal_residuals(c, 0);
@@ -285,8 +286,8 @@ static void w_middle(xd_decl *d, const xd_causal_cfg *c, xd_causal_half *w, int6
     xd_w_leave(d);
 }
 
-/* Layers next to the latent are f32 for any type of the maps: the latent is the smallest map, and
- * its rounding errors affect every pixel. */
+/* Layers next to the latents are f32 for any map type: the latent is the smallest map, and its
+ * rounding errors affect every pixel. */
 static void w_half(xd_decl *d, const xd_causal_cfg *c, xd_causal_half *w, int dec)
 {
     int      last = xd_causal_levels(c) - 1;

@@ -1,5 +1,5 @@
-/* causal.h - inside vae: an autoencoder of videos whose convolutions over frames see past frames
- * only, for the classes that are built on it */
+/* causal.h - inside vae: a video autoencoder with causal convolutions over frames (they read past
+ * frames only), shared by the classes that are built on it */
 #ifndef XD_VAE_CAUSAL_H
 #define XD_VAE_CAUSAL_H
 
@@ -14,14 +14,14 @@ enum {
 
 typedef struct xd_causal_cfg {
     int64_t  in_channels, out_channels, latent_channels;
-    int64_t  width, dec_width;  /* channels that `mult` multiplies; dec_width 0: as width     */
+    int64_t  width, dec_width;  /* base channels, times `mult`; dec_width 0: as width         */
     int      layers;
     xd_ints  mult;              /* dim_mult, finest level first                               */
-    xd_ints  halve;             /* temperal_downsample: of the encoder's levels but the last   */
+    xd_ints  halve;             /* temperal_downsample: encoder levels except the last         */
     xd_reals attn_scales, mean, std;
-    int      residual;          /* 1: a level's input is added to its output                   */
-    int64_t  patch;             /* pixels of a side that are one position of the network       */
-    int      images;            /* 1: frames are independent images. Set by the class          */
+    int      residual;          /* 1: residual connection around each level                    */
+    int64_t  patch;             /* pixels per side of a network position                       */
+    int      images;            /* 1: frames are independent; set by the class                 */
 } xd_causal_cfg;
 
 typedef struct xd_causal_res {
@@ -33,7 +33,7 @@ typedef struct xd_causal_res {
 typedef struct xd_causal_level { /* residual blocks at one resolution, then resampling         */
     xd_causal_res res[XD_CAUSAL_RES];
     xd_cnv        down;         /* encoder: downsampling                                       */
-    xd_cnv        up[4];        /* decoder: convolution of an enlarged map                     */
+    xd_cnv        up[4];        /* decoder: convolution of an upsampled map                    */
     xd_cnv        time;         /* over frames: halves or doubles their number                 */
 } xd_causal_level;
 
@@ -41,7 +41,7 @@ typedef struct xd_causal_half { /* the encoder or the decoder                   
     xd_cnv          in, out;
     xd_causal_level level[XD_CAUSAL_LEVELS];    /* in execution order                          */
     xd_causal_res   mid[XD_CAUSAL_MID];
-    xd_tensor       attn_gain, gain;    /* of the attention, of the end                        */
+    xd_tensor       attn_gain, gain;    /* of the attention; of the output                     */
     xd_lin          qkv, proj;
 } xd_causal_half;
 
@@ -76,7 +76,7 @@ static inline int xd_causal_residuals(const xd_causal_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* Is the number of frames changed after level l, in execution order? */
+/* Returns 1 if the number of frames changes after level l, in execution order. */
 static inline int xd_causal_time(const xd_causal_cfg *c, int dec, int l)
 {
     int last = c->mult.n - 1;
@@ -86,7 +86,7 @@ static inline int xd_causal_time(const xd_causal_cfg *c, int dec, int l)
 xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e);
 void      xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out);
 void      xd_causal_weights(xd_decl *d, const xd_causal_cfg *c, xd_causal_glob *g);
-/* As of xd_vae. */
+/* The functions of xd_vae. */
 void      xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void      xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

@@ -1,12 +1,12 @@
-/* causal_run.c - a causal autoencoder: encodes videos to latents and decodes latents to videos.
+/* causal_run.c - causal autoencoder: encodes videos to latents and decodes latents to videos
  *
  * Frames run in chunks: the first frame alone, then one latent frame at a time. A convolution over
  * frames keeps its last input frames for the next chunk; before the first frame there are zeros.
- * All norms are of single positions, so neither chunks nor bands of rows change the result.
+ * All norms are per position, so neither chunks nor bands of rows change the result.
  *
- * The current feature map `h` is always at the bottom of the arena memory of a chunk, above the
- * kept frames. The input of a convolution is normalized when it is needed: a few frames at a time,
- * or a few rows of an image (bands.h). Besides h there are one map and these frames or rows. */
+ * The current feature map `h` is always at the bottom of a chunk's arena memory, above the kept
+ * frames. The input of a convolution is normalized on demand: a few frames at a time, or a few rows
+ * of an image (bands.h). Only one other map, and these frames or rows, exist at the same time. */
 #include <math.h>
 
 #include "base/minmax.h"
@@ -20,12 +20,12 @@ enum {
     MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RES + 1),
 };
 
-/* Of the RMS norms: diffusers divides by the length of a vector, or by 1e-12. */
+/* Epsilon of the RMS norms: diffusers divides by the length of a vector, or by 1e-12. */
 static const float EPS = 1e-24f;
 
-/* Target in bytes for the frames that are normalized at a time. The number of frames is computed
- * for a square frame, because a rank with a band of rows must use as many frames at a time as
- * the other ranks. */
+/* Target in bytes for the frames that are normalized together. The number of frames is computed for
+ * a square frame, because a rank with a band of rows must use the same number of frames as the
+ * other ranks. */
 static const int64_t few_frames = (int64_t)5 << 27;
 
 typedef struct kept { xd_tensor t; int64_t n; } kept;   /* PAST frames, the last n of them valid */
@@ -40,7 +40,7 @@ typedef struct run {
     kept                  cache[MAX_CACHES];    /* per convolution over frames, in order      */
     int                   ncache;       /* 0: a single chunk                                  */
     int                   at;   /* index of the next convolution over frames                  */
-    int                   first;        /* the chunk is the first frame alone                 */
+    int                   first;        /* 1: the chunk is the first frame alone              */
 } run;
 
 static const xd_tensor none;
@@ -56,21 +56,21 @@ static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     return map_as(r, r->x->act, T, H, W, C);
 }
 
-/* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
- * the old content at base stays readable. */
+/* Makes a map of this shape the new h: rewinds to base, then allocates. Nothing is moved, and the
+ * old content at base stays readable. */
 static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = new_map(r, T, H, W, C);
 }
 
-/* [T,H,W,C] as [n,C] */
+/* View of [T,H,W,C] as [n,C]. */
 static xd_tensor as_rows(xd_tensor t)
 {
     return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
 }
 
-/* ---- frames that are kept ------------------------------------------------------------------ */
+/* ---- kept frames ------------------------------------------------------------------ */
 
 static void keep_for(run *r, int64_t H, int64_t W, const xd_cnv *w)
 {
@@ -89,7 +89,7 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames in the order in which the convolutions run, for frames of H x W. */
+/* Allocates the kept frames for frames of H x W, in execution order of the convolutions. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_causal_levels(r->c) - 1;
@@ -122,7 +122,7 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
     return n < in.d[0] ? n : in.d[0];
 }
 
-/* out = conv(in) + plus, where `absent` frames of zeros lie before `in`. */
+/* out = conv(in) + plus, with `absent` frames of zeros before `in`. */
 static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64_t absent,
                      xd_tensor plus)
 {
@@ -131,8 +131,8 @@ static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64
     xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = plus });
 }
 
-/* The last n of `from` become the last n before frame PAST of `to`. Copies frame by frame, because
- * both may be one buffer. */
+/* Copies the last n frames of `from` to the n frames before frame PAST of `to`, frame by frame, as
+ * both may be the same buffer. */
 static void keep_last(run *r, xd_tensor to, xd_tensor from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -190,8 +190,8 @@ static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, con
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* The map of T frames at base with the shortcut's number of channels. Each frame is written
- * after the frames at its address were read. */
+/* Returns the map of T frames at base, with the shortcut's channels. Each frame is written after
+ * the frames at its address have been read. */
 static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
 {
     xd_exec  *x = r->x;
@@ -226,7 +226,7 @@ static void run_residual(run *r, const xd_causal_res *w)
         xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* h += proj(attention(norm(h))) of a frame, with one head as wide as the map. */
+/* h += proj(attention(norm(h))) for a frame, with one head as wide as the map. */
 static void attend(run *r, xd_tensor h)
 {
     xd_exec  *x = r->x;
@@ -252,8 +252,8 @@ static void run_middle(run *r)
     run_residual(r, &r->w->mid[1]);
 }
 
-/* Two frames of each, side by side in the channels of a convolution. The first frame of all stays
- * alone, and no convolution sees it. */
+/* Makes two frames of each, which a convolution outputs side by side in its channels. The very
+ * first frame stays single, and no convolution reads it. */
 static void double_frames(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -271,7 +271,7 @@ static void double_frames(run *r, const xd_cnv *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* One frame of two; each sees the frame before them. The first frame of all stays alone. */
+/* Makes one frame of two; each reads the frame before them. The very first frame stays single. */
 static void halve_frames(run *r, const xd_cnv *w)
 {
     xd_exec  *x = r->x;
@@ -305,7 +305,7 @@ static void run_upsample(run *r, const xd_causal_level *w, int time)
         xd_band_enlarge(r->x, xd_rows(r->h, t, 1), xd_rows(old, t, 1), w->up, none);
 }
 
-/* Pads below and to the right only, so that cell i reads pixels 2i .. 2i+2. */
+/* Pads below and on the right only, so that cell i reads pixels 2i .. 2i+2. */
 static void run_downsample(run *r, const xd_causal_level *w, int time)
 {
     xd_exec  *x = r->x;
@@ -327,8 +327,8 @@ static void run_downsample(run *r, const xd_causal_level *w, int time)
 
 /* ---- shortcuts of levels ------------------------------------------------------------------- */
 
-/* The positions of `t` [H f,W f,C] at (y,x) of each f x f, and every `step`th channel from `at` on,
- * as [H,W,C / step]. */
+/* View of the positions of `t` [H f,W f,C] at (y,x) of each f x f, and of every `step`th channel
+ * from `at` on, as [H,W,C / step]. */
 static xd_tensor every(xd_tensor t, const int yx[2], int f, int64_t at, int64_t step)
 {
     int64_t e = (int64_t)xd_dtype_size(t.type);
@@ -344,8 +344,9 @@ static int frame_factor(const run *r, int l)
     return xd_causal_time(r->c, r->dec, l) ? 2 : 1;
 }
 
-/* h += the level's input, each position as 2 x 2 positions of 1 or 2 frames. Where there are less
- * channels than before, they take turns. Of the first frame of all the second one is taken. */
+/* h += the level's input, each position repeated as 2 x 2 positions in 1 or 2 frames. If the output
+ * has fewer channels, the positions cycle through them. For the very first frame only the second of
+ * the two frames is used. */
 static void add_enlarged(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -364,8 +365,8 @@ static void add_enlarged(run *r, xd_tensor in, int l)
     }
 }
 
-/* Mean of n positions from number `from` on: they are counted in each f x f, frame after frame.
- * Those before the first frame count as zeros. mean [H,W,C] F32 */
+/* Returns the mean of n positions from index `from` on, counted in each f x f, frame after frame.
+ * Positions before the first frame count as zeros. mean [H,W,C] F32 */
 static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, int64_t n)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -381,8 +382,8 @@ static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, i
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* h += means of the level's input, f x f positions of 1 or 2 frames each. Where there are more
- * channels than before, each is the mean of a part of these positions. */
+/* h += means of the level's input over f x f positions of 1 or 2 frames. If the output has more
+ * channels, each is the mean over a part of these positions. */
 static void add_reduced(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -401,8 +402,8 @@ static void add_reduced(run *r, xd_tensor in, int l)
     }
 }
 
-/* Moves h down to `base`, over the level's input, which is no longer needed: in parts of its size,
- * which do not overlap. */
+/* Moves h down to `base`, over the level's input, which is no longer needed, in parts of the
+ * input's size, which do not overlap. */
 static void move_down(run *r, size_t base, xd_tensor in)
 {
     xd_tensor from = r->h;
@@ -439,14 +440,15 @@ static void run_level(run *r, int l)
 
 /* ---- patches ------------------------------------------------------------------------------- */
 
-/* Pixels [H p,W p,3] of a frame in the order of their patches [H,W,3 p p]: channel, column, row. */
+/* View of pixels [H p,W p,3] of a frame in the order of their patches [H,W,3 p p]: channel, column,
+ * row. */
 static xd_tensor by_patches(xd_tensor rgb, int64_t p)
 {
     xd_tensor v = xd_reshape(rgb, 5, (int64_t[]){ rgb.d[1] / p, p, rgb.d[2] / p, p, 3 });
     return xd_permute(v, (int[]){ 0, 2, 4, 3, 1 });
 }
 
-/* Between pixels and the network's maps [T,H / p,W / p,3 p p] F32. */
+/* Copies between pixels and the network's maps [T,H / p,W / p,3 p p] F32. */
 static void copy_patches(run *r, xd_tensor map, xd_tensor rgb, int to_pixels)
 {
     int64_t p = r->c->patch, d[5] = { map.d[1], map.d[2], 3, p, p };
@@ -475,7 +477,7 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* A chunk of frames, of patches if the autoencoder has them. */
+/* Runs a chunk of frames, as patches if the autoencoder has them. */
 static void run_patches(run *r, xd_tensor in, xd_tensor out)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -491,8 +493,8 @@ static void run_patches(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* The first frame, then n frames of `in` at a time, which become m of `out`; of an autoencoder of
- * images every frame is a first one. */
+/* Runs the first frame, then n frames of `in` at a time, which become m of `out`; in an autoencoder
+ * for images every frame is a first one. */
 static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m)
 {
     int64_t chunks = r->c->images ? in.d[0] : 1 + (in.d[0] - 1) / n;
@@ -508,14 +510,14 @@ static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m
     }
 }
 
-/* The band of a rank may have no rows. */
+/* A rank's band may have no rows. */
 static int extents_fit(xd_exec *x, const xd_vae_info *v, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = v->cell[1];
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == 3 &&
                     lat.d[3] == C && xd_vae_latents(v, rgb.d[0]) == lat.d[0],
-                    "vae: %lld frames of %lld x %lld pixels do not go with %lld frames of %lld x "
+                    "vae: %lld frames of %lld x %lld pixels do not match %lld frames of %lld x "
                     "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
                     (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
                     (long long)lat.d[1], (long long)lat.d[3]);
@@ -534,7 +536,7 @@ void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     xd_causal_info(c, &v);
     if (!extents_fit(x, &v, rgb, lat, C) ||
         !xd_check(x, rgb.d[0] == xd_vae_frames(&v, lat.d[0]),
-                  "vae: room for %lld frames where there will be %lld", (long long)rgb.d[0],
+                  "vae: the output has %lld frames and needs %lld", (long long)rgb.d[0],
                   (long long)xd_vae_frames(&v, lat.d[0])))
         return;
     for (int64_t i = 0; i < C; i++)
@@ -547,8 +549,8 @@ void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* The moments of normalized latents: (mean - m) / s and log variance - 2 log s. Frames after the
- * last whole chunk are left out, as in diffusers. */
+/* Normalizes the moments: (mean - m) / s and log variance - 2 log s. Frames after the last complete
+ * chunk are dropped, as in diffusers. */
 void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const xd_causal_cfg  *c = n->cfg;

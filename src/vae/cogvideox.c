@@ -11,7 +11,7 @@ enum {
     MAX_SIDE  = 1 << 24,        /* pixels                                                     */
 };
 
-static const float EPS = 1e-6f;         /* eps of norms that do not use norm_eps               */
+static const float EPS = 1e-6f;         /* eps of norms without norm_eps                       */
 
 #define AT(member) offsetof(xd_cog_cfg, member)
 static const xd_field fields[] = {
@@ -30,7 +30,7 @@ static const xd_field fields[] = {
     { "sample_width", AT(width), 'l', 720, NULL },
     { "scaling_factor", AT(scaling), 'd', 1.15258426, NULL },
     { "shift_factor", AT(shift), 'd', 0, NULL },
-    { "latents_mean", AT(mean), 'd', 0, NULL },         /* lists are refused: none is published */
+    { "latents_mean", AT(mean), 'd', 0, NULL },         /* lists are refused: no model has them */
     { "latents_std", AT(std), 'd', 0, NULL },
     { "use_quant_conv", AT(quant), 'b', 0, NULL },
     { "use_post_quant_conv", AT(post_quant), 'b', 0, NULL },
@@ -54,7 +54,7 @@ static xd_status check_blocks(xd_names *t, const char *key, const char *type, in
                        n);
     for (int i = 0; i < n; i++)
         if (strcmp(t->v[i], type) != 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s names %s; %s is what is built", key,
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s has %s; only %s is supported", key,
                            t->v[i], type);
     return XD_OK;
 }
@@ -71,30 +71,30 @@ static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
     };
     for (size_t i = 0; i < sizeof n / sizeof *n; i++)
         if (n[i].v < 1 || n[i].v > n[i].max)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld, outside 1 to %lld", n[i].key,
-                           (long long)n[i].v, (long long)n[i].max);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld; it must be from 1 to %lld",
+                           n[i].key, (long long)n[i].v, (long long)n[i].max);
     for (int l = 0; l < xd_cog_levels(c); l++)
         if (c->widths.v[l] < 1 || c->widths.v[l] > MAX_WIDTH || c->widths.v[l] % c->groups)
-            return xd_fail(e, XD_EFORMAT, "vae: %lld of block_out_channels is no multiple of "
-                           "norm_num_groups, %lld, between 1 and %d", (long long)c->widths.v[l],
+            return xd_fail(e, XD_EFORMAT, "vae: block_out_channels has %lld; it must be a multiple "
+                           "of norm_num_groups, %lld, and from 1 to %d", (long long)c->widths.v[l],
                            (long long)c->groups, MAX_WIDTH);
     if (!isfinite(c->scaling) || c->scaling == 0 || !isfinite(c->shift))
-        return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g and shift_factor %g cannot be used",
+        return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g or shift_factor %g is invalid",
                        c->scaling, c->shift);
     if (!isfinite(c->eps) || c->eps < 0)
-        return xd_fail(e, XD_EFORMAT, "vae: norm_eps is %g", c->eps);
+        return xd_fail(e, XD_EFORMAT, "vae: norm_eps %g is invalid", c->eps);
     return XD_OK;
 }
 
 static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 {
     int most = 1 << (xd_cog_levels(c) - 1);
-    most = most < 8 ? most : 8;         /* limit: the 8 frames of a batch                       */
+    most = most < 8 ? most : 8;         /* limited by the 8 frames of a batch                   */
     for (c->halvings = 0; 1 << c->halvings < most && 1 << c->halvings != c->ratio;)
         c->halvings++;
     if (1 << c->halvings != c->ratio)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: temporal_compression_ratio is %g; powers of two up to %d are built "
+                       "vae: temporal_compression_ratio is %g; it must be a power of two up to %d "
                        "for %d block_out_channels", c->ratio, most,
                        xd_cog_levels(c));
     return XD_OK;
@@ -118,9 +118,9 @@ static xd_status cog_check(void *cfg, xd_err *e)
         return s;
     if (c->mean != 0 || c->std != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: latents_mean and latents_std are only built for null");
+                       "vae: latents_mean and latents_std must be null");
     if (strcmp(c->act, "silu") != 0 && strcmp(c->act, "swish") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; silu is what is built", c->act);
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; only silu is supported", c->act);
     if ((c->quant || c->post_quant) && c->out_channels != c->latent_channels)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "vae: use_quant_conv and use_post_quant_conv are as wide as out_channels, "
@@ -145,7 +145,7 @@ static void cog_info(const void *cfg, xd_vae_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Width of level l in execution order: the decoder begins with the coarsest level. */
+/* Width of level l in execution order; the decoder begins with the coarsest level. */
 static int64_t level_width(const xd_cog_cfg *c, int dec, int l)
 {
     return c->widths.v[dec ? xd_cog_levels(c) - 1 - l : l];
@@ -165,8 +165,8 @@ static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t 
     xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* Layers that work on the latent are f32 for any type of the maps: the latent is the smallest
- * map, and its rounding errors affect every pixel. */
+/* Layers that work on the latents are f32 for any map type: the latent is the smallest map, and its
+ * rounding errors affect every pixel. */
 static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_dtype type = d->type;
@@ -175,7 +175,7 @@ static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int6
     d->type = type;
 }
 
-/* zC: channels of the latent in the decoder; 0 in the encoder. */
+/* zC: latent channels in the decoder; 0 in the encoder. */
 static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int64_t zC, float eps)
 {
     w->eps = zC ? EPS : eps;

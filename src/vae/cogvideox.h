@@ -1,4 +1,4 @@
-/* cogvideox.h - inside the room: config and weights of AutoencoderKLCogVideoX */
+/* cogvideox.h - inside vae: config and weights of AutoencoderKLCogVideoX */
 #ifndef XD_VAE_COGVIDEOX_H
 #define XD_VAE_COGVIDEOX_H
 
@@ -17,11 +17,11 @@ typedef struct xd_cog_cfg {
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
     xd_ints  widths;            /* block_out_channels, finest level first                      */
-    int      halvings;          /* halvings of time: log2 of temporal_compression_ratio        */
+    int      halvings;          /* log2 of temporal_compression_ratio                          */
 } xd_cog_cfg;
 
-/* A group norm. In the decoder its result is multiplied by y(z) and b(z) is added; z is the
- * latent. */
+/* A group norm. In the decoder (spatial norm) its result is multiplied by y(z), then b(z) is added;
+ * z is the latent. */
 typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
 
 typedef struct xd_cog_res {
@@ -33,7 +33,7 @@ typedef struct xd_cog_res {
 typedef struct xd_cog_level {   /* residual blocks at one resolution, then resampling          */
     xd_cog_res res[XD_COG_RES];
     xd_cnv     down;            /* encoder: downsampling                                       */
-    xd_cnv     up[4];           /* decoder: convolution of an enlarged map                     */
+    xd_cnv     up[4];           /* decoder: convolution of an upsampled map                    */
 } xd_cog_level;
 
 typedef struct xd_cog_half {    /* the encoder or the decoder                                  */

@@ -1,15 +1,14 @@
 /* cogvideox_run.c - AutoencoderKLCogVideoX: encodes videos to latents and decodes latents to
  * videos.
  *
- * Frames run in batches as in diffusers, because a norm covers the frames of a batch.
- * Convolutions over time read past frames only; each keeps its last input frames for the next
- * batch.
+ * Frames run in batches as in diffusers, because a norm covers the frames of a batch. Convolutions
+ * over time read past frames only; each keeps its last input frames for the next batch.
  *
- * The current feature map `h` is always at the bottom of the arena memory of a batch, above the
- * kept frames. The input of a convolution is normalized a few frames at a time, so that besides
- * h there are one map and these few frames: at 480 x 720 pixels a map of eight frames is the
- * largest tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the
- * latent. They are computed at the size of the latent and enlarged while they are applied. */
+ * The current feature map `h` is always at the bottom of a batch's arena memory, above the kept
+ * frames. The input of a convolution is normalized a few frames at a time, so that only one other
+ * map and these frames exist at the same time: at 480 x 720 pixels a map of eight frames is the
+ * largest tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents.
+ * They are computed at the size of the latents and upsampled while they are applied. */
 #include "base/minmax.h"
 #include "exec/op.h"
 #include "vae/bands.h"
@@ -23,9 +22,9 @@ enum {
     SAMPLES    = 8,             /* diffusers' num_sample_frames_batch_size                      */
 };
 
-/* Target in bytes for the frames that are normalized at a time. The number of frames is computed
- * for a square frame, because a rank with a band of rows must use as many frames at a time as
- * the other ranks. */
+/* Target in bytes for the frames that are normalized together. The number of frames is computed for
+ * a square frame, because a rank with a band of rows must use the same number of frames as the
+ * other ranks. */
 static const int64_t few_frames = (int64_t)5 << 27;
 
 typedef struct run {
@@ -39,7 +38,7 @@ typedef struct run {
     xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] per convolution, in order     */
     int               ncache;   /* 0: a single batch                                          */
     int               at;       /* index of the next convolution                              */
-    int               first;    /* first batch: no kept frames yet                            */
+    int               first;    /* 1: first batch, no kept frames yet                         */
 } run;
 
 static const xd_tensor none;
@@ -55,21 +54,21 @@ static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     return map_as(r, r->x->act, T, H, W, C);
 }
 
-/* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
- * the old content at base stays readable. */
+/* Makes a map of this shape the new h: rewinds to base, then allocates. Nothing is moved, and the
+ * old content at base stays readable. */
 static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = new_map(r, T, H, W, C);
 }
 
-/* [T,H,W,C] as [n,C] */
+/* View of [T,H,W,C] as [n,C]. */
 static xd_tensor as_rows(xd_tensor t)
 {
     return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
 }
 
-/* ---- frames that are kept ------------------------------------------------------------------ */
+/* ---- kept frames ------------------------------------------------------------------ */
 
 static void keep_for(run *r, int64_t H, int64_t W, const xd_cnv *w)
 {
@@ -88,7 +87,7 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames in the order in which the convolutions run, for frames of H x W. */
+/* Allocates the kept frames for frames of H x W, in execution order of the convolutions. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_cog_levels(r->c) - 1;
@@ -106,7 +105,7 @@ static void open_caches(run *r, int64_t H, int64_t W)
     keep_for(r, H, W, &r->w->out);
 }
 
-/* Allocates a map for one residual block. In the first batch it may use the memory where later
+/* Allocates a map for one residual block. In the first batch it may use memory in which later
  * convolutions will keep their frames. */
 static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
@@ -127,7 +126,7 @@ typedef struct feed {           /* input of a convolution: a map, possibly norma
     xd_tensor          in;
     const xd_cog_norm *norm;    /* NULL: no norm                                              */
     xd_gsum            sum;
-    xd_tensor          y, b;    /* at the size of the latent                                  */
+    xd_tensor          y, b;    /* at the size of the latents                                 */
 } feed;
 
 static feed plain_feed(xd_tensor in)
@@ -143,7 +142,7 @@ static xd_tensor of_latent(run *r, const xd_lin *w)
     return t;
 }
 
-/* silu(norm(in)), computed while it is read. */
+/* silu(norm(in)), computed when it is read. */
 static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
 {
     feed f = { .in = in, .norm = w };
@@ -155,7 +154,7 @@ static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
     return f;
 }
 
-/* Latent frame of frame t of T; there are n. With odd T the first one stands alone. */
+/* Returns the latent frame (of n) of frame t (of T). With odd T the first one is a single frame. */
 static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
 {
     if (T > 1 && T % 2)
@@ -163,7 +162,7 @@ static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
     return t * n / T;
 }
 
-/* Reads frames from t on into `to`. */
+/* Copies frames from t on to `to`. */
 static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
 {
     int64_t n = to.d[0], T = f->in.d[0];
@@ -200,7 +199,7 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
     return n < in.d[0] ? n : in.d[0];
 }
 
-/* out = conv(f) + plus, where plus may be out. The frames before the first one are copies of it. */
+/* out = conv(f) + plus, where plus may be out. Frames before the first one are copies of it. */
 static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
 {
     xd_exec  *x = r->x;
@@ -229,8 +228,8 @@ static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, x
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* The map of T frames at base with the shortcut's number of channels. Each frame is written
- * after the frames at its address were read. */
+/* Returns the map of T frames at base, with the shortcut's channels. Each frame is written after
+ * the frames at its address have been read. */
 static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
 {
     xd_exec  *x = r->x;
@@ -276,9 +275,9 @@ static void run_middle(run *r)
         run_residual(r, &r->w->mid[i]);
 }
 
-/* Doubles rows and columns, and all frames except the first of an odd number. A pair of doubled
- * frames is equal and is convolved once. Runs from the last frame to the first, because the new
- * map overlaps the old one. */
+/* Doubles rows and columns, and all frames except the first of an odd number. Both frames of a pair
+ * are equal and are convolved once. Runs from the last frame to the first, because the new map
+ * overlaps the old one. */
 static void run_upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -296,7 +295,7 @@ static void run_upsample(run *r, const xd_cog_level *level, int time)
     }
 }
 
-/* Mean of two frames, in f32. */
+/* Returns the mean of two frames in f32. */
 static xd_tensor mean_of(xd_exec *x, xd_tensor two)
 {
     int64_t   n = xd_count(two) / 2, d[4] = { 1, two.d[1], two.d[2], two.d[3] };
@@ -306,8 +305,8 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
     return m;
 }
 
-/* Averages pairs of frames, except the first of an odd number. Pads below and to the right only,
- * so that cell i reads pixels 2i .. 2i+2. */
+/* Averages pairs of frames, except the first of an odd number. Pads below and on the right only, so
+ * that cell i reads pixels 2i .. 2i+2. */
 static void run_downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -382,7 +381,7 @@ static void encode_batch(run *r, xd_tensor rgb, xd_tensor moments, const xd_lin 
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* The band of a rank may have no rows. */
+/* A rank's band may have no rows. */
 static int extents_fit(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat,
                        int64_t rgb_ch, int64_t lat_ch)
 {
@@ -390,7 +389,7 @@ static int extents_fit(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == rgb_ch &&
                     lat.d[3] == lat_ch,
-                    "vae: %lld frames of %lld x %lld pixels do not go with %lld frames of %lld x "
+                    "vae: %lld frames of %lld x %lld pixels do not match %lld frames of %lld x "
                     "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
                     (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
                     (long long)lat.d[1], (long long)lat.d[3]);
@@ -398,7 +397,7 @@ static int extents_fit(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor
 
 static int right_number(xd_exec *x, int64_t is, int64_t want)
 {
-    return xd_check(x, is == want, "vae: room for %lld frames where there will be %lld",
+    return xd_check(x, is == want, "vae: the output has %lld frames and needs %lld",
                     (long long)is, (long long)want);
 }
 

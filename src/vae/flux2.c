@@ -1,8 +1,8 @@
 /* flux2.c - AutoencoderKLFlux2: an AutoencoderKL whose latents are packed and normalized.
  *
- * A cell of this latent is 2 x 2 cells of the inner one (kl.c), side by side: channel 4 c + 2 y + x
- * is channel c of the cell in row y and column x. Each channel is normalized by the running mean
- * and variance of a batch norm, in place of a scaling factor. */
+ * A latent cell is 2 x 2 cells of the inner autoencoder (kl.c): channel 4 c + 2 y + x is channel c
+ * of the cell in row y and column x. Each channel is normalized by the running mean and variance of
+ * a batch norm instead of a scaling factor. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ typedef struct glob {
 static const xd_field fields[] = {
     XD_KL_FIELDS(2, 32, 1024),
     { "batch_norm_eps", offsetof(cfg, eps), 'd', 1e-4, NULL },
-    { "batch_norm_momentum", 0, '-', 0, NULL },         /* of training                         */
+    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used in training only               */
     { "patch_size", offsetof(cfg, patch), 'L', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -44,7 +44,7 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     static const int64_t widths[LEVELS] = { 128, 256, 512, 512 };
     cfg                 *c = c_;
-    if (!c->kl.width.n) {       /* diffusers' defaults of the lists                            */
+    if (!c->kl.width.n) {       /* diffusers' default lists                                    */
         c->kl.width.n = LEVELS;
         memcpy(c->kl.width.v, widths, sizeof widths);
     }
@@ -56,13 +56,14 @@ static xd_status check_config(void *c_, xd_err *e)
     if (xd_kl_check(&c->kl, e) != XD_OK)
         return e->code;
     if (c->kl.latent_channels > MOST / CELLS)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: latent_channels %lld; up to %d are built",
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: latent_channels is %lld; up to %d are supported",
                        (long long)c->kl.latent_channels, MOST / CELLS);
     if (c->patch.n && (c->patch.n != 2 || c->patch.v[0] != PACK || c->patch.v[1] != PACK))
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: patch_size is not [%d, %d], the only one that is "
-                       "built", PACK, PACK);
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: patch_size must be [%d, %d], the only one that is "
+                       "supported", PACK, PACK);
     if (!(c->eps > 0 && c->eps < 1))
-        return xd_fail(e, XD_EFORMAT, "vae: batch_norm_eps is %g, not between 0 and 1", c->eps);
+        return xd_fail(e, XD_EFORMAT, "vae: batch_norm_eps is %g; it must be between 0 and 1",
+                       c->eps);
     return XD_OK;
 }
 
@@ -89,14 +90,14 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- packing and normalizing -------------------------------------------------------------- */
 
-/* A map of packed cells [h,w,4C] as [h,2,w,2,C], in the order of the map of cells [2h,2w,C]. */
+/* View of a map of packed cells [h,w,4C] as [h,2,w,2,C], in the order of the map [2h,2w,C]. */
 static xd_tensor unpacked_order(xd_tensor t, int64_t C)
 {
     xd_tensor v = xd_reshape(t, 5, (int64_t[]){ t.d[0], t.d[1], C, PACK, PACK });
     return xd_permute(v, (int[]){ 0, 3, 1, 4, 2 });
 }
 
-/* The mean and the standard deviation of every channel. Nothing is read while counting. */
+/* Reads the mean and standard deviation of every channel, except while counting. */
 static void read_norm(xd_exec *x, const cfg *c, const glob *g, float *mean, float *std)
 {
     int64_t n = CELLS * c->kl.latent_channels;
@@ -115,7 +116,7 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     int64_t     T = lat.d[0], h = lat.d[1], w = lat.d[2], C = c->kl.latent_channels;
     float       mean[MOST], std[MOST];
     size_t      mark = xd_arena_mark(x->tmp);
-    if (!xd_check(x, lat.d[3] == CELLS * C, "vae: latents of %lld channels, not %lld",
+    if (!xd_check(x, lat.d[3] == CELLS * C, "vae: latents have %lld channels, expected %lld",
                   (long long)lat.d[3], (long long)(CELLS * C)))
         return;
     read_norm(x, c, g, mean, std);
@@ -134,7 +135,7 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* The moments of packed and normalized latents: (mean - m) / s and log variance - 2 log s. */
+/* Packs and normalizes the moments: (mean - m) / s and log variance - 2 log s. */
 static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const cfg  *c = n->cfg;
@@ -142,7 +143,8 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     int64_t     T = moments.d[0], h = moments.d[1], w = moments.d[2], C = c->kl.latent_channels;
     float       gain[2 * MOST], bias[2 * MOST];
     size_t      mark = xd_arena_mark(x->tmp);
-    if (!xd_check(x, moments.d[3] == 2 * CELLS * C, "vae: moments of %lld channels, not %lld",
+    if (!xd_check(x, moments.d[3] == 2 * CELLS * C,
+                  "vae: moments have %lld channels, expected %lld",
                   (long long)moments.d[3], (long long)(2 * CELLS * C)))
         return;
     read_norm(x, c, g, bias, gain);

@@ -1,11 +1,11 @@
 /* kl.c - AutoencoderKL (Rombach et al. 2022): encodes images to Gaussians of latents and decodes
  * latents.
  *
- * The current feature map `h` is always at the bottom of the arena memory of a decode or encode.
- * A step allocates its own memory above h and rewinds it at its end. Norms and enlargements are
- * applied a few rows at a time (bands.h), and a narrower or smaller map overwrites the map it is
- * computed from. At most two maps therefore exist at a time: h and the first convolution of a
- * residual block. The moments of a map are computed while its rows are in the caches. */
+ * The current feature map `h` is always at the bottom of the arena memory of a decode or encode. A
+ * layer allocates its own memory above h and rewinds it at its end. Norms and upsampling are
+ * applied a few rows at a time (bands.h), and a narrower or smaller map overwrites the map that it
+ * is computed from. So at most two maps exist at a time: h and the first convolution of a residual
+ * block. The moments of a map are computed while its rows are in the caches. */
 #include <math.h>
 #include <string.h>
 
@@ -17,11 +17,11 @@
 
 enum {
     MAX_WIDTH  = 1 << 16,       /* channels                                                   */
-    MAX_HEAD   = 512,           /* widest attention that is built                             */
+    MAX_HEAD   = 512,           /* widest supported attention                                 */
     MIN_HEAD   = 8,
 };
 
-static const float EPS = 1e-6f;         /* eps of every group norm; not in the config          */
+static const float EPS = 1e-6f;         /* eps of every group norm, not in the config          */
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(1, 4, 32),
@@ -37,7 +37,7 @@ static int level_count(const xd_kl_cfg *c)
     return c->width.n;
 }
 
-/* Width of level l in execution order: the decoder begins with the coarsest level. */
+/* Width of level l in execution order; the decoder begins with the coarsest level. */
 static int64_t level_width(const xd_kl_cfg *c, int dec, int l)
 {
     return dec ? c->dec_width.v[level_count(c) - 1 - l] : c->width.v[l];
@@ -61,7 +61,7 @@ static xd_status check_blocks(const xd_names *t, const char *key, const char *pl
                        n);
     for (int i = 0; i < n; i++)
         if (strcmp(t->v[i], plain) != 0 && strcmp(t->v[i], attn) != 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s names %s; known are %s and %s", key,
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s has %s; only %s and %s are supported", key,
                            t->v[i], plain, attn);
     return XD_OK;
 }
@@ -72,12 +72,13 @@ static xd_status check_width(const xd_kl_cfg *c, int dec, int l, xd_err *e)
     int64_t w = level_width(c, dec, l);
     int     middle = dec ? l == 0 : l == level_count(c) - 1;
     if (w < 1 || w > MAX_WIDTH || w % c->groups)
-        return xd_fail(e, XD_EFORMAT, "vae: %lld of block_out_channels is no multiple of "
-                       "norm_num_groups, %lld, between 1 and %d", (long long)w,
+        return xd_fail(e, XD_EFORMAT, "vae: block_out_channels has %lld; it must be a multiple of "
+                       "norm_num_groups, %lld, and from 1 to %d", (long long)w,
                        (long long)c->groups, MAX_WIDTH);
     if ((has_attention(c, dec, l) || (middle && c->mid_attention)) &&
         (w < MIN_HEAD || w > MAX_HEAD))
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: attention over %lld channels; %d to %d are built",
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: attention over %lld channels; %d to %d are supported",
                        (long long)w, MIN_HEAD, MAX_HEAD);
     return XD_OK;
 }
@@ -93,24 +94,24 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
     };
     for (size_t i = 0; i < sizeof n / sizeof *n; i++)
         if (n[i].v < 1 || n[i].v > n[i].max)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld, outside 1 to %lld", n[i].key,
-                           (long long)n[i].v, (long long)n[i].max);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld; it must be from 1 to %lld",
+                           n[i].key, (long long)n[i].v, (long long)n[i].max);
     if (xd_vae_colours(c->in_channels, c->out_channels, e) != XD_OK)
         return XD_EUNSUPPORTED;
     if (!isfinite(c->scaling) || c->scaling == 0 || !isfinite(c->shift))
-        return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g and shift_factor %g cannot be used",
+        return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g or shift_factor %g is invalid",
                        c->scaling, c->shift);
     if (c->mean != 0 || c->std != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: latents_mean and latents_std are only built for null");
+                       "vae: latents_mean and latents_std must be null");
     if (strcmp(c->act, "silu") != 0 && strcmp(c->act, "swish") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; silu is what is built", c->act);
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; only silu is supported", c->act);
     return XD_OK;
 }
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    if (!c->width.n)            /* diffusers' defaults of the three lists                      */
+    if (!c->width.n)            /* diffusers' default lists                                    */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
@@ -163,8 +164,8 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t
                                            .stride = { 1, stride, stride }, .bias = 1 });
 }
 
-/* These weights are f32 for any type of the maps. The convolutions next to the latents work on
- * the smallest map and cost nothing, and their rounding errors affect every pixel. */
+/* Declares a convolution that is f32 for any map type. The convolutions next to the latents work on
+ * the smallest map and are cheap, and their rounding errors affect every pixel. */
 static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k)
 {
     xd_dtype type = d->type;
@@ -263,7 +264,7 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 typedef struct run {
     xd_exec      *x;
     const xd_kl_cfg *c;
-    xd_tensor     partial;      /* [rows,G,2] F64: moments of each row of the latest map       */
+    xd_tensor     partial;      /* [rows,G,2] F64: moments per row of the latest map           */
     xd_gsum       sum;          /* statistics of the map to be normalized                     */
     size_t        base;         /* arena mark below h                                         */
     xd_tensor     h;            /* [1,H,W,C], at base                                         */
@@ -283,16 +284,16 @@ static xd_tensor new_map(run *r, int64_t C)
     return map_as(r, r->x->act, C);
 }
 
-/* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
- * the content at base (the old h, or a new one written there) stays readable. Memory above the
- * new h is free. */
+/* Makes a map of this shape the new h: rewinds to base, then allocates. Nothing is moved, and the
+ * content at base (the old h, or a new one written there) stays readable. Memory above the new h is
+ * free. */
 static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
 }
 
-/* View of the memory at base as a map of these extents, which must fit. */
+/* View of the memory at base as a map of this shape, which must fit. */
 static xd_tensor view_at_base(const run *r, int64_t H, int64_t W, int64_t C)
 {
     return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });
@@ -303,7 +304,7 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
     return xd_rows(r->partial, 0, map.d[1]);
 }
 
-/* silu(norm(in)) of the latest map: closes its sums first. */
+/* silu(norm(in)) of the latest map; completes its sums first. */
 static xd_feed norm_feed(run *r, xd_tensor in, const xd_kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
@@ -336,8 +337,8 @@ static void same_width(run *r, const xd_kl_res *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Residual block with a 1x1 convolution of h as shortcut. The new h overlaps the old one. Each
- * band is read before it is overwritten: a wider map is computed from its end. */
+/* Residual block with a 1x1 convolution of h as shortcut. The new h overlaps the old one. Each band
+ * is read before it is overwritten; a wider map is therefore computed from its end. */
 static void other_width(run *r, const xd_kl_res *w)
 {
     xd_tensor old = r->h;
@@ -412,8 +413,8 @@ static void run_upsample(run *r, const xd_cnv w[4])
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
-/* Pads below and to the right only, so that cell i reads pixels 2i .. 2i+2. The small map
- * overlaps the large one. */
+/* Pads below and on the right only, so that cell i reads pixels 2i .. 2i+2. The small map overlaps
+ * the large one. */
 static void run_downsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -427,7 +428,7 @@ static void run_downsample(run *r, const xd_cnv *w)
     replace_map(r, H, W, C);
 }
 
-/* Allocates the sums for maps of at most so many rows. */
+/* Allocates the sums for maps of at most `rows` rows. */
 static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
 {
     int64_t G = c->groups, one[2] = { G, 2 }, all[3] = { rows, G, 2 };
@@ -437,7 +438,7 @@ static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
     return r;
 }
 
-/* conv_in of `in` [1,H,W,C], after an optional 1x1 convolution. */
+/* Runs conv_in on `in` [1,H,W,C], after an optional 1x1 convolution. */
 static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
 {
     replace_map(r, in.d[1], in.d[2], conv_in->w.out);
@@ -452,7 +453,7 @@ static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv
     xd_group_rows(r->x, partial_of(r, r->h), r->h);
 }
 
-/* conv_out into `out` F32, before an optional 1x1 convolution. */
+/* Runs conv_out into `out` F32, before an optional 1x1 convolution. */
 static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cnv *after)
 {
     xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;
@@ -461,14 +462,14 @@ static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cn
         conv1(r, out, m, after);
 }
 
-/* The band of a rank may have no rows. */
+/* A rank's band may have no rows. */
 static int extents_fit(xd_exec *x, const xd_kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = xd_kl_cell(c);
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
                     lat.d[3] == C,
-                    "vae: an image of %lld x %lld pixels does not go with latents of %lld x %lld "
+                    "vae: an image of %lld x %lld pixels does not match latents of %lld x %lld "
                     "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
                     (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
 }

@@ -1,4 +1,4 @@
-/* kl.h - inside vae: the autoencoder of kl.c, for those that are built on it */
+/* kl.h - inside vae: AutoencoderKL, shared by the classes that are built on it */
 #ifndef XD_VAE_KL_H
 #define XD_VAE_KL_H
 
@@ -16,7 +16,7 @@ typedef struct xd_kl_cfg {
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
     xd_ints  width;             /* block_out_channels, finest level first                     */
-    xd_ints  dec_width;         /* those of the decoder                                       */
+    xd_ints  dec_width;         /* decoder_block_out_channels                                 */
 } xd_kl_cfg;
 
 typedef struct xd_kl_norm { xd_tensor gain, bias; } xd_kl_norm;
@@ -27,7 +27,7 @@ typedef struct xd_kl_level {    /* residual blocks at one resolution, then resam
     xd_kl_res  res[XD_KL_RES];
     xd_kl_attn attn[XD_KL_RES];
     xd_cnv     down;            /* encoder: downsampling                                       */
-    xd_cnv     up[4];           /* decoder: convolution of an enlarged map                     */
+    xd_cnv     up[4];           /* decoder: convolution of an upsampled map                    */
 } xd_kl_level;
 
 typedef struct xd_kl_half {     /* the encoder or the decoder                                  */
@@ -43,8 +43,8 @@ typedef struct xd_kl_glob {
     xd_cnv     quant, post_quant;
 } xd_kl_glob;
 
-/* Rows of a field table; the struct begins with an xd_kl_cfg. Defaults of diffusers: layers per
- * block, latent channels, pixels of a side of a tile. */
+/* Rows of a field table; the struct begins with an xd_kl_cfg. Parameters: diffusers' defaults of
+ * layers_per_block, latent_channels and sample_size (pixels per side of a tile). */
 #define XD_KL_FIELDS(layers_, latents_, sample_)                                                  \
     { "in_channels", offsetof(xd_kl_cfg, in_channels), 'l', 3, NULL },                            \
     { "out_channels", offsetof(xd_kl_cfg, out_channels), 'l', 3, NULL },                          \
@@ -69,8 +69,8 @@ typedef struct xd_kl_glob {
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e);
 void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
-int64_t   xd_kl_cell(const xd_kl_cfg *c);       /* pixels of a side of a latent cell           */
-/* As of xd_vae. */
+int64_t   xd_kl_cell(const xd_kl_cfg *c);       /* pixels per side of a latent cell            */
+/* The functions of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                        xd_tensor rgb);
 void      xd_kl_encode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor rgb,

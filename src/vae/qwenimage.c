@@ -1,4 +1,4 @@
-/* qwenimage.c - AutoencoderKLQwenImage: the causal autoencoder (causal.h) of single images */
+/* qwenimage.c - AutoencoderKLQwenImage: the causal autoencoder (causal.h) on single images */
 #include "vae/causal.h"
 
 static const xd_field fields[] = {
@@ -25,7 +25,7 @@ static void weights(xd_decl *d, const void *cfg, void *glob)
     xd_causal_weights(d, cfg, glob);
 }
 
-/* Kernels that change the number of frames have no use for images. */
+/* Images do not use the kernels that change the number of frames. */
 extern const xd_vae xd_vae_qwenimage;
 const xd_vae xd_vae_qwenimage = {
     .net = { .name = "causal-image", .classes = { "AutoencoderKLQwenImage" }, .fields = fields,

@@ -14,7 +14,7 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
     if (in_channels == 3 && out_channels == 3)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "vae: in_channels %lld and out_channels %lld: only images of 3 channels are "
+                   "vae: in_channels is %lld and out_channels %lld; only 3 channels are "
                    "built", (long long)in_channels, (long long)out_channels);
 }
 
@@ -26,7 +26,7 @@ int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
 }
 
 /* Frames are halved log2(cell[0]) times, in batches of eight; the first batch also has the
- * remainder. The first of an odd number of frames stays alone. */
+ * remainder. The first of an odd number of frames stays single. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
 {
     if (v->alone)

@@ -1,8 +1,9 @@
-/* rgb.c - the colours of latents: linear maps from their channels to RGB, for previews.
+/* rgb.c - linear maps from latent channels to RGB, for previews
  *
- * The numbers are fits over decoded images that ComfyUI has published (comfy/latent_formats.py; of
- * the last format latent_preview.py of the nodes for it). They belong to trained weights: an
- * autoencoder is known by its channels, its width and its scaling. The last row is the constant. */
+ * The values are least-squares fits over decoded images, published by ComfyUI
+ * (comfy/latent_formats.py; the last one: latent_preview.py of the nodes for its model). They
+ * belong to trained weights: an autoencoder is recognized by its channels, width and scaling. The
+ * last row of each table is the constant. */
 #include "vae/rgb.h"
 
 #include <math.h>
@@ -48,7 +49,7 @@ static const float kl16_b[17][3] = {
     { -0.0329f, -0.0718f, -0.0851f },
 };
 
-/* cells of 32 channels that are packed by four */
+/* packed latents: 4 cells of 32 channels each */
 static const float packed32[33][3] = {
     {  0.0058f,  0.0113f,  0.0073f }, {  0.0495f,  0.0443f,  0.0836f },
     { -0.0099f,  0.0096f,  0.0644f }, {  0.2144f,  0.3009f,  0.3652f },

@@ -1,11 +1,11 @@
-/* rgb.h - inside vae: which autoencoders have known colours of latents */
+/* rgb.h - inside vae: known linear maps from latents to RGB, for previews */
 #ifndef XD_VAE_RGB_H
 #define XD_VAE_RGB_H
 
 #include <stdint.h>
 
-/* xd_vae_info.rgb of an autoencoder with so many latent channels, width of the finest level and
- * scaling_factor (1: none); NULL: none is known. */
+/* Returns xd_vae_info.rgb of the autoencoder with this number of latent channels, width of the
+ * finest level and scaling_factor (1: none); NULL: unknown. */
 const float (*xd_vae_rgb(int64_t channels, int64_t width, double scaling))[3];
 
 #endif

@@ -1,11 +1,11 @@
-/* scale_rows.h - inside vae: the normalization of latents channel by channel */
+/* scale_rows.h - inside vae: normalization of latents per channel */
 #ifndef XD_VAE_SCALE_ROWS_H
 #define XD_VAE_SCALE_ROWS_H
 
 #include "exec/op.h"
 
-/* in * gain + bias of every row of in [rows,C] F32, in the arena: [rows,C] F32. gain and bias [C]
- * are host memory. */
+/* Returns in * gain + bias for every row of in [rows,C] F32, as [rows,C] F32 in the arena. gain and
+ * bias [C] are in host memory. */
 xd_tensor xd_scale_rows(xd_exec *x, xd_tensor in, const float *gain, const float *bias);
 
 #endif

@@ -1,14 +1,13 @@
-/* tile.c - decoding and encoding in overlapping tiles, blended as in diffusers' autoencoders.
+/* tile.c - decoding and encoding in overlapping tiles, blended as in diffusers' autoencoders
  *
- * A tile has all frames of a video. Tiles are computed row by row. The last rows of the tile
- * above are blended into a tile, then the last columns of the tile to its left, both after their
- * own blending; then the upper left part of the tile goes into the result. Only two bands are
- * therefore kept: the lower rows of all tiles of the row above, and the right columns of the
- * previous tile.
+ * A tile has all frames of a video. Tiles are computed row by row. The last rows of the tile above
+ * are blended into a tile, then the last columns of the tile to its left, both after their own
+ * blending; then the upper left part of the tile goes into the result. So only two bands are kept:
+ * the lower rows of all tiles of the row above, and the right columns of the previous tile.
  *
- * With several ranks each rank computes its tiles first, and rank 0 blends all of them in the
- * order of one rank. Rank 0 keeps its own tiles for that. A rank that sends a tile keeps it
- * until rank 0 has received it. */
+ * With several ranks each rank computes its tiles first, and rank 0 blends all of them in the order
+ * of one rank. Rank 0 keeps its own tiles until then. A rank that sends a tile keeps it until rank
+ * 0 has received it. */
 #include <stdlib.h>
 
 #include "base/minmax.h"
@@ -22,8 +21,8 @@ typedef struct tiling {
     int64_t       H, W;         /* size of the image in cells                                  */
     int64_t       tile[2], step[2];     /* h and w in cells: size of a tile, distance of tiles */
     int64_t       fi[2], fo[2]; /* elements per cell in `in` and `out`: h, w                   */
-    int64_t       unit;         /* lines of `out` that are blended alike                       */
-    const xd_deal *deal;        /* distribution over ranks; NULL: all tiles are mine           */
+    int64_t       unit;         /* lines of `out` with equal blend weights                     */
+    const xd_deal *deal;        /* distribution over ranks; NULL: one rank                     */
     xd_tensor     in, out;      /* [T,H,W,C]                                                   */
     xd_tensor     above;        /* [columns of tiles x T, rows, W of a tile, C]                */
     xd_tensor     left;         /* [T, H of a tile, columns, C]                                */
@@ -50,13 +49,13 @@ static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
     return r;
 }
 
-/* Kept bands above tile column j. */
+/* View of the kept bands above tile column j. */
 static xd_tensor bands_above(const tiling *g, int64_t j)
 {
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
 }
 
-/* Number of tiles in a row, and of rows of tiles. */
+/* Number of tiles per row; number of rows of tiles. */
 static int64_t cols_of(const tiling *g)
 {
     return (g->W + g->step[1] - 1) / g->step[1];
@@ -68,7 +67,7 @@ static int64_t tiles_of(const tiling *g)
 }
 
 /* b = a (1 - k/n) + b k/n for the first n lines of b and the last n lines of a; k is rounded down
- * to whole units. */
+ * to multiples of g->unit. */
 static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
@@ -78,8 +77,8 @@ static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int
     }
 }
 
-/* Size of the band kept by the tile above row `i`, or left of column i: at most the size of that
- * tile. */
+/* Returns the size of the band kept from the tile above row `i`, or left of column i: at most the
+ * size of that tile. */
 static int64_t band_size(const tiling *g, int axis, int64_t i)
 {
     int64_t step = g->step[axis], extent = axis ? g->W : g->H;
@@ -125,7 +124,7 @@ static tile tile_at(const tiling *g, int64_t k)
     return t;
 }
 
-/* Extents of the result of a tile. */
+/* Writes the shape of the result of a tile. */
 static void result_of(const tiling *g, const tile *t, int64_t d[4])
 {
     d[0] = g->out.d[0], d[1] = t->h * g->fo[0], d[2] = t->w * g->fo[1], d[3] = g->out.d[3];
@@ -176,7 +175,7 @@ static void all_tiles(tiling *g)
 
 /* ---- tiles of several ranks --------------------------------------------------------------- */
 
-/* View of the next tile in `slab`, from *at on. Tiles begin at multiples of 64 bytes. */
+/* View of the next tile in `slab`, from *at on. Tiles are aligned to 64 bytes. */
 static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t *at)
 {
     int64_t d[4];
@@ -186,7 +185,7 @@ static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t
     return v;
 }
 
-/* Rank 0, whose own tiles are in the slab, blends all tiles in the order of one rank. */
+/* On rank 0, whose own tiles are in the slab: blends all tiles in the order of one rank. */
 static void blend_tiles(tiling *g, xd_tensor slab)
 {
     xd_exec *x = g->x;
@@ -202,7 +201,7 @@ static void blend_tiles(tiling *g, xd_tensor slab)
             out = next_of(g, slab, &t, &at);
         } else {
             out = xd_new_as(x, XD_F32, 4, d);
-            g->deal->take(g->deal, x, out, g->deal->owner[k]);
+            g->deal->receive(g->deal, x, out, g->deal->owner[k]);
         }
         blend_neighbours(g, &t, out);
         keep_bands(g, &t, out);
@@ -227,11 +226,11 @@ static void my_tiles(tiling *g)
         xd_tensor out = next_of(g, slab, &t, &at);
         compute_tile(g, &t, out);
         if (g->deal->rank)
-            g->deal->give(g->deal, x, out);
+            g->deal->send(g->deal, x, out);
     }
     if (g->deal->rank == 0)
         blend_tiles(g, slab);
-    g->deal->done(g->deal, x);
+    g->deal->wait(g->deal, x);
 }
 
 typedef struct weighed { int64_t area, k; } weighed;
@@ -242,8 +241,8 @@ static int larger_first(const void *a, const void *b)
     return p->area != q->area ? (p->area < q->area ? 1 : -1) : (p->k > q->k) - (p->k < q->k);
 }
 
-/* Tile sizes and distances are those of diffusers if the overlap is a whole number of cells.
- * Otherwise the distance is rounded down to whole cells, so that the parts still add up to the
+/* Tile sizes and distances are those of diffusers if the overlap is an integer number of cells.
+ * Otherwise the distance is rounded down to complete cells, so that the parts still cover the
  * image. */
 static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
@@ -289,14 +288,14 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
         owner[t[k].k] = to;
         load[to] += t[k].area;
     }
-    xd_status s = t && load ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to deal %lld tiles",
+    xd_status s = t && load ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to distribute %lld tiles",
                                               (long long)n);
     free(t);
     free(load);
     return s;
 }
 
-/* Runs on the whole image if one tile is enough, otherwise on tiles. */
+/* Runs on the complete image if one tile is enough, otherwise on tiles. */
 static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                       xd_tensor lat)
 {
@@ -310,7 +309,7 @@ static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in,
     if (!xd_check(x, in.nd == 4 && out.nd == 4 && in.d[0] > 0 && out.d[0] > 0 &&
                   in.d[1] == g->H * g->fi[0] && in.d[2] == g->W * g->fi[1] &&
                   out.d[1] == g->H * g->fo[0] && out.d[2] == g->W * g->fo[1],
-                  "tiles: an input of %lld x %lld does not go with an output of %lld x %lld",
+                  "tiles: an input of %lld x %lld does not match an output of %lld x %lld",
                   (long long)in.d[2], (long long)in.d[1], (long long)out.d[2],
                   (long long)out.d[1]))
         return;

@@ -1,10 +1,10 @@
-/* tiny.c - AutoencoderTiny: the small autoencoders of previews (TAESD and its kin;
- * https://github.com/madebyollin/taesd).
+/* tiny.c - AutoencoderTiny: small autoencoders for previews (TAESD and variants;
+ * https://github.com/madebyollin/taesd)
  *
- * Plain convolutions and ReLU, all maps of one width. The encoder gives latents and no
- * distribution: their log variance is so small that a sample is the mean. Maps lie in the arena one
- * above the other: h at the bottom, above it two of a block. Every convolution exchanges its halo
- * rows with other ranks. */
+ * Plain convolutions and ReLU; all maps have the same width. The encoder outputs latents and no
+ * distribution: the log variance is set so low that a sample is the mean. Maps are stacked in the
+ * arena: h at the bottom, above it the two of a block. Every convolution exchanges its halo rows
+ * with other ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,13 +16,13 @@
 
 enum { LEVELS = 8, BLOCKS = 16, MOST = 4096, TILE = 512 };
 
-static const float SAME = -30;          /* log variance: what samplers of moments clamp it to   */
+static const float SAME = -30;          /* log variance: lower limit of samplers of moments     */
 
 typedef struct cfg {
     int64_t in_channels, out_channels, latent_channels, factor;
     double  scaling, shift;
     char    act[XD_FIELD_TEXT], upsample[XD_FIELD_TEXT];
-    xd_ints width[2], blocks[2];        /* of the encoder, of the decoder: level by level       */
+    xd_ints width[2], blocks[2];        /* of the encoder, of the decoder, per level            */
 } cfg;
 
 typedef struct block { xd_cnv conv[3]; } block;
@@ -47,8 +47,8 @@ static const xd_field fields[] = {
     { "upsample_fn", offsetof(cfg, upsample), 's', 0, "nearest" },
     { "scaling_factor", offsetof(cfg, scaling), 'd', 1, NULL },
     { "shift_factor", offsetof(cfg, shift), 'd', 0, NULL },
-    { "block_out_channels", 0, '-', 0, NULL },          /* the decoder's, once more            */
-    { "latent_magnitude", 0, '-', 0, NULL },            /* of latents that are kept as bytes   */
+    { "block_out_channels", 0, '-', 0, NULL },          /* duplicate of the decoder's          */
+    { "latent_magnitude", 0, '-', 0, NULL },            /* of latents stored as bytes          */
     { "latent_shift", 0, '-', 0, NULL },
     { "force_upcast", 0, '-', 0, NULL },
     { "_class_name", 0, '-', 0, NULL },
@@ -70,15 +70,15 @@ static xd_status check_lists(const cfg *c, int dec, xd_err *e)
     const char    *who = dec ? "decoder" : "encoder";
     const xd_ints *w = &c->width[dec], *n = &c->blocks[dec];
     if (w->n != n->n || w->n != c->width[0].n || w->n < 1 || w->n > LEVELS)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: the %s has %d widths and %d numbers of blocks: "
-                       "encoder and decoder have as many levels, 1 to %d", who, w->n, n->n, LEVELS);
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: the %s has %d widths and %d numbers of blocks; "
+                       "both must have the same length, 1 to %d", who, w->n, n->n, LEVELS);
     for (int i = 0; i < w->n; i++) {
         if (w->v[i] != c->width[dec].v[0] || w->v[i] < 1 || w->v[i] > MOST)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: a level of the %s has %lld channels: all have "
-                           "as many, 1 to %d", who, (long long)w->v[i], MOST);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: a level of the %s has %lld channels; all must "
+                           "have the same number, 1 to %d", who, (long long)w->v[i], MOST);
         if (n->v[i] < 0 || n->v[i] > BLOCKS)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: a level of the %s has %lld blocks, outside 0 "
-                           "to %d", who, (long long)n->v[i], BLOCKS);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: a level of the %s has %lld blocks; it must be "
+                           "from 0 to %d", who, (long long)n->v[i], BLOCKS);
     }
     return XD_OK;
 }
@@ -93,15 +93,16 @@ static xd_status check_config(void *c_, xd_err *e)
     if (xd_vae_colours(c->in_channels, c->out_channels, e) != XD_OK)
         return XD_EUNSUPPORTED;
     if (c->latent_channels < 1 || c->latent_channels > MOST)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: latent_channels is %lld, outside 1 to %d",
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: latent_channels is %lld; it must be from 1 to %d",
                        (long long)c->latent_channels, MOST);
     if (strcmp(c->act, "relu") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; relu is what is built", c->act);
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; only relu is supported", c->act);
     if (strcmp(c->upsample, "nearest") != 0 || c->factor != 2)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: upsample_fn %s by %lld; nearest by 2 is built",
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: upsample_fn is %s by %lld; only nearest by 2 is supported",
                        c->upsample, (long long)c->factor);
     if (!isfinite(c->scaling) || c->scaling == 0 || !isfinite(c->shift))
-        return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g and shift_factor %g cannot be used",
+        return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g or shift_factor %g is invalid",
                        c->scaling, c->shift);
     xd_status s = check_lists(c, 0, e);
     return s == XD_OK ? check_lists(c, 1, e) : s;
@@ -147,8 +148,8 @@ static void w_block(xd_decl *d, block *w, int *at, int64_t C)
     xd_w_leave(d);
 }
 
-/* Convolutions next to the latents are f32, as in kl.c. Layers without weights have a number, too:
- * the activation behind the decoder's first convolution, and enlargements. */
+/* Convolutions next to the latents are f32, as in kl.c. Layers without weights are numbered, too:
+ * the activation after the decoder's first convolution, and upsampling. */
 static void w_half(xd_decl *d, const cfg *c, half *w, int dec)
 {
     const int64_t  C = c->width[dec].v[0];
@@ -211,8 +212,8 @@ static xd_tensor new_map(run *r, xd_dtype type, int64_t H, int64_t W, int64_t C)
     return xd_new_as(r->x, type, 4, (int64_t[]){ 1, H, W, C });
 }
 
-/* A map of this size is the new h, above which memory is free. What lies at its place stays until
- * it is written. */
+/* Makes a map of this size the new h, with free memory above it. The old content stays until it is
+ * overwritten. */
 static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
@@ -235,7 +236,7 @@ static void run_block(run *r, const block *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* The enlarged map lies above the new h, which overwrites the old one. */
+/* The upsampled map is above the new h, which overwrites the old one. */
 static void run_upsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -278,18 +279,18 @@ static void clamp_latents(xd_exec *x, xd_tensor z)
     xd_axpby(x, all, 0, none, 3);
 }
 
-/* The band of a rank may have no rows. */
+/* A rank's band may have no rows. */
 static int extents_fit(xd_exec *x, const cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = (int64_t)1 << (levels(c) - 1);
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && lat.d[3] == C,
-                    "vae: an image of %lld x %lld pixels does not go with latents of %lld x %lld "
+                    "vae: an image of %lld x %lld pixels does not match latents of %lld x %lld "
                     "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
                     (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
 }
 
-/* in * gain + bias, into `out` of any strides. */
+/* Writes in * gain + bias to `out`, which may have any strides. */
 static void scale_map(xd_exec *x, xd_tensor out, xd_tensor in, float gain, float bias)
 {
     const float g[3] = { gain, gain, gain }, b[3] = { bias, bias, bias };
@@ -322,7 +323,7 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     }
 }
 
-/* The second half of the moments is one number. */
+/* Fills the second half of the moments (the log variance) with a constant. */
 static void fill_variance(xd_exec *x, xd_tensor moments, int64_t C)
 {
     xd_tensor one = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, 1, 1, 1 }), to = moments;

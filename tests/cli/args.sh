@@ -257,30 +257,30 @@ idle() {
         [ "$(printf "%s\n" "$2" | wc -l)" = 1 ]' x "$rc" "$err" "$why"
     check "$what: changes nothing" cmp "$T/plain.ppm" "$T/idle.ppm"
 }
-idle "displaced patches without a ring" "use_displaced_patches makes no difference without a ring" \
+idle "displaced patches without a ring" "use_displaced_patches .*ring" \
     --use_displaced_patches
-idle "patches without stages" "num_pipeline_patch makes no difference without stages" \
+idle "patches without stages" "num_pipeline_patch .*stages" \
     --num_pipeline_patch 4
-idle "text with patches that there are not" "pipefusion_text makes no difference without patches" \
+idle "text with patches that there are not" "pipefusion_text .*patches" \
     --pipefusion_text every
-idle "warm-up of exact steps" "warmup_steps makes no difference where every step is exact" \
+idle "warm-up of exact steps" "warmup_steps .*exact" \
     --warmup_steps 5
-idle "rows of one rank" "use_parallel_vae makes no difference where one rank" --use_parallel_vae
-idle "shares of one rank" "balance makes no difference" --balance measured
-idle "a cluster for one rank" "cluster makes no difference" --cluster 8xH100
-idle "blocks of one stage" "attn_layer_num_for_pp makes no difference without stages" \
+idle "rows of one rank" "use_parallel_vae .*one rank" --use_parallel_vae
+idle "shares of one rank" "balance " --balance measured
+idle "a cluster for one rank" "cluster " --cluster 8xH100
+idle "blocks of one stage" "attn_layer_num_for_pp .*stages" \
     --attn_layer_num_for_pp 8
 for name in warmup_steps=1 num_pipeline_patch=1 pipefusion_text=first; do
     generate -p a --seed 1 --$name -o "$T/idle.ppm"
     check "$name is what is done anyhow" [ -z "$err" ]
 done
 try bench --config "$MODEL" --random_weights --parts vae --repeats 1 --num_pipeline_patch 4
-check "of bench, too" said "^xdit: warning: num_pipeline_patch makes no difference without stages"
+check "of bench, too" said "^xdit: warning: num_pipeline_patch .*stages"
 generate -p a --seed 1 --enable_tiling -o "$T/idle.safetensors"
-check "tiles of latents" said "^xdit: warning: enable_tiling makes no difference to latents"
+check "tiles of latents" said "^xdit: warning: enable_tiling .*latents"
 generate -p a --seed 1 --attention_window 1,50,0 -o "$T/idle.ppm"
 check "a window of the whole image" said \
-    "^xdit: warning: attention_window makes no difference: it holds all of 1 x"
+    "^xdit: warning: attention_window .*all of 1 x"
 generate -p a --seed 1 --attention_window 0,3,3 -o "$T/window.ppm"
 check "a window changes the image" sh -c '[ -z "$1" ] && ! cmp -s "$2" "$3"' x "$err" \
     "$T/plain.ppm" "$T/window.ppm"
@@ -289,7 +289,7 @@ check "attention as usual" [ -z "$err" ]
 export XDIT_ISA=avx2
 generate -p a --seed 1 --attention int8 -o "$T/idle.ppm"
 check "int8 attention where there is none" said \
-    "^xdit: warning: attention int8 makes no difference to cpu-avx2 in f32, which has no such"
+    "^xdit: warning: attention int8 .* cpu-avx2 in f32"
 XDIT_ISA=c
 generate -p a --seed 1 -o "$T/plainc.ppm"
 generate -p a --seed 1 --attention int8 -o "$T/int8.ppm"

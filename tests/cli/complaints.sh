@@ -174,11 +174,11 @@ generate --steps 2 -W 512 -H 512 --max_sequence_length 77 --pipefusion_parallel_
 generate --steps 1 -W 512 -H 512 --max_sequence_length 77 --no_resolution_binning \
     -o "$T/y.safetensors"
 check "a model without trained sizes" said \
-    "warning: no_resolution_binning makes no difference to flux"
+    "warning: no_resolution_binning .*flux"
 try generate --model "$GOLDEN/flux-schnell" -p a --steps 1 -W 56 -H 40 --max_sequence_length 13 \
     --guidance_scale 4 -q -o "$T/y.safetensors"
 check "a model that reads no guidance" said \
-    "warning: guidance_scale makes no difference to this model"
+    "warning: guidance_scale .*this model"
 cp -r "$GOLDEN/flux2-klein" "$T/chat"
 chmod -R u+w "$T/chat"
 set -- --model "$T/chat" -p a --steps 1 -W 32 -H 32 --max_sequence_length 29 -q

@@ -11,12 +11,12 @@ edit() {
 
 { printf 'P6 91 45 255\n'; head -c 12285 /dev/zero; } >"$T/odd.ppm"
 edit --image "$T/odd.ppm"
-check "it keeps its size but for whole tokens" said '91 x 45 pixels, is read as 88 x 40'
+check "it keeps its size but for whole tokens" said '91 x 45 pixels to 88 x 40'
 # Reading comes before memory is planned, which is too little for such an image.
 for area in "" "--max_area 3072"; do
     try generate --model "$MODEL" -p a $area --image "$T/odd.ppm" --memory 1MB --output "$T/a.png"
     check "without the flag it gets the nearest trained size ($area)" \
-        said '91 x 45 pixels, is read as 1456 x 720'
+        said '91 x 45 pixels to 1456 x 720'
 done
 edit --image "$IMAGE"
 check "an image is read" [ "$rc" = 0 ]
@@ -38,21 +38,21 @@ check "kept keys change the image" sh -c "! cmp -s '$T/exact.png' '$T/kept.png'"
 check "a second rank does not" same kept.png two.png
 check "nor do stages" same kept.png stages.png
 kept bad.png --reference_interval 2 --cache fbcache:0.1
-check "not with a cache" said '^xdit: reference_interval and cache both leave out work of a step'
+check "not with a cache" said '^xdit: reference_interval and cache '
 kept bad.png --reference_interval 2 --nproc 2 --plan u2 --use_displaced_patches
 check "not with displaced patches" [ "$rc" = 2 ]
 kept bad.png --reference_interval=-1
 check "no interval below 0" [ "$rc" = 2 ]
 edit --reference_interval 2
-check "nothing to keep" said '^xdit: warning: reference_interval makes no difference: there are no'
+check "nothing to keep" said '^xdit: warning: reference_interval .*reference images'
 try plan --model "$MODEL" --image "$IMAGE" --max_area 3072 --no_auto_resize \
     --world 1 --reference_interval 0
-check "plan marks kept keys" grep -q '^~ with --reference_interval 0: not the image' "$T/stdout"
+check "plan marks kept keys" grep -q '^~ with --reference_interval 0: ' "$T/stdout"
 
 try generate --model "$MODEL" --prompt a --num_inference_steps 1 --width 32 --height 32 \
     --max_area 1024 --image "$IMAGE" --image "$IMAGE" --output "$T/b.png"
 check "one image is the most" [ "$rc" = 2 ]
-check "in one sentence" said '^xdit: 2 images are given, and flux-kontext reads at most 1$'
+check "in one sentence" said '^xdit: 2 images .*flux-kontext .*at most 1$'
 edit --image "$IMAGE" --strength 0.5
 check "there is no strength" [ "$rc" = 2 ] && check "it says why" said 'strength 0.5 means nothing'
 edit --image "$T/none.png"
@@ -87,7 +87,7 @@ refused "no_auto_resize of a model that resizes none" 2 "no_auto_resize is for F
     generate --model "$MODEL" -p a --no_auto_resize --output "$T/c.png"
 MODEL=$FULL/flux
 generate --prompt a --width 32 --height 32 --image "$IMAGE" --image "$IMAGE" --output "$T/c.png"
-check "noise starts from one image" said '^xdit: 2 images are given, and flux begins with one$'
+check "noise starts from one image" said '^xdit: 2 images .*flux .*one$'
 
 MODEL=$FULL/flux2-klein
 A=$ROOT/tests/golden/flux2-images/image.png
@@ -112,7 +112,7 @@ try plan --model "$MODEL" --image "$T/big.ppm" --world 2 --plan u2 --json -W 144
 check "a plan is made for the first image's, of a megapixel at most" \
     [ "$(sent_bytes)" = "$sent" ]
 generate --prompt a --output "$T/d.png" "$@" "$@" "$@" "$@"
-check "but not any number" said '^xdit: 12 images are given, and flux2-klein reads at most 10$'
+check "but not any number" said '^xdit: 12 images .*flux2-klein .*at most 10$'
 generate --prompt a --output "$T/d.png" --image "$IMAGE"
 check "a small image is refused" said 'an image to read has 88 x 40 pixels; .* of at least 64 x 64$'
 
@@ -122,7 +122,7 @@ A=$ROOT/tests/golden/qwen-edit-plus
 set -- --prompt "side by side" --num_inference_steps 2 --max_area 6144 --json --output "$T/e.png"
 try generate --model "$MODEL" "$@"
 check "an image to edit is needed" \
-    said '^xdit: qwen-image-edit-plus edits images: name one with --image$'
+    said '^xdit: qwen-image-edit-plus .*--image$'
 try generate --model "$MODEL" "$@" --image "$A/image.png" --image "$A/image_2.png"
 check "the last image gives the size" json 'j["parameters"]["width"] == 64 and
     j["parameters"]["height"] == 128'
@@ -131,7 +131,7 @@ check "whichever that is" json 'j["parameters"]["width"] == 96 and j["parameters
 try generate --model "$MODEL" --num_inference_steps 2 --max_area 6144 --output "$T/e.png" \
     --prompt "a <|image_pad|>" --image "$A/image.png"
 check "a prompt has no token of an image" \
-    said '^xdit: a prompt has the token of an image \(id 272\) 2 times, and 1 images are given'
+    said '^xdit: a prompt .*token \(id 272\) 2 times.* 1 images'
 try generate --model "$MODEL" "$@" --image "$A/image.png" --max_sequence_length 9
 check "nor is it cut off" said 'token of an image \(id 272\) 0 times.* be longer$'
 printf 'P6 1000 1 255\n%03000d' 0 >"$T/line.ppm"
@@ -153,10 +153,10 @@ check "a plan counts the steps of a strength" json 'j["plans"][0]["steps"] == 5'
 part --width 64
 check "no other size is" said '^xdit: 64 x 64 pixels are asked for, and of an image .* 96 x'
 part --padding_mask_crop 4
-check "nor is a part cut out" said '^xdit: padding_mask_crop is given, and qwen-image-edit reads'
+check "nor is a part cut out" said '^xdit: padding_mask_crop .*qwen-image-edit'
 part --image "$A/image.png"
 check "nor are several images" \
-    said '^xdit: 2 images are given, and qwen-image-edit begins with one$'
+    said '^xdit: 2 images .*qwen-image-edit .*one$'
 try bench --model "$FULL/qwen-edit" --random_weights --width 32 --height 32 --parts text \
     --repeats 1 --max_sequence_length 5
 check "a bench shows the encoder an image" \
@@ -241,7 +241,7 @@ other() { for f in e filled; do tail -c 4608 "$T/$f.ppm" >"$T/$f.px"; done
 check "the mask counts" other
 inpaint --image "$A/mask.png" --mask_image "$A/mask.png"
 check "the image counts beside it" other
-both='^xdit: flux-fill inpaints a part of an image: name the image with --image and its mask'
+both='^xdit: flux-fill .*--image .*--mask_image'
 inpaint --image "$A/image.png"
 check "a mask must be there" said "$both"
 inpaint --mask_image "$A/mask.png"
@@ -260,7 +260,7 @@ said 'has no MPI|install the package' ||
     { tail -c 4608 "$T/filled.ppm" >"$T/filled.px"
       check "and the same on two ranks" sh -c "tail -c 4608 '$T/e.ppm' | cmp - '$T/filled.px'"; }
 inpaint --image "$A/image.png" --mask_image "$A/mask.png" --padding_mask_crop 3
-check "nor a crop" said '^xdit: padding_mask_crop is given, and flux-fill reads the whole image$'
+check "nor a crop" said '^xdit: padding_mask_crop .*flux-fill'
 cp -R "$MODEL" "$T/other"
 chmod -R u+w "$T/other"
 MODEL=$T/other
@@ -303,6 +303,6 @@ over --scheduler CogVideoXDDIMScheduler
 check "a scheduler that adds no noise to an image says so" \
     said '^xdit: pixart-alpha cannot start from an image with the scheduler cogvideox-ddim'
 over --mask_image "$A"
-check "PixArt inpaints no part" said 'pixart-alpha inpaints no part of an image$'
+check "PixArt inpaints no part" said 'pixart-alpha .*inpaint'
 
 done_testing

@@ -23,7 +23,7 @@ check "the model's frames" cmp -s "$T/one.rgb" "$T/two.rgb"
 film "$T2V" --num_frames 5 -o "$T/x.rgb"
 check "an even latent makes no frame more than four each" [ "$(size "$T/x.rgb")" = $((8 * FRAME)) ]
 check "a warning says so, quiet or not" said \
-    '^xdit: warning: 2 frames of the latent become 8 frames, not 5'
+    '^xdit: warning: generating 8 frames, not 5'
 film "$T2V" --seconds 1 -o "$T/x.rgb"
 check "a second is nine frames of eight" cmp -s "$T/x.rgb" "$T/one.rgb"
 refused "two lengths" 2 "num_frames seconds" generate --model "$T2V" -p a \
@@ -41,7 +41,7 @@ film "$T2V" --num_frames 9 --use_dynamic_cfg -o "$T/x.rgb"
 check "guidance that grows" sh -c '[ -s "$1/x.rgb" ] && ! cmp -s "$1/one.rgb" "$1/x.rgb"' x "$T"
 film "$T2V" --num_frames 5 --use_dynamic_cfg --guidance_scale 1 -o "$T/x.rgb"
 check "and that of one pass cannot" said \
-    "warning: use_dynamic_cfg makes no difference without guidance"
+    "warning: use_dynamic_cfg .*guidance"
 film "$T2V" --num_frames 9 --json -o "$T/x.rgb"
 check "sizes in the JSON" sh -c 'printf "%s" "$1" | python3 -c "
 import json, sys

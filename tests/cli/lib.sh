@@ -64,7 +64,7 @@ one_line() { [ "$(printf '%s\n' "$err" | wc -l)" = 1 ]; }
 # advice: the flags of every change that would fit, one a line, after a refusal for want of memory.
 advice() {
     printf '%s\n' "$err" | sed -n 's/.*; what would fit: //p' | sed 's/); /)\n/g' |
-        sed 's/ ([^()]*\(([^()]*)\)*[^()]*)$//; s/ and no other degree//'
+        sed 's/ ([^()]*\(([^()]*)\)*[^()]*)$//; s/ without other degrees//'
 }
 
 # mentions WORDS: does the sentence in $err have every one of them, in any order? Each is an

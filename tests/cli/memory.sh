@@ -107,9 +107,9 @@ check "an image beyond the budget" said 'needs at least .* of a budget of 10 MB 
 try plan --model "$MODEL" --world 1 --dtype f32 --memory 400MB
 check "plan: it fits" [ "$rc" = 0 ]
 try plan --model "$MODEL" --world 1 --dtype f32 --memory 100MB
-check "plan: it does not" said '1[0-9][0-9] MB are needed of 100 MB; what would fit: '
+check "plan: it does not" said 'needs 1[0-9][0-9] MB .*100 MB; what would fit: '
 try plan --model "$MODEL" --world 2 --cluster 8xH100 --memory 1MB
-check "plan: the budget of a cluster's device" said 'needed of 1 MB'
+check "plan: the budget of a cluster's device" said 'needs .* 1 MB'
 
 if [ -z "${XDIT_NO_MPI-}" ] && ! "$XDIT" generate --model "$MODEL" -p a --steps 1 -q \
     --ulysses_degree 2 -o "$T/x.png" 2>&1 | grep -Eq 'has no MPI|install the package'; then

@@ -25,7 +25,7 @@ check "one host of one rank" file "$T/one.json" \
 if grep -q '"read_bytes_per_second": 0,$' "$T/one.json"; then
     check "why reading was not measured" said "reading speed of $T could not be measured: "
 else
-    check "the speed of reading, 64 MB beside the file" said "xdit: $T is read at [0-9]+ MB/s"
+    check "the speed of reading, 64 MB beside the file" said "xdit: $T: .*[0-9]+ MB/s"
     check "in the file, in bytes" file "$T/one.json" "1e6 < read_bytes_per_second < 1e12"
 fi
 check "and nothing is left there" [ "$(ls "$T" | grep -c xdit-probe)" = 0 ]
@@ -33,7 +33,7 @@ try plan --model "$MODEL" --cluster "$T/one.json"
 check "a plan on it" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c '^best: one rank')" = 1 ]
 try plan --model "$MODEL" --world 2
 check "not probed: plans are guessed, and say so" [ "$(printf '%s\n' "$out" |
-    grep -c 'guessed (xdit probe')" = 1 ]
+    grep -c 'estimated (xdit probe')" = 1 ]
 
 if [ -n "${XDIT_NO_MPI-}" ] || "$XDIT" probe --ranks 2 --threads 1 2>&1 |
     grep -Eq 'has no MPI|install the package'; then
@@ -50,7 +50,7 @@ cores=$(nproc)
 if [ "$cores" = 2 ]; then
     try plan --model "$MODEL" --world 2
     check "plans for this machine take it, and say so" [ "$(printf '%s\n' "$out" |
-        grep -c 'this machine, as probed')" = 1 ]
+        grep -c 'this machine, as measured by xdit probe')" = 1 ]
 else
     echo "# skipped: plans of two ranks have $cores cores here, and the probe had two threads"
 fi

@@ -135,7 +135,7 @@ static void what_is_refused(void **state)
     xd_close(&g);
     g = open_model("tests/golden/flux");
     r.num_frames = 0;
-    refused(g, &r, "is for models of two transformers (Wan); flux has one");
+    refused(g, &r, "two transformers (Wan); flux has one");
     xd_close(&g);
 }
 

@@ -210,9 +210,9 @@ static void refusals(void **state)
     xd_err     e = { 0 };
     (void)state;
     assert_int_equal(xd_machine_read(&m, "9xH1000", &e), XD_EINVAL);
-    assert_non_null(strstr(e.msg, "no cluster is called 9xH1000; known are one or so many of"));
+    assert_non_null(strstr(e.msg, "9xH1000"));
     assert_int_not_equal(xd_machine_read(&m, "./none.json", &e), XD_OK);
-    refused("[1]", "it is no object");
+    refused("[1]", "object");
     refused("{", path);
     refused(HEAD "\"bf16\": " RATES "}", "neither inside nor between is there");
     refused(HEAD "\"inside\": " WIRE "}", "neither f32 nor bf16 is there");

@@ -163,18 +163,19 @@ static void warnings(void **state)
     said[0] = 0;
     xd_log_enter(&(xd_logger){ on_log, NULL, XD_LOG_WARN });
     xd_plan_log_unused(&one, &one, NULL);
-    assert_string_equal(said, "dummy_switch makes no difference without a ring (ring_degree)\n");
+    has(said, "dummy_switch");
+    has(said, "ring (ring_degree)\n");
     said[0] = 0;
     xd_plan_log_unused(&dummies, &dummies, NULL);
     assert_string_equal(said, "");
     one.num_pipeline_patch = 4, one.pipefusion_text = "every", one.warmup_steps = 2;
     one.use_parallel_vae = one.use_displaced_patches = 1, one.reserved[1] = 0;
     xd_plan_log_unused(&one, &one, NULL);
-    has(said, "num_pipeline_patch makes no difference without stages");
-    has(said, "pipefusion_text makes no difference without patches");
-    has(said, "warmup_steps makes no difference where every step is exact");
-    has(said, "use_parallel_vae makes no difference where one rank makes an image");
-    has(said, "use_displaced_patches makes no difference without a ring");
+    has(said, "num_pipeline_patch");
+    has(said, "pipefusion_text");
+    has(said, "warmup_steps");
+    has(said, "use_parallel_vae");
+    has(said, "use_displaced_patches");
     xd_log_enter(NULL);
 }
 

@@ -563,7 +563,7 @@ static void refused_solvers(void **state)
     static const refusal cases[] = {
         { "unipc", "{\"solver_order\":4}", "solver_order", "4", 20 },
         { "unipc", "{\"solver_type\":\"x\"}", "solver_type", "x", 20 },
-        { "unipc", "{\"solver_p\":{}}", "solver_p", "not built", 20 },
+        { "unipc", "{\"solver_p\":{}}", "solver_p", "not supported", 20 },
         { "unipc", "{\"thresholding\":true}", "thresholding", "true", 20 },
         { "unipc", "{\"predict_x0\":false,\"prediction_type\":\"flow_prediction\"}", "predict_x0",
           "flow_prediction", 20 },
@@ -572,7 +572,7 @@ static void refused_solvers(void **state)
         { "unipc", "{\"flow_shift\":0}", "flow_shift", "0", 20 },
         { "unipc", "{\"shift_terminal\":0.1}", "shift_terminal", "use_flow_sigmas", 20 },
         { "unipc", "{\"shift_terminal\":0.1,\"use_flow_sigmas\":true}", "shift_terminal",
-          "2 or more", 1 },
+          "at least 2", 1 },
         { "unipc", "{\"use_flow_sigmas\":true,\"use_exponential_sigmas\":true}", "use_flow_sigmas",
           "use_exponential_sigmas", 20 },
         { "unipc", "{\"use_karras_sigmas\":true,\"sigma_max\":0}", "sigma_max", "0", 20 },
@@ -580,7 +580,7 @@ static void refused_solvers(void **state)
           "use_karras_sigmas", 20 },
         { "flow-euler", "{\"use_karras_sigmas\":true,\"use_beta_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },
-        { "flow-lcm", "{\"scale_factors\":[0.5]}", "scale_factors", "not built", 20 },
+        { "flow-lcm", "{\"scale_factors\":[0.5]}", "scale_factors", "not supported", 20 },
         { "flow-heun", "{\"shift\":0}", "shift", "0", 20 },
         { "dpm++", "{\"use_karras_sigmas\":true,\"sigma_min\":-1}", "sigma_min", "-1", 20 },
         { "heun", "{\"use_karras_sigmas\":true,\"use_beta_sigmas\":true}", "only one",
@@ -625,14 +625,14 @@ static void refused_lists(void **state)
     static const double  same[] = { 2, 2 };
     static const struct { const char *name, *config; const double *sigmas, *times;
                           const char *says; } cases[] = {
-        { "flow-euler", "{}", rises, NULL, "must fall" },
-        { "flow-euler", "{}", high, NULL, "number 1 of the sigmas is 3" },
-        { "flow-euler", "{}", falls, times, "one list" },
-        { "flow-heun", "{}", falls, NULL, "takes no list of sigmas" },
-        { "ddim", "{}", NULL, times, "takes no list of timesteps" },
+        { "flow-euler", "{}", rises, NULL, "decrease" },
+        { "flow-euler", "{}", high, NULL, "1 of the sigmas is 3" },
+        { "flow-euler", "{}", falls, times, "sigmas and timesteps" },
+        { "flow-heun", "{}", falls, NULL, "list of sigmas" },
+        { "ddim", "{}", NULL, times, "list of timesteps" },
         { "unipc", "{}", falls, NULL, "use_flow_sigmas" },
-        { "dpm++", "{}", NULL, split, "number 2 of the timesteps is 500.5" },
-        { "euler", "{\"use_karras_sigmas\":true}", NULL, times, "spaces its levels" },
+        { "dpm++", "{}", NULL, split, "2 of the timesteps is 500.5" },
+        { "euler", "{\"use_karras_sigmas\":true}", NULL, times, "timesteps" },
         { "euler", "{}", same, NULL, "the last of the sigmas" },
     };
     (void)state;

@@ -321,7 +321,7 @@ static void deadlock(void **state)
         done(&s, c);
     }
     assert_int_equal(xd_simulation_run(s.p, s.lane, &s.e), XD_EINVAL);
-    assert_string_equal(s.e.msg, "the ranks of this plan would wait for each other for ever");
+    assert_non_null(strstr(s.e.msg, "deadlock"));
     xd_simulation_close(&s.p);
 }
 
