@@ -137,7 +137,8 @@ static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, x
                            names[i ^ 1]);
         v = v ? v : other;
         if (!xd_json_is_object(v))
-            return xd_fail(e, XD_EFORMAT, "%s: %s must be a JSON object", path, names[i]);
+            return xd_fail(e, XD_EFORMAT, "%s: %s must be a JSON object", path,
+                           names[v == other ? i ^ 1 : i]);
         xd_status s = xd_fields_read(i < 2 ? rate_fields : wire_fields, at[i], v, path, e);
         if (s != XD_OK)
             return s;

@@ -15,7 +15,7 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
                    "vae: in_channels is %lld and out_channels %lld; only 3 channels are "
-                   "built", (long long)in_channels, (long long)out_channels);
+                   "supported", (long long)in_channels, (long long)out_channels);
 }
 
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)

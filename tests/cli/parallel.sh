@@ -70,8 +70,8 @@ plan 1 --tensor_parallel_degree 2
 plan 0 --data_parallel_degree 2
 plan 0 --ulysses_degree 2 --use_parallel_vae
 plan 1 --ulysses_degree 3 --text-tensor-parallel-degree=2
-refused "two ways to be stale, before degrees are blamed" 2 "PipeFusion --num_pipeline_patch" generate \
-    --model "$MODEL" -p a --nproc 4 \
+refused "two ways to be stale, before degrees are blamed" 2 "PipeFusion --num_pipeline_patch" \
+    generate --model "$MODEL" -p a --nproc 4 \
     --tensor_parallel_degree 7 --pipefusion_parallel_degree 3 --use_displaced_patches -o "$T/no.png"
 quick --use_cfg_parallel --guidance_scale 1 -o "$T/x.ppm"
 check "two ranks for one pass: generated, with a warning" [ "$rc" = 0 -a -s "$T/x.ppm" ]

@@ -218,7 +218,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     if (g->ctx.model.recipe->from_image)
         give_images(g, &r, path);
     must(xd_job_open(&j, &g->ctx, &r, &e), &e);
-    j.told_images = xd_job_images(&r);
+    j.rank0_images = xd_job_images(&r);
     must(xd_references_share(&j, XD_OK, &e), &e);
     must(xd_prompts_tokenize(&w, &j, &e), &e);
     *packed = 0;

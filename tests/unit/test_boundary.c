@@ -123,7 +123,7 @@ static void what_is_refused(void **state)
     r.num_inference_steps = 2;
     steps_are(g, &r, "00", NULL);
     r.boundary_ratio = 0.9;
-    refused(g, &r, "step 1 of 2 has the time 999, which is above the boundary 900 (boundary_ratio "
+    refused(g, &r, "step 1 of 2 has the timestep 999, above the boundary 900 (boundary_ratio "
             "0.9), and ");
     xd_close(&g);
     g = open_model("tests/golden/wan");

@@ -214,9 +214,9 @@ static void refusals(void **state)
     assert_int_not_equal(xd_machine_read(&m, "./none.json", &e), XD_OK);
     refused("[1]", "object");
     refused("{", path);
-    refused(HEAD "\"bf16\": " RATES "}", "neither inside nor between is there");
-    refused(HEAD "\"inside\": " WIRE "}", "neither f32 nor bf16 is there");
-    refused(HEAD "\"bf16\": 3, \"inside\": " WIRE "}", "no object");
+    refused(HEAD "\"bf16\": " RATES "}", "inside or between");
+    refused(HEAD "\"inside\": " WIRE "}", "f32 or bf16");
+    refused(HEAD "\"bf16\": 3, \"inside\": " WIRE "}", "bf16 must be");
     refused("{\"hosts\": 0, \"ranks_per_host\": 4, \"memory\": 1e9, \"f32\": " RATES
             ", \"inside\": " WIRE "}",
             "0 hosts of 4 ranks");
@@ -405,7 +405,7 @@ static void here(void **state)
     assert_int_equal(m.ranks, 2);
     assert_int_equal(m.threads, 1);
     assert_true(m.memory > 1e6 && m.f32.gemm > 1e8 && m.shares);
-    assert_non_null(strstr(m.name, "guessed"));
+    assert_non_null(strstr(m.name, "estimated"));
     xd_dev_close(&d);
 }
 
@@ -442,7 +442,7 @@ static void the_disk_is_known(void **state)
         assert_int_equal(utimensat(AT_FDCWD, one, when[i], 0), 0);
     }
     assert_int_equal(xd_machine_here(&m, d, 2, 1, &e), XD_OK);
-    assert_non_null(strstr(m.name, "guessed"));
+    assert_non_null(strstr(m.name, "estimated"));
     near(m.read, 1e8);
     for (int i = 0; i < 2; i++)
         assert_true(xd_machine_home(3 + i, 1, one, sizeof one) && unlink(one) == 0);

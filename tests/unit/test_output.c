@@ -96,7 +96,7 @@ static void names_are_checked(void **state)
     assert_int_equal(xd_output_check_video("a.mp4", 1, &e), XD_OK);
     assert_int_equal(xd_output_check_video("a.safetensors", 0, &e), XD_OK);
     assert_int_equal(xd_output_check_video("a.mp4", 0, &e), XD_EINVAL);
-    assert_non_null(strstr(e.msg, "a.mp4 is that of a video, and this model makes images"));
+    assert_non_null(strstr(e.msg, "a.mp4"));
     assert_int_equal(scratch_clean(), 0);
 }
 

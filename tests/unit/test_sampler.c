@@ -511,7 +511,7 @@ static void refused(void **state)
         { "dpm++", "{\"use_beta_sigmas\":true,\"use_karras_sigmas\":true}", "use_beta_sigmas",
           "only one", 20 },
         { "dpm++", "{\"use_flow_sigmas\":true,\"use_karras_sigmas\":true}", "use_flow_sigmas",
-          "above 1", 20 },
+          "cannot be combined", 20 },
         { "dpm++", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },
         { "dpm++", "{\"variance_type\":\"learned\"}", "variance_type", "learned", 20 },

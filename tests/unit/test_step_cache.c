@@ -37,17 +37,17 @@ static void texts_are_read(void **state)
     xd_cache_spec c = read_spec("fbcache");
     assert_string_equal(c.kind->name, "fbcache");
     assert_true(c.o.threshold == 0.05 && c.o.first == 1 && c.o.last == 0 && c.o.warmup == 0);
-    assert_true(c.o.most == -1 && c.o.running == -1 && c.o.order == 0);
+    assert_true(c.o.max_cached == -1 && c.o.max_continuous == -1 && c.o.order == 0);
     assert_true(read_spec("fbcache:0.12").o.threshold == 0.12);
     assert_string_equal(read_spec("FBCache:0.12").kind->name, "fbcache");
     assert_int_equal(read_spec("DBCache:warmup_steps=3").o.warmup, 3);
     c = read_spec("dbcache:Fn=4,Bn=2,threshold=0.2,warmup=3,max_cached=7,max_continuous=2,order=1");
     assert_true(c.o.first == 4 && c.o.last == 2 && c.o.threshold == 0.2 && c.o.warmup == 3);
-    assert_true(c.o.most == 7 && c.o.running == 2 && c.o.order == 1);
+    assert_true(c.o.max_cached == 7 && c.o.max_continuous == 2 && c.o.order == 1);
     c = read_spec("dbcache:0.3,Fn_compute_blocks=2,Bn_compute_blocks=1,max_warmup_steps=4,"
                   "taylorseer_order=2,max_cached_steps=5,max_continuous_cached_steps=3");
     assert_true(c.o.first == 2 && c.o.last == 1 && c.o.threshold == 0.3 && c.o.warmup == 4);
-    assert_true(c.o.order == 2 && c.o.most == 5 && c.o.running == 3);
+    assert_true(c.o.order == 2 && c.o.max_cached == 5 && c.o.max_continuous == 3);
     c = read_spec("taylorseer:order=3,interval=4,warmup=2,until=20");
     assert_true(c.o.order == 3 && c.o.interval == 4 && c.o.warmup == 2 && c.o.until == 20);
     c = read_spec("teacache:0.4,coefficients=1/-2.5/3e2/0/-0.125");
@@ -60,10 +60,10 @@ static void texts_are_read(void **state)
 static void texts_are_refused(void **state)
 {
     (void)state;
-    refused("cachebox", "there are fbcache, dbcache, teacache, taylorseer");
-    refused("fb", "no step cache \"fb\"");
+    refused("cachebox", "fbcache, dbcache, teacache, taylorseer");
+    refused("fb", "step cache \"fb\"");
     refused("fbcache:x", "threshold is \"x\"");
-    refused("fbcache:-1", "out of range");
+    refused("fbcache:-1", "-1");
     refused("fbcache:0.1x", "threshold is \"0.1x\"");
     refused("fbcache:", "threshold is \"\"");
     refused("fbcache:Fn=2", "fbcache has no option \"Fn\"; it has: threshold");
@@ -71,7 +71,7 @@ static void texts_are_refused(void **state)
     refused("dbcache:Fn=0", "Fn is \"0\"");
     refused("dbcache:order=4", "order is \"4\"");
     refused("taylorseer:0.1", "taylorseer has no option \"threshold\"");
-    refused("taylorseer:warmup=0", "warmup of 1 step");
+    refused("taylorseer:warmup=0", "warmup of at least 1 step");
     refused("teacache:coefficients=1/2/3/4", "coefficients is");
     refused("teacache:coefficients=1/2/3/4/5/6", "coefficients is");
     refused("teacache:coefficients=1/2/nan/4/5", "coefficients is");

@@ -561,8 +561,8 @@ static void bad_configs_are_refused(void **state)
         { "{\"latent_channels\":0}", "latent_channels" },
         { "{\"sample_size\":0}", "sample_size" },
         { "{\"scaling_factor\":0}", "scaling_factor" },
-        { "{\"out_channels\":4}", "out_channels 4" },
-        { "{\"in_channels\":1}", "in_channels 1" },
+        { "{\"out_channels\":4}", "out_channels" },
+        { "{\"in_channels\":1}", "in_channels is 1" },
         { "{\"block_out_channels\":\"64\"}", "block_out_channels" },
     };
     (void)state;

@@ -47,12 +47,12 @@ static void refusals(void **state)
     refuses(video, "{\"base_dim\":512}", XD_EUNSUPPORTED, "2048 channels");
     refuses(video, "{\"decoder_base_dim\":15,\"dim_mult\":[2,1,1,2]}", XD_EUNSUPPORTED, "halved");
     refuses(video, "{\"base_dim\":24,\"is_residual\":true,\"dim_mult\":[2,3,4,4]}",
-            XD_EUNSUPPORTED, "become 72");
+            XD_EUNSUPPORTED, "72 channels");
     refuses(video, "{\"patch_size\":3}", XD_EUNSUPPORTED, "patch_size");
     refuses(video, "{\"patch_size\":2}", XD_EFORMAT, "multiples");
     refuses(video, "{\"out_channels\":1}", XD_EUNSUPPORTED, "out_channels 1");
     refuses(video, "{\"num_res_blocks\":99}", XD_EUNSUPPORTED, "99");
-    refuses(image, "{\"input_channels\":4}", XD_EUNSUPPORTED, "in_channels 4");
+    refuses(image, "{\"input_channels\":4}", XD_EUNSUPPORTED, "in_channels is 4");
 }
 
 static void info_of(const char *class_name, xd_vae_info *v)
