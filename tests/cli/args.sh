@@ -229,7 +229,7 @@ if (ulimit -v 245760 && "$XDIT" --version >/dev/null 2>&1); then
         </dev/null
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
     check "and a plan for it" \
-        sh -c '[ "$1" = 0 ] || echo "$2" | grep -q "no memory left.*ulimit -v"' x "$rc" "$err"
+        sh -c '[ "$1" = 0 ] || echo "$2" | grep -q "no memory.*ulimit -v"' x "$rc" "$err"
 else
     echo "# skipped: this build does not start in little address space"
 fi
@@ -245,7 +245,7 @@ check "short flags and one rank" [ "$rc" = 0 ]
 check "nothing is warned of" [ -z "$err" ]
 generate -p a --guidance_scale 1 --negative_prompt b -o "$T/d.png"
 check "a negative prompt that is not used" said \
-    "warning: the negative prompt is not used.*guidance_scale above 1"
+    "warning: the negative prompt .*guidance_scale above 1"
 # Of no effect: one line each, and the bits of a run without.
 generate -p a --seed 1 -o "$T/plain.ppm"
 idle() {

@@ -19,7 +19,7 @@ ranks_of() {
     plan_of | tr -dc '0-9 ' | awk '{ n = 1; for (i = 1; i <= NF; i++) n *= $i; print n }'
 }
 check "two ranks say their plan, once" [ "$rc" = 0 -a "$(printf '%s\n' "$err" |
-    grep -c '^xdit: plan: .*, the fastest of 4 on 2 ranks; predicted [0-9.e-]* s$')" = 1 ]
+    grep -c '^xdit: plan: .*, the fastest of 4 for 2 ranks; predicted [0-9.e-]* s$')" = 1 ]
 check "and generate the pixels of one" same
 check "the prediction stands beside the time" said \
     '^xdit: 1 image in .*[a-z]+ [0-9.]+ \(predicted [0-9.]*\)'
@@ -116,7 +116,7 @@ if [ "$(fincore -nb -o RES "$MODEL/transformer/diffusion_pytorch_model.safetenso
     export XDG_CACHE_HOME=$T/cache
     try plan --model "$MODEL" --world 1
     check "a plan of one rank has the time of a disk that was probed" \
-        sh -c 'printf "%s" "$1" | grep -Eq "has 1\.[23][0-9]* s for reading"' x "$out"
+        sh -c 'printf "%s" "$1" | grep -Eq "adds 1\.[23][0-9]* s to the first request"' x "$out"
     ask --nproc 1 -o "$T/x.ppm"
     check "one rank says before it reads how long it will" said \
         '^xdit: predicted [0-9.]+ s, 1\.[23][0-9]* s of it reading 1[23][.0-9]* MB of weights$'
@@ -175,7 +175,7 @@ least=$1 name=$2
 cluster $((least / 100 * 102))
 ask --nproc 2 -v --cluster "$T/cluster.json" -o "$T/x.ppm"
 check "memory decides before speed: $name alone fits" said "plan $name: " &&
-    check "is the only one" said 'plan: .*, the only one on 2 ranks'
+    check "is the only one" said 'plan: .*, the only one for 2 ranks'
 cluster $((least / 100 * 95))
 refused "nothing fits" 1 "4 plans 2 MB --(dtype|weights_dtype)" \
     $g -q --model "$MODEL" --nproc 2 --dtype f32 --steps 2 --cluster "$T/cluster.json"

@@ -70,7 +70,7 @@ g "an output that cannot be written" 1 "/proc/x.png" --model "$MODEL" --prompt a
 g "an unknown format" 2 "x.avi" --model "$MODEL" --prompt a -o "$T/x.avi"
 for ext in mp4 gif rgb; do
     g "a video of a model of images: .$ext" 2 \
-        "x.$ext is that of a video, and this model makes images" \
+        "x.$ext .*video.*images" \
         --model "$MODEL" --prompt a -o "$T/x.$ext"
 done
 # The output is looked at before the model is: a wrong name costs no waiting.

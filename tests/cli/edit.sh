@@ -20,7 +20,7 @@ for area in "" "--max_area 3072"; do
 done
 edit --image "$IMAGE"
 check "an image is read" [ "$rc" = 0 ]
-check "the ratio of width and height counts" said 'generating [0-9]+ x [0-9]+, which has the ratio'
+check "the ratio of width and height counts" said 'generating [0-9]+ x [0-9]+, with the ratio'
 cp "$T/a.png" "$T/image.png"
 edit
 check "an edit needs no image" [ "$rc" = 0 ]
@@ -54,7 +54,7 @@ try generate --model "$MODEL" --prompt a --num_inference_steps 1 --width 32 --he
 check "one image is the most" [ "$rc" = 2 ]
 check "in one sentence" said '^xdit: 2 images .*flux-kontext .*at most 1$'
 edit --image "$IMAGE" --strength 0.5
-check "there is no strength" [ "$rc" = 2 ] && check "it says why" said 'strength 0.5 means nothing'
+check "there is no strength" [ "$rc" = 2 ] && check "it says why" said 'strength 0.5 .*flux-kontext'
 edit --image "$T/none.png"
 check "no such file" said "^xdit: cannot open $T/none.png: "
 
@@ -131,9 +131,9 @@ check "whichever that is" json 'j["parameters"]["width"] == 96 and j["parameters
 try generate --model "$MODEL" --num_inference_steps 2 --max_area 6144 --output "$T/e.png" \
     --prompt "a <|image_pad|>" --image "$A/image.png"
 check "a prompt has no token of an image" \
-    said '^xdit: a prompt .*token \(id 272\) 2 times.* 1 images'
+    said '^xdit: a prompt .*token \(id 272\) 2 times.* 1 image'
 try generate --model "$MODEL" "$@" --image "$A/image.png" --max_sequence_length 9
-check "nor is it cut off" said 'token of an image \(id 272\) 0 times.* be longer$'
+check "nor is it cut off" said 'token \(id 272\) 0 times.* max_sequence_length$'
 printf 'P6 1000 1 255\n%03000d' 0 >"$T/line.ppm"
 try generate --model "$MODEL" "$@" --image "$T/line.ppm"
 check "a line is no image" said '^xdit: an image to edit has 1000 x 1 pixels; with its ratio an'
@@ -151,7 +151,7 @@ try plan --model "$FULL/qwen-edit" --image any.png --mask_image any.png --world 
     --strength 0.1
 check "a plan counts the steps of a strength" json 'j["plans"][0]["steps"] == 5'
 part --width 64
-check "no other size is" said '^xdit: 64 x 64 pixels are asked for, and of an image .* 96 x'
+check "no other size is" said '^xdit: the size 64 x 64 .* 96 x'
 part --padding_mask_crop 4
 check "nor is a part cut out" said '^xdit: padding_mask_crop .*qwen-image-edit'
 part --image "$A/image.png"
@@ -188,18 +188,18 @@ sized() { head -c 4096 "$T/e.ppm" | grep -aq "^$1\$"; }
 check "a part is inpainted" sized '32 48'
 check "a mask of the image's size needs no word" sh -c '! grep -q "the mask" "$1"' . "$T/stderr"
 inpaint --image "$A/image.png" --mask_image "$IMAGE" --strength 1
-check "one of another size does" said 'the mask, 88 x 40 pixels, is resized to the .* 41 x 90$'
+check "one of another size does" said 'the mask from 88 x 40 pixels .* 41 x 90$'
 inpaint --image "$A/image.png" --mask_image "$A/mask.png" --strength 1 --padding_mask_crop 0
 check "only the part is generated" said 'inpainting [0-9]+ x [0-9]+ of the image.s 41 x 90 pixels'
 check "the result has the image's size" sized '41 90'
 inpaint --mask_image "$A/mask.png"
 check "a mask needs an image" \
-    said '^xdit: mask_image is given without the image to inpaint \(image\)$'
+    said '^xdit: mask_image .*--image$'
 inpaint --image "$A/image.png" --padding_mask_crop 3
-check "a crop needs a mask" said '^xdit: padding_mask_crop is given without a mask \(mask_image\)$'
+check "a crop needs a mask" said '^xdit: padding_mask_crop .*--mask_image$'
 printf 'P6 4 4 255\n%048d' 0 | tr 0 '\000' >"$T/black.ppm"
 inpaint --image "$A/image.png" --mask_image "$T/black.ppm" --padding_mask_crop 3
-check "a black mask shows no part" said '^xdit: the mask is black: it shows no part of the image'
+check "a black mask shows no part" said '^xdit: the mask is black'
 : >"$T/empty.png"
 inpaint --image "$A/image.png" --mask_image "$T/empty.png"
 check "an empty file is no mask" said "^xdit: $T/empty.png"
@@ -221,7 +221,7 @@ defaults chroma 28,7 --mask_image="$A/mask.png"
 MODEL=$FULL/kontext
 inpaint --image "$A/image.png" --mask_image "$A/mask.png"
 check "not every model inpaints" \
-    said '^xdit: mask_image is for FLUX, .*; flux-kontext inpaints no'
+    said '^xdit: mask_image is for FLUX, .*; flux-kontext .*inpaint'
 
 # A model that reads the image and its mask beside the latents.
 MODEL=$FULL/flux-fill
@@ -298,7 +298,7 @@ over() { generate --prompt a --width 48 --height 64 --output "$T/f.png" --image 
 over --num_inference_steps 6 --strength 0.6 --scheduler HeunDiscreteScheduler
 check "PixArt starts from an image" [ "$rc" = 0 ]
 over --num_inference_steps 6 --strength 0.1
-check "a step must be left" said 'strength 0.1 of 6 steps leaves no step$'
+check "a step must be left" said 'strength 0.1 with 6 steps '
 over --scheduler CogVideoXDDIMScheduler
 check "a scheduler that adds no noise to an image says so" \
     said '^xdit: pixart-alpha cannot start from an image with the scheduler cogvideox-ddim'

@@ -62,9 +62,9 @@ refuse() {
     refused "$what" 2 "$pattern" generate --model "$model" --prompt a --quiet "$@"
 }
 refuse "frames of an image" "num_frames is for videos" "$MODEL" --num_frames 9 -o "$T/no.png"
-refuse "an MP4 of an image" "no.mp4 is that of a video" "$MODEL" -o "$T/no.mp4"
-refuse "an image that is needed" "name one with --image" "$I2V" -o "$T/no.gif"
-refuse "an image that is not" "cannot begin with the image" "$T2V" --image "$I2V/image.png" \
+refuse "an MP4 of an image" "no.mp4 .*video" "$MODEL" -o "$T/no.mp4"
+refuse "an image that is needed" "--image" "$I2V" -o "$T/no.gif"
+refuse "an image that is not" "cannot start from the image" "$T2V" --image "$I2V/image.png" \
     -o "$T/no.gif"
 refuse "strength" "strength 0.5" "$I2V" --image "$I2V/image.png" --strength 0.5 -o "$T/no.gif"
 refuse "a width between tokens" "width 60 .*56 .*64" "$T2V" -W 60 -o "$T/no.gif"

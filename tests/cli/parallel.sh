@@ -171,7 +171,7 @@ refused "a list that is none" 2 "list" \
     $g --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 1,x
 refused "a list the model has not" 2 "3 blocks" \
     $g --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 1,1
-refused "two kinds of patches" 2 "one" $g --ring_degree 2 --use_displaced_patches \
+refused "two kinds of patches" 2 "PipeFusion" $g --ring_degree 2 --use_displaced_patches \
     --pipefusion_parallel_degree 2
 refused "what only ranks can find out" 2 "33" $g --quiet --ulysses_degree 2 --width 33
 refused "no such model" 1 "directory" generate --model "$T/none" --prompt a --nproc 2

@@ -67,7 +67,7 @@ latents beta --use_beta_sigmas
 check "levels as quantiles" differ plain beta
 refused "levels that are not below 1" 2 "1 1.5" generate --model "$MODEL" \
     -p a --sigmas 1.5,1 -o "$T/x.png"
-refused "two lists" 2 "one list" generate --model "$MODEL" -p a --sigmas 1 \
+refused "two lists" 2 "sigmas timesteps" generate --model "$MODEL" -p a --sigmas 1 \
     --timesteps 1 -o "$T/x.png"
 refused "a list with something else" 2 'numbers' generate --model "$MODEL" \
     -p a --sigmas 1,x -o "$T/x.png"

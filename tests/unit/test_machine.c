@@ -219,7 +219,7 @@ static void refusals(void **state)
     refused(HEAD "\"bf16\": 3, \"inside\": " WIRE "}", "bf16 must be");
     refused("{\"hosts\": 0, \"ranks_per_host\": 4, \"memory\": 1e9, \"f32\": " RATES
             ", \"inside\": " WIRE "}",
-            "0 hosts of 4 ranks");
+            "hosts is 0 and ranks 4");
     refused("{\"hosts\": 1, \"ranks_per_host\": 4, \"memory\": 0, \"f32\": " RATES
             ", \"inside\": " WIRE "}",
             "memory is 0; it must be above 0");

@@ -40,7 +40,8 @@ static void refusals(void **state)
     refuses(cog, "{\"temporal_compression_ratio\":16}", XD_EUNSUPPORTED, "up to 8");
     refuses(cog, "{\"block_out_channels\":[32,64]}", XD_EFORMAT, "down_block_types");
     refuses(cog, "{\"out_channels\":1}", XD_EUNSUPPORTED, "out_channels 1");
-    refuses(cog, "{\"up_block_types\":[\"A\",\"B\",\"C\",\"D\"]}", XD_EUNSUPPORTED, "up_block_types");
+    refuses(cog, "{\"up_block_types\":[\"A\",\"B\",\"C\",\"D\"]}", XD_EUNSUPPORTED,
+            "up_block_types");
     refuses(cog, "{\"use_quant_conv\":true}", XD_EUNSUPPORTED, "16 channels");
     refuses(cog, "{\"latents_mean\":1}", XD_EUNSUPPORTED, "latents_mean");
     refuses(cog, "{\"layers_per_block\":99}", XD_EUNSUPPORTED, "99");
