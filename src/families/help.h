@@ -1,34 +1,34 @@
-/* help.h - what help texts and messages say of the families, from their recipes and examples
+/* help.h - words for help texts and messages that depend on the families (recipes and examples)
  *
- * A header that the program reads, too (tests/style/layers.py). */
+ * The program includes this header, too (tests/style/layers.py). */
 #ifndef XD_FAMILIES_HELP_H
 #define XD_FAMILIES_HELP_H
 
 typedef enum xd_family_word {
-    /* Titles of families, ", " between them: */
+    /* Titles of families, comma-separated: */
     XD_WORD_DISTILLED,          /* the guidance scale is distilled                             */
     XD_WORD_RESCALES,           /* the pipeline has guidance_rescale                           */
-    XD_WORD_FROM_PROMPT,        /* guidance is counted from the prompt's prediction            */
+    XD_WORD_FROM_PROMPT,        /* guidance is relative to the prompt's prediction             */
     XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance                 */
     XD_WORD_SKIPS_LAYERS,       /* the pipeline has skip_guidance_layers                       */
     XD_WORD_AUTO_RESIZES,       /* reference images get a trained size                         */
-    XD_WORD_MAX_AREA,           /* width and height give the ratio, max_area the size          */
+    XD_WORD_MAX_AREA,           /* width and height set the ratio, max_area the size           */
     XD_WORD_INPAINTS,           /* a part of an image can be inpainted (xd_recipe_inpaints)      */
     XD_WORD_TWO_DITS,           /* a model may have two transformers                           */
     XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent                                */
-    XD_WORD_TWO_PROMPTS,        /* a second text encoder may read a prompt of its own          */
-    XD_WORD_THREE_PROMPTS,      /* a third one, too                                            */
-    XD_WORD_CLEANS,             /* captions are cleaned as those of the web                    */
+    XD_WORD_TWO_PROMPTS,        /* a second text encoder may have its own prompt               */
+    XD_WORD_THREE_PROMPTS,      /* a third text encoder may have its own prompt                */
+    XD_WORD_CLEANS,             /* captions are cleaned of web text                            */
     XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */
-    /* Names of what is published: */
-    XD_WORD_FROM_IMAGE,         /* models whose video begins with an image                     */
-    XD_WORD_LAST_IMAGE,         /* those whose video ends with one, too                        */
-    XD_WORD_FILE,               /* a file with a transformer's weights                         */
-    XD_WORD_HUB,                /* a model of the hub                                          */
+    /* Names of published models: */
+    XD_WORD_FROM_IMAGE,         /* models with a first frame as input                          */
+    XD_WORD_LAST_IMAGE,         /* models with a last frame as input, too                      */
+    XD_WORD_FILE,               /* a file with the weights of a transformer                    */
+    XD_WORD_HUB,                /* a model on the Hugging Face hub                             */
     XD_WORDS
 } xd_family_word;
 
-/* The words live as long as the program. */
+/* Returns the words, valid as long as the program runs; "none" if there are none. */
 const char *xd_family_says(xd_family_word w);
 
 #endif

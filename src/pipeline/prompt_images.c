@@ -173,8 +173,8 @@ xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t
     for (int64_t i = 0; i < *n; i++)
         seen += (*ids)[i] == mark;
     if (seen != j->nrefs)
-        return xd_fail(e, XD_EINVAL, "a prompt has the image token (id %d) %d times for %d image%s: "
-                       "%s", mark, seen, j->nrefs, j->nrefs == 1 ? "" : "s",
+        return xd_fail(e, XD_EINVAL, "a prompt has the image token (id %d) %d times for %d "
+                       "image%s: %s", mark, seen, j->nrefs, j->nrefs == 1 ? "" : "s",
                        seen < j->nrefs ? "increase max_sequence_length"
                                        : "remove it from the prompt");
     int32_t *out = malloc((size_t)(*n + more) * sizeof *out + 1);

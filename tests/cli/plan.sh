@@ -112,7 +112,7 @@ try plan --model "$MODEL" --cluster H100 --json
 check "one device by its name" table \
     "doc['cluster'] == '1xH100' and doc['ranks'] == 1 and doc['fitted']"
 try plan --model "$MODEL" --cluster none
-known=$(printf '%s\n' "$err" | sed -n 's/.*known devices: \(.*\)$
+known=$(printf '%s\n' "$err" | sed -n 's/.*known devices: \(.*\)$/\1/p' | tr -d ,)
 help=$("$XDIT" plan --help all | tr '\n' ' ')
 lacks=
 for d in $known; do

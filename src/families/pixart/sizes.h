@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width);  /* up to 1024      */
-int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width);  /* up to 2048      */
+int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width);  /* sizes up to 1024 */
+int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width);  /* sizes up to 2048 */
 
 #endif

@@ -1,4 +1,4 @@
-/* keys.h - tables of names of Z-Image */
+/* keys.h - names of Z-Image's tensors in original, ComfyUI and LoRA files (see xd_family) */
 #ifndef XD_FAMILIES_ZIMAGE_KEYS_H
 #define XD_FAMILIES_ZIMAGE_KEYS_H
 
