@@ -142,7 +142,7 @@ quick --pipefusion_parallel_degree 3 --attn_layer_num_for_pp 0,2,1 --warmup_step
 check "stages as they are listed" [ "$rc" = 0 -a "$(levels "$T/one.ppm" "$T/x.ppm")" = 0 ]
 try generate --model "$MODEL" --prompt a --steps 2 --nproc 3 --ulysses_degree 2 -o "$T/x.ppm"
 check "an idle rank is said once" [ "$rc" = 0 -a "$(printf '%s\n' "$err" |
-    grep -c 'stay idle')" = 1 ]
+    grep -c 'ranks are idle')" = 1 ]
 check "so are the steps" [ "$(printf '%s\n' "$err" | grep -c '^denoise 2/2')" = 1 ]
 try generate --model "$MODEL" --prompt a --steps 2 --use_cfg_parallel --json -o "$T/x.png"
 check "--json tells the plan and what was sent" \
