@@ -113,7 +113,7 @@ calibrate() { try calibrate --model "$MODEL" --dtype f32 --prompt "a red circle"
 calibrate --prompt "a white star" --num_inference_steps 8 --threshold 0.4
 cache=$(printf '%s' "$out" | sed -n 's/^--cache //p')
 check "calibrate prints a cache" [ "$rc" = 0 -a -n "$cache" ]
-check "of so many pairs: two prompts, two passes, seven changes" said '28 pairs of changes'
+check "of so many pairs: two prompts, two passes, seven changes" said '28 measured pairs'
 image tea --cache "$cache"
 check "generate takes it, and some blocks are left out" \
     json "0 < j['parameters']['cache_reused'] < 9"
@@ -126,11 +126,11 @@ check "--json: what they explain" \
 table() { calibrate --num_inference_steps 6 --fast_attn "$T/table.json" "$@"; }
 # Tokens of the first block have not met the text, so both passes have its attention in common.
 table --threshold 0.0001
-check "nothing else is alike" said 'of 48 attentions of a pass 43 are computed in full'
+check "nothing else is alike" said '48 attentions .* 43 .*full'
 image plain --fast_attn "$T/table.json"
 check "which is the same image" same none plain
 table --threshold 9 --attention_window 0,5,5
-check "all is alike but the first step" said 'of 48 attentions of a pass 8 are computed in full'
+check "all is alike but the first step" said '48 attentions .* 8 .*full'
 check "calibrate says how to use it" \
     [ "$out" = "--fast_attn $T/table.json --attention_window 0,5,5" ]
 image shared --fast_attn "$T/table.json" --attention_window 0,5,5
@@ -145,9 +145,9 @@ refused "a table without a name for it" 2 '.json' calibrate --model "$MODEL" \
     --prompt x --fast_attn share
 
 calibrate --num_inference_steps 3
-check "too few steps" said '4 pairs of changes give no polynomial of degree 4'
+check "too few steps" said '4 measured pairs .*degree 4'
 refused "no prompts" 2 'calibrate' calibrate --model "$MODEL"
-refused "a cache" 2 'give' calibrate --model "$MODEL" --prompt x --cache fbcache
+refused "a cache" 2 '--cache' calibrate --model "$MODEL" --prompt x --cache fbcache
 
 try generate --model "$MODEL" --prompt x --steps 1 --use_fbcache -o "$T/x.ppm"
 check "xDiT's flag is a value of ours" said 'use_fbcache: --cache fbcache:0.12 does so'
