@@ -1,5 +1,5 @@
-/* layers.h - layers that several diffusion transformers share: two-layer embeddings of scalars
- * and vectors, and modulation vectors (adaLN) */
+/* layers.h - layers shared by diffusion transformers: two-layer embeddings of scalars and vectors,
+ * modulation vectors (adaLN), joint and cross-attention, rotary positions */
 #ifndef XD_DIT_LAYERS_H
 #define XD_DIT_LAYERS_H
 
@@ -7,7 +7,7 @@
 #include "dit/mods.h"
 #include "exec/op.h"
 
-enum { XD_SINUSOIDS = 256 };    /* features of a timestep, a guidance scale, a side or a ratio */
+enum { XD_SINUSOIDS = 256 };    /* features of an embedded scalar (timestep, size, ...)        */
 
 typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
 
@@ -19,12 +19,12 @@ xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    
  * frequency shift 0), then the two layers with SiLU between them: [n,out] F32. */
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
 
-/* table [k,D] (or [1,k,D]) + v, F32 in the arena; v is [k,D], or one row that is added to all. */
+/* table [k,D] (or [1,k,D]) + v, F32 in the arena; v is [k,D], or one row to add to all rows. */
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
-typedef struct xd_adaln {        /* one stream (image or text) of a block with joint attention   */
+typedef struct xd_adaln {        /* image or text stream of a block with joint attention         */
     xd_lin    mod;              /* [nmod D, D]                                                  */
     xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                        */
@@ -38,16 +38,16 @@ typedef struct xd_adaln_names {
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
     int     nmod;               /* modulation vectors: 6, 9, 2 for keys and values only, or 0     */
-    int     qk_norm;            /* queries and keys are normalized                                */
-    int     last;               /* computes q, k, v only: this stream ends here                   */
-    const xd_adaln_names *names;        /* NULL: the usual ones of diffusers                    */
+    int     qk_norm;            /* 1: queries and keys are normalized                             */
+    int     last;               /* 1: computes q, k, v only: the stream ends here                 */
+    const xd_adaln_names *names;        /* NULL: diffusers' usual names                         */
 } xd_adaln_form;
 
-/* Declares the weights by diffusers' names of the image stream (context 0) or the text stream
+/* Declares the weights by diffusers' names for the image stream (context 0) or the text stream
  * (1). */
 void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
-typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;    /* [n,H,head_dim]; my tokens and heads   */
+typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;    /* [n,H,head_dim]; own tokens and heads  */
 
 /* Allocates the queries and keys of y [n, 3 H head_dim], an output of the GEMM with `w`. v is a
  * view of y. */
@@ -55,8 +55,8 @@ xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim
 typedef struct xd_qkv_rows {
     int64_t   at, n;            /* rows [at, at + n) of q and k                                 */
     xd_tensor norm_q, norm_k;   /* gains of the RMS norm, or absent                             */
-    xd_tensor cos, sin;         /* RoPE tables [n of all, head_dim/2], or absent                */
-    float     eps;              /* of the RMS norm; 0: 1e-6                                     */
+    xd_tensor cos, sin;         /* RoPE tables [all rows, head_dim/2], or absent                */
+    float     eps;              /* epsilon of the RMS norm; 0: 1e-6                             */
 } xd_qkv_rows;
 /* Fills rows of q and k from y. */
 void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
@@ -64,13 +64,12 @@ void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
 /* h += gate * down(gelu(up(norm(h)))); rows 3, 4, 5 of mod are shift, scale and gate. */
 void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod);
 
-/* ---- cross-attention to text that does not flow -------------------------------------------- */
+/* ---- cross-attention to text outside the sequence -------------------------------------------- */
 
-/* Allocates the keys and values of m text rows for every block of the stage: [blocks, m,
- * kv.out]. */
+/* Allocates the keys and values of m text rows for every block of the stage: [blocks,m,kv.out]. */
 xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
 xd_tensor xd_text_kv(xd_tensor room, int64_t block);    /* slice of one block: [m, kv.out]     */
-/* Cross-attention of q [n, D mine]. kv holds keys and values side by side, as outputs of `w`. */
+/* Cross-attention of q [n, own D]. kv has keys and values side by side, as outputs of `w`. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t head_dim);
 
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
@@ -80,20 +79,20 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
 
 float     xd_grid_at(const xd_grid_side *a, int64_t i);
-/* Position ranges of a grid of h x w tokens: the largest centred part of the trained grid th x
- * tw with the same aspect ratio (diffusers' get_resize_crop_region_for_grid). */
+/* Position ranges of a grid of h x w tokens: the largest central part of the trained grid th x tw
+ * with the same aspect ratio (diffusers' get_resize_crop_region_for_grid). */
 void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
                        xd_grid_side *cols);
 /* RoPE frequencies of the feature pairs of one axis of `width` features: theta 10000, in f32. */
 void      xd_rope_frequencies(float *freq, int64_t width);
-/* A table of cosines or sines (fn), [rows, half] F32. `fill` writes the rows and gets an
+/* A table of cosines or sines (fn), [rows, half] F32. `fill` writes the rows; its argument is an
  * xd_rope. */
 typedef struct xd_rope {
     const xd_exec *x;
     const void    *cfg;         /* config of the model                                         */
     double (*fn)(double);
 } xd_rope;
-/* The same of one text, where the table depends on it. */
+/* As xd_rope_table, for a table that depends on the text. */
 xd_tensor xd_rope_table_of(xd_exec *x, const void *text, int64_t rows, int64_t half,
                            void (*fill)(void *turn, float *to), const void *cfg,
                            double (*fn)(double));
@@ -103,17 +102,17 @@ xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(voi
 float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
                          double (*fn)(double));
 
-/* RoPE over several axes with widths of their own, in f64 as in diffusers: writes
- * theta^(k / width) of all pairs of features, axis by axis. */
+/* RoPE over several axes with separate widths, in f64 as in diffusers: writes theta^(k / width) of
+ * all pairs of features, axis by axis. */
 void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
 /* Writes fn of the angles pos[axis] / base of one token; returns the address after them. */
 float    *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                         double (*fn)(double));
 
-/* Latents and the extra channels of an image, side by side. */
+/* Concatenates the latents and the extra channels. */
 xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
-/* Reorders the output of the last layer, [n, cells, C or more], to the order of latents: `out`
- * [n, C, cells] F32. */
+/* Reorders the output of the last layer [n, cells, C or more] to the order of latents: `out`
+ * [n,C,cells] F32. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
 /* A value of a transformer's config, and its limits. */

@@ -1,18 +1,18 @@
-/* stored.h - matrices that stay as their files store them
+/* stored.h - matrices that stay as stored in their files
  *
- * Such a matrix is not packed when it is loaded. Whenever it is multiplied, a group of its rows is
- * gathered from the mapped files, packed for the device, multiplied, and then the next group. The
- * numbers are those of a packed matrix, bit for bit. Files in the page cache then are the only copy
- * of the weights, which all processes of a host share. */
+ * Such a matrix is not packed when it is loaded. For each GEMM, one group of its rows after another
+ * is gathered from the mapped files, packed for the device, and multiplied. Results equal those of
+ * a packed matrix, bit for bit. The page cache then has the only copy of the weights, which all
+ * processes of a host share. */
 #ifndef XD_EXEC_STORED_H
 #define XD_EXEC_STORED_H
 
 #include "exec/weight.h"
 
-/* Packs rows [row, row + w->out) as w, of which p and bytes are set. copy: l->copy bytes; tmp:
+/* Packs rows [row, row + w->out) as w, whose p and bytes are set. copy: l->copy bytes; tmp:
  * xd_stored_tmp bytes. */
 xd_status xd_stored_pack(xd_stored *s, xd_weight *w, int64_t row, void *copy, void *tmp);
-/* Bytes that packing w takes. */
+/* Returns the scratch bytes for packing w. */
 size_t    xd_stored_tmp(xd_dev *dev, const xd_weight *w);
 
 #endif
