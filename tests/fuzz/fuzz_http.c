@@ -2,7 +2,7 @@
  *
  * The first byte chooses a server that requires a key, or one that does not. libmicrohttpd is the
  * real one. Besides not crashing: what comes back is HTTP, and no body longer than the limit and
- * no call without the key reaches a handler. The connection ends, at the latest after the time-out. */
+ * no call without the key reaches a handler. The connection ends. */
 #define _GNU_SOURCE             /* memmem */
 #include <arpa/inet.h>
 #include <errno.h>
