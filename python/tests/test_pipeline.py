@@ -144,7 +144,7 @@ def test_given_latents(pipe, tiny):
     assert np.array_equal(prompts, one)
     assert np.array_equal(pipe(PROMPT, generator=3, **how).images,
                           pipe(PROMPT, generator=3, latents=None, **how).images)
-    for wrong, text in ((noise, "latents of 2 images"), (noise[:1, :3], "have 1024: "),
+    for wrong, text in ((noise, "latents for 2 images"), (noise[:1, :3], "1024"),
                         (noise[0, 0], "5 dimensions|4 dimensions")):
         with pytest.raises(xdit.InvalidRequest, match=text):
             pipe(PROMPT, latents=wrong, **how)
