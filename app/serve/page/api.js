@@ -1,9 +1,9 @@
-/* api.js - requests to the server: the key that it may ask for, its sentences */
+/* api.js - requests to the server, API keys, and error messages */
 
 const storedKey = 'xdit-key';
 let asking = null;      /* the promise of a key that the visitor is asked for */
 
-/* A failure that the server has put into a sentence. */
+/* An error with a message of the server. */
 export class ServerError extends Error {
   constructor(message, status, param) {
     super(message);
@@ -12,7 +12,7 @@ export class ServerError extends Error {
   }
 }
 
-/* Shows the dialog for a key; true: there is a new one. */
+/* Shows the dialog for a key. Resolves to true if the user has entered one. */
 function askForKey(why) {
   const dialog = document.getElementById('key-dialog');
   const form = document.getElementById('key-form');
@@ -46,14 +46,14 @@ async function errorOf(response) {
   try {
     error = (await response.json()).error || {};
   } catch {
-    /* not the server itself: a proxy before it */
+    /* a reply of a proxy, not of the server */
   }
-  const text = error.message || `The server answered ${response.status} ${response.statusText}`;
+  const text = error.message || `The server replied with ${response.status} ${response.statusText}`;
   return new ServerError(text, response.status, error.param);
 }
 
-/* fetch with the key; asks for one where the server does. Without credentials of the browser, which
- * would show a dialog of its own for a password. */
+/* fetch with the API key; asks the user for one if the server requires it. Credentials are omitted,
+ * since the browser would show its own password dialog. */
 export async function request(path, options = {}) {
   for (;;) {
     const key = sessionStorage.getItem(storedKey);
@@ -81,7 +81,7 @@ export async function request(path, options = {}) {
   }
 }
 
-/* An object of ours. A seed may be longer than a number of JavaScript: it becomes a text before. */
+/* Parses JSON of the server. Seeds, which may exceed JavaScript's integers, become texts first. */
 export function readJson(text) {
   return JSON.parse(text.replace(/("seed": ?)(\d+)/g, '$1"$2"'));
 }

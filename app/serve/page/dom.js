@@ -1,15 +1,15 @@
-/* dom.js - elements: found, made, and the small things that several modules show */
+/* dom.js - finds and creates elements; small widgets that several modules use */
 
 export const byId = (id) => document.getElementById(id);
 
-/* An element with properties and children; texts are never read as HTML. */
+/* Creates an element with properties and children. Texts are never parsed as HTML. */
 export function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
   return element;
 }
 
-/* A drawing of index.html's symbols. */
+/* Creates an icon from the symbols in index.html. */
 export function icon(name) {
   const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
   const use = document.createElementNS('http://www.w3.org/2000/svg', 'use');
@@ -20,7 +20,7 @@ export function icon(name) {
   return svg;
 }
 
-/* A button with a drawing. `label` is what screen readers and the mouse's hint tell. */
+/* Creates a button with an icon. label: for screen readers and the tooltip. */
 export function iconButton(name, label, action, properties = {}) {
   const button = make('button', { type: 'button', className: 'icon-button', ariaLabel: label,
                                   title: label, ...properties }, icon(name));
@@ -28,12 +28,12 @@ export function iconButton(name, label, action, properties = {}) {
   return button;
 }
 
-/* What screen readers hear of. */
+/* Announces a text to screen readers. */
 export function news(text) {
   byId('news').textContent = text;
 }
 
-/* A sentence above the results, until the next request or until it is closed; '': none. */
+/* Shows a message above the results, until the next request or until it is closed; '': none. */
 export function alertUser(text) {
   byId('alert-text').textContent = text;
   byId('alert').hidden = !text;
@@ -47,7 +47,7 @@ export const sleep = (ms) => new Promise((resolve) => {
   setTimeout(resolve, ms);
 });
 
-/* Also where the page came by plain HTTP from another host, and browsers have no clipboard. */
+/* Copies a text. On plain HTTP from another host the browser has no clipboard API. */
 export async function copyText(text, what) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,9 +1,9 @@
-/* errors.js - sentences at the fields that they are about */
+/* errors.js - error messages next to the fields of the form */
 import { byId, make } from './dom.js';
 
 const form = byId('form');
 
-/* What requests call otherwise than the form. */
+/* Names of request fields that differ from those of the form. */
 const names = {
   true_cfg_scale: 'guidance_scale', cfg_scale: 'guidance_scale', guidance: 'guidance_scale',
   steps: 'num_inference_steps', num_images_per_prompt: 'n', size: 'width', frames: 'num_frames',
@@ -16,8 +16,8 @@ const fieldOf = (name) => {
   return field instanceof HTMLElement ? field : null;
 };
 
-/* The field that a failure is about: the one that the server names, or the first one that its
- * sentence does. */
+/* Returns the form field of an error: the one in its `param`, or the first one that its message
+ * names. */
 export function fieldOfError(error) {
   const named = error.param && fieldOf(error.param);
   if (named)
@@ -31,7 +31,7 @@ export function fieldOfError(error) {
   return null;
 }
 
-/* Where its sentence stands: below it, or below the row that it is in. */
+/* Returns the place of a field's message: below the field, or below its row. */
 const boxOf = (field) => field.closest('.pair') || field.closest('.field');
 
 export function clearErrors(field) {
@@ -44,7 +44,7 @@ export function clearErrors(field) {
   }
 }
 
-/* Shows the sentence at the field, and the field. */
+/* Shows the message at the field and scrolls to it. */
 export function showError(field, text) {
   const box = boxOf(field);
   const id = `error-${field.name}`;

@@ -1,7 +1,7 @@
-/* form.js - the form: what the chosen model takes, the fields of a request, settings put back.
+/* form.js - the form: shows the fields of the selected model, reads a request, restores settings
  *
- * Prompt, seed and the like are common to all models; steps, guidance, size and the like are each
- * model's own, and begin with its defaults. */
+ * Prompt, seed and similar fields are common to all models. Steps, guidance, size and similar ones
+ * are stored per model, and start with its defaults. */
 import { byId, make } from './dom.js';
 import { clearErrors } from './errors.js';
 import { givenFiles, showImages, startBlob } from './images.js';
@@ -20,7 +20,7 @@ let shown = '';                 /* the model that the fields are of             
 const kept = loadForm();        /* what store.js keeps: {common, models: {id: {own}}, ...}     */
 kept.models ||= {};
 
-/* What a server tells that knows nothing of a model: all that the form has may be sent. */
+/* Assumed for a model without a description: it accepts all fields. */
 const unknown = { makes: 'image', takes: ['image', 'mask_image', 'strength'], needs: [], images: 1,
                   multiple: 16, defaults: {} };
 
@@ -28,7 +28,7 @@ export const modelNow = () => ({ ...unknown, ...models.find((m) => m.id === form
 export const makesVideo = () => modelNow().makes === 'video';
 export const takes = (word) => modelNow().takes.includes(word);
 
-/* Models whose guidance is the distilled one are guided by true_cfg_scale. */
+/* Returns the name of the guidance scale: true_cfg_scale for models with distilled guidance. */
 const guidanceName = () =>
   modelNow().defaults.true_cfg_scale === undefined ? 'guidance_scale' : 'true_cfg_scale';
 
@@ -46,7 +46,7 @@ function defaultsNow() {
   return found;
 }
 
-/* A slider follows its number, and reaches beyond it. */
+/* Sets a slider to its number, and extends its range if necessary. */
 function showSliders() {
   for (const slider of form.querySelectorAll('input[data-for]')) {
     const field = byId(slider.dataset.for);
@@ -58,7 +58,7 @@ function showSliders() {
   }
 }
 
-/* What the server takes where the field is empty. */
+/* Shows the server's default as the placeholder of an empty field. */
 function standardOf(name, otherwise) {
   const value = modelNow().defaults[name];
   return value === undefined || Number(value) < 0 ? otherwise : String(value);
@@ -71,11 +71,11 @@ function showSeed() {
   byId('last-seed').textContent = kept.lastSeed ? `last ${kept.lastSeed}` : '';
 }
 
-/* Shows what the model takes, with the values that it had before. */
+/* Shows the fields of the model with their last values. */
 export function showModel() {
   const { makes } = modelNow();
   const defaults = defaultsNow();
-  /* With a mask the usual strength is another one, and with an image the size is the image's. */
+  /* The default strength depends on the mask, the default size on the image. */
   const fresh = { ...defaults, strength: '', scheduler: '',
                   ...takes('image') && startBlob() && { width: '', height: '' } };
   showFor('.for-image', makes === 'image');
@@ -92,14 +92,14 @@ export function showModel() {
   showAll();
 }
 
-/* What follows from the values. */
+/* Updates elements that depend on the values. */
 export function showAll() {
   showSize(modelNow());
   showSliders();
   showSeed();
 }
 
-/* ---- kept through a reload --------------------------------------------------------------- */
+/* ---- saved across a reload --------------------------------------------------------------- */
 
 export function keepForm() {
   kept.model = form.model.value;
@@ -124,7 +124,7 @@ function onChange(event) {
   keepForm();
 }
 
-/* After a run: the seed that was used, which "lock" takes. */
+/* Remembers the seed of the last result, for the lock button. */
 export function noteSeed(seed) {
   kept.lastSeed = String(seed);
   showSeed();
@@ -142,7 +142,7 @@ export function setModels(list) {
   showModel();
 }
 
-/* The first model that takes this, the chosen one before others; '': none. */
+/* Returns the selected model, or else the first one, that accepts this input; '': none. */
 export function modelThatTakes(word) {
   return takes(word) ? form.model.value : models.find((m) => m.takes?.includes(word))?.id || '';
 }
@@ -154,7 +154,7 @@ export function chooseModel(name) {
   showModel();
 }
 
-/* "Automatic" is the model's own. */
+/* "Automatic" is the model's default. */
 export function setSamplers(names) {
   form.scheduler.replaceChildren(make('option', { value: '', textContent: 'Automatic' }),
     ...names.filter((n) => n !== 'Automatic').map((n) => make('option', { value: n,
@@ -192,7 +192,7 @@ export function setLoras(names) {
   setLoraRows(kept.loras || []);
 }
 
-/* The names of files that the server does not have. */
+/* Returns the names of LoRA files that the server does not have. */
 function setLoraRows(list) {
   byId('lora-rows').replaceChildren();
   for (const lora of list.filter((l) => loras.includes(l.name)))
@@ -213,8 +213,8 @@ function addNumber(fields, name, value) {
                                                                                : value;
 }
 
-/* {fields, files, video}: what the form asks for. Files have the names of the interface;
- * without an image there are none. */
+/* Returns the request of the form as {fields, files, video}. Files have the field names of the
+ * interface; without a start image there are none. */
 export function readForm() {
   const video = makesVideo();
   const fields = { model: form.model.value, prompt: form.prompt.value };
@@ -248,7 +248,8 @@ function chooseSampler(name) {
   form.scheduler.value = name;
 }
 
-/* The names of files that the server does not have; fields that are not named become empty. */
+/* Restores settings; fields that they do not contain become empty. Returns the names of LoRA files
+ * that the server does not have. */
 export function fillForm(parameters) {
   if (parameters.model)
     chooseModel(parameters.model);
@@ -269,7 +270,7 @@ export function setSeed(seed) {
   keepForm();
 }
 
-/* For who keeps a seed before there was one. */
+/* Used by the lock button before the first result. */
 function drawSeed() {
   return String(crypto.getRandomValues(new Uint32Array(1))[0]);
 }

@@ -1,4 +1,4 @@
-/* gallery.js - cards of what runs and of results, and the menu of each */
+/* gallery.js - cards of running requests and of results, and their menu */
 import { byId, icon, iconButton, make } from './dom.js';
 import { ownParameters } from './png.js';
 
@@ -14,7 +14,7 @@ const labels = {
   strength: 'Strength', num_frames: 'Frames', fps: 'Frames per second',
 };
 
-/* All that are shown, in the order of the page. */
+/* All results on the page, in order. */
 export const shownResults = () =>
   [...gallery.children].map((li) => results.get(li)).filter(Boolean);
 
@@ -22,7 +22,7 @@ function showEmpty() {
   byId('results-none').hidden = gallery.childElementCount > 0;
 }
 
-/* ---- a card of what runs ----------------------------------------------------------------- */
+/* ---- the card of a running request ------------------------------------------------------- */
 
 function runCard(job, number) {
   const bar = make('progress', { max: 100, value: 0, ariaLabel: `Progress of request ${number}` });
@@ -63,7 +63,7 @@ export function failJob(job, message) {
     make('p', { className: 'prompt', textContent: job.prompt || 'No prompt' }), dismiss));
 }
 
-/* ---- a card of a result ------------------------------------------------------------------ */
+/* ---- the card of a result ---------------------------------------------------------------- */
 
 const extensions = { 'image/png': 'png', 'image/jpeg': 'jpg', 'image/webp': 'webp',
                      'image/gif': 'gif', 'video/mp4': 'mp4', 'video/webm': 'webm',
@@ -110,7 +110,7 @@ function resultCard(result) {
 
 /* ---- jobs -------------------------------------------------------------------------------- */
 
-/* What the first result of a job stands before: results of other ones, or what is older. */
+/* Returns the element before which the results of a job are inserted. */
 function placeOf(run) {
   let next = run;
   while (next?.classList.contains('run'))
@@ -120,7 +120,7 @@ function placeOf(run) {
 
 export const hasJob = (id) => jobs.has(id);
 
-/* Puts a job's card behind those that wait already, or behind all. What runs stands first. */
+/* Inserts the card of a job: running requests first, then queued ones, in order. */
 export function addJob(job, older) {
   if (jobs.has(job.id))
     return;
@@ -134,7 +134,7 @@ export function addJob(job, older) {
   showEmpty();
 }
 
-/* Results that came since the last look take their places behind the cards of what runs. */
+/* Inserts new results after the cards of running requests. */
 export function showJob(job, words) {
   const entry = jobs.get(job.id);
   if (!entry)
@@ -160,7 +160,7 @@ export function showJob(job, words) {
     showRun(entry.run, job, words);
 }
 
-/* The focus goes to `next` where the card had it. */
+/* Moves the focus to `next` if the card has it. */
 function removeCard(card, next) {
   const focused = card.contains(document.activeElement);
   card.remove();
@@ -169,7 +169,7 @@ function removeCard(card, next) {
   showEmpty();
 }
 
-/* With what it has made. */
+/* Removes a job with its results. */
 export function removeJob(id) {
   const entry = jobs.get(id);
   if (!entry)

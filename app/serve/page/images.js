@@ -1,5 +1,5 @@
-/* images.js - the images that a request brings: the one to start from with its mask, the one that a
- * video ends with, and more that a model reads. They stay through a reload. */
+/* images.js - input images of a request: the start image with its mask, the last frame of a video,
+ * and reference images. They are saved across a reload. */
 import { byId, icon, iconButton, make, news } from './dom.js';
 import { clearErrors } from './errors.js';
 import { editMask } from './mask.js';
@@ -17,7 +17,7 @@ export const maskBlob = () => given.mask;
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-/* The file itself, or where the server could not read it, or would not turn it, its pixels. */
+/* Returns the file itself, or a PNG of its pixels if the server cannot read or rotate it. */
 async function sendable(file, bitmap) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   const turned = file.type === 'image/jpeg' && jpegOrientation(bytes) !== 1;
@@ -36,7 +36,7 @@ export async function decode(file) {
   try {
     bitmap = await createImageBitmap(file);
   } catch {
-    throw new Error(`${file.name || 'This file'} is no image that this browser can read.`);
+    throw new Error(`${file.name || 'This file'} cannot be read as an image by this browser.`);
   }
   if (bitmap.width > mostSide || bitmap.height > mostSide)
     throw new Error(`The image has ${bitmap.width} x ${bitmap.height} pixels; a side may have ` +
@@ -48,9 +48,9 @@ async function readImage(file) {
   return sendable(file, await decode(file));
 }
 
-/* ---- what is given ----------------------------------------------------------------------- */
+/* ---- the input images -------------------------------------------------------------------- */
 
-/* Puts an image, or images of "more", where they belong; undefined: none. */
+/* Sets the image of a slot, or the list of "more"; undefined: none. */
 async function put(place, value) {
   given[place] = value;
   saveImages(place, value);
@@ -67,7 +67,7 @@ export async function giveImage(place, file) {
       await put('mask', undefined);
     await put(place, blob);
   }
-  news('The image is there');
+  news('The image was added');
 }
 
 export async function openMask() {
@@ -76,7 +76,7 @@ export async function openMask() {
   byId('mask-open').focus();
 }
 
-/* Files of a request by their names in the interface; without an image to start from none. */
+/* Returns the files of a request by field name; without a start image there are none. */
 export function givenFiles({ makes, takes, images }) {
   const { start, mask, last, more } = given;
   if (!takes.includes('image') || !start)
@@ -88,7 +88,7 @@ export function givenFiles({ makes, takes, images }) {
            'image[]': images > 1 ? more : [] };
 }
 
-/* What the model needs and has not: [nothing, field, sentence]; undefined: it has all. */
+/* Returns the first missing input of the model: [nothing, field, message]; undefined: none. */
 export function lackingImages(name) {
   const wanted = { image: [given.start, 'image', `${name} needs an image to start from.`],
                    mask_image: [given.mask, 'mask', `${name} needs a mask: paint the area to ` +
@@ -98,7 +98,7 @@ export function lackingImages(name) {
   return model.needs.map((word) => wanted[word]).find((w) => w && !w[0]);
 }
 
-/* ---- what is shown ----------------------------------------------------------------------- */
+/* ---- display ----------------------------------------------------------------------------- */
 
 const urls = new WeakMap();     /* of blobs                                                    */
 
@@ -113,7 +113,7 @@ function thumbnail(blob, what, remove) {
               iconButton('close', `Remove ${what}`, remove));
 }
 
-/* The mask over the image: what is white, in the mask's colour. */
+/* Draws the white parts of the mask over the image in the mask's colour. */
 function maskOver(blob) {
   const canvas = make('canvas', { className: 'mask-over' });
   createImageBitmap(blob).then((bitmap) => {
@@ -168,7 +168,7 @@ export function showImages(of) {
     'more-files', () => given.more.filter((b) => b !== blob)))));
 }
 
-/* Where a dropped file may go: [place, words]. */
+/* Returns the possible targets of a dropped file: [slot, label]. */
 export function places() {
   const found = [];
   if (model.takes.includes('image'))
@@ -180,7 +180,7 @@ export function places() {
   return found;
 }
 
-/* `fail` shows a sentence that is about no field. */
+/* fail: shows an error that concerns no field. */
 export async function beginImages(fail) {
   for (const [id, place] of [['start-file', 'start'], ['last-file', 'last'],
                              ['more-files', 'more']])

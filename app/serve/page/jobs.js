@@ -1,6 +1,6 @@
-/* jobs.js - requests: how they are sent, how far they are, how they are cancelled and forgotten.
+/* jobs.js - sends requests, shows their progress, cancels and deletes them
  *
- * The server keeps them as jobs that go on without the page, so a reload finds them again. */
+ * The server keeps requests as jobs that run without the page, so a reload finds them again. */
 import { getJson, postJson, request, ServerError } from './api.js';
 import { alertUser, byId, news, sleep } from './dom.js';
 import { addJob, failJob, hasJob, removeJob, showJob } from './gallery.js';
@@ -13,7 +13,7 @@ let polling = false;
 let hooks = {};
 let listed = [];                /* ids that the server has listed, the newest first            */
 
-/* ---- how far it is ----------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------------- */
 
 const stages = { open: 'Loading the model', load: 'Loading the model', text: 'Reading the prompt',
                  denoise: 'Denoising', decode: 'Decoding' };
@@ -25,7 +25,7 @@ export function minutes(seconds) {
     : `${Math.floor(s / 3600)}:${String(Math.floor(s / 60) % 60).padStart(2, '0')}:${rest}`;
 }
 
-/* Steps in a second, of the last ten looks; 0: not known yet. */
+/* Returns the steps per second over the last ten polls; 0: unknown yet. */
 function rateOf(entry) {
   const { job, marks } = entry;
   const done = Math.max(0, job.image - 1) * job.steps + job.step;
@@ -38,7 +38,7 @@ function rateOf(entry) {
     ? (done - first.done) / (marks.at(-1).now - first.now) : 0;
 }
 
-/* As other programs give it. */
+/* Formats the speed as other programs do. */
 function speed(rate) {
   return rate < 1 ? `${(1 / rate).toFixed(2)} s/it` : `${rate.toFixed(rate < 10 ? 2 : 1)} it/s`;
 }
@@ -64,7 +64,7 @@ function progressWords(entry) {
           ...left > 0 ? [`${minutes(left)} left`] : []];
 }
 
-/* At another stage, and at every quarter. */
+/* Announces a new stage, and every quarter of the progress. */
 function tell(entry, words) {
   const { job } = entry;
   const now = job.status === 'queued' ? words[0] : `${job.stage} ${Math.floor(job.progress / 25)}`;
@@ -73,7 +73,7 @@ function tell(entry, words) {
   entry.told = now;
 }
 
-/* In the window's title and beside the button. */
+/* Shows the progress in the window's title and next to the button. */
 function showStatus() {
   const jobs = [...active.values()].map((e) => e.job);
   const running = jobs.filter((j) => j.status !== 'queued');
@@ -90,14 +90,14 @@ function showStatus() {
   byId('status').dataset.job = jobs.length ? 'yes' : '';
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- polling ----------------------------------------------------------------------------- */
 
 function finish(entry) {
   const { job } = entry;
   active.delete(job.id);
   if (job.status === 'completed') {
-    news(job.results.length === 1 ? `The ${job.kind} is there`
-      : `${job.results.length} images are there`);
+    news(job.results.length === 1 ? `The ${job.kind} is ready`
+      : `${job.results.length} images are ready`);
     hooks.made(job.results[0]);
   } else if (job.status === 'cancelled') {
     news('Cancelled');
@@ -125,7 +125,7 @@ async function look(entry) {
     finish(entry);
 }
 
-/* A server that is away is asked again, ever more slowly. */
+/* Polls an unreachable server again, with growing intervals. */
 async function poll() {
   let pause = pollMs;
   polling = true;
@@ -145,7 +145,7 @@ async function poll() {
   polling = false;
 }
 
-/* A job as the server tells of it. mine: it was sent just now, and its end is told. */
+/* Shows the state of a job. mine: sent by this page, so its end is announced. */
 function track(job, older, mine = false) {
   if (job.status === 'cancelled' && !job.results.length)
     return;
@@ -164,7 +164,7 @@ function track(job, older, mine = false) {
     poll();
 }
 
-/* ---- what is asked of the server --------------------------------------------------------- */
+/* ---- requests to the server -------------------------------------------------------------- */
 
 function formData(fields, files) {
   const form = new FormData();
@@ -179,7 +179,7 @@ function formData(fields, files) {
   return form;
 }
 
-/* Sends what readForm has returned. */
+/* Sends the request that readForm has returned. */
 export async function send({ fields, files, video }) {
   const path = video ? 'v1/videos' : files.image ? 'v1/images/edits' : 'v1/images/generations';
   const all = video ? fields : { ...fields, wait: false };
@@ -194,7 +194,7 @@ export async function cancel(id) {
   await request(`v1/jobs/${id}/cancel`, { method: 'POST' });
 }
 
-/* Also one that the server has forgotten. */
+/* Deletes a job, also one that the server does not have any more. */
 export async function forget(id) {
   active.delete(id);
   listed = listed.filter((other) => other !== id);
@@ -208,7 +208,7 @@ export async function forget(id) {
   showStatus();
 }
 
-/* Jobs that the server has, from earlier: the next page of them. */
+/* Loads the next page of earlier jobs. */
 export async function loadOlder() {
   const { data, has_more: more } = await getJson(`v1/jobs?limit=${page}` +
                                                   `&after=${listed.at(-1) || ''}`);
@@ -220,7 +220,7 @@ export async function loadOlder() {
   byId('older').hidden = !more;
 }
 
-/* Requests of other windows and clients, when this window is seen again. */
+/* Loads requests of other windows and clients when this window becomes visible. */
 async function loadNew() {
   if (document.hidden)
     return;
@@ -230,8 +230,8 @@ async function loadNew() {
     track(job, false);
 }
 
-/* hooks: made(result) of a request that has ended well; showAtField(error) of one that has not,
- * true: it did; hint: what stands beside the button while nothing runs. */
+/* hooks: made(result) is called for a successful request; showAtField(error) for a failed one, and
+ * returns true if it shows the error; hint: text next to the button while nothing runs. */
 export function beginJobs(given) {
   hooks = given;
   document.addEventListener('visibilitychange', () => loadNew().catch(() => {}));

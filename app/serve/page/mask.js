@@ -1,6 +1,6 @@
-/* mask.js - the editor of a mask: painted by pointer, by fingers or by keyboard over the image.
+/* mask.js - the mask editor: pointer, touch and keyboard paint over the image
  *
- * The canvas holds what is painted, in one colour; its alpha is the mask. */
+ * The canvas has a single colour; its alpha channel is the mask. */
 import { byId, iconButton } from './dom.js';
 import { greyPng } from './png.js';
 
@@ -41,7 +41,7 @@ function showHistory() {
   byId('redo').disabled = at === history.length - 1;
 }
 
-/* What was painted becomes a step that can be undone. */
+/* Adds the stroke to the undo history. */
 function note() {
   history = [...history.slice(0, at + 1), readAlpha()].slice(-mostHistory);
   at = history.length - 1;
@@ -61,7 +61,7 @@ function change(alphaOf) {
 
 /* ---- painting ---------------------------------------------------------------------------- */
 
-/* The slider is a part of the shorter side, in per cent. */
+/* The slider is a percentage of the shorter side. */
 function brushWidth() {
   return Math.max(1, byId('brush').value / 100 * Math.min(canvas.width, canvas.height));
 }
@@ -99,7 +99,7 @@ function showView() {
   stage.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.scale})`;
 }
 
-/* The point of the window stays where it is; dx and dy move it. */
+/* Zooms around a point of the window, and moves it by dx and dy. */
 function zoom(factor, clientX, clientY, dx = 0, dy = 0) {
   const area = byId('mask-area').getBoundingClientRect();
   const scale = Math.min(16, Math.max(1, view.scale * factor));
@@ -115,7 +115,7 @@ function zoomBy(factor) {
   zoom(factor, area.left + area.width / 2, area.top + area.height / 2);
 }
 
-/* Two fingers: how far apart, and their middle. */
+/* Returns the distance and the midpoint of two fingers. */
 function pinch() {
   const [a, b] = [...pointers.values()];
   return { apart: Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY) || 1,
@@ -124,7 +124,7 @@ function pinch() {
 
 /* ---- pointer and keyboard ---------------------------------------------------------------- */
 
-/* A second finger takes back what the first one has begun, and moves the view. */
+/* A second finger cancels the stroke of the first one and moves the view. */
 function onDown(event) {
   canvas.setPointerCapture(event.pointerId);
   pointers.set(event.pointerId, event);
@@ -206,7 +206,7 @@ function onKey(event) {
 
 /* ---- the editor -------------------------------------------------------------------------- */
 
-/* What is bright in a file becomes the mask. */
+/* Reads a mask from the bright parts of a file. */
 async function readMask(file) {
   pen.clearRect(0, 0, canvas.width, canvas.height);
   pen.globalCompositeOperation = 'source-over';
@@ -220,7 +220,7 @@ async function readMask(file) {
   writeAlpha(alpha);
 }
 
-/* White is generated anew; undefined: nothing is. */
+/* Returns the mask, white for the area to regenerate; undefined: it is empty. */
 async function maskNow() {
   const grey = readAlpha();
   return grey.includes(255) ? greyPng(grey, canvas.width, canvas.height) : undefined;
@@ -244,7 +244,7 @@ async function prepare(image, mask) {
   showRing();
 }
 
-/* Opens the editor; the mask when it is closed, however. */
+/* Opens the editor. Resolves to the mask when it is closed in any way. */
 export async function editMask(image, mask) {
   await prepare(image, mask);
   dialog.showModal();
@@ -266,7 +266,7 @@ async function loadMask(event) {
   } catch {
     writeAlpha(history[at]);
     byId('mask-hint').className = 'field-error';
-    byId('mask-hint').textContent = `${file.name} is no image that this browser can read.`;
+    byId('mask-hint').textContent = `${file.name} cannot be read as an image by this browser.`;
   }
   note();
   event.target.value = '';

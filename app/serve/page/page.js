@@ -1,4 +1,4 @@
-/* page.js - the page of xdit serve: what its controls do. Strict, as every module. */
+/* page.js - the page of xdit serve: connects its controls to the other modules */
 import { getJson, request } from './api.js';
 import { alertUser, byId, copyText, fail, make, news } from './dom.js';
 import { clearErrors, fieldOfError, showError } from './errors.js';
@@ -16,7 +16,7 @@ const form = byId('form');
 
 /* ---- generating -------------------------------------------------------------------------- */
 
-/* Shows the sentence at the field that it is about; false: there is none. */
+/* Shows an error at its field. Returns false if it concerns none. */
 function showAtField(error) {
   const field = error.status === 400 || error.status === 404 ? fieldOfError(error) : null;
   const seen = field?.closest('.field') &&
@@ -26,9 +26,9 @@ function showAtField(error) {
   return Boolean(seen);
 }
 
-/* What the browser sees already; false: a field is wrong. */
+/* Validates fields in the browser. Returns false if one is invalid. */
 function check() {
-  /* Of steps, such as the multiple of a side, the server knows more. */
+  /* The server checks step sizes, such as the multiple of a side. */
   const wrong = [...form.elements].find((e) => e.name && e.willValidate && !e.validity.valid &&
                                                !e.validity.stepMismatch && e.checkVisibility());
   if (wrong)
@@ -54,7 +54,7 @@ async function generate() {
   byId('generate').ariaBusy = 'true';
   try {
     await send(readForm());
-    /* On a phone the results are below: what runs comes into sight. */
+    /* On a phone the results are below the form: scroll to the running request. */
     if (getComputedStyle(document.body).display === 'block')
       byId('results').scrollIntoView({ block: 'start' });
   } catch (error) {
@@ -64,17 +64,17 @@ async function generate() {
   byId('generate').ariaBusy = 'false';
 }
 
-/* ---- what is done with results ----------------------------------------------------------- */
+/* ---- actions on results ------------------------------------------------------------------ */
 
 function useParameters(parameters, from) {
   const lacking = fillForm(parameters);
   alertUser(lacking.length
-    ? `The server has no LoRA file ${lacking.join(', ')}; the rest is in the form.` : '');
+    ? `The server has no LoRA file ${lacking.join(', ')}; other settings are in the form.` : '');
   news(`The form has the settings of ${from}`);
   form.prompt.focus();
 }
 
-/* Gives an image to a model that takes it: the chosen one, or the first that does. */
+/* Uses a result as an input image of the selected model, or of the first one that accepts it. */
 async function useImage(file, word) {
   const model = modelThatTakes(word);
   if (!model)
@@ -93,7 +93,7 @@ async function fileOf(result) {
   return new File([blob], result.file, { type: blob.type });
 }
 
-/* The menu of a result: [words, function]. */
+/* Returns the menu of a result: [label, function]. */
 function actionsOf(result) {
   const { prompt, seed } = result.parameters;
   const count = shownResults().filter((r) => r.job === result.job).length;
@@ -128,10 +128,10 @@ async function readParameters(file) {
   if (parameters)
     useParameters(parameters, file.name || 'the file');
   else
-    fail(new Error(`${file.name || 'The file'} is no PNG file with settings.`));
+    fail(new Error(`${file.name || 'The file'} is not a PNG file with settings.`));
 }
 
-/* Big targets over the page while a file is dragged. */
+/* Shows drop targets over the page while a file is dragged. */
 function showDrops() {
   const drops = byId('drops');
   if (!drops.hidden)
@@ -179,7 +179,7 @@ function onPaste(event) {
   if (takes('image'))
     giveImage('start', file).catch(fail);
   else
-    fail(new Error(`${form.model.value} starts from no image.`));
+    fail(new Error(`${form.model.value} does not accept a start image.`));
 }
 
 function beginFiles() {
@@ -195,7 +195,7 @@ function beginFiles() {
   document.addEventListener('paste', onPaste);
 }
 
-/* ---- the beginning ----------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------- */
 
 async function showServer() {
   const health = await getJson('health');

@@ -1,4 +1,4 @@
-/* png.js - texts inside PNG files, the parameters in them, and a mask as a PNG file */
+/* png.js - reads parameters from PNG files, and writes masks as PNG files */
 import { readJson } from './api.js';
 
 const signature = [137, 80, 78, 71, 13, 10, 26, 10];
@@ -9,7 +9,7 @@ export function isPng(bytes) {
   return signature.every((b, i) => bytes[i] === b);
 }
 
-/* The chunks of a file: [type, bytes]; what is cut off is left out. */
+/* Yields the complete chunks of a file as [type, bytes]. */
 function* chunks(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   for (let at = 8; at + 12 <= bytes.length;) {
@@ -43,7 +43,7 @@ async function inflate(bytes) {
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }
 
-/* [keyword, text] of a tEXt, zTXt or iTXt chunk. */
+/* Decodes a tEXt, zTXt or iTXt chunk to [keyword, text]. */
 async function readText(type, data) {
   const end = data.indexOf(0);
   const name = latin1.decode(data.subarray(0, end));
@@ -57,7 +57,7 @@ async function readText(type, data) {
   return [name, utf8.decode(packed ? await inflate(data.subarray(at)) : data.subarray(at))];
 }
 
-/* All texts of a file by their keywords. */
+/* Returns all texts of a file by keyword. */
 export async function pngTexts(bytes) {
   const texts = {};
   for (const [type, data] of isPng(bytes) ? chunks(bytes) : []) {
@@ -67,7 +67,7 @@ export async function pngTexts(bytes) {
       const [name, text] = await readText(type, data);
       texts[name] = text;
     } catch {
-      /* a damaged text; others may be whole */
+      /* a damaged text; others may be intact */
     }
   }
   return texts;
@@ -77,13 +77,13 @@ export async function pngTexts(bytes) {
 
 const baseName = (path) => path.replace(/\/+$/, '').replace(/^.*\//, '');
 
-/* A directory's name; of one in the Hugging Face cache the name that it was downloaded by. */
+/* Returns the name of a directory; in the Hugging Face cache, org/name. */
 function modelName(path) {
   const hub = /models--([^/]+)--([^/]+)\/snapshots\//.exec(path);
   return hub ? `${hub[1]}/${hub[2]}` : baseName(path);
 }
 
-/* Our own object, by the names of a request. */
+/* Converts xdit's JSON parameters to fields of a request. */
 export function ownParameters(json) {
   const found = {};
   const names = {
@@ -107,14 +107,14 @@ const webuiNames = {
   'Denoising strength': 'strength', 'Distilled CFG Scale': 'guidance_scale', Model: 'model',
 };
 
-/* "name:0.8, name:1" */
+/* Parses "name:0.8, name:1". */
 function readLoras(text) {
   return text.split(',').map((part) => /^\s*(.+?):\s*(-?[\d.]+)\s*$/.exec(part)).filter(Boolean)
     .map((m) => ({ name: m[1], scale: m[2] }));
 }
 
-/* The text of stable-diffusion-webui: prompt, "Negative prompt: ...", and a line of settings whose
- * values may be quoted. */
+/* Parses the text of stable-diffusion-webui: prompt, "Negative prompt: ...", and a line of settings
+ * whose values may be quoted. */
 export function webuiParameters(text) {
   const lines = text.trimEnd().split('\n');
   const settings = lines.pop();
@@ -142,14 +142,14 @@ export function webuiParameters(text) {
   return found;
 }
 
-/* The parameters in a file, by the names of a request; null: there are none. */
+/* Returns the parameters in a file as fields of a request; null: none. */
 export async function parametersOf(bytes) {
   const texts = await pngTexts(bytes);
   try {
     if (texts.xdit)
       return ownParameters(readJson(texts.xdit));
   } catch {
-    /* not ours: the other text may be good */
+    /* not xdit's JSON: try the other text */
   }
   return texts.parameters ? webuiParameters(texts.parameters) : null;
 }
@@ -176,7 +176,7 @@ function chunkOf(type, data) {
   return chunk;
 }
 
-/* A mask has one channel: nobody can take an alpha of it for what is to be kept. */
+/* Writes a mask with one grey channel, so that no alpha channel can be mistaken for the mask. */
 export async function greyPng(grey, width, height) {
   const rows = new Uint8Array((width + 1) * height);
   for (let y = 0; y < height; y++)
@@ -190,9 +190,9 @@ export async function greyPng(grey, width, height) {
                    chunkOf('IEND', new Uint8Array(0))], { type: 'image/png' });
 }
 
-/* ---- how a photograph is to be held ------------------------------------------------------ */
+/* ---- orientation of photographs ---------------------------------------------------------- */
 
-/* The orientation of a JPEG file, 1 to 8; 1 where nothing is said. */
+/* Returns the Exif orientation of a JPEG file, 1 to 8; 1 if it has none. */
 export function jpegOrientation(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   try {
@@ -202,7 +202,7 @@ export function jpegOrientation(bytes) {
           latin1.decode(bytes.subarray(at + 4, at + 8)) === 'Exif')
         return tiffOrientation(new DataView(view.buffer, view.byteOffset + at + 10));
   } catch {
-    /* it ends too early */
+    /* truncated */
   }
   return 1;
 }

@@ -1,4 +1,5 @@
-/* size.js - width and height: by a ratio, with the area of the model's own, or a given image's */
+/* size.js - width and height: presets by ratio with the model's default area, or the size of the
+ * start image */
 import { byId, icon, make } from './dom.js';
 import { startBlob } from './images.js';
 
@@ -18,7 +19,7 @@ function setSize(width, height) {
   form.width.dispatchEvent(new Event('change', { bubbles: true }));
 }
 
-/* The form of a preset, drawn. */
+/* Draws the shape of a preset. */
 function shape([w, h]) {
   const box = make('span', { className: 'shape' });
   box.style.aspectRatio = `${w} / ${h}`;
@@ -36,7 +37,7 @@ function preset(ratio) {
   return button;
 }
 
-/* Without a size the server takes the image's own. */
+/* An empty size means that of the start image. */
 function asImage() {
   const button = make('button', { type: 'button', className: 'preset', title:
     'The size of the given image' }, icon('image'), make('span', { textContent: 'As the image' }));
@@ -45,7 +46,7 @@ function asImage() {
   return button;
 }
 
-/* With the size of the model's defaults, and where an image is given, that of the image. */
+/* Shows the presets: the model's default size, ratios, and the size of the start image. */
 export function showSize({ defaults, multiple, takes }) {
   const given = takes.includes('image') && startBlob();
   unit = multiple || 16;
@@ -60,7 +61,7 @@ export function showSize({ defaults, multiple, takes }) {
   }
 }
 
-/* A new image has its own size, and without one there is the model's. */
+/* Sets the size of a new start image; without one, the model's default. */
 export function followImage(given) {
   if (given)
     setSize('', '');

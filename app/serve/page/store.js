@@ -1,6 +1,6 @@
-/* store.js - what a reload must not lose: the form in localStorage, given images in IndexedDB.
+/* store.js - saves the form (localStorage) and the input images (IndexedDB) across a reload
  *
- * A browser may forbid both: then they are kept for as long as the page is open. */
+ * If the browser forbids both, they are kept while the page is open. */
 
 const formKey = 'xdit-form';
 
@@ -39,7 +39,7 @@ function openStore() {
   return opening;
 }
 
-/* Blobs by their place; `undefined`: there is none. */
+/* Stores blobs by slot; `undefined`: none. */
 export async function loadImages(place) {
   try {
     const store = (await openStore()).transaction('images').objectStore('images');

@@ -1,4 +1,4 @@
-/* viewer.js - a result in the whole window: the next one, zoom, and two of them compared */
+/* viewer.js - shows a result in the full window: navigation, zoom, comparison of two */
 import { request } from './api.js';
 import { byId, iconButton, make } from './dom.js';
 import { shownResults } from './gallery.js';
@@ -19,7 +19,7 @@ function showView() {
   showDivider();
 }
 
-/* The divider stays where it is in the window, also over a zoomed image. */
+/* Keeps the divider at its place in the window while the image is zoomed. */
 function showDivider() {
   const [first] = stage.querySelectorAll('.layer.over');
   if (first)
@@ -37,7 +37,7 @@ function zoom(factor, clientX, clientY) {
   showView();
 }
 
-/* ---- what is shown ----------------------------------------------------------------------- */
+/* ---- display ----------------------------------------------------------------------------- */
 
 async function showVideo(result) {
   const video = make('video', { controls: true, loop: true, autoplay: true, muted: true,
@@ -47,7 +47,7 @@ async function showVideo(result) {
   video.src = URL.createObjectURL(blob);
   video.onemptied = () => URL.revokeObjectURL(video.src);
   video.onerror = () => {
-    byId('viewer-text').textContent = `This browser does not play ${result.type}: save the file.`;
+    byId('viewer-text').textContent = `This browser cannot play ${result.type}: save the file.`;
   };
 }
 
@@ -92,7 +92,7 @@ function step(by) {
   show();
 }
 
-/* The image that is shown stays on the left, and the next one comes to the right. */
+/* Starts a comparison: the current image on the left, the next one on the right. */
 function toggleCompare() {
   const images = shownResults().filter((r) => !r.video);
   const at = images.findIndex((r) => r.url === now.url);
@@ -128,7 +128,7 @@ function onKey(event) {
   keys[event.key]();
 }
 
-/* Drags the divider of two, or the image where it is zoomed. */
+/* Drags the divider of a comparison, or a zoomed image. */
 function onPointer(event) {
   const box = stage.getBoundingClientRect();
   if (event.type === 'pointerdown' && !now.video) {
