@@ -1,4 +1,4 @@
-/* generate.c - the smallest program that generates: generate MODEL PROMPT FILE [STEPS]
+/* generate.c - a minimal program with libxdit: generate MODEL PROMPT FILE [STEPS]
  *
  *   cc generate.c $(pkg-config --cflags --libs xdit) -o generate */
 #include <stdio.h>

@@ -1,13 +1,13 @@
 #!/bin/sh
-# arm64_check.sh XDIT - compiles HEAD for ARM of 64 bits in a chroot of Debian (packaging/chroot.sh)
-# and runs tests there under qemu: sources, plain C's kernels, one model against diffusers. Compares
-# an image with that of XDIT, a program of this machine, in plain C. An hour on two cores, some
-# minutes with a chroot that CHROOTS keeps. SUITE: bookworm.
+# arm64_check.sh XDIT - compiles HEAD for 64-bit ARM in a chroot of Debian (packaging/chroot.sh) and
+# runs tests there under qemu: unit tests, the kernels in plain C, one model against diffusers.
+# Compares an image with that of XDIT, a program of this machine, with kernels in plain C. Takes an
+# hour on two cores, some minutes with a chroot kept in CHROOTS. SUITE: release, default bookworm.
 set -eu
 xdit=$1
 cd "$(dirname "$0")/.."
 image='--prompt stone --seed 5 --num_inference_steps 2 --quiet --output'
-# Of 128 x 128 pixels, without what is written about them.
+# An image of 128 x 128 pixels, without its parameters.
 pixels='pixels() { tail -c 49152 "$1" | sha256sum | cut -d" " -f1; }'
 eval "$pixels"
 made=$(mktemp -d)
@@ -55,7 +55,7 @@ build app/xdit doctor --no_ranks | tee doctor
 mkdir -p full
 build tests/golden/fill tests/golden/micro full/micro
 build tests/golden/test_golden tests/golden full micro
-# Left out: address limits and huge pages, which qemu has not, and what takes minutes.
+# Left out: address limits and huge pages, which qemu lacks, and tests that take minutes.
 for name in bpe blocks json rng safetensors tok tok_bert sampler weight; do
     ninja -C build "tests/unit/unit_$name"
     build "tests/unit/unit_$name"

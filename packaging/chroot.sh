@@ -1,11 +1,11 @@
 #!/bin/sh
-# chroot.sh SUITE - runs the shell script of the standard input as root of a chroot with a Debian or
-# Ubuntu of that name (trixie, noble), and HEAD of this tree in its /build/xdit. Needs root,
-# debootstrap and the packages of a mirror; where one is missing it prints why and exits with 77.
-# Where Ubuntu's keys are not installed they come from the package ubuntu-keyring of Debian 13, by
-# apt, which checks its signature.
+# chroot.sh SUITE - runs the shell script on standard input as root in a chroot with the Debian or
+# Ubuntu release SUITE (trixie, noble), with HEAD of this tree in /build/xdit. Needs root,
+# debootstrap and a mirror of packages; if one is missing, it prints the reason and exits with 77.
+# If Ubuntu's keys are not installed, apt downloads Debian 13's package ubuntu-keyring and checks
+# its signature.
 #   CHROOTS: folder that keeps the chroots; by default they are in /tmp and removed at the end
-#   MIRROR: of the packages
+#   MIRROR: address of the packages
 set -eu
 suite=$1
 skip() {
@@ -18,7 +18,7 @@ noble)
     mirror=${MIRROR:-http://archive.ubuntu.com/ubuntu}
     keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
     components=main,universe
-    script=/usr/share/debootstrap/scripts/gutsy # of every later Ubuntu
+    script=/usr/share/debootstrap/scripts/gutsy # for all later Ubuntu releases
     ;;
 *)
     mirror=${MIRROR:-http://deb.debian.org/debian}
@@ -32,8 +32,8 @@ PATH=$PATH:/usr/sbin:/sbin
 made=${CHROOTS:-$(mktemp -d)}
 [ -n "${CHROOTS:-}" ] || trap 'rm -rf "$made"' EXIT
 root=$made/$suite
-# fetch_keys FOLDER: unpacks Debian 13's ubuntu-keyring there, with apt's files of its own. Whatever
-# runs it can write there, so that apt needs no other user.
+# fetch_keys FOLDER: unpacks Debian 13's ubuntu-keyring there, with private files for apt. apt runs
+# as the current user, who can write there.
 fetch_keys() {
     mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
     : >"$1/status"
@@ -45,7 +45,7 @@ fetch_keys() {
     (cd "$1" && apt-get $own -q update && apt-get $own -q download ubuntu-keyring &&
         dpkg-deb -x ubuntu-keyring_*.deb .)
 }
-# The mark says that debootstrap came to its end.
+# The mark means that debootstrap was successful.
 if [ ! -e "$root/made" ]; then
     command -v debootstrap >/dev/null || skip "there is no debootstrap"
     command -v curl >/dev/null &&
@@ -68,7 +68,7 @@ rm -rf "$root/build"
 mkdir -p "$root/build"
 cat >"$root/build/run"
 git -C "$(dirname "$0")/.." archive --prefix=build/xdit/ HEAD | tar x -C "$root"
-# Mounts and processes of the chroot end with it.
+# Mounts and processes of the chroot end with this process.
 setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child sh -eu -c '
     mount -t proc proc "$1/proc"
     mount -t sysfs sysfs "$1/sys"

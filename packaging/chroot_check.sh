@@ -1,7 +1,7 @@
 #!/bin/sh
 # chroot_check.sh - builds the Debian packages of HEAD in a clean Debian, installs them there, and
-# generates an image with the program and with the Python module. As root, with debootstrap; takes
-# some ten minutes and 3 GB (packaging/chroot.sh says where). SUITE: bookworm.
+# generates an image with the program and with the Python module. Needs root and debootstrap, about
+# ten minutes, and 3 GB of disk (see packaging/chroot.sh). SUITE: release, default bookworm.
 set -eu
 "$(dirname "$0")/chroot.sh" "${SUITE:-bookworm}" <<'INSIDE'
 export DEB_BUILD_OPTIONS="parallel=$(nproc)"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # suite_check.sh SUITE [arguments of meson test] - builds HEAD in a chroot of another Debian or
 # Ubuntu (packaging/chroot.sh), generates the demo image there and runs the tests of `make check`,
-# or those that are named. Half an hour on two cores, less with a chroot that CHROOTS keeps: it has
-# ccache.
+# or the named tests. Takes half an hour on two cores, less with a chroot kept in CHROOTS, which has
+# a ccache.
 set -eu
 suite=$1
 shift

@@ -93,25 +93,25 @@ static int is_route(const xd_server *s, const char *path, size_t n)
  * replaces: the name of a model, or "". 0: no path. */
 static size_t folders_at(const xd_server *s, const char *at, const char **instead)
 {
-    size_t most = 0, n = strcspn(at, " \t\n\"',;()[]<>");
+    size_t length = 0, n = strcspn(at, " \t\n\"',;()[]<>");
     *instead = "";
     for (int i = 0; i < s->nmodels; i++) {
         size_t k = strlen(s->models[i].path);
-        if (k > most && strncmp(at, s->models[i].path, k) == 0 &&
+        if (k > length && strncmp(at, s->models[i].path, k) == 0 &&
             (!at[k] || strchr("/ :,;\"')", at[k])))
-            most = k, *instead = s->models[i].name;
+            length = k, *instead = s->models[i].name;
     }
-    if (s->loras && !most && strncmp(at, s->loras, strlen(s->loras)) == 0 &&
+    if (s->loras && !length && strncmp(at, s->loras, strlen(s->loras)) == 0 &&
         at[strlen(s->loras)] == '/')
-        most = strlen(s->loras) + 1;
-    if (most || *at != '/' || is_route(s, at, n))
-        return most;
+        length = strlen(s->loras) + 1;
+    if (length || *at != '/' || is_route(s, at, n))
+        return length;
     while (n > 1 && strchr(":./", at[n - 1]))
         n--;
     for (size_t i = 1; i < n; i++)
         if (at[i] == '/')
-            most = i + 1;
-    return most;
+            length = i + 1;
+    return length;
 }
 
 const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size)

@@ -217,7 +217,7 @@ static void send_preview(xd_http_call *c, const xd_task *task)
 
 static void send_video(xd_http_call *c, xd_task *task)
 {
-    char        beside[4200];
+    char        path[4200];
     const char *variant = xd_http_query(c, "variant");
     if (variant && strcmp(variant, "preview") == 0) {
         send_preview(c, task);
@@ -227,9 +227,9 @@ static void send_video(xd_http_call *c, xd_task *task)
     } else if (!variant || strcmp(variant, "video") == 0) {
         xd_reply_file(c, task->done[0].file, xd_answer_type(task->done[0].file));
     } else if (strcmp(variant, "thumbnail") == 0 || strcmp(variant, "spritesheet") == 0) {
-        snprintf(beside, sizeof beside, "%s%s", task->done[0].file,
+        snprintf(path, sizeof path, "%s%s", task->done[0].file,
                  variant[0] == 't' ? XD_TASK_THUMBNAIL : XD_TASK_SHEET);
-        xd_reply_file(c, beside, "image/webp");
+        xd_reply_file(c, path, "image/webp");
     } else {
         xd_reply_error(c, 400, "variant", NULL, "variant must be video, thumbnail, spritesheet or "
                        "preview, not '%.40s'", variant);

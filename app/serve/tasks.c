@@ -498,10 +498,10 @@ static int64_t task_bytes(const xd_task *task)
 
 static void remove_image(const xd_task_image *im)
 {
-    static const char *const beside[] = { "", XD_TASK_THUMBNAIL, XD_TASK_SHEET };
+    static const char *const suffixes[] = { "", XD_TASK_THUMBNAIL, XD_TASK_SHEET };
     char                     path[4200];
     for (int i = 0; i < (im->fps > 0 ? 3 : 1); i++)
-        if ((size_t)snprintf(path, sizeof path, "%s%s", im->file, beside[i]) < sizeof path)
+        if ((size_t)snprintf(path, sizeof path, "%s%s", im->file, suffixes[i]) < sizeof path)
             unlink(path);
 }
 
