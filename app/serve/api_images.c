@@ -9,7 +9,7 @@
 #include "cli/opt.h"
 #include "serve/server.h"
 
-typedef struct image_request {  /* fields that the answer needs                                */
+typedef struct image_request {  /* fields that the reply needs                                 */
     xd_api_req req;
     int    url, stream, progress, wait;
     int    form, dalle;         /* response_format is set; the model's name is one of DALL-E's */

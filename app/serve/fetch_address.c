@@ -17,12 +17,12 @@ static int is_public_v4(uint32_t a)
         { 0xa9fe0000, 16 },     /* 169.254/16: link-local, metadata of clouds                  */
         { 0xac100000, 12 },     /* 172.16/12: private                                          */
         { 0xc0000000, 24 },     /* 192.0.0/24: protocols                                       */
-        { 0xc0000200, 24 },     /* 192.0.2/24: documents                                       */
+        { 0xc0000200, 24 },     /* 192.0.2/24: documentation                                   */
         { 0xc0586300, 24 },     /* 192.88.99/24: 6to4                                          */
         { 0xc0a80000, 16 },     /* 192.168/16: private                                         */
         { 0xc6120000, 15 },     /* 198.18/15: benchmarks                                       */
-        { 0xc6336400, 24 },     /* 198.51.100/24: documents                                    */
-        { 0xcb007100, 24 },     /* 203.0.113/24: documents                                     */
+        { 0xc6336400, 24 },     /* 198.51.100/24: documentation                                */
+        { 0xcb007100, 24 },     /* 203.0.113/24: documentation                                 */
         { 0xe0000000, 3 },      /* 224/4: multicast; 240/4: reserved, broadcast                  */
     };
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)

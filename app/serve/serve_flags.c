@@ -19,7 +19,7 @@ static const xd_option rows[] = {
     { "host", XD_OPT_TEXT, AT(host), 0, 0, NULL, "ADDRESS",
       "address to listen on; one that other hosts can reach needs --api_key (default 127.0.0.1)" },
     { "port", XD_OPT_INT, AT(port), 0, 65535, NULL, "N",
-      "port to listen on; 0: any free port (default 8080)" },
+      "port; 0: any free port (default 8080)" },
     { "api_key", XD_OPT_TEXT, AT(keys), 0, XD_OPT_MANY, NULL, "KEY",
       "key that requests must contain; may be repeated. The environment variable XDIT_API_KEY adds "
       "a key that the process list does not show" },

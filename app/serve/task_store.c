@@ -134,7 +134,7 @@ static xd_status code_of(const xd_json *j)
     return v >= XD_OK && v <= XD_ECANCELLED ? (xd_status)v : XD_EIO;
 }
 
-/* Returns 1, -1, or else 0. */
+/* Returns the priority: 1, -1, or 0 if the value is invalid. */
 static int priority_of(const xd_json *j)
 {
     double v = 0;
@@ -262,7 +262,7 @@ static void set_clocks(xd_task *t, double deadline)
     t->deadline_s = deadline > 0 ? fmax(1e-9, now + deadline - date) : 0;
 }
 
-/* Queues a task that did not end again. */
+/* Returns a task that did not end to the queue. */
 static void requeue(xd_task *t)
 {
     if (xd_task_has_ended(t))
