@@ -61,7 +61,7 @@ xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e)
     return XD_OK;
 }
 
-/* Rows of one stream; returns the address behind them. */
+/* Fills the rows of one stream; returns the address after them. */
 static float *fill_stream(const xd_rope *t, xd_stream_id stream, const double *base, float *row)
 {
     int64_t W = t->x->lay->grid[2], n = xd_n(t->x, stream);
@@ -120,10 +120,10 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Rows with weights and a modulation of their own. */
+/* Rows with their own weights and modulation. */
 typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
 
-/* Text, reference images where they have another modulation than the image, image. */
+/* Lists the sides: text, reference images if their modulation differs from the image's, image. */
 static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
                     side s[3])
 {

@@ -1,4 +1,4 @@
-/* layers.c - layers that several diffusion transformers share */
+/* layers.c - layers shared by diffusion transformers */
 #include "dit/layers.h"
 
 #include <math.h>
@@ -91,7 +91,7 @@ xd_tensor xd_text_kv(xd_tensor room, int64_t block)
     return xd_reshape(xd_rows(room, block, 1), 2, room.d + 1);
 }
 
-/* All samples of a batch read the same text. Their rows are therefore queries of one sample. */
+/* All samples of a batch attend to the same text, so their rows are queries of one sample. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
 {
     xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);

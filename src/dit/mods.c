@@ -1,4 +1,4 @@
-/* mods.c - modulation vectors (adaLN) of several steps at once */
+/* mods.c - modulation vectors (adaLN) of several steps, computed together */
 #include "dit/mods.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "base/minmax.h"
 #include "exec/op.h"
 
-enum { MATRICES = 4 };          /* most of a block                                             */
+enum { MATRICES = 4 };          /* max matrices per block                                      */
 
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n)
 {
@@ -34,7 +34,7 @@ void xd_mods_close(xd_mods *m)
     *m = (xd_mods){ 0 };
 }
 
-/* Fills the columns of the matrix i. */
+/* Computes the columns of matrix i. */
 static void compute_columns(xd_exec *x, xd_mods *m, int i)
 {
     const xd_lin *w = m->columns[i].w;
@@ -44,7 +44,7 @@ static void compute_columns(xd_exec *x, xd_mods *m, int i)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* The rows of the current step come to their fixed place. */
+/* Copies the rows of the current step to their fixed address. */
 static void hold_row(xd_exec *x, xd_mods *m)
 {
     for (; m->computed < m->known; m->computed++)
@@ -80,7 +80,7 @@ void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, cons
     x->mods = m;
 }
 
-/* What the current step's modulations are computed from. */
+/* Returns the input of the current step's modulations. */
 static xd_tensor row_in(const xd_mods *m)
 {
     return m->now_in.p ? m->now_in : xd_rows(m->in, m->row, 1);
@@ -93,8 +93,8 @@ xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const v
     return x->mods ? row_in(x->mods) : active(x, n, in, kept);
 }
 
-/* The columns of w among those that are filled; -1: they are not. Those of a new matrix are filled
- * at once, or before the next pass where rows have a fixed place. */
+/* Returns the columns of w if they are computed; -1 otherwise. Columns of a new matrix are computed
+ * at once or, with fixed addresses, before the next pass. */
 static int64_t columns_of(xd_exec *x, xd_mods *m, const xd_lin *w)
 {
     int i = 0;

@@ -1,6 +1,6 @@
 /* skip.c - runs blocks and the long skips between them.
  *
- * Outputs that later blocks read form a stack beside the hidden state, in the compute type. The
+ * Outputs that later blocks read form a stack next to the hidden state, in the compute type. The
  * stack grows over the first half of a U and shrinks over the second. It is passed from stage to
  * stage together with the hidden state. */
 #include "dit/dit.h"

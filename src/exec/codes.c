@@ -1,4 +1,4 @@
-/* codes.c - tensors that are stored in codes of a quantizer */
+/* codes.c - tensors that are stored as quantized codes */
 #include "exec/matrix.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { CHUNK = 1024 };          /* elements                                                    */
+enum { CHUNK = 1024 };          /* elements per chunk                                          */
 
 int xd_is_coded(xd_dtype t)
 {
@@ -22,7 +22,7 @@ int64_t xd_coding_row(const xd_coding *c, int64_t row)
     return c->first + (c->turn ? (row + c->turn) % c->rows : row);
 }
 
-/* Reads elements of a row that was rotated: whole groups are read and turned back. */
+/* Reads elements of a rotated row: reads complete groups and rotates them back. */
 static void read_turned(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     float x[XD_ROTATE_MAX];
@@ -111,8 +111,8 @@ int xd_load_decode(xd_decl *d, xd_fetched *f)
 
 /* ---- rotated rows ------------------------------------------------------------------------- */
 
-/* Are parts stored rotated? *group: in which groups all of them were; 0: not in the same, or terms
- * are added to them. */
+/* Returns 1 if parts are stored rotated. *group: their common group size; 0: sizes differ, or terms
+ * are added. */
 static int are_rotated(const xd_decl *d, const xd_mat_part *parts, int n, int64_t *group)
 {
     int any = 0;
@@ -129,8 +129,8 @@ static int are_rotated(const xd_decl *d, const xd_mat_part *parts, int n, int64_
     return any;
 }
 
-/* Else rows are rotated back and have the compute type: of a second rounding to integers they would
- * lose more. */
+/* If inputs are not rotated, rows are rotated back and get the compute type: rounding them to
+ * integers a second time would lose precision. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m)
 {
     int64_t group;

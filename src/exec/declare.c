@@ -5,7 +5,7 @@
 
 #include "exec/weight.h"
 
-enum { SHOWN = 10 };            /* most tensors that an error lists                           */
+enum { SHOWN = 10 };            /* max tensors listed in an error                             */
 
 void xd_decl_free(xd_decl *d)
 {
@@ -14,7 +14,7 @@ void xd_decl_free(xd_decl *d)
     d->nlist = d->caplist = 0;
 }
 
-/* Length of the first of "|"-separated alternatives; *next is the one after it, or NULL. */
+/* Length of the first of several "|"-separated names; *next is the following one, or NULL. */
 static size_t first_of(const char *names, const char **next)
 {
     const char *bar = strchr(names, '|');
@@ -31,9 +31,9 @@ static int drop_ones(int n, const int64_t *d, int64_t out[XD_MAXDIM])
     return k;
 }
 
-/* Are two shapes equal but for trailing ones, as those of a 1x1 convolution and a matrix, or for
- * ones that the file lacks? ggml drops leading ones, and of five extents it has the two outermost
- * as one. */
+/* Returns 1 if two shapes are equal except for trailing ones (a 1x1 convolution and a matrix), or
+ * for ones missing in the file: ggml drops leading ones, and merges the two outermost of five
+ * extents. */
 static int same_shape(int nd, const int64_t *declared, int found_nd, const int64_t *found)
 {
     int64_t a[XD_MAXDIM + 1], b[XD_MAXDIM + 1], *from = a;
@@ -63,7 +63,7 @@ static int is_decoded(const xd_source *src, const char *name, xd_dtype t)
     return xd_is_coded(t) && src->codes && src->codes(src->self, name, &c);
 }
 
-/* Describes what is wrong with one tensor; "" if nothing is. */
+/* Describes the fault of one tensor; "" if there is none. */
 static void describe_fault(const xd_declared *t, const xd_source *src, char *out, size_t size)
 {
     char        want[96], got[96], name[512];

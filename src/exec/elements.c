@@ -1,4 +1,4 @@
-/* elements.c - elements of tensors in files, as numbers of another type */
+/* elements.c - converts elements of tensors in files to another type */
 #include "exec/matrix.h"
 
 #include <math.h>

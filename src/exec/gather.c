@@ -1,4 +1,4 @@
-/* gather.c - rows of a local matrix, gathered from the matrices of the checkpoint */
+/* gather.c - gathers the rows of a local matrix from the matrices of the checkpoint */
 #include "exec/gather.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ int xd_mat_repeats(const xd_mat_part *parts, int i)
 
 /* ---- gathering rows ----------------------------------------------------------------------- */
 
-/* The first element of row r of my rows, and its address: of block types that of its block. */
+/* Index of the first element of this rank's row r, and its address (block types: of its block). */
 static int64_t first_of(const xd_gather *g, int64_t r)
 {
     return (g->p->row0 + r) * g->p->in;
@@ -61,8 +61,8 @@ void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* The type in which all parts are stored; F32 if they differ, for sums, random elements, block
- * types and codes. *blocks: a part is stored in a block type or in codes. */
+/* Returns the common stored type of all parts; F32 if they differ, and for sums, random elements,
+ * block types and codes. *blocks: 1 if a part is stored in a block type or as codes. */
 static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n, int *blocks)
 {
     xd_dtype type = XD_F32;
@@ -89,7 +89,7 @@ int xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g)
     return g->as_is || g->known || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
 }
 
-/* Does each band have rows of one part only, as they lie in the file? The last may be smaller. */
+/* Returns 1 if each band (the last may be smaller) has rows of one part only, as in the file. */
 static int bands_are_in_place(const xd_gathering *g)
 {
     int64_t row = 0;
@@ -99,7 +99,7 @@ static int bands_are_in_place(const xd_gathering *g)
     return g->c->total == g->parts[0].in;
 }
 
-/* Are there codes in the file that become those of the weight, with their scales? */
+/* Returns 1 if codes in the file become those of the weight, with their scales. */
 static int keeps_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 {
     const xd_mat_part *parts = m->parts;

@@ -1,4 +1,4 @@
-/* late.c - additions to the hidden state that wait for the next norm of it */
+/* late.c - additions to the hidden state that are fused into the next norm */
 #include "exec/late.h"
 
 #include "exec/op.h"
@@ -36,7 +36,7 @@ void xd_late_close(xd_exec *x)
     x->late = NULL;
 }
 
-/* 1: t has bytes of rows of the tensor `rows`. */
+/* Returns 1 if t has bytes in rows of the tensor `rows`. */
 static int meets(const xd_tensor *t, const xd_tensor *rows)
 {
     const char *a = t->p, *b = rows->p;
@@ -89,7 +89,8 @@ void xd_late_take(xd_exec *x, xd_norm *a)
     }
 }
 
-/* The operands through which an op may see rows of the hidden state, at most three; -1: unknown. */
+/* Lists the operands through which an op may access rows of the hidden state, at most three;
+ * returns -1 if unknown. */
 static int operands_of(xd_op op, const void *args, xd_tensor t[3])
 {
     const xd_gemm       *gemm = args;
@@ -120,7 +121,7 @@ void xd_late_before(xd_exec *x, xd_op op, const void *args)
         settle_met(x, l, &t[i]);
 }
 
-/* A row of gates that serves no addition. */
+/* Returns a row of gates that no addition uses. */
 static xd_tensor free_gate(const xd_late *l)
 {
     xd_tensor row = l->gates;

@@ -1,5 +1,5 @@
-/* local.c - the end of every hook stack (one rank: the plain kernels), and xd_run. xd_run takes
- * scratch from the arena, runs the kernel and gives the scratch back; op.c uses it too. */
+/* local.c - the end of every hook stack (one rank: the kernels), and xd_run, which allocates
+ * scratch from the arena, runs a kernel and rewinds the arena */
 #include "exec/run.h"
 
 #include "base/par.h"

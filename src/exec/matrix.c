@@ -1,9 +1,9 @@
-/* matrix.c - makes a device matrix from one or several matrices of the checkpoint.
+/* matrix.c - makes a device matrix from one or several matrices of the checkpoint
  *
- * If the device can pack bands of rows separately, each thread takes a band, searches it for NaN
- * and packs it: directly from the file if the band lies there unchanged, otherwise through a copy
- * of the band. Other matrices are packed as a whole; those that are fused or cut are packed through
- * a copy of the whole matrix. */
+ * If the device can pack bands of rows separately, each thread checks a band for NaN and packs it:
+ * directly from the file if the band is there unchanged, otherwise through a copy of the band.
+ * Other matrices are packed in one piece; fused or split ones through a copy of the complete
+ * matrix. */
 #include "exec/gather.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m)
     xd_gather_announce(d, m);
 }
 
-/* All parts are open at the same time, since a band may have rows of several. */
+/* All parts are open at the same time, as a band may have rows of several. */
 static void load_bands(xd_decl *d, const xd_weight *w, xd_gathering *g, float gain)
 {
     xd_fetched f[XD_MAXSEG];
@@ -67,7 +67,7 @@ static void load_bands(xd_decl *d, const xd_weight *w, xd_gathering *g, float ga
     xd_gather_close(d, &b, f, n);
 }
 
-/* ---- as a whole --------------------------------------------------------------------------- */
+/* ---- in one piece --------------------------------------------------------------------------- */
 
 void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
 {
@@ -144,4 +144,4 @@ void xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m)
         load_whole(d, w, &g, m, gain);
 }
 
-/* ---- matrices that stay as they are stored ------------------------------------------------- */
+/* ---- matrices that stay as stored ------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* net.c - opening and visiting a network */
+/* net.c - opens and visits a network */
 #include "exec/net.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ void xd_net_close(xd_net *n)
     memset(n, 0, sizeof *n);
 }
 
-/* Compares a name with one that may begin or end with a star. */
+/* Compares a name with a pattern that may begin or end with a star. */
 static int matches(const char *pattern, const char *name)
 {
     size_t n = strlen(pattern), len = strlen(name);

@@ -76,7 +76,7 @@ void xd_get(xd_exec *x, float *to, xd_tensor from)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* fn writes host memory, or the device's memory where the host can address it. */
+/* fn writes host memory, or device memory if the host can address it. */
 static void fill_buffer(xd_exec *x, xd_tensor buf, void (*fn)(void *ctx, float *buf), void *ctx)
 {
     float *host = buf.p;
@@ -129,13 +129,13 @@ static void *scratch(xd_exec *x, size_t bytes)
     return bytes ? xd_new_as(x, XD_U8, 1, (int64_t[]){ (int64_t)bytes }).p : NULL;
 }
 
-/* Columns of an operand of a GEMM, which may be absent. */
+/* Columns of an operand of a GEMM; the operand may be absent. */
 static xd_tensor some_columns(xd_tensor t, int64_t first, int64_t n)
 {
     return t.p ? xd_cols(t, first, n) : t;
 }
 
-/* Multiplies by a group of rows of a matrix that stays as it is stored. */
+/* Multiplies by a group of rows of a matrix that stays as stored. */
 static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_t row, int64_t n)
 {
     xd_weight w = l->w;
@@ -156,7 +156,7 @@ static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_
                        .residual = some_columns(a->residual, row, n) });
 }
 
-/* The GEMM `a` with the weight of a layer. */
+/* Runs the GEMM `a` with the weight of a layer. */
 static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
 {
     xd_gemm whole = *a;
@@ -173,8 +173,8 @@ static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
     }
 }
 
-/* The GEMM `a` of a layer that is cut by inputs: the partial sums are added over the ranks before
- * bias, activation, gate and residual. */
+/* Runs the GEMM `a` of a layer split by inputs: partial sums are added over the ranks before bias,
+ * activation, gate and residual. */
 static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
     const xd_hooks *m = x->hooks;
@@ -204,14 +204,14 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
         xd_copy_to(x, a.out, part);
 }
 
-/* 1: the layer takes rows of e4m3 of C elements. */
+/* Returns 1 if the layer accepts rows of C elements in e4m3. */
 static int takes_narrow(const xd_exec *x, const xd_lin *w, int64_t C)
 {
     return x->fp8_gemm && x->dev->fp8_gemm && x->act != XD_F32 && w->w.type == XD_F8E4M3 &&
            !w->rotate && !w->group && C % 16 == 0;
 }
 
-/* The scales of rows of e4m3. */
+/* Returns the scales of rows in e4m3. */
 static xd_tensor scales_behind(xd_tensor t)
 {
     return xd_view((char *)t.p + xd_bytes(t), XD_F32, 1, t.d);
@@ -396,7 +396,7 @@ static xd_tensor split_batch(xd_tensor t, int64_t B)
     return r;
 }
 
-typedef struct attn_call {      /* as xd_attn; the rest as in xd_attn_args                     */
+typedef struct attn_call {      /* see xd_attn and xd_attn_args                                */
     xd_tensor q, k, v, bias;
     float     scale, softcap;
     int64_t   window;
@@ -597,7 +597,7 @@ void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd
     xd_conv2d_into(x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = residual });
 }
 
-/* Adds the partial sums of all frames to those of the first frame: ranks share rows, not frames. */
+/* Adds the partial sums of all frames to those of the first frame: ranks split rows, not frames. */
 static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
     if (T > 1)

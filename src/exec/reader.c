@@ -1,4 +1,4 @@
-/* reader.c - tensors of a source as plain numbers */
+/* reader.c - reads tensors of a source as f32 */
 #include "exec/reader.h"
 
 #include <stdio.h>
@@ -58,8 +58,8 @@ void xd_reader_past(const xd_reader *r, int64_t row, int64_t n)
                      xd_dtype_bytes(r->t.type, (row + n) * r->cols) - from);
 }
 
-/* The nearest integer, even of two, of a number of less than 2^22: what is below one has no room
- * beside the bits of 1.5 * 2^23. */
+/* Rounds a number below 2^22 to the nearest integer, halves to even: adding 1.5 * 2^23 leaves no
+ * bits for the fraction. */
 static float nearest(float v)
 {
     const float big = 12582912.0f;

@@ -1,7 +1,7 @@
 /* store.c - memory of loaded weights, and the search for NaN and infinity in them
  *
- * Large weights have blocks of their own; small ones (biases, norms) share blocks of 1 MiB. In a
- * block that several processes share, all weights are adjacent. */
+ * Large weights have separate blocks; small ones (biases, norms) share blocks of 1 MiB. In a block
+ * that several processes share, all weights are adjacent. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct block {
     size_t bytes;
 } block;
 
-typedef struct owned {          /* an object that is closed with the store                    */
+typedef struct owned {          /* object to close with the store                             */
     void *object;
     void (*close)(void *object);
 } owned;
@@ -34,7 +34,7 @@ struct xd_store {
     block    scratch[2];
     xd_arena window;            /* block shared with other processes; base NULL: none          */
     int      part, parts;       /* this process fills part `part` of `parts` of it             */
-    int      idle;              /* another process fills whatever is requested                 */
+    int      idle;              /* 1: another process fills all requested weights              */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
@@ -103,8 +103,8 @@ void xd_store_fills(xd_store *s, int fills)
     s->idle = !fills;
 }
 
-/* Each process fills the weights that begin in its part of the block: about equally many bytes,
- * which are adjacent in the file. */
+/* Each process fills the weights that begin in its part of the block: about the same number of
+ * bytes, which are adjacent in the file. */
 static void *get_from_block(xd_store *s, size_t bytes, int *mine)
 {
     size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);
@@ -134,7 +134,7 @@ void *xd_store_get(xd_store *s, size_t bytes, int *mine)
     return s->window.base ? get_from_block(s, bytes, mine) : get_from_device(s, bytes);
 }
 
-/* Must the slot be host memory? The host writes slot 1. */
+/* Returns 1 if the slot must be host memory. The host writes slot 1. */
 static int in_host_memory(const xd_store *s, int slot)
 {
     return slot == 1 && !s->dev->host_memory;

@@ -1,5 +1,5 @@
-/* stored.c - matrices that stay as they are stored, or are held in groups of four-bit integers:
- * rows are gathered and packed for each product */
+/* stored.c - matrices that stay as stored, or are held in groups of four-bit integers: rows are
+ * gathered and packed for each GEMM */
 #include "exec/stored.h"
 
 #include <math.h>
@@ -31,23 +31,23 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     return d->stays == XD_STAYS_ALL;
 }
 
-/* Most bytes that are packed together: they stay in the cache. A product with integers quantizes
- * its inputs for each group, and packing them is fast: groups are larger. */
+/* Max bytes packed together, so that they stay in the cache. A GEMM with integers quantizes its
+ * inputs per group, and packing integers is fast: groups are larger. */
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
-    xd_decl      d;             /* of its load, as far as rows need it                         */
+    xd_decl      d;             /* copy of the load's declaration                              */
     xd_err       err;
     xd_gathering g;
     xd_mat_part  parts[XD_MAXSEG];
     xd_mat_cols  cols;
     xd_banding   b;
     xd_fetched   f[XD_MAXSEG];
-    int          n;             /* parts that are open                                         */
-    int64_t      scanned;       /* rows that were searched for NaN                             */
+    int          n;             /* number of open parts                                        */
+    int64_t      scanned;       /* rows already checked for NaN                                */
 };
 
-/* Rows that are packed together: whole bands, about equally many in each group. */
+/* Returns the rows packed together: complete bands, about the same number in each group. */
 static int64_t group_rows(const xd_weight *w, const xd_gathering *g)
 {
     int64_t unit = g->band ? g->band : XD_QUANT_MIN;
@@ -60,7 +60,7 @@ static int64_t group_rows(const xd_weight *w, const xd_gathering *g)
     return rows < w->out ? rows : w->out;
 }
 
-/* Bytes of the files that hold my rows. */
+/* Returns the bytes of the files with this rank's rows. */
 static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
 {
     size_t sum = 0;
@@ -74,7 +74,7 @@ static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
     return sum;
 }
 
-/* Fills in how rows are packed: groups of them, and the copy of a group or of a band a thread. */
+/* Sets how rows are packed: group size, and the copy of a group or of a band per thread. */
 static void plan_groups(xd_lin *l, xd_gathering *g)
 {
     l->group = group_rows(&l->w, g);
@@ -110,7 +110,7 @@ static void close_stored(void *object)
     free(s);
 }
 
-/* Scales of all rows, where the device cannot compute them from a group of rows. */
+/* Returns 1 if the device cannot compute the scales from a group of rows: all are stored. */
 static int stored_scales(xd_stored *s, const xd_weight *w)
 {
     if (!xd_gather_needs_scales(w, &s->g))
@@ -171,7 +171,7 @@ void xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m)
         xd_fail(d->err, XD_ENOMEM, "no memory for weight %s%s", d->scope, m->parts[0].name);
 }
 
-/* Where the device packs whole matrices only, all rows are gathered first. */
+/* If the device only packs complete matrices, all rows are gathered first. */
 static xd_status pack_group(xd_stored *s, xd_weight *w, int64_t row, char *copy, void *tmp)
 {
     xd_gather_piece p[XD_MAXSEG];
@@ -216,11 +216,11 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
     return dev->ops->pack_band(dev, w) ? 0 : dev->ops->pack_tmp(dev, w, XD_F32);
 }
 
-/* ---- matrices that are held in groups of four-bit integers --------------------------------- */
+/* ---- matrices held in groups of four-bit integers --------------------------------- */
 
-enum { ROTATE_MOST = 256 };     /* columns that are rotated together                            */
+enum { ROTATE_MOST = 256 };     /* max columns rotated together                                 */
 
-/* My columns in whole groups, and where my columns are among these. */
+/* Extends this rank's columns to complete groups; *inside: its columns among these. */
 static xd_mat_cols whole_groups(const xd_mat_cols *c, int64_t rotate, xd_mat_cols *inside)
 {
     const int64_t unit = xd_max(rotate, XD_FOUR_GROUP);
@@ -251,7 +251,7 @@ int64_t xd_four_rotation(int64_t in)
     return group > 1 ? group : 0;
 }
 
-/* In which groups rows are rotated before they are quantized. */
+/* Returns the group size in which rows are rotated before quantization. */
 static int64_t held_rotation(const xd_decl *d, const xd_matrix *m)
 {
     return d->dev->rotates ? xd_four_rotation(m->parts[0].in) : 0;
@@ -294,7 +294,7 @@ int xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate)
     return m->n > 0;
 }
 
-/* How rows are gathered: bands of f32, one for each thread, of all columns in whole groups. */
+/* Plans the gathering: bands of f32, one per thread, with all columns in complete groups. */
 static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matrix *all)
 {
     xd_gathering g = xd_gather_plan(d, &l->w, all, 1);
@@ -306,7 +306,7 @@ static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matri
     return g;
 }
 
-/* How rows of the held matrix are packed. */
+/* Plans the packing of rows of the held matrix. */
 static xd_gathering plan_held(const xd_decl *d, xd_lin *l, const xd_matrix *held)
 {
     xd_gathering g = { .parts = held->parts, .c = &held->cols, .n = held->n, .stays = 1,
@@ -321,14 +321,14 @@ static size_t four_bytes(const xd_lin *l, const xd_mat_cols *all)
     return xd_dtype_bytes(XD_Q4_0, l->w.out * all->total);
 }
 
-typedef struct fours {          /* rows that are quantized                                     */
+typedef struct fours {          /* rows to quantize                                            */
     xd_banding   b;
     xd_gathering g;
     int64_t      out, rotate;
     char        *to;
 } fours;
 
-/* Quantizes bands: gathered, rotated and rounded by one thread. */
+/* Quantizes bands: one thread gathers, rotates and rounds each. */
 static void four_bands(void *ctx, int64_t begin, int64_t end, int thread)
 {
     fours        *q = ctx;
@@ -351,7 +351,7 @@ static void four_bands(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Quantizes my rows to the held matrix at `to`. */
+/* Quantizes this rank's rows to the held matrix at `to`. */
 static void load_fours(xd_decl *d, const xd_lin *l, const xd_matrix *all, char *to)
 {
     const float gain = 0.9f / sqrtf((float)all->parts[0].in);
@@ -373,7 +373,7 @@ static void read_held(const xd_coding *c, int64_t row, int64_t column, int64_t n
     xd_convert_at(to, XD_F32, c->data, XD_Q4_0, row * s->parts[0].in + column, n);
 }
 
-/* Where rows of the held matrix come from when it is multiplied. NaN was searched for before. */
+/* Opens the source of rows of the held matrix for its GEMMs. NaN has been checked before. */
 static xd_stored *stored_fours(const xd_decl *d, xd_lin *l, const xd_matrix *m,
                                const xd_mat_cols *inside, xd_tensor at)
 {

@@ -1,7 +1,7 @@
 /* sums.c - tensors to which a source adds terms (LoRA) while they are read
  *
- * Rows of a matrix that is packed band by band get their terms in the copy of the band (matrix.c),
- * so that a whole sum is never in memory. Other tensors are replaced by their sum. */
+ * Rows of a matrix that is packed in bands get their terms in the copy of the band (matrix.c), so
+ * that a complete sum is never in memory. Other tensors are replaced by their sum. */
 #include "exec/matrix.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { BAND = 64 };             /* rows that a thread takes at a time                          */
+enum { BAND = 64 };             /* rows per work item of a thread                              */
 
 static int sums_name(const xd_decl *d, const char *name)
 {

@@ -1,4 +1,4 @@
-/* tokens.c - the ruler */
+/* tokens.c - which rank holds which tokens */
 #include "exec/tokens.h"
 
 xd_span xd_cut(xd_span whole, int i, int n)

@@ -1,9 +1,9 @@
-/* weight.c - the visits: what is done with a declared weight.
+/* weight.c - the visits: what each visit does with a declared weight
  *
- * A linear layer may be fused from several matrices of the checkpoint and cut by tensor
+ * A linear layer may be fused from several matrices of the checkpoint and split by tensor
  * parallelism. Both are one operation: rows and columns of the parts are gathered into one local
- * matrix, which the device then packs (matrix.c). A matrix with one uncut part is packed directly
- * from the file. */
+ * matrix, which the device then packs (matrix.c). A matrix with one complete part is packed
+ * directly from the file. */
 #include "exec/matrix.h"
 
 #include <math.h>
@@ -16,9 +16,9 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not searched for NaN       */
+enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not checked for NaN        */
 
-static void *const nowhere = (void *)64;        /* address of counted weights, never followed   */
+static void *const nowhere = (void *)64;        /* address of counted weights, never dereferenced */
 
 /* ---- names -------------------------------------------------------------------------------- */
 
@@ -53,7 +53,7 @@ typedef struct name_list {      /* names separated by "|"                       
     size_t size, len;
 } name_list;
 
-/* Appends one name to the list; the one that leads is there already. */
+/* Appends one name to the list; the leading name is there already. */
 static void append_name(const xd_decl *d, name_list *l, const char *prefix, const char *scope,
                         const char *name)
 {
@@ -64,7 +64,7 @@ static void append_name(const xd_decl *d, name_list *l, const char *prefix, cons
     l->len += k > 0 ? (size_t)k : 0;
 }
 
-/* Appends a full name, its form without the prefix that files may lack, and those with other
+/* Appends a full name, the name without the prefix that files may lack, and names with other
  * prefixes. `name` has n bytes. */
 static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
 {
@@ -113,7 +113,7 @@ int xd_source_name(const xd_source *src, const char *names, char *out, size_t si
     return 0;
 }
 
-/* The first full name that the source has; if it has none, the first of all. */
+/* Writes the first full name in the source; if there is none, the first of all. */
 void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512])
 {
     char all[512];
@@ -159,8 +159,8 @@ void xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to)
         to[i] = m->mean + m->gain * xd_random_weight(m->hash, (uint64_t)(first + i));
 }
 
-/* Random weights follow from the first name that is declared, with the scope as it is declared:
- * names that files have besides, and the one that leads lists, do not change them. */
+/* Random weights depend on the first declared name, with the declared scope: alternative names in
+ * files, and the name that leads lists, do not change them. */
 static uint64_t hash_name(const xd_decl *d, const xd_fetch *what)
 {
     char name[512];
@@ -351,7 +351,7 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
     xd_w_leave(d);
 }
 
-/* Is a table used in place? Types that no lookup reads are converted instead. */
+/* Returns 1 if a table is used in place. Types that no lookup supports are converted instead. */
 static int is_used_in_place(const xd_decl *d, const char *name)
 {
     char      full[512];
@@ -407,7 +407,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
 
 /* ---- matrices ----------------------------------------------------------------------------- */
 
-/* My share of `n` features, cut at multiples of `unit` (0: 1). */
+/* Returns this rank's shard of `n` features, split at multiples of `unit` (0: 1). */
 static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
 {
     if (!cut || d->tp <= 1)
@@ -418,7 +418,8 @@ static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-/* The biases of my rows. A layer cut by inputs has all of them (added once, after the sum). */
+/* Loads the biases of this rank's rows. A layer split by inputs has all of them (added once, after
+ * the sum). */
 static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out,
                       xd_dtype type)
 {
@@ -458,7 +459,7 @@ static void list_matrix(xd_decl *d, const xd_matrix *m, xd_dtype type, int bias)
     }
 }
 
-/* Every linear layer ends here. */
+/* Visits the matrix of any linear layer. */
 static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matrix *m)
 {
     if (d->visit == XD_VISIT_LIST) {
@@ -509,7 +510,7 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         load_bias(d, &w->b, m->parts, m->n, out, d->dev->narrow_bias ? d->type : XD_F32);
 }
 
-/* My rows of a layer: those of each part of its output, or all of them at once. */
+/* Sets this rank's rows of a layer: rows of each part of its output, or of the complete output. */
 static int rows_of_linear(const xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s,
                           int64_t in, xd_mat_part *p)
 {
@@ -590,11 +591,11 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-typedef struct ends {           /* takes the last frame of each kernel                         */
+typedef struct ends {           /* copies the last frame of each kernel                        */
     xd_tensor from;             /* [n,kt,kh,kw]                                                */
     float     scale;            /* of 8-bit elements                                           */
     float    *to;               /* [n,kh,kw]                                                   */
-    int64_t   all, last;        /* elements of a kernel, and of a frame of it                  */
+    int64_t   all, last;        /* elements per kernel; per frame of a kernel                  */
 } ends;
 
 static void end_range(void *ctx, int64_t begin, int64_t end, int thread)
@@ -611,7 +612,7 @@ static size_t last_bytes(const xd_conv_spec *s)
     return (size_t)(s->out * s->in * s->kernel[1] * s->kernel[2]) * sizeof(float);
 }
 
-/* Of the kernel [out,in,kt,kh,kw] the last frame. */
+/* Loads the last frame of the kernel [out,in,kt,kh,kw]. */
 static void load_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv_spec *s)
 {
     int64_t    shape[5] = { s->out, s->in, s->kernel[0], s->kernel[1], s->kernel[2] };
@@ -699,7 +700,8 @@ typedef struct fold {           /* makes one of the four kernels                
     int       i, j;
 } fold;
 
-/* Which of the two cells a tap reads, for the pixel at offset `place` (0 or 1) of its cell. */
+/* Returns which of the two cells a tap reads, for the pixel at offset `place` (0 or 1) in its
+ * cell. */
 static int cell_of(int tap, int place)
 {
     return tap > place;
@@ -719,7 +721,7 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Makes the four kernels from one read of the file; sums are made in f32 and rounded once. */
+/* Makes the four kernels from one read of the file; sums are f32 and rounded once. */
 static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
                           const int64_t *shape)
 {

@@ -1,4 +1,4 @@
-/* weight_stream.c - blocks of a network whose weights wait in the host's memory */
+/* weight_stream.c - blocks of a network whose weights stay in host memory */
 #include "exec/weight_stream.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static xd_stream_plan plan_of(const xd_block_sizes *w, int streamed, int slots)
     return p;
 }
 
-/* More slots first: they cost memory, and fewer make every block wait for its weights. */
+/* Tries more slots first: they cost memory, but with fewer slots every block waits for weights. */
 int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all)
 {
     *p = (xd_stream_plan){ 0 };
@@ -54,10 +54,10 @@ struct xd_weight_stream {
     int            first, n;    /* blocks of the network                                       */
     char          *pinned, *slots;      /* m.copy, or memory of its own                        */
     streamed      *item;        /* [plan.streamed], in order                                   */
-    int           *at;          /* [n]: the number of a block's item; -1: it is on the device   */
-    int64_t        turn, fetched;       /* items that were computed, and fetched, so far          */
+    int           *at;          /* [n]: item index of a block; -1: on the device                */
+    int64_t        turn, fetched;       /* items computed, and fetched, so far                    */
     xd_arena       window;      /* of the store, while a streamed block is loaded               */
-    void         (*next)(void *self, int k);    /* of blocks in files, else NULL                */
+    void         (*next)(void *self, int k);    /* for blocks in files, else NULL               */
     void          *self;
     xd_stays       stays;       /* of the declaration, while a block of files is loaded         */
 };
@@ -154,7 +154,7 @@ static const streamed *item_of(const xd_weight_stream *s, int layer)
     return i >= 0 && i < s->n && s->at[i] >= 0 ? &s->item[s->at[i]] : NULL;
 }
 
-/* Does this process load the item? */
+/* Returns 1 if this process loads the item. */
 static int is_mine(const xd_weight_stream *s, const streamed *t)
 {
     return !s->m.copy || (int)(t - s->item) % s->m.parts == s->m.part;
@@ -190,7 +190,7 @@ void xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer)
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-/* Does one of the items that are being used or fetched lie in the slot of `turn`? */
+/* Returns 1 if an item in use or being fetched is in the slot of `turn`. */
 static int is_busy(const xd_weight_stream *s, int64_t turn)
 {
     for (int64_t t = s->turn; t < turn; t++)
@@ -220,7 +220,7 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
         return;
     }
     if (s->turn % s->plan.streamed != k || s->fetched < s->turn)
-        s->turn = s->fetched = k;       /* the last run ended early: begin anew                */
+        s->turn = s->fetched = k;       /* the last run ended early: start again               */
     while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))
         st = fetch_next(s);
     if (st == XD_OK)

@@ -1,7 +1,7 @@
-/* wide_norm.c - RMS norm over features that tensor parallelism has cut
+/* wide_norm.c - RMS norm over features that tensor parallelism splits
  *
  * Each rank norms the rows over its own features. The sums of squares of all ranks then give the
- * factor by which each row is to be multiplied. */
+ * factor of each row. */
 #include "exec/op.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Sums of squares of the rows of `in` [n,C], added in f64, to `to` [n,1] F32. */
+/* Writes the sums of squares of the rows of `in` [n,C], summed in f64, to `to` [n,1] F32. */
 static void sum_squares(xd_exec *x, xd_tensor to, xd_tensor in)
 {
     int64_t   n = in.d[0];
