@@ -51,12 +51,12 @@ xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e)
                        axes->n, XD_DUAL_AXES);
     for (int i = 0; i < XD_DUAL_AXES; i++) {
         if (axes->v[i] < 0 || axes->v[i] % 2)
-            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope holds %lld, which is not "
+            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope has %lld, which is not "
                            "even", (long long)axes->v[i]);
         sum += axes->v[i];
     }
     if (sum != head_dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope adds up to %lld, not to "
+        return xd_fail(e, XD_EFORMAT, "transformer: the sum of axes_dims_rope is %lld, not "
                        "attention_head_dim %lld", (long long)sum, (long long)head_dim);
     return XD_OK;
 }
@@ -108,7 +108,7 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
     int64_t ntxt = xd_n(x, XD_TXT), nref = xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
     if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
                   s->h.d[0] == nref + nimg + ntxt,
-                  "%lld image, %lld reference and %lld text tokens came with %lld rows of state",
+                  "%lld image, %lld reference and %lld text tokens do not match %lld rows of state",
                   (long long)nimg, (long long)nref, (long long)ntxt, (long long)s->h.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);

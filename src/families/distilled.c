@@ -1,7 +1,7 @@
-/* distilled.c - checkpoints that were distilled for few steps: what they are recognised by, and the
- * defaults that they have in place of those of their pipeline
+/* distilled.c - checkpoints that are distilled for few steps: how they are recognized, and their
+ * defaults, which replace those of the pipeline
  *
- * Defaults are those of the examples that were published with the checkpoints. */
+ * The defaults are those of the examples published with the checkpoints. */
 #include "families/recipe.h"
 
 #include <ctype.h>
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Settings of configs decide where they can: COMPONENT.KEY=VALUE, all of them; a key that is absent
- * is false. Otherwise the name does: of the model's directory or repository, or of a file that
- * replaces the transformer. Its words are what stands between - _ and the like; "a b|c" is a and b,
- * or c, and "a*" begins with a. Of a family `recipe` is its pipelines' names up to a *. */
+/* Config settings decide if possible: COMPONENT.KEY=VALUE, all of them; an absent key is false.
+ * Otherwise the name decides: that of the model's directory or repository, or of a file that
+ * replaces the transformer. Words are separated by - _ and similar; "a b|c" means a and b, or c,
+ * and "a*" starts with a. `recipe` may end with * to match a family's pipelines. */
 static const xd_distilled table[] = {
     { .name = "FLUX.1-schnell", .recipe = "flux",
       .config = "transformer.guidance_embeds=false scheduler.use_dynamic_shifting=false",
@@ -50,7 +50,7 @@ static int is_letter(char c)
     return isalnum((unsigned char)c) || c == '.';
 }
 
-/* Does a word of the name match word[0 .. n)? */
+/* Returns 1 if a word of the name matches word[0 .. n). */
 static int has_word(const char *name, const char *word, size_t n)
 {
     int open = n && word[n - 1] == '*';
@@ -69,7 +69,7 @@ static int has_word(const char *name, const char *word, size_t n)
     return 0;
 }
 
-/* "a b|c" */
+/* Matches a pattern such as "a b|c". */
 static int has_words(const char *name, const char *words)
 {
     for (const char *c = words; c && *c; c += *c == '|') {
@@ -85,7 +85,7 @@ static int has_words(const char *name, const char *words)
     return 0;
 }
 
-/* The number before "step" in the name, "8steps" or "8-step"; 0: there is none. */
+/* Returns the number before "step" in the name, "8steps" or "8-step"; 0: none. */
 static int steps_of(const char *name)
 {
     for (const char *c = name; *c; c++) {

@@ -1,4 +1,4 @@
-/* size_buckets.c - the choice of a trained size by its ratio */
+/* size_buckets.c - chooses a trained size by its ratio */
 #include "families/recipe.h"
 
 #include <math.h>

@@ -38,7 +38,7 @@ static void refusals(void **state)
     (void)state;
     refuses(wan, "{\"qk_norm\":\"rms_norm\"}", XD_EUNSUPPORTED, "'rms_norm'");
     refuses(wan, "{\"patch_size\":[2,2]}", XD_EFORMAT, "patch_size has 2");
-    refuses(wan, "{\"patch_size\":[1,0,2]}", XD_EFORMAT, "patch_size holds 0");
+    refuses(wan, "{\"patch_size\":[1,0,2]}", XD_EFORMAT, "patch_size has 0");
     refuses(wan, "{\"attention_head_dim\":9}", XD_EFORMAT, "attention_head_dim 9");
     refuses(wan, "{\"num_attention_heads\":0}", XD_EFORMAT, "num_attention_heads");
     refuses(wan, "{\"image_dim\":1280}", XD_EFORMAT, "added_kv_proj_dim 0");

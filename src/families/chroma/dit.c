@@ -1,7 +1,7 @@
 /* dit.c - Chroma (lodestones 2025), as diffusers' ChromaTransformer2DModel.
  *
  * Double and single blocks (dit/dual.h) without modulation layers: a small network, the
- * approximator, makes all modulation vectors of a step from the time and the number of the vector.
+ * approximator, computes all modulation vectors of a step from the timestep and the vector's index.
  * There is no pooled text and no distilled guidance scale. */
 #include <math.h>
 #include <stddef.h>
@@ -43,8 +43,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor mod;              /* modulation vectors that my stage reads, [n,D] F32           */
-    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+    xd_tensor mod;              /* modulation vectors for this rank's stage, [n,D] F32         */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -73,8 +73,8 @@ static xd_status check_config(void *c_, xd_err *e)
     if (c->patch != 1 || c->in_ch % (PACK * PACK) || c->out_ch != c->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and equal channels that divide by %d "
-                       "are built", (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch,
-                       PACK * PACK);
+                       "are supported", (long long)c->patch, (long long)c->in_ch,
+                       (long long)c->out_ch, PACK * PACK);
     return xd_dual_axes(&c->axes, c->head_dim, e);
 }
 
@@ -150,11 +150,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- modulation --------------------------------------------------------------------------- */
 
-/* The approximator's vectors are numbered: three of each single block, six of each double block's
- * image stream, six of its text stream, two of the head. */
+/* The approximator's vectors are ordered: three per single block, six per double block's image
+ * stream, six per its text stream, two for the head. */
 enum part { SOLO, IMAGE, TEXT, HEAD, PARTS };
 
-/* The numbers of the vectors that the blocks of a stage and the head read. */
+/* Sets the indices of the vectors that the blocks of a stage and the head read. */
 static void parts_of(const xd_net *n, xd_span part[PARTS])
 {
     const cfg *c = n->cfg;
@@ -167,7 +167,7 @@ static void parts_of(const xd_net *n, xd_span part[PARTS])
     part[HEAD] = (xd_span){ 3 * ns + 12 * nd, 2 };
 }
 
-/* `count` vectors from number `at` of a part on. */
+/* Returns `count` vectors of a part from index `at`. */
 static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t at, int64_t count)
 {
     xd_span part[PARTS];
@@ -180,7 +180,8 @@ static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t a
 
 typedef struct inputs { const xd_net *n; double t; } inputs;
 
-/* Sinusoids of the time, of a guidance scale of 0, and of 1000 times the vector's number. */
+/* Writes sinusoids of the timestep, of a guidance scale of 0, and of 1000 times the vector's
+ * index. */
 static void fill_inputs(void *ctx, float *buf)
 {
     const inputs *in = ctx;
@@ -195,7 +196,7 @@ static void fill_inputs(void *ctx, float *buf)
         }
 }
 
-/* The vectors of my stage. Each is computed from its own row of inputs alone. */
+/* Computes the vectors of this rank's stage. Each depends only on its own row of inputs. */
 static xd_tensor approximate(xd_exec *x, const xd_net *n, double t)
 {
     const glob *g = n->glob;

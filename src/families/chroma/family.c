@@ -5,8 +5,8 @@
 
 extern const xd_dit xd_dit_chroma;
 
-/* diffusers: ChromaPipeline.__call__, ChromaImg2ImgPipeline. Attention sees one row of padding
- * behind the text, which T5 computes from the text, and no further ones. */
+/* diffusers: ChromaPipeline.__call__, ChromaImg2ImgPipeline. Attention covers one padding row after
+ * the text, which T5 computes from the text, and no further ones. */
 static const xd_recipe chroma = {
     .name = "chroma", .pipelines = { "ChromaPipeline", "ChromaImg2ImgPipeline",
                                       "ChromaInpaintPipeline" },
@@ -21,7 +21,7 @@ static const xd_recipe chroma = {
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */
 
-/* Its attention has a mask, which xDiT's ring cannot cut. */
+/* Its attention has a mask, which xDiT's ring does not support. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Chroma", .names = "Chroma1", .pipeline = "xFuserChromaPipeline", .own = "chroma",
       .cell = 16, .patch = 1, .can = XD_CAN_CFG | XD_CAN_SP | XD_CAN_FSDP },

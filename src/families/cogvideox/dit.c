@@ -78,7 +78,7 @@ typedef struct glob {
 
 typedef struct local {
     xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding              */
-    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my video tokens, or absent            */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own video tokens, or absent            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -93,16 +93,16 @@ static xd_status check_kind(const cfg *c, xd_err *e)
     if (strcmp(c->act_fn, "gelu-approximate") != 0 || strcmp(c->time_act, "silu") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: activation_fn '%s' and timestep_activation_fn '%s': only "
-                       "gelu-approximate and silu are built", c->act_fn, c->time_act);
+                       "gelu-approximate and silu are supported", c->act_fn, c->time_act);
     if (c->learned && !c->rope)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "transformer: learned positions without rotary ones are not built");
+                       "transformer: learned positions without rotary ones are not supported");
     if (c->rope && c->head_dim % 16)
-        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by "
-                       "16, as rope over three axes asks", (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld is not a multiple of "
+                       "16, which RoPE over three axes needs", (long long)c->head_dim);
     if (!c->rope && c->dim % 16)
-        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld does not divide by 16, as "
-                       "sinusoids over three axes ask", (long long)c->dim);
+        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld is not a multiple of 16, as "
+                       "sinusoids over three axes need", (long long)c->dim);
     if (!(c->space > 0) || !(c->time > 0))
         return xd_fail(e, XD_EFORMAT, "transformer: the interpolation scales %g and %g are not "
                                       "above 0", c->space, c->time);
@@ -146,7 +146,7 @@ static void info(const void *c_, xd_dit_info *out)
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
-        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids are for so many, exactly */
+        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids: exactly this many */
         .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
     };
 }
@@ -242,7 +242,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- rotary positions --------------------------------------------------------------------- */
 
-/* 1.5 uses token indices as positions. Earlier models map the grid onto the grid of the training
+/* 1.5 uses token indices as positions. Earlier models map the grid to the grid of the training
  * size. */
 static void fill_angles(void *ctx, float *buf)
 {
@@ -301,7 +301,7 @@ typedef struct waves {          /* arguments of fill_waves                      
     const cfg     *c;
 } waves;
 
-/* `width` values for one position: sines, then cosines. */
+/* Writes `width` values for one position: sines, then cosines. */
 static float *sinusoids(float *row, int64_t width, double pos)
 {
     int64_t half = width / 2;
@@ -353,8 +353,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const cfg  *c = n->cfg;
     int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
     if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
-                  "%lld video and %lld text tokens came with %lld rows of state", (long long)nimg,
-                  (long long)ntxt, (long long)s->h.d[0]) || !fits_table(x, c))
+                  "%lld video and %lld text tokens do not match %lld rows of state",
+                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]) || !fits_table(x, c))
         return;
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor txt = xd_rows(s->h, 0, ntxt), img = xd_rows(s->h, ntxt, nimg);
@@ -402,7 +402,7 @@ static int change_poly(const void *c_, double poly[5])
 
 enum { VIDEO, TEXT };           /* indices of the two modulations                              */
 
-/* Both streams normalized and modulated, in one tensor, text first. */
+/* Normalizes and modulates both streams into one tensor, text first. */
 static xd_tensor norm_streams(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod,
                               int64_t ntxt)
 {
@@ -425,7 +425,8 @@ static void add_streams(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, co
                   xd_rows(in, ntxt, h.d[0] - ntxt), w);
 }
 
-/* Normalizes rows of q and k, y being an output of the GEMM; with cos and sin it applies RoPE. */
+/* Normalizes rows of q and k, where y is an output of the GEMM; applies RoPE if cos and sin
+ * exist. */
 static void norm_heads(xd_exec *x, const blk *w, const xd_qkv *a, xd_tensor y, int64_t at,
                        int64_t n, xd_tensor cos, xd_tensor sin)
 {
@@ -460,7 +461,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Two norms follow each other. The modulation of the second has shift, then scale. */
+/* There are two consecutive norms. The modulation of the second one has shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,10 +1,10 @@
 /* dit.c - FLUX.1 (Black Forest Labs 2024), as diffusers' FluxTransformer2DModel.
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
- * treat both as one sequence and compute attention and feed-forward in parallel. Positions enter
- * by RoPE over (0, row, column) of image tokens and (1, row, column) of a reference image's (FLUX.1
- * Kontext), which are treated like the image's. Text tokens have position 0, where RoPE is the
- * identity. */
+ * treat both as one sequence and compute attention and feed-forward in parallel. Positions enter by
+ * RoPE over (0, row, column) of image tokens, and (1, row, column) of tokens of a reference image
+ * (FLUX.1 Kontext), which are treated like the image's. Text tokens have position 0, where RoPE is
+ * the identity. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -43,7 +43,7 @@ typedef struct glob {
 
 typedef struct local {
     xd_tensor active;           /* [1,D]: silu of the embedding of time, guidance, text        */
-    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -68,7 +68,7 @@ static xd_status check_config(void *c_, xd_err *e)
         c->out_ch > c->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and channels that divide by %d, no "
-                       "fewer in than out, are built", (long long)c->patch, (long long)c->in_ch,
+                       "fewer in than out, are supported", (long long)c->patch, (long long)c->in_ch,
                        (long long)c->out_ch, PACK * PACK);
     return xd_dual_axes(&c->axes, c->head_dim, e);
 }
@@ -174,7 +174,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* The image's rows as the first block's attention reads them; those of two kinds of blocks. */
+/* Returns the image's rows as input of the first block's attention, for both kinds of blocks. */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const xd_pair *w = xd_net_layer(x, n, 0);

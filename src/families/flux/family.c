@@ -15,8 +15,8 @@ enum { MEGAPIXEL = 1024 * 1024 };
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
-/* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline, FluxInpaintPipeline. CLIP gives only the
- * pooled embedding. */
+/* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline, FluxInpaintPipeline. CLIP is used for the
+ * pooled embedding only. */
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline",
                                     "FluxInpaintPipeline" },
@@ -38,15 +38,15 @@ static const xd_recipe fill = {
 
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
 
-/* Sizes that it was trained on (diffusers: PREFERRED_KONTEXT_RESOLUTIONS). */
+/* Trained sizes (diffusers: PREFERRED_KONTEXT_RESOLUTIONS). */
 static const struct { int width, height; } kontext_sizes[] = {
     { 672, 1568 },  { 688, 1504 },  { 720, 1456 },  { 752, 1392 },  { 800, 1328 },  { 832, 1248 },
     { 880, 1184 },  { 944, 1104 },  { 1024, 1024 }, { 1104, 944 },  { 1184, 880 },  { 1248, 832 },
     { 1328, 800 },  { 1392, 752 },  { 1456, 720 },  { 1504, 688 },  { 1568, 672 },
 };
 
-/* The trained size whose ratio width / height is the nearest, the narrower one of two. max_area is
- * of the result alone. */
+/* The trained size with the nearest ratio width / height; of two, the narrower one. max_area
+ * applies to the result only. */
 static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                               xd_err *e)
 {

@@ -2,8 +2,8 @@
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
  * treat both as one sequence and compute attention and feed-forward from one layer. Feed-forwards
- * are SwiGLU and no layer has a bias. All blocks of a kind have the same modulation, which is
- * computed once a pass. Positions enter by RoPE over (image, row, column, text token). */
+ * are SwiGLU and no layer has a bias. All blocks of a kind have the same modulation, computed once
+ * per pass. Positions enter by RoPE over (image, row, column, text token). */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -42,14 +42,14 @@ static const xd_field fields[] = {
 
 typedef struct side {           /* a stream of a double block                                  */
     xd_lin    qkv, out;
-    xd_lin    up, down;         /* `up`: what is activated, and its factor                     */
+    xd_lin    up, down;         /* `up`: gate (activated) and factor                           */
     xd_tensor norm_q, norm_k;
 } side;
 
 typedef struct pair { side img, txt; } pair;
 
 typedef struct solo {           /* a single block                                              */
-    xd_lin    in;               /* q, k, v, what is activated, and its factor                  */
+    xd_lin    in;               /* q, k, v, gate (activated) and factor                        */
     xd_lin    out;              /* reads attention and feed-forward, concatenated              */
     xd_tensor norm_q, norm_k;
 } solo;
@@ -64,7 +64,7 @@ typedef struct local {
     xd_tensor active;           /* [1,D]: silu of the embedding of time and guidance           */
     xd_tensor img, txt;         /* [6,D] F32: modulation of double blocks                      */
     xd_tensor solo;             /* [3,D] F32: of single blocks                                 */
-    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -82,12 +82,12 @@ static xd_status check_axes(cfg *c, xd_err *e)
                        c->axes.n, AXES);
     for (int i = 0; i < AXES; i++) {
         if (c->axes.v[i] < 0 || c->axes.v[i] % 2)
-            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope holds %lld, which is not "
+            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope has %lld, which is not "
                            "even", (long long)c->axes.v[i]);
         sum += c->axes.v[i];
     }
     if (sum != c->head_dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope adds up to %lld, not to "
+        return xd_fail(e, XD_EFORMAT, "transformer: the sum of axes_dims_rope is %lld, not "
                        "attention_head_dim %lld", (long long)sum, (long long)c->head_dim);
     return XD_OK;
 }
@@ -116,7 +116,7 @@ static xd_status check_config(void *c_, xd_err *e)
     c->mlp = (int64_t)((double)c->dim * c->mlp_ratio);
     if (c->patch != 1 || c->out_ch != c->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
-                       "out_channels %lld: only patch_size 1 and equal channels are built",
+                       "out_channels %lld: only patch_size 1 and equal channels are supported",
                        (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch);
     return check_axes(c, e);
 }
@@ -229,7 +229,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 /* ---- conditioning ------------------------------------------------------------------------- */
 
 /* Text tokens count along the last axis, image tokens are rows and columns of image 0, and those of
- * reference image i of image 10 i, from 1. */
+ * reference image i (from 1) belong to image 10 i. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;

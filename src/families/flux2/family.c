@@ -10,8 +10,8 @@ extern const xd_dit xd_dit_flux2;
 
 enum { LEAST_SIDE = 64, MOST_RATIO = 8, MEGAPIXEL = 1024 * 1024 };
 
-/* The exponent of the dynamic shift (diffusers' compute_empirical_mu): between lines over the
- * tokens for 10 and for 200 steps, and for large images the second one alone. */
+/* The exponent of the dynamic shift (diffusers' compute_empirical_mu): interpolated between lines
+ * over the tokens for 10 and for 200 steps; for large images only the second line. */
 static double empirical_mu(int64_t tokens, int steps)
 {
     double n = (double)tokens, at200 = 0.00016927 * n + 0.45666666,
@@ -19,8 +19,8 @@ static double empirical_mu(int64_t tokens, int steps)
     return tokens > 4300 ? at200 : slope * steps + (at200 - 200 * slope);
 }
 
-/* An image of more than a megapixel is reduced to that area. Sides and ratios are limited as in the
- * pipelines. */
+/* Scales images above one megapixel down to that area. Limits sides and ratios as the pipelines
+ * do. */
 static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e)
 {
@@ -45,7 +45,7 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
 
 static const int klein_states[] = { 9, 18, 27 };
 
-/* Qwen3's template with thinking disabled: the answer begins behind an empty thought. */
+/* Qwen3's template with thinking disabled: the answer starts after an empty thought. */
 static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
                                   "<think>\n\n</think>\n\n";
 
@@ -57,7 +57,7 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
     .ntext = 1, .max_text = 512, .own_sigmas = XD_OWN_BUT_FLOW, .packed = 1,                      \
     .max_shift = 1.15, .mu = empirical_mu
 
-/* diffusers: Flux2KleinPipeline.__call__, but for the steps of the distilled models. */
+/* diffusers: Flux2KleinPipeline.__call__, except for the steps of the distilled models. */
 static const xd_recipe klein = {
     .name = "flux2-klein", .when = "is_distilled", KLEIN,
     .steps = 4, .guidance = 1, .distilled = 1, READS_IMAGES,
@@ -75,7 +75,7 @@ static const char dev_frame[] =
     "responses focusing on object relationships, object\nattribution and actions without "
     "speculation.[/SYSTEM_PROMPT][INST]{}[/INST]";
 
-/* The prompt without the token of an image, which the pipeline removes. */
+/* Removes the image token from the prompt, as the pipeline does. */
 static char *without_images(const char *text)
 {
     static const char mark[] = "[IMG]";

@@ -15,7 +15,7 @@ static const float qk_eps = 1e-6f, final_eps = 1e-6f;
 static const float eps = 1e-6f;         /* eps of the blocks' norms; not in the config            */
 
 enum {
-    POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                  */
+    POOL_HEADS = 8,             /* heads of the attention pooling of mT5's rows                  */
     SIZES = 6,                  /* original height, width; target height, width; crop top, left  */
     SIDE = 512, CELL = 8,       /* RoPE maps every grid onto that of 512 pixels, 8 per cell      */
     BAND = 64,                  /* rows joined at a time: 1.4 MB at 2 x 2816                     */
@@ -103,8 +103,8 @@ static xd_status check_kind(cfg *c, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "transformer: num_layers %d is odd: blocks of the second "
                        "half take the outputs of as many of the first", c->nlayers);
     if (c->head_dim % 4)
-        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by 4, "
-                       "as rope over two axes asks", (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld is not a multiple of "
+                       "4, which RoPE over two axes needs", (long long)c->head_dim);
     if (c->cross_t5 % POOL_HEADS || c->cross_t5 / POOL_HEADS > 512)
         return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim_t5 %lld does not divide "
                        "into %d heads of at most 512", (long long)c->cross_t5, POOL_HEADS);
@@ -142,8 +142,7 @@ static int nlayers(const void *c)
     return ((const cfg *)c)->nlayers;
 }
 
-/* The middle block n/2 reads no skip. Its output and that of the block before it are not read by
- * any. */
+/* The middle block n/2 reads no skip. No block reads its output or that of the previous block. */
 static int skip_from(const void *c, int layer)
 {
     int n = nlayers(c);
@@ -263,7 +262,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Mean of the rows of t [n,E] as [1,E] in `out`. Overwrites t. */
+/* Writes the mean of the rows of t [n,E] as [1,E] to `out`. Overwrites t. */
 static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
 {
     int64_t all = t.d[0];
@@ -274,7 +273,7 @@ static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
     xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
 }
 
-/* Attention pooling of mT5's rows, padding included; the query is their mean: [1,P] F32. */
+/* Attention pooling of mT5's rows, including padding; the query is their mean: [1,P] F32. */
 static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
 {
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
@@ -403,7 +402,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     int64_t     rows = xd_n(x, XD_IMG);
     if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
-                 "%lld image tokens came with %lld rows of state and %lld of latents",
+                 "%lld image tokens do not match %lld rows of state and %lld of latents",
                  (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
         xd_linear_into(x, s->h, in->lat, &g->patch);
 }
@@ -438,7 +437,7 @@ static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor s
     return y;
 }
 
-/* Normalizes queries, and keys where they are given, and applies RoPE, in place. */
+/* Normalizes queries, and keys if given, and applies RoPE, in place. */
 static void norm_and_rope(xd_exec *x, const local *l, xd_tensor q, const affine *a, xd_tensor k,
                           const affine *b)
 {
@@ -478,8 +477,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
                   &w->down);
 }
 
-/* Rows of the modulation: scale, then shift. Of the output only the noise is used; the variance
- * is dropped. */
+/* Rows of the modulation: scale, then shift. Only the noise of the output is used; the variance is
+ * dropped. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -12,7 +12,7 @@ static const struct { int width, height; } standard[] = {
     { 1024, 1024 }, { 1280, 1280 }, { 1024, 768 }, { 1152, 864 }, { 1280, 960 },
     { 768, 1024 }, { 864, 1152 }, { 960, 1280 }, { 1280, 768 }, { 768, 1280 },
 };
-/* The nominal ratio of each size; 1280 x 768 stands for 16:9, though its ratio differs. */
+/* The nominal ratio of each size; 1280 x 768 counts as 16:9, although its ratio differs. */
 static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4,
                                      16.0 / 9, 9.0 / 16 };
 
@@ -57,7 +57,7 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Modules as the original code names them. */
+/* Names of modules in the original code. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },

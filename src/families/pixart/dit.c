@@ -1,8 +1,8 @@
 /* dit.c - PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024), as diffusers'
  * PixArtTransformer2DModel and the older Transformer2DModel with norm_type ada_norm_single.
  *
- * Time enters through one modulation [6,D] for all blocks (adaLN-single), to which each block
- * adds its own table. Text enters by cross-attention without a norm. */
+ * Time enters by one modulation [6,D] for all blocks (adaLN-single), to which each block adds its
+ * own table. Text enters by cross-attention without a norm. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static xd_status check_kind(cfg *c, xd_err *e)
     if (c->affine || c->only_cross || c->double_self || c->vectors)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_elementwise_affine, "
                        "only_cross_attention, double_self_attention and num_vector_embeds are not "
-                       "built for PixArt");
+                       "supported for PixArt");
     if (strcmp(c->act_fn, "gelu-approximate") != 0 && strcmp(c->act_fn, "gelu") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: activation_fn '%s' is not "
                        "'gelu-approximate' or 'gelu'", c->act_fn);
@@ -276,8 +276,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 typedef struct axis { int64_t n, width; double base, scale; } axis;
 
-/* [n,width] for one side of the grid: sines, then cosines. Positions are scaled so that a side
- * has length base / scale for any number of tokens. Positions are f32 and angles f64, as in
+/* Writes [n,width] for one side of the grid: sines, then cosines. Positions are scaled so that a
+ * side has length base / scale for any number of tokens. Positions are f32 and angles f64, as in
  * diffusers. */
 static void fill_axis(void *ctx, float *buf)
 {
@@ -304,7 +304,7 @@ static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
 }
 
 /* Fills `to`, rows of tokens from token `at` on: the first half of the features encodes the column,
- * the second half the row. The tokens are part of a line of the grid, or whole lines. */
+ * the second half the row. The tokens are part of one line of the grid, or complete lines. */
 static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down, int64_t at)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = to.d[1] / 2;
@@ -320,7 +320,7 @@ static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down
     xd_copy_to(x, xd_cols(out, half, half), row);
 }
 
-/* Fills h with the position embedding of my tokens, all whole lines of a run at once. */
+/* Fills h with the position embedding of this rank's tokens; complete lines of a run at once. */
 static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = h.d[1] / 2, n = h.d[0] / x->B;
@@ -339,7 +339,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     int64_t     rows = x->B * xd_n(x, XD_IMG);
     if (!xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
-                  "%lld image tokens came with %lld rows of state and %lld of latents",
+                  "%lld image tokens do not match %lld rows of state and %lld of latents",
                   (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
@@ -376,8 +376,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, m[5], u, &w->down);
 }
 
-/* proj_out gives (row, column, channel of noise and variance). The result has (channel, row,
- * column) of the noise alone. */
+/* proj_out has the order (row, column, channel of noise and variance). The result has (channel,
+ * row, column) of the noise only. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

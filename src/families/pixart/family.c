@@ -36,7 +36,7 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Modules as the original code names them. */
+/* Names of modules in the original code. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },

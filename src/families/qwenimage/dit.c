@@ -1,9 +1,9 @@
 /* dit.c - Qwen-Image (Wu et al. 2025, arXiv:2508.02324), as diffusers' QwenImageTransformer2DModel.
  *
  * Every block has separate weights for text and image and one joint attention. Positions enter by
- * RoPE over (image number, row, column), rows and columns counted from the centre of their image;
- * text tokens lie on the diagonal behind the largest image. Reference images are treated like the
- * image, or (zero_cond_t) with the modulation of time 0. */
+ * RoPE over (image number, row, column), with rows and columns counted from the centre of their
+ * image; text tokens are on the diagonal after the largest image. Reference images are treated like
+ * the image, or (zero_cond_t) with the modulation of timestep 0. */
 #include <math.h>
 #include <stddef.h>
 
@@ -44,8 +44,8 @@ typedef struct glob {
 
 typedef struct local {
     xd_tensor active;           /* [1,D]: silu of the embedding of the time                    */
-    xd_tensor still;            /* the same of time 0, with zero_cond_t and references         */
-    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+    xd_tensor still;            /* the same for timestep 0 (zero_cond_t, references)           */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -67,12 +67,13 @@ static xd_status check_config(void *c_, xd_err *e)
     if (c->patch != PACK || c->in_ch % (PACK * PACK) || c->out_ch * PACK * PACK != c->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size %d and in_channels of %d times "
-                       "out_channels are built", (long long)c->patch, (long long)c->in_ch,
+                       "out_channels are supported", (long long)c->patch, (long long)c->in_ch,
                        (long long)c->out_ch, PACK, PACK * PACK);
     const char *other = c->guided ? "guidance_embeds" : c->more_cond ? "use_additional_t_cond" :
                         c->layered ? "use_layer3d_rope" : NULL;
     if (other)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s is true, which is not built", other);
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s is true, which is not supported",
+                       other);
     return xd_dual_axes(&c->axes, c->head_dim, e);
 }
 
@@ -143,7 +144,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 enum { IMAGE, ROW, COLUMN };
 
-/* Cosines or sines of one token; angles are f32 products, as in diffusers. */
+/* Writes cosines or sines of one token; angles are f32 products, as in diffusers. */
 static float *token_angles(const xd_rope *t, float freq[][128], const int64_t *pos, float *row)
 {
     const cfg *c = t->cfg;
@@ -157,7 +158,7 @@ static int64_t longer_half(int64_t rows, int64_t cols)
     return (rows > cols ? rows : cols) / 2;
 }
 
-/* Half of the longest side of the image and its references. */
+/* Returns half of the longest side of the image and its references. */
 static int64_t text_start(const xd_layout *l)
 {
     int64_t most = longer_half(l->grid[1], l->grid[2]);
@@ -168,7 +169,7 @@ static int64_t text_start(const xd_layout *l)
     return most;
 }
 
-/* Rows of text, of reference images, of the image. */
+/* Fills the rows of text, of reference images, then of the image. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope   *t = ctx;

@@ -6,7 +6,7 @@
 
 extern const xd_dit xd_dit_qwenimage;
 
-/* The template of Qwen2.5-VL with the pipeline's system message, whose rows are cut off. */
+/* The template of Qwen2.5-VL with the pipeline's system message, whose rows are dropped. */
 static const char frame[] =
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, "
     "quantity, text, spatial relationships of the objects and background:<|im_end|>\n"
@@ -28,7 +28,7 @@ static const xd_recipe qwen_image = {
 
 /* ---- editing ------------------------------------------------------------------------------- */
 
-/* The template of the editing pipelines; texts of the images stand before the prompt. */
+/* The template of the editing pipelines; texts for the images are before the prompt. */
 static const char edit_frame[] =
     "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, "
     "texture, objects, background), then explain how the user's text instruction should alter or "
@@ -37,7 +37,7 @@ static const char edit_frame[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 enum { EDIT_ROWS = 64, SIDES = 32, MEGAPIXEL = 1024 * 1024, SEEN = 384 * 384 };
 
-/* An area with the ratio of the image, in sides of whole 32 pixels (calculate_dimensions). */
+/* An area with the ratio of the image and sides that are multiples of 32 (calculate_dimensions). */
 static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e)
 {
@@ -65,8 +65,8 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     .max_shift = 1.15,                                                                             \
     .needs_reference = 1, .reference_area = MEGAPIXEL, .reference_size = reference_size
 
-/* diffusers: QwenImageEditPipeline.__call__, QwenImageEditInpaintPipeline. The encoder sees the
- * image that is encoded. */
+/* diffusers: QwenImageEditPipeline.__call__, QwenImageEditInpaintPipeline. The text encoder reads
+ * the same image as the VAE. */
 static const xd_recipe edit = {
     .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline",
                                               "QwenImageEditInpaintPipeline" },
@@ -74,7 +74,7 @@ static const xd_recipe edit = {
     .references = 1, .sized_by = XD_SIZED_BY_FIRST, .inpaints_reference = 1,
 };
 
-/* diffusers: QwenImageEditPlusPipeline.__call__, of Qwen-Image-Edit-2509 and -2511. */
+/* diffusers: QwenImageEditPlusPipeline.__call__, for Qwen-Image-Edit-2509 and -2511. */
 static const xd_recipe edit_plus = {
     .name = "qwen-image-edit-plus", .pipelines = { "QwenImageEditPlusPipeline" },
     EDITS("Pict" "ure {}: <|vision_start|><|image_pad|><|vision_end|>", SEEN),

@@ -1,10 +1,9 @@
 /* dit.c - Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206), as diffusers'
  * SD3Transformer2DModel.
  *
- * A block has separate weights for text and image and one joint attention. The last block uses
- * only the keys and values of the text. The first blocks of 3.5-medium have a second attention
- * over the image alone. Position embeddings are a table of the checkpoint, cropped around its
- * centre. */
+ * A block has separate weights for text and image and one joint attention. The last block uses only
+ * the keys and values of the text. The first blocks of 3.5-medium have a second attention over the
+ * image only. Position embeddings are a table of the checkpoint, cropped around its centre. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -86,7 +85,7 @@ static xd_status check_config(void *c_, xd_err *e)
                        c->qk_norm);
     for (int i = 0; i < c->dual.n; i++)
         if (c->dual.v[i] < 0 || c->dual.v[i] >= c->nlayers)
-            return xd_fail(e, XD_EFORMAT, "transformer: dual_attention_layers holds %lld of %d "
+            return xd_fail(e, XD_EFORMAT, "transformer: dual_attention_layers has %lld of %d "
                                           "layers", (long long)c->dual.v[i], c->nlayers);
     return XD_OK;
 }
@@ -194,7 +193,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 typedef struct places { const xd_exec *x; const cfg *c; } places;
 
-/* The grid is centred in the table. */
+/* Returns the table's row for image token i; the grid is centred in the table. */
 static int64_t place_of(const void *ctx, int64_t i)
 {
     const places *p = ctx;
@@ -203,7 +202,7 @@ static int64_t place_of(const void *ctx, int64_t i)
     return ((side - H) / 2 + at / W) * side + (side - W) / 2 + at % W;
 }
 
-/* Position embeddings of my image tokens. */
+/* Adds the position embeddings of this rank's image tokens. */
 static void add_positions(xd_exec *x, const cfg *c, const glob *g, xd_tensor h)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -217,7 +216,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const cfg  *c = n->cfg;
     int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
     if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
-                  "%lld image and %lld text tokens came with %lld rows of state",
+                  "%lld image and %lld text tokens do not match %lld rows of state",
                   (long long)nimg, (long long)ntxt, (long long)s->h.d[0]) ||
         !xd_check(x, x->lay->grid[1] <= c->places && x->lay->grid[2] <= c->places,
                   "%lld x %lld tokens are more than pos_embed_max_size %lld",

@@ -1,9 +1,9 @@
 /* dit.c - Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314), as diffusers' WanTransformer3DModel.
  *
- * Video tokens attend to each other and, by cross-attention, to the text and to an image that the
- * video begins with, whose rows stand behind those of the text. Time enters through one
- * modulation [6,D] for all blocks, to which each block adds its own table. Queries and keys are
- * RMS-normed over all heads together, which tensor parallelism cuts. */
+ * Video tokens attend to each other and, by cross-attention, to the text and to the image of the
+ * first frame, whose rows follow those of the text. Time enters by one modulation [6,D] for all
+ * blocks, to which each block adds its own table. Queries and keys are RMS-normed over all heads
+ * together, which tensor parallelism splits. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "dit/layers.h"
 
 static const double theta = 10000;
-static const float  look_eps = 1e-5f;   /* of the norms of an image's rows                     */
+static const float  look_eps = 1e-5f;   /* epsilon of the norms of image rows                  */
 
 typedef struct cfg {
     xd_ints patch;              /* cells of a token: frames, rows, columns                     */
@@ -51,13 +51,13 @@ typedef struct blk {
     xd_lin    qkv, out, q, kv, cross, up, down;
     xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: of the norms over all heads    */
     xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent        */
-    xd_lin    image_kv;                 /* of the image's rows; the rest as for the text       */
+    xd_lin    image_kv;                 /* for the image's rows; the rest as for text          */
     xd_tensor image_k;
 } blk;
 
-typedef struct look {                   /* an image's rows become those of the blocks           */
+typedef struct look {                   /* projection of an image's rows for the blocks         */
     xd_tensor places;                   /* [1,n,image_dim], or absent                         */
-    xd_tensor gain[2], bias[2];         /* of the norms before and behind the layers           */
+    xd_tensor gain[2], bias[2];         /* of the norms before and after the layers            */
     xd_lin    up, down;
 } look;
 
@@ -67,19 +67,19 @@ typedef struct glob {
     look      image;
     xd_lin    mod, out;                 /* [6D, D]; [pt p p Cout, D]                          */
     xd_tensor last;                     /* [1,2,D]: modulation of the last norm               */
-    xd_span   features;                 /* of the D of queries and keys, those of my heads    */
-    int       cut;                      /* other ranks have the other heads                   */
+    xd_span   features;                 /* this rank's part of the D features of q and k      */
+    int       cut;                      /* 1: other ranks have the other heads                */
 } glob;
 
-/* Tokens of a frame that an image holds have the time 0. They stand before a rank's others. */
+/* Tokens of a frame that is a given image have timestep 0. They are a rank's first tokens. */
 enum { TIMES = 2 };
 
 typedef struct local {
-    int       times;                    /* 2: a frame is held, whoever has its tokens         */
-    xd_span   rows[TIMES];              /* my tokens of each time                             */
-    xd_tensor emb;                      /* [times,D] F32: embedding of the time               */
+    int       times;                    /* 2: a frame is given, on any rank                   */
+    xd_span   rows[TIMES];              /* own tokens of each timestep                        */
+    xd_tensor emb;                      /* [times,D] F32: embedding of the timestep           */
     xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
-    xd_tensor cos, sin;                 /* [n, head_dim/2] F32 of my video tokens             */
+    xd_tensor cos, sin;                 /* [n,head_dim/2] F32 of own video tokens             */
 } local;
 
 typedef struct kept {
@@ -97,12 +97,12 @@ static xd_status check_patch(cfg *c, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "transformer: patch_size has %d numbers, not 3", c->patch.n);
     for (int i = 0; i < 3; i++)
         if (c->patch.v[i] < 1 || c->patch.v[i] > 64)
-            return xd_fail(e, XD_EFORMAT, "transformer: patch_size holds %lld, not 1 to 64",
+            return xd_fail(e, XD_EFORMAT, "transformer: patch_size has %lld; it must be 1 to 64",
                            (long long)c->patch.v[i]);
     return XD_OK;
 }
 
-/* Rows of an image stand in the columns of the text's. */
+/* Rows of an image use the columns of the text's rows. */
 static xd_status check_image(const cfg *c, xd_err *e)
 {
     if (c->image < 0 || c->image > c->text)
@@ -270,7 +270,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- norms over all heads ----------------------------------------------------------------- */
 
-/* The part of a gain [D] for my features. */
+/* Returns the part of a gain [D] for this rank's features. */
 static xd_tensor gain_of(const glob *g, xd_tensor gain)
 {
     return xd_view((float *)gain.p + g->features.start, XD_F32, 1, &g->features.n);
@@ -283,7 +283,7 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* The rotation `t` (none: absent), and the multiplication of rows by `factor` [n,1]. */
+/* Combines the rotation `t` (or none) with a multiplication of rows by `factor` [n,1]. */
 static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
 {
     turn      out = { xd_new_f32(x, factor.d[0], half), xd_new_f32(x, factor.d[0], half) };
@@ -319,7 +319,7 @@ static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in,
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Factors of the rows of in[0..k), side by side; absent where this rank has all heads. */
+/* Returns factors for the rows of in[0..k), side by side; absent if this rank has all heads. */
 static xd_tensor factors_of(xd_exec *x, const xd_net *n, const xd_tensor *in, int k)
 {
     const glob *g = n->glob;
@@ -347,7 +347,7 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* My tokens among the first `held` of all. */
+/* Returns this rank's tokens among the first `held` ones. */
 static int64_t held_rows(const xd_exec *x, int64_t held)
 {
     int64_t n = xd_n(x, XD_IMG), rows = 0;
@@ -375,7 +375,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
 
-/* Rows of the image, which stand behind those of the text: of its encoder, the second one. */
+/* Returns the rows of the image (from the second encoder), which follow those of the text. */
 static int64_t image_rows(const cfg *c, const xd_cond *text)
 {
     return c->image ? text->real[1] : 0;
@@ -391,7 +391,7 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
         k->image = xd_text_kv_new(x, n, image, w ? w->image_kv.w.out : 0);
 }
 
-/* The rows of an image [m,image_dim] as those of the text in the blocks: [m,D]. */
+/* Projects the rows of an image [m,image_dim] to rows like those of the text: [m,D]. */
 static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
 {
     const look *w = &((const glob *)n->glob)->image;
@@ -405,7 +405,7 @@ static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
     return xd_layer_norm(x, t, w->gain[1], w->bias[1], look_eps);
 }
 
-/* Keys and values `kv` of rows that all tokens attend to. */
+/* Computes the keys and values `kv` of rows that all tokens attend to. */
 static void fill_kv(xd_exec *x, const xd_net *n, xd_tensor kv, xd_tensor rows, const xd_lin *w,
                     xd_tensor gain)
 {
@@ -444,7 +444,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     int64_t     rows = xd_n(x, XD_IMG);
     size_t      mark = xd_arena_mark(x->tmp);
     if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
-                 "%lld video tokens came with %lld rows of state and %lld of latents",
+                 "%lld video tokens do not match %lld rows of state and %lld of latents",
                  (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
         xd_linear_into(x, s->h, xd_join_channels(x, in), &g->patch);
     xd_arena_rewind(x->tmp, mark);
@@ -452,7 +452,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* The embedding of the time (TeaCache4Wan2.1 without use_ret_steps). */
+/* The embedding of the timestep (TeaCache4Wan2.1 without use_ret_steps). */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const local *l = s->local;
@@ -460,7 +460,7 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return xd_rows(l->emb, 0, 1);
 }
 
-/* TeaCache4Wan2.1: 1.3B, 14B, and 14B from an image of 480 rows. */
+/* TeaCache4Wan2.1: 1.3B, 14B, and 14B image to video with 480 rows. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[3][5] = {
@@ -491,7 +491,7 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
         t = (turn){ l->cos, l->sin };
     norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
     norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
-    if (!f.p)                   /* one rotation of both                                        */
+    if (!f.p)                   /* one rotation for both                                       */
         xd_qk_norm_into(x, &(xd_qknorm){ .out = qh, .in = qh, .also = { .out = kh, .in = kh },
                                          .cos = l->cos, .sin = l->sin });
     return xd_flat(xd_attn(x, qh, kh, xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));
@@ -512,7 +512,7 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
-/* norm(h) * (1 + scale) + shift for w, each row with row `scale` and `shift` of its time's
+/* norm(h) * (1 + scale) + shift for w; each row uses rows `scale` and `shift` of its timestep's
  * mod[]. */
 static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
                             const xd_tensor *mod, int scale, int shift, const xd_lin *w)
@@ -532,7 +532,7 @@ static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tens
     return out;
 }
 
-/* h += gate * linear(in), with the gate of each row's time. */
+/* h += gate * linear(in), with the gate of each row's timestep. */
 static void add_times(xd_exec *x, const local *l, xd_tensor h, const xd_tensor *mod, int gate,
                       xd_tensor in, const xd_lin *w)
 {

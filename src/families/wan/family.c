@@ -21,7 +21,7 @@ static const xd_recipe from_text = {
     .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
 };
 
-/* The size of the image's ratio with the pixels of 832 x 480, as diffusers' example has it. */
+/* A size with the image's ratio and the area of 832 x 480, as in diffusers' example. */
 static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
 {
     double ratio = (double)*height / (double)*width, pixels = area ? (double)area : 480 * 832;
@@ -61,7 +61,7 @@ static const xd_recipe from_held = {
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */
 
-/* A name is looked for from the first row on. */
+/* The first row whose name matches applies. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Wan", .scripts = "wan_example wan_usp_example wan_pipeline_example",
       .pipeline = "WanPipeline", .own = "wan", .cell = 8, .patch = 2,

@@ -1,10 +1,10 @@
 /* dit.c - Z-Image (Cai et al. 2025, arXiv:2511.22699), as diffusers' ZImageTransformer2DModel.
  *
- * One kind of block in three lists: the noise refiner sees the image alone, the context refiner the
- * text alone and no time, the main layers both as one sequence. A block normalizes before and after
- * its attention and its feed-forward. Text and image are each padded to a multiple of 32 with a
- * learned row, which is a token like the others: padding of the text continues its positions,
- * padding of the image (XD_PAD) stands at position 0. */
+ * One kind of block in three lists: the noise refiner reads only the image, the context refiner
+ * only the text and no timestep, the main layers both as one sequence. A block normalizes before
+ * and after its attention and its feed-forward. Text and image are each padded to a multiple of 32
+ * with a learned row, which is a token like the others: padding of the text continues its
+ * positions, padding of the image (XD_PAD) has position 0. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_lin    mod;              /* [4D, EMBED]; not in the context refiner                     */
-    xd_lin    qkv, out, up, down;       /* up: what is activated, and its factor               */
+    xd_lin    qkv, out, up, down;       /* up: gate (activated) and factor                     */
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                       */
     xd_tensor norm[4];          /* [D]: before and after attention, before and after the       */
                                 /* feed-forward                                                */
@@ -61,8 +61,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor emb;              /* [1,EMBED]: embedding of the time                            */
-    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
+    xd_tensor emb;              /* [1,EMBED]: embedding of the timestep                        */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -86,7 +86,7 @@ static xd_status check_axes(cfg *c, xd_err *e)
                        "not %d", c->axes.n, c->lens.n, AXES);
     for (int i = 0; i < AXES; i++) {
         if (c->axes.v[i] < 0 || c->axes.v[i] % 2)
-            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims holds %lld, which is not even",
+            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims has %lld, which is not even",
                            (long long)c->axes.v[i]);
         sum += c->axes.v[i];
     }
@@ -97,7 +97,7 @@ static xd_status check_axes(cfg *c, xd_err *e)
     if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
         return XD_EFORMAT;
     if (sum != c->head_dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: axes_dims adds up to %lld, not to the %lld "
+        return xd_fail(e, XD_EFORMAT, "transformer: the sum of axes_dims is %lld, not the %lld "
                        "features of a head", (long long)sum, (long long)c->head_dim);
     return XD_OK;
 }
@@ -109,10 +109,10 @@ static xd_status check_built(cfg *c, xd_err *e)
     set_list(&c->frames, 1, &one);
     if (c->patches.n != 1 || c->patches.v[0] != PATCH || c->frames.n != 1 || c->frames.v[0] != 1)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: all_patch_size and all_f_patch_size are "
-                       "not [2] and [1], the only ones that are built");
+                       "not [2] and [1], the only supported values");
     if (c->siglip)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: siglip_feat_dim is %lld: the model that "
-                       "reads images is not built", (long long)c->siglip);
+                       "reads images is not supported", (long long)c->siglip);
     if (c->kv_heads != c->heads)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: n_kv_heads %d is not n_heads %d",
                        c->kv_heads, c->heads);
@@ -246,7 +246,7 @@ static float *token_angles(const xd_rope *t, const double *base, const int64_t p
     return to;
 }
 
-/* Rows of text, of the image's padding, of the image. */
+/* Fills the rows of text, of the image's padding, then of the image. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -267,14 +267,14 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* Cosines or sines of a pass: the image's depend on the length of its text, too. */
+/* Cosines or sines of a pass: the image's also depend on the length of its text. */
 static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double (*fn)(double))
 {
     int64_t rows = xd_n(x, XD_TXT) + xd_n(x, XD_PAD) + xd_n(x, XD_IMG);
     return xd_rope_table_of(x, text, rows, c->head_dim / 2, fill_angles, c, fn);
 }
 
-/* The model's time runs from 0 (noise) to 1; it is rounded as diffusers' f32 timesteps are. */
+/* The model's time runs from 0 (noise) to 1; it is rounded like diffusers' f32 timesteps. */
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -288,7 +288,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- embedding ---------------------------------------------------------------------------- */
 
-/* Writes the learned row of padding to each row of h. */
+/* Writes the learned padding row to each row of h. */
 static void fill_padding(xd_exec *x, xd_tensor h, xd_tensor pad)
 {
     pad.d[0] = h.d[0], pad.s[0] = 0;
@@ -326,7 +326,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     int64_t     ntxt = xd_n(x, XD_TXT), npad = xd_n(x, XD_PAD), nimg = xd_n(x, XD_IMG);
     if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt &&
                   s->h.d[0] == ntxt + npad + nimg,
-                  "%lld image and %lld text tokens came with %lld rows of state",
+                  "%lld image and %lld text tokens do not match %lld rows of state",
                   (long long)nimg, (long long)ntxt, (long long)s->h.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
