@@ -72,7 +72,7 @@ typedef struct xd_dit {         /* the one constant that a model file exports   
      * every step. Arena memory that cond allocates is valid until the end of the pass. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */
     void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first: s->h */
-    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, F] F32     */
+    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [own rows,F] F32     */
     /* First stage, after embed: F32, the input of the first block, whose change TeaCache measures
      * (Liu et al. 2024, arXiv:2411.19108). NULL: the image's rows of s->h. */
     xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);

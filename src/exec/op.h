@@ -39,23 +39,23 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);          /* i-th part of 
 
 /* Layer norm without affine, then * (1 + scale) + shift; scale, shift [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
-/* The norm `a` of rows that only the layers w and `also` (or NULL) read, into a new tensor. Where
- * these multiply inputs of fp8 it is F8E4M3, with scales behind its rows, for xd_linear and its kin
- * alone. */
+/* Returns the norm `a` of rows that only the layers w and `also` (or NULL) read. If these layers
+ * have fp8 inputs, the result is F8E4M3 with scales after its rows, and only valid as an input of
+ * xd_linear and its variants. */
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 /* Layer norm with gain and bias, then * (1 + scale) + shift; each may be absent. out may be in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
-/* Rows of `width` features, of which tensor parallelism has given me some: in[i] [n,C], i < k. When
- * a rank has RMS-normed them over its own features, these factors [n,k] F32 make of them rows that
- * are normed over all features. Collective over the ranks that share the features. */
+/* in[i] [n,C], i < k, are rows of `width` features, split over ranks by tensor parallelism. Returns
+ * factors [n,k] F32: rows that are RMS-normed over a rank's own features, times their factor, are
+ * normed over all features. Collective over the ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
-/* Queries or keys of heads [n,H,D] (any strides except that of D) to `out` of that shape. RMS norm
- * over the D elements of each head with gain [D] (F32; absent: no norm), then RoPE rotation by the
- * row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent. Pairs: elements 2i and
- * 2i+1. `also` are the keys beside queries. `norm` and `rms` are set by the op. */
+/* Norms and rotates queries or keys [n,H,D] (any strides except that of D) into `out` of that
+ * shape: RMS norm over the D elements of each head with gain [D] (F32; absent: no norm), then RoPE
+ * by the row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent. Pairs: elements 2i
+ * and 2i+1. `also`: keys, processed in the same launch. The op sets `norm` and `rms`. */
 void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* xd_qk_norm_into with a layer norm (gain and bias) in place of the RMS norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);

@@ -73,7 +73,7 @@ int xd_reader_keeps(const xd_reader *r, xd_dtype type)
     return r->codes.read ? r->codes.type == type : type == XD_F8E4M3 && r->t.type == type;
 }
 
-/* Of a number and its scale the quotient is the number. */
+/* x / scale restores the stored integer. */
 float xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to)
 {
     const int   eight = r->codes.read && r->codes.type == XD_I8;

@@ -212,7 +212,7 @@ typedef struct scan {
 
 enum { RUN = 1 << 14 };         /* elements between two tests of the result                    */
 
-/* Is there an element whose exponent bits are all ones? The accumulator is as narrow as the
+/* Returns 1 if an element has only ones in its exponent bits. The accumulator is as narrow as the
  * elements, to use whole vectors. Elements are read with memcpy: a mapped tensor may be
  * unaligned. */
 static int bad_halves(const char *p, int64_t n, uint16_t mask)

@@ -12,11 +12,11 @@ typedef struct xd_degrees { int n[XD_NAXES]; } xd_degrees;      /* product: rank
 
 typedef struct xd_topo {
     xd_degrees deg;
-    int        at[XD_NAXES];    /* my coordinates: my rank in mixed radix                       */
-    xd_comm   *group[XD_NAXES]; /* ranks that differ on one axis only; my rank in it: at[]      */
-    xd_comm   *tokens;          /* ulysses x ring: ranks with tokens of my pass; my rank in it
-                                   is at[ULYSSES] + at[RING] * deg[ULYSSES]                     */
-    xd_comm   *replica;         /* ranks that work on my image                                  */
+    int        at[XD_NAXES];    /* coordinates: own rank in mixed radix                         */
+    xd_comm   *group[XD_NAXES]; /* ranks that differ on one axis only; own rank in it: at[]      */
+    xd_comm   *tokens;          /* ulysses x ring: ranks with tokens of this pass; own rank is
+                                   at[ULYSSES] + at[RING] * deg[ULYSSES]                     */
+    xd_comm   *replica;         /* ranks that work on one image                                 */
     xd_comm   *world;           /* the ranks in use                                             */
 } xd_topo;
 

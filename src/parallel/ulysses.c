@@ -1,7 +1,7 @@
 /* ulysses.c - sequence parallelism that exchanges tokens for heads (Jacobs et al. 2023,
  * arXiv:2309.14509).
  *
- *   mine [n_u, H, D]  --all-to-all-->  all ranks' tokens, my heads [sum n_u, H_u, D]
+ *   own tokens [n_u, H, D]  --all-to-all-->  all ranks' tokens, own heads [sum n_u, H_u, D]
  *   the attention of the next hooks
  *   back              <--all-to-all--
  *

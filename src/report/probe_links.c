@@ -64,7 +64,7 @@ static double message_s(const xd_prober *p, const lane *l, int64_t n)
 
 static volatile float sink;
 
-/* Does work that only competes for this core. */
+/* Computes in registers, to compete only for this core. */
 static void compute_work(int rounds)
 {
     float x = sink;

@@ -79,7 +79,7 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 D mine]: text keys and values  */
+    xd_tensor kv;                       /* [stage's blocks, m, 2 own D]: text keys and values  */
     xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style  */
 } kept;
 

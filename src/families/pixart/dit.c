@@ -80,7 +80,7 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 D mine]: text keys and values */
+    xd_tensor kv;                       /* [stage's blocks, m, 2 own D]: text keys and values */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */

@@ -83,7 +83,7 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 D mine]: text keys and values */
+    xd_tensor kv;                       /* [stage's blocks, m, 2 own D]: text keys and values */
     xd_tensor image;                    /* the same of the image's rows, or absent            */
 } kept;
 
@@ -303,7 +303,7 @@ static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
     return out;
 }
 
-/* out [n, D mine] = in, normed over the D features of all ranks, then rotated if `t` says so. */
+/* out [n, own D] = in, normed over the D features of all ranks, then rotated by `t` if present. */
 static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in, xd_tensor gain,
                        xd_tensor factor, turn t)
 {

@@ -152,7 +152,7 @@ static void info(const void *c_, xd_dit_info *out)
         .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
         .multiple = MULTIPLE, .local_size = sizeof(local), .lead = 2 * c->nrefiners,
         .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
-        /* Positions 1 and up, and the image's one behind them. */
+        /* positions from 1 on, then the image's */
         .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,
     };
 }
@@ -296,7 +296,7 @@ static void fill_padding(xd_exec *x, xd_tensor h, xd_tensor pad)
         xd_copy_to(x, h, pad);
 }
 
-/* My text rows; those behind the `real` ones are padding. */
+/* Embeds this rank's text rows; rows after the `real` ones are padding. */
 static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor h)
 {
     int64_t n = 0;

@@ -5,8 +5,8 @@
 
 extern const xd_dit xd_dit_zimage;
 
-/* Qwen3's chat template of one turn of the user, with the beginning of the answer. Thinking is
- * enabled, so the template says nothing of it. */
+/* Qwen3's chat template with one message of the user and the start of the answer. Thinking is
+ * enabled, which is the template's default. */
 static const char chat[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
 static const int layers[] = { -2 };
