@@ -37,7 +37,7 @@ rm "$T/2.ppm" "$T/4.ppm"
 touch -d '2001-01-01' "$T/1.ppm" "$T/3.ppm"
 batch --skip_existing -o "$T/%d.ppm"
 check "what is missing is made, and is the same as before" [ "$rc" = 0 -a "$(sums)" = "$whole" ]
-check "it says how many were skipped" said '^xdit: 2 of 4 images skipped: their files are there'
+check "it says how many were skipped" said '^xdit: 2 of 4 images skipped: their files exist'
 check "and how many were made" said '^xdit: 2 images in '
 check "progress counts those" said '^denoise 2/2 .*image 2/2$'
 check "the others are untouched" [ -z "$(find "$T/1.ppm" "$T/3.ppm" -newermt 2001-06-01)" ]
@@ -114,7 +114,7 @@ for plan in "--data_parallel_degree 2" "--ulysses_degree 2" \
     batch $plan --skip_existing -o "$T/%d.ppm"
     check "$plan: what is missing is made" [ "$rc" = 0 -a "$(sums)" = "$whole" ]
     check "$plan: said once" [ "$(printf '%s\n' "$err" |
-        grep -c '^xdit: 1 of 4 images skipped: its file is there')" = 1 ]
+        grep -c '^xdit: 1 of 4 images skipped: its file exists')" = 1 ]
     check "$plan: all names in order" [ "$out" = "$(names 1 2 3 4)" ]
 done
 batch --ulysses_degree 2 --skip_existing -o "$T/%d.ppm" --trace "$T/t.json"

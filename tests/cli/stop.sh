@@ -81,7 +81,7 @@ await_step
 kill -s BUS "$pid"
 finish
 check "a page that is gone: 1" [ "$rc" = 1 ]
-check "and one sentence" said "^xdit: a file of the model was cut off"
+check "and one sentence" said "^xdit: a file of the model .*in use"
 check "and no half file" no_half
 rm -rf "$T/d"
 

@@ -232,7 +232,7 @@ lose() {
     cp -R "$MODEL/." "$T/copy" && chmod -R u+w "$T/copy"
     XDIT_CUT_AT=$at timeout 60 $PRELOAD "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
-    said "copy/.*(was cut off while it was in use|the file ends|too short|bytes)" &&
+    said "copy/.*(was (cut off|truncated) while it was in use|the file ends|too short|bytes)" &&
         lost=$((lost + 1))
     check "mapping $at is lost, $*: an end in words" \
         sh -c '[ "$1" = 0 ] || { [ "$1" = 1 ] && printf "%s\n" "$2" | grep -q "^xdit: "; }' x \
