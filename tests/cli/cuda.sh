@@ -58,7 +58,7 @@ mkdir "$T/alone"
 cp "$SIM/libcuda.so.1" "$T/alone"
 XDIT_CUDA_DIR=$T/alone try doctor --no_ranks
 check "a driver alone" eval 'finds "^warn +cublaslt +cuBLASLt cannot be loaded" &&
-    finds "^ok +cudnn +cuDNN cannot be loaded.*attention takes kernels of xdit" &&
+    finds "^ok +cudnn +cuDNN cannot be loaded.*attention uses kernels of xdit" &&
     finds "^ok +nccl +NCCL cannot be loaded"'
 
 cp "$SIM/libcublasLt.so.13" "$T/alone"
