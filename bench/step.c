@@ -100,7 +100,7 @@ int main(int argc, char **argv)
                                   .log = print_error, .log_level = XD_LOG_WARN } };
     xd_opt_table table = { rows, sizeof rows / sizeof *rows, &t };
     xd_opt_spec  spec = { .tables = &table, .ntables = 1, .aliases = aliases, .operands = 1,
-                          .stray = "step times one model" };
+                          .extra_hint = "step times one model" };
     xd_opt_texts dir = { 0 };
     xd_err       e = { 0 };
     t.bench.cookie = &t;
