@@ -109,7 +109,7 @@ def odd_files(folder):
         (folder / name).write_text(text)
     (folder / "f.task").mkdir()
     with Server("--results", str(folder)) as s:
-        report(s.get("/health").status == 200 and s.said().count("left alone") == 5,
+        report(s.get("/health").status == 200 and s.said().count("is ignored") == 5,
                "files of others are left alone", s.said())
     report(len(list(folder.iterdir())) == 6, "and are still there")
 
@@ -144,7 +144,7 @@ def changed_files(folder):
     (folder / f"{names[5]}.task").rename(T / "elsewhere")
     (folder / f"{names[5]}.task").symlink_to(T / "elsewhere")
     with Server("--results", str(folder), "--keep", "1") as s:
-        report(s.said().count("left alone") == 7, "changed files are left alone", s.said())
+        report(s.said().count("is ignored") == 7, "changed files are left alone", s.said())
         report(wait_for(lambda: not (folder / f"{names[7]}.task").exists()),
                "one that is as it was is taken, and expires")
         report(s.metric("running") == 0 and s.metric("queue_length") == 0, "nothing of them runs")

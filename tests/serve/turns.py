@@ -120,7 +120,7 @@ def two_ranks(want):
         for pid in s.workers()[-1:]:
             os.kill(pid, signal.SIGKILL)
         long.wait()
-        report(long.reply.status == 500 and "ended" in long.reply.error,
+        report(long.reply.status == 500 and "signal 9" in long.reply.error,
                "a rank dies: the running one fails with a sentence", long.reply)
         report(wait_for(lambda: s.post(IMAGES, SHORT).status == 200, 10), "and new ranks go on")
 
