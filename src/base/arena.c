@@ -1,4 +1,4 @@
-/* arena.c - bump allocation */
+/* arena.c - bump allocator */
 #include "base/arena.h"
 
 void xd_arena_init(xd_arena *a, void *base, size_t cap)

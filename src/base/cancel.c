@@ -1,4 +1,4 @@
-/* cancel.c - a flag and a text that is complete before the flag is up */
+/* cancel.c - cancellation: the reason is written before the flag is set */
 #include "base/cancel.h"
 
 #include <stdio.h>

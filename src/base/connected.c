@@ -1,4 +1,4 @@
-/* connected.c - a notice that the ranks of this run are connected */
+/* connected.c - the hook that is called when the ranks of this run are connected */
 #include "base/connected.h"
 
 #include <stddef.h>

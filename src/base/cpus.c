@@ -1,4 +1,4 @@
-/* cpus.c - reads the system's description of its cpus and cuts them into shares */
+/* cpus.c - reads the topology of the cpus, and divides them into shares */
 #define _GNU_SOURCE             /* sched_setaffinity, syscall */
 #include "base/cpus.h"
 
@@ -99,7 +99,7 @@ int xd_cpuset_bind(const xd_cpuset *s)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads the beginning of a file below root. 0: there is no such file. */
+/* Reads the beginning of a file below root. Returns 0 if there is no such file. */
 static int read_text(const char *root, const char *name, char *text, size_t size)
 {
     char path[4096];
@@ -125,7 +125,7 @@ static int read_set_of_cpu(const char *root, int cpu, const char *name, xd_cpuse
     return read_set(root, path, s) && xd_cpuset_has(s, cpu);
 }
 
-/* A cpu's number for one of its sets, such as its socket. -1: none, or not valid. */
+/* Reads a number of a cpu's directory, such as its socket. -1: missing or invalid. */
 static int read_number(const char *root, int cpu, const char *name)
 {
     char path[128], text[32];
@@ -135,7 +135,7 @@ static int read_number(const char *root, int cpu, const char *name)
     return v < XD_CPU_MAX ? v : -1;
 }
 
-/* Calls fn(ctx, node, its cpus) for every memory node. */
+/* Calls fn(ctx, node, cpus of the node) for every NUMA node. */
 static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd_cpuset *cpus),
                       void *ctx)
 {
@@ -165,8 +165,8 @@ static void note_node(void *ctx, int node, const xd_cpuset *cpus)
             all[i].node = node;
 }
 
-/* Records a core. Its cpus share socket and caches, so one cpu of each core is read: few files on
- * big machines. Siblings that are offline or not in `usable` are not counted. */
+/* Records a core. Its cpus share socket and caches, so only one cpu of each core is read, to read
+ * few files on large machines. Siblings that are offline or not in `usable` are not counted. */
 static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usable, int cpu)
 {
     xd_cpuset same;
@@ -195,7 +195,7 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
     xd_cpuset same;
     int       first = -1;
     if (!read_set_of_cpu(root, cpu, "cache/index3/shared_cpu_list", &same)) {
-        all[cpu].l3 = -1;       /* not described: one L3 cache per socket, or none              */
+        all[cpu].l3 = -1;       /* unknown: one L3 cache per socket is assumed, or none         */
         return;
     }
     for (int i = 0; i < XD_CPU_MAX; i++) {
@@ -294,7 +294,7 @@ int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share)
     return got;
 }
 
-/* Takes the first cpu of each of `threads` cores of a node (-1: of any node). */
+/* Adds the first cpu of each of `threads` cores of a node (-1: of any node). */
 static int add_cores(const xd_cpus *c, int node, int threads, xd_cpuset *share)
 {
     int got = 0;
@@ -347,8 +347,8 @@ void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes)
         return;
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) != 0 || mode != MPOL_DEFAULT)
         return;
-    /* If the system refuses the policy, only speed is lost. The kernel uses one bit fewer than the
-     * number of bits it is given. */
+    /* An error is ignored: it only costs speed. The kernel uses one bit less than the given number
+     * of bits. */
     syscall(SYS_mbind, (char *)p - skip, skip + bytes, (long)MPOL_INTERLEAVE, nodes->w, 1024UL + 1,
             0UL);
 }

@@ -131,7 +131,7 @@ xd_size xd_size_text(double bytes)
     return t;
 }
 
-/* What a unit's name stands for; 0: it is none. */
+/* Returns the bytes of a unit; 0: unknown unit. */
 static double unit_bytes(const char *unit)
 {
     static const char letters[] = "kMGT";
@@ -154,8 +154,8 @@ xd_status xd_size_read(const char *text, const char *name, int64_t *bytes, xd_er
     int    digits = end > text && isdigit((unsigned char)end[-1]);
     unit = unit_bytes(end + strspn(end, " "));
     if (!digits || !(unit > 0) || !(n * unit >= 1) || n * unit > 9e18)
-        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it must be a size, as 12GB, 11.5GiB, 800MB or "
-                       "a number of bytes", name, text);
+        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it must be a size, such as 12GB, 11.5GiB, "
+                       "800MB or a number of bytes", name, text);
     *bytes = (int64_t)(n * unit);
     return XD_OK;
 }

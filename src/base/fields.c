@@ -33,10 +33,10 @@ static const char *kind_name(char kind)
     case 'B': return "a list of true and false";
     case 'D': return "a list of numbers";
     }
-    return "nothing known";
+    return "another type";
 }
 
-/* A value as it appears in the file, shortened. */
+/* Returns a value as in the file, shortened. */
 static const char *value_text(const xd_json *v, char *buf, size_t size)
 {
     double d;
@@ -67,7 +67,7 @@ static int is_integer(const xd_json *v, double limit, double *d)
     return xd_json_number(v, d) && *d == floor(*d) && fabs(*d) <= limit;
 }
 
-/* The value as a number; for a list of equal numbers, that number. */
+/* Returns the value; for a list of equal numbers, its first element. */
 static const xd_json *scalar_of(const xd_json *v)
 {
     double a, b;
@@ -138,8 +138,8 @@ static xd_status read_text(const reader *r, const xd_field *f, char *to, const x
     if (!s)
         return wrong_kind(r, f, v);
     if (strlen(s) >= XD_FIELD_TEXT)
-        return xd_fail(r->e, XD_EFORMAT, "%s: the text \"%.20s...\" of \"%s\" has %zu bytes, at "
-                       "most %d are taken", r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
+        return xd_fail(r->e, XD_EFORMAT, "%s: the text \"%.20s...\" of \"%s\" has %zu bytes; the "
+                       "maximum is %d", r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
     memset(to, 0, XD_FIELD_TEXT);
     memcpy(to, s, strlen(s));
     return XD_OK;
@@ -150,7 +150,7 @@ static xd_status list_fits(const reader *r, const xd_field *f, const xd_json *v)
     if (!xd_json_is_list(v))
         return wrong_kind(r, f, v);
     if (xd_json_size(v) > XD_FIELD_LIST)
-        return xd_fail(r->e, XD_EFORMAT, "%s: the list \"%s\" has %d members, at most %d are taken",
+        return xd_fail(r->e, XD_EFORMAT, "%s: the list \"%s\" has %d members; the maximum is %d",
                        r->what, f->json, xd_json_size(v), XD_FIELD_LIST);
     return XD_OK;
 }
@@ -255,7 +255,7 @@ static void set_default(const xd_field *f, char *at)
 static const char of_file[] = "_class_name _diffusers_version _name_or_path _commit_hash "
                               "_use_default_values _auto_class transformers_version";
 
-/* Is the key that of a row, or the beginning of a row's path? */
+/* Returns 1 if the key is that of a row, or the beginning of a row's path. */
 static int is_known(const xd_field *fields, const char *key)
 {
     size_t n = strlen(key);
@@ -277,7 +277,7 @@ static void list_unknown(const xd_field *fields, const xd_json *obj, const char 
     }
 }
 
-/* The value at a path of keys; NULL: there is none. */
+/* Returns the value at a path of keys; NULL: none. */
 static const xd_json *value_at(const xd_json *obj, const char *path)
 {
     char        key[XD_FIELD_TEXT];
@@ -288,7 +288,7 @@ static const xd_json *value_at(const xd_json *obj, const char *path)
     return value_at(xd_json_get(obj, key), dot + 1);
 }
 
-/* The object of the row of kind '>'; NULL: there is none. */
+/* Returns the object of the row of kind '>'; NULL: none. */
 static const xd_json *section_of(const xd_field *fields, const xd_json *obj)
 {
     for (const xd_field *f = fields; f->json; f++)
@@ -303,7 +303,7 @@ xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, 
     reader r = { what, e };
     int    n = 0;
     if (obj && !xd_json_is_object(obj))
-        return xd_fail(e, XD_EFORMAT, "%s: a JSON object is expected", what);
+        return xd_fail(e, XD_EFORMAT, "%s: it is not a JSON object", what);
     while (fields[n].json)
         n++;
     const xd_json *section = section_of(fields, obj);

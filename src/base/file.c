@@ -1,4 +1,4 @@
-/* file.c - whole files */
+/* file.c - reading and atomic writing of files */
 #define _GNU_SOURCE             /* O_TMPFILE, mincore */
 #include "base/file.h"
 
@@ -15,8 +15,8 @@
 #include "base/pages.h"
 
 enum {
-    MAXOUT = 64,                /* files being written at one time that a signal can sweep    */
-    WINDOW = 16384              /* pages that are mapped at once to ask whether they are cached */
+    MAXOUT = 64,                /* max open files that xd_out_sweep can remove                 */
+    WINDOW = 16384              /* pages mapped at a time to query the page cache (mincore)    */
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
@@ -56,7 +56,7 @@ const char *xd_path_hint(const char *path)
         return "; the shell expands ~ only without quotes and at the beginning of a word: write "
                "$HOME";
     if (strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0)
-        return "; URLs are not opened: download it first, and name the file";
+        return "; URLs are not supported: download the file first";
     return "";
 }
 
@@ -79,7 +79,7 @@ xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, x
         goto fail;
     }
     if ((unsigned long long)st.st_size > max) {
-        xd_fail(e, XD_EFORMAT, "%s has %lld bytes, more than the %zu that are plausible", path,
+        xd_fail(e, XD_EFORMAT, "%s has %lld bytes; the maximum is %zu", path,
                 (long long)st.st_size, max);
         goto fail;
     }
@@ -122,7 +122,7 @@ static xd_status read_stream(FILE *f, const char *name, size_t max, char **data,
         free(p);
         return ferror(f) ? xd_fail(e, XD_EIO, "cannot read %s: %s", name, strerror(errno))
                          : xd_fail(e, XD_EFORMAT,
-                                   "%s has more than the %zu bytes that are plausible", name, max);
+                                   "%s has more than %zu bytes, the maximum", name, max);
     }
     p[n] = 0;
     *data = p;
@@ -147,7 +147,8 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
     return s;
 }
 
-/* Pages of [from, from + bytes) that are not in memory; `from` begins one. */
+/* Counts the pages of [from, from + bytes) that are not in the page cache; `from` is a multiple of
+ * the page size. */
 static size_t cold_pages(int fd, size_t from, size_t bytes, size_t page)
 {
     unsigned char in[WINDOW];
@@ -224,8 +225,8 @@ static void out_free(xd_out *o)
     *o = (xd_out){ 0 };
 }
 
-/* Opens a file without a name in the directory of `path`. If this process dies, nothing of it
- * stays. -1: the file system has no such files, or there is no /proc through which to name it. */
+/* Opens a file without a name in the directory of `path`, which disappears if this process dies.
+ * -1: the file system does not support it, or there is no /proc to name it later. */
 static int open_nameless(const char *path)
 {
 #ifdef O_TMPFILE
@@ -270,7 +271,7 @@ static int open_named(xd_out *o)
     return -1;
 }
 
-/* The file that `path` leads to: if `path` is a link, its target is replaced and the link stays. */
+/* Returns the file to replace: if `path` is a symlink, its target, so that the link stays. */
 static char *real_name(const char *path)
 {
     struct stat st;
@@ -301,8 +302,8 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
     return XD_OK;
 }
 
-/* Gives the nameless file `fd` its name. A link cannot replace an existing file, so in that case it
- * gets a temporary name and is renamed; it is complete by then. */
+/* Links the nameless file `fd` to its name. linkat cannot replace an existing file; in that case
+ * the file gets a temporary name first and is renamed. */
 static int link_name(xd_out *o, int fd)
 {
     char self[32];
@@ -320,7 +321,7 @@ static int link_name(xd_out *o, int fd)
     return rename(o->tmp, o->path);
 }
 
-/* Where links are not allowed: copies the nameless file into one with a temporary name. */
+/* If linkat is not allowed: copies the nameless file into one with a temporary name. */
 static int copy_over(xd_out *o, int from)
 {
     char    buf[8192];
@@ -373,7 +374,7 @@ xd_status xd_file_writable(const char *path, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot write %s: it is a directory", path);
     if (!*path)
         return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
-    if (xd_file_is_stream(path))        /* opening a pipe would wait for its reader            */
+    if (xd_file_is_stream(path))        /* do not open it: that would wait for a reader        */
         return access(path, W_OK) == 0
                    ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s%s", path,
                                       strerror(errno), xd_path_hint(path));

@@ -1,4 +1,4 @@
-/* json.c - JSON documents: a prescan, cJSON, then our own tree made from cJSON's.
+/* json.c - JSON documents: a prescan, cJSON, then conversion of cJSON's tree to an own one.
  *
  * cJSON parses. The prescan before it limits the depth and refuses what cJSON would accept silently
  * (NUL inside strings, raw control characters, bytes that are never UTF-8). It also rewrites
@@ -14,11 +14,11 @@
 
 #include "base/file.h"
 
-enum { MAXDEPTH = 64 };                 /* most nested lists and objects                      */
+enum { MAXDEPTH = 64 };                 /* max nesting of lists and objects                   */
 static const size_t max_file = (size_t)1 << 28;         /* bytes; a large tokenizer has 2^25   */
 
-/* Stands for NaN in the text given to cJSON: a string as long as "NaN" that no document can
- * contain, because the prescan refuses its byte. */
+/* Replaces NaN in the text for cJSON: a string as long as "NaN" that no document can contain,
+ * because the prescan refuses its byte. */
 static const char nan_mark[] = "\xff";
 
 struct xd_json {
@@ -31,11 +31,11 @@ struct xd_json {
 /* ---- the prescan -------------------------------------------------------------------------- */
 
 typedef struct scan {
-    char       *p;                      /* our copy of the text, ends in NUL                  */
+    char       *p;                      /* own copy of the text, ends in NUL                  */
     size_t      len, at;
     const char *what;
     int         depth;
-    size_t      marks;                  /* commas and brackets: a bound on the number of values */
+    size_t      marks;                  /* commas and brackets: upper limit of values         */
 } scan;
 
 static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err *e)
@@ -50,7 +50,7 @@ static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err 
                    col);
 }
 
-/* Scans from the opening quote to behind the closing one. */
+/* Scans a string from its opening quote to after its closing quote. */
 static xd_status scan_string(scan *s, xd_err *e)
 {
     for (s->at++; s->at < s->len; s->at++) {
@@ -127,7 +127,7 @@ static size_t count_nodes(const cJSON *v)
     return n;
 }
 
-/* `next` is the first free node. The recursion is as deep as the document: at most MAXDEPTH. */
+/* Copies a subtree. next: the first free node. The recursion is at most MAXDEPTH deep. */
 static xd_json *fill_nodes(xd_json *j, xd_json *next)
 {
     j->kids = next;
@@ -162,8 +162,8 @@ static int is_blank(const char *p, const char *end)
     return p == end;
 }
 
-/* Has cJSON failed for lack of memory? It does not tell this from a syntax error. It has freed its
- * values by now, so this tries to allocate as much memory as they need. */
+/* Returns 1 if cJSON has probably failed for lack of memory, which it does not distinguish from a
+ * syntax error: tries to allocate as much memory as the values need. */
 static int lacks_memory(const scan *s)
 {
     void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);
@@ -171,7 +171,7 @@ static int lacks_memory(const scan *s)
     return !p;
 }
 
-/* Parses the text of `s`, which is ours and which it changes. */
+/* Parses the text of `s`, which it changes. */
 static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
 {
     const char *end = s->p;
@@ -230,7 +230,7 @@ void xd_json_free(xd_json **j)
     *j = NULL;
 }
 
-/* ---- looking ------------------------------------------------------------------------------ */
+/* ---- access ------------------------------------------------------------------------------- */
 
 /* If a key occurs twice, the last one counts, as in Python. */
 const xd_json *xd_json_get(const xd_json *j, const char *key)

@@ -1,7 +1,7 @@
 /* library.c - loads libraries and looks up their functions
  *
- * XD_NAMES_* come from meson.build: the SONAME of the build's library, which may hold a minor
- * version, and the name by the major version alone. */
+ * XD_NAMES_* come from meson.build: the SONAME of the library in the build, which may have a minor
+ * version, and the name with only the major version. */
 #include "base/library.h"
 
 #include <dlfcn.h>

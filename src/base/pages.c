@@ -1,7 +1,7 @@
 /* pages.c - memory from the system, backed by huge pages where possible
  *
- * The system gives files in memory small pages unless it is mounted otherwise. A huge page is then
- * collapsed from one small page and the unused space around it, which copies next to nothing. */
+ * Files in memory get small pages unless tmpfs is mounted with huge=. So one small page of each
+ * huge page is allocated and then collapsed (MADV_COLLAPSE), which copies almost nothing. */
 #define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
 #include "base/pages.h"
 
@@ -71,9 +71,9 @@ static int collapse_pages(char *p, size_t bytes)
     return !failed;
 }
 
-/* With interleaving, small page n of the file lies on node n % nodes, and a huge page is allocated
- * on the node of its first small page. So in each huge page another small page is allocated first,
- * and the huge pages alternate between nodes. */
+/* With interleaving, small page n of the file is on node n % nodes, and a huge page is allocated on
+ * the node of its first small page. So the index of the small page that is allocated first varies
+ * between huge pages, and the huge pages alternate between nodes. */
 static int allocate_huge(char *p, size_t from, size_t to, size_t nodes)
 {
     const size_t huge = XD_HUGE_PAGE, page = xd_page_bytes(), first = (from + huge - 1) / huge;

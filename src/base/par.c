@@ -1,12 +1,12 @@
-/* par.c - a thread pool behind two calls
+/* par.c - the thread pool of CPU kernels
  *
  * It is not OpenMP, for three reasons. The time a thread spins before it sleeps can be set at any
  * time (libgomp reads it before main). If a thread does not get to run on a busy machine, the
- * caller takes over its piece. Several threads of a process may call without a thread team each.
+ * caller takes over its piece. Several threads of a process can call without a thread team each.
  *
- * A round is one call. Its number and its count of pieces are one word, `state`. Worker i owns
- * piece i; piece 0 is the caller's. A thread takes a piece by writing the round's number to the
- * piece's `taken`. A worker that slept through a round finds its piece taken. Only a thread that
+ * A round is one call. `state` has its number and its count of pieces in one word. Worker i owns
+ * piece i; piece 0 is the caller's. A thread claims a piece by writing the round's number to the
+ * piece's `taken`. A worker that slept through a round finds its piece claimed. Only a thread that
  * has a piece reads the job, which does not change until all pieces are done. */
 #define _GNU_SOURCE             /* sched_getaffinity, syscall */
 #include "base/par.h"
@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/signals.h"
 
-/* Most threads of a process; iterations of a waiting loop before a thread sleeps (some 20 us; SHORT
- * _SPINS if it should sleep at once); bits of `state` for the number of pieces. */
+/* Max threads of a process; iterations of a waiting loop before a thread sleeps (about 20 us;
+ * SHORT_SPINS if it should sleep at once); bits of `state` for the number of pieces. */
 enum { MAX_THREADS = 4096, SPINS = 1000, SHORT_SPINS = 10, PIECES = 16 };
 
 static int threads;
@@ -35,7 +35,7 @@ static struct {
     void    (*fn)(void *arg);
     void     *arg;
     pthread_t owner;
-    double    last_s;           /* time of its last end                                        */
+    double    last_s;           /* time at which its last call returned                        */
 } hook;
 
 typedef struct job {
@@ -51,18 +51,19 @@ static struct {
     pthread_mutex_t  caller;    /* held during a round                                         */
     _Atomic uint64_t state;     /* round << PIECES | pieces                                    */
     _Atomic uint64_t taken[MAX_THREADS]; /* the last round whose piece i was taken              */
-    atomic_int       bell;      /* changes when a round begins                                 */
+    atomic_int       wakeup;      /* changes when a round begins                                 */
     atomic_int       left;      /* number of pieces that are not done                          */
-    atomic_int       asleep, waiting;   /* workers asleep on `bell`; caller asleep on `left`   */
+    atomic_int       asleep, waiting;   /* workers asleep on `wakeup`; caller asleep on `left`   */
     job              job;
     atomic_int       spins;     /* atomic: it may be set while workers wait                    */
     int              workers, handles_fork;     /* handles_fork: a fork handler is registered  */
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
-static const xd_par_omp *_Atomic team;  /* for rounds that begin from now on                    */
+static const xd_par_omp *_Atomic team;  /* the team for new rounds                              */
 static _Thread_local int inside;        /* 1 in a piece: nested calls run on their thread alone */
 
-/* Not CPU_COUNT of a fixed set: hosts with more than 1024 cores need a longer mask. */
+/* Counts the cores with masks of growing size: hosts with more than 1024 cores need a longer mask
+ * than cpu_set_t. */
 int xd_par_cores(void)
 {
     for (int max = 1024; max <= 1 << 18; max *= 4) {
@@ -115,7 +116,7 @@ static void wake_all(atomic_int *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Waits until the state is no longer `seen`; returns it. */
+/* Waits until the state differs from `seen`, and returns it. */
 static uint64_t next_state(uint64_t seen)
 {
     uint64_t s;
@@ -126,10 +127,10 @@ static uint64_t next_state(uint64_t seen)
     }
     atomic_fetch_add(&pool.asleep, 1);
     for (;;) {
-        int seen_bell = atomic_load(&pool.bell);
+        int seen_bell = atomic_load(&pool.wakeup);
         if ((s = atomic_load(&pool.state)) != seen)
             break;
-        sleep_on(&pool.bell, seen_bell);
+        sleep_on(&pool.wakeup, seen_bell);
     }
     atomic_fetch_sub(&pool.asleep, 1);
     return s;
@@ -192,7 +193,7 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* In the child of a fork, which has the calling thread only. */
+/* Resets the pool in the child of a fork, which has only the calling thread. */
 static void reset_after_fork(void)
 {
     pool.workers = 0;
@@ -200,8 +201,8 @@ static void reset_after_fork(void)
     pthread_mutex_init(&pool.caller, NULL);
 }
 
-/* Starts workers. If a thread cannot be started, the caller does its piece. Workers block the
- * signals that belong to the caller's thread. */
+/* Starts workers. If a thread cannot be started, the caller does its piece. Workers block signals
+ * that the caller's thread should handle. */
 static void start_workers(int n)
 {
     sigset_t  all, old;
@@ -220,9 +221,9 @@ static void start_workers(int n)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* A thread of an OpenMP team: does its own piece of the round, and pieces that no thread has taken.
- * OpenMP orders this after what the caller did before, and before what the caller does next. The
- * atomic operations give the same order to tools that do not know OpenMP's barriers. */
+/* Runs on each thread of an OpenMP team: does its own piece of the round, and unclaimed pieces.
+ * OpenMP orders this after the caller's earlier writes and before its later reads. The atomic
+ * operations express the same order for tools that do not know OpenMP's barriers. */
 static void join_round(void *data)
 {
     (void)atomic_load(&pool.state);
@@ -245,9 +246,9 @@ static void run_round(int pieces)
         return;
     }
     atomic_store(&pool.state, round << PIECES | (uint64_t)pieces);
-    atomic_fetch_add(&pool.bell, 1);
+    atomic_fetch_add(&pool.wakeup, 1);
     if (atomic_load(&pool.asleep) > 0)
-        wake_all(&pool.bell);
+        wake_all(&pool.wakeup);
     run_piece(0);
     for (int i = pieces - 1; i > 0; i--)
         if (claim_piece(i, round))
@@ -266,7 +267,8 @@ static void run_alone(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t en
         fn(ctx, 0, n, 0);
 }
 
-/* Inside a piece, and while another thread's call runs, the caller does everything. */
+/* Runs a round. Inside a piece, and while another thread's call runs, the caller does all the
+ * work. */
 static void run_parallel(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                          void *ctx, int dynamic)
 {

@@ -1,11 +1,12 @@
 /* readahead.c - a background thread that reads parts of files into the page cache
  *
- * It asks the system (POSIX_FADV_WILLNEED) for small pieces: larger ones are silently cut to the
+ * It requests small pieces (POSIX_FADV_WILLNEED): the system silently truncates larger ones to the
  * readahead window of the disk. Some MiB are in flight at a time. To wait, the thread reads one
- * byte of a piece asked for that long ago; this also reads the piece where the advice had no
- * effect. Nothing is copied, and data already in memory costs some 10 ms a GB.
+ * byte of a piece that was requested DEPTH steps ago; this also reads the piece if the advice had
+ * no effect. Nothing is copied, and data that is already cached costs about 10 ms per GB.
  *
- * The thread maps and allocates nothing. Its stack is small, for address space may be short. */
+ * The thread maps and allocates nothing. Its stack is small, because address space may be
+ * limited. */
 #define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
 #include "base/readahead.h"
 #include "base/file.h"
@@ -53,7 +54,7 @@ xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel)
     return a;
 }
 
-/* Adjacent ranges of a file are merged. If out of memory, the list ends here. */
+/* Merges adjacent ranges of a file. If out of memory, drops this and later ranges. */
 void xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes)
 {
     range *last = a->n ? &a->r[a->n - 1] : NULL;
@@ -86,7 +87,7 @@ size_t xd_readahead_cold_bytes(const xd_readahead *a)
     return cold;
 }
 
-/* Waits until n more bytes may be asked for; 0: not any more. */
+/* Waits until n more bytes may be requested. Returns 0 if the thread should stop. */
 static int wait_for_space(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);
@@ -98,7 +99,7 @@ static int wait_for_space(xd_readahead *a, size_t n)
     return going;
 }
 
-/* 0: the byte cannot be read; the later use of the file reports the error. */
+/* Reads one byte. Returns 0 on an error, which the later use of the file reports. */
 static int read_mark(mark m)
 {
     char c;

@@ -1,10 +1,10 @@
-/* record.c - records that programs allocate and that grow from version to version */
+/* record.c - public structs that programs allocate and that grow from version to version */
 #include "base/record.h"
 #include "base/version.h"
 
 #include <string.h>
 
-enum { MOST = 65536 };          /* a larger size is not one that an init function has set      */
+enum { MAX_SIZE = 65536 };      /* upper limit of a valid size                                 */
 
 void xd_record_init(void *record, size_t size)
 {
@@ -12,15 +12,15 @@ void xd_record_init(void *record, size_t size)
     memcpy(record, &size, sizeof size);
 }
 
-/* The size that the program has. */
+/* Reads the size of the program's struct. */
 static xd_status size_of(const void *record, const char *name, size_t *size, xd_err *e)
 {
     *size = 0;
     if (record)
         memcpy(size, record, sizeof *size);
-    if (*size < sizeof *size || *size > MOST)
-        return xd_fail(e, XD_EINVAL, "%s is not initialised: its size is %zu; call %s_init before "
-                       "its fields are set", name, *size, name);
+    if (*size < sizeof *size || *size > MAX_SIZE)
+        return xd_fail(e, XD_EINVAL, "%s is not initialised (its size is %zu): call %s_init before "
+                       "setting its fields", name, *size, name);
     return XD_OK;
 }
 
@@ -34,7 +34,7 @@ xd_status xd_record_read(void *own, size_t size, const void *record, const char 
         if (((const char *)record)[i])
             return xd_fail(e, XD_EINVAL,
                            "%s has a field at byte %zu that this library, version %s, does not "
-                           "know: the program is compiled for a later version", name, i,
+                           "know: the program was compiled for a newer version", name, i,
                            XDIT_VERSION);
     memcpy(own, record, theirs < size ? theirs : size);
     memcpy(own, &size, sizeof size);

@@ -89,7 +89,7 @@ static void draw_torch(float *out, int64_t n, twister *t)
         out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
         draw_sixteen(out + i);
-    if (n % 16) {               /* the last 16 are drawn anew and overwrite earlier values     */
+    if (n % 16) {               /* the last 16 are drawn again and overwrite earlier values    */
         for (int64_t i = n - 16; i < n; i++)
             out[i] = uniform24(t);
         draw_sixteen(out + n - 16);
@@ -120,7 +120,7 @@ static void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
     }
 }
 
-/* The four normal values of counter `block`. */
+/* Computes the four normal values of counter `block`. */
 static void philox_normal(float v[4], int64_t block, int64_t seed)
 {
     uint64_t at = (uint64_t)block, key = (uint64_t)seed;
@@ -201,7 +201,7 @@ uint32_t xd_rng_random_seed(void)
         fclose(f);
     if (n == 1)
         return v;
-    clock_gettime(CLOCK_REALTIME, &t);          /* otherwise from the time and the process id   */
+    clock_gettime(CLOCK_REALTIME, &t);          /* fallback: time and process id                */
     return (uint32_t)xd_hash_mix((uint64_t)t.tv_sec << 32 | (uint64_t)t.tv_nsec,
                                  (uint64_t)getpid());
 }

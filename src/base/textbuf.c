@@ -1,4 +1,4 @@
-/* textbuf.c - a growing text; after a failed allocation it drops text and stays failed */
+/* textbuf.c - a growing text; after a failed allocation, `failed` stays set and text is dropped */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(const cha
     return s;
 }
 
-/* Is it U+0080 to U+009F? Terminals execute these control characters. */
+/* Returns 1 for U+0080 to U+009F: control characters that terminals execute. */
 static int is_c1(const char *s)
 {
     return (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xa0;

@@ -1,4 +1,4 @@
-/* word_list.c - looking a word up; see word_list.h */
+/* word_list.c - search in lists of words */
 #include "base/word_list.h"
 
 #include <string.h>

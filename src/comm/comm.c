@@ -1,4 +1,4 @@
-/* comm.c - opening a communicator by name, and code that all communicators share */
+/* comm.c - opens a communicator by name; helpers that all communicators share */
 #include "comm/comm.h"
 
 #include "base/par.h"
@@ -13,7 +13,7 @@ xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e)
     if (!strcmp(kind, "self"))
         return xd_comm_self(c, e);
     if (strcmp(kind, "mpi") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "there is no communicator of kind \"%s\"", kind);
+        return xd_fail(e, XD_EUNSUPPORTED, "unknown kind of communicator \"%s\"", kind);
 #ifdef XD_WITH_MPI
     return xd_comm_mpi(c, NULL, e);
 #else
@@ -29,7 +29,7 @@ xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e)
 #else
     (void)mpi_comm;
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "this build has no MPI: it cannot use the communicator of a program");
+                   "this build has no MPI: it cannot use mpi_comm");
 #endif
 }
 
@@ -47,8 +47,8 @@ static int env_number(const char *name)
     return v ? atoi(v) : 0;
 }
 
-/* The innermost launcher is tested first: mpirun may run inside a step of srun. A shell inside a
- * Slurm allocation also has SLURM_NTASKS; only processes started by srun have a step of several
+/* Tests the innermost launcher first: mpirun may run inside a step of srun. A shell inside a Slurm
+ * allocation also has SLURM_NTASKS, but only processes started by srun have a step of several
  * tasks. */
 int xd_comm_launch_size(void)
 {
@@ -138,7 +138,7 @@ static inline void prefetch_run(const char *p, size_t run)
         __builtin_prefetch(p + i);
 }
 
-/* Copies between two views of one shape, in runs that are contiguous in both. */
+/* Copies between two views of the same shape, in runs that are contiguous in both. */
 static void copy_views(xd_tensor to, xd_tensor from)
 {
     enum { AHEAD = 4, LONGEST = 8192 }; /* runs; bytes from which a run needs no prefetch      */
@@ -222,7 +222,7 @@ int xd_reduce_direct(size_t bytes, int size)
 
 int64_t xd_reduce_piece(int64_t n, int r, int size)
 {
-    return n * r / size;        /* as xd_cut cuts tokens and weights                           */
+    return n * r / size;        /* the same division as xd_cut                                 */
 }
 
 /* Integer overflow wraps, as in the common MPI libraries. */

@@ -1,8 +1,8 @@
-/* count.c - a communicator that sends nothing and counts what would be sent.
+/* count.c - a communicator that sends nothing and counts the bytes it would send.
  *
- * It follows no address, so a plan can be counted for any rank of any number of ranks before they
- * exist. It cuts collectives as mpi.c does (kinds.h). Messages without bytes are not sent there and
- * not counted here. */
+ * It never dereferences tensors, so a plan can be counted for any rank of any number of ranks
+ * without running them. It splits collectives into the same messages as mpi.c (kinds.h). Messages
+ * without bytes are not sent there and not counted here. */
 #include "comm/comm.h"
 
 #include "comm/count_memory.h"
@@ -12,7 +12,8 @@
 
 enum { LATER = 8 };
 
-/* Second half of an all-reduce in pieces: begins after `number`, each rank gets `bytes` of mine. */
+/* Second half of an all-reduce in pieces: begins after operation `number`, and sends `bytes` to
+ * each rank. */
 typedef struct second {
     xd_comm *c;
     int64_t  number, bytes;
@@ -51,7 +52,7 @@ static xd_status count_split(xd_comm *c, int color, int key, int size, xd_comm *
     return open_group(counter_of(c)->y, color, key, size, out, e);
 }
 
-/* One host is assumed; a caller that counts for several hosts splits the groups itself. */
+/* Assumes one host; a caller that counts for several hosts splits the groups itself. */
 static xd_status count_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
     return open_group(counter_of(c)->y, -1, c->rank, c->size, out, e);
@@ -69,7 +70,7 @@ static void count_close(xd_comm *c)
     free(c);
 }
 
-/* Device memory of a call in which view `out` goes to rank r and `in` comes from it. */
+/* Counts the device memory of a call that sends view `out` to rank r and receives `in` from it. */
 static void count_views(xd_comm *c, int r, xd_tensor out, xd_tensor in, int packs)
 {
     counter *k = counter_of(c);
@@ -77,7 +78,7 @@ static void count_views(xd_comm *c, int r, xd_tensor out, xd_tensor in, int pack
     xd_count_recv(&k->y->memory, &k->memory, r, in, packs);
 }
 
-/* Adds bytes to rank r to the collective that is being counted. */
+/* Adds `bytes` to rank r to the collective that is being counted. */
 static void count_bytes(xd_comm *c, int r, size_t bytes)
 {
     if (!bytes || r == c->rank)
@@ -144,7 +145,7 @@ static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
     const xd_tensor none = { .type = io.type };
     reset_bytes(c);
     xd_count_call(&counter_of(c)->y->memory);
-    for (int r = 0; r < c->size; r++)   /* between devices the root sends to all               */
+    for (int r = 0; r < c->size; r++)   /* between devices the root sends to all ranks itself  */
         count_views(c, r, c->rank == root ? io : none, r == root ? io : none, 1);
     for (int i = 0; i < n; i++)
         count_bytes(c, (child[i] + root) % c->size, xd_comm_bytes(io));

@@ -1,4 +1,4 @@
-/* count_memory.c - device memory that messages will take, found by counting */
+/* count_memory.c - predicts the device memory that messages need */
 #include "comm/count_memory.h"
 
 #include <stdlib.h>
@@ -34,7 +34,8 @@ void xd_count_world_close(xd_count_world *w)
     w->packed = (xd_count_buffers){ 0 };
 }
 
-/* A list that cannot grow counts every buffer as a new one. */
+/* Uses a free buffer until `until`, or counts a new one. If the list cannot grow, every buffer
+ * counts as new. */
 static void hold(xd_count_world *w, xd_count_buffers *l, size_t bytes, size_t unit, int64_t now,
                  int64_t until)
 {

@@ -1,4 +1,4 @@
-/* direct.c - mailboxes in device memory, and the notes that say what is in them */
+/* direct.c - mailboxes in shared device memory, and the notes that describe their content */
 #include "comm/direct.h"
 
 #include <sched.h>
@@ -9,21 +9,21 @@
 #include "comm/kinds.h"
 
 enum {
-    BOXES = 256,                /* of one rank for another                                     */
-    MOST = 64,                  /* ranks of a group                                            */
+    BOXES = 256,                /* max mailboxes of one rank for another                       */
+    MAX_RANKS = 64,             /* max ranks of a group                                        */
 };
 
-typedef struct box {            /* mine, for a message to another rank                         */
+typedef struct box {            /* this rank's mailbox for messages to another rank            */
     char     *p;
     size_t    cap;
-    xd_mark  *full, *taken;     /* mine; the receiver's                                        */
-    uint64_t  sent;             /* messages so far                                             */
+    xd_mark  *full, *taken;     /* events: data is ready (ours); copied out (the receiver's)   */
+    uint64_t  sent;             /* number of messages so far                                   */
     xd_handle memory, mark;
 } box;
 
-typedef struct source {         /* another rank's box                                          */
+typedef struct source {         /* another rank's mailbox, opened here                         */
     char    *p;
-    xd_mark *full, *taken;      /* the sender's; mine                                          */
+    xd_mark *full, *taken;      /* events: data is ready (the sender's); copied out (ours)     */
 } source;
 
 typedef struct peer_boxes {
@@ -32,17 +32,17 @@ typedef struct peer_boxes {
     int    nboxes;
 } peer_boxes;
 
-typedef struct cell {           /* of a box, in memory that all ranks share                    */
-    _Atomic uint64_t taken;     /* messages whose copy has been queued                         */
-    xd_handle        mark;      /* behind the last of these copies                             */
+typedef struct cell {           /* state of a mailbox, in host memory that all ranks share     */
+    _Atomic uint64_t taken;     /* number of messages whose copy has been queued               */
+    xd_handle        mark;      /* event after the last of these copies                        */
 } cell;
 
 struct xd_mailboxes {
     xd_staging *w;
     xd_comm    *host;
-    cell       *cells;          /* [size][size][BOXES]: of the sender, of the receiver         */
+    cell       *cells;          /* [size][size][BOXES]: by sender, receiver, mailbox           */
     int         rank, size;
-    int32_t     first;          /* the host's first rank, as a rank of the world               */
+    int32_t     first;          /* world rank of the host's first rank                         */
     peer_boxes *peer;           /* [size]                                                      */
 };
 
@@ -59,7 +59,7 @@ static cell *cell_of(const xd_mailboxes *m, int from, int to, int i)
 
 /* ---- boxes -------------------------------------------------------------------------------- */
 
-/* 1: a message may be put into the box, behind its last copy. */
+/* Returns 1 if a message may be copied into the mailbox, after its last copy out. */
 static int is_free(const xd_mailboxes *m, int to, int i)
 {
     box  *b = &m->peer[to].box[i];
@@ -95,7 +95,7 @@ static int make_box(const xd_mailboxes *m, box *b, size_t bytes)
     return 0;
 }
 
-/* The smallest free box of at least `bytes`, or a new one. -1: no memory. */
+/* Returns the smallest free mailbox of at least `bytes`, or a new one. -1: out of memory. */
 static int find_box(const xd_mailboxes *m, int to, size_t bytes)
 {
     peer_boxes *q = &m->peer[to];
@@ -113,7 +113,7 @@ static int find_box(const xd_mailboxes *m, int to, size_t bytes)
     }
 }
 
-/* Another rank's box that a note names. NULL: it cannot be opened. */
+/* Returns the mailbox of another rank that a note names. NULL: it cannot be opened. */
 static source *find_source(const xd_mailboxes *m, int from, const xd_note *n)
 {
     const xd_dev_lanes *l = m->w->lanes;
@@ -186,12 +186,12 @@ static xd_tensor note_view(xd_note *n, int there)
     return xd_view(n, XD_U8, 1, &size);
 }
 
-/* Sends and receives the notes of a call; counts tensor bytes in their place. */
+/* Sends and receives the notes of a call; the traffic counters get the tensor bytes instead. */
 static xd_req send_notes(const xd_direct *g, xd_stage_call *k, int size, int peer,
                          xd_traffic *traffic)
 {
     xd_comm  *c = g->notes;
-    xd_tensor view[2 * MOST];
+    xd_tensor view[2 * MAX_RANKS];
     int64_t   bytes = traffic->bytes, sent = 0;
     xd_req    r;
     for (int i = 0; i < 2 * size; i++)
@@ -224,8 +224,8 @@ int xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
-/* Queues the copy of what rank `from` of the world has sent for t; strides and host memory by way
- * of packed memory. */
+/* Queues the copy of a message from host rank `from` to t; through packed memory if t has strides
+ * or is in host memory. */
 static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const xd_note *n,
                              xd_tensor t)
 {
@@ -235,7 +235,7 @@ static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const 
     source             *s = find_source(m, from, n);
     char               *to = t.p;
     if (!s || n->bytes != (int64_t)bytes)
-        return xd_fail(w->err, XD_ECOMM, "rank %d sends %lld bytes, %zu were expected", from,
+        return xd_fail(w->err, XD_ECOMM, "rank %d sent %lld bytes; %zu were expected", from,
                        (long long)n->bytes, bytes);
     if (!xd_stage_on_device(w, t) || !xd_contiguous(t)) {
         if (!(to = xd_stage_alloc(w, k, 1, bytes)) || !xd_stage_copies_add(&k->up, t, to))
@@ -250,7 +250,7 @@ static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const 
     return st;
 }
 
-/* To host memory: this waits. */
+/* Copies a message to a tensor in host memory; blocks. */
 static xd_status download_tensor(xd_staging *w, xd_tensor t, const char *from)
 {
     size_t bytes = xd_comm_bytes(t);
@@ -330,7 +330,7 @@ int xd_comm_all_can(xd_comm *c, int mine)
     return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
-/* Each rank lends every other one a box, and opens all of theirs. */
+/* Makes a mailbox for every other rank, and opens theirs, as a test. */
 static int try_boxes(xd_mailboxes *m)
 {
     xd_comm     *c = m->host;
@@ -357,22 +357,22 @@ static int try_boxes(xd_mailboxes *m)
     return xd_comm_all_can(c, ok);
 }
 
-/* Of the ranks of a host, which all come to the same result. */
+/* Opens mailboxes between the ranks of a host; all ranks get the same result. */
 static int open_on_host(xd_mailboxes *m, const char **why)
 {
     xd_comm     *h = m->host;
     int          fills = 0, lends = m->w->lanes && m->w->lanes->lend;
     const size_t n = (size_t)h->size;
-    *why = h->size == 1 ? "no host has two ranks" : "a device lends no memory to other processes";
+    *why = h->size == 1 ? "no host has two ranks" : "a device cannot share memory with processes";
     m->rank = h->rank, m->size = h->size;
     m->first = m->w->rank;
     m->peer = lends ? calloc(n, sizeof *m->peer) : NULL;
     xd_req r = h->ops->allreduce(h, xd_view(&m->first, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
     int    ok = h->ops->wait(h, &r, 1) == XD_OK;
-    if (!xd_comm_all_can(h, ok && m->peer && n > 1 && n <= MOST))
+    if (!xd_comm_all_can(h, ok && m->peer && n > 1 && n <= MAX_RANKS))
         return 0;
     m->cells = h->ops->share(h, n * n * BOXES * sizeof(cell), &fills);
-    *why = "ranks share no memory";
+    *why = "there is no shared host memory";
     if (!xd_comm_all_can(h, m->cells != NULL))
         return 0;
     *why = "a rank cannot open another rank's memory";
@@ -384,7 +384,7 @@ xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const c
     xd_err        e = { 0 };
     xd_mailboxes *m = calloc(1, sizeof *m);
     *any = 0;
-    *why = "a rank has no memory";
+    *why = "a rank is out of memory";
     if (!xd_comm_all_can(world, m != NULL)) {
         free(m);
         return NULL;
@@ -428,11 +428,11 @@ void xd_mailboxes_close(xd_mailboxes *m)
     free(m->peer), free(m);
 }
 
-/* Where a rank of a group is: the host's number, and its own there. */
+/* Location of a rank: number of the host, and the rank's number on that host. */
 typedef struct place { int32_t host, rank; } place;
 
-/* With mailboxes: a host's number is its first rank's in the world, and no host without them has
- * one. With links: there is one host, which is the world. */
+/* Returns this rank's place. With mailboxes, a host's number is the world rank of its first rank;
+ * hosts without mailboxes have none. With links, the world counts as one host. */
 static place my_place(const xd_staging *w, int world_rank)
 {
     if (w->links)
@@ -449,12 +449,12 @@ static int on_one_host(const place *p, int n)
     return one;
 }
 
-/* Sets the places of all ranks of a group. */
+/* Gathers the places of all ranks of a group. */
 static xd_status gather_places(const xd_staging *w, int world_rank, xd_comm *group, place *all,
                                xd_err *e)
 {
     const int n = group->size;
-    int64_t   rows[MOST];
+    int64_t   rows[MAX_RANKS];
     place     mine = my_place(w, world_rank);
     for (int i = 0; i < n; i++)
         rows[i] = 1;
@@ -468,9 +468,9 @@ xd_status xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_c
                          xd_err *e)
 {
     const int n = group->size;
-    place     all[MOST];
+    place     all[MAX_RANKS];
     *g = (xd_direct){ 0 };
-    if (!w->direct || n == 1 || n > MOST)
+    if (!w->direct || n == 1 || n > MAX_RANKS)
         return XD_OK;
     xd_status s = gather_places(w, world_rank, group, all, e);
     if (s != XD_OK || !on_one_host(all, n))

@@ -1,4 +1,4 @@
-/* linked.c - calls as groups of messages on links */
+/* linked.c - sends the messages of calls through NCCL links */
 #include "comm/linked.h"
 
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 struct xd_links {
     xd_staging         *w;
     const xd_dev_links *ops;
-    xd_link           **link;           /* [0]: of collective calls; [1 + r]: rank r sends     */
+    xd_link           **link;           /* [0]: collective calls; [1 + r]: messages from rank r */
     int                 rank, n, lost;
 };
 
-typedef struct part { char *p; size_t bytes; int peer; } part;          /* of a group          */
+typedef struct part { char *p; size_t bytes; int peer; } part;          /* one message         */
 
-/* Memory of the device for what goes to a rank, or comes from it; NULL: there is none. */
+/* Returns contiguous device memory for a tensor to send or receive; NULL: out of memory. */
 static char *place_of(xd_staging *w, xd_stage_call *k, xd_tensor t, int comes)
 {
     size_t bytes = xd_comm_bytes(t);
@@ -29,7 +29,7 @@ static char *place_of(xd_staging *w, xd_stage_call *k, xd_tensor t, int comes)
     return p;
 }
 
-/* The messages of a call in one direction. -1: no memory. */
+/* Lists the messages of a call in one direction and returns their number. -1: out of memory. */
 static int list_parts(const xd_direct *g, xd_stage_call *k, int size, int comes, part *out)
 {
     int n = 0;
@@ -77,7 +77,7 @@ xd_status xd_links_end(const xd_direct *g, xd_stage_call *k)
     xd_links  *l = g->links;
     xd_staging *w = l->w;
     if (k->peer < 0 || !l->link[k->peer])
-        return xd_fail(w->err, XD_ECOMM, "a link between devices was given up after a failure");
+        return xd_fail(w->err, XD_ECOMM, "a link between devices was aborted after a failure");
     xd_status st = l->ops->check(l->link[k->peer], w->err);
     xd_status now = w->lanes->follow(w->dev, XD_LANE_COMPUTE, k->in);
     st = st == XD_OK ? now : st;
@@ -87,7 +87,7 @@ xd_status xd_links_end(const xd_direct *g, xd_stage_call *k)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* 1: no two ranks have the same device. */
+/* Returns 1 if no two ranks have the same device. */
 static int each_has_its_own(xd_staging *w, xd_comm *c)
 {
     int64_t mine = (int64_t)xd_dev_identity(w->dev), all[64], ones[64];
@@ -102,7 +102,7 @@ static int each_has_its_own(xd_staging *w, xd_comm *c)
     return ok;
 }
 
-/* Opens one link between all ranks. 0: not all ranks could. */
+/* Opens one link between all ranks. Returns 0 if a rank failed. */
 static int open_link(xd_links *l, xd_comm *c, int i, xd_err *e)
 {
     xd_link_id id = { { 0 } };
@@ -122,7 +122,7 @@ xd_links *xd_links_open(xd_staging *w, xd_comm *world, const char **why)
     xd_err              e = { 0 };
     int                 ok = ops && world->size <= 64;
     xd_links           *l = ok ? calloc(1, sizeof *l) : NULL;
-    *why = "a rank has no library for them";
+    *why = "a rank has no NCCL";
     ok = l && ops->id(w->dev, NULL, &e) == XD_OK;
     if (xd_comm_all_can(world, ok)) {
         *why = "ranks share a device";
@@ -131,7 +131,7 @@ xd_links *xd_links_open(xd_staging *w, xd_comm *world, const char **why)
         l->link = calloc((size_t)l->n, sizeof(xd_link *));
         ok = xd_comm_all_can(world, ok) && xd_comm_all_can(world, l->link != NULL);
         for (int i = 0; i < l->n && ok; i++) {
-            *why = "they cannot be linked";
+            *why = "opening a link failed";
             ok = open_link(l, world, i, &e);
         }
         if (ok)

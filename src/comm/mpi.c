@@ -1,7 +1,7 @@
-/* mpi.c - groups of ranks over MPI: start, split, end.
+/* mpi.c - groups of ranks over MPI: initialising, splitting, closing.
  *
- * Calls that set up groups block; the calls that move data are in mpi_call.c and never block. The
- * first world starts MPI unless the program did so; the last one ends it. */
+ * Calls that set up groups block; calls that move data are in mpi_call.c and never block. The first
+ * world initialises MPI unless the program did so; the last one finalises it. */
 #define _GNU_SOURCE             /* sched_yield, nanosleep */
 #include "comm/mpi_op.h"
 
@@ -19,12 +19,12 @@
 
 static struct {
     xd_mpi_world *open;         /* list of open worlds                                         */
-    int      ours;              /* 1: we initialised MPI and finalise it                       */
+    int      ours;              /* 1: this library initialised MPI and finalises it            */
     int      crowded;           /* 1: more ranks than cores on this host                       */
     int      rank, ranks, cores;        /* on this host                                        */
-    int      alike;  /* 1: all ranks of this host may use the same cpus; -1: it is not known    */
+    int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown            */
     xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
-} mpi;                          /* numbers of the host: those of the world opened last          */
+} mpi;                          /* values of the host: those of the world opened last           */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
 {
@@ -38,7 +38,7 @@ static xd_status fail_with_code(xd_err *e, const char *what, int code)
 
 static const xd_comm_ops ops;
 
-/* Finds the ranks of `m` that are on my host. */
+/* Finds the ranks of `m` on this rank's host. */
 static void find_host_members(MPI_Group host, MPI_Comm m, int size, char *on_host)
 {
     MPI_Group all = MPI_GROUP_NULL;
@@ -52,7 +52,7 @@ static void find_host_members(MPI_Group host, MPI_Comm m, int size, char *on_hos
     MPI_Group_free(&all);
 }
 
-/* Takes `m` and frees it after a failure. */
+/* Makes a group of `m`, which it owns from now on, also after a failure. */
 static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 {
     xd_mpi_group *g = calloc(1, sizeof *g);
@@ -121,8 +121,8 @@ static void poke_hook(void *arg)
     mpi_poke(arg);
 }
 
-/* A waiting rank must not occupy the core that a computing rank needs. With fewer cores than ranks
- * a waiting rank yields at once and soon sleeps; otherwise it first polls for a while. */
+/* Pauses a waiting rank, so that it does not occupy a core that a computing rank needs. With fewer
+ * cores than ranks it yields at once and soon sleeps; otherwise it first polls for a while. */
 void xd_mpi_idle(int polls)
 {
     int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;
@@ -156,12 +156,12 @@ static void mpi_barrier(xd_comm *c)
 static void mpi_abort(xd_comm *c, int code)
 {
     const xd_mpi_world *w = ((const xd_mpi_group *)c->priv)->world;
-    xd_log(XD_LOG_ERROR, "rank %d gives up: %s", w->rank, w->err.msg);
+    xd_log(XD_LOG_ERROR, "rank %d aborts the run: %s", w->rank, w->err.msg);
     MPI_Abort(w->lent ? w->control : MPI_COMM_WORLD, code);
     _Exit(code);
 }
 
-/* Frees a world and what it has of MPI. */
+/* Frees a world and its MPI objects. */
 static void free_world(xd_mpi_world *w)
 {
     if (w->control != MPI_COMM_NULL)
@@ -171,7 +171,7 @@ static void free_world(xd_mpi_world *w)
     free(w);
 }
 
-/* Without an open world MPI ends, if this library started it. */
+/* Finalises MPI when the last world is closed, if this library initialised it. */
 static void stop_mpi(void)
 {
     if (mpi.open)
@@ -221,18 +221,19 @@ static const xd_comm_ops ops = {
 
 /* ---- starting -------------------------------------------------------------------------- */
 
-/* The launcher's processes are not in one MPI world. All of them find this; rank 0 reports it. */
+/* Reports that the launcher's processes are not in one MPI world. All of them find this; only rank
+ * 0 logs it. */
 static xd_status fail_unconnected(xd_err *e, int ranks, const char *why)
 {
-    xd_fail(e, XD_ECOMM, "%d processes were started together, but MPI does not let them meet: %s",
+    xd_fail(e, XD_ECOMM, "%d processes were started together, but MPI does not connect them: %s",
             ranks, why);
     if (e)
         e->rank = 0;
     return XD_ECOMM;
 }
 
-/* Open MPI ends a process that srun started without PMIx, with a long message. Old versions can use
- * PMI-2, so that case only gets a warning. */
+/* Checks for srun without PMIx, where Open MPI would abort the process with a long message. Old
+ * versions can use PMI-2, so that case only gets a warning. */
 static xd_status check_srun(xd_err *e)
 {
 #ifdef OPEN_MPI
@@ -242,7 +243,7 @@ static xd_status check_srun(xd_err *e)
         return XD_OK;
     if (!getenv("PMI_RANK"))
         return fail_unconnected(e, n, "srun gave them no PMIx; use srun --mpi=pmix (srun "
-                                "--mpi=list tells what there is) or mpirun");
+                                "--mpi=list prints the choices) or mpirun");
     if (id && !atoi(id))
         xd_log(XD_LOG_WARN, "srun offers PMI-2 and no PMIx: if Open MPI does not start, use srun "
                "--mpi=pmix or mpirun");
@@ -252,7 +253,7 @@ static xd_status check_srun(xd_err *e)
     return XD_OK;
 }
 
-/* A launcher of another MPI library starts processes that are each in a world of their own. */
+/* Detects a launcher of another MPI library, under which each process has a world of size 1. */
 static xd_status check_world_size(MPI_Comm world, xd_err *e)
 {
     char name[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "", why[256];
@@ -264,8 +265,8 @@ static xd_status check_world_size(MPI_Comm world, xd_err *e)
     name[strcspn(name, ",\n")] = 0;
     if (name[strcspn(name, "\t")])         /* "MPICH Version:", a tab, the number              */
         name[strcspn(name, "\t")] = ' ';
-    snprintf(why, sizeof why, "this program was built with %.60s, and the launcher (mpirun, or "
-             "srun's --mpi) is one of another MPI", name);
+    snprintf(why, sizeof why, "this program was built with %.60s, but the launcher (mpirun, or "
+             "srun's --mpi) is of another MPI", name);
     return fail_unconnected(e, xd_comm_launch_size(), why);
 }
 
@@ -275,27 +276,28 @@ static xd_status start_mpi(int lent, xd_err *e)
     xd_status   s;
     MPI_Finalized(&off);
     if (off)
-        return xd_fail(e, XD_ECOMM, "MPI has ended in this process and cannot start again");
+        return xd_fail(e, XD_ECOMM, "MPI was finalised in this process and cannot be initialised "
+                       "again");
     MPI_Initialized(&on);
     if (on)
         return XD_OK;
     if (lent)
-        return xd_fail(e, XD_EINVAL, "mpi_comm is given and the program has not initialised MPI");
+        return xd_fail(e, XD_EINVAL, "mpi_comm is given, but the program has not initialised MPI");
     if ((s = check_srun(e)) != XD_OK)
         return s;
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
         return fail_with_code(e, "starting MPI", code);
     mpi.ours = 1;
-    /* Failures of calls that name no group belong to MPI_COMM_WORLD and are fatal by default. */
+    /* Errors of calls without a communicator go to MPI_COMM_WORLD's handler, fatal by default. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (level < MPI_THREAD_FUNNELED)
-        xd_log(XD_LOG_WARN, "this MPI is not made for programs with threads");
+        xd_log(XD_LOG_WARN, "this MPI does not support programs with threads");
     return XD_OK;
 }
 
-/* Finds ranks and cores of this host. mpirun may have given each rank its own cores, so the cpu
- * sets of all ranks are united. */
+/* Counts the ranks and cores of this host. mpirun may have bound each rank to its own cores, so
+ * takes the union of the cpu sets of all ranks. */
 static void survey_host(xd_mpi_world *w)
 {
     MPI_Comm  host = MPI_COMM_NULL;
@@ -319,8 +321,8 @@ static void survey_host(xd_mpi_world *w)
     MPI_Comm_free(&host);
 }
 
-/* Other processes of the job may compute on this host, beside the ranks of a lent communicator.
- * Where the launcher does not tell how many there are, nobody is bound. */
+/* With the program's communicator, other processes of the job may compute on this host, too. If the
+ * launcher does not tell their number, ranks are not bound to cores. */
 static void count_others(void)
 {
     int rank, ranks;
@@ -330,7 +332,7 @@ static void count_others(void)
         mpi.rank = rank, mpi.ranks = ranks;
 }
 
-/* The library's name and version: the first part of the first line of, for example,
+/* Reports the library's name and version: the first part of the first line of, for example,
  * "Open MPI v4.1.4, package: ..." or "MPICH Version: 4.0.2\n...". */
 void xd_mpi_about(xd_fact *fact, void *cookie)
 {
@@ -359,7 +361,7 @@ int xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus)
     return mpi.open && mpi.ranks > 0 ? mpi.alike : -1;
 }
 
-/* Fills a world with what it has besides groups. */
+/* Fills in the fields of a world, except its groups. */
 static xd_status open_world(xd_mpi_world *w, MPI_Comm base, xd_err *e)
 {
     int code = MPI_Comm_dup(base, &w->control);
@@ -418,7 +420,7 @@ xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e)
     s = open_world(w, base, e);
     if (s == XD_OK)
         s = open_first(w, base, c, e);
-    if (s != XD_OK) {           /* of a process alone: MPI removes its session files           */
+    if (s != XD_OK) {           /* finalise, so that MPI removes its session files             */
         free_world(w);
         stop_mpi();
         return s;

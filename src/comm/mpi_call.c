@@ -1,13 +1,14 @@
-/* mpi_call.c - the calls of a group, cut into messages between pairs of ranks.
+/* mpi_call.c - the calls of a group, split into messages between pairs of ranks.
  *
- * MPI's own collectives are not used: pairwise messages can be counted, take any sizes and strides,
- * and sums have an order that does not depend on the MPI library. */
+ * MPI's own collectives are not used: pairwise messages can be counted and have any sizes and
+ * strides, and sums have an order that does not depend on the MPI library. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
-/* The i-th other rank, counted from my own, so that not all ranks send to rank 0 first. */
+/* Returns the i-th other rank, counted from this rank on, so that not all ranks send to rank 0
+ * first. */
 static int nth_peer(const xd_comm *c, int i)
 {
     return (c->rank + i) % c->size;
@@ -29,7 +30,7 @@ xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
     return xd_mpi_op_start(j);
 }
 
-/* Sends notes to the ranks of my host and tensor bytes to other ranks; exchange_places sends
+/* Sends notes to the ranks of this host and tensor bytes to other ranks; exchange_places sends
  * nothing to other hosts. Only exchange_views and exchange_places write to `get`. */
 static void post_exchange(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 {
@@ -60,7 +61,8 @@ xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
     memcpy(&to, &get, sizeof to);       /* `exchange` does not change the views                */
     post_exchange(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
-        xd_mpi_op_fail(j, XD_EINVAL, "the view that a rank sends itself differs from its copy");
+        xd_mpi_op_fail(j, XD_EINVAL, "the views that a rank exchanges with itself differ in shape "
+                       "or type");
     return xd_mpi_op_start(j);
 }
 
@@ -86,7 +88,7 @@ xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return exchange_in_place(c, give, get, XD_EXCHANGE_PLACES);
 }
 
-/* My rows are first copied to their place in `out` and sent from there. */
+/* Copies this rank's rows to their place in `out` first, and sends them from there. */
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
@@ -112,7 +114,7 @@ xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor i
     return xd_mpi_op_start(j);
 }
 
-/* Forwards the part that the previous hop received. */
+/* Forwards the part that was received in the previous hop. */
 static void post_hop(xd_mpi_op *j)
 {
     const xd_comm   *c = &j->g->c;
@@ -163,8 +165,8 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
     return xd_mpi_op_start(j);
 }
 
-/* Adds n elements of each rank in rank order: those of rank r are in slot r of the stage, mine are
- * at `io`, which receives the sum. */
+/* Adds n elements of each rank in rank order: those of rank r are in slot r of the stage, this
+ * rank's are at `io`, which receives the sum. */
 static void sum_slots(xd_mpi_op *j, char *io, int64_t n)
 {
     const xd_comm *c = &j->g->c;
@@ -194,7 +196,7 @@ static void direct_begin(xd_mpi_op *j)
     j->then = direct_end;
 }
 
-/* Address and bytes of the piece of rank r. */
+/* Returns the address of the piece of rank r, and its bytes. */
 static char *piece_at(const xd_mpi_op *j, int r, size_t *bytes)
 {
     int64_t n = xd_comm_elems(j->io), from = xd_reduce_piece(n, r, j->g->c.size);
@@ -242,7 +244,7 @@ xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op)
     j->io = io;
     j->op = op;
     if (io.type != XD_F32 && io.type != XD_F64 && io.type != XD_I32 && io.type != XD_I64)
-        xd_mpi_op_fail(j, XD_EUNSUPPORTED, "elements of type %s are not reduced",
+        xd_mpi_op_fail(j, XD_EUNSUPPORTED, "an all-reduce of type %s is not supported",
                     xd_dtype_name(io.type));
     else if (xd_reduce_direct(xd_comm_bytes(io), c->size))
         direct_begin(j);

@@ -16,7 +16,7 @@ enum { CLASSES = 64, TAGS = 8000 };
 
 static struct {
     xd_mpi_op      *free_ops;       /* free operations, with their arrays                      */
-    xd_mpi_op      *later;          /* pending operations with a phase to come                 */
+    xd_mpi_op      *later;          /* pending operations with another phase                   */
     xd_mpi_staging *stage[CLASSES]; /* free buffers of 2^i bytes                               */
     int64_t   serial;
 } all;
@@ -41,7 +41,7 @@ xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
     snprintf(text, sizeof text, "%s failed: %s", what, why);
     record_error(w, rank, XD_ECOMM, text);
     if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
-        w->lost = 1;            /* a message that is too long has arrived: nothing is lost     */
+        w->lost = 1;            /* except for truncation: the message has arrived              */
     return XD_ECOMM;
 }
 
@@ -55,7 +55,7 @@ void xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...)
     if (j->status == XD_OK)
         j->status = code;
     record_error(j->g->world, j->g->world->rank, code, text);
-    if (code == XD_ENOMEM)      /* its message is never sent                                   */
+    if (code == XD_ENOMEM)      /* the message will never be sent                              */
         j->g->world->lost = 1;
 }
 
@@ -158,7 +158,8 @@ void xd_mpi_free_lists(void)
 
 /* ---- posting --------------------------------------------------------------------------- */
 
-/* Each collective call has four tags. They repeat long after their messages have arrived. */
+/* Each collective call has four tags, which are reused only long after its messages have
+ * arrived. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
 {
     xd_mpi_group *g = c->priv;
@@ -292,7 +293,8 @@ static void release_op(xd_mpi_op *j)
     all.free_ops = j;
 }
 
-/* Checks the finished requests: a message has failed, or is shorter than expected. */
+/* Checks the finished requests for failed messages and for messages of another size than
+ * expected. */
 static void check_messages(xd_mpi_op *j, int code)
 {
     for (int i = 0; i < j->n; i++) {
@@ -305,14 +307,14 @@ static void check_messages(xd_mpi_op *j, int code)
         if (code == MPI_SUCCESS && p->expect >= 0 &&
             MPI_Get_count(&j->st[i], MPI_BYTE, &got) == MPI_SUCCESS && got != p->expect)
             xd_mpi_op_fail(j, XD_ECOMM,
-                           "rank %d of a group of %d sent %d bytes, %lld were expected",
+                           "rank %d of a group of %d sent %d bytes; %lld were expected",
                         p->peer, j->g->c.size, got, (long long)p->expect);
     }
     if (code != MPI_SUCCESS && j->status == XD_OK)
         j->status = xd_mpi_fail(j->g->world, j->g->world->rank, "a message", code);
 }
 
-/* Tests an operation once. 1: it has ended. Runs as many phases as can end at once. */
+/* Tests an operation once and runs as many phases as are ready. Returns 1 if it is complete. */
 static int advance_op(xd_mpi_op *j)
 {
     while (!j->ended) {
@@ -366,7 +368,7 @@ xd_req xd_mpi_op_start(xd_mpi_op *j)
 
 /* ---- waiting --------------------------------------------------------------------------- */
 
-/* The operation of a request. NULL: already collected. */
+/* Returns the operation of a request. NULL: already completed. */
 static xd_mpi_op *op_of(xd_req r)
 {
     xd_mpi_op *j = r.tag > 0 ? r.p : NULL;
@@ -392,13 +394,13 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
         }
         if (s == XD_OK)
             s = j->ended || j->status != XD_OK ? j->status : XD_ECOMM;
-        if (j->ended)           /* otherwise not all could be posted and MPI has the buffers   */
+        if (j->ended)           /* else MPI still uses the buffers of an incomplete operation  */
             release_op(j);
     }
     return s;
 }
 
-/* A failed operation counts as ended, even if some of its messages never arrive; xd_mpi_wait
+/* A failed operation counts as complete, even if some of its messages never arrive; xd_mpi_wait
  * returns its error. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
@@ -419,7 +421,7 @@ int xd_mpi_test(xd_comm *c, xd_req *r)
     return 1;
 }
 
-/* Cancels each receive that will not be answered; messages that have arrived are received. */
+/* Cancels each receive without a message; messages that have arrived are received. */
 void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
 {
     (void)c;

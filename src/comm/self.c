@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct message message; /* a send without its receive, or the reverse                  */
+typedef struct message message; /* a send without its receive, or a receive without its send   */
 struct message {
     message  *next;
     xd_tensor t;
@@ -34,7 +34,7 @@ static xd_status self_split(xd_comm *c, int color, int key, int size, xd_comm **
     (void)c, (void)color, (void)key;
     *out = NULL;
     if (size != 1)
-        return xd_fail(e, XD_ECOMM, "a group of %d ranks was asked for, there is 1", size);
+        return xd_fail(e, XD_ECOMM, "a group of %d ranks was requested, but there is only 1", size);
     return xd_comm_self(out, e);
 }
 
@@ -87,7 +87,7 @@ static xd_req self_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_ten
 {
     if (xd_comm_bytes(in) != (size_t)rows[0] * xd_gather_row(out))
         return failed_req(c->priv, XD_EINVAL,
-                          "an all-gather got another number of rows than its argument says");
+                          "an all-gather has another number of rows than its argument");
     xd_comm_pack(out.p, in);
     return (xd_req){ 0 };
 }
@@ -102,7 +102,7 @@ static xd_req self_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *
 {
     if (!xd_comm_copy(get[0], give[0]))
         return failed_req(c->priv, XD_EINVAL,
-                          "the view that a rank sends itself differs from its copy");
+                          "the views that a rank exchanges with itself differ in shape or type");
     return (xd_req){ 0 };
 }
 
@@ -124,7 +124,7 @@ static xd_req match_message(self *s, xd_tensor t, int sent)
     if ((l = *at)) {
         if (xd_comm_bytes(t) != xd_comm_bytes(l->t))
             return failed_req(s, XD_ECOMM,
-                              "a message of a rank to itself has another size than its receive");
+                              "a message to the same rank has another size than its receive");
         const xd_tensor *from = sent ? &t : &l->t, *to = sent ? &l->t : &t;
         memmove(to->p, from->p, xd_comm_bytes(t));
         l->ended = 1;
@@ -151,7 +151,7 @@ static xd_req self_recv(xd_comm *c, xd_tensor t, int from)
     return match_message(c->priv, t, 0);
 }
 
-/* 1: the request has ended and its message is freed. */
+/* Returns 1 if the request is complete; its message is then freed. */
 static int collect_req(self *s, xd_req *r)
 {
     message **at = &s->open, *l;
@@ -176,8 +176,8 @@ static xd_status self_wait(xd_comm *c, xd_req *r, int n)
         if (r[i].p && r[i].tag < 0)
             code = code ? code : (xd_status)-r[i].tag;
         else if (r[i].p && !collect_req(s, &r[i]))
-            code = xd_fail(&s->err, XD_ECOMM, "one rank waits for a message to itself that has no "
-                           "other end");
+            code = xd_fail(&s->err, XD_ECOMM, "a rank waits for a message to itself that was never "
+                           "sent or received");
         r[i] = (xd_req){ 0 };
     }
     return code;

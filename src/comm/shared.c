@@ -1,4 +1,4 @@
-/* shared.c - memory that the ranks of a host share, in huge pages where possible */
+/* shared.c - memory that the ranks of a host share, in huge pages if possible */
 #include "comm/mpi_op.h"
 
 #include "base/pages.h"
@@ -13,17 +13,17 @@ struct xd_shm_block {
     void     *p;
     size_t    bytes;
     uint64_t  number;           /* inode of its file, unique on this host                      */
-    char     *mine;             /* of a window: my part                                        */
+    char     *mine;             /* of a window: this rank's part                               */
     size_t    mine_bytes;
 };
 
-/* Has this step succeeded on all ranks of the group? */
+/* Returns 1 if `ok` is nonzero on all ranks of the group. */
 static int all_ok(const xd_mpi_group *g, int ok)
 {
     return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
 }
 
-/* Opens the file that rank 0 makes. If one rank fails (-1), all do. */
+/* Opens the file that rank 0 makes. Returns -1 on all ranks if one fails. */
 static int open_file(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_key key = { .fd = -1 };
@@ -65,8 +65,8 @@ static void close_block(xd_shm_block *b)
 
 /* ---- memory that all ranks write: share -------------------------------------------------- */
 
-/* Allocates my part of the pages, in whole huge pages. Without this, touching a page when memory is
- * short would kill the process. */
+/* Allocates this rank's part of the pages, in complete huge pages. Otherwise touching a page when
+ * memory is short would kill the process. */
 static int allocate_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 {
     size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE,
@@ -106,8 +106,8 @@ void xd_mpi_unshare(xd_mpi_group *g)
 
 /* ---- windows: each rank writes its part, all ranks read ---------------------------------- */
 
-/* Returns the bytes of all ranks' parts and sets *at to the offset of mine; `mine` is a multiple of
- * the huge page size. 0: a rank has asked for 0 bytes. */
+/* Returns the bytes of all ranks' parts and sets *at to the offset of this rank's; `mine`, its
+ * bytes, is a multiple of the huge page size. 0: a rank passed 0 bytes. */
 static size_t sum_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
     unsigned long long part = mine, sum = 0, smallest = 0, before = 0;
@@ -124,7 +124,7 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
     xd_mpi_group *g = c->priv;
     size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
-    size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);   /* lost: ranks out of step */
+    size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);   /* lost: out of sync */
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Is it within the limit of file sizes? Exceeding the limit would kill the process. */
+/* Returns 1 if `bytes` are within the limit of file sizes. Exceeding it would kill the process. */
 static int within_file_limit(size_t bytes)
 {
     struct rlimit r;

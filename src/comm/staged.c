@@ -1,7 +1,8 @@
 /* staged.c - device memory -> host memory -> message -> host memory -> device memory
  *
- * A call whose data is still on its way to the host has begun, but its message starts later: in a
- * wait, a test, a poke or the next call, in the order of the calls. The device's work goes on. */
+ * A call whose data is still being copied to the host has begun, but its message starts later: in a
+ * wait, a test, a poke or the next call, in the order of the calls. The device continues its
+ * work. */
 #include "comm/staged.h"
 
 #include <sched.h>
@@ -27,7 +28,7 @@ static xd_staged *staged_of(xd_comm *c)
     return (xd_staged *)(void *)c;
 }
 
-/* Without memory this rank cannot take part in messages, so all ranks are ended. */
+/* Aborts all ranks: without memory this rank cannot take part in messages. */
 static void no_memory(const xd_staged *s)
 {
     xd_fail(s->c.err, XD_ENOMEM, "no memory for a message between %s and the host",
@@ -70,7 +71,7 @@ static void start_message(xd_stage_call *k)
     }
 }
 
-/* Starts the oldest messages whose data has left the device. */
+/* Starts the oldest messages whose data has been copied to the host. */
 static void start_ready(xd_staging *w)
 {
     for (xd_stage_call *k; (k = w->waiting) && xd_stage_downloaded(w, k);) {
@@ -80,8 +81,8 @@ static void start_ready(xd_staging *w)
     }
 }
 
-/* Receives are answered in their own order, whatever this rank sends. Another call starts behind
- * those that have begun before it. */
+/* Starts a call's message. Receives start at once, since their order does not depend on sends.
+ * Other calls start after all earlier ones. */
 static xd_req begin_message(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
@@ -107,13 +108,14 @@ static int is_linked(const xd_staged *s, const xd_stage_call *k)
     return k->direct && s->direct.links;
 }
 
-/* 1: this rank's host need not wait for the messages of a call. */
+/* Returns 1 if the host need not wait for the messages of a call. */
 static int needs_no_host(xd_staged *s, xd_stage_call *k)
 {
     return is_linked(s, k) || carrier(s, k)->ops->test(carrier(s, k), &k->real);
 }
 
-/* Until a message has started and ended, or all have started. */
+/* Lets messages progress until that of k has started and ended, or, if k is NULL, until all have
+ * started. */
 static void go_on_until(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
@@ -153,7 +155,7 @@ static xd_stage_call *begin_direct(xd_staged *s, kind what)
     return k;
 }
 
-/* The views are there: [r] goes to rank r, [size + r] comes from it. */
+/* Begins a direct call whose views are set: sends view[r] to rank r, receives view[size + r]. */
 static xd_req send_direct(xd_staged *s, xd_stage_call *k, int peer)
 {
     if (!(s->direct.links ? xd_links_begin : xd_direct_begin)(&s->direct, k, s->c.size, peer,
@@ -168,7 +170,8 @@ static void copy_mine(xd_staged *s, xd_stage_call *k, xd_tensor to, xd_tensor fr
         no_memory(s);
 }
 
-/* A sum of F32. Everybody gets the elements of everybody, in memory of the call. */
+/* Begins an all-reduce (sum) of f32: every rank receives the elements of all ranks in buffers of
+ * the call. */
 static xd_req direct_sum(xd_staged *s, xd_tensor io)
 {
     const int      me = s->c.rank, size = s->c.size;
@@ -184,7 +187,7 @@ static xd_req direct_sum(xd_staged *s, xd_tensor io)
     return send_direct(s, k, -1);
 }
 
-/* Adds in rank order, as comm.h asks. */
+/* Adds in rank order, so that all ranks get the same bits. */
 static void add_up(xd_staged *s, xd_stage_call *k)
 {
     const xd_tensor *part = k->view + s->c.size;
@@ -385,7 +388,7 @@ static int staged_test(xd_comm *c, xd_req *r)
     if (!k->started || !(is_linked(s, k) ? s->w->lanes->reached(s->w->dev, k->in)
                                          : needs_no_host(s, k)))
         return 0;
-    if (k->real.p)              /* it has failed: wait returns its error                       */
+    if (k->real.p)              /* a failed request: wait returns its error                    */
         return 1;
     end_call(s, k);
     *r = (xd_req){ 0 };
@@ -458,7 +461,7 @@ static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e);
 
 typedef enum way { LINKS, MAILBOXES, STAGED } way;
 
-/* The fastest way that is allowed: rank 0's environment says. */
+/* Returns the fastest transport that rank 0's environment variable allows. */
 static way first_way(const xd_staged *s)
 {
     const char *name = getenv("XDIT_DEVICE_MESSAGES");
@@ -476,7 +479,7 @@ static void say_way(const xd_staged *s, const char *no_links, const char *no_box
     if (w->links)
         xd_log(XD_LOG_DEBUG, "messages between devices: %s", w->lanes->links->name);
     else if (w->mailboxes)
-        xd_log(XD_LOG_DEBUG, "messages between devices: memory that ranks lend each other (ipc)%s; "
+        xd_log(XD_LOG_DEBUG, "messages between devices: shared device memory (ipc)%s; "
                "no links: %s", xd_mailboxes_partial(w->mailboxes, s->c.size) ? ", through host "
                "memory (staged) in groups of several hosts" : "", no_links);
     else
@@ -484,7 +487,8 @@ static void say_way(const xd_staged *s, const char *no_links, const char *no_box
                "no links: %s", no_boxes, no_links);
 }
 
-/* Before the first group is split from the world, whose ranks are all here. */
+/* Chooses the transport. Collective over the world; called before the first group is split from
+ * it. */
 static xd_status choose_way(xd_staged *s, xd_err *e)
 {
     xd_staging *w = s->w;
@@ -498,7 +502,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
         w->links = xd_links_open(w, s->real, &no_links);
     if (first != STAGED && !w->links && s->c.err->code == XD_OK)
         w->mailboxes = xd_mailboxes_open(w, s->real, &w->direct, &no_boxes);
-    if (s->c.err->code != XD_OK)        /* ranks are out of step                               */
+    if (s->c.err->code != XD_OK)        /* the ranks are no longer in sync                     */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
     w->direct = w->direct || w->links;
     w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_MAILBOXES : XD_WAY_STAGED;

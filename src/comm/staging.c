@@ -1,4 +1,4 @@
-/* staging.c - buffers of messages that are staged, and their copies */
+/* staging.c - buffers of staged messages, and their copies */
 #include "comm/staging.h"
 
 #include <sched.h>
@@ -27,7 +27,7 @@ static void put_memory(xd_staging *w, int on_device, xd_stage_buffer *b)
     free(b);
 }
 
-/* The smallest free buffer that is large enough, or a new one. NULL: no memory. */
+/* Returns the smallest free buffer that is large enough, or a new one. NULL: out of memory. */
 char *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes)
 {
     xd_stage_buffer **at = on_device ? &w->packed : &w->pinned, **best = NULL, *b = NULL;
@@ -120,7 +120,7 @@ static void make_idle(xd_staging *w, xd_stage_call *k)
     w->idle = k;
 }
 
-/* Takes back the memory of calls with which the device has done, oldest first. */
+/* Frees the memory of calls that the device has finished, oldest first. */
 static void take_back(xd_staging *w)
 {
     while (w->ending) {
@@ -176,7 +176,7 @@ int xd_stage_on_device(const xd_staging *w, xd_tensor t)
     return xd_comm_bytes(t) && w->dev->mem->owns(w->dev, t.p);
 }
 
-/* Device memory of the call for the elements of `like`, and what a copy to or from it needs. */
+/* Allocates packed device memory for the elements of `like`, and scratch for the copy kernel. */
 static int hold_packed(xd_staging *w, xd_stage_call *k, xd_tensor like, xd_tensor *packed,
                        void **tmp)
 {
@@ -253,15 +253,15 @@ int xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k)
     return !w->lanes || !k->down.n || w->lanes->reached(w->dev, k->out);
 }
 
-/* A copy of received data to where it goes, by way of `packed` if that has strides. */
+/* Queues the copy of received data to its tensor, through `packed` if the tensor has strides. */
 static xd_status come(xd_staging *w, const xd_stage_copy *v, void *to)
 {
     return w->lanes ? w->lanes->up(w->dev, XD_LANE_IN, to, v->p, xd_bytes(v->t))
                     : w->dev->mem->upload(w->dev, NULL, to, v->p, xd_bytes(v->t));
 }
 
-/* Copies all that has come; *packed: some of it has strides and lies packed until computing has
- * followed. */
+/* Queues the copies of all received data; *packed: 1 if some of it must be unpacked by the compute
+ * stream. */
 static int copy_up(xd_staging *w, xd_stage_call *k, xd_status *st)
 {
     for (int i = 0; i < k->up.n && *st == XD_OK; i++) {

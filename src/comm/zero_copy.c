@@ -4,15 +4,15 @@
  * exchange: the receiver copies the view once, directly into its own layout, and confirms; the
  * sender waits for the confirmation. A view that the sender has already written to its destination
  * (exchange_places) is not copied. exchange_views, exchange_places: the receiver gets the view
- * itself. Data in no window (of a rank that has failed) follows the note as a message. The first
- * tag of the call is for notes, the second for messages, the third for confirmations. */
+ * itself. Data outside of windows (of a rank that has failed) is sent as a message after the note.
+ * The first tag of the call is for notes, the second for messages, the third for confirmations. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
 typedef struct note {
-    uint64_t block;             /* 0: in no window, follows as a message                       */
+    uint64_t block;             /* 0: not in a window; sent as a message                       */
     int64_t  at, elems, s[XD_MAXDIM];
     int64_t  mine;              /* 1: in the sender's own part; the sender waits for the copy  */
 } note;
@@ -80,7 +80,7 @@ void xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from)
     xd_mpi_op_recv(j, &n->n, sizeof n->n, from);
 }
 
-/* Bytes from the first element of a view to behind its last. */
+/* Returns the bytes from the first element of a view to the end of its last one. */
 static int64_t byte_extent(xd_tensor t)
 {
     int64_t n = 1;
@@ -96,7 +96,7 @@ static void receive_view(xd_mpi_op *j, const xd_zero_copy *n)
     from.p = xd_window_address(j->g->world, n->n.block, n->n.at, byte_extent(from));
     if (n->n.elems != xd_comm_elems(n->view) || !from.p)
         xd_mpi_op_fail(j, XD_ECOMM,
-                       "rank %d of a group of %d sends %lld elements, %lld were expected", n->peer,
+                       "rank %d of a group of %d sent %lld elements; %lld were expected", n->peer,
                        j->g->c.size, (long long)n->n.elems, (long long)xd_comm_elems(n->view));
     else if (j->kind == XD_EXCHANGE_COPY)
         xd_comm_copy(n->view, from);

@@ -1,17 +1,17 @@
 /* zero_copy_sum.c - an all-reduce between ranks of one host in their shared-memory windows
  *
- * 1. Each rank sends a note that says where its elements lie.
+ * 1. Each rank sends a note with the position of its elements.
  * 2. Each rank sums one piece, reads the other ranks' elements in their windows, and confirms.
  * 3. Each rank copies the pieces that the others have summed, and confirms again.
  *
- * If the elements of a rank are in no window, its note says so, and all ranks use messages instead
- * (mpi_call.c). */
+ * If the elements of a rank are not in a window, which its note tells, all ranks use messages
+ * instead (mpi_call.c). */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
-typedef struct place {          /* where a rank's elements lie                                 */
+typedef struct place {          /* position of a rank's elements                               */
     uint64_t block;             /* 0: not in its own window                                    */
     int64_t  at, bytes;
     char     confirmation;
@@ -22,7 +22,8 @@ static place *rank_places(const xd_mpi_op *j)
     return (place *)(void *)j->stage;
 }
 
-/* The address at rank r of the piece of rank `of`. NULL: the operation has failed. */
+/* Returns the address in rank r's elements of the piece of rank `of`. NULL: the operation
+ * failed. */
 static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
 {
     const place *p = &rank_places(j)[r];
@@ -33,7 +34,7 @@ static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
     char *q = p->bytes == n * size
                   ? xd_window_address(j->g->world, p->block, p->at + from, to - from) : NULL;
     if (!q)
-        xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes, %lld were expected",
+        xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes; %lld were expected",
                        r, j->g->c.size, (long long)p->bytes, (long long)(n * size));
     return q;
 }
@@ -68,7 +69,7 @@ static void copy_other_pieces(xd_mpi_op *j)
     exchange_confirmations(j, NULL);
 }
 
-/* Adds in rank order. Exchanging the first two terms does not change the sum. */
+/* Adds in rank order; the order of the first two terms does not change the sum. */
 static void sum_my_piece(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
@@ -94,7 +95,7 @@ static void sum_my_piece(xd_mpi_op *j)
     exchange_confirmations(j, copy_other_pieces);
 }
 
-/* Runs when all notes have arrived. */
+/* Called when all notes have arrived: continues in shared memory or by messages. */
 static void choose_way(xd_mpi_op *j)
 {
     for (int r = 0; r < j->g->c.size; r++)

@@ -1,4 +1,4 @@
-/* convert.c - a model directory of safetensors files from any files that a model is read from */
+/* convert.c - converts a model from any supported files to a directory of safetensors files */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "model/lora.h"
 #include "pipeline/dtypes.h"
 
-/* ---- what is asked -------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------ */
 
 static xd_status read_type(const char *flag, const char *text, int *type, xd_err *e)
 {
@@ -49,7 +49,8 @@ static void add_part(xd_cvt *v, xd_component *p, int type)
                                                                                     : type };
 }
 
-/* An autoencoder is small, and its numbers are seen: it stays as it is. */
+/* Chooses the components and their types. The VAE keeps its type: it is small, and rounding would
+ * be visible. */
 static xd_status choose_parts(xd_cvt *v, xd_err *e)
 {
     int       type, text;
@@ -70,7 +71,7 @@ static xd_status choose_parts(xd_cvt *v, xd_err *e)
     return XD_OK;
 }
 
-/* Is every component that is asked for one of the model? */
+/* Refuses the name of a component that the model does not have. */
 static xd_status check_components(const xd_cvt *v, xd_err *e)
 {
     const xd_model *m = &v->m;
@@ -97,9 +98,9 @@ static xd_status check_components(const xd_cvt *v, xd_err *e)
     return XD_OK;
 }
 
-/* ---- what is read --------------------------------------------------------------------------- */
+/* ---- source files --------------------------------------------------------------------------- */
 
-/* LoRA files are read with the whole model, whose tensors they may name. */
+/* Opens the weight files. LoRA files need those of all components that they may change. */
 static xd_status open_files(xd_cvt *v, xd_err *e)
 {
     const xd_convert_args *a = v->a;
@@ -124,7 +125,7 @@ static const char *type_text(int type)
                                  : xd_dtype_name((xd_dtype)type);
 }
 
-/* Describes the arguments: those of a run that goes on must be the same. */
+/* Describes the arguments as text, which must be the same when an interrupted run is resumed. */
 static xd_status describe(xd_cvt *v, xd_err *e)
 {
     for (int i = 0; i < v->nparts; i++)
@@ -139,7 +140,7 @@ static xd_status describe(xd_cvt *v, xd_err *e)
     return XD_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the conversion ------------------------------------------------------------------------- */
 
 void xd_cvt_progress(xd_cvt *v, const char *file, size_t bytes)
 {
@@ -157,7 +158,7 @@ static xd_status write_part(xd_cvt *v, const xd_cvt_part *c, xd_err *e)
     return s == XD_OK ? xd_cvt_index(v, c, e) : s;
 }
 
-/* A directory is a model only when it has its index, which is written last. */
+/* Writes all files, model_index.json last: only then is the directory a model. */
 static xd_status write_all(xd_cvt *v, xd_err *e)
 {
     xd_status s = xd_cvt_copy_files(v, 0, e);

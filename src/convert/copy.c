@@ -1,8 +1,7 @@
-/* copy.c - what stands beside the weights: configs, tokenizers, the scheduler, and components that
- * are not read here
+/* copy.c - copies configs, tokenizers, the scheduler, and components that are not converted
  *
- * Of components that are converted everything but weights is copied, of the other folders that
- * model_index.json or the pipeline names everything. */
+ * From folders of converted components, all files except weights are copied; from other folders
+ * that model_index.json or the pipeline names, all files. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -35,8 +34,8 @@ static int is_weights(const char *name)
     return ends_with_any(name, ends);
 }
 
-/* Weights for programs of other kinds are left out everywhere. */
-static int is_foreign(const char *name)
+/* Returns 1 for weights in formats of other programs, which are never copied. */
+static int is_unused_format(const char *name)
 {
     static const char *const ends[] = { ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data",
                                         ".tflite", NULL };
@@ -67,7 +66,7 @@ static xd_status add_entry(xd_cvt *v, const char *below, const char *name, int w
     char       *rel = xd_cvt_path(below, name, NULL, e);
     char       *path = rel ? xd_cvt_path(v->m.dir, rel, NULL, e) : NULL;
     xd_status   s = path ? XD_OK : XD_ENOMEM;
-    if (s == XD_OK && stat(path, &st) == 0 && !is_foreign(name)) {
+    if (s == XD_OK && stat(path, &st) == 0 && !is_unused_format(name)) {
         if (S_ISDIR(st.st_mode) && depth < DEPTH)
             s = add_folder(v, rel, weights, depth + 1, e);
         else if (S_ISREG(st.st_mode) && (weights || !is_weights(name)))
@@ -78,7 +77,7 @@ static xd_status add_entry(xd_cvt *v, const char *below, const char *name, int w
     return s;
 }
 
-/* The files of a folder; one that is not there has none. */
+/* Lists the files of a folder; none if it does not exist. */
 static xd_status add_folder(xd_cvt *v, const char *below, int weights, int depth, xd_err *e)
 {
     char     *path = xd_cvt_path(v->m.dir, below, NULL, e);
@@ -105,7 +104,7 @@ static xd_status add_other(xd_cvt *v, const char *folder, xd_err *e)
     return !folder || is_part(v, folder) ? XD_OK : add_folder(v, folder, 1, 1, e);
 }
 
-/* Files of the model's own folder: its index, licence and description. */
+/* Lists files of the model's top folder: index, licence and description. */
 static xd_status add_top(xd_cvt *v, xd_err *e)
 {
     static const char *const begins[] = { "LICENSE", "NOTICE", "README", NULL };
@@ -126,7 +125,7 @@ static xd_status add_top(xd_cvt *v, xd_err *e)
     return s;
 }
 
-/* Folders that model_index.json names, and those that the pipeline reads. */
+/* Lists the folders that model_index.json names, and those that the pipeline reads. */
 static xd_status add_others(xd_cvt *v, xd_err *e)
 {
     const xd_recipe *r = v->m.recipe;
@@ -172,7 +171,7 @@ void xd_cvt_copies_free(xd_cvt *v)
 
 /* ---- copies --------------------------------------------------------------------------------- */
 
-/* Makes the folders of a file below the output. */
+/* Creates the parent folders of an output file. */
 static xd_status make_folders(const xd_cvt *v, char *path, xd_err *e)
 {
     for (char *slash = path + strlen(v->a->output); (slash = strchr(slash + 1, '/'));) {
@@ -202,8 +201,8 @@ static xd_status copy_bytes(xd_cvt *v, FILE *in, FILE *out, const xd_cvt_copy *c
     return s;
 }
 
-/* A config without what it says of the quantization of weights, which have been decoded. *text
- * stays NULL where it says nothing. */
+/* Reads a config and removes its quantization_config, since the weights have been decoded. The
+ * buffer stays empty if there is none. */
 static xd_status read_config(const xd_cvt_copy *c, xd_text_buf *b, xd_err *e)
 {
     static const char key[] = "quantization_config";

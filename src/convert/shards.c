@@ -1,7 +1,7 @@
-/* shards.c - which tensors stand in which file, and the headers
+/* shards.c - distributes tensors over files and makes the headers
  *
- * Files are cut as diffusers cuts them, in the order in which a load reads the tensors. In a file
- * those whose bytes are a multiple of ALIGN stand first, so that all of them begin at one. */
+ * Files are split like diffusers splits them, in the order in which tensors are loaded. In a file,
+ * tensors whose byte size is a multiple of ALIGN come first, so that all of them are aligned. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ char *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e)
 
 /* ---- which file ----------------------------------------------------------------------------- */
 
-/* Bytes of the unit that begins at item i, and its end. */
+/* Returns the bytes of the unit that begins at item i, and sets *end to the item after it. */
 static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
 {
     size_t bytes = 0;
@@ -40,7 +40,7 @@ static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
     return bytes;
 }
 
-/* The first item of the file behind the one that begins at item i. */
+/* Returns the first item of the file after the one that begins at item i. */
 static int next_file(const xd_cvt_part *c, int i, int64_t max_bytes)
 {
     int64_t bytes = 0;
@@ -58,7 +58,7 @@ static int is_odd(const xd_cvt_item *i)
     return xd_bytes(i->t) % ALIGN != 0;
 }
 
-/* Those of whole lines, then others by the size of their elements; else as they are. */
+/* Order in a file: tensors with aligned sizes, then others by element size, else as listed. */
 static int by_place(const void *x, const void *y)
 {
     const xd_cvt_item *a = x, *b = y;
@@ -72,7 +72,7 @@ static int by_place(const void *x, const void *y)
 
 /* ---- headers -------------------------------------------------------------------------------- */
 
-/* What ComfyUI writes of quantized matrices: {"module": {"format": "int8_tensorwise"}}. */
+/* Makes ComfyUI's metadata of quantized matrices: {"module": {"format": "int8_tensorwise"}}. */
 static void add_formats(xd_cvt_part *c)
 {
     xd_text_buf *b = &c->formats;
@@ -96,7 +96,8 @@ static void add_formats(xd_cvt_part *c)
         xd_buf_add(b, "}}");
 }
 
-/* All formats stand in every file: readers look into one. */
+/* Makes the header. Every file has the formats of all matrices, since readers look into one
+ * file. */
 static xd_status make_header(const xd_cvt *v, const xd_cvt_part *c, xd_cvt_file *f, xd_err *e)
 {
     xd_st_item *items = calloc((size_t)f->n + 1, sizeof *items);

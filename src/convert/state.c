@@ -1,8 +1,8 @@
-/* state.c - the output: whether it may be written, what of it is there, and its note
+/* state.c - state of the output directory, and resuming of an interrupted conversion
  *
- * While a conversion is not complete, the output has a file with what was asked for and from which
- * model. Who finds it there with the same goes on: files are complete as soon as they have their
- * names, and each has a hash of both in its header. */
+ * While a conversion is incomplete, the output has a note file with the arguments and the hash of
+ * the source model. A run with the same note resumes: files have their final names only when they
+ * are complete, and each has a hash of arguments and source in its header. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static xd_status write_note(const xd_cvt *v, xd_err *e)
     return s;
 }
 
-/* Is there a note, and is it of this conversion? */
+/* Reads the note, if there is one, and refuses that of another conversion. */
 static xd_status read_note(const xd_cvt *v, const char *path, int *there, xd_err *e)
 {
     xd_json *j = NULL;
@@ -56,17 +56,17 @@ static xd_status read_note(const xd_cvt *v, const char *path, int *there, xd_err
     const char *of = xd_json_text(xd_json_get(j, "source"));
     snprintf(source, sizeof source, "%016llx", (unsigned long long)v->source);
     if (!asked || strcmp(asked, v->asked.p) != 0)
-        s = xd_fail(e, XD_EINVAL, "%s holds a conversion that was begun with other arguments: %s, "
-                    "and not %s; --force begins again", v->a->output, asked ? asked : "unknown",
+        s = xd_fail(e, XD_EINVAL, "%s has an incomplete conversion with other arguments: %s, "
+                    "not %s; use --force to start again", v->a->output, asked ? asked : "unknown",
                     v->asked.p);
     else if (!of || strcmp(of, source) != 0)
-        s = xd_fail(e, XD_EINVAL, "%s holds a conversion that was begun from other files; --force "
-                    "begins again", v->a->output);
+        s = xd_fail(e, XD_EINVAL, "%s has an incomplete conversion of other files; use --force "
+                    "to start again", v->a->output);
     xd_json_free(&j);
     return s;
 }
 
-/* ---- what is there -------------------------------------------------------------------------- */
+/* ---- existing files ------------------------------------------------------------------------- */
 
 static int is_empty(const char *path)
 {
@@ -85,7 +85,7 @@ static int is_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* A file that is read must not be replaced. */
+/* Refuses an output that would replace a source file. */
 static xd_status check_apart(const xd_cvt *v, xd_err *e)
 {
     const char *of = is_same(v->a->output, v->m.dir) ? v->m.dir : NULL;
@@ -100,7 +100,8 @@ static xd_status check_apart(const xd_cvt *v, xd_err *e)
         free(from);
         free(dir);
     }
-    return of ? xd_fail(e, XD_EINVAL, "the output %s is where %s is read from; give another one",
+    return of ? xd_fail(e, XD_EINVAL, "the output %s is the folder from which %s is read; choose "
+                        "another one",
                         v->a->output, of) : XD_OK;
 }
 
@@ -112,11 +113,11 @@ static xd_status check_taken(const xd_cvt *v, xd_err *e)
         taken = dir && !is_empty(dir) ? v->part[i].p->name : NULL;
         free(dir);
     }
-    return taken ? xd_fail(e, XD_EIO, "%s%s%s is there, with files in it; --force replaces what it "
-                           "has of a model", v->a->output, *taken ? "/" : "", taken) : XD_OK;
+    return taken ? xd_fail(e, XD_EIO, "%s%s%s already has files; use --force to replace those of "
+                           "a model", v->a->output, *taken ? "/" : "", taken) : XD_OK;
 }
 
-/* Is the file there as it would be written? */
+/* Returns 1 if an earlier run has written the file completely. */
 static int is_done(const xd_cvt_file *f)
 {
     unsigned char want[XD_ST_SIZE], have[XD_ST_SIZE];
@@ -135,7 +136,7 @@ static int is_done(const xd_cvt_file *f)
     return same;
 }
 
-/* ---- other files of weights ----------------------------------------------------------------- */
+/* ---- other weight files --------------------------------------------------------------------- */
 
 static int is_old(const xd_cvt_part *c, const char *name)
 {
@@ -149,8 +150,8 @@ static int is_old(const xd_cvt_part *c, const char *name)
     return 1;
 }
 
-/* Bytes of files of weights in the folder of a part that are not of this conversion, which readers
- * would take for some; remove: removes them. */
+/* Returns the bytes of weight files in the folder of a part that are not of this conversion and
+ * that a loader could mistake for its weights. remove: deletes them. */
 static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 {
     char       *dir = xd_cvt_path(v->a->output, c->p->name, NULL, NULL);
@@ -170,9 +171,9 @@ static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
     return bytes;
 }
 
-/* ---- room ----------------------------------------------------------------------------------- */
+/* ---- free disk space ------------------------------------------------------------------------ */
 
-/* The output, or what it will be made in. malloc'ed. */
+/* Returns the output, or its nearest existing parent folder; malloc'ed. */
 static char *nearest_folder(const char *output)
 {
     if (xd_file_is_dir(output))
@@ -194,7 +195,7 @@ static xd_status check_room(const xd_cvt *v, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a path");
     int known = statvfs(at, &fs) == 0 && fs.f_blocks > 0;
     int there = xd_file_is_dir(at);
-    xd_status s = there ? XD_OK : xd_fail(e, XD_EIO, "cannot make %s: there is no folder %s",
+    xd_status s = there ? XD_OK : xd_fail(e, XD_EIO, "cannot create %s: there is no folder %s",
                                           v->a->output, at);
     free(at);
     if (s != XD_OK || !known)
@@ -204,11 +205,11 @@ static xd_status check_room(const xd_cvt *v, xd_err *e)
         free_bytes += (double)old_bytes(v, &v->part[i], 0);
     if (need <= free_bytes)
         return XD_OK;
-    return xd_fail(e, XD_EIO, "no room for %s: its files take %s, and the disk has %s left",
+    return xd_fail(e, XD_EIO, "no space for %s: its files need %s, and the disk has %s free",
                    v->a->output, xd_size_text(need).s, xd_size_text(free_bytes).s);
 }
 
-/* Counts what is left to write. */
+/* Counts the bytes left to write. */
 static void count_bytes(xd_cvt *v)
 {
     int done = 0, all = 0;
@@ -221,8 +222,8 @@ static void count_bytes(xd_cvt *v)
     for (int i = 0; i < v->ncopies; i++)
         v->total += (double)v->copy[i].bytes;
     if (done)
-        xd_log(XD_LOG_WARN, "%d of %d files of weights are there from an earlier run; the others "
-               "are written", done, all);
+        xd_log(XD_LOG_WARN, "%d of %d weight files exist from an earlier run; writing the others",
+               done, all);
 }
 
 /* ---- beginning and end ---------------------------------------------------------------------- */
@@ -231,7 +232,7 @@ static xd_status make_folder(const char *path, xd_err *e)
 {
     if (mkdir(path, 0777) == 0 || xd_file_is_dir(path))
         return XD_OK;
-    return xd_fail(e, XD_EIO, "cannot make the folder %s: %s", path, strerror(errno));
+    return xd_fail(e, XD_EIO, "cannot create the folder %s: %s", path, strerror(errno));
 }
 
 static xd_status prepare(const xd_cvt *v, xd_err *e)
@@ -254,7 +255,7 @@ xd_status xd_cvt_begin(xd_cvt *v, xd_err *e)
     char     *note = xd_cvt_path(v->a->output, NOTE, NULL, e);
     xd_status s = note ? XD_OK : XD_ENOMEM;
     if (s == XD_OK && xd_file_exists(v->a->output) && !xd_file_is_dir(v->a->output))
-        s = xd_fail(e, XD_EIO, "%s is a file, and the output is a folder", v->a->output);
+        s = xd_fail(e, XD_EIO, "%s is a file; the output must be a folder", v->a->output);
     if (s == XD_OK)
         s = check_apart(v, e);
     if (s == XD_OK)

@@ -1,7 +1,7 @@
-/* tensors.c - which tensors a component's files will have, and of which types
+/* tensors.c - lists a component's output tensors and their types
  *
- * Declared tensors have the names that they are declared by, whatever the files call them. What
- * files of these names hold besides is kept too, for other programs. */
+ * Declared tensors get their declared names, whatever their names in the source files. Other
+ * tensors of files with declared names are kept for other programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +26,8 @@ static int has_terms(const xd_component *p, const char *name)
     return p->src.sums && p->src.sums->has(p->src.sums_self, name);
 }
 
-/* The type of a tensor that is not quantized. Vectors keep their numbers: a load makes f32 of them,
- * whatever it computes in. */
+/* Returns the type of a tensor that is not quantized. Vectors keep their exact values: loading
+ * converts them to f32 in every compute type. */
 static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, int terms)
 {
     if (c->type == XD_F32)
@@ -43,7 +43,7 @@ static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, in
 
 static xd_cvt_item *add_item(xd_cvt_part *c, const char *name, xd_tensor t, xd_err *e)
 {
-    if ((c->n & (c->n - 1)) == 0) {     /* it grows by powers of two                           */
+    if ((c->n & (c->n - 1)) == 0) {     /* the list grows by powers of two                     */
         xd_cvt_item *v = realloc(c->item, (size_t)(c->n ? 2 * c->n : 1) * sizeof *v);
         if (!v) {
             xd_fail(e, XD_ENOMEM, "no memory for the list of tensors");
@@ -70,7 +70,7 @@ static int is_listed(const xd_cvt_part *c, const char *name)
     return 0;
 }
 
-/* "a.weight" -> "a.weight_scale" [out,1] beside a quantized matrix. */
+/* Adds the scales of a quantized matrix: "a.weight" has "a.weight_scale" [out,1]. */
 static xd_status add_scales(xd_cvt_part *c, const xd_cvt_item *of, xd_err *e)
 {
     char          name[600];
@@ -92,15 +92,15 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     xd_tensor           t;
     if (!xd_source_name(&p->src, d->name, name, sizeof name) || is_listed(c, name) ||
         !p->src.has(p->src.self, name, &t))
-        return XD_OK;           /* of blocks that nothing runs                                 */
+        return XD_OK;           /* belongs to blocks that are never run                        */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
-    if (p->single)              /* other programs may store it in another shape                */
+    if (p->single)              /* the single file may store it in another shape               */
         t = xd_view(NULL, t.type, d->nd, d->d);
     t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)),
                 t.nd, t.d);
     const int fours = !d->unread && d->type == XD_Q4_0;
-    if (fours)                  /* safetensors has no blocks: their bytes                      */
+    if (fours)                  /* safetensors has no Q4_0: written as bytes                   */
         t = xd_view2(NULL, XD_U8, t.d[0], (int64_t)xd_dtype_bytes(XD_Q4_0, t.d[1]));
     xd_cvt_item *i = add_item(c, name, t, e);
     if (i) {
@@ -111,7 +111,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     return !i ? XD_ENOMEM : quantized ? add_scales(c, i, e) : XD_OK;
 }
 
-/* A tensor of the files that no other item stands for. */
+/* Adds an undeclared tensor of the source files. */
 static xd_status add_other(xd_cvt_part *c, int64_t at, xd_err *e)
 {
     const char *name = xd_st_name(c->p->files, at);

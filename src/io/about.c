@@ -22,7 +22,7 @@ static const char *jpeg_text(void)
 #endif
 }
 
-/* Loads FFmpeg in the way that writing a video does. */
+/* Loads FFmpeg like the writing of a video does. */
 static void video_about(xd_fact *fact, void *cookie)
 {
 #ifdef XD_WITH_VIDEO
@@ -36,8 +36,8 @@ static void video_about(xd_fact *fact, void *cookie)
     else
         fact(cookie, "video_error", e.msg);
 #else
-    fact(cookie, "video_error", "FFmpeg is not built in: there are .gif, .rgb, or a .png for each "
-                                "frame");
+    fact(cookie, "video_error", "FFmpeg is not built in: videos can be .gif, .rgb, or a .png for "
+         "each frame");
 #endif
 }
 

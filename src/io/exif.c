@@ -1,5 +1,5 @@
-/* exif.c - Exif metadata as stable-diffusion-webui ("A1111"), Civitai and galleries read it from
- * JPEG and WebP.
+/* exif.c - writes Exif metadata of JPEG and WebP in the form that stable-diffusion-webui ("A1111"),
+ * Civitai and galleries read.
  *
  * The value of "parameters" is the Exif UserComment, in UTF-16 after the code "UNICODE". All
  * other texts (the JSON) are the ImageDescription, in ASCII. A1111 (piexif) reads the comment as
@@ -33,7 +33,7 @@ static uint8_t *put_row(uint8_t *p, int tag, int type, size_t n, size_t v)
     return p + ROW;
 }
 
-/* The character at *s; advances *s. Bytes that are not UTF-8 give U+FFFD. */
+/* Reads the character at *s and advances *s. Returns U+FFFD for bytes that are not UTF-8. */
 static uint32_t next_char(const char **s)
 {
     const uint8_t *p = (const uint8_t *)*s;
@@ -56,7 +56,7 @@ static int units_of(uint32_t c, uint16_t u[2])
     return c < 0x10000 ? 1 : 2;
 }
 
-/* A UserComment of at most `max` bytes, cut between characters; empty if out of memory. */
+/* Makes a UserComment of at most `max` bytes, cut between characters; empty if out of memory. */
 static bytes make_comment(const char *s, size_t max)
 {
     bytes b = { malloc(PREFIX + 2 * strlen(s) + 4), PREFIX };
@@ -96,7 +96,8 @@ static int is_parameters(const xd_image_text *t)
     return strcmp(t->key, "parameters") == 0;
 }
 
-/* All texts except the parameters: the value if there is one, otherwise "key: value" lines. */
+/* Joins all texts except the parameters: the value if there is only one, else "key: value"
+ * lines. */
 static xd_text_buf make_description(const xd_image_text *texts)
 {
     xd_text_buf b = { 0 };

@@ -1,4 +1,4 @@
-/* frames.c - frames of an image, of the images of a directory, or of a video */
+/* frames.c - reads frames from an image, from the images of a directory, or from a video */
 #define _GNU_SOURCE             /* strverscmp */
 #include "io/frames.h"
 
@@ -13,14 +13,14 @@
 #include "io/movie_read.h"
 
 struct xd_frames {
-    char  **path;               /* [n] of images; NULL: a video                                */
+    char  **path;               /* [n] paths of images; NULL: a video                          */
     int64_t n, next;
     xd_movie_reader *movie;
     uint8_t *rgb;
-    int64_t  w, h;              /* of the first frame                                          */
+    int64_t  w, h;              /* size of the first frame                                     */
 };
 
-/* ---- what a file is ------------------------------------------------------------------------ */
+/* ---- kinds of files ------------------------------------------------------------------------ */
 
 static int add_path(xd_frames *f, char *path)
 {
@@ -34,7 +34,7 @@ static int add_path(xd_frames *f, char *path)
     return 1;
 }
 
-/* Numbers in names count as numbers: 10 follows 9. */
+/* Natural order of names: 10 after 9. */
 static int by_name(const void *a, const void *b)
 {
     return strverscmp(*(char *const *)a, *(char *const *)b);
@@ -57,7 +57,7 @@ static xd_status open_directory(xd_frames *f, const char *path, xd_err *e)
     return s;
 }
 
-/* Is it an image, by its first bytes? A GIF may have many. */
+/* Returns 1 for an image, by its first bytes. A GIF is not one, since it may have many frames. */
 static int is_image(const char *path)
 {
     int64_t w, h;

@@ -1,7 +1,7 @@
 /* gguf.c - the header of a GGUF file: keys with values, then names, shapes, types and offsets.
  *
- * It is read from front to back through a small buffer, because the vocabulary of a language model
- * stands in it. */
+ * It is read sequentially through a small buffer, because it may contain the large vocabulary of a
+ * language model. */
 #include "io/gguf.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { BUFFER = 1 << 16, MAX_KEY = 1 << 16, MAX_NAME = 4096, MAX_RANK = 8, MAX_DEPTH = 3 };
-static const uint64_t max_text = 1 << 20;       /* bytes of a kept value                        */
+static const uint64_t max_text = 1 << 20;       /* max bytes of a value that is kept            */
 static const char shape_key[] = "comfy.gguf.orig_shape.";
 
 typedef enum value_type {
@@ -18,10 +18,10 @@ typedef enum value_type {
     VALUE_TEXT, VALUE_LIST, VALUE_U64, VALUE_I64, VALUE_F64, VALUE_TYPES,
 } value_type;
 
-/* Bytes of a number; 0: a text or a list. */
+/* Bytes of a value by its type number; 0: a text or a list. */
 static const size_t value_bytes[VALUE_TYPES] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
 
-/* The types by their number in files; without `read` only the name is known. */
+/* Tensor types by their number in files; without `read`: not supported. */
 static const struct type {
     const char *name;
     xd_dtype    type;
@@ -86,7 +86,7 @@ static xd_status no_memory(reader *r)
     return xd_fail(r->e, XD_ENOMEM, "%s: no memory for its header", r->f->path);
 }
 
-/* Are there n more items of at least `each` bytes? */
+/* Returns 1 if the rest of the file has space for n items of at least `each` bytes. */
 static int has_room(const reader *r, uint64_t n, uint64_t each)
 {
     return n <= (r->f->size - r->at) / each;
@@ -115,7 +115,7 @@ static xd_status take_bytes(reader *r, void *to, size_t n)
     return XD_OK;
 }
 
-/* A number of `bytes` bytes, the lowest first. */
+/* Reads a little-endian number of `bytes` bytes. */
 static xd_status take_number(reader *r, size_t bytes, uint64_t *v)
 {
     unsigned char p[8];
@@ -126,7 +126,7 @@ static xd_status take_number(reader *r, size_t bytes, uint64_t *v)
     return s;
 }
 
-/* A text with its length before it, malloc'ed. */
+/* Reads a text, stored after its length; malloc'ed. */
 static xd_status take_text(reader *r, uint64_t max, const char *what, char **text)
 {
     uint64_t  n;
@@ -137,8 +137,8 @@ static xd_status take_text(reader *r, uint64_t max, const char *what, char **tex
     if (!has_room(r, n, 1))
         return truncated(r, n);
     if (n > max)
-        return xd_fail(r->e, XD_EFORMAT, "%s: a %s of %" PRIu64 " bytes in its header, at most %"
-                       PRIu64 " are possible", r->f->path, what, n, max);
+        return xd_fail(r->e, XD_EFORMAT, "%s: its header has a %s of %" PRIu64 " bytes; at most %"
+                       PRIu64 " are allowed", r->f->path, what, n, max);
     if (!(*text = calloc((size_t)n + 1, 1)))
         return no_memory(r);
     s = take_bytes(r, *text, (size_t)n);
@@ -219,7 +219,7 @@ static xd_status list_head(reader *r, value_type *type, uint64_t *n)
     if (s != XD_OK)
         return s;
     if (t >= VALUE_TYPES)
-        return xd_fail(r->e, XD_EFORMAT, "%s: a list of values of type %" PRIu64 ", which GGUF "
+        return xd_fail(r->e, XD_EFORMAT, "%s: a list has the value type %" PRIu64 ", which GGUF "
                        "does not have", r->f->path, t);
     *type = (value_type)t;
     size_t each = value_bytes[t] ? value_bytes[t] : t == VALUE_TEXT ? 8 : 12;
@@ -232,7 +232,7 @@ static xd_status skip_list(reader *r, int depth)
     uint64_t   n;
     xd_status  s = list_head(r, &type, &n);
     if (s == XD_OK && type == VALUE_LIST && depth >= MAX_DEPTH)
-        s = xd_fail(r->e, XD_EFORMAT, "%s: lists within lists in its header", r->f->path);
+        s = xd_fail(r->e, XD_EFORMAT, "%s: its header has nested lists", r->f->path);
     if (s == XD_OK && value_bytes[type])
         r->at += (size_t)n * value_bytes[type];
     else
@@ -241,7 +241,8 @@ static xd_status skip_list(reader *r, int depth)
     return s;
 }
 
-/* A shape that the file's tensor NAME does not have, because it was stored in blocks. */
+/* Reads the original shape of tensor NAME, which was stored with another one to fit a block
+ * type. */
 static xd_status read_note(reader *r, const char *name)
 {
     value_type type;
@@ -282,8 +283,8 @@ static xd_status keep_number(reader *r, const char *key, value_type type)
     if (strcmp(key, "general.alignment") == 0) {
         r->alignment = v;
         if (type != VALUE_U32 || v < 1 || v > 1 << 20 || (v & (v - 1)))
-            return xd_fail(r->e, XD_EFORMAT, "%s: its alignment of %s bytes is no power of 2 up to "
-                           "1048576", r->f->path, text);
+            return xd_fail(r->e, XD_EFORMAT, "%s: its alignment of %s bytes is not a power of 2 up "
+                           "to 1048576", r->f->path, text);
     }
     return keep_value(r, key, text);
 }
@@ -313,8 +314,8 @@ static xd_status read_keys(reader *r, uint64_t n)
 {
     xd_status s = XD_OK;
     if (!has_room(r, n, 13))
-        return xd_fail(r->e, XD_EFORMAT, "%s is truncated: its %" PRIu64 " keys have no room, the "
-                       "file has %zu bytes", r->f->path, n, r->f->size);
+        return xd_fail(r->e, XD_EFORMAT, "%s is truncated: its %" PRIu64 " keys do not fit in the "
+                       "file's %zu bytes", r->f->path, n, r->f->size);
     for (uint64_t i = 0; s == XD_OK && i < n; i++) {
         char *key;
         s = take_text(r, MAX_KEY, "key", &key);
@@ -327,7 +328,8 @@ static xd_status read_keys(reader *r, uint64_t n)
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-/* Sets the shape from extents, outermost first. 0: it is too large, or an extent is negative. */
+/* Sets the shape, outermost dimension first. Returns 0 if it is too large or has a negative
+ * value. */
 static int set_shape(xd_gguf_tensor *t, int rank, const int64_t *d, int64_t *count)
 {
     *count = 1;
@@ -358,8 +360,8 @@ static xd_status set_type(const reader *r, xd_gguf_tensor *t, uint64_t type, int
         t->bytes = xd_dtype_bytes(t->type, count);
         if (count % xd_dtype_block(t->type) == 0 && inner % xd_dtype_block(t->type) == 0)
             return XD_OK;
-        return xd_fail(r->e, XD_EFORMAT, "%s: rows of tensor %s have %" PRId64 " elements, which "
-                       "are no blocks of %" PRId64 " (%s)", r->f->path, t->name, inner,
+        return xd_fail(r->e, XD_EFORMAT, "%s: rows of tensor %s have %" PRId64 " elements, not a "
+                       "multiple of %" PRId64 " (%s)", r->f->path, t->name, inner,
                        xd_dtype_block(t->type), types[type].name);
     }
     for (int i = 0; i < TYPES; i++)
@@ -367,14 +369,15 @@ static xd_status set_type(const reader *r, xd_gguf_tensor *t, uint64_t type, int
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "",
                                    types[i].name);
     if (type < TYPES && types[type].name)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "%s: tensor %s has the type %s, which is not read: "
-                       "take a file in other types (%s)", r->f->path, t->name, types[type].name,
+        return xd_fail(r->e, XD_EUNSUPPORTED, "%s: tensor %s has the type %s, which is not "
+                       "supported: use a file in other types (%s)", r->f->path, t->name,
+                       types[type].name,
                        list);
-    return xd_fail(r->e, XD_EUNSUPPORTED, "%s: tensor %s has type number %" PRIu64 ", which is not "
-                   "known here (%s)", r->f->path, t->name, type, list);
+    return xd_fail(r->e, XD_EUNSUPPORTED, "%s: tensor %s has the unknown type number %" PRIu64 " "
+                   "(%s)", r->f->path, t->name, type, list);
 }
 
-/* The shape that a note gives has as many elements. */
+/* Replaces the tensor's shape by the original one, which must have as many elements. */
 static xd_status obey_note(const reader *r, xd_gguf_tensor *t, int64_t count)
 {
     for (int i = 0; i < r->nnotes; i++) {
@@ -398,7 +401,7 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s == XD_OK && rank > MAX_RANK)
         return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s has %" PRIu64 " dimensions, at most %d are "
                        "possible", r->f->path, t->name, rank, MAX_RANK);
-    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {        /* the innermost is first       */
+    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {        /* innermost dimension first    */
         s = take_number(r, 8, &v);
         d[rank - 1 - i] = v > INT64_MAX ? -1 : (int64_t)v;
     }
@@ -409,18 +412,18 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s != XD_OK)
         return s;
     if (!set_shape(t, (int)rank, d, &count))
-        return xd_fail(r->e, XD_EFORMAT, "%s: the shape of tensor %s is larger than any memory",
+        return xd_fail(r->e, XD_EFORMAT, "%s: the shape of tensor %s is too large",
                        r->f->path, t->name);
     s = set_type(r, t, type, rank ? d[rank - 1] : 1, count);
     if (s != XD_OK)
         return s;
     if (at % r->alignment)
         return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s begins at byte %" PRIu64 " of the data, "
-                       "which is no multiple of the alignment, %" PRIu64, r->f->path, t->name, at,
+                       "not a multiple of the alignment, %" PRIu64, r->f->path, t->name, at,
                        r->alignment);
     if (at > INT64_MAX / 4)
         return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s begins at byte %" PRIu64 " of the data, "
-                       "beyond any file", r->f->path, t->name, at);
+                       "which is too large", r->f->path, t->name, at);
     t->at = (size_t)at;
     return obey_note(r, t, count);
 }
@@ -430,8 +433,8 @@ static xd_status read_tensors(reader *r, uint64_t n)
     xd_gguf  *g = r->g;
     xd_status s = XD_OK;
     if (!has_room(r, n, 24))
-        return xd_fail(r->e, XD_EFORMAT, "%s is truncated: its %" PRIu64 " tensors have no room, "
-                       "the file has %zu bytes", r->f->path, n, r->f->size);
+        return xd_fail(r->e, XD_EFORMAT, "%s is truncated: its %" PRIu64 " tensors do not fit in "
+                       "the file's %zu bytes", r->f->path, n, r->f->size);
     if (!(g->t = calloc((size_t)n + 1, sizeof *g->t)))
         return no_memory(r);
     for (uint64_t i = 0; s == XD_OK && i < n; i++) {
@@ -452,8 +455,8 @@ static xd_status read_version(reader *r)
     if (s != XD_OK || v == 2 || v == 3)
         return s;
     if (v && v % (1 << 24) == 0)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "%s is a GGUF file of a big-endian machine, which is "
-                       "not read", r->f->path);
+        return xd_fail(r->e, XD_EUNSUPPORTED, "%s is a big-endian GGUF file, which is not "
+                       "supported", r->f->path);
     return xd_fail(r->e, XD_EUNSUPPORTED, "%s is a GGUF file of version %" PRIu64 ": 2 and 3 are "
                    "read", r->f->path, v);
 }

@@ -28,8 +28,7 @@ typedef struct lzw {
     int      have, bits, size;  /* bytes in the block; pending bits; bits per code             */
     uint32_t wait;
     int      next;              /* code of the next new string                                 */
-    int32_t  key[HASH];         /* prefix << 8
-                                   last byte of a string; -1: free */
+    int32_t  key[HASH];         /* prefix << 8 | last byte of a string; -1: free               */
     int16_t  code[HASH];
 } lzw;
 
@@ -67,7 +66,7 @@ static void restart_lzw(lzw *z, int depth)
     z->size = depth + 1;
 }
 
-/* Slot of a string: the one that has it, or a free one for it. */
+/* Returns the slot of a string in the hash table, or a free slot for it. */
 static int place_of(const lzw *z, int32_t key)
 {
     int at = (int)((uint32_t)key * 2654435761u >> 19);

@@ -1,6 +1,6 @@
-/* gif_read.c - the first frame of a GIF, as Pillow reads it
+/* gif_read.c - decodes the first frame of a GIF, like Pillow
  *
- * A frame may cover a part of the screen; around it is the transparent colour, or the first one of
+ * A frame may cover a part of the screen; the rest has the transparent colour, or the first one of
  * the palette. (GIF89a specification; its LZW codes grow from code size + 1 to 12 bits.) */
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +17,16 @@ typedef struct gif {
     int64_t  left, top, wide, high;     /* the frame's box                                     */
     int      interlaced;
     xd_pixels *p;
-    uint8_t *rgba;              /* in place of p->rgb; or NULL                                 */
-    int64_t  x, y;              /* of the next pixel of the frame                              */
-    int      pass;              /* of the four of an interlaced frame                          */
+    uint8_t *rgba;              /* output instead of p->rgb; or NULL                           */
+    int64_t  x, y;              /* position of the next pixel in the frame                     */
+    int      pass;              /* pass of an interlaced frame, of four                        */
 } gif;
 
 typedef struct codes {          /* a stream of codes in blocks of up to 255 bytes              */
     int      size, bits;        /* bits of a code; pending bits                                */
     uint32_t wait;
-    size_t   left;              /* bytes of this block                                         */
-    int      next, last;        /* code of the next new string; the code before; -1: none      */
+    size_t   left;              /* bytes left in this block                                    */
+    int      next, last;        /* code for the next new string; previous code, -1: none       */
     int16_t  prefix[MAXCODES];
     uint8_t  end[MAXCODES], text[MAXCODES];
 } codes;
@@ -43,7 +43,7 @@ static int64_t read16(const gif *g, size_t at)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Without a palette colours are greys; behind the last one of a palette they are black. */
+/* Reads a palette. Without one, colours are greys; colours after its last entry are black. */
 static int read_palette(gif *g, int flags)
 {
     size_t n = (size_t)3 << ((flags & 7) + 1);
@@ -61,7 +61,7 @@ static int read_palette(gif *g, int flags)
     return 1;
 }
 
-/* Skips an extension, but for the transparent colour. */
+/* Skips an extension, except the transparent colour. */
 static int read_extension(gif *g)
 {
     if (!has_bytes(g, 1))
@@ -80,7 +80,7 @@ static int read_extension(gif *g)
     return g->at <= g->n;
 }
 
-/* Moves to the data of the first frame. Bytes that begin no block are passed over. */
+/* Moves to the data of the first frame. Skips bytes that do not begin a block. */
 static int find_frame(gif *g)
 {
     while (has_bytes(g, 1)) {
@@ -114,7 +114,8 @@ static void put_colour(const gif *g, int64_t x, int64_t y, int colour)
         to[3] = colour == g->clear ? 0 : 255;
 }
 
-/* Of an interlaced frame each pass has every eighth, fourth or second row. */
+/* Moves to the next row. Each pass of an interlaced frame has every eighth, fourth or second
+ * row. */
 static void next_row(gif *g)
 {
     static const int from[] = { 0, 4, 2, 1 }, step[] = { 8, 8, 4, 2 };
@@ -124,7 +125,7 @@ static void next_row(gif *g)
         g->y = from[++g->pass];
 }
 
-/* The next code; -1: there is none. */
+/* Reads the next code; -1: end of data. */
 static int next_code(gif *g, codes *z)
 {
     while (z->bits < z->size) {
@@ -154,7 +155,7 @@ static void put_string(gif *g, codes *z, int code)
     }
 }
 
-/* The string that ends a code before: a new one is that string and a byte. */
+/* Adds a string: the previous string and the byte `end`. */
 static void add_string(codes *z, int end)
 {
     z->prefix[z->next] = (int16_t)z->last;
@@ -170,7 +171,7 @@ static int first_byte(const codes *z, int code)
     return z->end[code];
 }
 
-/* 0: the data end before the frame is full. */
+/* Decodes the pixels. Returns 0 if the data end before the frame is complete. */
 static int read_codes(gif *g, codes *z)
 {
     int depth = has_bytes(g, 1) ? g->data[g->at++] : 0;
@@ -190,7 +191,7 @@ static int read_codes(gif *g, codes *z)
         }
         int known = (code >= 0 && code < clear) || (code > clear + 1 && code < z->next);
         if (!known && (code != z->next || z->last < 0 || z->next == MAXCODES))
-            return 0;           /* also -1 and the code of the end                             */
+            return 0;           /* invalid code, end of data, or end code                      */
         if (z->last >= 0 && z->next < MAXCODES)
             add_string(z, first_byte(z, known ? code : z->last));
         put_string(g, z, code);

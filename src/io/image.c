@@ -1,5 +1,5 @@
-/* image.c - image files: selects formats by name and by first bytes; also PPM, the smallest
- * format */
+/* image.c - image files: selects the format by extension (writing) or by the first bytes (reading);
+ * also the PPM format */
 #include "io/image.h"
 
 #include <ctype.h>
@@ -47,11 +47,11 @@ xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int
                           .quality = quality < 0 ? XD_IMAGE_QUALITY : quality };
     xd_out          o;
     if (quality > 100)
-        return xd_fail(e, XD_EINVAL, "%s: quality is a number from 0 to 100, not %d", path,
+        return xd_fail(e, XD_EINVAL, "%s: quality is %d; it must be from 0 to 100", path,
                        quality);
     if (!c)
-        return xd_fail(e, XD_EINVAL, "%s does not end like an image: .png, .jpg, .jpeg, .webp and "
-                       ".ppm are known", path);
+        return xd_fail(e, XD_EINVAL, "%s has no image extension; use .png, .jpg, .jpeg, .webp or "
+                       ".ppm", path);
     if (w < 1 || h < 1 || w > c->max_side || h > c->max_side)
         return xd_fail(e, XD_EINVAL, "%s: %s images have sides of 1 to %lld pixels, not "
                        "%lldx%lld", path, c->name, (long long)c->max_side, (long long)w,
@@ -69,7 +69,7 @@ xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e)
 {
     if (w < 1 || h < 1 || w > max_pixels / h)
-        return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not plausible", path,
+        return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not supported", path,
                        (long long)w, (long long)h);
     *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only, .as_mask = p->as_mask,
                       .orientation = p->orientation };
@@ -108,7 +108,7 @@ xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_
             }
             return st;
         }
-    return xd_fail(e, XD_EFORMAT, "%s is no image: neither PNG, JPEG, WebP, GIF nor PPM", path);
+    return xd_fail(e, XD_EFORMAT, "%s is not an image in PNG, JPEG, WebP, GIF or PPM format", path);
 }
 
 static xd_status read_image(const char *path, int as_mask, uint8_t **rgb, int64_t *w, int64_t *h,
@@ -193,7 +193,7 @@ static int ppm_is(const uint8_t *data, size_t len)
     return len > 2 && data[0] == 'P' && data[1] == '6' && (isspace(data[2]) || data[2] == '#');
 }
 
-/* The next number, after white space and comments; -1: none. */
+/* Reads the next number, after white space and comments; -1: none. */
 static int64_t ppm_number(const uint8_t *data, size_t len, size_t *at)
 {
     int64_t n = 0;
@@ -215,7 +215,7 @@ static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_
     int64_t w = ppm_number(data, len, &at), h = ppm_number(data, len, &at);
     int64_t top = ppm_number(data, len, &at);
     if (top != 255)
-        return xd_fail(e, XD_EFORMAT, "%s: not a PPM of 8 bits a channel", path);
+        return xd_fail(e, XD_EFORMAT, "%s: not a PPM with 8 bits per channel", path);
     at++;
     if (w < 1 || h < 1 || at > len || (uint64_t)w > (len - at) / 3 / (uint64_t)h)
         return xd_fail(e, XD_EFORMAT, "%s is truncated: %lldx%lld pixels do not fit in its %zu "

@@ -1,4 +1,4 @@
-/* inpaint.c - the part of an image that a mask says to inpaint: cut out, resized, put back */
+/* inpaint.c - inpainting of the masked part only: crop, resize, paste the result back */
 #include "io/inpaint.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static int find_bounds(const uint8_t *grey, int64_t w, int64_t h, xd_box *b)
     return b->right > 0;
 }
 
-/* Lengthens [*a, *b) by `more` to both sides, and moves it into [0, n) as far as it fits. */
+/* Enlarges [*a, *b) by `more` on both sides, shifts it into [0, n), and clips it. */
 static void lengthen(int64_t *a, int64_t *b, int64_t more, int64_t n)
 {
     *a -= more / 2;
@@ -89,10 +89,9 @@ xd_status xd_image_crop(uint8_t **rgb, int64_t w, xd_box box, xd_err *e)
     return XD_OK;
 }
 
-/* ---- other ratios -------------------------------------------------------------------------- */
+/* ---- other aspect ratios ------------------------------------------------------------------- */
 
-/* Copies an image into another one, at (left, top), which may be negative; what does not fit is
- * left out. */
+/* Copies an image into another one at (left, top), which may be negative; clips pixels outside. */
 static void paste(uint8_t *to, int64_t to_w, int64_t to_h, const uint8_t *from, int64_t w,
                   int64_t h, int64_t left, int64_t top)
 {
@@ -104,7 +103,7 @@ static void paste(uint8_t *to, int64_t to_w, int64_t to_h, const uint8_t *from, 
             memcpy(to + ((top + y) * to_w + left) * 3, from + (y * w + skip) * 3, (size_t)n * 3);
 }
 
-/* Resizes to w x h, and puts the result into the middle of to_w x to_h, which is black. */
+/* Resizes to w x h, and centres the result in a black image of to_w x to_h. */
 static xd_status resize_into(uint8_t **rgb, int64_t from_w, int64_t from_h, int64_t w, int64_t h,
                              int64_t to_w, int64_t to_h, xd_err *e)
 {
@@ -121,16 +120,16 @@ static xd_status resize_into(uint8_t **rgb, int64_t from_w, int64_t from_h, int6
     return XD_OK;
 }
 
-/* The byte before an edge, from the two at the edge: Pillow's bicubic weights in a box without
- * width, 9/8 and -1/8. */
+/* Returns the value that continues an edge, from the two values at the edge: Pillow's bicubic
+ * weights for a box of zero width, 9/8 and -1/8. */
 static uint8_t before_edge(uint8_t at, uint8_t next)
 {
     int v = (9 * at - next + 4) >> 3;
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* Continues n lines of `size` bytes, `step` bytes apart and each with bytes `each` apart, before
- * and behind the lines from `first` to before `last`. */
+/* Fills the lines before `first` and from `last` on by continuing the edges. There are n lines of
+ * `size` bytes; lines are `step` bytes apart, and bytes of a line `each` apart. */
 static void continue_edges(uint8_t *p, int64_t n, int64_t step, int64_t size, int64_t each,
                            int64_t first, int64_t last)
 {
@@ -175,8 +174,8 @@ static uint32_t over_255(uint32_t v)
     return ((v >> 8) + v) >> 8;
 }
 
-/* Pillow's blend in premultiplied bytes, back from them, and its composition over an opaque pixel
- * with 7 bits more. */
+/* Pillow's steps: convert to premultiplied alpha, blend, convert back, and alpha_composite over an
+ * opaque pixel with 7 extra bits. */
 void xd_image_overlay(uint8_t *under, const uint8_t *over, const uint8_t *grey, int64_t n)
 {
     for (int64_t i = 0; i < n * 3; i++) {

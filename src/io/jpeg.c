@@ -1,5 +1,5 @@
-/* jpeg.c - JPEG with libjpeg: written without chroma subsampling, texts as Exif and as one
- * comment; read as Pillow does, inks (CMYK) in Adobe's inverted form.
+/* jpeg.c - JPEG with libjpeg: written without chroma subsampling, texts as Exif and as one comment;
+ * read like Pillow, CMYK in Adobe's inverted form.
  *
  * libjpeg's error handler leaves by longjmp. Everything that must be freed afterwards is
  * referenced by the codec's own struct. */
@@ -26,7 +26,7 @@ typedef struct trap {
     jmp_buf     jump;
     const char *path;
     xd_status   code;           /* status for libjpeg's errors                                 */
-    int         ended;          /* the file ended before its image did                         */
+    int         ended;          /* 1: the file is truncated                                    */
     xd_err     *e;
 } trap;
 
@@ -39,8 +39,8 @@ static void on_error(j_common_ptr c)
     longjmp(t->jump, 1);
 }
 
-/* Warnings, as of stray bytes before a marker, are no errors but one: of a file that is cut off
- * libjpeg makes the rest up. */
+/* Ignores libjpeg's warnings, such as extra bytes before a marker, except one: a truncated file,
+ * whose missing part libjpeg would invent. */
 static void take_warning(j_common_ptr c, int level)
 {
     trap *t = (trap *)(void *)c->err;
@@ -127,7 +127,8 @@ static int jpeg_is(const uint8_t *data, size_t len)
     return len > 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
-/* Every scan of a progressive image passes over all of it: a small file could take hours. */
+/* Limits the number of scans of a progressive image. Every scan processes all pixels, so that a
+ * small malicious file could take hours. */
 static void count_scans(j_common_ptr c)
 {
     struct jpeg_decompress_struct *d = (struct jpeg_decompress_struct *)(void *)c;
@@ -143,7 +144,7 @@ static int begins_with(jpeg_saved_marker_ptr m, const char *name, size_t n)
     return m->data_length >= n && !memcmp(m->data, name, n);
 }
 
-/* The first block of Exif and the last of XMP, as Pillow takes them. */
+/* Finds the orientation in the first Exif block and the last XMP block, like Pillow. */
 static int find_orientation(const struct jpeg_decompress_struct *c)
 {
     static const char     exif_name[] = "Exif\0", xmp_name[] = "http://ns.adobe.com/xap/1.0/";
@@ -158,14 +159,14 @@ static int find_orientation(const struct jpeg_decompress_struct *c)
                         xmp ? xmp->data : NULL, xmp ? xmp->data_length : 0);
 }
 
-/* a b / 255, rounded. */
+/* Returns a b / 255, rounded. */
 static int share(int a, int b)
 {
     int v = a * b + 128;
     return (v + (v >> 8)) >> 8;
 }
 
-/* Of inks that are stored inverted, 255 where there is none. */
+/* Converts CMYK that is stored inverted (255: no ink). */
 static void inks_to_rgb(const JSAMPLE *from, int64_t n, uint8_t *rgb)
 {
     for (int64_t i = 0; i < n; i++)
@@ -181,10 +182,10 @@ static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_
     jpeg_read_header(c, TRUE);
     int inks = c->num_components == 4;
     if (c->num_components != 1 && c->num_components != 3 && !inks)
-        return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; images of 1, "
-                       "of 3 and of 4 are read", t->path, c->num_components);
+        return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; 1, 3 or 4 are "
+                       "supported", t->path, c->num_components);
     p->orientation = find_orientation(c);
-    /* before libjpeg allocates: of a progressive image it keeps all coefficients */
+    /* check the size before libjpeg allocates all coefficients of a progressive image */
     xd_status st = xd_pixels_new(p, c->image_width, c->image_height, t->path, t->e);
     if (st != XD_OK)
         return st;

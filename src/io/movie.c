@@ -1,8 +1,8 @@
 /* movie.c - MP4, QuickTime, Matroska and WebM with FFmpeg.
  *
- * FFmpeg writes through callbacks to the file that its caller has opened and that has no name
- * yet. A second pass that moves the index of an MP4 to the front opens the file by name, and
- * gets another set of callbacks for the open file. */
+ * FFmpeg writes through callbacks to a file that is already open and has no name yet. The second
+ * pass, which moves the index of an MP4 to the front, opens the file by name; it gets another set
+ * of callbacks for the open file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ typedef struct coder {
     const char *name;
     const char *options;        /* "key=value:..."                                             */
     double      bits;           /* bits per pixel and frame, if there is no quality option     */
-    const char *warn;           /* how it is worse than the first coder of the row             */
+    const char *warn;           /* its disadvantage to the first coder of the row, or NULL     */
 } coder;
 
 typedef struct format {
@@ -121,7 +121,7 @@ static void door_close(const xd_av *av, AVIOContext **io)
     av->avio_context_free(io);
 }
 
-/* Callback for files that a muxer opens itself. It can only be the output file, for reading. */
+/* Callback for files that a muxer opens itself: only the output file, for reading. */
 static int second_open(AVFormatContext *mux, AVIOContext **io, const char *url, int flags,
                        AVDictionary **options)
 {
@@ -162,7 +162,7 @@ static xd_status fail_call(const movie *m, int code, const char *what)
                    (long long)m->film->n, (long long)m->film->w, (long long)m->film->h, why);
 }
 
-/* Colours of HD video: BT.709, range 16..235, chroma at the left one of two pixels. */
+/* Sets the colour space of HD video: BT.709, range 16..235, colour samples at the left pixel. */
 static void set_colours(AVCodecContext *c)
 {
     c->pix_fmt = AV_PIX_FMT_YUV420P;
@@ -173,7 +173,7 @@ static void set_colours(AVCodecContext *c)
     c->chroma_sample_location = AVCHROMA_LOC_LEFT;
 }
 
-/* NULL: not available on this machine, or it cannot be used. */
+/* Opens an encoder. NULL: not available on this machine, or it failed. */
 static AVCodecContext *coder_open(const movie *m, const coder *row, int *code)
 {
     const xd_film  *f = m->film;
@@ -299,8 +299,8 @@ static xd_status open_frames(movie *m)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Copies frame i into rows that are padded to whole vectors. The last pixel of an odd side is
- * duplicated. */
+/* Copies frame i into rows that are padded to complete vectors. Duplicates the last pixel of an odd
+ * side. */
 static void copy_frame(const movie *m, int64_t i)
 {
     const xd_film *f = m->film;
@@ -413,11 +413,11 @@ static xd_status movie_ready(const xd_vcodec *c, xd_err *e)
         if (av->avcodec_find_encoder_by_name(row->coders[i].name))
             return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "this machine's FFmpeg has no encoder %s for %s; there are .gif, .rgb, or a "
+                   "this machine's FFmpeg has no encoder %s for %s; write .gif, .rgb, or a "
                    ".png for each frame", row->coders[0].name, c->tail);
 }
 
-#else                           /* built without FFmpeg: rows that refuse                      */
+#else                           /* built without FFmpeg: no writer                             */
 #define movie_write NULL
 #define movie_ready NULL
 #endif

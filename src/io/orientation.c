@@ -1,6 +1,6 @@
-/* orientation.c - how a camera was held: the orientation in Exif or XMP, and images turned by it
+/* orientation.c - reads the orientation in Exif or XMP, and rotates images upright
  *
- * As Pillow's exif_transpose, with which diffusers loads images. What is broken is no orientation.
+ * Works like Pillow's exif_transpose, with which diffusers loads images. Ignores invalid blocks.
  * Exif is a TIFF: a byte order, then a directory of rows of 12 bytes (TIFF 6.0; the tags are those
  * of CIPA DC-008). */
 #include <ctype.h>
@@ -13,7 +13,7 @@ enum { ORIENTATION = 0x0112, HEAD = 8, ROW = 12, NAME = 6 };
 
 typedef struct block { const uint8_t *p; size_t n; int little; } block;
 
-/* The number of `bytes` bytes at `at`, which is inside. */
+/* Reads a number of `bytes` bytes at offset `at`, which is inside the block. */
 static uint32_t number_at(const block *b, size_t at, int bytes)
 {
     uint32_t v = 0;
@@ -22,13 +22,13 @@ static uint32_t number_at(const block *b, size_t at, int bytes)
     return v;
 }
 
-/* Bytes of a whole number of a TIFF type; 0: it is none. */
+/* Returns the bytes of an integer TIFF type; 0: not an integer. */
 static int bytes_of(uint32_t type)
 {
     return type == 3 || type == 8 ? 2 : type == 4 || type == 9 ? 4 : type == 6 ? 1 : 0;
 }
 
-/* The first of the numbers in the row at `at`; -1: there is none. */
+/* Returns the first number of the directory row at `at`; -1: none. */
 static int64_t row_value(const block *b, size_t at)
 {
     int      bytes = bytes_of(number_at(b, at + 2, 2));
@@ -40,7 +40,7 @@ static int64_t row_value(const block *b, size_t at)
     return from + n * (uint64_t)bytes <= b->n ? (int64_t)number_at(b, (size_t)from, bytes) : -1;
 }
 
-/* -1: the block has no orientation. */
+/* Returns the orientation in an Exif block; -1: none. */
 static int64_t find_in_exif(block b)
 {
     int64_t v = -1;
@@ -55,11 +55,11 @@ static int64_t find_in_exif(block b)
     int64_t rows = number_at(&b, at, 2);
     for (at += 2; rows-- && b.n - at >= ROW; at += ROW)
         if (number_at(&b, at, 2) == ORIENTATION && row_value(&b, at) >= 0)
-            v = row_value(&b, at);      /* of several the last one                             */
+            v = row_value(&b, at);      /* the last one counts                                 */
     return v;
 }
 
-/* tiff:Orientation="6", or as an element. */
+/* Finds tiff:Orientation="6" as an attribute or an element. */
 static int find_in_xmp(const uint8_t *p, size_t n)
 {
     static const char key[] = "tiff:Orientation";
@@ -82,8 +82,8 @@ int xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_
     return v >= 2 && v <= 8 ? (int)v : 0;
 }
 
-/* Orientations whose columns, whose rows lie backwards in the file, and those of which they are
- * exchanged, as bits. */
+/* Sets of orientations, as bits: columns in reverse order in the file, rows in reverse order, rows
+ * and columns transposed. */
 enum { BACKWARDS = 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8, UPWARDS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
        SIDEWAYS = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 };
 

@@ -1,4 +1,4 @@
-/* palette.c - 256 colours by splitting boxes where their variance is largest, and dithering */
+/* palette.c - reduction to 256 colours by splitting boxes of largest variance, and dithering */
 #include "io/palette.h"
 
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static void measure_box(box *b, const cell *cells)
     }
 }
 
-/* Moves the cells of `b` up to its mean to the front; the others become a new box. 0: there are
- * no others. */
+/* Splits box `b` at its mean: cells above the mean become the new box `more`. Returns 0 if there
+ * are none. */
 static int split_box(box *b, box *more, cell *cells)
 {
     int64_t at = b->from;
@@ -103,7 +103,7 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
         if (split_box(&boxes[at], &boxes[p->n], cells))
             p->n++;
         else
-            boxes[at].worst = -1;       /* all cells have one value                            */
+            boxes[at].worst = -1;       /* all cells are equal: cannot be split                */
     }
     memset(p->nearest, -1, sizeof p->nearest);
     for (int i = 0; i < p->n; i++) {

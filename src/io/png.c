@@ -1,7 +1,7 @@
-/* png.c - PNG with libpng; its orientation with zlib, without the pixels.
+/* png.c - PNG with libpng; the orientation is found with zlib, without decoding pixels.
  *
- * libpng leaves by longjmp. What must be freed afterwards is in a struct that the function with
- * setjmp does not change. */
+ * libpng reports errors by longjmp. Memory to free afterwards is referenced by a struct that the
+ * function with setjmp does not change. */
 #include <errno.h>
 #include <png.h>
 #include <stdlib.h>
@@ -54,8 +54,8 @@ static void session_free(session *s)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Converts UTF-8 to printable Latin-1, the encoding of tEXt; NULL if a character has none.
- * malloc'ed. */
+/* Converts UTF-8 to printable Latin-1, the encoding of tEXt; malloc'ed. NULL if a character is not
+ * in Latin-1. */
 static char *to_latin1(const char *s)
 {
     char *out = malloc(strlen(s) + 1), *p = out;
@@ -149,10 +149,10 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
 
 /* ---- orientation ------------------------------------------------------------------------------
 
-   Exif is a chunk of its own, or, as ImageMagick writes it, a text "Raw profile type exif" in
-   hexadecimal; XMP is a text as well. All of these may stand before or behind the pixels. */
+   Exif is in its own chunk or, as ImageMagick writes it, in a text "Raw profile type exif" in
+   hexadecimal; XMP is in a text, too. All of these may be before or after the pixels. */
 
-enum { MAX_TEXT = 1 << 20 };   /* bytes of a packed text that are read                        */
+enum { MAX_TEXT = 1 << 20 };   /* max bytes of a compressed text that are read                */
 
 typedef struct block { uint8_t *p; size_t n; } block;
 
@@ -177,7 +177,7 @@ static block unpacked(const uint8_t *p, size_t n)
     return b;
 }
 
-/* The text of a chunk, if its key is this one. */
+/* Returns the text of a chunk if it has this key. */
 static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *key)
 {
     size_t at = strlen(key) + 1;
@@ -187,7 +187,7 @@ static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *
         return copied(p + at, n - at);
     if (!memcmp(chunk, "zTXt", 4))
         return n > at ? unpacked(p + at + 1, n - at - 1) : (block){ NULL, 0 };
-    int packed = n > at && p[at];               /* iTXt: then a method, a language, another key  */
+    int packed = n > at && p[at];               /* iTXt continues: method, language, another key */
     at += 2;
     for (int i = 0; i < 2; i++, at++)
         while (at < n && p[at])
@@ -203,7 +203,7 @@ static int hex_digit(int c)
            : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* A profile is an empty line, its name, its length, and its bytes in hexadecimal; in place. */
+/* Decodes a profile in place: an empty line, its name, its length, and its bytes in hexadecimal. */
 static void read_profile(block *b)
 {
     size_t at = 0, n = 0;
@@ -275,14 +275,14 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     s->left -= n;
 }
 
-/* Has it alpha that is wanted? */
+/* Returns 1 if the image has alpha and is read as a mask. */
 static int reads_alpha(const session *s)
 {
     return s->p->as_mask && (png_get_color_type(s->png, s->info) & PNG_COLOR_MASK_ALPHA ||
                              png_get_valid(s->png, s->info, PNG_INFO_tRNS));
 }
 
-/* Converts any kind of PNG to 8-bit RGB; drops alpha that is not wanted. */
+/* Converts any kind of PNG to 8-bit RGB, with alpha if `alpha` is set. */
 static void as_rgb(session *s, int alpha)
 {
     png_set_expand(s->png);
@@ -314,7 +314,7 @@ static xd_status read_with(session *s)
         png_error(s->png, "no memory for its rows");
     for (int64_t i = 0; i < h; i++)
         s->rows[i] = (alpha ? s->rgba : s->p->rgb) + i * w * bytes;
-    /* What follows the pixels does not count, nor do sums that zlib has, too. */
+    /* Ignore chunk checksums: zlib has its own, and chunks after the pixels do not matter. */
     png_set_crc_action(s->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
     png_read_image(s->png, s->rows);
     if (alpha)

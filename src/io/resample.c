@@ -1,4 +1,4 @@
-/* resample.c - resizes an image as Pillow's filters do.
+/* resample.c - resizes an image like Pillow's filters.
  *
  * Two passes of weighted sums over a window that is wider when the image shrinks. Weights are
  * integers, and every pass rounds to 8 bits, so that the result is bitwise equal to Pillow's.
@@ -16,7 +16,7 @@ typedef struct window {         /* window of one output position                
     int32_t *w;                 /* weights, scaled by 2^BITS                                   */
 } window;
 
-/* The filters, of x below `reach` in either direction. */
+/* The filter functions, for |x| below the filter's reach. */
 static double lanczos(double x)
 {
     const double pi = 3.14159265358979323846;
@@ -43,8 +43,8 @@ static double weight_at(xd_filter f, double x)
     return fabs(x) < filters[f].reach ? filters[f].at(x) : 0;
 }
 
-/* Windows of all positions of an axis, from `in` to `out` pixels, in one allocation with their
- * weights. NULL: out of memory. */
+/* Computes the windows of all positions of an axis resized from `in` to `out` pixels, in one
+ * allocation with their weights. NULL: out of memory. */
 static window *make_windows(xd_filter f, int64_t in, int64_t out)
 {
     double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1,
@@ -74,7 +74,7 @@ static window *make_windows(xd_filter f, int64_t in, int64_t out)
     return all;
 }
 
-/* One channel of one output position; inputs are `step` bytes apart. */
+/* Computes one channel of one output position; inputs are `step` bytes apart. */
 static uint8_t weighted_sum(const window *w, const uint8_t *in, int64_t step)
 {
     int64_t sum = 1 << (BITS - 1);

@@ -1,7 +1,7 @@
 /* safetensors.c - opens checkpoints: files, headers, tensors.
  *
- * A header is checked completely before a tensor is returned, so that a view never exceeds its
- * file. stfile.c maps or reads the bytes. */
+ * Headers are checked completely at opening, so that a view never exceeds its file. stfile.c maps
+ * or reads the bytes. */
 #include "io/safetensors.h"
 
 #include <stdio.h>
@@ -16,10 +16,10 @@
 
 typedef struct entry {
     char     *name;
-    char     *foreign;          /* name of a dtype that is unknown here, or NULL              */
+    char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
     int       shard;
-    int       rank;             /* extents in the file; more than XD_MAXDIM: not usable        */
-    int       users;            /* users of `view`; while opening, a mark of obey_index        */
+    int       rank;             /* dimensions in the file; more than XD_MAXDIM: not usable     */
+    int       users;            /* users of `view`; during opening, a mark of obey_index       */
     size_t    at, bytes;        /* offset and size in the file                                */
     xd_tensor shape;
     xd_st_view view;            /* valid while there are users                                */
@@ -54,8 +54,8 @@ static int index_number(const xd_json *v, int64_t *n)
     return 1;
 }
 
-/* Extents beyond XD_MAXDIM are multiplied into the last one. Such a tensor is counted but cannot
- * be used. */
+/* Reads a shape. Dimensions beyond XD_MAXDIM are multiplied into the last one: the size is right,
+ * but the tensor cannot be used. */
 static xd_status read_shape(const char *path, entry *t, const xd_json *list, xd_err *e)
 {
     int64_t d[XD_MAXDIM] = { 0 }, v, size = 1;
@@ -64,10 +64,10 @@ static xd_status read_shape(const char *path, entry *t, const xd_json *list, xd_
     t->rank = xd_json_size(list);
     for (int i = 0; i < t->rank; i++) {
         if (!index_number(xd_json_at(list, i), &v))
-            return xd_fail(e, XD_EFORMAT, "%s: extent %d of tensor %s is no count", path, i,
+            return xd_fail(e, XD_EFORMAT, "%s: dimension %d of tensor %s is not a count", path, i,
                            t->name);
         if (v && size > INT64_MAX / 16 / v)
-            return xd_fail(e, XD_EFORMAT, "%s: the shape of tensor %s is larger than any memory",
+            return xd_fail(e, XD_EFORMAT, "%s: the shape of tensor %s is too large",
                            path, t->name);
         size *= v ? v : 1;
         if (i < XD_MAXDIM)
@@ -89,8 +89,8 @@ static xd_status read_dtype(const char *path, entry *t, const char *name, xd_err
             return XD_OK;
         }
     t->shape.type = XD_U8;
-    t->foreign = strdup(name);
-    return t->foreign ? XD_OK : xd_fail(e, XD_ENOMEM, "%s: no memory for its header", path);
+    t->unknown_dtype = strdup(name);
+    return t->unknown_dtype ? XD_OK : xd_fail(e, XD_ENOMEM, "%s: no memory for its header", path);
 }
 
 static xd_status read_entry(const xd_st_file *f, entry *t, const xd_json *v, xd_err *e)
@@ -109,8 +109,9 @@ static xd_status read_entry(const xd_st_file *f, entry *t, const xd_json *v, xd_
                        t->name);
     t->at = (size_t)from;
     t->bytes = (size_t)(to - from);
-    if (!t->foreign && t->bytes != xd_bytes(t->shape))
-        return xd_fail(e, XD_EFORMAT, "%s: tensor %s has %zu bytes, its shape and dtype need %zu",
+    if (!t->unknown_dtype && t->bytes != xd_bytes(t->shape))
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s has %zu bytes, but its shape and dtype need "
+                       "%zu",
                        f->path, t->name, t->bytes, xd_bytes(t->shape));
     return XD_OK;
 }
@@ -148,8 +149,9 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     qsort(t, (size_t)n, sizeof *t, by_place);
     for (int64_t i = 0; i < n; i++) {
         if (t[i].bytes && t[i].at < end)
-            return xd_fail(e, XD_EFORMAT, "%s: tensor %s begins at byte %zu of the data, where %zu "
-                           "are taken already", f->path, t[i].name, t[i].at, end);
+            return xd_fail(e, XD_EFORMAT, "%s: tensor %s begins at byte %zu of the data and "
+                           "overlaps another one, up to byte %zu", f->path, t[i].name, t[i].at,
+                           end);
         end = t[i].at + t[i].bytes > end ? t[i].at + t[i].bytes : end;
         used += t[i].bytes;
         t[i].at += f->data;
@@ -158,7 +160,8 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
         return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has "
                        "%zu", f->path, end + f->data, f->size);
     if (used < have && !f->gguf)        /* GGUF files have gaps for the alignment          */
-        xd_log(XD_LOG_WARN, "%s: %zu of its %zu bytes belong to no tensor", f->path, have - used,
+        xd_log(XD_LOG_WARN, "%s: %zu of %zu bytes of data belong to no tensor", f->path,
+               have - used,
                f->size);
     return XD_OK;
 }
@@ -188,7 +191,7 @@ static xd_status read_header(xd_st *s, int shard, const xd_json *j, xd_err *e)
     const xd_st_file *f = &s->shards[shard];
     int64_t           first = s->n;
     if (!xd_json_is_object(j))
-        return xd_fail(e, XD_EFORMAT, "%s: its header is no JSON object", f->path);
+        return xd_fail(e, XD_EFORMAT, "%s: its header is not a JSON object", f->path);
     for (const xd_json *v = xd_json_first(j); v; v = xd_json_next(v)) {
         if (!strcmp(xd_json_key(v), "__metadata__")) {
             if (!read_meta(s, v))
@@ -204,7 +207,7 @@ static xd_status read_header(xd_st *s, int shard, const xd_json *j, xd_err *e)
     return s->n > first ? check_places(f, s->t + first, s->n - first, e) : XD_OK;
 }
 
-/* The keys and tensors of a GGUF header become those of the store. */
+/* Moves the keys and tensors of a GGUF header to `s`. */
 static xd_status take_gguf(xd_st *s, int shard, xd_gguf *g, xd_err *e)
 {
     const xd_st_file *f = &s->shards[shard];
@@ -242,7 +245,7 @@ static xd_status read_gguf(xd_st *s, int shard, xd_err *e)
     return st;
 }
 
-/* Opens the file of shards[shard], whose path is set. */
+/* Opens shards[shard], whose path is set. */
 static xd_status open_shard(xd_st *s, int shard, xd_err *e)
 {
     xd_st_file *f = &s->shards[shard];
@@ -268,7 +271,7 @@ static int by_name(const void *a, const void *b)
     return c ? c : x->shard - y->shard;
 }
 
-/* Index of the first tensor whose name is not below `name`. */
+/* Returns the index of the first tensor whose name is not below `name`. */
 static int64_t lower_bound(const xd_st *s, const char *name)
 {
     int64_t low = 0, high = s->n;
@@ -288,7 +291,7 @@ static xd_status sort_names(xd_st *s, xd_err *e)
         qsort(s->t, (size_t)s->n, sizeof *s->t, by_name);
     for (int64_t i = 1; i < s->n; i++)
         if (!strcmp(s->t[i].name, s->t[i - 1].name))
-            return xd_fail(e, XD_EFORMAT, "tensor %s is there twice: in %s and in %s", s->t[i].name,
+            return xd_fail(e, XD_EFORMAT, "tensor %s exists twice: in %s and in %s", s->t[i].name,
                            s->shards[s->t[i - 1].shard].path, s->shards[s->t[i].shard].path);
     return XD_OK;
 }
@@ -305,14 +308,14 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The distinct shard names of a weight_map, sorted; the strings are borrowed from the map. */
+/* Lists the distinct shard names of a weight_map, sorted; the strings are borrowed from the map. */
 static xd_status shard_names(const char *index, const xd_json *map, const char ***names, int *n,
                              xd_err *e)
 {
     int          k = 0;
     const char **list = NULL;
     if (!xd_json_is_object(map) || !xd_json_size(map))
-        return xd_fail(e, XD_EFORMAT, "%s: has no weight_map", index);
+        return xd_fail(e, XD_EFORMAT, "%s has no weight_map", index);
     if (!(list = malloc((size_t)xd_json_size(map) * sizeof *list)))
         return xd_fail(e, XD_ENOMEM, "%s: no memory for its names", index);
     *names = list;
@@ -320,7 +323,7 @@ static xd_status shard_names(const char *index, const xd_json *map, const char *
         const char *name = xd_json_text(v);
         if (!name || !plain_name(name))
             return xd_fail(e, XD_EFORMAT, "%s: \"%s\" for tensor %s is not the name of a file "
-                           "beside it", index, name ? name : "(no text)", xd_json_key(v));
+                           "in its folder", index, name ? name : "(no text)", xd_json_key(v));
         list[k++] = name;
     }
     qsort(list, (size_t)k, sizeof *list, by_text);
@@ -341,7 +344,7 @@ static xd_status check_present(const xd_st *s, const char *index, xd_err *e)
             first = s->shards[i].path;
         }
     if (missing)
-        return xd_fail(e, XD_EIO, "%d of the %d files that %s names are missing, the first is %s",
+        return xd_fail(e, XD_EIO, "%d of the %d files in %s are missing; the first is %s",
                        missing, s->nshards, index, first);
     return XD_OK;
 }
@@ -366,7 +369,7 @@ static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
     for (int64_t i = 0; i < s->n; i++) {
         if (s->t[i].users < 0) {
             free(s->t[i].name);
-            free(s->t[i].foreign);
+            free(s->t[i].unknown_dtype);
             continue;
         }
         s->t[k] = s->t[i];
@@ -379,7 +382,8 @@ static xd_status check_index(const xd_st *s, const char *index, const xd_json *m
 {
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v))
         if (xd_st_find(s, xd_json_key(v)) < 0)
-            return xd_fail(e, XD_EFORMAT, "%s: tensor %s is not in %s, where the index says it is",
+            return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing in %s, to which the index "
+                           "assigns it",
                            index, xd_json_key(v), xd_json_text(v));
     return XD_OK;
 }
@@ -406,7 +410,7 @@ static xd_status open_shards(xd_st *s, const char *dir, const char *index, const
     return st == XD_OK ? check_index(s, index, map, e) : st;
 }
 
-/* Shards are in the directory of their index. */
+/* Opens the shards of an index, which are in its directory. */
 static xd_status open_index(xd_st *s, const char *index, xd_err *e)
 {
     xd_json     *j = NULL;
@@ -430,14 +434,14 @@ static xd_status open_index(xd_st *s, const char *index, xd_err *e)
 
 /* ---- a GGUF file in shards ------------------------------------------------------------------ */
 
-/* Number of shards that the header of an open shard tells. */
-static int told_shards(const xd_st *s)
+/* Returns the number of shards in the header of an open shard. */
+static int header_shards(const xd_st *s)
 {
     const char *count = xd_st_meta(s, "split.count");
     return count ? atoi(count) : 1;
 }
 
-/* Paths of all shards of the file `path`; the first of them is s->shards[0]. */
+/* Sets the paths of all shards of the file `path`; s->shards[0] is the first shard. */
 static xd_status name_gguf_shards(xd_st *s, const char *path, int n, xd_err *e)
 {
     free(s->shards);
@@ -457,9 +461,10 @@ static xd_status open_gguf_shards(xd_st *s, const char *path, int n, xd_err *e)
     xd_status st = name_gguf_shards(s, path, n, e);
     for (int i = 0; st == XD_OK && i < n; i++) {
         st = open_shard(s, i, e);
-        if (st == XD_OK && told_shards(s) != n)
-            st = xd_fail(e, XD_EFORMAT, "%s is one of %d files by its name, its header tells %d",
-                         s->shards[i].path, n, told_shards(s));
+        if (st == XD_OK && header_shards(s) != n)
+            st = xd_fail(e, XD_EFORMAT, "%s is one of %d files by its name, but of %d by its "
+                         "header",
+                         s->shards[i].path, n, header_shards(s));
     }
     return st == XD_OK ? sort_names(s, e) : st;
 }
@@ -474,13 +479,13 @@ static xd_status open_single(xd_st *s, const char *path, xd_err *e)
     s->nshards = 1;
     s->shards->fd = -1;
     xd_status st = open_shard(s, 0, e);
-    if (st == XD_OK && s->shards->gguf && told_shards(s) != 1)
-        return xd_fail(e, XD_EFORMAT, "%s is one of %d files, and its name is not that of one: "
-                       "NAME-00001-of-%05d.gguf", path, told_shards(s), told_shards(s));
+    if (st == XD_OK && s->shards->gguf && header_shards(s) != 1)
+        return xd_fail(e, XD_EFORMAT, "%s is one of %d shards, but its name is not that of a "
+                       "shard: NAME-00001-of-%05d.gguf", path, header_shards(s), header_shards(s));
     return st == XD_OK ? sort_names(s, e) : st;
 }
 
-/* One file, or the shards of a GGUF file of which one is named. */
+/* Opens one file, or all shards of the GGUF file to which the named shard belongs. */
 static xd_status open_file(xd_st *s, const char *path, xd_err *e)
 {
     int no, count;
@@ -511,7 +516,7 @@ void xd_st_close(xd_st **s)
         return;
     for (int64_t i = 0; i < (*s)->n; i++) {
         free((*s)->t[i].name);
-        free((*s)->t[i].foreign);
+        free((*s)->t[i].unknown_dtype);
         xd_st_file_put(&(*s)->t[i].view);
     }
     for (int i = 0; i < (*s)->nshards; i++)
@@ -542,10 +547,10 @@ xd_tensor xd_st_shape(const xd_st *s, int64_t i)
 
 const char *xd_st_dtype(const xd_st *s, int64_t i)
 {
-    for (size_t k = 0; !s->t[i].foreign && k < sizeof dtypes / sizeof *dtypes; k++)
+    for (size_t k = 0; !s->t[i].unknown_dtype && k < sizeof dtypes / sizeof *dtypes; k++)
         if (dtypes[k].type == s->t[i].shape.type)
             return dtypes[k].name;
-    return s->t[i].foreign ? s->t[i].foreign : xd_gguf_type_name(s->t[i].shape.type);
+    return s->t[i].unknown_dtype ? s->t[i].unknown_dtype : xd_gguf_type_name(s->t[i].shape.type);
 }
 
 int64_t xd_st_find(const xd_st *s, const char *name)
@@ -564,11 +569,12 @@ xd_status xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e)
 {
     entry            *n = &s->t[i];
     const xd_st_file *f = &s->shards[n->shard];
-    if (n->foreign)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has dtype %s, which is not known here",
-                       f->path, n->name, n->foreign);
+    if (n->unknown_dtype)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has the unsupported dtype %s",
+                       f->path, n->name, n->unknown_dtype);
     if (n->rank > XD_MAXDIM)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has %d dimensions, at most %d are known",
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has %d dimensions; at most %d are "
+                       "supported",
                        f->path, n->name, n->rank, XD_MAXDIM);
     if (!n->users) {
         xd_status st = xd_st_file_take(f, n->at, n->bytes, n->name, &n->view, e);

@@ -23,7 +23,7 @@
 
 enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                       */
 enum { PAGES = 64, PAGE = 4096 };       /* pages in a file's hash; bytes per page              */
-static const size_t ahead = (size_t)1 << 20;    /* bytes of a tensor that gets readahead       */
+static const size_t ahead = (size_t)1 << 20;    /* min bytes of a tensor for readahead         */
 
 void xd_st_file_init(xd_st_file *f)
 {
@@ -38,7 +38,7 @@ void xd_st_file_close(xd_st_file *f)
     xd_st_file_init(f);
 }
 
-/* 0, or errno; EPIPE means end of file. */
+/* Returns 0, or errno; EPIPE means end of file. */
 static int read_at(int fd, void *to, size_t n, size_t at)
 {
     char *p = to;
@@ -58,12 +58,12 @@ static int read_at(int fd, void *to, size_t n, size_t at)
 
 static const char *why_read(int err)
 {
-    return err == EPIPE ? "it ends early" : strerror(err);
+    return err == EPIPE ? "unexpected end of file" : strerror(err);
 }
 
-/* Detects other files that are mistaken for safetensors, by their first 8 bytes; NULL: not one
- * of them. */
-static const char *foreign_format(const unsigned char *p)
+/* Recognizes other formats that are mistaken for safetensors by their first 8 bytes, and returns
+ * the end of an error message; NULL: none of them. */
+static const char *other_format(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))
         return "is a Git LFS pointer, not the weights: fetch them with git lfs pull";
@@ -99,8 +99,8 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
                        "at least 8", f->path, f->size);
     if (xd_st_file_read(f, p, 8, 0, e) != XD_OK)
         return XD_EIO;
-    if (foreign_format(p))
-        return xd_fail(e, XD_EFORMAT, "%s %s", f->path, foreign_format(p));
+    if (other_format(p))
+        return xd_fail(e, XD_EFORMAT, "%s %s", f->path, other_format(p));
     for (int i = 7; i >= 0; i--)
         n = n << 8 | p[i];
     if (n > MAX_HEADER || n < 2)
@@ -168,7 +168,7 @@ static xd_status read_copy(const xd_st_file *f, size_t at, size_t bytes, const c
     return XD_OK;
 }
 
-/* Reads beyond the end of a mapped file raise SIGBUS, so that the size is checked again. */
+/* Checks the file size again: reads beyond the end of a mapped file would raise SIGBUS. */
 static xd_status still_whole(const xd_st_file *f, xd_err *e)
 {
     struct stat st;
@@ -264,7 +264,8 @@ uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h)
 
 /* ---- all bytes ------------------------------------------------------------------------------- */
 
-/* Threads read parts, which are hashed by themselves: the hash does not depend on their number. */
+/* Threads read parts of fixed size, which are hashed separately, so that the hash does not depend
+ * on the number of threads. */
 enum { PART = 32 << 20, PIECE = 1 << 20 };
 
 typedef struct part_hashes {

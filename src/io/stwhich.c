@@ -1,4 +1,4 @@
-/* stwhich.c - chooses the weight file of a component directory, and explains when none fits */
+/* stwhich.c - chooses the weight file of a component directory, or writes an error with the cure */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int ends_with(const char *s, const char *tail)
     return n >= k && !strcmp(s + n - k, tail);
 }
 
-/* Is s a variant's name ("fp16", "non_ema")? The parts of a sharded checkpoint are not. */
+/* Returns 1 if s is a variant's name ("fp16", "non_ema"), and not a shard number. */
 static int is_variant_name(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -27,7 +27,7 @@ static int is_variant_name(const char *s, size_t n)
     return n > 0;
 }
 
-/* Is `name` head + variant + tail? Returns the variant in *v, *n. */
+/* Returns 1 if `name` is head + variant + tail, with the variant in *v, *n. */
 static int split_name(const char *name, const char *head, const char *tail, const char **v,
                       size_t *n)
 {
@@ -39,7 +39,7 @@ static int split_name(const char *name, const char *head, const char *tail, cons
     return is_variant_name(*v, *n);
 }
 
-/* Is `name` the file or index of a variant? Forms: stem.fp16.safetensors,
+/* Returns 1 if `name` is the file or index of a variant: stem.fp16.safetensors,
  * stem.fp16.safetensors.index.json, stem.safetensors.index.fp16.json. */
 static int parse_variant(const char *name, const char *stem, const char **v, size_t *n,
                          int *sharded)
@@ -56,7 +56,7 @@ static int parse_variant(const char *name, const char *stem, const char **v, siz
     return split_name(name, head, ".json", v, n);
 }
 
-/* fp16 first, the usual variant; then bf16, then the others by name; single files before shards. */
+/* Order of variants: fp16, bf16, then the others by name; single files before shards. */
 static int preference(const char *v, size_t n, int sharded)
 {
     int p = n == 4 && !strncmp(v, "fp16", 4) ? 0 : n == 4 && !strncmp(v, "bf16", 4) ? 2 : 4;
@@ -80,7 +80,8 @@ static void replace_name(char **slot, const char *name)
     }
 }
 
-/* Vision towers stand beside language models in files of their own. */
+/* Considers a GGUF file of a directory. Ignores vision towers, which are in separate files next to
+ * language models. */
 static void consider_gguf(look *l, const char *name)
 {
     int no = 1, count;
@@ -118,18 +119,18 @@ static void consider_file(look *l, const char *name, const char *stem)
 static xd_status report_missing(const look *l, const char *dir, const char *stem, xd_err *e)
 {
     if (l->gguf)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s has %d GGUF files (%s is one): leave one of them "
-                       "there, or name it as a file", dir, l->ggufs, l->gguf);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s has %d GGUF files (%s is one): keep only one, or "
+                       "pass the file's path", dir, l->ggufs, l->gguf);
     if (l->piece)
         return xd_fail(e, XD_EIO, "%s has neither %s.safetensors nor %s.safetensors.index.json, "
                        "only files like %s", dir, stem, stem, l->piece);
     if (l->other)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s has its weights only as %s, and only safetensors "
-                       "and GGUF are read here: load it with diffusers or transformers in Python "
+        return xd_fail(e, XD_EUNSUPPORTED, "%s has its weights only as %s, but only safetensors "
+                       "and GGUF are supported: load it with diffusers or transformers in Python "
                        "and save it with save_pretrained(..., safe_serialization=True)", dir,
                        l->other);
     return xd_fail(e, XD_EIO, "%s has no weights: neither %s.safetensors nor "
-                   "%s.safetensors.index.json is there", dir, stem, stem);
+                   "%s.safetensors.index.json exists", dir, stem, stem);
 }
 
 static xd_status choose_variant(xd_st_which *w, const char *dir, const char *stem, xd_err *e)
@@ -146,7 +147,7 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
     if (l.variant) {
         w->path = xd_path_join(dir, l.variant);
         w->sharded = l.sharded;
-        xd_log(XD_LOG_INFO, "%s has no %s.safetensors: taking %s", dir, stem, l.variant);
+        xd_log(XD_LOG_INFO, "%s has no %s.safetensors: using %s", dir, stem, l.variant);
         if (!w->path)
             st = xd_fail(e, XD_ENOMEM, "no memory for a file name");
     } else if (l.ggufs == 1) {
@@ -163,7 +164,7 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
     return st;
 }
 
-/* Does dir/stem+tail exist? A dangling link is an error: the download is incomplete. */
+/* Checks for dir/stem+tail. A dangling symlink is an error: the download is incomplete. */
 static xd_status try_name(xd_st_which *w, const char *dir, const char *stem, const char *tail,
                           xd_err *e)
 {
@@ -179,7 +180,7 @@ static xd_status try_name(xd_st_which *w, const char *dir, const char *stem, con
     }
     xd_status r = XD_OK;
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
-        r = xd_fail(e, XD_EIO, "%s is a link to a file that is not there (an unfinished download?)",
+        r = xd_fail(e, XD_EIO, "%s is a link to a missing file (an incomplete download?)",
                     path);
     free(path);
     return r;

@@ -11,7 +11,7 @@ static const char *const file_names[XD_NDTYPES] = {
     [XD_I16] = "I16",        [XD_I32] = "I32",        [XD_I64] = "I64",   [XD_BOOL] = "BOOL",
 };
 
-/* Type of the elements in the file. */
+/* Returns the type of the elements in the file. */
 static xd_dtype stored_type(xd_dtype t, int keep)
 {
     return !keep && (t == XD_F16 || t == XD_BF16 || t == XD_F64) ? XD_F32 : t;
@@ -29,7 +29,7 @@ static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t
     *at += xd_bytes(t);
 }
 
-/* The header, padded with spaces so that the data begins at a multiple of `align`. */
+/* Appends the header, padded with spaces so that the data begin at a multiple of `align`. */
 static void make_header(xd_text_buf *b, const xd_st_head *h, int keep, size_t align)
 {
     const xd_st_item  *items = h->items;

@@ -1,4 +1,4 @@
-/* video.c - video files: selects formats by name; also raw frames, the smallest format */
+/* video.c - video files: selects the format by extension; also raw frames (.rgb) */
 #include "io/video.h"
 
 #include <math.h>
@@ -53,12 +53,12 @@ xd_status xd_video_ready(const char *path, xd_err *e)
 {
     const xd_vcodec *c = by_tail(path);
     if (!c)
-        return xd_fail(e, XD_EINVAL, "%s does not end like a video: .mp4, .mov, .mkv, .webm, .gif "
-                       "and .rgb are known", path);
+        return xd_fail(e, XD_EINVAL, "%s has no video extension; use .mp4, .mov, .mkv, .webm, "
+                       ".gif or .rgb", path);
     if (!c->write)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "this build cannot write %s: it was made without FFmpeg and has videos as "
-                       ".gif, .rgb, or a .png for each frame", path);
+                       "this build has no FFmpeg and cannot write %s; use .gif, .rgb, or a .png "
+                       "for each frame", path);
     return c->ready ? c->ready(c, e) : XD_OK;
 }
 
@@ -69,7 +69,7 @@ static xd_status check_film(const xd_vcodec *c, const char *path, const xd_film 
                        "more, not %lld frames of %lldx%lld", path, c->name, (long long)c->max_side,
                        (long long)f->n, (long long)f->w, (long long)f->h);
     if (!(f->fps >= 0.01 && f->fps <= 1000))
-        return xd_fail(e, XD_EINVAL, "%s: a video has 0.01 to 1000 frames a second, not %g", path,
+        return xd_fail(e, XD_EINVAL, "%s: fps is %g; it must be from 0.01 to 1000", path,
                        f->fps);
     return XD_OK;
 }

@@ -1,5 +1,5 @@
-/* webp.c - WebP with libwebp: written lossy, texts in an Exif chunk; of an animation the first
- * frame is read.
+/* webp.c - WebP with libwebp: written lossy, with texts in an Exif chunk; reading an animation
+ * returns its first frame.
  *
  * libwebp encodes images only. This file writes the container of an image and an Exif chunk
  * (VP8X, see the WebP container specification). */
@@ -57,7 +57,8 @@ static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p,
     if (n < RIFF_HEAD) {
         WebPFree(coded);
         free(exif);
-        return xd_fail(e, XD_ENOMEM, "%s: WebP cannot code %lldx%lld pixels", path, (long long)p->w,
+        return xd_fail(e, XD_ENOMEM, "%s: WebP cannot encode %lldx%lld pixels", path,
+                       (long long)p->w,
                        (long long)p->h);
     }
     if (exif)
@@ -74,7 +75,7 @@ static int webp_is(const uint8_t *data, size_t len)
     return len >= RIFF_HEAD && !memcmp(data, "RIFF", 4) && !memcmp(data + 8, "WEBP", 4);
 }
 
-/* The first chunk of a name; none: of no bytes. */
+/* Returns the first chunk of a name; of size 0 if there is none. */
 static WebPData chunk_of(const WebPDemuxer *d, const char *name)
 {
     WebPChunkIterator i = { 0 };
@@ -85,7 +86,7 @@ static WebPData chunk_of(const WebPDemuxer *d, const char *name)
     return chunk;
 }
 
-/* Decodes a frame into its place; around it the canvas is black and transparent. */
+/* Decodes a frame into its place on the canvas, which is black and transparent elsewhere. */
 static int decode_frame(const WebPIterator *f, xd_pixels *p, uint8_t *rgba)
 {
     size_t   bytes = rgba ? 4 : 3, row = (size_t)p->w * bytes, all = row * (size_t)p->h;

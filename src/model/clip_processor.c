@@ -1,5 +1,5 @@
-/* clip_processor.c - resizes, crops and normalizes an image for its encoder, as transformers'
- * CLIPImageProcessor does */
+/* clip_processor.c - resizes, crops and normalizes an image for a CLIP encoder, like transformers'
+ * CLIPImageProcessor */
 #include "model/clip_processor.h"
 
 #include <stddef.h>
@@ -33,14 +33,14 @@ static const xd_field fields[] = {
     { "feature_extractor_type", 0, '-', 0, NULL },
     { "processor_class", 0, '-', 0, NULL },
     { "do_convert_rgb", 0, '-', 0, NULL },
-    { "size", 0, '-', 0, NULL },        /* these two by read_size                              */
+    { "size", 0, '-', 0, NULL },        /* this and the next one: parsed by read_size          */
     { "crop_size", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* A side in pixels, if the object has one. */
+/* Reads a side in pixels. Returns 0 if the object has none. */
 static int read_side(const xd_json *j, const char *key, int64_t *v)
 {
     double n;
@@ -50,8 +50,8 @@ static int read_side(const xd_json *j, const char *key, int64_t *v)
     return 1;
 }
 
-/* "size" and "crop_size": {"height": h, "width": w}, {"shortest_edge": n}, or a number, which is a
- * shortest edge or a square. edge NULL: no shortest edge. */
+/* Reads "size" or "crop_size": {"height": h, "width": w}, {"shortest_edge": n}, or a number, which
+ * is a shortest edge or, if edge is NULL, a square. */
 static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int64_t size[2],
                            xd_err *e)
 {
@@ -68,11 +68,11 @@ static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int
     }
     if (read_side(v, "height", &size[0]) && read_side(v, "width", &size[1]))
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "%s is not a number of pixels from 1 to %d, nor an object of "
-                   "height and width%s", key, (int)MAX_SIDE, edge ? ", nor of shortest_edge" : "");
+    return xd_fail(e, XD_EFORMAT, "%s must be a number of pixels from 1 to %d, or an object with "
+                   "height and width%s", key, (int)MAX_SIDE, edge ? " or shortest_edge" : "");
 }
 
-/* Three numbers, or `usual` where the config has none. */
+/* Reads three numbers; default: `usual`. */
 static xd_status read_three(const xd_reals *v, const char *key, const double usual[3],
                             double out[3], xd_err *e)
 {
@@ -82,7 +82,7 @@ static xd_status read_three(const xd_reals *v, const char *key, const double usu
     return XD_OK;
 }
 
-/* Numbers of Pillow's filters. */
+/* Converts Pillow's number of a filter. */
 static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
 {
     static const struct { int number; xd_filter f; } known[] = {
@@ -97,7 +97,7 @@ static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
                    "(bicubic)", resample);
 }
 
-/* OpenAI's numbers for CLIP. */
+/* Mean and standard deviation of OpenAI's CLIP. */
 static const double usual_mean[3] = { 0.48145466, 0.4578275, 0.40821073 };
 static const double usual_std[3] = { 0.26862954, 0.26130258, 0.27577711 };
 
@@ -118,16 +118,16 @@ static xd_status check_numbers(xd_clip_processor *p, const cfg *c, xd_err *e)
                ? xd_fail(e, XD_EFORMAT, "rescale_factor %g is not above 0", c->factor) : s;
 }
 
-/* The encoder reads squares of one size, whatever the image's. */
+/* Refuses settings whose output is not a square of the encoder's size. */
 static xd_status check_square(const xd_clip_processor *p, int64_t side, xd_err *e)
 {
     const int64_t *to = p->crops ? p->crop : p->size;
     if (!p->crops && (!p->resizes || p->edge))
-        return xd_fail(e, XD_EUNSUPPORTED, "images keep their ratio (do_center_crop is false), and "
-                       "the encoder reads squares");
+        return xd_fail(e, XD_EUNSUPPORTED, "do_center_crop is false, so that images keep their "
+                       "aspect ratio, but the encoder needs squares");
     if (to[0] != side || to[1] != side)
-        return xd_fail(e, XD_EFORMAT, "images become %lld x %lld pixels, and the encoder reads "
-                       "%lld x %lld (image_size)", (long long)to[1], (long long)to[0],
+        return xd_fail(e, XD_EFORMAT, "images are resized to %lld x %lld pixels, but the encoder "
+                       "needs %lld x %lld (image_size)", (long long)to[1], (long long)to[0],
                        (long long)side, (long long)side);
     return XD_OK;
 }
@@ -166,19 +166,20 @@ static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, i
                         xd_err *e)
 {
     int64_t to[2] = { p->size[0], p->size[1] };
-    if (p->edge) {              /* the other side is cut to whole pixels                       */
+    if (p->edge) {              /* the other side is rounded down                              */
         to[0] = *h <= *w ? p->edge : (int64_t)((double)(p->edge * *h) / (double)*w);
         to[1] = *w <= *h ? p->edge : (int64_t)((double)(p->edge * *w) / (double)*h);
     }
     if (to[0] > MAX_SIDE || to[1] > MAX_SIDE)
-        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is too long for the image "
-                       "encoder, which reads its middle", (long long)*w, (long long)*h);
+        return xd_fail(e, XD_EINVAL, "the aspect ratio of an image of %lld x %lld pixels is too "
+                       "extreme for the image encoder", (long long)*w, (long long)*h);
     xd_status s = xd_image_resize_by(rgb, p->filter, *w, *h, to[1], to[0], e);
     *h = to[0], *w = to[1];
     return s;
 }
 
-/* The first pixel of the middle; negative: zeros stand around the image. */
+/* Returns the first pixel of a centre crop of n pixels; negative: the image is padded with
+ * zeros. */
 static int64_t middle(int64_t of, int64_t n)
 {
     return of >= n ? (of - n) / 2 : -((n - of + 1) / 2);

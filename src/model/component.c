@@ -1,4 +1,4 @@
-/* component.c - one component of a model directory */
+/* component.c - opening, counting and loading one component of a model */
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "model/shared_weights.h"
 
-enum { SHOWN = 10 };            /* tensors that a warning lists                                */
+enum { SHOWN = 10 };            /* max number of tensors in a warning                          */
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -26,7 +26,7 @@ static xd_status list_tensors(xd_component *p, xd_err *e)
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
-/* Appends `, "key": N` for every number in `layers`, with the key of that kind of block. */
+/* Appends `, "KEY": N` for every number in `layers`, with the config key of that kind of block. */
 static xd_status count_blocks(const xd_component *p, const char *layers, xd_text_buf *b, xd_err *e)
 {
     static const char *const keys[] = { "num_layers", "num_hidden_layers", "num_single_layers",
@@ -41,18 +41,18 @@ static xd_status count_blocks(const xd_component *p, const char *layers, xd_text
         long  n = strtol(layers, &end, 10);
         if (end == layers || n < 0 || n > 10000 || (*end && *end != ','))
             return xd_fail(e, XD_EINVAL,
-                           "layers is \"%s\" there: it is a list of numbers from 0 to 10000",
+                           "layers has \"%s\"; it must be a list of numbers from 0 to 10000",
                            layers);
         xd_buf_add(b, "%s\"%s\": %ld", xd_json_size(p->config) ? ", " : "", keys[i], n);
         layers = end + (*end == ',');
     }
     if (*layers && p->kind == XD_KIND_DIT)
-        return xd_fail(e, XD_EINVAL, "layers has \"%s\" left over: %s has fewer kinds of blocks",
+        return xd_fail(e, XD_EINVAL, "layers has \"%s\" too much: %s has fewer kinds of blocks",
                        layers, p->class_name);
     return XD_OK;
 }
 
-/* Reads the config again with other numbers of blocks: of several members of a name the
+/* Reads the config again with other numbers of blocks, appended as duplicate keys, of which the
  * last one counts. */
 static xd_status reread_blocks(xd_component *p, const char *hint, const char *layers,
                                const char *path, xd_err *e)
@@ -83,8 +83,8 @@ static xd_status reread_blocks(xd_component *p, const char *hint, const char *la
     return s;
 }
 
-/* Finds the network of the config, with other numbers of blocks if `layers` is given, and lists its
- * tensors. */
+/* Finds the network of the config and lists its tensors. layers: other numbers of blocks, or
+ * NULL. */
 static xd_status open_network(xd_component *p, const char *hint, const char *layers,
                               const char *path, xd_err *e)
 {
@@ -156,8 +156,8 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e)
 {
     const xd_text *t = p->text ? p->text->with_vision : NULL;
     if (!t)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: the pipeline shows its text encoder images, and a "
-                       "%s sees none", p->dir, p->class_name);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the pipeline needs a text encoder that reads "
+                       "images, but %s does not", p->dir, p->class_name);
     char *path = xd_path_join(p->dir, "config.json");
     free(p->list);
     p->list = NULL;
@@ -241,8 +241,8 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
-/* For an fp8 weight the tensor with its scale, by one of the names that ComfyUI and others
- * use; -1: none. */
+/* Returns the tensor with the scale of an fp8 weight, under one of the names that ComfyUI and
+ * others use; -1: none. */
 static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
@@ -278,7 +278,7 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
     return s;
 }
 
-/* Only scales of one number for each tensor are supported. */
+/* Refuses fp8 weights that do not have one scale per tensor. */
 static xd_status check_scales(xd_component *p, xd_err *e)
 {
     for (int64_t i = 0; i < xd_st_count(p->files); i++) {
@@ -291,7 +291,7 @@ static xd_status check_scales(xd_component *p, xd_err *e)
         xd_tensor t = xd_st_shape(p->files, k);
         if (xd_count(t) != 1 || (t.type != XD_F32 && t.type != XD_F16 && t.type != XD_BF16))
             return xd_fail(e, XD_EUNSUPPORTED,
-                           "%s: the scale %s of a weight in fp8 is %lld numbers of type %s: one "
+                           "%s: the scale %s of an fp8 weight has %lld elements of type %s: one "
                            "of f32, f16 or bf16 is supported", p->file ? p->file : p->dir,
                            xd_st_name(p->files, k), (long long)xd_count(t),
                            xd_st_dtype(p->files, k));
@@ -305,14 +305,13 @@ static xd_status check_scales(xd_component *p, xd_err *e)
     return XD_OK;
 }
 
-/* Is it a scale or a format note of quantized weights, or a tokenizer as ComfyUI puts it beside
- * weights? These are not reported as unused. */
+/* Tensors that ComfyUI and llama.cpp add to weights, and that are not reported as unused. */
 int xd_component_is_note(const char *name)
 {
     static const char *const ends[] = { "tekken_model", "spiece_model" };
     size_t n = strlen(name);
     if (!strcmp(name, "output.weight") || !strcmp(name, "rope_freqs.weight"))
-        return 1;               /* of a language model of llama.cpp                          */
+        return 1;               /* in language models of llama.cpp                           */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0)
@@ -340,7 +339,7 @@ static void mark_used(const xd_component *p, const char *names, char *used)
     }
 }
 
-/* In a file that holds more than this component only its own tensors count. */
+/* Warns of unused tensors; in a file with several components, only of this component's tensors. */
 static void warn_extra(const xd_component *p)
 {
     char        text[2048] = "", *used = calloc((size_t)xd_st_count(p->files) + 1, 1);
@@ -372,7 +371,7 @@ xd_status xd_component_set_file(xd_component *p, const char *file, const char *s
     return p->file && p->slot ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
 }
 
-/* Of a network that runs without its last blocks: the tensors that it needs. *list is malloc'ed. */
+/* Lists the tensors that are required if the last blocks are not run. *list is malloc'ed. */
 static xd_status list_needed(xd_component *p, xd_declared **list, int *n, xd_err *e)
 {
     xd_err  mine = { 0 };
@@ -399,7 +398,7 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
     return s;
 }
 
-/* Opens the source with the names of the files. */
+/* Opens the source with the files' own names. */
 static xd_status open_raw(xd_component *p, xd_err *e)
 {
     const char *what = p->file ? p->file : p->dir;
@@ -412,8 +411,8 @@ static xd_status open_raw(xd_component *p, xd_err *e)
     return s;
 }
 
-/* Opens the source of the files and, if `file` is given or the folder has names of others than
- * diffusers, the translation of names in front of it. */
+/* Opens the source of the files. If `file` is given, or the names in the folder are not those of
+ * diffusers, wraps it in a translation of names. */
 static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
     xd_status s = open_raw(p, e);
@@ -429,7 +428,7 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
     s = xd_single_file_open(&p->single, &of, &mine);
     if (s == XD_OK)
         p->src = xd_single_file_source(p->single);
-    if (s == XD_OK || s == XD_EUNSUPPORTED) {   /* names may be unknown for an unknown format  */
+    if (s == XD_OK || s == XD_EUNSUPPORTED) {   /* an unknown layout may be a quantized format */
         xd_status q = xd_quantized_check(p->quantized, s == XD_OK ? xd_single_file_prefix(p->single)
                                                                   : "", e);
         if (q != XD_OK || s == XD_OK)
@@ -480,7 +479,7 @@ size_t xd_component_held_bytes(const xd_component *p)
     return bytes;
 }
 
-/* Are its weights read from somewhere? Else random ones are made. */
+/* Returns 1 if the weights have a source; without, they are random. */
 static int has_source(const xd_component *p)
 {
     return p->src.has != NULL;
@@ -494,7 +493,7 @@ static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, x
                       .stays = p->stays };
 }
 
-/* The network for counting with all blocks in files. Their vectors are held all the same. */
+/* Counts the network with all blocks streamed from files; their vectors stay in memory anyway. */
 static void count_streamed(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     int     n = p->net.last - p->net.first;
@@ -533,7 +532,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     p->work -= p->host_work;
     if (p->streams && count->host_memory && !mine.code)
         count_streamed(p, count, type, &mine);
-    if (mine.code)              /* the next request would take a partial count for a complete one */
+    if (mine.code)              /* a later request must not use the partial count               */
         xd_net_close(&p->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
@@ -545,7 +544,7 @@ void xd_component_stage(xd_component *p, int first, int last)
     xd_net_close(&p->shadow);
 }
 
-/* Every block shares the weights of the first block of its kind. */
+/* Makes every block share the weights of the first block of its kind. */
 static xd_status alias_layers(xd_net *n, xd_err *e)
 {
     for (int i = n->first; i < n->last; i++) {
@@ -561,7 +560,7 @@ static xd_status alias_layers(xd_net *n, xd_err *e)
     return XD_OK;
 }
 
-/* Visits only the first block of every kind; the (empty) structs of the others are freed. */
+/* Visits only the first block of every kind; frees the (empty) structs of the others. */
 static xd_status visit_kinds(xd_net *n, xd_decl *d)
 {
     int last = n->last, first = n->first;
@@ -588,7 +587,7 @@ static xd_status visit_kinds(xd_net *n, xd_decl *d)
     return d->err->code;
 }
 
-/* Visits a separate network with this rank's blocks; `d` counts. */
+/* Visits a temporary network with this rank's blocks, to count with `d`. */
 static xd_status count_own(const xd_component *p, xd_decl *d,
                            xd_status (*visit)(xd_net *n, xd_decl *d), xd_err *e)
 {
@@ -642,8 +641,8 @@ void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, 
     xd_net_close(&net);
 }
 
-/* A device with a memory of its own has all weights in one block, so that they take what was
- * counted. */
+/* On a device with its own memory: allocates all weights in one block, so that they use exactly the
+ * counted bytes. */
 static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
     xd_block_sizes   w = xd_component_blocks(p);
@@ -660,7 +659,7 @@ static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
     if (p->stream.streamed)
         xd_weight_stream_open(&p->net.stream, &p->stream, &w, &m, e);
     else if (!xd_store_own_block(p->store, p->block_bytes, 0))
-        xd_fail(e, XD_ENOMEM, "no memory of %s for %s of weights", dev->name,
+        xd_fail(e, XD_ENOMEM, "out of memory on %s: cannot allocate %s for weights", dev->name,
                 xd_size_text((double)p->block_bytes).s);
 }
 
@@ -711,7 +710,7 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
     if (s == XD_OK && p->net.stream && !xd_dev_identity(dev))
         xd_component_stream_open(p, dev, type);
     if (s != XD_OK) {
-        if (s != XD_ECOMM)      /* freeing a shared-memory block waits for the other ranks     */
+        if (s != XD_ECOMM)      /* freeing shared memory would wait for the other ranks        */
             xd_component_drop(p);
         xd_fail(e, s, "%s", mine.msg);
         if (e)
@@ -745,7 +744,7 @@ void xd_component_drop(xd_component *p)
     xd_store_close(&p->store);
     xd_shared_weights_close(p);
     if (p->stays == XD_STAYS_NONE && !p->streams)
-        xd_st_release(p->files);        /* else weights that are set aside may read them        */
+        xd_st_release(p->files);        /* no set of weights reads the files in place           */
     for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {
         free(p->net.layer[i]);
         p->net.layer[i] = NULL;

@@ -1,4 +1,4 @@
-/* component_network.c - the network of a component, by the class that its config names */
+/* component_network.c - finds the network of a component by the class in its config */
 #include <string.h>
 
 #include "families/family.h"

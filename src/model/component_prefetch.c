@@ -1,8 +1,7 @@
 /* component_prefetch.c - readahead of a component's files while cores or disk are idle
  *
- * The disk is idle while a text encoder computes. While matrices are packed, the packing
- * waits for the disk: tensors are mapped one by one, and the system reads a large one only
- * window by window. */
+ * The disk is idle while a text encoder computes. And loading without readahead waits for the disk:
+ * tensors are mapped one by one, and the system reads a large one only in small windows. */
 
 #include "model/component.h"
 
@@ -16,7 +15,7 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
         return;
     xd_tensor stored = xd_st_shape(p->files, i);
     int64_t   all = xd_count(xd_quantized_shape(p->quantized, p->files, i));
-    if (all != xd_count(stored)) {              /* several codes in a byte                     */
+    if (all != xd_count(stored)) {              /* several codes per byte                      */
         first = first * xd_count(stored) / all;
         n = (n * xd_count(stored) + all - 1) / all;
     }
@@ -26,15 +25,15 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
     p->upto[i] = xd_readahead_bytes(p->reader);
 }
 
-/* The ranks of a group read their parts of the list in parallel. What this rank has read of the
- * first part stands for an equal amount of each part. */
+/* The ranks of a group read their parts of the list in parallel: assumes that the others have read
+ * as much of their parts as this rank. */
 void xd_component_was_read(const xd_component *p, int64_t i)
 {
     if (p->reader)
         xd_readahead_used(p->reader, p->upto[i] * (size_t)(p->shared ? p->group.c->size : 1));
 }
 
-/* 0: there is no memory. */
+/* Returns 0 if out of memory. */
 static int open_readahead(xd_component *p, size_t max_bytes, const xd_canceller *cancel)
 {
     p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
@@ -76,8 +75,8 @@ void xd_component_prefetch_end(xd_component *p)
 
 /* ---- streamed blocks ---------------------------------------------------------------------- */
 
-/* Lists the tensors of all streamed blocks, and behind them those of the first one: the blocks
- * follow each other in a circle. */
+/* Lists the tensors of all streamed blocks, followed by those of the first block again, which comes
+ * next after a step. */
 static void list_streamed(xd_component *p, xd_dev *dev, xd_dtype type)
 {
     int n = p->net.last - p->net.first, first = -1, k = 0;

@@ -1,4 +1,4 @@
-/* component_weights.c - weights of a component that are set aside while it has others */
+/* component_weights.c - inactive sets of weights of a component, and switching between sets */
 #include <stdlib.h>
 #include <string.h>
 

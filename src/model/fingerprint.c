@@ -1,7 +1,7 @@
 /* fingerprint.c - a hash with which ranks check that they have the same model
  *
- * The contents of files count; the place and name of a directory do not. Weight files are too
- * large to be read whole, so a sample of their pages is hashed (safetensors.h). */
+ * It depends on the contents of files, not on the path of the directory. Weight files are too large
+ * to be read completely, so a sample of their pages is hashed (safetensors.h). */
 #include "model/lora.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "model/component.h"
 #include "model/model.h"
 
-/* Bytes of a config or vocabulary; larger ones are refused elsewhere. */
+/* Max bytes of a config or vocabulary; larger ones are refused when they are opened. */
 enum { MAXFILE = 64 << 20 };
 
 static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
@@ -26,8 +26,8 @@ static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
     return h;
 }
 
-/* Hashes a whole file; a missing file counts, too. The only failure, on *e, is lack of memory,
- * which must not look like a different model. */
+/* Hashes a complete file; a missing file changes the hash, too. The only error in *e is lack of
+ * memory, which must not look like a different model. */
 static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *e)
 {
     char     *path = dir ? xd_path_join(dir, name) : NULL, *text = NULL;
@@ -57,7 +57,7 @@ static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
     return h;
 }
 
-/* Hashes what says how images are shown to an encoder. */
+/* Hashes the configs of an image processor. */
 static uint64_t mix_processor(uint64_t h, const char *model, const char *folder, xd_err *e)
 {
     char *dir = xd_path_join(model, folder);

@@ -30,7 +30,7 @@ char *xd_model_hub(void)
     return user ? xd_path_join(user, ".cache/huggingface/hub") : NULL;
 }
 
-/* Is it "org/name", optionally "@revision": one slash, no dots at the start of a part? */
+/* Returns 1 for "org/name" or "org/name@revision": one slash, no dot at the start of a part. */
 static int is_repo_id(const char *s)
 {
     const char *slash = strchr(s, '/');
@@ -38,7 +38,7 @@ static int is_repo_id(const char *s)
            s[0] != '/' && slash[1] != '.';
 }
 
-/* HUB/models--org--name/snapshots; malloc'ed, or NULL. */
+/* Returns HUB/models--org--name/snapshots; malloc'ed, or NULL. */
 static char *snapshots_of(const char *id)
 {
     const char *slash = strchr(id, '/');
@@ -49,7 +49,7 @@ static char *snapshots_of(const char *id)
     return dir;
 }
 
-/* The folders in a directory; *one: the path of the last of them, malloc'ed. */
+/* Counts the folders in a directory; *one is the path of the last one, malloc'ed. */
 static int count_snapshots(const char *dir, char **one)
 {
     DIR *d = opendir(dir);
@@ -70,7 +70,7 @@ static int count_snapshots(const char *dir, char **one)
     return n;
 }
 
-/* Where nothing says which one is main: the only one. */
+/* Without refs/main: returns the only snapshot, or NULL. */
 static char *only_snapshot(const char *id)
 {
     char *dir = snapshots_of(id), *one = NULL;
@@ -82,7 +82,7 @@ static char *only_snapshot(const char *id)
     return one;
 }
 
-/* HUB/models--org--name/snapshots/COMMIT of a revision; NULL if it does not exist. */
+/* Returns HUB/models--org--name/snapshots/COMMIT of a revision; NULL if it does not exist. */
 static char *find_snapshot(const char *id, const char *revision)
 {
     const char *slash = strchr(id, '/');
@@ -114,7 +114,7 @@ static char *find_snapshot(const char *id, const char *revision)
 
 /* ---- names without folders ---------------------------------------------------------------- */
 
-/* The part of a path before `end`, without slashes at its end. */
+/* Returns the last component of path[0..end), without trailing slashes. */
 static xd_span last_part(const char *path, int64_t end)
 {
     while (end > 1 && path[end - 1] == '/')
@@ -152,7 +152,7 @@ void xd_model_short_name(const char *path, xd_text_buf *b)
     free(text);
 }
 
-/* ---- what is missing ----------------------------------------------------------------------- */
+/* ---- hints about missing files --------------------------------------------------------------- */
 
 xd_status xd_model_fail_cached(xd_err *e, xd_status code)
 {
@@ -166,7 +166,7 @@ xd_status xd_model_fail_cached(xd_err *e, xd_status code)
     size_t n = strlen(e->msg);
     char   id[512];
     snprintf(id, sizeof id, "%.*s/%.*s", (int)(sep - repo), repo, (int)(end - sep - 2), sep + 2);
-    snprintf(e->msg + n, sizeof e->msg - n, "; \"hf download %s\" gets what is missing", id);
+    snprintf(e->msg + n, sizeof e->msg - n, "; \"hf download %s\" downloads missing files", id);
     return code;
 }
 
@@ -177,7 +177,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* "org/name" of a cache folder "models--org--name" with this `name`; malloc'ed, or NULL. */
+/* Returns "org/name" of a cache folder "models--org--name" with this `name`; malloc'ed, or NULL. */
 static char *repo_in(const char *folder, const char *name)
 {
     static const char before[] = "models--";
@@ -191,8 +191,8 @@ static char *repo_in(const char *folder, const char *name)
     return repo;
 }
 
-/* All models of the cache with this name, in alphabetical order. Returns their number; `repo` gets
- * at most `room` of them. */
+/* Lists the models of the cache with this name, in alphabetical order. Returns their number; `repo`
+ * gets at most `room` of them. */
 static int all_named(const char *root, const char *name, char **repo, int room)
 {
     DIR *d = root ? opendir(root) : NULL;
@@ -242,7 +242,7 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
     return s;
 }
 
-/* What else to do about a model that is not in the cache under main. */
+/* Writes the error, with the cure, for a model without a snapshot of main in the cache. */
 static xd_status fail_absent(const char *model, const char *id, const char *revision, xd_err *e)
 {
     char *root = xd_model_hub(), *dir = snapshots_of(id);
@@ -270,8 +270,8 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e)
         return (*dir = strdup(model)) ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
     if (xd_file_exists(model))
         return xd_fail(e, XD_EIO,
-                       "%s is a file; a model is a directory with model_index.json, and files of "
-                       "weights are named beside it (--transformer FILE)",
+                       "%s is a file; --model must be a directory with model_index.json. Pass a "
+                       "weight file in addition (--transformer FILE)",
                        model);
     snprintf(id, sizeof id, "%s", model);
     for (size_t n = strlen(id); n > 1 && id[n - 1] == '/'; n--)

@@ -1,4 +1,4 @@
-/* image_processor.c - see image_processor.h */
+/* image_processor.c - reads preprocessor_config.json, and computes the size of the resized image */
 #include "model/image_processor.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/minmax.h"
 
-enum { BICUBIC = 3, MAX_RATIO = 200, MAX_SIDE = 1 << 20 };    /* Pillow's number of the filter */
+enum { BICUBIC = 3, MAX_RATIO = 200, MAX_SIDE = 1 << 20 };    /* BICUBIC: Pillow's number      */
 
 const char *const xd_image_processor_files[] = { "preprocessor_config.json",
                                                  "processor_config.json", NULL };
@@ -50,11 +50,11 @@ static xd_status check_values(xd_image_processor *p, const char *path, xd_err *e
                        (long long)p->merge, (long long)p->min_pixels, (long long)p->max_pixels);
     if (!p->resizes || !p->rescales || !p->normalizes || p->resample != BICUBIC ||
         fabs(p->factor * 255 - 1) > 1e-6)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: only images that are resized (resample %d, "
-                       "bicubic), rescaled by 1/255 and normalized are built", path, BICUBIC);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: unsupported settings; images must be resized "
+                       "(resample %d, bicubic), rescaled by 1/255 and normalized", path, BICUBIC);
     if ((p->mean.n && p->mean.n != 3) || (p->std.n && p->std.n != 3) || !(p->std.v[0] > 0) ||
         !(p->std.v[1] > 0) || !(p->std.v[2] > 0))
-        return xd_fail(e, XD_EFORMAT, "%s: image_mean and image_std are not those of three colours",
+        return xd_fail(e, XD_EFORMAT, "%s: image_mean and image_std must have three numbers",
                        path);
     return XD_OK;
 }
@@ -74,7 +74,7 @@ xd_status xd_image_processor_read(xd_image_processor *p, const char *model, cons
     if (s == XD_OK && !path)
         s = xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK && !xd_file_exists(path))
-        s = xd_fail(e, XD_EIO, "%s has no %s, which says how the text encoder sees images", dir,
+        s = xd_fail(e, XD_EIO, "%s has no %s, the text encoder's image processing", dir,
                     xd_image_processor_files[0]);
     if (s == XD_OK)
         s = xd_json_read(&j, path, e);
@@ -88,15 +88,16 @@ xd_status xd_image_processor_read(xd_image_processor *p, const char *model, cons
     return s;
 }
 
-/* transformers: smart_resize; halves are rounded to even. */
+/* As smart_resize in transformers; halves are rounded to even. */
 xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, int64_t *width,
                                   xd_err *e)
 {
     double h = (double)*height, w = (double)*width, unit = (double)(p->patch * p->merge);
     if (*height < 1 || *width < 1 || *height > MAX_SIDE || *width > MAX_SIDE ||
         fmax(h, w) / fmin(h, w) > MAX_RATIO)
-        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is no image for the text "
-                       "encoder: its sides may be %d : 1", (long long)*width, (long long)*height,
+        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels does not fit the text "
+                       "encoder: the aspect ratio can be at most %d : 1", (long long)*width,
+                       (long long)*height,
                        MAX_RATIO);
     double rows = nearbyint(h / unit) * unit, cols = nearbyint(w / unit) * unit;
     if (rows * cols > (double)p->max_pixels) {
@@ -110,7 +111,7 @@ xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, 
     }
     if (rows < unit || cols < unit)
         return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is too narrow for the text "
-                       "encoder: it has no token of %g x %g", (long long)*width,
+                       "encoder: a token needs %g x %g pixels", (long long)*width,
                        (long long)*height, unit, unit);
     *height = (int64_t)rows;
     *width = (int64_t)cols;

@@ -1,7 +1,8 @@
-/* key_map.c - the known layouts: those of the families, and here of autoencoders and text encoders
+/* key_map.c - all known layouts of weight files: those of the families, and here those of VAEs and
+ * text encoders
  *
  * Original names are those of the published files (ae.safetensors of Black Forest Labs). Other
- * files have the same names with a prefix. Files of diffusers and transformers are a layout,
+ * files have the same names with a prefix. The names of diffusers and transformers are a layout,
  * too. */
 #include "model/single_file.h"
 
@@ -9,7 +10,7 @@
 
 #include "families/family.h"
 
-/* ---- the KL autoencoder of latent diffusion ----------------------------------------------- */
+/* ---- the KL VAE of latent diffusion ------------------------------------------------------- */
 
 static const xd_stem ldm_res[] = {
     XD_STEM("norm1", "norm1"), XD_STEM("conv1", "conv1"),
@@ -17,7 +18,7 @@ static const xd_stem ldm_res[] = {
     XD_STEM("conv_shortcut", "nin_shortcut"), XD_STEMS_END,
 };
 
-/* Matrices are stored as 1 x 1 convolutions with equal elements. */
+/* Matrices are stored as 1 x 1 convolutions with the same elements. */
 static const xd_stem ldm_attn[] = {
     XD_STEM("group_norm", "norm"), XD_STEM("to_q", "q"), XD_STEM("to_k", "k"), XD_STEM("to_v", "v"),
     XD_STEM("to_out.0", "proj_out"), XD_STEMS_END,
@@ -37,9 +38,9 @@ static const xd_stem ldm_top[] = {
     XD_STEMS_END,
 };
 
-/* ---- the causal autoencoder --------------------------------------------------------------- */
+/* ---- the causal VAE ----------------------------------------------------------------------- */
 
-/* A residual block is a list of modules, of which these have weights. */
+/* A residual block is a list of modules; these have weights. */
 #define CAUSAL_RES(want, have)                                                            \
     XD_STEM(want "norm1.gamma", have "residual.0.gamma"),                                 \
     XD_STEM(want "conv1", have "residual.2"),                                             \
@@ -47,7 +48,7 @@ static const xd_stem ldm_top[] = {
     XD_STEM(want "conv2", have "residual.6"), XD_STEM(want "conv_shortcut", have "shortcut")
 #define CAUSAL_RESAMPLE(want, have)                                                       \
     XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
-/* A level of the decoder, whose parts go on in the numbering of the level before it. */
+/* A level of the decoder; its parts continue the numbering of the previous level. */
 #define CAUSAL_UP(a, b, c, d)                                                             \
     { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
       CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
@@ -57,7 +58,7 @@ static const xd_stem causal_up0[] = CAUSAL_UP("0", "1", "2", "3");
 static const xd_stem causal_up1[] = CAUSAL_UP("4", "5", "6", "7");
 static const xd_stem causal_up2[] = CAUSAL_UP("8", "9", "10", "11");
 static const xd_stem causal_up3[] = CAUSAL_UP("12", "13", "14", "15");
-/* Parts of a level, where levels have shortcuts. */
+/* Parts of a level in a VAE whose levels have shortcuts. */
 static const xd_stem causal_down[] = {
     CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."),
     CAUSAL_RESAMPLE("downsampler.", "2."), XD_STEMS_END,
@@ -82,7 +83,7 @@ static const xd_stem causal_top[] = {
     { half ".mid_block.attentions.0.", half ".middle.1.", NULL },                         \
     { half ".mid_block.resnets.1.", half ".middle.2.", causal_part }
 
-/* ---- the encoder of images ---------------------------------------------------------------- */
+/* ---- the image encoder -------------------------------------------------------------------- */
 
 /* Queries, keys and values are one matrix; its bias has the same rows. */
 #define CLIP_QKV(have)                                                                    \
@@ -137,7 +138,7 @@ static const xd_stem gguf_t5_top[] = {
 static const xd_stem gguf_qwen[] = {
     GGUF_LM(XD_STEM("self_attn.q_proj", "attn_q"), XD_STEM("self_attn.k_proj", "attn_k")),
 };
-/* Of Llama, and of Mistral, the rows of queries and keys are in another order. */
+/* Llama and Mistral have the rows of queries and keys in another order. */
 static const xd_stem gguf_llama[] = {
     GGUF_LM(XD_STEM_SWAP("self_attn.q_proj", "attn_q", XD_SWAP_QUERIES),
             XD_STEM_SWAP("self_attn.k_proj", "attn_k", XD_SWAP_KEYS)),
@@ -151,8 +152,8 @@ static const xd_stem gguf_lm_top[] = {
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
-/* Language models, whose names begin in the ways that src/text/decoder.c takes: as saved by
- * transformers, and in ComfyUI's checkpoints behind the model's name. */
+/* Language models with the prefixes that src/text/decoder.c accepts: as saved by transformers, and
+ * in ComfyUI's checkpoints after the model's name. */
 #define LM(first)                                                                                  \
     { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "gemma2", "gemma3" },                  \
       "a language model", { first "layers.0.self_attn.o_proj.weight", NULL },                      \
@@ -161,7 +162,7 @@ static const xd_stem gguf_lm_top[] = {
         "text_encoders.qwen25_7b.transformer.", "text_encoders.mistral3_24b.transformer.",         \
         "text_encoders.llama.transformer." },                                                      \
       { { first "layers.#.", first "layers.#.", NULL }, { "", "", NULL } } }
-/* Blocks of an autoencoder. */
+/* Blocks of a KL VAE. */
 #define LDM_SCOPES                                                                        \
     { "encoder.down_blocks.#.resnets.#.", "encoder.down.#.block.#.", ldm_res },           \
     { "encoder.down_blocks.#.attentions.#.", "encoder.down.#.attn.#.", ldm_attn },        \
@@ -234,7 +235,7 @@ static const xd_key_map shared[] = {
     LM("language_model."), LM(""),
 };
 
-/* Language models of llama.cpp, whose names are the same: the architectures tell them apart. */
+/* Language models of llama.cpp. All have the same names; the architecture distinguishes them. */
 static const struct lm {
     xd_key_map  map;
     const char *archs;

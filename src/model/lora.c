@@ -1,7 +1,7 @@
-/* lora.c - turns LoRA files into terms
+/* lora.c - converts LoRA files to terms
  *
- * Keys are grouped by module, the tensors of each module are looked up, and keys that do not fit
- * are refused before a weight is loaded. */
+ * Groups keys by module, looks up the model's tensors for each module, and refuses keys that do not
+ * fit before any weight is loaded. */
 #include "model/lora.h"
 
 #include <math.h>
@@ -14,32 +14,32 @@
 #include "base/rng.h"
 #include "model/model.h"
 
-enum { SHOWN = 10 };            /* keys that a message lists                                   */
+enum { SHOWN = 10 };            /* max number of keys in a message                             */
 
-#define CURE "--lora_partial adds what fits and leaves out the rest"
+#define CURE "--lora_partial ignores tensors that do not fit"
 
-typedef struct key {            /* of one file                                                 */
+typedef struct key {            /* a key of a file                                             */
     const char  *name;
     size_t       len;           /* length of its module's name                                 */
     xd_lora_slot slot;
     int64_t      at;            /* index in the file                                           */
 } key;
 
-typedef struct some_keys { int n; char first[2048]; } some_keys;        /* for a message        */
+typedef struct some_keys { int n; char first[2048]; } some_keys;        /* count and first keys */
 
-typedef struct reader {         /* one file                                                    */
+typedef struct reader {         /* reading of one file                                         */
     xd_loras            *l;
     int                  i;
     const char          *path;
     xd_st               *file;
     const xd_lora_keys  *names;
     xd_lora_notes       *notes; /* settings of peft                                            */
-    int                  has_plain;     /* it has diffusers' names of the transformer          */
-    unsigned char       *alone[XD_LORA_COMPONENTS];     /* 1: a module is this tensor alone    */
-    int                  used, left;    /* numbers of keys; left: of encoders that are left out */
-    some_keys            idle, strange; /* said twice, of which one is used; that fit nothing    */
-    int                  partial;       /* what does not fit is left out                       */
-    int                  misfit;        /* a shape is not the model's                          */
+    int                  has_plain;     /* 1: it has the transformer under diffusers' names    */
+    unsigned char       *alone[XD_LORA_COMPONENTS];     /* 1: the tensor has its own module    */
+    int                  used, left;    /* numbers of keys: used; of absent text encoders      */
+    some_keys            idle, strange; /* duplicates that are not used; keys that fit nothing */
+    int                  partial;       /* 1: ignore keys that do not fit                      */
+    int                  misfit;        /* 1: a tensor has another shape than the model's      */
     xd_err              *e;
 } reader;
 
@@ -51,7 +51,7 @@ typedef struct module {
 
 /* ---- alphas of a file --------------------------------------------------------------------- */
 
-/* The only element of an alpha tensor, of any plain type. */
+/* Reads the only element of an alpha tensor, of any floating-point type. */
 static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
 {
     xd_tensor t;
@@ -72,7 +72,7 @@ static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
     }
     xd_st_done(r->file, i);
     *alpha = v;
-    return isfinite(v) ? XD_OK : xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is no finite number",
+    return isfinite(v) ? XD_OK : xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is not a finite number",
                                          r->path, xd_st_name(r->file, i));
 }
 
@@ -132,7 +132,7 @@ static xd_status push_term(reader *r, xd_lora_term t)
     return XD_OK;
 }
 
-/* Total rows of all targets of a module, and their columns. */
+/* Computes the total rows of all targets of a module, and their columns. */
 static void total_extents(const reader *r, const xd_lora_target *a, int64_t *rows, int64_t *cols)
 {
     *rows = 0;
@@ -143,7 +143,7 @@ static void total_extents(const reader *r, const xd_lora_target *a, int64_t *row
         *cols *= declared_tensor(r, a, 0)->d[i];
 }
 
-/* The lengths that DoRA gives the sum: of its rows, or of its columns. */
+/* Finds the tensor with DoRA's norms of the rows, or columns, of the sum. */
 static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target *a, int64_t rows,
                                 xd_lora_term *t)
 {
@@ -155,12 +155,12 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
     if (i < 0)
         return XD_OK;
     if (m->slot[XD_LORA_UP_BIAS] >= 0)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has a bias beside the magnitude of "
-                       "DoRA, which peft does not have either", r->path, m->name);
+        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has a bias and a DoRA magnitude, which "
+                       "is not supported (nor by peft)", r->path, m->name);
     if (t->columns && a->n > 1)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has lengths of columns (DoRA) for a "
-                       "matrix that is several in this model: save it with their names or with "
-                       "lengths of rows", r->path, m->name);
+        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has DoRA norms of columns, but the "
+                       "module is several matrices in this model: save it per matrix, or with "
+                       "norms of rows", r->path, m->name);
     t->magnitude = i;
     xd_tensor v = xd_st_shape(r->file, i);
     int64_t   n = xd_count(v), want = t->columns ? t->cols : rows;
@@ -170,8 +170,8 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
     return check_tensor(r, i, v.d[0], n / v.d[0], a);
 }
 
-/* Divides a module's rows among its target tensors. `t` has what they have in common. m: NULL, or
- * the module whose magnitude the sum gets. */
+/* Adds a term for each target tensor of a module, with its part of the rows. t: common fields. m:
+ * the module with the DoRA magnitude, or NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
     int64_t   rows, at = 0;
@@ -189,7 +189,7 @@ static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, x
     return s;
 }
 
-/* alpha / rank of a module, from its alpha tensor or from settings; 1 without. */
+/* Computes alpha / rank of a module, from its alpha tensor or from settings; 1 without both. */
 static xd_status read_gain(const reader *r, const module *m, int64_t rank, int lycoris,
                            double *gain)
 {
@@ -199,19 +199,19 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
     *gain = 1;
     if (m->slot[XD_LORA_ALPHA] < 0)
         return xd_lora_notes_gain(r->notes, part, inner, (double)rank, lycoris, gain, r->e);
-    if (!rank)                  /* LoKr of two whole matrices is not scaled by an alpha tensor  */
+    if (!rank)                  /* alpha does not scale a LoKr of two unfactorized matrices    */
         return XD_OK;
     xd_status s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
     *gain = alpha / (double)rank;
     return s;
 }
 
-/* A pair of low-rank matrices; *gain becomes its factor. */
+/* Reads a pair of low-rank matrices; *gain is set to their scale. */
 static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
     if (down < 0 || up < 0)
-        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has its %s matrix only", r->path, m->name,
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has only its %s matrix", r->path, m->name,
                        down < 0 ? "up (B)" : "down (A)");
     total_extents(r, a, &rows, &cols);
     xd_status s = check_tensor(r, down, 0, cols, a);
@@ -227,7 +227,7 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
                                              .magnitude = -1 });
 }
 
-/* A whole difference of a weight or a bias, or what replaces it. */
+/* Reads a full difference of a weight or a bias, or its replacement. */
 static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const xd_lora_target *a,
                             double gain)
 {
@@ -241,7 +241,7 @@ static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const
 
 /* ---- LoHa and LoKr ------------------------------------------------------------------------ */
 
-/* Its tensors: whole (-1: there is no such), a, b, of the first and of the second factor. */
+/* Tensors of a method. slot[k]: of factor k: unfactorized (-1: not possible), a, b. */
 typedef struct method { xd_lora_kind kind; int slot[2][3]; } method;
 
 static const method methods[] = {
@@ -264,7 +264,7 @@ static int uses_method(const module *m, const method *w)
     return 0;
 }
 
-/* Checks a tensor of a factor; returns its extents as a matrix. */
+/* Checks a tensor of a factor; returns its shape as a matrix. */
 static xd_status check_factor(reader *r, int64_t i, const xd_lora_target *a, int64_t *rows,
                               int64_t *cols)
 {
@@ -289,13 +289,13 @@ static xd_status read_one_factor(reader *r, const module *m, const int slot[3],
     if (s == XD_OK && f->b >= 0)
         s = check_factor(r, f->b, a, &rank, &f->cols);
     if (s == XD_OK && rank != f->rank)
-        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has the rank %lld, and %s %lld", r->path,
+        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has the rank %lld, but %s has %lld", r->path,
                     xd_st_name(r->file, f->a), (long long)f->rank, xd_st_name(r->file, f->b),
                     (long long)rank);
     return s;
 }
 
-/* Do the factors of a term make a matrix of these extents? */
+/* Returns 1 if the product of a term's factors has this shape. */
 static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
 {
     const xd_lora_factor *f = t->w;
@@ -304,7 +304,7 @@ static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
     return f[0].rows * f[1].rows == rows && f[0].cols * f[1].cols == cols;
 }
 
-/* Two factors. */
+/* Reads the two factors of LoHa or LoKr. */
 static xd_status read_factors(reader *r, const module *m, const method *w,
                               const xd_lora_target *a)
 {
@@ -317,8 +317,8 @@ static xd_status read_factors(reader *r, const module *m, const method *w,
         s = read_one_factor(r, m, w->slot[k], a, &t.w[k]);
     total_extents(r, a, &rows, &cols);
     if (s == XD_OK && (r->misfit = !factors_fit(&t, rows, cols)))
-        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: the factors of %s, %lldx%lld and %lldx%lld, do not "
-                    "make the %lldx%lld of this model; " CURE, r->path, m->name,
+        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: the product of the factors of %s, %lldx%lld and "
+                    "%lldx%lld, is not %lldx%lld as in this model; " CURE, r->path, m->name,
                     (long long)t.w[0].rows, (long long)t.w[0].cols, (long long)t.w[1].rows,
                     (long long)t.w[1].cols, (long long)rows, (long long)cols);
     if (s == XD_OK)
@@ -336,7 +336,7 @@ static void note_key(some_keys *l, const char *name)
         snprintf(l->first + at, sizeof l->first - at, "%s%s", at ? ", " : "", name);
 }
 
-enum { UNKNOWN, USED, IDLE };   /* what became of a tensor                                     */
+enum { UNKNOWN, USED, IDLE };   /* state of a tensor of the file                               */
 
 static void count_tensor(reader *r, const char *name, int became)
 {
@@ -350,15 +350,15 @@ static void count_tensor(reader *r, const char *name, int became)
         note_key(&r->strange, name);
 }
 
-/* Some files have the transformer twice, with diffusers' and with Kohya's names:
- * only one is used. */
+/* Returns 1 for the second copy in files that have the transformer twice, under diffusers' and
+ * under Kohya's names. */
 static int is_double(const reader *r, const char *name)
 {
     return r->has_plain && (strncmp(name, "lora_unet_", 10) == 0 ||
                             strncmp(name, "lora_transformer_", 17) == 0);
 }
 
-/* Marks tensors that have a module of their own. The keys are sorted by module. */
+/* Marks the model's tensors that have their own module in the file. Keys are sorted by module. */
 static xd_status mark_alone(reader *r, const key *k, int n)
 {
     for (int i = 0; i < XD_LORA_COMPONENTS; i++)
@@ -377,8 +377,8 @@ static xd_status mark_alone(reader *r, const key *k, int n)
     return XD_OK;
 }
 
-/* Some files have queries, keys and values as one module and as three: the one is not used, unless
- * only some of the three are there, which is refused. *skip: 1 where this is such a module. */
+/* Some files have queries, keys and values both as one fused module and as three. Sets *skip to 1
+ * for the fused one, which is not used; refuses files with only some of the three. */
 static xd_status check_fused(const reader *r, const module *m, int *skip)
 {
     xd_lora_target t;
@@ -393,7 +393,8 @@ static xd_status check_fused(const reader *r, const module *m, int *skip)
     if (!have || *skip)
         return XD_OK;
     const char *of = declared_tensor(r, &t, last)->name;
-    return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s holds %.*s, which is there by itself too",
+    return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s contains %.*s, which the file has separately, "
+                   "too",
                    r->path, m->name, (int)strcspn(of, "|"), of);
 }
 
@@ -408,7 +409,7 @@ static void take_magnitude(int taken[XD_LORA_SLOTS])
     taken[XD_LORA_MAGNITUDE] = taken[XD_LORA_DORA_SCALE] = USED;
 }
 
-/* The products of a module that are not those of a pair. */
+/* Reads the LoHa and LoKr products of a module. */
 static xd_status read_products(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     xd_lora_target target;
@@ -438,10 +439,10 @@ static xd_status read_extra(reader *r, const module *m, xd_lora_slot slot, int b
     return read_whole(r, m, slot, &target, gain);
 }
 
-/* Adds the terms of a module; taken[slot] becomes USED or IDLE. */
+/* Adds the terms of a module; sets taken[slot] to USED or IDLE. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
-    /* What is new comes first, so that differences are added to it. */
+    /* Replacements come first, so that differences are added to them. */
     static const struct { xd_lora_slot slot; int bias; } whole[] = {
         { XD_LORA_NEW, 0 },     { XD_LORA_NEW_BIAS, 1 },  { XD_LORA_DIFF, 0 },
         { XD_LORA_UP_BIAS, 1 }, { XD_LORA_DIFF_BIAS, 1 },
@@ -474,7 +475,7 @@ static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
     return s;
 }
 
-/* read_module that leaves out a module of other shapes, where that is asked for. */
+/* As read_module, but ignores a module with other shapes if `partial` is set. */
 static xd_status read_fitting(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     const int    terms = r->l->nterms;
@@ -531,8 +532,9 @@ static xd_status read_keys(reader *r, key *k, int n)
         k[i].slot = xd_lora_slot_of(k[i].name, &k[i].len);
         r->has_plain |= strncmp(k[i].name, "transformer.", 12) == 0;
         if (k[i].slot == XD_LORA_UNSUPPORTED)
-            return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to another method (OFT, "
-                           "Tucker factors, ...); LoRA, DoRA, LoHa and LoKr are known", r->path,
+            return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to an unsupported method "
+                           "(OFT, Tucker factors, ...); supported: LoRA, DoRA, LoHa and LoKr",
+                           r->path,
                            k[i].name);
         if ((k[i].slot == XD_LORA_NEW || k[i].slot == XD_LORA_NEW_BIAS) &&
             !xd_lora_notes_replace(r->notes))
@@ -549,24 +551,25 @@ static xd_status read_keys(reader *r, key *k, int n)
     return s;
 }
 
-/* Refuses a file of which a tensor fits nothing; says what is not used. */
+/* Refuses a file with tensors that fit nothing; warns of unused ones. */
 static xd_status check_keys(const reader *r, int n)
 {
     const some_keys *o = &r->strange, *i = &r->idle;
     if (!r->used)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s",
-                       r->path, n, o->n ? "; they are called " : "", o->first);
+                       r->path, n, o->n ? "; their names are " : "", o->first);
     if (o->n && !r->partial)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %d of its %d tensors fit nothing in this model: "
                        "%s%s; " CURE, r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
     if (o->n)
-        xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors do not fit this model and are left out: "
+        xd_log(XD_LOG_WARN, "LoRA %s: ignoring %d of %d tensors that do not fit this model: "
                "%s%s", r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
     if (i->n)
         xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are not used: %s%s", r->path, i->n, n,
                i->first, i->n > SHOWN ? ", ..." : "");
     if (r->left)
-        xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are for text encoders that are left out",
+        xd_log(XD_LOG_WARN, "LoRA %s: ignoring %d of %d tensors for text encoders that are "
+               "absent",
                r->path, r->left, n);
     return XD_OK;
 }
@@ -662,8 +665,8 @@ xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m
     if (n < 1)
         return XD_OK;
     if (m->only_low)
-        return xd_fail(e, XD_EINVAL, "LoRA %s is for the transformer above the boundary, which %s "
-                       "does not have: --lora_2 is for the other one", asked[0].path, m->dir);
+        return xd_fail(e, XD_EINVAL, "LoRA %s (--lora) is for the high-noise transformer, but %s "
+                       "has only the low-noise one: use --lora_2", asked[0].path, m->dir);
     return open_all(out, asked, n, m, 0, e);
 }
 
@@ -673,8 +676,8 @@ xd_status xd_loras_open_2(xd_loras **out, const xd_lora *asked, int n, xd_model 
     if (n < 1)
         return XD_OK;
     if (!m->only_low && !m->dit2.dit)
-        return xd_fail(e, XD_EINVAL, "LoRA %s is for a second transformer, and %s has one: --lora "
-                       "is for that", asked[0].path, m->dir);
+        return xd_fail(e, XD_EINVAL, "LoRA %s (--lora_2) is for a second transformer, but %s has "
+                       "only one: use --lora", asked[0].path, m->dir);
     return open_all(out, asked, n, m, 1, e);
 }
 

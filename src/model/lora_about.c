@@ -1,4 +1,4 @@
-/* lora_about.c - what is said of LoRA files, and what depends on them */
+/* lora_about.c - names, hashes and cold bytes of LoRA files */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static double cold_bytes(const xd_lora_term *t, int64_t tensor)
     return (double)xd_file_cold_bytes(fd, at, xd_bytes(xd_st_shape(t->file, tensor)));
 }
 
-/* The first rows of a module stand for its whole matrices. */
+/* Counts a module's matrices once, with its first rows. */
 void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 {
     for (int i = 0; l && i < l->nterms; i++) {
@@ -78,8 +78,8 @@ void xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_t
         xd_buf_add(b, "]");
 }
 
-/* A file name without directories and ".safetensors", and without characters that end
- * a quoted text. */
+/* Copies a file name without directories, ".safetensors", and characters that would end a quoted
+ * text. */
 static void plain_name(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/'), *from = slash && slash[1] ? slash + 1 : path;

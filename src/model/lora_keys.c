@@ -1,8 +1,8 @@
-/* lora_keys.c - finds the weight that a key of a LoRA file belongs to
+/* lora_keys.c - finds the model's weight for a key of a LoRA file
  *
- * All names are compared with _ in place of dots, as Kohya's scripts write them; the names of a
- * checkpoint and theirs are then equal. The rest are tables: prefixes of components, ends of keys,
- * and modules that the original code of a family names differently or fuses (xd_lora_name). */
+ * All names are compared with _ instead of dots, as Kohya's scripts write them, so that they equal
+ * those of a checkpoint. Tables have the rest: prefixes of components, suffixes of keys, and
+ * modules that the original code of a family names differently or fuses (xd_lora_name). */
 #include "families/family.h"
 #include "model/component.h"
 #include "model/lora.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the end of a key --------------------------------------------------------------------- */
+/* ---- suffixes of keys --------------------------------------------------------------------- */
 
 static const struct {
     const char  *end;
@@ -45,8 +45,9 @@ static const struct {
     { ".weight", XD_LORA_NEW },                 { ".bias", XD_LORA_NEW_BIAS },
 };
 
-/* Marks of unsupported methods: Tucker factors, OFT. */
-static const char *const foreign[] = { ".hada_t", ".lokr_t", ".lora_mid", ".oft_", ".boft_" };
+/* Parts of keys of unsupported methods: Tucker factors, OFT. */
+static const char *const unsupported_parts[] = { ".hada_t", ".lokr_t", ".lora_mid", ".oft_",
+                                                ".boft_" };
 
 static int ends_with(const char *s, size_t n, const char *end)
 {
@@ -57,8 +58,8 @@ static int ends_with(const char *s, size_t n, const char *end)
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len)
 {
     size_t n = *len = strlen(key);
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (strstr(key, foreign[i]))
+    for (size_t i = 0; i < sizeof unsupported_parts / sizeof *unsupported_parts; i++)
+        if (strstr(key, unsupported_parts[i]))
             return XD_LORA_UNSUPPORTED;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(key, n, ends[i].end)) {
@@ -188,7 +189,7 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
                          .ntext = m->recipe->ntext, .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
     while (s->ntext && !s->text[s->ntext - 1].tokenizer)
-        s->ntext--;             /* encoders of images stand behind those of text               */
+        s->ntext--;             /* image encoders come after text encoders                     */
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] && !second ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)
@@ -220,7 +221,7 @@ static const struct {
     { "_to_k", "_k_proj" },       { "_to_v", "_v_proj" },
 };
 
-/* Finds the tensor of a flat name: its item in the component's list, or -1. */
+/* Finds the tensor of a flat name. Returns its index in the component's list, or -1. */
 static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
 {
     xd_lora_place  key = { flat, part, bias, 0 };
@@ -228,7 +229,7 @@ static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
     return at ? at->item : -1;
 }
 
-/* Does `flat` match a pattern? The digits of its # go to `number`. */
+/* Returns 1 if `flat` matches the pattern; copies the digits that match # to `number`. */
 static int match_pattern(const char *pattern, const char *flat, char number[16])
 {
     size_t k = 0;

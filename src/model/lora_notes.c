@@ -1,8 +1,8 @@
-/* lora_notes.c - the settings of peft that come with a LoRA file: alphas and ranks of modules
+/* lora_notes.c - peft's settings of a LoRA file: alphas and ranks of modules
  *
- * A key of alpha_pattern or rank_pattern is a regular expression of Python for the end of a
- * module's name: peft matches "(.*\.)?(KEY)$", and the first key that matches counts. PCRE2 reads
- * what Python's `re` reads; what it reads beyond that is refused, as peft would. */
+ * A key of alpha_pattern or rank_pattern is a Python regular expression for the end of a module's
+ * name: peft matches "(.*\.)?(KEY)$", and the first matching key counts. PCRE2 matches it;
+ * expressions that PCRE2 accepts and Python's `re` does not are refused, as by peft. */
 #include "model/lora.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -20,25 +20,25 @@ static const char config_name[] = "adapter_config.json", peft_stem[] = "adapter_
 typedef struct pattern { pcre2_code *code; double value; const char *key; } pattern;
 typedef struct patterns { pattern *v; int n; } patterns;
 
-typedef struct settings {       /* of one component                                            */
+typedef struct settings {       /* settings of one component                                   */
     int      given;
-    double   alpha, rank;       /* NAN: not noted                                              */
+    double   alpha, rank;       /* NAN: not set                                                */
     int      stabilised;        /* use_rslora: alpha / sqrt(rank)                              */
     patterns alphas, ranks;
 } settings;
 
 struct xd_lora_notes {
     xd_json  *doc;
-    char      what[640];        /* for messages                                                */
-    int       config;           /* it is adapter_config.json                                   */
-    int       replaces;         /* bias or modules_to_save is set                              */
+    char      what[640];        /* name for messages                                           */
+    int       config;           /* 1: from adapter_config.json                                 */
+    int       replaces;         /* 1: bias or modules_to_save is set                           */
     uint64_t  hash;
     settings  part[XD_LORA_COMPONENTS];
 };
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
-/* Does a group begin here that Python has, too? `at` is behind "(?". */
+/* Returns 1 if the group is valid in Python. `at` points after "(?". */
 static int is_python_group(const char *at)
 {
     size_t flags = strspn(at, "aiLmsux-");
@@ -51,10 +51,10 @@ static int is_python_group(const char *at)
     return *at && strchr(":=!#>(", *at) != NULL;
 }
 
-/* Has the key only what Python's `re` knows? */
+/* Returns 1 if the key has only syntax of Python's `re`. */
 static int is_python(const char *key)
 {
-    int inside = 0;             /* of brackets: first character, then others                   */
+    int inside = 0;             /* in brackets: 1 at the first character, then 2               */
     for (const char *c = key; *c; c++) {
         int letter = c[1] && ((c[1] | 32) >= 'a' && (c[1] | 32) <= 'z');
         if (*c == '\\') {
@@ -80,7 +80,7 @@ static xd_status compile(pattern *p, const char *key, const char *what, xd_err *
     char       *text = malloc(n);
     int         code = 0;
     PCRE2_SIZE  at = 0;
-    PCRE2_UCHAR why[128] = "it is none of Python's";
+    PCRE2_UCHAR why[128] = "Python does not accept it";
     if (!text)
         return xd_fail(e, XD_ENOMEM, "no memory for an expression");
     snprintf(text, n, "(.*\\.)?(%s)$", key);
@@ -93,8 +93,8 @@ static xd_status compile(pattern *p, const char *key, const char *what, xd_err *
             pcre2_get_error_message(code, why, sizeof why);
     }
     free(text);
-    return p->code ? XD_OK : xd_fail(e, XD_EFORMAT, "%s: its key '%.120s' is no regular "
-                                     "expression that peft reads: %s", what, key, (char *)why);
+    return p->code ? XD_OK : xd_fail(e, XD_EFORMAT, "%s: its key '%.120s' is not a valid "
+                                     "regular expression for peft: %s", what, key, (char *)why);
 }
 
 static xd_status read_patterns(patterns *l, const xd_json *obj, const char *what, xd_err *e)
@@ -109,7 +109,8 @@ static xd_status read_patterns(patterns *l, const xd_json *obj, const char *what
         pattern *p = &l->v[l->n++];
         p->key = xd_json_key(v) ? xd_json_key(v) : "";
         if (!xd_json_number(v, &x) || !isfinite(x))
-            return xd_fail(e, XD_EFORMAT, "%s: the value of '%.120s' is no number", what, p->key);
+            return xd_fail(e, XD_EFORMAT, "%s: the value of '%.120s' is not a number", what,
+                           p->key);
         p->value = x;
         s = compile(p, p->key, what, e);
     }
@@ -123,7 +124,7 @@ static void free_patterns(patterns *l)
     free(l->v);
 }
 
-/* *x becomes the value of the first expression that matches; else it stays. */
+/* Sets *x to the value of the first expression that matches, if any. */
 static xd_status match(const patterns *l, const char *inner, const char *what, double *x,
                        xd_err *e)
 {
@@ -141,8 +142,8 @@ static xd_status match(const patterns *l, const char *inner, const char *what, d
     pcre2_match_data_free(m);
     pcre2_match_context_free(limit);
     if (found < 0)
-        return xd_fail(e, XD_EFORMAT, "%s: its key '%.120s' cannot be compared with the module %s: "
-                       "PCRE2 gives up with error %d", what, l->v[i > 0 ? i - 1 : 0].key, inner,
+        return xd_fail(e, XD_EFORMAT, "%s: its key '%.120s' cannot be matched with the module %s: "
+                       "PCRE2 error %d", what, l->v[i > 0 ? i - 1 : 0].key, inner,
                        found);
     if (i < l->n)
         *x = l->v[i].value;
@@ -151,7 +152,7 @@ static xd_status match(const patterns *l, const char *inner, const char *what, d
 
 /* ---- settings ------------------------------------------------------------------------------- */
 
-/* "transformer.KEY" of the settings, or KEY where they are of one component. */
+/* Returns "transformer.KEY" of the settings, or KEY if they are of one component. */
 static const xd_json *value_of(const xd_lora_notes *n, const char *component, const char *key)
 {
     char           full[128];
@@ -161,7 +162,8 @@ static const xd_json *value_of(const xd_lora_notes *n, const char *component, co
     return v ? v : xd_json_get(n->doc, key);
 }
 
-/* What changes the model's own weights before the adapter is added is not in the file. */
+/* Refuses initializations that change the model's own weights, because the file lacks the
+ * change. */
 static xd_status check_start(const xd_lora_notes *n, const char *component, xd_err *e)
 {
     static const char *const starts[] = { "pissa", "corda", "olora", "loftq", "lora_ga", "mica" };
@@ -178,7 +180,7 @@ static xd_status check_start(const xd_lora_notes *n, const char *component, xd_e
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const xd_json *v = value_of(n, component, others[i]);
         if (!xd_json_null(v) && (!xd_json_bool(v, &on) || on))
-            return xd_fail(e, XD_EUNSUPPORTED, "%s: %s is set, which is not built", n->what,
+            return xd_fail(e, XD_EUNSUPPORTED, "%s: %s is set, which is not supported", n->what,
                            others[i]);
     }
     return XD_OK;
@@ -198,7 +200,7 @@ static xd_status read_settings(xd_lora_notes *n, settings *t, const char *compon
     t->rank = number_of(n, component, "r", NAN);
     t->alpha = number_of(n, component, "lora_alpha", number_of(n, component, "alpha", NAN));
     if (n->config && isnan(t->alpha))
-        t->alpha = 8;           /* peft's own default                                          */
+        t->alpha = 8;           /* peft's default                                              */
     if (!xd_json_bool(value_of(n, component, "use_rslora"), &t->stabilised))
         t->stabilised = 0;
     const char *bias = xd_json_text(value_of(n, component, "bias"));
@@ -226,7 +228,7 @@ xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner
     if (s == XD_OK)
         s = match(&t->ranks, inner, n->what, &noted, e);
     if (lycoris && noted > 0)
-        rank = noted;           /* that of a LoKr may be in none of its factors                */
+        rank = noted;           /* a LoKr's factors need not have the rank                     */
     if (s != XD_OK || isnan(alpha) || !(rank > 0))
         return s;
     *gain = alpha / (t->stabilised && !lycoris ? sqrt(rank) : rank);
@@ -245,7 +247,7 @@ uint64_t xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* The settings that count for a path, malloc'ed; NULL: none do. */
+/* Returns the path of the adapter_config.json for a LoRA path, malloc'ed; NULL: none. */
 static char *config_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -253,7 +255,7 @@ static char *config_of(const char *path)
     if (xd_file_is_dir(path))
         return strcmp(xd_lora_stem(path), peft_stem) ? NULL : xd_path_join(path, config_name);
     if (strncmp(base, peft_stem, strlen(peft_stem)) != 0)
-        return NULL;            /* other files of a folder have nothing to do with its adapter  */
+        return NULL;            /* the config is only for adapter_model.safetensors            */
     if (!slash)
         return strdup(config_name);
     if ((folder = malloc((size_t)(slash - path) + 2))) {

@@ -1,11 +1,11 @@
 /* lora_source.c - the source of a component with LoRA terms
  *
- * A tensor with terms is read as it is stored; who packs its rows has the terms added to them, in
- * f32 (xd_source_sums). Low-rank products are GEMMs of the host (backend/product.h).
+ * A tensor with terms is read as it is stored; the code that packs its rows adds the terms in f32
+ * (xd_source_sums). Low-rank products are GEMMs on the host (backend/product.h).
  *
- * DoRA divides by lengths of rows (or columns) of the whole tensor with its difference, before
- * other files change it. Opening a sum measures them, which reads the tensor once more: so every
- * rank has the same lengths, whatever part of the tensor it has. */
+ * DoRA divides by the norms of the rows (or columns) of the complete tensor with its difference,
+ * without changes by other files. Opening a sum computes these norms, which reads the tensor once
+ * more: so every rank has the same norms, whatever part of the tensor it has. */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -20,44 +20,43 @@
 
 #include <math.h>
 
-/* Rows whose products are made at a time: of the terms of LoRA, of those of LoHa, and of sums whose
- * lengths are measured. */
+/* Rows computed at a time: ROWS for LoRA products, FEW for LoHa, MEASURED for DoRA norms. */
 enum { ROWS = 64, FEW = 8, MEASURED = 16 };
 
-typedef struct hit {            /* a tensor with terms, under one of its names                 */
+typedef struct hit {            /* one name of a tensor with terms                             */
     char   name[512];
     const xd_lora_term *terms;
     int    n;
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* of the component                                            */
+    const xd_source *from;      /* the component's source                                      */
     hit *hits;                  /* sorted by name                                              */
     int  n;
 };
 
-typedef struct factor {         /* of a term, ready to be added                                */
-    xd_product *product;        /* or NULL                                                     */
-    void       *up;             /* what the product borrows                                    */
-    float      *whole;          /* of LoKr: [rows, cols]                                       */
+typedef struct factor {         /* a factor of a term, ready for the sum                       */
+    xd_product *product;        /* low-rank product, or NULL                                   */
+    void       *up;             /* memory that the product borrows                             */
+    float      *whole;          /* LoKr: all elements, [rows, cols]                            */
 } factor;
 
 typedef struct ready {
     const xd_lora_term *t;
     factor    f[2];
-    xd_tensor whole;            /* a whole difference, in its file; or absent                  */
-    float    *by;               /* of DoRA: what rows (or the sum's columns) are multiplied by  */
+    xd_tensor whole;            /* a full difference, in its file; or absent                   */
+    float    *by;               /* DoRA: factors of the rows, or of the sum's columns          */
 } ready;
 
-typedef struct sum {            /* of one tensor, while it is packed                           */
+typedef struct sum {            /* the terms of one tensor while it is packed                  */
     ready   *terms;
     int      n;
-    xd_span *span;              /* its columns                                                 */
+    xd_span *span;              /* the columns that are packed                                 */
     int      nspan;
-    int64_t  cols;              /* how many they are                                           */
-    char    *tmp;               /* `each` bytes for a thread                                   */
+    int64_t  cols;              /* number of these columns                                     */
+    char    *tmp;               /* scratch: `each` bytes per thread                            */
     size_t   each;
-    xd_source plain;            /* the tensor without terms, where it is measured              */
+    xd_source plain;            /* the tensor without terms, to compute norms                  */
     xd_reader base;
 } sum;
 
@@ -78,10 +77,10 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
 
 /* ---- factors ------------------------------------------------------------------------------ */
 
-typedef struct columns {        /* copies columns of a matrix, as rows or as they are         */
-    xd_tensor      from;        /* in a file: perhaps unaligned                                */
+typedef struct columns {        /* copies columns of a matrix, transposed or not              */
+    xd_tensor      from;        /* in a mapped file, possibly unaligned                        */
     const xd_span *span;
-    int            n, turned;   /* turned: column c of the result is row c of it               */
+    int            n, turned;   /* turned: 1: the result is transposed                         */
     char          *to;
     xd_dtype       type;
 } columns;
@@ -91,7 +90,7 @@ static const char *element_at(const xd_tensor *t, int64_t row, int64_t col)
     return (const char *)t->p + (size_t)(row * t->d[1] + col) * xd_dtype_size(t->type);
 }
 
-/* Turns columns [at, at + n) of a span, which are rows `row` and on of the result. */
+/* Transposes columns [at, at + n) of a span to the rows from `row` on of the result. */
 static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
 {
     enum { FEW_COLUMNS = 32 };
@@ -114,7 +113,7 @@ static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
     }
 }
 
-/* Columns [begin, end) of the result. */
+/* Copies columns [begin, end) of the result, transposed. */
 static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const columns *c = ctx;
@@ -127,7 +126,7 @@ static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Rows [begin, end) of the result. */
+/* Copies rows [begin, end) of the result. */
 static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const columns *c = ctx;
@@ -141,8 +140,8 @@ static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
                        element_at(&c->from, r, c->span[k].start), c->from.type, c->span[k].n);
 }
 
-/* Rows [row0, row0 + rows) of tensor i of a file, a matrix of `wide` columns; the columns of some
- * spans of it, turned or not. malloc'ed. */
+/* Reads rows [row0, row0 + rows) and the columns of some spans of tensor i of a file, a matrix of
+ * `wide` columns; transposed or not. The result is malloc'ed. */
 static xd_status read_columns(xd_st *file, int64_t i, int64_t row0, int64_t rows, int64_t wide,
                               columns c, void **out, xd_err *e)
 {
@@ -176,10 +175,10 @@ static void close_factor(factor *f)
     *f = (factor){ 0 };
 }
 
-/* Which part of a factor is wanted: rows, and columns of some spans. */
+/* The needed part of a factor: rows, and the columns of some spans. */
 typedef struct share { int64_t row0, rows; const xd_span *span; int n; } share;
 
-/* The product of tensors a [.., rank] and b [rank, cols]. */
+/* Opens the product of tensors a [.., rank] and b [rank, cols]. */
 static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share *part, float gain,
                               factor *f, xd_err *e)
 {
@@ -201,7 +200,7 @@ static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share 
     return s;
 }
 
-/* Replaces a product by all its elements. */
+/* Computes all elements of a product and replaces it by them. */
 static xd_status expand_factor(factor *f, int64_t rows, int64_t cols, xd_err *e)
 {
     size_t bytes = xd_product_scratch(f->product, rows);
@@ -231,7 +230,7 @@ static xd_status open_factor(xd_st *file, const xd_lora_factor *w, const share *
 
 /* ---- terms -------------------------------------------------------------------------------- */
 
-/* The factor of LoRA, or factor k of another product. */
+/* Returns the factor of a LoRA product, or factor k of another product. */
 static xd_lora_factor factor_of(const xd_lora_term *t, int k)
 {
     if (t->kind != XD_LORA_PRODUCT)
@@ -245,7 +244,7 @@ static int factors(const xd_lora_term *t)
     return t->kind == XD_LORA_PRODUCT ? 1 : 2;
 }
 
-/* The rows of the factor that are needed: LoKr needs all of both, with all columns. */
+/* Returns the number of needed rows of a factor: LoKr needs both factors completely. */
 static int64_t factor_rows(const xd_lora_term *t, const xd_lora_factor *w)
 {
     return t->kind == XD_LORA_KRONECKER ? w->rows : t->rows;
@@ -282,13 +281,13 @@ static void add_scaled(float *restrict to, float a, const float *restrict x, int
         to[i] += a * x[i];
 }
 
-/* Of FEW rows of both products. */
+/* Returns the bytes of FEW rows of both products. */
 static size_t pair_bytes(int64_t cols)
 {
     return (size_t)(2 * FEW * cols) * sizeof(float);
 }
 
-/* Rows [from, from + n) of the term, at most FEW. */
+/* Adds rows [from, from + n) of the term; n is at most FEW. */
 static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, float *to,
                          char *tmp)
 {
@@ -304,7 +303,7 @@ static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, 
         to[i] += gain * x[i] * y[i];
 }
 
-/* A row: the elements of a row of the first factor, each times a row of the second. */
+/* Adds a row: the elements of a row of the first factor, each times a row of the second. */
 static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
 {
     const xd_lora_factor *w = r->t->w;
@@ -318,7 +317,7 @@ static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
         }
 }
 
-/* A row of a whole difference. */
+/* Adds a row of a full difference. */
 static void add_difference(const sum *s, const ready *r, int64_t row, float *to)
 {
     enum { CHUNK = 512 };
@@ -337,7 +336,7 @@ static void add_difference(const sum *s, const ready *r, int64_t row, float *to)
         }
 }
 
-/* Rows [from, from + n) of the term, at most ROWS. */
+/* Adds rows [from, from + n) of the term; n is at most ROWS. */
 static void add_run(const sum *s, const ready *r, int64_t from, int64_t n, float *to, char *tmp)
 {
     const xd_lora_kind kind = r->t->kind;
@@ -351,7 +350,8 @@ static void add_run(const sum *s, const ready *r, int64_t from, int64_t n, float
         add_kronecker(s, r, from + i, to + i * s->cols);
 }
 
-/* Rows [row, row + n) of the tensor: other rows of the term where its halves are exchanged. */
+/* Adds the term to rows [row, row + n) of the tensor; if its halves are swapped, from other
+ * rows. */
 static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float *to, char *tmp)
 {
     const int64_t half = r->t->swap ? r->t->rows / 2 : 0;
@@ -367,7 +367,7 @@ static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-/* Bytes of scratch of a thread. */
+/* Returns the scratch bytes per thread. */
 static size_t scratch_of(const sum *s)
 {
     size_t most = 0;
@@ -403,13 +403,13 @@ static void sum_close(void *self)
     free(s);
 }
 
-/* ---- lengths of DoRA ---------------------------------------------------------------------- */
+/* ---- norms of DoRA ------------------------------------------------------------------------ */
 
 typedef struct measure {
-    const sum *s;               /* of all columns of one term                                  */
+    const sum *s;               /* the sum of one term, with all columns                       */
     const xd_reader *base;
-    float     *rows;            /* MEASURED rows for each thread                               */
-    double    *square;          /* of columns: those of each band; else of each row            */
+    float     *rows;            /* MEASURED rows per thread                                    */
+    double    *square;          /* squared norms: of each row, or of columns for each band     */
 } measure;
 
 static void measure_band(void *ctx, int64_t begin, int64_t end, int thread)
@@ -434,7 +434,7 @@ static int64_t bands_of(int64_t rows)
     return (rows + MEASURED - 1) / MEASURED;
 }
 
-/* The squares of lengths; malloc'ed, of all rows or all columns. */
+/* Computes the squared norms of all rows or all columns; malloc'ed. */
 static xd_status measure_term(const sum *s, const xd_lora_term *t, double **square, xd_err *e)
 {
     const xd_span  all = { 0, t->cols };
@@ -464,7 +464,7 @@ static xd_status measure_term(const sum *s, const xd_lora_term *t, double **squa
     return st;
 }
 
-/* What the rows, or the columns of the sum, are multiplied by. */
+/* Computes the factors of the rows, or of the sum's columns. */
 static xd_status open_lengths(const sum *s, ready *r, xd_err *e)
 {
     const xd_lora_term *t = r->t;
@@ -495,7 +495,7 @@ static xd_status open_lengths(const sum *s, ready *r, xd_err *e)
     return st;
 }
 
-/* Opens the tensor without terms, where some term needs its lengths. */
+/* Opens the tensor without terms, if some term needs its norms. */
 static xd_status open_base(sum *s, const xd_source *from, const char *name, xd_err *e)
 {
     s->plain = *from;
@@ -558,7 +558,7 @@ static int sums_has(void *self, const char *name)
     return find_hit(self, name) != NULL;
 }
 
-/* Elements of a factor, and of what it is made from. */
+/* Returns the number of elements of a factor and of its tensors. */
 static int64_t factor_takes(const xd_lora_term *t, int k)
 {
     const xd_lora_factor w = factor_of(t, k);
@@ -569,7 +569,7 @@ static int64_t factor_takes(const xd_lora_term *t, int k)
            (t->kind == XD_LORA_KRONECKER ? rows * w.cols : 0);
 }
 
-/* Elements that lengths take, while they are measured and after that. */
+/* Returns the number of elements for norms, during and after their computation. */
 static int64_t measure_takes(const xd_lora_term *t)
 {
     int64_t n = 4 * t->rows + 2 * t->cols + MEASURED * t->cols * xd_par_threads();
@@ -578,7 +578,7 @@ static int64_t measure_takes(const xd_lora_term *t)
     return n + (t->columns ? 2 * bands_of(t->rows) * t->cols : 0);
 }
 
-/* Scratch is bounded by what GEMMs of ROWS rows take. */
+/* Returns an upper limit of the bytes of a sum; scratch is at most that of GEMMs of ROWS rows. */
 static size_t sums_takes(void *self, const char *name)
 {
     enum { SCRATCH = 1 << 20 };

@@ -1,4 +1,4 @@
-/* model.c - a model directory */
+/* model.c - opening a model directory, and checking that its components fit each other */
 #include "model/lora.h"
 
 #include <stddef.h>
@@ -19,8 +19,8 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
-/* Why a directory without model_index.json is not a model: in the cache, models are in
- * folders below. */
+/* Returns why a directory without model_index.json is not a model. In the Hugging Face cache,
+ * models are in folders below. */
 static const char *why_not(const char *dir)
 {
     char *snapshots = xd_path_join(dir, "snapshots");
@@ -28,7 +28,7 @@ static const char *why_not(const char *dir)
     int   cache = snapshots && xd_file_is_dir(snapshots), part = above && xd_file_exists(above);
     free(snapshots);
     free(above);
-    return part ? "it is a part of a model; name the folder above it" :
+    return part ? "it is a component of a model; name its parent folder" :
            cache ? "it is a model's folder in the Hugging Face cache; name a folder in its "
                    "snapshots, or the model as org/name" : "it is not a diffusers model directory";
 }
@@ -44,7 +44,8 @@ static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
     return s;
 }
 
-/* The share of the training times below which the second of two transformers is used. */
+/* Reads boundary_ratio: the fraction of the training timesteps below which the second of two
+ * transformers is used. */
 static xd_status read_boundary(xd_model *m, const char *path, xd_err *e)
 {
     const xd_json *v = xd_json_get(m->index, "boundary_ratio");
@@ -91,58 +92,59 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
     return s;
 }
 
-/* Checks frames, and the latents of an image that are model input beside those of a video. */
+/* Checks the number of frames, and the extra input channels for an image. */
 static xd_status check_kind(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
     if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
-        return xd_fail(e, XD_EFORMAT, "%s: %s generates images, and its %s is one of videos",
+        return xd_fail(e, XD_EFORMAT, "%s: %s generates images, but its %s is one for videos",
                        m->dir, m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
     if (m->recipe->holds_image && d->patch[0] != 1)
-        return xd_fail(e, XD_EFORMAT, "%s: %s gives each frame of the latents a time, and a token "
+        return xd_fail(e, XD_EFORMAT, "%s: %s has a timestep per frame of the latents, but a token "
                        "of the transformer has %d frames", m->dir, m->recipe->name, d->patch[0]);
     int64_t            mask = (int64_t)m->vae_info.cell[1] * m->vae_info.cell[2];
     int                frames = m->recipe->from_frames ? m->vae_info.cell[0] : 0;
     int                reads = m->recipe->from_image || m->recipe->from_mask;
     if (d->extra_ch && !reads)
         return xd_fail(e, XD_EFORMAT,
-                       "%s: the transformer reads %lld channels of an image beside the latents, "
-                       "which %s does not give it", m->dir, (long long)d->extra_ch,
+                       "%s: the transformer needs %lld image channels in addition to the latents, "
+                       "which %s does not provide", m->dir, (long long)d->extra_ch,
                        m->recipe->name);
     if (m->recipe->from_image && d->extra_ch != d->lat_ch + frames)
         return xd_fail(e, XD_EFORMAT,
-                       "%s: the transformer of %s reads %lld channels of an image beside %lld "
-                       "of latents; %lld are what is built", m->dir, m->recipe->name,
+                       "%s: the transformer of %s needs %lld image channels in addition to %lld "
+                       "of latents; only %lld are supported", m->dir, m->recipe->name,
                        (long long)d->extra_ch, (long long)d->lat_ch,
                        (long long)(d->lat_ch + frames));
     if (m->recipe->from_mask && d->extra_ch != d->lat_ch + mask)
         return xd_fail(e, XD_EFORMAT,
-                       "%s: the transformer of %s reads %lld channels beside the latents; those "
-                       "of an image and its mask are %lld", m->dir, m->recipe->name,
+                       "%s: the transformer of %s needs %lld channels in addition to the latents; "
+                       "an image and its mask have %lld", m->dir, m->recipe->name,
                        (long long)d->extra_ch, (long long)(d->lat_ch + mask));
     if (reads && !m->vae.vae->encode)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: the autoencoder cannot encode the image", m->dir);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the VAE has no encoder, which the image needs",
+                       m->dir);
     return XD_OK;
 }
 
-/* Rows of images: their width, and as many as have places. */
+/* Checks the rows of encoded images: their width, and their number. */
 static xd_status check_images(const xd_model *m, int k, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
     const char        *folder = m->recipe->text[k].folder;
     if (!m->has_text[k] && d->image_dim)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads rows of an image, and there is no "
-                       "%s, which makes them", m->dir, folder);
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer needs rows of an encoded image, but "
+                       "there is no %s", m->dir, folder);
     if (!m->has_text[k])
         return XD_OK;
     int64_t width = xd_model_text_width(m, k), one = xd_model_image_rows(m, k);
     int     n = xd_model_images(m, k);
     if (width != d->image_dim)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads rows of images of width %lld, %s "
-                       "makes %lld", m->dir, (long long)d->image_dim, folder, (long long)width);
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer needs image rows of width %lld, but %s "
+                       "returns %lld", m->dir, (long long)d->image_dim, folder, (long long)width);
     if (d->image_rows && (n < 1 || n > 2 || d->image_rows != one))
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer has places for %lld rows of images, and "
-                       "%s makes %lld of each of one image or two", m->dir,
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer has positions for %lld image rows, but "
+                       "%s returns %lld for each of one or two images", m->dir,
                        (long long)d->image_rows, folder, (long long)(n ? one / n : one));
     return XD_OK;
 }
@@ -152,7 +154,7 @@ static int is_last_of_text(const xd_model *m, int k)
     return k == m->recipe->ntext - 1 || !m->recipe->text[k + 1].tokenizer;
 }
 
-/* The output of each component must match the input of the next one. */
+/* Refuses components whose output does not match the input of the next one. */
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
@@ -164,7 +166,7 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
         if (!m->has_text[k] || !u->tokenizer)
             continue;
         if (u->pooled && !xd_model_pooled(m, k))
-            return xd_fail(e, XD_EFORMAT, "%s: %s gives no pooled embedding", m->dir, u->folder);
+            return xd_fail(e, XD_EFORMAT, "%s: %s has no pooled embedding", m->dir, u->folder);
         pooled += u->pooled ? xd_model_pooled(m, k) : 0;
         if (u->rows == XD_ROWS_NONE)
             continue;
@@ -173,25 +175,26 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
         rows += u->pad > 0 ? u->pad : 0;
         if (d->text_cols[k] && width != d->text_cols[k])
             return xd_fail(e, XD_EFORMAT,
-                           "%s: the transformer reads text of width %lld from %s, which makes %lld",
+                           "%s: the transformer needs text of width %lld from %s, which has %lld",
                            m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
         /* embeddings of several encoders are padded with zeros; a single one must fit */
         if (beside > d->text_dim || (is_last_of_text(m, k) && !d->text_cols[k] &&
                                      beside != d->text_dim))
-            return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
-                           "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)beside);
+            return xd_fail(e, XD_EFORMAT, "%s: the transformer needs text of width %lld, the text "
+                           "encoder returns %lld", m->dir, (long long)d->text_dim,
+                           (long long)beside);
     }
     if (d->text_rows && d->text_rows != rows)
         return xd_fail(e, XD_EFORMAT,
-                       "%s: the transformer reads %lld rows of text, %s gives it %lld", m->dir,
+                       "%s: the transformer needs %lld rows of text, %s provides %lld", m->dir,
                        (long long)d->text_rows, m->recipe->name, (long long)rows);
     if (pooled != d->pooled_dim)
         return xd_fail(e, XD_EFORMAT,
-                       "%s: the transformer reads a pooled text of width %lld, the text "
-                       "encoders make %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);
+                       "%s: the transformer needs a pooled text of width %lld, the text "
+                       "encoders return %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);
     if (d->lat_ch != m->vae_info.channels)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld latent channels, the vae "
-                       "makes %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer has %lld latent channels, the vae "
+                       "has %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
     return check_kind(m, e);
 }
 
@@ -244,11 +247,11 @@ xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
     xd_component      *p = &m->text[k];
     int                n = p->net.nlayers;
     if (u->nlayers && !p->text->hidden)
-        return xd_fail(e, XD_EFORMAT, "%s: %s reads hidden states by their number, which a %s does "
-                       "not have", p->dir, m->recipe->name, p->class_name);
+        return xd_fail(e, XD_EFORMAT, "%s: %s needs hidden states of single layers, which a %s "
+                       "does not provide", p->dir, m->recipe->name, p->class_name);
     for (int i = 0; i < u->nlayers && !m->layers; i++)
         if (u->layers[i] > n || u->layers[i] < -n - 1)
-            return xd_fail(e, XD_EFORMAT, "%s: %s reads hidden state %d, and num_hidden_layers is "
+            return xd_fail(e, XD_EFORMAT, "%s: %s needs hidden state %d, but num_hidden_layers is "
                            "%d", p->dir, m->recipe->name, u->layers[i], n);
     if (u->nlayers)
         xd_component_stage(p, 0, xd_text_blocks(&p->net, u->layers, u->nlayers));
@@ -263,7 +266,7 @@ int64_t xd_model_pooled(const xd_model *m, int k)
 
 /* ---- files that replace weights of the directory ------------------------------------------ */
 
-/* The file for a slot, or NULL. */
+/* Returns the given file for a slot, or NULL. */
 static const char *given_file(const xd_model *m, const char *slot)
 {
     for (int i = 0; slot && i < m->given.n; i++)
@@ -272,7 +275,7 @@ static const char *given_file(const xd_model *m, const char *slot)
     return NULL;
 }
 
-/* The number of a text encoder; -1: there is none of that name. */
+/* Returns the index of a text encoder; -1: there is none of that name. */
 static int encoder_of(const xd_model *m, const char *slot)
 {
     int k = m->recipe->ntext - 1;
@@ -281,12 +284,12 @@ static int encoder_of(const xd_model *m, const char *slot)
     return k;
 }
 
-/* Is there an encoder for a given file, and is it wanted? */
+/* Refuses a file for an encoder that the pipeline lacks or that is to be omitted. */
 static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_err *e)
 {
     char known[64] = "";
     if (!f->component || !f->path)
-        return xd_fail(e, XD_EINVAL, "a file of weights has no component or no path");
+        return xd_fail(e, XD_EINVAL, "a weight file has no component or no path");
     if (strcmp(f->component, "transformer") == 0 || strcmp(f->component, "vae") == 0)
         return XD_OK;
     if (strcmp(f->component, "transformer_2") == 0 && m->recipe->dit2)
@@ -295,20 +298,20 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", k ? ", " : "",
                  m->recipe->text[k].slot);
     if (strcmp(f->component, "transformer_2") == 0)
-        return xd_fail(e, XD_EINVAL, "%s is given as transformer_2, and %s has one transformer",
+        return xd_fail(e, XD_EINVAL, "%s is given as transformer_2, but %s has one transformer",
                        f->path, m->recipe->name);
     if (encoder_of(m, f->component) < 0)
         return xd_fail(e, XD_EINVAL,
-                       "%s is given as %s, and %s has no such text encoder (it has %s)", f->path,
+                       "%s is given as %s, but %s has no such text encoder (it has %s)", f->path,
                        f->component, m->recipe->name, known);
     if (m->without && strcmp(m->without, f->component) == 0)
-        return xd_fail(e, XD_EINVAL, "%s is given as %s, which is also to be left out", f->path,
+        return xd_fail(e, XD_EINVAL, "%s is given as %s, which is also to be omitted", f->path,
                        f->component);
     return XD_OK;
 }
 
-/* Does the pipeline work without the encoder that is not wanted, and does it have encoders for the
- * given files? */
+/* Checks that the pipeline works without the omitted encoder, and has encoders for the given
+ * files. */
 static xd_status check_asked(const xd_model *m, xd_err *e)
 {
     int       k = m->without ? encoder_of(m, m->without) : -1;
@@ -333,8 +336,8 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
                                              : s;
 }
 
-/* Reads how images are shown to an encoder that sees them, which must be as its tower reads
- * them. */
+/* Reads the image processor of a vision-language encoder, whose patches must match its vision
+ * tower. */
 static xd_status open_processor(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use  *u = &m->recipe->text[k];
@@ -351,14 +354,15 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     m->text[k].text->tower(m->text[k].net.cfg, &tower);
     return p->patch == tower.patch && p->merge == tower.merge
                ? XD_OK
-               : xd_fail(e, XD_EFORMAT, "%s: the %s makes patches of %lld and tokens of %lld x "
-                         "%lld of them, the %s reads those of %lld and %lld x %lld", m->dir,
+               : xd_fail(e, XD_EFORMAT, "%s: the %s has patches of %lld pixels and tokens of "
+                         "%lld x %lld patches, the %s needs %lld and %lld x %lld", m->dir,
                          u->processor, (long long)p->patch, (long long)p->merge,
                          (long long)p->merge, u->folder, (long long)tower.patch,
                          (long long)tower.merge, (long long)tower.merge);
 }
 
-/* An optional encoder may be missing, from the directories or from the index ([null, null]). */
+/* Returns 1 if the model has an encoder. An optional one may be missing in the directory or be
+ * [null, null] in the index. */
 static int is_there(const xd_model *m, const xd_text_use *u)
 {
     if (given_file(m, u->slot))
@@ -372,7 +376,7 @@ static int is_there(const xd_model *m, const xd_text_use *u)
     return there;
 }
 
-/* An encoder of images whose rows the transformer does not read is not used, as in diffusers. */
+/* Omits an image encoder whose rows the transformer does not read, like diffusers. */
 static void leave_images_out(xd_model *m)
 {
     for (int k = 0; k < m->recipe->ntext && !m->dit_info.image_dim; k++)
@@ -382,15 +386,16 @@ static void leave_images_out(xd_model *m)
         }
 }
 
-/* Does the model have the component of a folder? Its file may be given; [null, null] of the index
- * says no. */
+/* Returns 1 if the model has the component of a folder, or its file is given, and the index does
+ * not say [null, null]. */
 static int has_part(const xd_model *m, const char *folder)
 {
     const xd_json *entry = xd_json_get(m->index, folder);
     return given_file(m, folder) || (entry && class_in_index(m, folder));
 }
 
-/* Stages, shares and memory of ranks are planned once for both transformers. */
+/* Refuses two transformers of different configuration: the stages, shares and memory of ranks are
+ * planned once for both. */
 static xd_status check_pair(const xd_model *m, xd_err *e)
 {
     xd_dit_info        other;
@@ -406,7 +411,7 @@ static xd_status check_pair(const xd_model *m, xd_err *e)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
                    "%s: %s (%d blocks, %d heads of %d) and %s (%d blocks, %d heads of %d) differ "
-                   "in their configuration; two transformers of one are built", m->dir, m->dit.name,
+                   "in their configuration, which is not supported", m->dir, m->dit.name,
                    d->nlayers, d->heads, d->head_dim, m->dit2.name, other.nlayers, other.heads,
                    other.head_dim);
 }
@@ -419,7 +424,7 @@ static void find_dits(xd_model *m)
     m->has_two = low && high;
 }
 
-/* The transformer, or both of two. */
+/* Opens the transformer, or both of two. */
 static xd_status open_dits(xd_model *m, xd_err *e)
 {
     const char *low = m->recipe->dit2, *first = m->only_low ? low : m->recipe->dit;
@@ -437,8 +442,8 @@ int xd_model_dits(const xd_model *m)
     return 1 + m->has_two;
 }
 
-/* The defaults of requests: the checkpoint's, or the pipeline's. A file that replaces the
- * transformer has a name of its own. */
+/* Sets the defaults of requests: those of a distilled checkpoint, recognized by its name (of the
+ * file that replaces the transformer, if given), else the pipeline's. */
 static void set_usual(xd_model *m)
 {
     const char     *file = m->dit.file ? m->dit.file : m->dir;
@@ -539,10 +544,10 @@ static xd_status check_preview(xd_model *m, const char *dir, xd_err *e)
     const xd_vae_info *v = &m->preview_info, *own = &m->vae_info;
     m->preview.vae->info(m->preview.net.cfg, &m->preview_info);
     if (own->cell[0] > 1 || v->cell[0] > 1 || own->pack > 1 || v->pack > 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: previews are decoded of images whose latents are "
-                       "not packed", dir);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: previews are not supported for packed latents",
+                       dir);
     if (v->channels != own->channels)
-        return xd_fail(e, XD_EINVAL, "%s decodes latents of %lld channels, and those of %s have "
+        return xd_fail(e, XD_EINVAL, "%s decodes latents of %lld channels, but those of %s have "
                        "%lld", dir, (long long)v->channels, m->dir, (long long)own->channels);
     return XD_OK;
 }
@@ -613,7 +618,7 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
     xd_loras_cold_bytes(m->loras_2, cold);
 }
 
-/* Refuses a tokenizer that does not know what the pipeline puts around a prompt. */
+/* Refuses a tokenizer that lacks special tokens of the pipeline's template. */
 static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *e)
 {
     const xd_text_use *u = &m->recipe->text[i];
@@ -628,7 +633,7 @@ static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *
     return XD_OK;
 }
 
-/* Reads how an image becomes what encoder i reads. Nothing for one that could not be opened. */
+/* Reads the image processor of image encoder i; does nothing if the encoder could not be opened. */
 static xd_status read_clip_processor(xd_model *m, int i, xd_err *e)
 {
     const xd_component *p = &m->text[i];

@@ -1,4 +1,4 @@
-/* quantized.c - weights that a file stores in codes of a quantizer */
+/* quantized.c - finds and decodes quantized weights of files */
 #include "model/quantized.h"
 
 #include <math.h>
@@ -15,19 +15,19 @@ static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convro
 enum { TABLE = 256 };           /* entries of bitsandbytes' table of nested scales              */
 
 typedef struct coded {          /* one quantized tensor                                        */
-    xd_tensor shape;            /* of its decoded elements                                     */
-    int       four;             /* 1: four bits an element                                     */
-    xd_dtype  type;             /* of xd_coding                                                */
-    float    *scale;            /* of ComfyUI's formats: [nscale], one for all or for each row  */
+    xd_tensor shape;            /* shape of the decoded elements                               */
+    int       four;             /* 1: four bits per element                                    */
+    xd_dtype  type;             /* type for xd_coding                                          */
+    float    *scale;            /* ComfyUI's formats: [nscale], one, or one per row            */
     int64_t   nscale, rotate;
-    /* Of bitsandbytes: element i is map[code] times the scale of its block of `block` elements.
-     * That is table[absmax] nested[block / nest] + offset where scales are nested. */
-    int64_t   absmax;           /* number of the tensor of scales                              */
-    const char *absmax_at;      /* while it is in use                                          */
+    /* bitsandbytes: element i is map[code] times the scale of its block of `block` elements. Nested
+     * scales are quantized, too: table[absmax] nested[block / nest] + offset. */
+    int64_t   absmax;           /* index of the tensor of scales                               */
+    const char *absmax_at;      /* its data while it is in use                                 */
     int       uses;
     int64_t   block, nest;      /* nest 0: absmax is f32                                       */
     float     map[16], offset, *table, *nested;
-    char     *why;              /* why it cannot be read, or NULL                              */
+    char     *why;              /* error message if it cannot be decoded, or NULL              */
     xd_status code;
 } coded;
 
@@ -36,7 +36,7 @@ struct xd_quantized {
     const char *what;
     xd_json    *meta;
     coded      *list;
-    int64_t     n, *of;         /* [tensors of the files]: a number of `list` and 1; 0: none   */
+    int64_t     n, *of;         /* [tensors of the files]: index in `list` plus 1; 0: none     */
 };
 
 static coded *coded_of(const xd_quantized *q, int64_t i)
@@ -66,7 +66,7 @@ static void read_int8(const xd_coding *c, int64_t row, int64_t column, int64_t n
         to[i] = (float)p[i] * s;
 }
 
-/* Integers of -8 to 7, the first of two in the lower half of a byte. */
+/* Decodes int4 values, -8 to 7; the lower half of a byte is the first. */
 static void read_int4(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     const coded   *k = c->self;
@@ -109,7 +109,7 @@ static float block_scale(const coded *k, int64_t block)
     return k->table[(uint8_t)k->absmax_at[block]] * k->nested[block / k->nest] + k->offset;
 }
 
-/* Codes of a table, the first of two in the upper half of a byte. */
+/* Decodes 4-bit indices of a table; the upper half of a byte is the first. */
 static void read_four(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     const coded   *k = c->self;
@@ -198,17 +198,17 @@ int xd_quantized_is_note(const char *name)
     return 0;
 }
 
-/* ---- finding out -------------------------------------------------------------------------- */
+/* ---- detecting formats -------------------------------------------------------------------- */
 
-typedef struct search {         /* about one tensor                                            */
+typedef struct search {         /* detection of one tensor's format                            */
     xd_quantized *q;
-    int64_t       i;            /* its number                                                  */
+    int64_t       i;            /* index of the tensor                                         */
     const char   *name;
-    int           stem;         /* length of the module's name with the dot behind it           */
+    int           stem;         /* length of the module's name and the dot after it             */
     coded        *k;
 } search;
 
-/* Keeps why the tensor cannot be read. */
+/* Stores the error message of a tensor that cannot be decoded. */
 static void refuse(search *s, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 static void refuse(search *s, xd_status code, const char *fmt, ...)
 {
@@ -218,10 +218,10 @@ static void refuse(search *s, xd_status code, const char *fmt, ...)
     xd_buf_vadd(&b, fmt, ap);
     va_end(ap);
     s->k->code = b.failed ? XD_ENOMEM : code;
-    s->k->why = b.p ? b.p : strdup("there is no memory to say why");
+    s->k->why = b.p ? b.p : strdup("out of memory");
 }
 
-/* The number of the tensor MODULE.END, or NAME.END where `whole`; -1: none. */
+/* Returns the index of the tensor MODULE.END or, if `whole`, NAME.END; -1: none. */
 static int64_t find_beside(const search *s, int whole, const char *end)
 {
     char name[512];
@@ -229,7 +229,7 @@ static int64_t find_beside(const search *s, int whole, const char *end)
     return xd_st_find(s->q->files, name);
 }
 
-/* The elements of a tensor as malloc'ed floats; NULL: refused. */
+/* Returns the elements of a tensor as malloc'ed floats; NULL: refused. */
 static float *floats_of(search *s, int64_t i)
 {
     xd_err    e = { 0 };
@@ -252,20 +252,20 @@ static int is_float(xd_dtype t)
     return t == XD_F32 || t == XD_F16 || t == XD_BF16;
 }
 
-/* Scales: one for all rows, or one for each. */
+/* Reads the scales: one for all rows, or one per row. */
 static void read_scales(search *s, const char *format)
 {
     const int64_t i = find_beside(s, 0, "weight_scale"), rows = s->k->shape.d[0];
     if (i < 0) {
-        refuse(s, XD_EFORMAT, "the weight %s is in the format %s, and its scales %.*sweight_scale "
+        refuse(s, XD_EFORMAT, "the weight %s has the format %s, but its scales %.*sweight_scale "
                "are missing", s->name, format, s->stem, s->name);
         return;
     }
     xd_tensor t = xd_st_shape(s->q->files, i);
     s->k->nscale = xd_count(t);
     if (!is_float(t.type) || (s->k->nscale != 1 && s->k->nscale != rows)) {
-        refuse(s, XD_EFORMAT, "the scale %s has %lld numbers of type %s: one, or one for each of "
-               "the %lld rows, of f32, f16 or bf16 is read", xd_st_name(s->q->files, i),
+        refuse(s, XD_EFORMAT, "the scale %s has %lld elements of type %s; it must have one, or one "
+               "for each of the %lld rows, in f32, f16 or bf16", xd_st_name(s->q->files, i),
                (long long)s->k->nscale, xd_st_dtype(s->q->files, i), (long long)rows);
         return;
     }
@@ -276,7 +276,7 @@ static void read_scales(search *s, const char *format)
                    (double)s->k->scale[r]);
 }
 
-/* Rotation of the rows, as "convrot" and "convrot_groupsize" tell it. */
+/* Reads the rotation of the rows from "convrot" and "convrot_groupsize". */
 static void read_rotation(search *s, const xd_json *config, int always)
 {
     double group = 256;
@@ -287,8 +287,8 @@ static void read_rotation(search *s, const xd_json *config, int always)
         return;
     if (!(group >= 4 && group <= XD_ROTATE_MAX) || !xd_rotates((int64_t)group) ||
         columns_of(s->k) % (int64_t)group) {
-        refuse(s, XD_EUNSUPPORTED, "the weight %s of %lld columns is rotated in groups of %g: a "
-               "power of 4 up to %d that divides them is read", s->name,
+        refuse(s, XD_EUNSUPPORTED, "the weight %s of %lld columns is rotated in groups of %g, "
+               "which must be a power of 4 up to %d that divides the columns", s->name,
                (long long)columns_of(s->k), group, XD_ROTATE_MAX);
         return;
     }
@@ -299,7 +299,7 @@ static void found_integers(search *s, const xd_json *config, const char *format,
 {
     xd_tensor *t = &s->k->shape;
     if (t->nd != 2 || !xd_is_coded(t->type) || (bits == 8 && t->type != XD_I8)) {
-        refuse(s, XD_EFORMAT, "the weight %s is in the format %s, but it is no matrix of type I8",
+        refuse(s, XD_EFORMAT, "the weight %s has the format %s, but is not a matrix of type I8",
                s->name, format);
         return;
     }
@@ -312,13 +312,13 @@ static void found_integers(search *s, const xd_json *config, const char *format,
         read_scales(s, format);
 }
 
-/* Blocks of XD_Q4_0 in bytes, as `xdit convert` writes them. */
+/* Blocks of XD_Q4_0 stored as bytes, as `xdit convert` writes them. */
 static void found_blocks(search *s, const xd_json *config)
 {
     xd_tensor    *t = &s->k->shape;
     const int64_t block = xd_dtype_block(XD_Q4_0), bytes = (int64_t)xd_dtype_block_bytes(XD_Q4_0);
     if (t->nd != 2 || t->type != XD_U8 || t->d[1] % bytes) {
-        refuse(s, XD_EFORMAT, "the weight %s is in the format q4_0, but it is no matrix of blocks "
+        refuse(s, XD_EFORMAT, "the weight %s has the format q4_0, but is not a matrix of blocks "
                "of %lld bytes", s->name, (long long)bytes);
         return;
     }
@@ -328,8 +328,8 @@ static void found_blocks(search *s, const xd_json *config)
     read_rotation(s, config, 0);
 }
 
-/* Elements are as stored, times a scale (component.c); perhaps in a container of bytes. With a
- * scale for each row they are codes. */
+/* fp8: the elements times a scale (component.c), possibly stored as bytes. With one scale per row,
+ * they are handled as codes. */
 static void found_fp8(search *s, xd_dtype type)
 {
     const int64_t scale = find_beside(s, 0, "weight_scale");
@@ -344,11 +344,11 @@ static void found_fp8(search *s, xd_dtype type)
     if (s->k->shape.type == XD_U8)
         s->k->shape.type = type;
     else if (s->k->shape.type != XD_F8E4M3 && s->k->shape.type != XD_F8E5M2)
-        refuse(s, XD_EFORMAT, "the weight %s is in a format of 8-bit floats, but has the type %s",
+        refuse(s, XD_EFORMAT, "the weight %s has a format of 8-bit floats, but the type %s",
                s->name, xd_st_dtype(s->q->files, s->i));
 }
 
-/* A format of ComfyUI. */
+/* Handles a format of ComfyUI. */
 static void found_format(search *s, const xd_json *config)
 {
     const char *format = xd_json_text(xd_json_get(config, "format"));
@@ -368,11 +368,11 @@ static void found_format(search *s, const xd_json *config)
     else if (strcmp(format, "convrot_w4a4") == 0)
         found_integers(s, config, format, 4);
     else
-        refuse(s, XD_EUNSUPPORTED, "the weight %s is in the format %.60s, which is not read: %s",
+        refuse(s, XD_EUNSUPPORTED, "the weight %s has the format %.60s, which is not supported: %s",
                s->name, format, reads);
 }
 
-/* Parses a tensor of bytes. NULL: refused. */
+/* Parses a tensor whose bytes are JSON. NULL: refused. */
 static xd_json *json_of(search *s, int64_t i)
 {
     xd_err    e = { 0 };
@@ -393,7 +393,7 @@ static xd_json *json_of(search *s, int64_t i)
 
 /* ---- bitsandbytes ------------------------------------------------------------------------- */
 
-/* The tensor NAME.END with n numbers, as floats in *to. */
+/* Reads the tensor NAME.END with n elements as floats into *to. */
 static void read_table(search *s, const char *end, int64_t n, float **to)
 {
     const int64_t i = find_beside(s, 1, end);
@@ -401,7 +401,7 @@ static void read_table(search *s, const char *end, int64_t n, float **to)
         return;
     if (i < 0 || xd_st_shape(s->q->files, i).type != XD_F32 ||
         xd_count(xd_st_shape(s->q->files, i)) != n)
-        refuse(s, XD_EFORMAT, "the weight %s of bitsandbytes has no tensor %s%s of %lld numbers "
+        refuse(s, XD_EFORMAT, "the weight %s of bitsandbytes has no tensor %s%s of %lld elements "
                "in f32", s->name, s->name, end, (long long)n);
     else
         *to = floats_of(s, i);
@@ -423,8 +423,8 @@ static void read_shape(search *s, const xd_json *state)
     int64_t n = xd_count(s->k->shape);
     if (xd_json_size(shape) != 2 || !(d[0] >= 1 && d[1] >= 1 && d[0] < 1e9 && d[1] < 1e9) ||
         s->k->shape.type != XD_U8 || ((int64_t)d[0] * (int64_t)d[1] + 1) / 2 != n) {
-        refuse(s, XD_EFORMAT, "the %lld bytes of the weight %s of bitsandbytes are no matrix of "
-               "the shape that its quant_state tells", (long long)n, s->name);
+        refuse(s, XD_EFORMAT, "the %lld bytes of the weight %s of bitsandbytes do not match the "
+               "shape in its quant_state", (long long)n, s->name);
         return;
     }
     s->k->shape = xd_view(NULL, XD_U8, 2, (int64_t[]){ (int64_t)d[0], (int64_t)d[1] });
@@ -436,8 +436,8 @@ static void read_nested(search *s, const xd_json *state, int64_t blocks)
     xd_json_number(xd_json_get(state, "nested_offset"), &offset);
     s->k->offset = (float)offset;
     if (!(s->k->nest = whole_number(state, "nested_blocksize"))) {
-        refuse(s, XD_EFORMAT, "the scales of the weight %s of bitsandbytes are bytes, and its "
-               "quant_state tells no nested_blocksize", s->name);
+        refuse(s, XD_EFORMAT, "the scales of the weight %s of bitsandbytes are bytes, but its "
+               "quant_state has no nested_blocksize", s->name);
         return;
     }
     read_table(s, ".nested_quant_map", TABLE, &s->k->table);
@@ -459,7 +459,7 @@ static void found_four(search *s, const xd_json *state)
     if (!blocks || k->absmax < 0 || xd_count(a) != blocks ||
         (a.type != XD_U8 && a.type != XD_F32)) {
         refuse(s, XD_EFORMAT, "the weight %s of bitsandbytes has no tensor %s.absmax of %lld "
-               "numbers in f32 or bytes", s->name, s->name, (long long)blocks);
+               "elements in f32 or bytes", s->name, s->name, (long long)blocks);
         return;
     }
     read_table(s, ".quant_map", 16, &map);
@@ -472,7 +472,7 @@ static void found_four(search *s, const xd_json *state)
 
 /* ---- all tensors -------------------------------------------------------------------------- */
 
-/* Other quantizers have a tensor of codes in place of the weight. */
+/* Other quantizers have a tensor of codes instead of the weight; these are refused. */
 static const char *const codes_of[][2] = {
     { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
     { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },
@@ -490,19 +490,19 @@ static const char *const *find_codes(const char *name)
 static void found_packed(search *s, const char *whose)
 {
     const int svd = find_beside(s, 0, "wscales") >= 0;
-    refuse(s, XD_EUNSUPPORTED, "%s holds codes of %s, which are not read: %s", s->name,
+    refuse(s, XD_EUNSUPPORTED, "%s holds codes of %s, which is not supported: %s", s->name,
            svd ? "SVDQuant (nunchaku)" : whose, reads);
 }
 
-/* Eight bits or less without a word about what they mean. */
+/* Handles elements of 8 bits or less without a known format. */
 static void found_bytes(search *s)
 {
     if (find_beside(s, 0, "SCB") >= 0)
-        refuse(s, XD_EUNSUPPORTED, "the weight %s holds integers of eight bits of bitsandbytes, "
-               "which are not read: %s", s->name, reads);
+        refuse(s, XD_EUNSUPPORTED, "the weight %s holds 8-bit integers of bitsandbytes, "
+               "which are not supported: %s", s->name, reads);
     else
-        refuse(s, XD_EUNSUPPORTED, "the weight %s is of type %s, and nothing tells its format: "
-               "files of this quantizer are not supported, take the one in fp8, bf16, f16 or f32",
+        refuse(s, XD_EUNSUPPORTED, "the weight %s has the type %s and an unknown quantization: "
+               "use the model's file in fp8, bf16, f16 or f32",
                s->name, xd_st_dtype(s->q->files, s->i));
 }
 
@@ -513,7 +513,7 @@ static const xd_json *layer_of(const search *s)
     return xd_json_get(xd_json_get(s->q->meta, "layers"), name);
 }
 
-/* Sets s->k, an entry of the list, where the tensor is quantized. */
+/* Adds an entry s->k to the list if the tensor is quantized. */
 static void look_at_weight(search *s)
 {
     const int64_t  comfy = find_beside(s, 0, "comfy_quant");
@@ -531,8 +531,8 @@ static void look_at_weight(search *s)
     else if (!s->k->why && xd_dtype_size(type) == 1 && type != XD_F8E4M3 && type != XD_F8E5M2)
         found_bytes(s);
     else if (!s->k->why && xd_dtype_size(type) == 1 && find_beside(s, 0, "weight_scale_inv") >= 0)
-        refuse(s, XD_EUNSUPPORTED, "the weight %s is in fp8 with scales of blocks "
-               "(weight_scale_inv), which are not read: %s", s->name, reads);
+        refuse(s, XD_EUNSUPPORTED, "the weight %s is in fp8 with block scales "
+               "(weight_scale_inv), which are not supported: %s", s->name, reads);
     else if (!s->k->why)
         s->q->n--;              /* it is not quantized                                        */
     xd_json_free(&own);
@@ -544,7 +544,7 @@ static void look_at(xd_quantized *q, int64_t i)
     size_t      len = strlen(name);
     const char *const *packed = find_codes(name);
     if (packed ? xd_svdquant_takes(q->files, i) : !ends_with(name, ".weight"))
-        return;             /* the layers of SVDQuant have a source of their own (svdquant.h)  */
+        return;             /* layers of SVDQuant are handled in svdquant.c                    */
     const int64_t n = q->n;
     coded        *k = &q->list[q->n++];
     search        s = { q, i, name, (int)(len - strlen(packed ? packed[0] : ".weight")) + 1, k };

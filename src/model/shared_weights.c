@@ -1,4 +1,5 @@
-/* shared_weights.c - opening the shared-memory block, and agreement on the outcome of loading */
+/* shared_weights.c - opening the shared memory of weights, and agreement on the result of
+ * loading */
 #include "model/shared_weights.h"
 
 #include "base/log.h"
@@ -32,8 +33,8 @@ static xd_status open_copy(xd_component *p, xd_dev *dev, xd_err *e)
         dev->mem->unpin_pages(dev, copy);
     if (s != XD_ENOMEM)
         return xd_fail(e, s, "%s", why.msg);
-    xd_log(XD_LOG_INFO, "%s: there is no shared and pinned memory of %s for streamed blocks: every "
-           "rank keeps a copy of its own", p->name, xd_size_text((double)bytes).s);
+    xd_log(XD_LOG_INFO, "%s: cannot allocate %s of shared and pinned memory for streamed blocks: "
+           "every rank keeps its own copy", p->name, xd_size_text((double)bytes).s);
     return XD_OK;
 }
 

@@ -1,4 +1,4 @@
-/* single_file.c - one file with the weights of a component; key_map.h has the known layouts */
+/* single_file.c - weights of a component in one file; key_map.h has the known layouts */
 #include "model/single_file.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/word_list.h"
 
-/* Names in messages; numbers in a name; copies at once. */
+/* Max number of names in a message; of numbers in a name; of copies at the same time. */
 enum { FIRST = 3, NUMBERS = 2, MAXHELD = XD_MAXSEG };
 
 typedef struct held { char name[512]; void *p; } held;
@@ -17,12 +17,12 @@ struct xd_single_file {
     const xd_key_map *layout;
     char              prefix[64];
     int               blocks[XD_MAXSCOPE];      /* number of blocks of every scope, as declared */
-    held              held[MAXHELD];    /* copies in use                                       */
+    held              held[MAXHELD];    /* copied tensors in use                               */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
 
-/* Does the name begin with the pattern? Returns its numbers and the rest. */
+/* Returns 1 if the name begins with the pattern, with the numbers that match and the rest. */
 static int match_stem(const char *pattern, const char *name, int number[NUMBERS], const char **rest)
 {
     int n = 0;
@@ -42,11 +42,11 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
     return 1;
 }
 
-/* A declared name as found in the file. */
+/* A declared name translated to the file's name. */
 typedef struct found {
     char           name[512];
-    const xd_stem *stem;        /* NULL: the whole name, unchanged                             */
-    int            last;        /* it belongs to the last block of its scope                   */
+    const xd_stem *stem;        /* NULL: the rest of the name is unchanged                     */
+    int            last;        /* 1: it belongs to the last block of its scope                */
 } found;
 
 static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char **tail)
@@ -62,7 +62,7 @@ static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char *
     return NULL;
 }
 
-/* Builds the beginning of the name in the file, with the numbers of the declared name. */
+/* Writes the beginning of the file's name, with the numbers of the declared name. */
 static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], char *out,
                     size_t size)
 {
@@ -116,14 +116,14 @@ const char *xd_single_file_prefix(const xd_single_file *s)
 
 /* ---- the source --------------------------------------------------------------------------- */
 
-/* Elements of a tensor before the rows that are used. */
+/* Returns the number of elements before the selected rows. */
 static int64_t elements_before(xd_tensor t, const xd_stem *stem)
 {
     return stem && stem->of ? xd_count(t) / stem->of * stem->at : 0;
 }
 
-/* The shape of the rows that are used. A tensor that cannot be divided is returned whole: its shape
- * then shows the error. */
+/* Returns the shape of the selected rows. A tensor that cannot be divided is returned unchanged:
+ * its shape then causes an error. */
 static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 {
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)
@@ -131,7 +131,7 @@ static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
     int64_t d[XD_MAXDIM], first = elements_before(t, stem);
     memcpy(d, t.d, sizeof d);
     d[0] = t.d[0] / stem->of * stem->n;
-    if (xd_is_coded(t.type))            /* src_codes tells the first row                       */
+    if (xd_is_coded(t.type))            /* src_codes selects the first row                     */
         return xd_view(t.p, t.type, t.nd, d);
     return xd_view(t.p ? (char *)t.p + xd_dtype_bytes(t.type, first) : NULL, t.type, t.nd, d);
 }
@@ -147,8 +147,8 @@ static int swaps_pairs(const found *f)
     return f->stem && (f->stem->swap == XD_SWAP_QUERIES || f->stem->swap == XD_SWAP_KEYS);
 }
 
-/* Are the rows that are used, or their halves, cut within blocks of a block type? Such rows become
- * f32. */
+/* Returns 1 if the selected rows, or their halves, are not multiples of the block size of a block
+ * type. Such rows are converted to f32. */
 static int cuts_blocks(xd_tensor t, const found *f)
 {
     const int64_t block = xd_dtype_block(t.type);
@@ -176,7 +176,7 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     return 1;
 }
 
-/* Rows of a head in the file: one of its first half, one of its second, and so on. */
+/* Reorders the rows of heads: in the file, rows of a head's first and second half alternate. */
 static void part_pairs(char *to, const char *from, size_t row, int64_t rows, int64_t heads)
 {
     const int64_t each = rows / heads, half = each / 2;
@@ -194,18 +194,19 @@ static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, 
     const char *arch = xd_st_meta(s->of.files, "general.architecture"), *value;
     const char *which = f->stem->swap == XD_SWAP_KEYS ? "_kv" : "";
     snprintf(key, sizeof key, "%.60s.attention.head_count%s", arch ? arch : "", which);
-    if (!(value = xd_st_meta(s->of.files, key))) {      /* as many keys as queries             */
+    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: as many as query heads     */
         snprintf(key, sizeof key, "%.60s.attention.head_count", arch ? arch : "");
         value = xd_st_meta(s->of.files, key);
     }
     *heads = value ? atoi(value) : 0;
     if (t.nd < 1 || *heads < 1 || t.d[0] % (2 * *heads))
-        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s are no rows of %lld heads (%s)",
+        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s are not divisible by %lld heads "
+                       "(%s)",
                        s->of.file, (long long)t.d[0], f->name, (long long)*heads, key);
     return XD_OK;
 }
 
-/* Copies the rows that are used to `to`, of another type or in another order. */
+/* Copies the selected rows to `to`, with another type or order. */
 static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t, xd_tensor to,
                            xd_err *e)
 {
@@ -217,7 +218,7 @@ static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t,
     if (st != XD_OK)
         return st;
     if (swaps_halves(f) && (t.nd < 1 || t.d[0] % 2))
-        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s have no halves", s->of.file,
+        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s are not divisible by 2", s->of.file,
                        (long long)t.d[0], f->name);
     if (cuts_blocks(t, f)) {
         if (!(plain = malloc(n + 1)))
@@ -236,7 +237,7 @@ static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t,
     return XD_OK;
 }
 
-/* Holds a copy of the rows that are used until src_done. */
+/* Makes a copy of the selected rows, which stays until src_done. */
 static xd_status hold_copy(xd_single_file *s, const char *name, const found *f, xd_tensor *t,
                            xd_err *e)
 {
@@ -279,7 +280,7 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
     return st;
 }
 
-/* Is the tensor of this name read through a copy? */
+/* Returns 1 if the tensor must be copied. */
 static int reads_copy(const xd_single_file *s, const found *f)
 {
     xd_tensor t;
@@ -325,7 +326,7 @@ static int src_codes(void *self, const char *name, xd_coding *c)
     return 1;
 }
 
-/* A copy is private memory; only views have file pages to release. */
+/* Releases file pages of a view; a copy has none. */
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
@@ -335,7 +336,7 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         raw->past(raw->self, f.name, p, bytes);
 }
 
-/* Selected rows follow other rows in the file; a tensor that is copied is read whole. */
+/* Announces a read at the offset of the selected rows; a copied tensor is read completely. */
 static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
@@ -356,9 +357,9 @@ xd_source xd_single_file_source(xd_single_file *s)
                         src_past, src_will, NULL, NULL, src_codes };
 }
 
-/* ---- which layout ------------------------------------------------------------------------- */
+/* ---- finding the layout ------------------------------------------------------------------- */
 
-/* "text_encoders.@.transformer." -> "text_encoders.clip_l.transformer." */
+/* Replaces @ by the slot: "text_encoders.@.transformer." -> "text_encoders.clip_l.transformer." */
 static void fill_slot(const char *pattern, const char *slot, char out[64])
 {
     int n = (int)strcspn(pattern, "@");
@@ -414,7 +415,7 @@ static int reads_network(const xd_key_map *l, const char *net)
     return 0;
 }
 
-/* Of a GGUF file that tells its architecture: what it tells. */
+/* Writes the architecture of a GGUF file for a message; "" if it has none. */
 static void tell_architecture(const xd_st *files, char *out, size_t size)
 {
     const char *arch = xd_st_meta(files, "general.architecture");
@@ -429,16 +430,16 @@ static xd_status fail_unknown(const xd_single_file_of *of, const xd_key_map *oth
     size_t at = 0;
     tell_architecture(of->files, arch, sizeof arch);
     if (other)
-        return xd_fail(e, XD_EINVAL, "%s holds %s%s, and this model has no use for it as its %s",
+        return xd_fail(e, XD_EINVAL, "%s holds %s%s, which cannot be used as the %s of this model",
                        of->file, other->what, arch, of->slot);
     if (xd_is_lora(of->files))
-        return xd_fail(e, XD_EINVAL, "%s holds a LoRA, not the weights of a whole %s: name it with "
+        return xd_fail(e, XD_EINVAL, "%s holds a LoRA, not the weights of a %s: name it with "
                        "--lora", of->file, of->slot);
     for (int64_t i = 0; i < xd_st_count(of->files) && i < FIRST && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%.100s", i ? ", " : "",
                                xd_st_name(of->files, i));
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "%s has no layout that is known for the %s of this model%s; its "
+                   "%s has no known layout for the %s of this model%s; its "
                    "%lld tensors begin with %s", of->file, of->slot, arch,
                    (long long)xd_st_count(of->files), at ? names : "(none)");
 }
@@ -458,8 +459,8 @@ static xd_status find_layout(xd_single_file *s, xd_err *e)
 
 /* ---- other checks ------------------------------------------------------------------------- */
 
-/* One more than the largest number that follows the first `len` bytes of `scope` in the names ("|"
- * between them), or `most`. */
+/* Returns the number of blocks: one more than the largest number after the first `len` bytes of
+ * `scope` in the names (separated by "|"), or `most` if that is larger. */
 static int count_in(const char *names, size_t len, const char *scope, int most)
 {
     for (const char *p = names; p;) {
@@ -493,8 +494,8 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
     return most;
 }
 
-/* Detects a file of another model size, which would otherwise leave blocks unused or show up as
- * missing tensors. Blocks that nothing runs may be missing. */
+/* Refuses a file with another number of blocks than the config's, which would otherwise leave
+ * blocks unused or be reported as missing tensors. Blocks that are never run may be missing. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
@@ -504,25 +505,25 @@ static xd_status check_blocks(xd_single_file *s, xd_err *e)
         int need = declared_blocks(s->of.needed, s->of.nneeded, &scopes[k]);
         if (strchr(scopes[k].want, '#') && (have > n || have < need))
             return xd_fail(e, XD_EFORMAT,
-                           "%s has %d blocks %s%.*s*, and %s/config.json asks for %d", s->of.file,
+                           "%s has %d blocks %s%.*s*, but %s/config.json has %d", s->of.file,
                            have, s->prefix, (int)strcspn(scopes[k].have, "#~"), scopes[k].have,
                            s->of.config, n);
     }
     return XD_OK;
 }
 
-/* llama.cpp has vision towers in files of their own. */
+/* Refuses a language model without its vision tower, which llama.cpp stores in a separate file. */
 static xd_status check_tower(const xd_single_file *s, xd_err *e)
 {
     for (int i = 0; xd_key_map_archs(s->layout) && i < s->of.nneeded; i++)
         if (strncmp(s->of.needed[i].name, "visual.", 7) == 0)
             return xd_fail(e, XD_EUNSUPPORTED, "%s has a language model without its vision tower, "
-                           "which this model needs; the mmproj file of llama.cpp is not read: "
-                           "take the safetensors file of the %s", s->of.file, s->of.slot);
+                           "which this model needs; the mmproj file of llama.cpp is not supported: "
+                           "use the safetensors file of the %s", s->of.file, s->of.slot);
     return XD_OK;
 }
 
-/* Rows that are stored in pairs are those of the heads that the file tells. */
+/* Checks the rows that are stored in pairs against the number of heads in the file. */
 static xd_status check_heads(const xd_single_file *s, xd_err *e)
 {
     for (int i = 0; i < s->of.nneeded; i++)

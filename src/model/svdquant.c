@@ -1,14 +1,16 @@
-/* svdquant.c - linear layers in SVDQuant's files for nunchaku, as matrices of plain numbers
+/* svdquant.c - decodes the linear layers of SVDQuant files for nunchaku to plain matrices
  *
- * Such a layer has integers of four bits with a scale for 64 of a row, factors by which the inputs
- * are divided before, and a product of two thin matrices that is added:
+ * Such a layer has 4-bit integers q with a scale s for 64 elements of a row, smoothing factors m,
+ * by which the inputs are divided, and a low-rank product:
  *     w[o,i] = q[o,i] s[o,i / 64] / m[i] + sum_r up[o,r] down[r,i]
- * Inputs behind GELU had SHIFT added where they meet q: what it contributes to the bias is taken
- * back. Modulations have integers of 0 to 15 with a scale and an offset for 64 of a row; their rows
- * are shift, scale, gate ... of the first feature, then of the second, and 1 is added to scales.
+ * Inputs that follow GELU had SHIFT added before the product with q: its contribution is subtracted
+ * from the bias. Modulations have integers of 0 to 15 with a scale and an offset for 64 elements of
+ * a row; their rows are shift, scale, gate ... of the first feature, then of the second, and 1 is
+ * added to scales.
  *
- * All of it lies in the order in which warps of a GPU load it (deepcompressor/backend/nunchaku). A
- * warp has 128 rows; "place" stands for where an element is. */
+ * All elements are in the order in which warps of a GPU load them
+ * (deepcompressor/backend/nunchaku). A warp has 128 rows; "place" is the position of an element in
+ * that order. */
 #include "model/svdquant.h"
 
 #include <stdio.h>
@@ -21,7 +23,7 @@
 enum { TILE = 128, GROUP = 64, PACK = 16, RANK_MOST = 512, NAME = 512 };
 static const float SHIFT = 0.171875f;
 
-/* The tensors of a layer, by the ends of their names, of which there are two for some. */
+/* The tensors of a layer, found by the suffixes of their names; some have two possible suffixes. */
 enum { CODES, SCALES, OFFSETS, SMOOTH, DOWN, UP, BIAS, SMOOTH_ORIGINAL, TENSORS };
 static const char *const ends[TENSORS][2] = {
     { "qweight", NULL }, { "wscales", NULL }, { "wzeros", NULL }, { "smooth", "smooth_factor" },
@@ -30,19 +32,19 @@ static const char *const ends[TENSORS][2] = {
 };
 
 typedef struct layer {
-    char      name[NAME];       /* of its module                                               */
-    int64_t   of[TENSORS];      /* numbers of its tensors; -1: none                            */
-    xd_tensor t[TENSORS];       /* while it is in use                                          */
+    char      name[NAME];       /* name of its module                                          */
+    int64_t   of[TENSORS];      /* indices of its tensors; -1: none                            */
+    xd_tensor t[TENSORS];       /* the tensors while the layer is in use                       */
     int       uses;
     int64_t   in, out, rank;
-    int64_t   parts;            /* of a modulation: outputs of one feature; 0: another layer   */
-    int       shifted;          /* its inputs have SHIFT                                       */
+    int64_t   parts;            /* modulation: outputs per feature; 0: not a modulation        */
+    int       shifted;          /* 1: SHIFT was added to its inputs                            */
 } layer;
 
-typedef struct joined {         /* one layer, or two side by side                              */
+typedef struct joined {         /* one layer, or two with concatenated columns                 */
     char    name[NAME];
     layer  *part[2];            /* the second may be NULL                                      */
-    float  *bias;               /* while it is in use                                          */
+    float  *bias;               /* the bias while it is in use                                 */
     int     uses;
 } joined;
 
@@ -54,7 +56,7 @@ struct xd_svdquant {
     int64_t          n;
     joined         **joints;
     int              njoints;
-    char            *owned;     /* [tensors of the files]                                      */
+    char            *owned;     /* [tensors of the files] 1: belongs to a layer                */
 };
 
 /* ---- finding layers ----------------------------------------------------------------------- */
@@ -65,7 +67,7 @@ static int ends_with(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* The number of a tensor of the module whose codes are tensor i; -1: none. */
+/* Returns the index of a tensor of the module whose codes are tensor i; -1: none. */
 static int64_t find_tensor(const xd_st *files, int64_t i, int which)
 {
     const char *name = xd_st_name(files, i);
@@ -86,7 +88,7 @@ int xd_svdquant_takes(const xd_st *files, int64_t i)
            (find_tensor(files, i, OFFSETS) >= 0 || find_tensor(files, i, SMOOTH) >= 0);
 }
 
-/* What follows GELU has its inputs shifted. */
+/* Returns 1 for layers after GELU, whose inputs are shifted. */
 static int is_shifted(const char *module)
 {
     static const char *const after[] = { ".mlp_fc2", ".mlp_context_fc2", ".ff.net.2",
@@ -102,7 +104,7 @@ static int is_float(xd_dtype t)
     return t == XD_F32 || t == XD_F16 || t == XD_BF16;
 }
 
-/* Has the tensor so many floats? One that may be absent has them then, too. */
+/* Returns 1 if the tensor has n floating-point elements, or is optional and absent. */
 static int has_floats(const xd_st *files, int64_t i, int64_t n, int optional)
 {
     xd_tensor t = i < 0 ? (xd_tensor){ 0 } : xd_st_shape(files, i);
@@ -122,8 +124,8 @@ static xd_status check_modulation(const xd_svdquant *s, layer *l, xd_err *e)
         xd_count(scales) < l->in / GROUP * l->out ||
         !has_floats(s->files, l->of[OFFSETS], xd_count(scales), 0) ||
         !has_floats(s->files, l->of[BIAS], l->out, 1))
-        return xd_fail(e, XD_EFORMAT, "%s: %s.qweight and what stands beside it are no modulation "
-                       "of SVDQuant with 3 or 6 outputs a feature", s->what, l->name);
+        return xd_fail(e, XD_EFORMAT, "%s: %s.qweight and its scales are not a modulation "
+                       "of SVDQuant with 3 or 6 outputs per feature", s->what, l->name);
     return XD_OK;
 }
 
@@ -136,8 +138,8 @@ static xd_status check_layer(const xd_svdquant *s, layer *l, xd_err *e)
     l->in = 2 * q.d[1];
     l->rank = down.nd == 2 ? down.d[1] : 0;
     if (scales.type == XD_F8E4M3)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: %s.qweight holds SVDQuant's floats of four bits "
-                       "(nvfp4), which are not read: take the model's file in int4", s->what,
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: %s.qweight holds SVDQuant's 4-bit floats "
+                       "(nvfp4), which are not supported: use the model's file in int4", s->what,
                        l->name);
     if ((q.type != XD_I8 && q.type != XD_U8) || q.nd != 2 || !xd_count(q) || l->in % TILE ||
         l->out % TILE ||
@@ -147,7 +149,7 @@ static xd_status check_layer(const xd_svdquant *s, layer *l, xd_err *e)
         l->rank % PACK || l->rank > RANK_MOST || (l->of[DOWN] < 0) != (l->of[UP] < 0) ||
         !has_floats(s->files, l->of[DOWN], l->in * l->rank, 1) ||
         !has_floats(s->files, l->of[UP], l->out * l->rank, 1))
-        return xd_fail(e, XD_EFORMAT, "%s: %s.qweight and what stands beside it are no layer of "
+        return xd_fail(e, XD_EFORMAT, "%s: %s.qweight and its scales are not a layer of "
                        "SVDQuant in int4, with inputs and outputs in multiples of %d, scales of "
                        "groups of %d and a rank that is a multiple of %d", s->what, l->name, TILE,
                        GROUP, PACK);
@@ -217,10 +219,10 @@ int xd_svdquant_owns(const xd_svdquant *s, int64_t i)
     return s && s->owned[i];
 }
 
-/* ---- numbers ------------------------------------------------------------------------------ */
+/* ---- elements ----------------------------------------------------------------------------- */
 
-/* Numbers [place, place + n) of a tensor, n at most 256. Of bf16, as these files are, they are the
- * upper halves of f32. */
+/* Reads elements [place, place + n) of a tensor, n at most 256. Fast for bf16, the usual type,
+ * which is the upper half of f32. */
 static inline void read_floats(xd_tensor t, int64_t place, int n, float *to)
 {
     uint16_t half[PACK * PACK];
@@ -242,7 +244,7 @@ static float float_at(xd_tensor t, int64_t place)
     return v;
 }
 
-/* Vectors and scales: of 16 rows the pairs 0, 1 and 8, 9, then 2, 3 and 10, 11, and so on. */
+/* Place of element i of vectors and scales: 16 rows are ordered 0, 1, 8, 9, 2, 3, 10, 11, ... */
 static int64_t place_in_pack(int64_t i)
 {
     return i % 8 / 2 * 4 + i % PACK / 8 * 2 + i % 2;
@@ -259,8 +261,9 @@ static float scale_of(const layer *l, int64_t row, int64_t column)
     return float_at(l->t[SCALES], tile * TILE + place_of_row(row % TILE));
 }
 
-/* A word has eight columns. Of 64 columns and 128 rows: by sixteens of rows, by rows modulo 8, by
- * eights of columns modulo 4; then both rows and both halves of the columns. */
+/* Returns the word with eight columns of a row. A tile of 64 columns and 128 rows is ordered by
+ * groups of 16 rows, by rows modulo 8, by groups of 8 columns modulo 4; then both rows and both
+ * halves of the columns. */
 static uint32_t word_at(const layer *l, int64_t row, int64_t column)
 {
     const int64_t tile = row / TILE * (l->in / GROUP) + column / GROUP;
@@ -271,7 +274,7 @@ static uint32_t word_at(const layer *l, int64_t row, int64_t column)
     return v;
 }
 
-/* Sixteen columns of the integers of a row, with their scale, over the factors of the inputs. */
+/* Decodes sixteen columns of a row: integers times the scale, divided by the smoothing factors. */
 static void read_integers(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const float s = scale_of(l, row, column);
@@ -288,8 +291,8 @@ static void read_integers(const layer *l, int64_t row, int64_t column, float to[
 
 enum { SIXTEENS = PACK * PACK, LANES = 32 };
 
-/* A row of `up`, in sixteens of rows by sixteens of the rank, as factors of the numbers of `down`
- * in their order: of 32 numbers those of ranks i and i + 8 by turns of four. */
+/* Reads a row of `up`, stored in tiles of 16 rows by 16 ranks, into the order of the elements of
+ * `down`: among 32 elements, groups of four of ranks i and i + 8 alternate. */
 static void read_up(const layer *l, int64_t row, float *to)
 {
     for (int64_t r = 0; r < l->rank; r += PACK) {
@@ -302,7 +305,7 @@ static void read_up(const layer *l, int64_t row, float *to)
     }
 }
 
-/* Adds sixteen columns of the thin product; up: the row's factors. */
+/* Adds sixteen columns of the low-rank product; up: the row from read_up. */
 static void add_product(const layer *l, const float *up, int64_t column, float to[PACK])
 {
     const int64_t blocks = l->rank / PACK, first = column / PACK * blocks;
@@ -320,14 +323,15 @@ static void add_product(const layer *l, const float *up, int64_t column, float t
     }
 }
 
-/* The stored row of a modulation's row. */
+/* Returns the stored row of a modulation's row. */
 static int64_t row_of_part(const layer *l, int64_t row)
 {
     const int64_t features = l->out / l->parts;
     return row % features * l->parts + row / features;
 }
 
-/* Four rows are side by side; of 32 columns a 16-bit word has those that are equal modulo 8. */
+/* Decodes sixteen columns of a modulation. Four rows are interleaved; a 16-bit word has those of 32
+ * columns that are equal modulo 8. */
 static void read_modulation(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const int64_t r = row_of_part(l, row), at = column / GROUP * l->out + r;
@@ -373,7 +377,7 @@ static void read_joined(const xd_coding *c, int64_t row, int64_t column, int64_t
 
 typedef struct biasing { const layer *l; float *to; } biasing;
 
-/* Adds the biases of a layer to those at `to`. */
+/* Adds the biases of a layer to `to`. */
 static void add_biases(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const biasing *b = ctx;
@@ -407,7 +411,7 @@ static layer *find_layer(const xd_svdquant *s, const char *name, size_t n)
     return NULL;
 }
 
-/* The layers of MODULE or PREFIX.A+B. 0: there are none of these names. */
+/* Finds the layers of MODULE or PREFIX.A+B. Returns 0 if there are none. */
 static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *part[2])
 {
     const char *plus = memchr(name, '+', n), *dot = plus;
@@ -424,7 +428,7 @@ static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *p
     return part[1] && part[1]->out == part[0]->out && !part[0]->parts && !part[1]->parts;
 }
 
-/* What "NAME.weight" or "NAME.bias" is read from; NULL: not from layers (or there is no memory). */
+/* Returns the layers of "NAME.weight" or "NAME.bias"; NULL: none, or out of memory. */
 static joined *find_joined(xd_svdquant *s, const char *name, int *bias)
 {
     *bias = ends_with(name, ".bias");
@@ -586,7 +590,8 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         s->raw->past(s->raw->self, name, p, bytes);
 }
 
-/* Of some rows: that part of what lies row by row, and all of the rest. */
+/* Announces the reads for some rows: the same fraction of tensors stored by rows, and all of the
+ * others. */
 static void layer_will(const xd_svdquant *s, const layer *l, double from, double to)
 {
     for (int k = 0; k < SMOOTH_ORIGINAL; k++) {

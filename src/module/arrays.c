@@ -1,4 +1,4 @@
-/* arrays.c - arrays of the program: tensors, and the weights of a component by their names */
+/* arrays.c - the program's arrays as tensors, and as named weights of a component */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,11 +26,11 @@ xd_status xd_array_tensor(const xd_array *a, const char *what, xd_tensor *t, xd_
         return xd_fail(e, XD_EINVAL, "%s has the dtype %s; it can be one of: f32 bf16 f16", what,
                        a->dtype ? a->dtype : "(none)");
     if (a->nd < 0 || a->nd > XD_ARRAY_DIMS)
-        return xd_fail(e, XD_EINVAL, "%s has %lld extents; it can have up to %d", what,
+        return xd_fail(e, XD_EINVAL, "%s has %lld dimensions; the maximum is %d", what,
                        (long long)a->nd, XD_ARRAY_DIMS);
     for (int64_t i = 0; i < a->nd; i++) {
         if (a->d[i] < 0 || (a->d[i] && n > max / a->d[i]))
-            return xd_fail(e, XD_EINVAL, "%s has the extent %lld", what, (long long)a->d[i]);
+            return xd_fail(e, XD_EINVAL, "%s has a dimension of %lld", what, (long long)a->d[i]);
         n *= a->d[i];
     }
     if (n && !a->data)
@@ -63,7 +63,7 @@ xd_status xd_named_open(xd_named **out, const xd_array *v, int64_t n, const char
     xd_status s = XD_OK;
     xd_named *w = *out = calloc(1, sizeof *w);
     if (n < 0 || (n && !v))
-        return xd_fail(e, XD_EINVAL, "%s has %lld weights, and no list of them", what,
+        return xd_fail(e, XD_EINVAL, "%s has %lld weights, but the list is NULL", what,
                        (long long)n);
     if (!w || !(w->v = calloc((size_t)n + 1, sizeof *w->v)))
         return xd_fail(e, XD_ENOMEM, "no memory for a list of %lld weights", (long long)n);

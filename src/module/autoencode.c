@@ -1,4 +1,5 @@
-/* autoencode.c - latents of the program become pixels, and pixels the moments of latents */
+/* autoencode.c - decodes a program's latents to pixels, and encodes pixels to the moments of
+ * latents */
 #include <stdio.h>
 
 #include "exec/op.h"
@@ -7,7 +8,7 @@
 
 typedef struct call {           /* one decode or encode                                        */
     xd_module *m;
-    xd_tensor  from;            /* of the program                                              */
+    xd_tensor  from;            /* the program's array                                         */
     int64_t    in[4], out[4];   /* shapes, channels last                                       */
     int        encodes, tiled;
 } call;
@@ -22,7 +23,7 @@ static xd_status refuse_shape(const xd_module *m, const char *what, const int64_
                               const char *takes, xd_err *e)
 {
     char text[96];
-    return xd_fail(e, XD_EINVAL, "%s are %s: %s takes %s", what,
+    return xd_fail(e, XD_EINVAL, "%s have the shape %s, but %s needs %s", what,
                    xd_shape_text(4, d, text, sizeof text), m->part.class_name, takes);
 }
 
@@ -68,7 +69,7 @@ xd_status xd_module_encoded(const xd_module *m, const int64_t p[4], int64_t mome
     return XD_OK;
 }
 
-/* The input in the device's memory, channels last. */
+/* Copies the input to device memory, channels last. */
 static xd_tensor put_input(const call *c, xd_exec *x)
 {
     xd_tensor in = xd_new_as(x, XD_F32, 4, c->in);
@@ -134,13 +135,13 @@ static xd_status run(const call *c, float *to, xd_err *e)
     return s;
 }
 
-/* The shape of an array as [4], of one frame where it has three extents. */
+/* Reads the shape of an array as four dimensions; one with three is a single frame. */
 static xd_status shape_of(const xd_array *a, const char *what, xd_tensor *t, int64_t d[4],
                           xd_err *e)
 {
     xd_status s = xd_array_tensor(a, what, t, e);
     if (s == XD_OK && t->nd != 3 && t->nd != 4)
-        s = xd_fail(e, XD_EINVAL, "%s have %d extents; they have 4, or 3 of one frame", what,
+        s = xd_fail(e, XD_EINVAL, "%s have %d dimensions; they need 4, or 3 for one frame", what,
                     t->nd);
     d[0] = 1;
     for (int i = 0; s == XD_OK && i < t->nd; i++)

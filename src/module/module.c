@@ -1,4 +1,4 @@
-/* module.c - opening a transformer or an autoencoder with weights of the program's memory */
+/* module.c - opening a single transformer or VAE with weights from the program's memory */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +33,8 @@ const char *xd_module_class(const char *kind, int i)
     return NULL;
 }
 
-/* The kind of network whose class the config names: an autoencoder, or else a transformer, whose
- * registry then says what is known. */
+/* Returns the kind of network of the config's class: a VAE, else a transformer, whose registry then
+ * accepts or refuses the class. */
 static xd_kind kind_of(const char *config)
 {
     xd_json *j = NULL;
@@ -82,14 +82,15 @@ xd_status xd_module_end(const xd_exec *x, xd_err *e)
 static xd_status check_args(const xd_module_args *a, xd_err *e)
 {
     if (!a->config)
-        return xd_fail(e, XD_EINVAL, "xd_module_args has no config: it is the text of config.json");
+        return xd_fail(e, XD_EINVAL, "xd_module_args.config is NULL; it must be the text of "
+                       "config.json");
     if (a->threads < 0 || a->threads > 4096)
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
     return XD_OK;
 }
 
-/* The types of the weights, and whether matrices stay where they are: only those that are not
- * quantized can. */
+/* Sets the types of the weights, and whether matrices are used in place, which only unquantized
+ * ones can. */
 static xd_status set_types(xd_module *m, const xd_module_args *a, xd_err *e)
 {
     xd_open_args flags = { .size = sizeof flags, .dtype = a->dtype,

@@ -1,6 +1,6 @@
-/* pass.c - one pass of a transformer over inputs of the program
+/* pass.c - one pass of a transformer over the program's inputs
  *
- * The same code runs first on the count device, which says how much memory the pass takes. */
+ * The same code runs first on the count device, which computes how much memory the pass needs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@ void xd_pass_init_size(xd_pass *p, size_t size)
 
 /* ---- inputs -------------------------------------------------------------------------------- */
 
-/* The address of a tensor as the host sees it; NULL while counting and after a failure. */
+/* Returns a tensor's address on the host; NULL while counting and after a failure. */
 static float *host_of(xd_pass_run *t, xd_tensor to)
 {
     return xd_counting(&t->x) || !xd_ok(&t->x) ? NULL : to.p;
 }
 
-/* Rows of a program's array [n,E] at a row and the first columns of a tensor. */
+/* Copies a program's array [n,E] to the rows from `row` on and the first E columns of a tensor. */
 static void put_rows(xd_pass_run *t, xd_tensor to, int64_t row, xd_tensor from)
 {
     float *p = host_of(t, to);
@@ -41,8 +41,8 @@ static void set_zero(xd_pass_run *t, xd_tensor to)
         memset(p, 0, xd_bytes(to));
 }
 
-/* The cells of patches in a line of tokens, frame k of each: of the tokens' features and of the
- * frames' cells both as [W, C, p, p]. */
+/* Makes two views [W,C,p,p] of the patches in one line of tokens, frame k of each patch: v[0] of
+ * the cells, v[1] of the tokens' features. */
 static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {
@@ -69,7 +69,7 @@ static void copy_patches(xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int 
         }
 }
 
-/* The program's latents as tokens with all channels, [N, F + extra] F32. */
+/* Converts the program's latents to tokens with all channels, [N, F + extra] f32. */
 static xd_tensor whole_tokens(xd_pass_run *t)
 {
     xd_tensor all = xd_new_f32(&t->x, t->lay.len[XD_IMG], t->F + t->extra);
@@ -88,7 +88,7 @@ static xd_tensor whole_tokens(xd_pass_run *t)
     return all;
 }
 
-/* What the transformer reads of the image: latents, and channels beside them. */
+/* Sets the transformer's image inputs: latents and extra channels. */
 static void put_latents(xd_pass_run *t)
 {
     xd_tensor all = whole_tokens(t);
@@ -101,7 +101,7 @@ static void put_latents(xd_pass_run *t)
     xd_copy_to(&t->x, t->in.extra, xd_cols(all, t->F, t->extra));
 }
 
-/* Rows of text, those of an image behind them, then zeros. */
+/* Sets the text input: rows of text, followed by rows of an image, then zeros. */
 static void put_text(xd_pass_run *t)
 {
     const xd_pass *p = &t->p;
@@ -135,7 +135,7 @@ static void put_inputs(xd_pass_run *t)
     t->in.size[1] = t->p.width;
 }
 
-/* ---- what is kept of a text ---------------------------------------------------------------- */
+/* ---- values cached per text ---------------------------------------------------------------- */
 
 static void close_text(xd_module *m, xd_kept_text *k)
 {
@@ -159,7 +159,8 @@ static size_t append(char *to, size_t at, const void *from, size_t bytes)
     return at + bytes;
 }
 
-/* All that a text's results depend on; to NULL: its size alone. */
+/* Writes all inputs that a text's cached values depend on. Returns the size; `to` NULL: only
+ * that. */
 static size_t write_key(const xd_pass_run *t, char *to)
 {
     const xd_tensor part[] = { t->text, t->image, t->pooled };
@@ -175,7 +176,8 @@ static size_t write_key(const xd_pass_run *t, char *to)
     return at;
 }
 
-/* The entry of this text, or the one that was used longest ago. *fresh: it has to be filled. */
+/* Finds the cache entry of this text, or the least recently used one, with *fresh set to 1: it must
+ * be filled. */
 static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fresh)
 {
     xd_kept_text *oldest = t->m->text;
@@ -192,7 +194,8 @@ static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fre
 
 /* ---- computing ----------------------------------------------------------------------------- */
 
-/* What the model keeps of the text, in `a`. Reads it into there, unless it is there. */
+/* If `reads`: computes the model's cached values of the text (`kept`, in `a`) and makes the pass
+ * use them. */
 static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, int reads)
 {
     const xd_dit *d = t->m->part.dit;
@@ -206,7 +209,7 @@ static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, 
         d->read(&t->x, n, &t->in, kept);
 }
 
-/* The passes of all blocks; returns the prediction [N,F]. */
+/* Runs all blocks; returns the prediction [N,F]. */
 static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
 {
     xd_exec      *x = &t->x;
@@ -227,7 +230,7 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
     return d->head(x, n, &s);
 }
 
-/* The prediction, in the latents' layout. */
+/* Copies the prediction to `out` in the latents' layout. */
 static void give_prediction(xd_pass_run *t, xd_tensor pred, float *out)
 {
     if (t->tokens) {
@@ -252,7 +255,7 @@ static void begin(xd_pass_run *t, xd_dev *dev, xd_arena *a)
     memset(t->local, 0, t->m->dit.local_size);
 }
 
-/* Bytes of the pass, and of what is kept of its text. */
+/* Counts the bytes of the pass, and of the values that are cached for its text. */
 static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err *e)
 {
     xd_module *m = t->m;
@@ -272,13 +275,13 @@ static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err
     }
     *bytes = xd_arena_peak(&a);
     *kept_bytes = xd_arena_peak(&keeps);
-    xd_device_arena_close(&keeps, m->count);    /* what was opened last has to be first     */
+    xd_device_arena_close(&keeps, m->count);    /* arenas are closed in reverse order       */
     xd_device_arena_close(&a, m->count);
     free(kept);
     return s;
 }
 
-/* The entry for what is kept of this text, with memory for it. */
+/* Finds the cache entry of this text and allocates its memory. */
 static xd_status open_text(xd_pass_run *t, size_t bytes, xd_kept_text **out, int *fresh, xd_err *e)
 {
     xd_module *m = t->m;
@@ -323,7 +326,7 @@ static xd_status run(xd_pass_run *t, float *out, xd_err *e)
         give_prediction(t, compute(t, &m->part.net, k ? k->kept : NULL), out);
         s = xd_module_end(&t->x, e);
     }
-    if (s != XD_OK && k && fresh)       /* perhaps not all of it was computed                  */
+    if (s != XD_OK && k && fresh)       /* the values may be incomplete                        */
         close_text(m, k);
     return s;
 }

@@ -1,8 +1,8 @@
-/* device_proxy.c - the functions that a proxy device passes on to the real one */
+/* device_proxy.c - functions that a proxy device forwards to the real device */
 #include "observe/device_proxy.h"
 
 #define ONE(slot, type, op) +1
-_Static_assert(XD_KERNELS(ONE) == XD_NOPS, "a new op is put into the list of kernels");
+_Static_assert(XD_KERNELS(ONE) == XD_NOPS, "add the new op to XD_KERNELS");
 
 static xd_dev *real_of(xd_dev *d)
 {

@@ -1,4 +1,4 @@
-/* profile.c - a device that times another one */
+/* profile.c - a proxy device that times kernels */
 #include "observe/profile.h"
 
 #include <stdio.h>

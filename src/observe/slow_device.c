@@ -1,4 +1,4 @@
-/* slow_device.c - kernels that busy-wait after their work */
+/* slow_device.c - a proxy device whose kernels busy-wait after their work */
 #include "observe/slow_device.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ XD_KERNELS(SLOWED)
 
 #define PUT(slot, type, op) n->w.ops.slot = slot;
 
-/* The factor of a rank in "1:2,3:1.5"; 1 if the rank is not listed. */
+/* Returns the factor of a rank in "1:2,3:1.5"; 1 if the rank is not listed. */
 static double factor_of(const char *list, int rank)
 {
     for (const char *p = list; p && *p;) {
@@ -69,7 +69,7 @@ xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a slow device");
     n->factor = f;
     n->w.dev = **d;
-    n->w.dev.graphs = NULL;     /* kernels of a graph would not be slowed                      */
+    n->w.dev.graphs = NULL;     /* kernels of a graph would not be slowed down                 */
     xd_device_proxy_open(&n->w, *d, close_device);
     XD_KERNELS(PUT)
     *d = &n->w.dev;

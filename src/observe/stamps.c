@@ -1,9 +1,9 @@
-/* stamps.c - pairs of stamps, an op between them */
+/* stamps.c - pairs of device timestamps around ops */
 #include "observe/stamps.h"
 
 #include <stdlib.h>
 
-enum { FULL = 8192 };           /* ops                                                         */
+enum { FULL = 8192 };           /* ops after which timestamps should be read                   */
 
 void xd_stamps_open(xd_stamps *s, xd_dev *d)
 {

@@ -1,4 +1,4 @@
-/* trace.c - the recorder: a growing array of events */
+/* trace.c - recording of events in a growing array */
 #include "observe/trace.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-enum { FIRST = 1 << 14, MOST = 1 << 23 };       /* events                                      */
+enum { FIRST = 1 << 14, MAX_EVENTS = 1 << 23 }; /* initial and max number of events */
 
 static const char *const phases[] = {
     "open", "prepare", "text", "load", "denoise", "decode", "collect", "finish",
@@ -50,7 +50,8 @@ int64_t xd_trace_now(const xd_trace *t)
 void xd_trace_put(xd_trace *t, xd_event ev)
 {
     if (t->n == t->cap) {
-        xd_event *more = t->cap < MOST ? realloc(t->ev, (size_t)t->cap * 2 * sizeof *more) : NULL;
+        xd_event *more = t->cap < MAX_EVENTS ? realloc(t->ev, (size_t)t->cap * 2 * sizeof *more)
+                                              : NULL;
         if (!more) {
             t->lost++;
             return;

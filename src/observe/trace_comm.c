@@ -1,9 +1,9 @@
-/* trace_comm.c - a communicator that records the messages of another one
+/* trace_comm.c - a proxy communicator that records messages
  *
- * A message is two events: the call that begins it, an event of the thread, and its flight, from
- * the call to the end of the wait. The bytes that a collective sends come from a counting
- * communicator, because the real one may send some of them later. Requests are those of the real
- * communicator. A message is sent even if it cannot be recorded. */
+ * A message has two events: the call that begins it, on the computing thread, and its flight, from
+ * the call to the end of the wait. The byte counts of collectives come from a count communicator,
+ * because the real one may send some bytes later. Requests are those of the real communicator. A
+ * message is sent even if it cannot be recorded. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@ typedef struct noted { /* the communicator comes first: see `comm_of`           
     xd_comm  *real, *count;
     xd_trace *t;
     int       group;            /* XD_GROUP_ALL, an axis, ...                                  */
-    int       base, unit;       /* member i is rank base + i * unit of those in use            */
-    int32_t  *out, *in;         /* messages to and from each member so far                     */
+    int       base, unit;       /* member i is used rank base + i * unit                       */
+    int32_t  *out, *in;         /* number of messages to and from each member so far           */
 } noted;
 
 static const xd_comm_ops ops;
@@ -68,7 +68,7 @@ static xd_req record_begin(noted *m, xd_call call, int peer, int64_t t0, int64_t
     return r;
 }
 
-/* Bytes that the last counted call sends to other ranks. */
+/* Returns the bytes that the last counted call sends to other ranks. */
 static int64_t counted_bytes(const noted *m)
 {
     int64_t n = m->count->traffic->bytes;
@@ -121,7 +121,7 @@ static xd_req trace_recv(xd_comm *c, xd_tensor t, int from)
 
 /* ---- a message ends ----------------------------------------------------------------------- */
 
-/* Removes the flight of a request from the list; 0: there is none. */
+/* Removes the flight of a request from the list. Returns 0 if there is none. */
 static int remove_flight(xd_trace *t, xd_req r, xd_event *ev)
 {
     for (int i = 0; r.p && i < t->nfly; i++)
@@ -186,7 +186,7 @@ static void trace_barrier(xd_comm *c)
     xd_trace_add(m->t, XD_EV_WAIT, t0, XD_CALL_BARRIER + 16 * group_of(m), -1, 0);
 }
 
-/* ---- groups; other functions are passed on ------------------------------------------------ */
+/* ---- groups; other functions are forwarded ------------------------------------------------ */
 
 static xd_status note_group(xd_trace *t, xd_comm **c, xd_err *e)
 {

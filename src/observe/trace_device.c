@@ -1,8 +1,8 @@
-/* trace_device.c - a device that records when each kernel of another one begins and ends
+/* trace_device.c - a proxy device that records begin and end of each kernel
  *
- * A kernel of a device that works on its own has two events: the call on the host, and the time of
- * the device itself, which is read later (xd_trace_collect). Fields of this device (priv, name) are
- * those of the real one; only the table of ops differs. */
+ * A kernel of an asynchronous device has two events: the call on the host, and the time on the
+ * device, which is read later (xd_trace_collect). Fields of the proxy (priv, name) are those of the
+ * real device; only the table of ops differs. */
 #include <stdlib.h>
 
 #include "observe/device_proxy.h"
@@ -10,7 +10,7 @@
 
 typedef struct noted {          /* the proxy comes first: pointers to both are equal           */
     xd_device_proxy w;
-    xd_trace       *t;          /* its `device` has the stamps of this one                     */
+    xd_trace       *t;          /* t->device has this device's timestamps                      */
 } noted;
 
 static noted *device_of(xd_dev *d)

@@ -1,4 +1,4 @@
-/* abort_notice.c - sending a failure to all ranks at once */
+/* abort_notice.c - sends a failure to all other ranks at once */
 #include "ranks/abort_notice.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-static const double PAUSE_S = 1e-3;     /* between two checks for arrived notices              */
+static const double PAUSE_S = 1e-3;     /* time between two polls for notices                  */
 
 typedef struct notice {         /* the message                                                 */
     int32_t code, rank;         /* code 0: no failure                                          */

@@ -1,9 +1,9 @@
 /* affinity.c - binds every rank to a share of its host's cores
  *
- * A rank is bound to a set of cores; a single thread is never bound to a core. The system
- * may still move threads away from other load. Pages are then near the rank's own threads,
- * which touch them first. All ranks read the same files and divide the same list, so no
- * agreement is needed. */
+ * A rank is bound to a set of cores, but its threads are not bound to single cores, so that the
+ * system may still move them away from other load. Memory pages are then local to the rank's own
+ * threads, which touch them first. All ranks compute the same division from the same system files,
+ * so they need no communication. */
 #include "ranks/affinity.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ xd_status xd_affinity_check(const char *bind, xd_err *e)
                 : XD_OK;
 }
 
-/* The environment variable with which the user has bound threads, or NULL. */
+/* Returns the environment variable with which the user has bound threads, or NULL. */
 static const char *user_binding(void)
 {
     static const char *const names[] = { "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
@@ -43,7 +43,7 @@ static const char *user_binding(void)
     return NULL;
 }
 
-/* This rank's share; 0: every rank has fewer CPUs than threads. */
+/* Computes this rank's share. Returns 0 if the share has fewer CPUs than the rank has threads. */
 static int cut_share(const xd_cpus *c, const host *h, xd_cpuset *mine)
 {
     xd_cpuset other;
@@ -62,7 +62,7 @@ static int bind_to_share(const host *h, char why[160])
     xd_cpus   c;
     int       cores;
     if (!xd_cpus_read(&c, NULL, &h->cpus)) {
-        snprintf(why, 160, "there is no memory for a list of cpus");
+        snprintf(why, 160, "out of memory");
         return 0;
     }
     int n = cut_share(&c, h, &mine);
@@ -73,7 +73,7 @@ static int bind_to_share(const host *h, char why[160])
                  h->ranks, h->ranks == 1 ? "" : "s", h->threads, h->threads == 1 ? "" : "s",
                  h->ranks == 1 ? "needs" : "need", cores, cores == 1 ? "" : "s");
     else if (!xd_cpuset_bind(&mine))
-        snprintf(why, 160, "the system refuses: %s", strerror(errno));
+        snprintf(why, 160, "the system refused it: %s", strerror(errno));
     else
         return 1;
     return 0;
@@ -93,12 +93,13 @@ void xd_affinity_bind(const char *bind, int threads)
     if (user)
         snprintf(why, sizeof why, "%s is set", user);
     else if (!alike)
-        snprintf(why, sizeof why, "the launcher has given the ranks cpus of their own");
+        snprintf(why, sizeof why, "the launcher has bound the ranks already");
     else if ((int64_t)h.ranks * threads > xd_cpuset_count(&h.cpus))
         snprintf(why, sizeof why, "%d threads are more than the %d cpus", h.ranks * threads,
                  xd_cpuset_count(&h.cpus));
     if (why[0] || !bind_to_share(&h, why))
-        xd_log(cores ? XD_LOG_WARN : XD_LOG_DEBUG, "no rank of this host is bound: %s", why);
+        xd_log(cores ? XD_LOG_WARN : XD_LOG_DEBUG, "ranks of this host are not bound to cores: %s",
+               why);
     else if (h.ranks == 1 && xd_cpuset_mine(&h.cpus))
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %s", h.rank,
                xd_cpuset_text(&h.cpus, text, sizeof text));

@@ -7,7 +7,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { SHORTEST_US = 20, LONGEST_US = 2000 };   /* between two looks for a message              */
+enum { SHORTEST_US = 20, LONGEST_US = 2000 };   /* pause between two polls for a message        */
 
 struct xd_rank_group { xd_comm *comm; };
 
@@ -43,7 +43,7 @@ int xd_rank_group_size(const xd_rank_group *g)
     return g->comm->size;
 }
 
-/* Waits asleep: the next request may be hours away. */
+/* Waits with growing sleeps between polls: the next request may be hours away. */
 static xd_status wait_idle(xd_comm *c, xd_req r, xd_err *e)
 {
     long us = SHORTEST_US;
@@ -72,7 +72,7 @@ xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_e
         return s == XD_OK && n ? broadcast(c, *data, n, e) : s;
     *bytes = (size_t)n;
     *data = calloc(1, (size_t)n + 1);
-    if (!*data)                 /* rank 0 is about to send                                     */
+    if (!*data)                 /* the message cannot be received: a communication failure     */
         return xd_fail(e, XD_ECOMM, "no memory for %lld bytes of rank 0", (long long)n);
     return n ? broadcast(c, *data, n, e) : XD_OK;
 }

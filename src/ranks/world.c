@@ -7,7 +7,7 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
         return XD_OK;
     xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
                           c->err->msg[0] ? ": " : "", c->err->msg);
-    if (e)                      /* the detecting rank reports it: messages cannot be sent      */
+    if (e)                      /* this rank must report it: it cannot send to rank 0          */
         e->rank = -1;
     return s;
 }

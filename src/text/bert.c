@@ -87,7 +87,7 @@ static xd_status check_kind(cfg *c, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "BERT: position_embedding_type '%s' is not 'absolute'",
                        c->place);
     if (c->decoder || c->cross)
-        return xd_fail(e, XD_EUNSUPPORTED, "BERT: %s is true: a text encoder is no decoder",
+        return xd_fail(e, XD_EUNSUPPORTED, "BERT: %s is true, but a text encoder is not a decoder",
                        c->decoder ? "is_decoder" : "add_cross_attention");
     if (!xd_text_act(c->act_fn, &c->act))
         return xd_fail(e, XD_EUNSUPPORTED,
@@ -193,7 +193,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     norm_rows(x, c, h, w->gain2, w->bias2);
 }
 
-/* Sum of token, position and type 0 embeddings, normalized: `out` [n,E]. */
+/* Computes the normalized sum of token, position and type 0 embeddings: `out` [n,E]. */
 static void embed_ids(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, int64_t n,
                       xd_tensor out)
 {
@@ -215,7 +215,7 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, c->dim) };
     if (!xd_check(x, nids >= 1 && nids <= c->positions, "%lld tokens for a BERT of 1 to %lld "
                   "(max_position_embeddings)", (long long)nids, (long long)c->positions) ||
-        !xd_check(x, real >= 1 && real <= nids, "%lld of %lld tokens are to be seen",
+        !xd_check(x, real >= 1 && real <= nids, "%lld of %lld tokens are text",
                   (long long)real, (long long)nids))
         return;
 

@@ -129,9 +129,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
     xd_clip_layer_run(x, &((const cfg *)n->cfg)->of, w, s->h, 0);
 }
 
-/* Row of the end mark. In configs with eos_token_id 2, which are older than the key's present
- * meaning, it is the first position of the largest id. Without a mark it is row 0, as in
- * transformers. */
+/* Returns the row of the end token. Configs with eos_token_id 2 are older than the key's present
+ * meaning: for them it is the first position of the largest id. Without an end token it is row 0,
+ * as in transformers. */
 static int64_t end_of(const cfg *c, const int32_t *ids, int64_t n)
 {
     int64_t at = 0;

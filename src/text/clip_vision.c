@@ -1,8 +1,7 @@
 /* clip_vision.c - CLIP's vision model (Radford et al. 2021), as transformers' CLIPVisionModel.
  *
- * An image becomes rows: one of its class, then one of each patch, row by row. What pipelines read
- * are hidden states of these rows; the pooled embedding is not computed, and the norm and the
- * projection that lead to it are not read. */
+ * An image becomes rows: a class token, then the patches row by row. Pipelines read hidden states
+ * of these rows; the pooled embedding is not computed, and its norm and projection are not read. */
 #include <stddef.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@
 
 typedef struct cfg {
     xd_clip_dims of;            /* the blocks                                                  */
-    int64_t channels, side, patch;      /* of an image; pixels of its side and of a patch's    */
+    int64_t channels, side, patch;      /* channels; pixels of an image's and a patch's side   */
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
@@ -52,7 +51,7 @@ typedef struct glob {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static int64_t grid(const cfg *c)       /* patches of a side                                   */
+static int64_t grid(const cfg *c)       /* patches per side                                    */
 {
     return c->side / c->patch;
 }
@@ -146,8 +145,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
     xd_clip_layer_run(x, &c->of, w, s->h, row_count(c));
 }
 
-/* The patches of an image [C,S,S] as rows [G G, C p p]. Pixels beyond the last whole patch of a row
- * or column are left out. */
+/* Converts an image [C,S,S] to rows of patches [G G, C p p]. Pixels beyond the last complete patch
+ * of a row or column are dropped. */
 static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
 {
     int64_t   G = grid(c), p = c->patch, S = c->side;
@@ -158,7 +157,7 @@ static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
     return out;
 }
 
-/* The rows of an image, before the first block: h [rows,E]. */
+/* Computes the input of the first block for one image: h [rows,E]. */
 static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_tensor h)
 {
     const glob *g = n->glob;
@@ -174,8 +173,8 @@ static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_ten
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Copies what block `index` reads to its places in `out`; index nlayers: what the last one gives,
- * which no norm follows. */
+/* Copies hidden state `index` (the input of block `index`, or for index nlayers the output of the
+ * last block, without a norm) to its columns in `out`, if it is requested. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {
@@ -189,7 +188,7 @@ static void encode_images(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     const cfg *c = n->cfg;
     int64_t    E = c->of.dim, rows = row_count(c);
     *out = (xd_cond){ .tok = xd_new_f32(x, r->n, r->nlayers * E) };
-    if (!xd_check(x, r->n >= rows && r->n % rows == 0, "%lld rows of images, which have %lld each",
+    if (!xd_check(x, r->n >= rows && r->n % rows == 0, "%lld rows of images with %lld rows each",
                   (long long)r->n, (long long)rows) ||
         !xd_check(x, r->pixels || xd_counting(x), "an image encoder without an image"))
         return;

@@ -1,10 +1,10 @@
 /* decoder.c - decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text), Mistral,
  * Llama 3, Gemma 2 and Gemma 3, as transformers' hidden states.
  *
- * All are blocks of causal attention with grouped heads and a gated MLP, on RMS norms; the
- * configuration says the rest (doc/models/decoder.md). Padding stands before or behind the text.
- * Text never attends to padding. Rows of padding before the text attend to nothing: their
- * attention is 0. Rows of padding behind the text attend to the text. */
+ * All have blocks of causal grouped-query attention and a gated MLP with RMS norms; the config
+ * determines the differences (doc/models/decoder.md). Padding is before or after the text. Text
+ * never attends to padding. Rows of padding before the text attend to nothing: their attention is
+ * 0. Rows of padding after the text attend to the text. */
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ typedef struct blk {
 
 typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
-    xd_tensor norm;             /* [E]: of the last hidden state                              */
+    xd_tensor norm;             /* [E]: norm of the last hidden state                         */
     xd_qwen_vision_glob vision;
 } glob;
 
@@ -29,14 +29,14 @@ typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32          
 
 typedef struct local {
     int64_t   first, real;      /* rows of the text                                           */
-    angles    all, window;      /* of layers that see everything, and of those with a window   */
+    angles    all, window;      /* of layers with full attention, and with a window            */
     xd_tensor ones;             /* [1,D] F32: Gemma's gains are 1 + weight                    */
     xd_tensor zeros;            /* [1,H D] in the compute type: attention of leading padding  */
 } local;
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Blocks of the vision tower, where there is one, come first. */
+/* Number of blocks; those of the vision tower, if there is one, come first. */
 static int nlayers(const void *c)
 {
     return ((const xd_decoder *)c)->vision_blocks + ((const xd_decoder *)c)->nlayers;
@@ -54,7 +54,8 @@ static void norm_weight(xd_decl *d, xd_tensor *v, const char *name, int64_t n)
     xd_w_leave(d);
 }
 
-/* Tensor parallelism cuts between key heads, with the query heads that read them. */
+/* Declares the attention weights. Tensor parallelism splits them by key heads, with the query heads
+ * of each. */
 static void attention_weights(xd_decl *d, const xd_decoder *c, blk *w)
 {
     static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
@@ -106,7 +107,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob             *g = g_;
     xd_w_enter(d, "model");
     xd_w_table(d, &g->embed, "embed_tokens.weight", c->vocab, c->dim);
-    if (!d->cut)                /* files that end with the last block that is read lack it     */
+    if (!d->cut)                /* without the last blocks the final norm is not needed        */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
     if (!c->vision_blocks)
@@ -122,7 +123,7 @@ static void vision_weights(xd_decl *d, const void *c, int layer, void *w)
     xd_qwen_vision_block_weights(d, &((const xd_decoder *)c)->vision, w);
 }
 
-/* The same with what files hold beside it. */
+/* The same, with further tensors that files have and that are not read. */
 #define WITH(name, ...)                                                                            \
     static void name(xd_decl *d, const void *c, void *g)                                           \
     {                                                                                              \
@@ -138,8 +139,8 @@ WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* Frequency of pair i, in f32 as transformers has it. "llama3" divides low frequencies by `factor`
- * and leaves high ones alone, with a linear passage between. */
+/* Returns the frequency of pair i, in f32 as in transformers. "llama3" divides low frequencies by
+ * `factor` and keeps high ones, with linear interpolation between. */
 static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
 {
     float  f = 1 / (float)pow(r->theta, (double)(2 * i) / (double)D);
@@ -154,7 +155,7 @@ static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
     return (float)((1 - smooth) * (double)f / r->factor + smooth * (double)f);
 }
 
-/* Which of the three positions of m-rope turns pair i. */
+/* Returns the axis (0..2) of m-rope whose position rotates pair i. */
 static int axis_of(const xd_ints *sections, int64_t i)
 {
     int s = 0;
@@ -163,9 +164,9 @@ static int axis_of(const xd_ints *sections, int64_t i)
     return s % 3;
 }
 
-/* The position of row i: of text the same on all axes, of a token of an image that of the image's
- * beginning, plus its row, plus its column. The text behind an image goes on after its longer
- * side. */
+/* Returns the position of row i on an axis of m-rope. Text has the same position on all axes. A
+ * token of an image has the position of the image's first token, plus its row on axis 1, plus its
+ * column on axis 2. Text after an image continues after the image's longer side. */
 static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
 {
     int64_t unit = c->vision.patch * c->vision.merge, gone = 0;
@@ -181,7 +182,7 @@ static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i
     return i - gone;
 }
 
-typedef struct turn {           /* what fills a table of angles                               */
+typedef struct turn {           /* arguments for filling a table of angles                    */
     const xd_decoder      *c;
     const xd_decoder_rope *rope;
     const xd_text_read    *r;
@@ -217,7 +218,7 @@ static void rms_norm_into(xd_exec *x, const xd_decoder *c, xd_tensor out, xd_ten
                           xd_tensor gain)
 {
     xd_norm a = { .out = out, .in = in, .gain = gain, .rms = 1, .eps = c->eps };
-    if (c->kind->gemma) {       /* times 1 + weight                                            */
+    if (c->kind->gemma) {       /* gains are 1 + weight                                        */
         a.gain = (xd_tensor){ 0 };
         a.scale = xd_view2(gain.p, XD_F32, 1, gain.d[0]);
     }
@@ -231,7 +232,7 @@ static xd_tensor rms_norm(xd_exec *x, const xd_decoder *c, xd_tensor in, xd_tens
     return out;
 }
 
-/* h += linear layer of `in`, normalized first where there is a norm after it. */
+/* h += linear layer of `in`; the result is normalized first if the model has a post-norm. */
 static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in, const xd_lin *w,
                       xd_tensor post)
 {
@@ -245,7 +246,7 @@ static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in
     xd_add(x, h, y);
 }
 
-/* What a norm of heads multiplies by. */
+/* Returns the gain of a per-head norm: `gain`, or for Gemma 1 + gain. */
 static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, xd_tensor gain)
 {
     if (!gain.p || !c->kind->gemma)
@@ -256,7 +257,7 @@ static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, 
     return xd_view(plus.p, XD_F32, 1, &c->D);
 }
 
-/* Attention of q, k, v [n,H,D] under the mask of this layer: [n,H,D]. */
+/* Computes attention of q, k, v [n,H,D] with this layer's mask. Returns [n,H,D]. */
 static xd_tensor attend(xd_exec *x, const xd_decoder *c, const local *l, int slides,
                         const xd_tensor qkv[3])
 {
@@ -323,7 +324,7 @@ static local open_local(xd_exec *x, const xd_decoder *c, const xd_text_read *r)
     return l;
 }
 
-/* Hands out hidden state `index` where it is asked for, into its columns of out [n,L E]. */
+/* Copies hidden state `index` to its columns of out [n,L E], if it is requested. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {
@@ -345,7 +346,7 @@ static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     const xd_decoder *c = n->cfg;
     *out = (xd_cond){ .tok = xd_new_f32(x, r->n, r->nlayers * c->dim) };
     if (!xd_check(x, r->first >= 0 && r->real >= 1 && r->first + r->real <= r->n,
-                  "%lld of %lld tokens from %lld on are to be seen", (long long)r->real,
+                  "%lld of %lld tokens from %lld on are text", (long long)r->real,
                   (long long)r->n, (long long)r->first))
         return;
     size_t   mark = xd_arena_mark(x->tmp);
@@ -401,7 +402,7 @@ static void tower_of(const void *c, xd_text_tower *out)
 
 /* ---- the registry's entries --------------------------------------------------------------- */
 
-/* Files of any class may have the names of any other; those of the class itself lead. */
+/* Files of any class may have the names of another class; the class's own names are tried first. */
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 

@@ -1,7 +1,7 @@
-/* decoder_config.c - keys of decoder language models, their defaults and their checks
+/* decoder_config.c - config keys of decoder language models, their defaults and checks
  *
- * Numbers stand at the top of config.json or under text_config. transformers 5 writes
- * rope_parameters where older versions have rope_theta and rope_scaling. */
+ * The keys are at the top of config.json or in text_config. transformers 5 writes rope_parameters
+ * instead of the older rope_theta and rope_scaling. */
 #include <stddef.h>
 #include <string.h>
 
@@ -10,10 +10,10 @@
 
 #define AT(m) offsetof(xd_decoder, m)
 
-enum { MAX_TOWER = 1 << 16 };  /* largest number of a tower                                   */
+enum { MAX_TOWER = 1 << 16 };  /* upper limit of a vision tower's sizes                       */
 
-/* Sizes: vocabulary, width, MLP, layers, heads, key heads (0: as many as heads), width of a head
- * (0: width / heads). */
+/* Sizes: vocabulary, width, MLP, layers, heads, key heads (0: as many as heads), head size (0:
+ * width / heads). */
 #define SIZES(V, E, F, L, H, KV, W)                                                                \
     { "text_config", 0, '>', 0, NULL }, { "vocab_size", AT(vocab), 'l', V, NULL },                 \
         { "hidden_size", AT(dim), 'l', E, NULL }, { "intermediate_size", AT(ff), 'l', F, NULL },   \
@@ -27,14 +27,14 @@ enum { MAX_TOWER = 1 << 16 };  /* largest number of a tower                     
         { "rms_norm_eps", AT(eps), 'f', eps_, NULL },                                              \
         { "tie_word_embeddings", AT(tied), 'b', tied_, NULL }
 
-/* Numbers of a tower that sees images: the keys of its layers and of the channels of an image;
- * layers, width, MLP. */
+/* Sizes of a vision tower: config keys of its layers and image channels; defaults of layers, width,
+ * MLP. */
 #define SEES(key, m, def) { "vision_config." key, AT(tower.m), 'l', def, NULL }
 #define TOWER(layers, colours, L, E, F)                                                            \
     { "vision_config." layers, AT(tower.nlayers), 'i', L, NULL }, SEES(colours, channels, 3),      \
         SEES("hidden_size", dim, E), SEES("intermediate_size", ff, F), SEES("patch_size", patch, 14)
 
-/* A key of the rotary embedding in the places where files have it, the newest first. */
+/* A key of the rotary embedding at all its possible places, newest first. */
 #define ROPE(key, at, kind, def, text)                                                             \
     { "rope_parameters.full_attention." key, at, kind, def, text },                                \
         { "rope_parameters." key, at, kind, def, text },                                           \
@@ -52,7 +52,7 @@ enum { MAX_TOWER = 1 << 16 };  /* largest number of a tower                     
         ROPE("partial_rotary_factor", AT(partial), 'f', 1, NULL),                                  \
         { "partial_rotary_factor", AT(partial), 'f', 1, NULL }
 
-/* Which layers have the window; its default. */
+/* The layers with a sliding window, and the default window. */
 #define WINDOW(n, from_)                                                                           \
     { "sliding_window", AT(window), 'l', n, NULL },                                                \
         { "use_sliding_window", AT(uses_window), 'b', 0, NULL },                                   \
@@ -154,7 +154,8 @@ static xd_status check_sizes(const xd_decoder *c, xd_err *e)
                        "%s: heads of %lld (head_dim) are not even or outside 8 to 512", what,
                        (long long)c->D);
     if (c->window < 0 || c->window == 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: sliding_window %lld is not 2 or more", what,
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: sliding_window is %lld; it must be at least 2",
+                       what,
                        (long long)c->window);
     if (c->layer_types.n && c->layer_types.n < c->nlayers)
         return xd_fail(e, XD_EFORMAT, "%s: layer_types has %d entries for %d layers", what,
@@ -171,7 +172,7 @@ static xd_status check_tower(const xd_decoder *c, xd_err *e)
                                     v->out, v->heads, v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
         if (n[i] < 0 || n[i] > MAX_TOWER)
-            return xd_fail(e, XD_EFORMAT, "%s: %lld, a number of vision_config or "
+            return xd_fail(e, XD_EFORMAT, "%s: %lld, a value of vision_config or "
                            "spatial_merge_size, is outside 0 to %d", c->kind->title,
                            (long long)n[i], MAX_TOWER);
     return XD_OK;
@@ -199,7 +200,7 @@ static xd_status check_rope(const xd_decoder *c, const xd_decoder_rope *r, xd_er
                        "must be above 0", what, r->theta, r->factor);
     if (llama3 && (!(r->high > r->low) || !(r->low > 0) || r->positions < 1))
         return xd_fail(e, XD_EFORMAT, "%s: low_freq_factor %g, high_freq_factor %g and "
-                       "original_max_position_embeddings %lld do not make a llama3 rope", what,
+                       "original_max_position_embeddings %lld are invalid for a llama3 rope", what,
                        r->low, r->high, (long long)r->positions);
     return XD_OK;
 }
@@ -215,8 +216,8 @@ static xd_status check_kind(xd_decoder *c, xd_err *e)
                        XD_TEXT_ACTS, what, c->act_fn,
                        c->kind->gemma ? "hidden_activation" : "hidden_act");
     if (c->bidirectional)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: use_bidirectional_attention is true: only causal "
-                       "attention is built", what);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: use_bidirectional_attention is true, but only "
+                       "causal attention is supported", what);
     if (c->partial != 1)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: partial_rotary_factor is %g: only whole heads are "
                        "rotated", what, (double)c->partial);
@@ -236,7 +237,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
         c->scalar = (float)c->D;
     if (kind->windows && !c->uses_window)
         c->window = 0;
-    if (!c->local.type[0])      /* one rotary embedding for all layers                         */
+    if (!c->local.type[0])      /* default: the same rotary embedding for all layers           */
         c->local = c->rope;
     if (kind == &gemma2)
         c->pattern = kind->pattern;
@@ -252,7 +253,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
     return s == XD_OK ? check_rope(c, &c->local, e) : s;
 }
 
-/* Sections of m-rope; transformers' own are 16, 24 and 24 pairs. */
+/* Checks the sections of m-rope; the default of transformers is 16, 24 and 24 pairs. */
 static xd_status check_sections(xd_decoder *c, xd_err *e)
 {
     int64_t sum = 0;

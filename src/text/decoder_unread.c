@@ -1,5 +1,5 @@
-/* decoder_unread.c - what files of language models hold beside the network that encodes text: the
- * matrix of the next word, and towers that see images */
+/* decoder_unread.c - declares tensors in files of language models that the text encoder does not
+ * read: lm_head and vision towers */
 #include "text/decoder.h"
 
 typedef struct layer {          /* "NAME.weight" [out,in], or [out] if `in` is 0; "NAME.bias"  */

@@ -1,4 +1,4 @@
-/* encoder_layers.c - names of activations, checks of extents and heads */
+/* encoder_layers.c - names of activations, checks of sizes and heads, indices of hidden states */
 #include "text/encoder_layers.h"
 
 #include "text/text.h"
@@ -29,7 +29,7 @@ int xd_text_fits(int64_t extent)
 xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
 {
     if (heads < 1 || dim % heads)
-        return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld cannot be cut into "
+        return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld is not divisible by "
                                       "num_attention_heads %d", what, (long long)dim, heads);
     if (dim / heads < 8 || dim / heads > 512)
         return xd_fail(e, XD_EUNSUPPORTED,

@@ -1,9 +1,9 @@
 /* qwen_vision.c - the vision tower of Qwen2.5-VL, as transformers'
  * Qwen2_5_VisionTransformerPretrainedModel.
  *
- * Patches of all images are rows, ordered by window, within a window by token, within a token by
- * patch: attention within windows, and the patches of a token, are consecutive rows. A patch is
- * read as a clip of equal frames. */
+ * Rows are the patches of all images, ordered by window, within a window by token, within a token
+ * by patch: so the patches of a window, and those of a token, are consecutive rows. A patch is
+ * treated as a video clip of equal frames. */
 #include "text/qwen_vision.h"
 
 #include <math.h>
@@ -26,12 +26,12 @@ xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e)
         if (!xd_text_fits(sizes[i]) || (i > 1 && sizes[i] > 256))
             return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld, intermediate_size %lld, "
                            "patch_size %lld, temporal_patch_size %lld and spatial_merge_size %lld "
-                           "do not make a network", what, (long long)c->dim, (long long)c->ff,
+                           "are invalid", what, (long long)c->dim, (long long)c->ff,
                            (long long)c->patch, (long long)c->frames, (long long)c->merge);
     if (c->depth < 1 || c->depth > 10000)
         return xd_fail(e, XD_EFORMAT, "%s: depth %d is outside 1 to 10000", what, c->depth);
     if (c->channels != 3)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: in_channels is %lld: only colours, 3, are built",
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: in_channels is %lld; it must be 3",
                        what, (long long)c->channels);
     if (c->window < c->merge * c->patch)
         return xd_fail(e, XD_EFORMAT, "%s: window_size %lld is less than a token of "
@@ -41,15 +41,15 @@ xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "%s: out_hidden_size %lld is not the hidden_size %lld of the "
                        "language model", what, (long long)c->out, (long long)width);
     if (c->token < 0 || c->token > INT32_MAX || !(c->theta > 0))
-        return xd_fail(e, XD_EFORMAT, "%s: image_token_id %lld or rope_theta %g cannot be", what,
+        return xd_fail(e, XD_EFORMAT, "%s: image_token_id %lld or rope_theta %g is invalid", what,
                        (long long)c->token, c->theta);
     if (!xd_text_act(c->act_fn, &c->act))
         return xd_fail(e, XD_EUNSUPPORTED, "%s: the activation '%s' (hidden_act) is not one of "
                        XD_TEXT_ACTS, what, c->act_fn);
     xd_status s = xd_text_heads(what, c->dim, c->heads, e);
     if (s == XD_OK && c->dim / c->heads % 4)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: heads of %lld are no multiple of 4: one half is "
-                       "turned by the row, the other by the column", what,
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the head size %lld is not a multiple of 4: rope "
+                       "rotates one half by the row, the other by the column", what,
                        (long long)(c->dim / c->heads));
     return s;
 }
@@ -98,9 +98,9 @@ void xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_
     xd_w_leave(d);
 }
 
-/* ---- places ------------------------------------------------------------------------------- */
+/* ---- order of tokens ---------------------------------------------------------------------- */
 
-/* An image in tokens, and the side of a window. */
+/* Size of an image, and side of a window, in tokens. */
 typedef struct cells { int64_t rows, cols, side; } cells;
 
 static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
@@ -109,8 +109,8 @@ static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
     return (cells){ i->height / unit, i->width / unit, c->window / unit };
 }
 
-/* Where token i, in the order of windows, is in the image; *run: how many tokens from it on are
- * its right neighbours. */
+/* Computes the position (y, x) in the image of token i in window order; *run: the number of tokens
+ * from i on that are neighbours in its row. */
 static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t *run)
 {
     int64_t band = i / (s->side * s->cols), top = band * s->side,
@@ -123,14 +123,14 @@ static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t 
     *run = wide - i % wide;
 }
 
-typedef struct table {          /* what fills a table of patches                                */
+typedef struct table {          /* arguments for filling a table of patches                     */
     const xd_qwen_vision *c;
     const xd_text_read   *r;
     int                   sine;
 } table;
 
-/* Calls fn for every patch of the images in order; y and x count patches. Returns the address
- * behind the last row. */
+/* Calls fn for every patch of the images in order; y and x are its position in patches. fn returns
+ * the address after the row it has written. */
 static void each_patch(const table *t, float *(*fn)(const table *t, const xd_text_image *i,
                                                     int64_t y, int64_t x, float *row), float *to)
 {
@@ -147,7 +147,7 @@ static void each_patch(const table *t, float *(*fn)(const table *t, const xd_tex
     }
 }
 
-/* Colours of a patch: channel, frame, row, column. */
+/* Writes the normalized colours of a patch in the order channel, frame, row, column. */
 static float *patch_colours(const table *t, const xd_text_image *i, int64_t y, int64_t x,
                             float *row)
 {
@@ -166,7 +166,7 @@ static void fill_colours(void *ctx, float *to)
     each_patch(ctx, patch_colours, to);
 }
 
-/* Of a half of the pairs of a head by the row, then of a half by the column. */
+/* Writes the rope angles of a patch: the first half of the pairs by row, the second by column. */
 static float *patch_angles(const table *t, const xd_text_image *i, int64_t y, int64_t x, float *row)
 {
     int64_t half = t->c->dim / t->c->heads / 2;
@@ -192,7 +192,7 @@ typedef struct local {
     xd_tensor           cos, sin;       /* [patches, D/2] F32                                  */
 } local;
 
-/* Attention among n rows from *at on. */
+/* Computes attention among n rows from *at on, and advances *at. */
 static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64_t *at, int64_t n)
 {
     xd_attn_over_into(x, xd_rows(out, *at, n), xd_rows(qkv[0], *at, n), xd_rows(qkv[1], *at, n),
@@ -200,7 +200,7 @@ static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64
     *at += n;
 }
 
-/* Attention among the patches of each image, or of each window. */
+/* Computes attention among the patches of each image, or of each window. */
 static xd_tensor attend(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
                         const xd_tensor qkv[3])
 {
@@ -235,7 +235,8 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
     xd_linear_add(x, s->h, none, y, &w->down);
 }
 
-/* The patches of a token side by side become one row, which goes to its place in `rows`. */
+/* Concatenates the patches of each token, applies the MLP, and copies the result to its row in
+ * `rows`. */
 static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_glob *g,
                           const xd_text_read *r, xd_tensor patches, xd_tensor rows)
 {
@@ -254,7 +255,8 @@ static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vis
     }
 }
 
-/* Rows of the patches of all images. Refuses images that are not of whole tokens. */
+/* Returns the number of patches of all images. Refuses images whose sides are not multiples of a
+ * token. */
 static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r)
 {
     int64_t sum = 0, unit = c->patch * c->merge;

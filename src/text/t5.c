@@ -14,7 +14,7 @@
 typedef struct cfg {
     int64_t vocab, dim, d_kv, ff;
     int     nlayers, heads, buckets, max_distance, gated;
-    int     every;              /* UMT5: every block has a position bias                       */
+    int     every;              /* 1: every block has a position bias (UMT5)                   */
     float   eps;
     char    proj[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_act  act;
@@ -67,12 +67,12 @@ typedef struct blk {
 typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
     xd_tensor bias;             /* T5's [buckets,H]: of all heads                             */
-    xd_span   heads;            /* my heads                                                   */
+    xd_span   heads;            /* this rank's heads                                          */
     xd_tensor norm;             /* [E]                                                        */
 } glob;
 
 typedef struct local {
-    xd_tensor bias;             /* T5's [H mine,n,real] F32: a Toeplitz view                  */
+    xd_tensor bias;             /* T5's [H of this rank,n,real] F32: a Toeplitz view          */
     int64_t   real;             /* number of tokens before padding                            */
 } local;
 
@@ -198,8 +198,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* Bucket of key position - query position. Each sign has half of the buckets. In a half, the
- * first half of the buckets is one per distance; the rest grows with the logarithm up to
+/* Returns the bucket of key position - query position. Each sign has half of the buckets. In a
+ * half, the first half of the buckets is one per distance; the rest grows with the logarithm up to
  * max_distance. Computed in f32 as in transformers, because the last bit can decide on the
  * bucket. */
 static int32_t bucket_of(const cfg *c, int64_t distance)

@@ -12,7 +12,7 @@
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* Slot of a name, or a free slot for it. */
+/* Returns the slot of a name in the hash table, or a free slot for it. */
 static size_t name_slot(const xd_tok *t, const char *s)
 {
     size_t i = xd_text_hash(s, strlen(s)) & (t->slots - 1);
@@ -27,7 +27,7 @@ int32_t xd_added_id(const xd_tok *t, const char *s)
     return i < 0 ? -1 : t->added[i].id;
 }
 
-/* Enlarges the list, and the table, which is at most half full. */
+/* Enlarges the list, and the hash table, which is at most half full. */
 static xd_status grow_list(xd_tok *t, xd_err *e)
 {
     int       cap = t->capadded * 2 + 128;
@@ -116,8 +116,8 @@ xd_status xd_added_sort(xd_tok *t, xd_err *e)
     return failed ? xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", t->nadded) : XD_OK;
 }
 
-/* In [lo, hi) all texts are longer than `at` bytes and agree in them. Returns the first whose
- * byte `at` is c or more. */
+/* Binary search in [lo, hi), where all texts have the same first `at` bytes and are longer. Returns
+ * the first text whose byte `at` is c or more. */
 static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, size_t at, int c)
 {
     while (lo < hi) {
@@ -130,8 +130,8 @@ static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, siz
     return lo;
 }
 
-/* The longest added token that is a prefix of s; -1: none. Each byte of s narrows the range of
- * candidates. */
+/* Returns the longest added token that is a prefix of s; -1: none. Each byte of s narrows the range
+ * of candidates. */
 static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len)
 {
     const int32_t *order = t->order[normalized];
@@ -151,8 +151,9 @@ static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len
     return best;
 }
 
-/* \w of regular expressions: letters, marks, digits, connectors, joiners, and symbols that are
- * letters in a circle or a square. The table has them, and what Unicode 16 added. */
+/* Returns 1 for \w of regular expressions: letters, marks, digits, connectors, joiners, and symbols
+ * that are letters in a circle or a square. The table has these symbols, and the additions of
+ * Unicode 16. */
 static int is_word(int32_t c)
 {
     static const xd_range more[] = {
@@ -241,7 +242,7 @@ static xd_status add_list(xd_tok *t, const xd_json *list, xd_err *e)
     return s;
 }
 
-/* Adds the lists that all current files write in the order of the ids. */
+/* Adds the lists of tokens that all current files have, in the order of the ids. */
 static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *list = xd_json_get(f->cfg, "added_tokens_decoder");

@@ -2,11 +2,10 @@
  *
  * Normalization removes control characters, makes every Chinese character a word, removes
  * accents and converts to lower case; each of the four can be off. The text is split at white
- * space, and every punctuation mark is a word. A word is cut into the longest piece that it
- * begins with, then the longest piece of the rest, and so on; pieces inside a word have a
- * prefix. A word that cannot be cut completely is unknown as a whole. The categories of
- * characters are those of an older Unicode version; the tables in this file list where
- * utf8proc's are newer. */
+ * space, and every punctuation mark is a word. A word is segmented into the longest piece that it
+ * begins with, then the longest piece of the rest, and so on; pieces inside a word have a prefix. A
+ * word that cannot be segmented completely becomes one unknown id. The categories of characters are
+ * those of an older Unicode version; the tables in this file list the differences to utf8proc. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -48,8 +47,8 @@ static xd_status must_be(const xd_json *tj, const char *key, const char *type, c
 {
     const char *have = xd_json_text(xd_json_get(xd_json_get(tj, key), "type"));
     return have && !strcmp(have, type)
-               ? XD_OK : xd_fail(e, XD_EUNSUPPORTED, "%s: the %s of its WordPiece model is %s; %s "
-                                 "is known here", what, key, have ? have : "none", type);
+               ? XD_OK : xd_fail(e, XD_EUNSUPPORTED, "%s: the %s of its WordPiece model is %s; "
+                                 "only %s is supported", what, key, have ? have : "none", type);
 }
 
 xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e)
@@ -123,8 +122,8 @@ static int is_chinese(int32_t c)
     return IN(blocks, c);
 }
 
-/* Characters to remove: controls except white space, format characters, private use, and the
- * replacement for invalid bytes. */
+/* Returns 1 for characters to remove: controls except white space, format characters, private use,
+ * and the replacement for invalid bytes. */
 static int is_noise(int32_t c)
 {
     static const xd_range later[] = {{0x890, 0x8e2}, {0x110cd, 0x1343f}};
@@ -136,7 +135,7 @@ static int is_noise(int32_t c)
     }
 }
 
-/* A nonspacing mark. */
+/* Returns 1 for a nonspacing mark. */
 static int is_accent(int32_t c)
 {
     static const xd_range later[] = {
@@ -175,7 +174,7 @@ static int is_punctuation(int32_t c)
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-/* Removes noise characters and puts spaces around Chinese characters. */
+/* Removes the characters of is_noise, and puts spaces around Chinese characters. */
 static int separate_characters(xd_codes *c, const xd_bert_rules *r)
 {
     enum { GROWS = 3 };
@@ -228,7 +227,7 @@ static int64_t count_characters(const char *s, size_t len)
     return n;
 }
 
-/* The longest piece that w begins with: returns its id, and its length in *took; -1: none. */
+/* Finds the longest piece that w begins with. Returns its id, and its length in *took; -1: none. */
 static int32_t longest_piece(const xd_bert *b, const char *w, size_t len, int begins, size_t *took)
 {
     char   s[XD_PIECE_MAX + PREFIX_MAX];

@@ -1,10 +1,10 @@
 /* bpe.c - byte pair encoding: vocabularies, merges, and the segmentation of a word.
  *
- * Where the letters of a vocabulary stand for bytes, printable Latin-1 is itself, and the letters
- * from U+0100 on are the other 68 bytes. In CLIP's the last letter of a word has the suffix "</w>".
- * A word begins as its bytes or characters. The pair with the lowest rank, the leftmost of equals,
- * is merged until no pair has a rank. A heap of pairs and a linked list of symbols make the time
- * n log n. */
+ * In a byte-level vocabulary characters stand for bytes: printable Latin-1 for itself, and U+0100
+ * and following for the other 68 bytes. In CLIP's vocabulary the last character of a word has the
+ * suffix "</w>". A word starts as its bytes or characters. The pair with the lowest rank, the
+ * leftmost among equals, is merged until no pair has a rank. A heap of pairs and a linked list of
+ * symbols make the time O(n log n). */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void find_bytes(xd_bpe *b)
 
 /* ---- merges --------------------------------------------------------------------------------- */
 
-/* Slot of the pair, or a free slot for it. */
+/* Returns the slot of the pair in the hash table, or a free slot for it. */
 static size_t find_merge(const xd_bpe *b, int32_t left, int32_t right)
 {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
@@ -66,7 +66,7 @@ static size_t find_merge(const xd_bpe *b, int32_t left, int32_t right)
 static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
 {
     if (n > XD_PIECES_MAX)
-        return xd_fail(e, XD_EFORMAT, "%s has %d merges, %d are possible", what, n,
+        return xd_fail(e, XD_EFORMAT, "%s has %d merges; at most %d are supported", what, n,
                        (int)XD_PIECES_MAX);
     b->mslots = xd_table_size(n);
     b->m = malloc(b->mslots * sizeof *b->m);
@@ -100,7 +100,7 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
     return XD_OK;
 }
 
-/* Splits a merge at its only space; 0: it does not have two parts. */
+/* Splits a merge at its only space. Returns 0 if it does not have two parts. */
 static int split_merge(const char *s, size_t len, part two[2])
 {
     const char *gap = memchr(s, ' ', len);
@@ -118,7 +118,7 @@ static xd_status not_two(const char *what, const char *kind, int number, const c
                    what, kind, number, (int)(len < 80 ? len : 80), s);
 }
 
-/* merges.txt: a pair per line, lowest rank first; lines that begin with #version are skipped. */
+/* Reads merges.txt: a pair per line, lowest rank first; skips lines that begin with #version. */
 static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *what, xd_err *e)
 {
     int64_t lines = 1;
@@ -144,7 +144,7 @@ static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *wh
     return st;
 }
 
-/* model.merges of a tokenizer.json: strings "a b" or pairs ["a", "b"]. */
+/* Reads model.merges of a tokenizer.json: strings "a b" or pairs ["a", "b"]. */
 static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_err *e)
 {
     if (!xd_json_is_list(list))
@@ -168,7 +168,8 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
     return s;
 }
 
-/* The bytes of model.merges. `k` is behind the opening bracket of a pair, or before a string. */
+/* Reads one merge of model.merges. `k` is after the opening bracket of a pair, or before a
+ * string. */
 static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int number,
                            const char *what, xd_err *e)
 {
@@ -208,7 +209,8 @@ static xd_status read_span(xd_bpe *b, xd_slice span, const char *what, xd_err *e
     return s;
 }
 
-/* Every cut of a piece into two pieces is a merge; the pieces are in the order of their ranks. */
+/* Makes every split of a piece into two pieces a merge; the pieces are in the order of their
+ * ranks. */
 static xd_status merges_of_pieces(xd_bpe *b, const char *what, xd_err *e)
 {
     merge    *list = NULL;
@@ -342,9 +344,9 @@ static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
         push_pair(h, (pair) {at, m->rank, m->id});
 }
 
-/* A pair that has changed since it was added to the heap is skipped unless it merges into the
- * same piece. Each merge adds two pairs and removes one, so that the heap has at most 2n
- * entries. */
+/* Merges pairs in the order of the heap. Skips a pair that has changed since it was added, unless
+ * it merges to the same piece. Each merge adds two pairs and removes one, so that the heap has at
+ * most 2n entries. */
 static void merge_all(const xd_bpe *b, symbol *s, heap *h)
 {
     while (h->n > 0) {
@@ -367,7 +369,7 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
     }
 }
 
-enum { SMALL = 64 };                    /* symbols of a word that needs no allocation           */
+enum { SMALL = 64 };                    /* max symbols of a word without allocation             */
 
 void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out)
 {

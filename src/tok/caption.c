@@ -1,15 +1,16 @@
-/* caption.c - captions as the pipelines of diffusers prepare them that were trained on texts of
- * the web: in small letters and stripped, or also cleaned of what such texts hold (_clean_caption).
+/* caption.c - prepares prompts like the pipelines of diffusers that were trained on captions from
+ * the web: lower case and stripped, or also cleaned of typical parts of such captions
+ * (_clean_caption).
  *
- * Small letters are Python's str.lower(): Unicode's SpecialCasing for no particular language, which
- * affects two characters. White space is Python's. */
+ * Lower case is Python's str.lower(): Unicode's SpecialCasing without a language, which affects two
+ * characters. White space is Python's. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-/* Cased: letters of category Lu, Ll, Lt, and what Unicode lists as Other_Lowercase and
+/* Returns 1 for Cased: letters of category Lu, Ll, Lt, and Unicode's Other_Lowercase and
  * Other_Uppercase. */
 static int is_cased(int32_t c)
 {
@@ -27,7 +28,7 @@ static int is_cased(int32_t c)
            xd_in_ranges(other, sizeof other / sizeof *other, c);
 }
 
-/* Case_Ignorable: marks, format characters, modifiers, and punctuation inside words. */
+/* Returns 1 for Case_Ignorable: marks, format characters, modifiers, and punctuation in words. */
 static int is_ignorable(int32_t c)
 {
     static const int32_t middle[] = {0x27,   0x2e,   0x3a,   0xb7,   0x387,  0x55f,
@@ -44,7 +45,7 @@ static int is_ignorable(int32_t c)
     return 0;
 }
 
-/* Is the capital sigma at s[at..at+2) the last letter of its word? */
+/* Returns 1 if the capital sigma at s[at..at+2) is the last letter of its word. */
 static int is_final(const char *s, size_t len, size_t at)
 {
     size_t  i = at, took;
@@ -72,7 +73,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* the only character that becomes two                  */
+        if (c == 0x130) {               /* the only character with two in lower case            */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);
@@ -111,7 +112,7 @@ char *xd_caption_plain(const char *text)
     return xd_caption_end(&b);
 }
 
-/* ---- what texts of the web hold ------------------------------------------------------------- */
+/* ---- captions from the web ------------------------------------------------------------------ */
 
 static int hex_of(char c)
 {
@@ -119,7 +120,7 @@ static int hex_of(char c)
                ? (c | 0x20) - 'a' + 10 : -1;
 }
 
-/* Bytes that begin like the character that they do not complete, at most three of them. */
+/* Returns the length of an incomplete character at s, at most three bytes. */
 static size_t broken_length(const unsigned char *s, size_t len)
 {
     size_t whole = s[0] < 0xc2 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 1, n = 1;
@@ -132,7 +133,7 @@ static size_t broken_length(const unsigned char *s, size_t len)
     return n;
 }
 
-/* Appends bytes as UTF-8, in which what is none becomes U+FFFD. */
+/* Appends bytes as UTF-8; invalid bytes become U+FFFD. */
 static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     size_t took;
@@ -145,7 +146,8 @@ static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
     }
 }
 
-/* urllib's unquote_plus: "%41" and "+" as in addresses; bytes of one character stand together. */
+/* Decodes "%41" and "+" as in URLs, like urllib's unquote_plus; decodes the bytes of a character
+ * together. */
 static void unquote(xd_bytes_buf *text)
 {
     xd_bytes_buf run = {0}, out = {0};
@@ -178,7 +180,7 @@ typedef struct rule { const char *find, *by; } rule;
 #define EDGE  "(?:(?<=" W ")(?!" W ")|(?<!" W ")(?=" W "))"
 #define SITE  "[a-zA-Z0-9.\\-]+[.](?:com|co|ru|net|org|edu|gov|it)[/\\-" XD_LETTERS "]*" EDGE    \
     "/?(?!@)"
-/* Where no site is named, none is behind that in the same word: on at its end, or at `but`. */
+/* Speeds up a failed match of a URL: skips to the end of the word, or to `but`. */
 #define SKIPPED(but) "(?:(?!" but ")[a-zA-Z0-9.\\-])+(*SKIP)(*FAIL)"
 #define FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
 
@@ -190,14 +192,14 @@ static const rule before_html[] = {
 
 static const rule before_repair[] = {
     {"@" W "+" EDGE, ""},
-    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and what stands around them        */
+    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and neighbouring blocks            */
     {"[\\-\\x{58a}\\x{5be}\\x{1400}\\x{1806}\\x{2010}-\\x{2015}\\x{2e17}\\x{2e1a}\\x{2e3a}\\x{2e3b}"
      "\\x{2e40}\\x{301c}\\x{3030}\\x{30a0}\\x{fe31}\\x{fe32}\\x{fe58}\\x{fe63}\\x{ff0d}]+", "-"},
     {"[`\\x{b4}\\x{ab}\\x{bb}\\x{201c}\\x{201d}\\x{a8}]", "\""},
     {"[\\x{2018}\\x{2019}]", "'"},
     {"&quot;?", ""},
     {"&amp", ""},
-    {D "{1,3}\\." D "{1,3}\\." D "{1,3}\\." D "{1,3}", " "},    /* addresses of machines         */
+    {D "{1,3}\\." D "{1,3}\\." D "{1,3}\\." D "{1,3}", " "},    /* IP addresses                  */
     {D ":" D D S "+$", ""},
     {"\\\\n", " "},
     {"#" D "{1,3}" EDGE, ""},
@@ -212,7 +214,7 @@ static const rule before_repair[] = {
 };
 
 static const rule after_repair[] = {
-    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* names of goods               */
+    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* product codes                */
     {EDGE "[a-zA-Z]+" D "+[a-zA-Z]+" EDGE, ""},
     {EDGE D "+[a-zA-Z]+" D "+" EDGE, ""},
     {"(?:worldwide" S "+)?(?:free" S "+)?shipping", ""},
@@ -238,7 +240,8 @@ static void apply(xd_bytes_buf *text, const rule *r, size_t n)
 }
 #define APPLY(text, rules) apply(text, rules, sizeof rules / sizeof *rules)
 
-/* Names of files and addresses have words joined by dashes: more than three are blanks. */
+/* File names and URLs have words joined by dashes: replaces the dashes by spaces if there are more
+ * than three. */
 static void part_words(xd_bytes_buf *text)
 {
     int joints = 0;

@@ -3,15 +3,15 @@
  *
  * The map is a blob: size of the trie in bytes (u32), the trie as a double array (Aoe 1989, in
  * the form of Darts-clone), then the replacements, each ended by NUL. SentencePiece replaces the
- * longest match at every position. The tokenizers library looks up whole graphemes of less than
- * six bytes, then single characters. It takes the shortest match, whose replacement stands for
- * the whole string that was looked up. */
+ * longest match at every position. The tokenizers library, like this file, looks up complete
+ * graphemes of less than six bytes, then single characters. It uses the shortest match, whose
+ * replacement replaces the complete string that was looked up. */
 #include "tok/inside.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
-enum { GRAPHEME_MAX = 6 };              /* bytes; shorter graphemes are looked up as a whole    */
+enum { GRAPHEME_MAX = 6 };              /* graphemes of fewer bytes are looked up               */
 
 static uint32_t read_le32(const char *p)
 {
@@ -30,7 +30,7 @@ xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const ch
     uint32_t bytes = len >= 4 ? read_le32(map) : 0;
     if (bytes < 4 || bytes % 4 || bytes > len - 4)
         return xd_fail(e, XD_EFORMAT,
-                       "%s: a character map of %zu bytes says that its trie has %u bytes", what,
+                       "%s: a character map of %zu bytes has a trie of %u bytes", what,
                        len, (unsigned)bytes);
     *m = (xd_charsmap) {map + 4, map + 4 + bytes, bytes / 4, len - 4 - bytes};
     return XD_OK;
@@ -41,7 +41,8 @@ static size_t unit_offset(uint32_t u)
     return (size_t)(u >> 10) << ((u & (1u << 9)) >> 6);
 }
 
-/* Replacement of the shortest key that s[0..len) begins with; 0: none. */
+/* Finds the replacement of the shortest key that s[0..len) begins with. Returns 0 if there is
+ * none. */
 static int lookup_key(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
 {
     if (m->units == 0)
@@ -89,8 +90,8 @@ static void replace_text(const xd_charsmap *m, const char *s, size_t len, xd_byt
     }
 }
 
-/* Characters that extend (or begin) a grapheme in Unicode 17, which the tokenizers use, and that
- * utf8proc of Debian 12 does not know. They are replaced by a known character of the same class. */
+/* Replaces characters that extend (or begin) a grapheme in Unicode 17, as used by the tokenizers
+ * library, and that Debian 12's utf8proc does not know, by a known character of the same class. */
 static int32_t stand_in(int32_t c)
 {
     static const int32_t extend[][2] = {

@@ -1,6 +1,5 @@
-/* clean.c - prepares a prompt as the video pipelines of diffusers do (prompt_clean): ftfy repairs
- * the text (fix_text), references of HTML are written out twice, and runs of white space become
- * one blank. */
+/* clean.c - prepares a prompt like the video pipelines of diffusers (prompt_clean): repairs the
+ * text (ftfy.fix_text), replaces HTML entities twice, and makes runs of white space one space. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@ static int is_dropped(int32_t c)
            (c >= 0x206a && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffc);
 }
 
-/* Letters that stand for several; NULL: c does not. */
+/* Returns the letters of a ligature; NULL: c is none. */
 static const char *letters_of(int32_t c)
 {
     static const struct { int32_t c; const char *text; } two[] = {
@@ -31,7 +30,7 @@ static const char *letters_of(int32_t c)
     return NULL;
 }
 
-/* Half-width and full-width forms in the usual width. */
+/* Appends a half-width or full-width form in its normal width. */
 static void put_width(int32_t c, xd_bytes_buf *out)
 {
     utf8proc_int32_t code[8];
@@ -128,7 +127,7 @@ static void fix_line(xd_bytes_buf *line, int unescape)
 void xd_fix_text(xd_bytes_buf *text)
 {
     xd_bytes_buf out = {0};
-    int          unescape = 1;          /* HTML itself keeps its references                     */
+    int          unescape = 1;          /* 0 for text that is HTML itself                       */
     for (size_t i = 0, n; i < text->len && !out.failed; i += n) {
         const char  *end = memchr(text->p + i, '\n', text->len - i);
         xd_bytes_buf line = {0};

@@ -1,5 +1,5 @@
-/* clip.c - CLIP's tokenizer: normalizes a text and splits it into words as transformers 5's
- * CLIPTokenizer does.
+/* clip.c - CLIP's tokenizer: normalizes a text and splits it into words like transformers 5's
+ * CLIPTokenizer.
  *
  * Normalization is NFC, then white space to single spaces, then lower case (unicode.c). Letters
  * and digits are those of Unicode 16; the tables in this file list what an older PCRE2 lacks. */
@@ -29,8 +29,8 @@ struct xd_clip {
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"        \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 
-/* White space is already a single space. Group 1 is a literal that the pattern matches as a
- * whole, although its brackets and its word become separate words. */
+/* Words; white space is already a single space. Group 1 marks a special token's name in a literal
+ * that is matched completely but whose brackets and name become separate words. */
 static const char words[] = "<\\|((?:start|end)oftext)\\|>|'(?:[stmd]|re|ve|ll)|[" LETTERS "]++"
                             "|[" NUMBERS "]|[^ " LETTERS NUMBERS "]++";
 

@@ -1,8 +1,8 @@
-/* frame.c - the text that a pipeline puts around a prompt: a chat template with its roles and
- * special tokens already written out.
+/* frame.c - tokenizes a prompt in a pipeline's frame: a rendered chat template with roles and
+ * special tokens.
  *
- * transformers fills a template first and looks for special tokens in the complete text, so that
- * those that a user types count too. */
+ * Like transformers, it looks for special tokens in the complete text, so that special tokens that
+ * a user types are recognized, too. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ char *xd_tok_framed(const char *frame, const char *prompt)
 
 /* ---- ids ------------------------------------------------------------------------------------ */
 
-/* Pads a row to `to` ids. Without a padding token that which ends a text is taken. */
+/* Pads a row to `to` ids, with eos if the tokenizer has no padding token. */
 static xd_status pad_row(const xd_tok *t, xd_tok_row *r, int64_t to, int left, xd_err *e)
 {
     int32_t with = t->pad >= 0 ? t->pad : t->end;
@@ -39,8 +39,8 @@ static xd_status pad_row(const xd_tok *t, xd_tok_row *r, int64_t to, int left, x
     if (more <= 0)
         return XD_OK;
     if (with < 0)
-        return xd_fail(e, XD_EFORMAT, "the tokenizer has no pad_token, and prompts are padded to "
-                       "%lld ids: tokenizer_config.json must name one", (long long)to);
+        return xd_fail(e, XD_EFORMAT, "the tokenizer has no pad_token, but prompts are padded to "
+                       "%lld ids: add one to tokenizer_config.json", (long long)to);
     int32_t *p = realloc(r->ids, (size_t)to * sizeof *p);
     if (!p)
         return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)to);
@@ -80,7 +80,7 @@ xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *p
 
 /* ---- does the frame fit the tokenizer? ------------------------------------------------------ */
 
-/* The next <mark>, [MARK] or [/MARK] in s; NULL: none. */
+/* Finds the next <mark>, [MARK] or [/MARK] in s; NULL: none. */
 static const char *next_mark(const char *s, size_t *len)
 {
     for (; *s; s++) {
@@ -99,7 +99,7 @@ static const char *next_mark(const char *s, size_t *len)
     return NULL;
 }
 
-/* The chat template of a directory, malloc'ed; NULL: it has none that is read here. */
+/* Reads the chat template of a directory, malloc'ed; NULL: none in a known file. */
 static char *chat_template(const char *dir)
 {
     static const char *const files[] = {"chat_template.json", "tokenizer_config.json"};
@@ -121,7 +121,7 @@ static char *chat_template(const char *dir)
     return text;
 }
 
-/* The ids before the prompt, which the pipeline drops. */
+/* Counts the ids of the frame before the prompt. */
 static int64_t count_before(const xd_tok *t, const xd_tok_frame *f)
 {
     const char *at = f->text ? strstr(f->text, place) : NULL;
@@ -145,7 +145,8 @@ static int is_begin(const xd_tok *t, const char *mark)
 
 typedef int fits_mark(const xd_tok *t, const char *chat, const char *mark);
 
-/* Do all marks of a frame fit? The first that does not goes to mark[0..size). */
+/* Returns 1 if fits() accepts all marks of a frame; else copies the first one that it does not
+ * accept to mark[0..size). */
 static int all_fit(const xd_tok *t, const xd_tok_frame *f, fits_mark *fits, const char *chat,
                    char *mark, size_t size)
 {
@@ -165,7 +166,7 @@ static int is_token(const xd_tok *t, const char *chat, const char *mark)
     return xd_added_id(t, mark) >= 0;
 }
 
-/* Templates have names for the token that begins a text. */
+/* Returns 1 if the chat template has the mark; for the bos token, also its variable bos_token. */
 static int is_in_chat(const xd_tok *t, const char *chat, const char *mark)
 {
     return is_begin(t, mark) || strstr(chat, mark);
@@ -176,8 +177,8 @@ int xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, 
 {
     char mark[64];
     if (!all_fit(t, f, is_token, NULL, mark, sizeof mark)) {
-        snprintf(why, size, "the tokenizer%s%s has no token %s, which the pipeline puts around "
-                 "prompts: it is that of another model", dir ? " in " : "", dir ? dir : "", mark);
+        snprintf(why, size, "the tokenizer%s%s has no token %s, which the pipeline adds to "
+                 "prompts: it belongs to another model", dir ? " in " : "", dir ? dir : "", mark);
         return 1;
     }
     return 0;
@@ -189,15 +190,15 @@ int xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, c
     int64_t before = f->drop ? count_before(t, f) : 0;
     char   *chat, mark[64];
     if (before != f->drop) {
-        snprintf(why, size, "the tokenizer in %s makes %lld ids of the text before a prompt, of "
-                 "which the pipeline drops %lld", dir, (long long)before, (long long)f->drop);
+        snprintf(why, size, "the tokenizer in %s has %lld ids for the text before a prompt, but "
+                 "the pipeline drops %lld", dir, (long long)before, (long long)f->drop);
         return 1;
     }
     chat = chat_template(dir);
     int doubt = chat && !all_fit(t, f, is_in_chat, chat, mark, sizeof mark);
     if (doubt)
-        snprintf(why, size, "the chat template in %s has no %s; prompts are put into the "
-                 "pipeline's own text", dir, mark);
+        snprintf(why, size, "the chat template in %s has no %s; using the pipeline's own template",
+                 dir, mark);
     free(chat);
     return doubt;
 }

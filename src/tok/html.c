@@ -1,8 +1,9 @@
-/* html.c - the text of HTML, as Beautiful Soup gives it over Python's html.parser (3.11).
+/* html.c - extracts the text of HTML, like Beautiful Soup with Python's html.parser (3.11).
  *
- * Tags, comments and declarations go, references are written out, and white space between two tags
- * becomes one character. What scripts, style sheets, templates and readings of ruby hold is no
- * text. Broken HTML loses or keeps what it does there; what that parser refuses is a comment. */
+ * Removes tags, comments and declarations, replaces entities, and makes white space between two
+ * tags one character. The content of scripts, style sheets, templates and ruby annotations is not
+ * text. Invalid HTML gives the same text as there; markup that html.parser rejects counts as a
+ * comment. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -30,15 +31,16 @@ typedef struct parser {
     const char  *s;
     size_t       len, at;
     xd_finder   *find[PATTERNS];
-    size_t       none[PATTERNS];        /* 1 + from where on a pattern is not found; 0: not known */
+    size_t       none[PATTERNS];        /* 1 + offset from which a pattern is absent; 0: unknown */
     xd_tags     *tags;
     const char  *raw;                   /* the open script or style; or NULL                    */
-    xd_slice    *open;                  /* tags that are open                                   */
+    xd_slice    *open;                  /* stack of open tags                                   */
     size_t       nopen, cap;
-    int          kept, silent;          /* of these: whose blanks count, whose text does not    */
-    size_t       closed[32];            /* end tags to come of elements that have none          */
+    int          kept, silent;          /* number of open tags that keep white space; whose
+                                           content is not text                                  */
+    size_t       closed[32];            /* pending end tags of void elements                    */
     xd_bytes_buf data, out;
-    int          last;                  /* nothing comes behind the text                        */
+    int          last;                  /* 1: end of the document                               */
 } parser;
 
 /* ---- the tree ------------------------------------------------------------------------------- */
@@ -79,7 +81,7 @@ static int is_same(xd_slice a, xd_slice b)
     return 1;
 }
 
-/* Counts a tag that opens (1) or ends (-1), if what it holds is no text or keeps its blanks. */
+/* Updates `kept` and `silent` for a tag that opens (by 1) or closes (by -1). */
 static void count_tag(parser *h, xd_slice name, int by)
 {
     static const char *const kept[] = {"pre", "textarea"};
@@ -88,7 +90,7 @@ static void count_tag(parser *h, xd_slice name, int by)
     h->silent += is_one_of(name, silent, 5) >= 0 ? by : 0;
 }
 
-/* Writes a piece of text; white space alone becomes one character. */
+/* Appends a piece of text; if it is only white space, one character. */
 static void put_piece(parser *h, const char *s, size_t len)
 {
     int blank = 1, line = 0;
@@ -147,7 +149,7 @@ static void end_tag(parser *h, xd_slice name)
         }
 }
 
-/* ---- markup: each returns where it ends; NONE: it is cut off -------------------------------- */
+/* ---- markup: each function returns its end; NONE: incomplete -------------------------------- */
 
 #define NONE ((size_t)-1)
 
@@ -237,7 +239,7 @@ static size_t read_end(parser *h, size_t i)
     return close + 1;
 }
 
-/* "<!...", "<?...": comments and declarations, of which only CDATA is text. */
+/* Reads "<!..." or "<?...": comments and declarations; only CDATA is text. */
 static size_t read_declaration(parser *h, size_t i)
 {
     static const char *const standard[] = {"temp", "cdata", "ignore", "include", "rcdata"};
@@ -268,9 +270,9 @@ static size_t read_declaration(parser *h, size_t i)
     return close + 1;
 }
 
-/* ---- references ----------------------------------------------------------------------------- */
+/* ---- entities ------------------------------------------------------------------------------- */
 
-/* Reads the reference at h->at; 0: it stops the parser. */
+/* Reads the entity at h->at. Returns 0 to stop the parser. */
 static int read_reference(parser *h)
 {
     size_t   i = h->at, span[4];
@@ -306,7 +308,7 @@ static int read_reference(parser *h)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* Where the next markup or reference begins; NONE: the script does not end. */
+/* Returns the beginning of the next markup or entity; NONE: an unclosed script. */
 static size_t next_markup(parser *h)
 {
     size_t span[4], i = h->at;
@@ -317,7 +319,7 @@ static size_t next_markup(parser *h)
     return i;
 }
 
-/* Reads the markup at h->at; 0: it stops the parser. */
+/* Reads the markup at h->at. Returns 0 to stop the parser. */
 static int read_markup(parser *h)
 {
     size_t i = h->at, k;

@@ -1,24 +1,24 @@
-/* html_tags.c - where start tags of HTML end, as the regular expressions of Python's html.parser
- * have it, in time linear in the text, also where every tag is cut off.
+/* html_tags.c - finds the end of HTML start tags, like the regular expressions of Python's
+ * html.parser, in linear time, even if every tag is incomplete.
  *
- * For every place the end of each kind of run that begins there is known in advance. What follows
- * depends on the place alone where an attribute may begin; a scan that comes to such a place of an
- * earlier scan ends where that one did. */
+ * For every offset, the end of each kind of run that begins there is computed in advance. From an
+ * offset at which an attribute may begin, the result depends only on that offset: a scan that
+ * reaches such an offset of an earlier scan has the same end. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs: of a tag's name, of an attribute's, of a value without quotes, up to a quote, of what
- * stands between attributes, and of white space. */
+/* Kinds of runs: a tag's name, an attribute's name, an unquoted value, up to a single or double
+ * quote, separators between attributes, white space. */
 enum { NAME, ATTRIBUTE, VALUE, SINGLE, DOUBLE, GAP, BLANK, RUNS };
 
 struct xd_tags {
     const char *s;
     size_t      len;
-    uint32_t   *end[RUNS];              /* [len + 1]: where the run from here ends              */
-    uint32_t   *scan;                   /* [len + 1]: the scan that came by, from 1; 0: none    */
-    uint32_t   *ends;                   /* [len + 2]: where a scan ended                        */
+    uint32_t   *end[RUNS];              /* [len + 1]: end of the run from this offset           */
+    uint32_t   *scan;                   /* [len + 1]: number of the scan that was here; 0: none */
+    uint32_t   *ends;                   /* [len + 2]: end of each scan                          */
     uint32_t    scans;
 };
 
@@ -72,7 +72,7 @@ static size_t run(const xd_tags *t, int kind, size_t at)
     return t->end[kind][at];
 }
 
-/* Blanks and slashes, but for that of "/>". */
+/* Skips white space and slashes, except the slash of "/>". */
 static size_t behind_gap(const xd_tags *t, size_t at)
 {
     size_t end = run(t, GAP, at);
@@ -87,8 +87,9 @@ size_t xd_tags_name(const xd_tags *t, size_t at, size_t *behind)
     return end;
 }
 
-/* Where "= value" behind an attribute's name ends, or that name where there is none. A quote that
- * nothing closes begins no value: what is before it is an empty one, or one beginning with "=". */
+/* Returns the end of "= value" after an attribute's name, or the end of the name if there is no
+ * value. An unclosed quote does not begin a value: the value before it is empty, or begins with
+ * "=". */
 static size_t behind_value(const xd_tags *t, size_t name)
 {
     size_t equals = run(t, BLANK, name), behind = equals, v;

@@ -1,8 +1,8 @@
-/* lm.c - tokenizers of decoder language models: Qwen's, Llama's, Mistral's, Gemma's.
+/* lm.c - tokenizers of decoder language models: Qwen, Llama, Mistral, Gemma.
  *
  * All are byte pair encodings that a tokenizer.json describes. Its normalizers change the text, its
- * pre-tokenizers cut it into words, and the merges of bpe.c segment a word. With a ByteLevel
- * pre-tokenizer a word begins as its bytes, else as its characters, of which those without a piece
+ * pre-tokenizers split it into words, and the merges of bpe.c segment a word. With a ByteLevel
+ * pre-tokenizer a word starts as its bytes, else as its characters; characters without a piece
  * become the pieces <0x00> .. <0xFF> of their bytes. */
 #include "tok/inside.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 16 };                    /* most normalizers, and pre-tokenizers                 */
+enum { STEPS = 16 };                    /* max number of normalizers, and of pre-tokenizers     */
 
 typedef enum norm_kind { NORM_NFC, NORM_NFD, NORM_REPLACE, NORM_PREPEND } norm_kind;
 typedef struct norm {
@@ -19,7 +19,7 @@ typedef struct norm {
     char       *text;                   /* of NORM_REPLACE and NORM_PREPEND                     */
 } norm;
 
-typedef struct step {                   /* without a pattern: puts a space before a word        */
+typedef struct step {                   /* a pre-tokenizer; `at` NULL: adds a space before a word */
     xd_pattern  *at;
     xd_split_how how;
     int          invert;
@@ -30,8 +30,8 @@ struct xd_lm {
     norm    norm[STEPS];
     step    step[STEPS];
     int     nnorm, nstep;
-    int     bytes;                      /* letters of pieces stand for bytes                    */
-    int     whole;                      /* a word that is a piece is not segmented              */
+    int     bytes;                      /* 1: byte-level: characters of pieces stand for bytes  */
+    int     whole;                      /* 1: a word that is a piece is not segmented           */
     int     fallback, fuse;             /* byte_fallback, fuse_unk                              */
     int32_t byte[256], unknown;         /* ids; -1: none                                        */
 };
@@ -53,7 +53,7 @@ static const char *type_of(const xd_json *j)
 
 static xd_status not_known(const rules *r, const char *part, const char *type)
 {
-    return xd_fail(r->e, XD_EUNSUPPORTED, "%s: its %s %s is not known here", r->what, part, type);
+    return xd_fail(r->e, XD_EUNSUPPORTED, "%s: its %s %s is not supported", r->what, part, type);
 }
 
 static xd_status add_norm(const rules *r, norm_kind kind, const char *from, const char *text)
@@ -97,7 +97,7 @@ static xd_status read_norm(const rules *r, const xd_json *j)
     return s;
 }
 
-/* Appends a step; without regex and text one that puts a space before a word. */
+/* Appends a step; without regex and text, one that adds a space before a word. */
 static xd_status add_step(const rules *r, const char *regex, const char *text, xd_split_how how,
                           int invert)
 {
@@ -146,8 +146,8 @@ static xd_status read_steps(const rules *r, const xd_json *j)
     const xd_json *many = xd_json_get(j, "pretokenizers");
     if (xd_json_null(j))
         return XD_OK;
-    if (r->l->bytes)                    /* the text is letters of bytes from here on            */
-        return not_known(r, "pre_tokenizer behind ByteLevel,", type);
+    if (r->l->bytes)                    /* ByteLevel must be the last step                      */
+        return not_known(r, "pre_tokenizer after ByteLevel,", type);
     if (!strcmp(type, "Split"))
         return read_split(r, j);
     if (!strcmp(type, "ByteLevel"))
@@ -167,7 +167,7 @@ static int is_nothing(const xd_json *j)
     return xd_json_null(j) || (s && !*s) || (xd_json_number(j, &n) && n == 0);
 }
 
-/* Options of the model, and the id of what has no piece. */
+/* Reads the options of the model, and the id of unknown pieces. */
 static xd_status read_model(const rules *r, const xd_json *model, const char *unknown)
 {
     static const char *const absent[] = {"dropout", "continuing_subword_prefix",
@@ -192,7 +192,7 @@ static xd_status find_bytes(const rules *r)
         char   s[8];
         size_t n = l->bytes ? xd_byte_letter(i, s) : (size_t)snprintf(s, 8, "<0x%02X>", i);
         l->byte[i] = xd_pieces_find(xd_bpe_pieces(l->bpe), s, n);
-        /* 0xc0, 0xc1 and those from 0xf5 on are in no text. */
+        /* bytes 0xc0, 0xc1 and those from 0xf5 on never occur in UTF-8 */
         if (l->bytes && l->byte[i] < 0 && i < 0xf5 && i != 0xc0 && i != 0xc1)
             return xd_fail(r->e, XD_EFORMAT, "%s has no piece for byte %d", r->what, i);
     }
@@ -306,7 +306,7 @@ void xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *ou
 
 /* ---- one word ------------------------------------------------------------------------------- */
 
-/* The id of the word that is a piece as a whole; -1: none. */
+/* Returns the id of the piece that equals the word; -1: none. */
 static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
 {
     char   text[XD_PIECE_MAX + 2];
@@ -318,9 +318,9 @@ static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
     return xd_pieces_find(xd_lm_pieces(l), text, n);
 }
 
-/* A character without a piece: its bytes, or else *pending, the number of unknown ids that are
- * not written yet. They are written before the next character that has a piece, as by
- * transformers, and so behind the bytes of one that has none. */
+/* Adds a character without a piece: the ids of its bytes, or else increments *pending, the number
+ * of unknown ids to write. These are written before the next character that has a piece, like in
+ * transformers, and so after the bytes of a character without a piece. */
 static void add_character(const xd_lm *l, const char *s, size_t len, int *pending, xd_ids *ids)
 {
     int32_t id = xd_pieces_find(xd_lm_pieces(l), s, len);
@@ -366,11 +366,11 @@ static void encode_word(const xd_lm *l, const char *s, size_t len, xd_ids *out)
     free(ids.p);
 }
 
-/* ---- cutting into words --------------------------------------------------------------------- */
+/* ---- splitting into words ------------------------------------------------------------------- */
 
 static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out);
 
-/* Puts a space before a word that does not begin with one. */
+/* Adds a space before a word that does not begin with one. */
 static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
@@ -383,7 +383,7 @@ static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids 
     free(b.p);
 }
 
-/* The recursion is as deep as there are steps. */
+/* Runs step k and the following ones. The recursion is as deep as the number of steps. */
 static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
     xd_cuts c = {0};

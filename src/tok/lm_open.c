@@ -1,9 +1,9 @@
-/* lm_open.c - opens tokenizers of language models: which files a directory has, its special
- * tokens, and what is put before and behind a text.
+/* lm_open.c - opens tokenizers of language models: selects the files of a directory, reads special
+ * tokens, and the tokens to add before and after a text.
  *
- * The rules are those of transformers 5: a tokenizer.json says everything itself; without one,
- * Qwen2Tokenizer brings the rules to vocab.json and merges.txt, and GemmaTokenizer to
- * tokenizer.model. */
+ * The rules are those of transformers 5: a tokenizer.json has all rules; without one, the rules for
+ * vocab.json and merges.txt are those of Qwen2Tokenizer, and for tokenizer.model those of
+ * GemmaTokenizer. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ void xd_lm_json_free(xd_lm_json *j)
     *j = (xd_lm_json) {0};
 }
 
-/* CLIP's pieces end in "</w>"; its early files say nothing of pre-tokenizers. */
+/* CLIP's pieces end in "</w>"; its early files have no pre-tokenizer. */
 int xd_lm_json_fits(const xd_json *rules)
 {
     const xd_json *model = xd_json_get(rules, "model");
@@ -50,7 +50,7 @@ int xd_lm_json_fits(const xd_json *rules)
                               xd_json_flag(model, "byte_fallback", 0));
 }
 
-/* ---- what is put around a text -------------------------------------------------------------- */
+/* ---- tokens around a text ------------------------------------------------------------------- */
 
 static int put_ids(xd_ids *to, const xd_json *ids, int64_t limit)
 {
@@ -63,7 +63,7 @@ static int put_ids(xd_ids *to, const xd_json *ids, int64_t limit)
     return ids != NULL;
 }
 
-/* Puts the ids before `from` in front of *to, and those behind it at its end. */
+/* Adds ids to the tokens before and after a text, outside of those that are there already. */
 static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
 {
     xd_ids all = {0};
@@ -77,7 +77,7 @@ static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
     t->head = all;
 }
 
-/* A TemplateProcessing: special tokens around the sequence A. */
+/* Reads a TemplateProcessing: special tokens around the sequence A. */
 static xd_status read_template(xd_tok *t, const xd_json *j, const char *what, xd_err *e)
 {
     const xd_json *known = xd_json_get(j, "special_tokens");
@@ -98,8 +98,8 @@ static xd_status read_template(xd_tok *t, const xd_json *j, const char *what, xd
         wrap(t, &side[0], &side[1]);
     free(side[0].p);
     free(side[1].p);
-    return good ? XD_OK : xd_fail(e, XD_EFORMAT, "%s: its post_processor puts tokens around a text "
-                                  "that it does not say", what);
+    return good ? XD_OK : xd_fail(e, XD_EFORMAT, "%s: its post_processor adds tokens that it does "
+                                  "not define", what);
 }
 
 static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err *e)
@@ -107,11 +107,11 @@ static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err
     const char *type = xd_json_text(xd_json_get(j, "type"));
     xd_status   s = XD_OK;
     if (xd_json_null(j) || (type && !strcmp(type, "ByteLevel")))
-        return XD_OK;                   /* ByteLevel moves offsets only                         */
+        return XD_OK;                   /* ByteLevel only changes offsets                       */
     if (type && !strcmp(type, "TemplateProcessing"))
         return read_template(t, j, what, e);
     if (!type || strcmp(type, "Sequence"))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: its post_processor %s is not known here", what,
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: its post_processor %s is not supported", what,
                        type ? type : "nameless");
     for (const xd_json *i = xd_json_first(xd_json_get(j, "processors")); i && s == XD_OK;
          i = xd_json_next(i))
@@ -144,7 +144,7 @@ static const char *usual(xd_lm_class named, int key)
     return names[named][key];
 }
 
-/* The special token of a key: of special_tokens_map.json, of the config, or the class's. */
+/* Returns the special token of a key: from special_tokens_map.json, the config, or the class. */
 static const xd_json *named_token(const xd_special_files *f, int key, const char **text)
 {
     int            whole = xd_json_get(f->cfg, "added_tokens_decoder") != NULL;
@@ -156,7 +156,7 @@ static const xd_json *named_token(const xd_special_files *f, int key, const char
     return j;
 }
 
-/* A member of added_tokens_decoder or of added_tokens.json, and its id. */
+/* An entry of added_tokens_decoder or added_tokens.json, and its id. */
 typedef struct member { const xd_json *j; double id; } member;
 
 static int by_id(const void *x, const void *y)
@@ -165,7 +165,7 @@ static int by_id(const void *x, const void *y)
     return (a->id > b->id) - (a->id < b->id);
 }
 
-/* The further special tokens of the config, or of special_tokens_map.json. */
+/* Returns the list of additional special tokens of the config, or of special_tokens_map.json. */
 static const xd_json *further(const xd_special_files *f)
 {
     const xd_json *list = xd_json_get(f->cfg, "extra_special_tokens");
@@ -190,7 +190,7 @@ static int is_special(const xd_special_files *f, const char *name)
     return 0;
 }
 
-/* added_tokens_decoder has {id: token}; added_tokens.json {name: id}. */
+/* Adds the tokens of added_tokens_decoder ({id: token}) or added_tokens.json ({name: id}). */
 static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *list = xd_json_get(f->cfg, "added_tokens_decoder");
@@ -215,7 +215,7 @@ static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
     return s;
 }
 
-/* Control and user-defined pieces of a tokenizer.model. */
+/* Adds the control and user-defined pieces of a tokenizer.model. */
 static xd_status add_pieces(xd_tok *t, const xd_vocab *v, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -263,7 +263,8 @@ static int32_t named_id(const xd_tok *t, const xd_special_files *f, int key)
     return text ? xd_added_id(t, text) : -1;
 }
 
-/* The side of padding or truncation: the config's, that of tokenizer.json, or the class's. */
+/* Returns 1 if the side of padding or truncation is left: from the config, tokenizer.json, or the
+ * class. */
 static int is_left(const xd_special_files *f, const char *key, const char *inner, int otherwise)
 {
     const char *side = xd_json_text(xd_json_get(f->cfg, key));
@@ -332,8 +333,8 @@ static xd_status open_two(xd_tok **t, const char *vocab, const char *merges, xd_
     char       *text[2] = {NULL, NULL};
     size_t      len = 0;
     if (f->named == XD_LM_GEMMA)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s with a GemmaTokenizer: tokenizer.json or "
-                       "tokenizer.model is needed beside it", vocab);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s is for a GemmaTokenizer, which also needs "
+                       "tokenizer.json or tokenizer.model in its folder", vocab);
     f->named = XD_LM_QWEN;
     xd_status s = xd_file_read(vocab, XD_TOK_FILE_MAX, &text[0], &len, e);
     from.bpe.bytes = (xd_slice) {text[0], len};
@@ -356,8 +357,8 @@ static xd_status open_pieces(xd_tok **t, const char *path, const char *two, xd_s
     size_t      len = 0;
     (void)two;
     if (f->named != XD_LM_GEMMA)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s alone is read for a GemmaTokenizer, which "
-                       "tokenizer_config.json does not name; put tokenizer.json beside it", path);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s without tokenizer.json is supported only for a "
+                       "GemmaTokenizer; add tokenizer.json to its folder", path);
     xd_status s = xd_file_read(path, XD_TOK_FILE_MAX, &data, &len, e);
     if (s == XD_OK)
         s = xd_vocab_spiece(&v, data, len, XD_SPM_BPE, path, e);
@@ -389,11 +390,11 @@ xd_status xd_lm_open_dir(xd_tok **t, const char *dir, xd_special_files *f, xd_er
     if (xd_tok_has(dir, "tokenizer.model"))
         return with_paths(open_pieces, t, dir, "tokenizer.model", "", f, e);
     if (vocab || merges)
-        return xd_fail(e, XD_EIO, "%s has %s and no %s, nor tokenizer.json", dir,
+        return xd_fail(e, XD_EIO, "%s has %s, but neither %s nor tokenizer.json", dir,
                        vocab ? "vocab.json" : "merges.txt", vocab ? "merges.txt" : "vocab.json");
     return xd_fail(e, XD_EIO, "%s has no tokenizer.json%s; copy the tokenizer files of the "
                    "published model there", dir, xd_tok_has(dir, "tekken.json")
-                   ? ", and its tekken.json is not read" : "");
+                   ? ", and its tekken.json is not supported" : "");
 }
 
 xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, const char *what,
@@ -404,7 +405,8 @@ xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, 
                                 .pairs = j->skim.merges}, .rules = j->rules};
     *t = NULL;
     if (type && strcmp(type, "BPE"))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, a language model needs BPE", what,
+        return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, but a language model needs BPE",
+                       what,
                        type);
     f->tj = j->rules;
     return xd_tok_open_lm(t, &from, f, e);

@@ -1,9 +1,9 @@
-/* mojibake.c - repairs text that was decoded in a wrong character set, as ftfy 6.3 does it.
+/* mojibake.c - repairs text that was decoded with a wrong character set, like ftfy 6.3.
  *
- * UTF-8 that was read as one of ten character sets of one byte each is found by sequences that
- * meaningful text hardly has (`unlikely`). The text then becomes bytes again and is decoded as
- * UTF-8. Where that fails, only the stretches that look like UTF-8 are repaired, and control
- * characters above 0x7f become those of Windows-1252. */
+ * UTF-8 that was decoded as one of ten single-byte character sets is detected by sequences that
+ * rarely occur in meaningful text (`unlikely`). The text is then encoded back to bytes and decoded
+ * as UTF-8. If that fails, only the parts that look like UTF-8 are repaired, and control characters
+ * above 0x7f become those of Windows-1252. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 
 enum { LATIN1, CP1252, CP1251, CP1250, CP1253, CP1254, CP1257, LATIN2, MACROMAN, CP437, CHARSETS };
 
-/* Code points of the bytes from 0x80. Bytes without a character stand for their own number. */
+/* Code points of the bytes from 0x80. Bytes without a character are mapped to their own value. */
 static const uint16_t high[CHARSETS][128] = {
-    { 0 },      /* Latin-1: their own number                                                    */
+    { 0 },      /* Latin-1: their own value                                                     */
     {   /* windows-1252 */
         0x20ac, 0x81, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160,
         0x2039, 0x152, 0x8d, 0x17d, 0x8f, 0x90, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
@@ -132,7 +132,8 @@ static const uint16_t high[CHARSETS][128] = {
     },
 };
 
-/* The sets of Windows may lack characters, and then byte 0x1a stands for U+FFFD. */
+/* Returns 1 for Windows' character sets, which lack some bytes; in these, 0x1a stands for
+ * U+FFFD. */
 static int is_windows(int set)
 {
     return set >= CP1252 && set <= CP1257;
@@ -145,7 +146,7 @@ static int32_t code_of(int set, int byte)
     return byte < 0x80 || set == LATIN1 ? byte : high[set][byte - 0x80];
 }
 
-/* -1: the set has no such character. */
+/* Returns the byte of a character; -1: the set does not have it. */
 static int byte_of(int set, int32_t c)
 {
     if (c == 0xfffd && is_windows(set))
@@ -163,7 +164,7 @@ int32_t xd_windows_code(int byte)
     return code_of(CP1252, byte);
 }
 
-/* The text in bytes of the set; 0: it has other characters. */
+/* Encodes the text in the set. Returns 0 if the set lacks a character. */
 static int encode(const xd_bytes_buf *text, int set, xd_bytes_buf *out)
 {
     size_t took;
@@ -178,7 +179,7 @@ static int encode(const xd_bytes_buf *text, int set, xd_bytes_buf *out)
     return 1;
 }
 
-/* ---- what meaningful text hardly has -------------------------------------------------------- */
+/* ---- sequences that rarely occur in meaningful text ----------------------------------------- */
 
 #define C1       "\\x{80}-\\x{9f}"
 #define COMMON   "\\x{a0}\\x{ad}\\x{b4}\\x{b7}\\x{2013}-\\x{2015}\\x{2019}\\x{2026}"
@@ -249,7 +250,7 @@ static const char *const unlikely[] = {
     "[\\x{412}\\x{413}\\x{420}\\x{421}][" C1 BAD OPENING CLOSING CURRENCY "\\x{b0}\\x{b5}]"
     "[\\x{412}\\x{413}\\x{420}\\x{421}]",
     "\\x{413}\\x{45e}\\x{412}\\x{402}\\x{412}[^\\n][A-Za-z ]",
-    /* a blank that was no-break */
+    /* a space that was a no-break space */
     "\\x{c3}[\\x{a0}\\x{a1}]",
     "[a-z][" XD_SPACES "]?[\\x{c3}\\x{c2}] ",
     "^[\\x{c3}\\x{c2}] ",
@@ -278,16 +279,16 @@ static xd_finder *open_unlikely(void)
 
 /* ---- bytes that are almost UTF-8 ------------------------------------------------------------ */
 
-/* 0xa0 that became a blank. */
+/* 0xa0 that was replaced by a space. */
 #define NEXT  "[\\x80-\\xbf]"
 #define OTHER "[\\x80-\\x84\\x86-\\x9f\\xa1-\\xbf]"
 static const char blank_inside[] =
     "[\\xc2\\xc3\\xc5\\xce\\xd0\\xd9] |[\\xe2\\xe3] " OTHER "|[\\xe0-\\xe3]" OTHER " "
     "|\\xf0 " NEXT NEXT "|\\xf0" NEXT " " NEXT "|\\xf0" NEXT NEXT " ";
-/* "\xc3 " is a word of its own, but in a few Portuguese ones. */
+/* "\xc3 " ends a word, except in a few Portuguese phrases. */
 static const char blank_behind[] = "\\xc3 (?! |quele|quela|quilo|s )";
 
-/* A byte that was lost: 0x1a, or one question mark a character. */
+/* A lost byte: 0x1a, or one question mark per character. */
 #define LOST  "[\\x1a\\x80-\\xbf]"
 #define GONE  "[\\x1a?]"
 #define ANY   "[\\x1a?\\x80-\\xbf]"
@@ -314,7 +315,8 @@ static void restore_blanks(xd_bytes_buf *bytes)
     xd_finder_close(f);
 }
 
-/* UTF-8, in which characters beyond U+FFFF may also be two surrogates, and NUL two bytes. */
+/* Decodes UTF-8, in which characters beyond U+FFFF may also be two surrogates, and NUL two
+ * bytes. */
 static int decode(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     size_t took;
@@ -340,12 +342,12 @@ static int decode(const xd_bytes_buf *bytes, xd_bytes_buf *out)
     return 1;
 }
 
-/* ---- stretches ------------------------------------------------------------------------------ */
+/* ---- partial repairs ------------------------------------------------------------------------ */
 
 enum { FIRST_OF_2 = 1, FIRST_OF_3 = 2, FIRST_OF_4 = 4, NEXT_BYTE = 8, NEXT_ALONE = 16 };
 
-/* What c is, read as a byte of UTF-8 in Latin-1 or in a set of Windows. A blank may have been
- * 0xa0; blanks, dashes and quotes do not stand for such a byte by themselves. */
+/* Returns the role of c as a byte of UTF-8 that was decoded in Latin-1 or a Windows set. A space
+ * may have been 0xa0; spaces, dashes and quotes do not count as such a byte alone. */
 static int role_of(int32_t c)
 {
     int role = c == ' ' ? NEXT_BYTE : 0;
@@ -358,7 +360,7 @@ static int role_of(int32_t c)
     return role & NEXT_BYTE && !quote ? role | NEXT_ALONE : role;
 }
 
-/* Bytes of the sequence at s[0..len) that looks like one character of UTF-8; 0: there is none. */
+/* Returns the length of a sequence at s[0..len) that looks like one UTF-8 character; 0: none. */
 static size_t read_sequence(const char *s, size_t len)
 {
     size_t n, took;
@@ -378,7 +380,7 @@ static size_t read_sequence(const char *s, size_t len)
 
 static void fix_all(xd_bytes_buf *text, const xd_finder *f);
 
-/* Repairs the stretches that look like UTF-8 and are unlikely; returns whether the text changed. */
+/* Repairs the parts that look like UTF-8 and are unlikely. Returns 1 if the text changed. */
 static int fix_stretches(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf out = {0};
@@ -431,7 +433,7 @@ int xd_fix_controls(xd_bytes_buf *text)
     return changed;
 }
 
-/* The text as UTF-8 that was read in the set; 0: it was not. */
+/* Re-decodes text that was decoded in the set as UTF-8. Returns 0 if that is not possible. */
 static int decode_from(xd_bytes_buf *text, int set, xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     if (!encode(text, set, bytes))
@@ -443,7 +445,7 @@ static int decode_from(xd_bytes_buf *text, int set, xd_bytes_buf *bytes, xd_byte
     return !bytes->failed && decode(bytes, out);
 }
 
-/* One step; returns whether the text changed. */
+/* Makes one repair. Returns 1 if the text changed. */
 static int fix_once(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf bytes = {0}, out = {0};

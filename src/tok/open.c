@@ -9,13 +9,13 @@
 
 /* ---- T5 ------------------------------------------------------------------------------------- */
 
-/* After the vocabulary was read: passes it to SentencePiece and prepares the search. */
+/* Passes the vocabulary that was read to SentencePiece, and prepares the search. */
 static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
 {
     xd_bytes_buf model = {0};
     char         why[256] = "";
     if (t->v.n < 3)
-        return xd_fail(e, XD_EFORMAT, "%s has %d pieces, the three special ones alone are more",
+        return xd_fail(e, XD_EFORMAT, "%s has %d pieces; it needs at least the three special ones",
                        what, t->v.n);
     if (xd_charsmap_open(&t->map, t->v.map.p, t->v.map.len, what, e) != XD_OK)
         return XD_EFORMAT;
@@ -26,7 +26,7 @@ static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
     if (model.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for the model in %s", what);
     if (!t->spm || xd_spm_size(t->spm) != t->v.n)
-        return xd_fail(e, XD_EFORMAT, "SentencePiece refuses %s: %s", what,
+        return xd_fail(e, XD_EFORMAT, "SentencePiece cannot load %s: %s", what,
                        why[0] ? why : "pieces are missing");
     t->unknown = t->v.p[0].score;
     for (int i = 0; i < t->v.n; i++) {
@@ -111,8 +111,9 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
         const char *name = xd_json_text(xd_json_get(j, "content"));
         int32_t     id = name ? xd_tok_find(t, name, strlen(name)) : -1;
         if (id >= 0 && id != strtol(xd_json_key(j), NULL, 10))
-            return xd_fail(e, XD_EFORMAT, "%s: the id of %.80s is %d, and tokenizer_config.json "
-                           "says %.20s: entries are missing or too many", what, name, id,
+            return xd_fail(e, XD_EFORMAT, "%s: the id of %.80s is %d, but in tokenizer_config.json "
+                           "it is %.20s: entries are missing, or there are too many", what, name,
+                           id,
                            xd_json_key(j));
     }
     return XD_OK;
@@ -120,7 +121,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
 
 /* ---- all, from memory ----------------------------------------------------------------------- */
 
-/* Sources of the kinds; f->kind selects one. */
+/* Files of each kind of tokenizer; f->kind selects one. */
 typedef struct sources {
     t5_files      t5;
     xd_bpe_files  clip;
@@ -178,7 +179,7 @@ xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e
     return open_with(t, &from, &f, e);
 }
 
-/* Early files do not name the type of the model. */
+/* Detects the kind; early files do not have the type of the model. */
 static xd_tok_kind kind_of_json(const xd_json *tj)
 {
     const xd_json *model = xd_json_get(tj, "model");
@@ -190,7 +191,7 @@ static xd_tok_kind kind_of_json(const xd_json *tj)
     return XD_TOK_T5;
 }
 
-/* The parts of a tokenizer.json for its kind. BERT's rules come from this file, or from the
+/* Sets the sources from a tokenizer.json. rules: BERT's rules come from this file, else from the
  * config. */
 static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
                                  const char *what, xd_err *e)
@@ -257,12 +258,12 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 int xd_tok_has(const char *dir, const char *name)
 {
-    char path[4096];            /* out of memory must not look like a missing file             */
+    char path[4096];            /* no allocation: its failure would look like a missing file   */
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
     return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }
 
-/* Reads a JSON file of the directory; a missing file is no error. */
+/* Reads a JSON file of the directory; a missing file is not an error. */
 static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_err *e)
 {
     char     *path = xd_path_join(dir, name);
@@ -276,7 +277,8 @@ static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_
     return s;
 }
 
-/* The small files of a directory, and its tokenizer.json with a tree, or as a language model's. */
+/* The small files of a directory, and its tokenizer.json, parsed (tj) or a language model's
+ * (lm). */
 typedef struct beside { xd_json *cfg, *map, *old, *tj; xd_lm_json lm; } beside;
 
 static xd_status read_small(beside *f, const char *dir, xd_err *e)
@@ -375,7 +377,7 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
             sources_of_json(&from, b->tj, XD_TOK_CLIP, 0, vpath, e);
             s = open_with(t, &from, &f, e);
         } else if (vocab || merges) {
-            s = xd_fail(e, XD_EIO, "%s has %s and no %s", dir, vocab ? "vocab.json" : "merges.txt",
+            s = xd_fail(e, XD_EIO, "%s has %s, but no %s", dir, vocab ? "vocab.json" : "merges.txt",
                         vocab ? "merges.txt" : "vocab.json");
         } else {
             s = xd_fail(e, XD_EIO, "%s has neither vocab.json and merges.txt nor tokenizer.json",
@@ -459,7 +461,7 @@ static int has_ends(const char *dir)
     return found;
 }
 
-/* Does the directory have a tokenizer.json of a language model? It stays in b->lm. */
+/* Returns 1 if the directory has a tokenizer.json of a language model, which is kept in b->lm. */
 static int finds_lm(const char *dir, beside *b)
 {
     char *path = xd_tok_has(dir, "tokenizer.json") ? xd_path_join(dir, "tokenizer.json") : NULL;
@@ -508,9 +510,9 @@ static xd_status open_dir(xd_tok **t, const char *dir, int kind, xd_err *e)
         else
             s = kind_of_files(&kind, dir, &b, e);
         if (s == XD_OK && kind == OTHER)
-            s = xd_fail(e, XD_EUNSUPPORTED, "%s has a %s; T5Tokenizer, CLIPTokenizer, "
-                        "BertTokenizer, Qwen2Tokenizer, LlamaTokenizer and GemmaTokenizer are "
-                        "known here", dir, name);
+            s = xd_fail(e, XD_EUNSUPPORTED, "%s has a %s, which is not supported; T5Tokenizer, "
+                        "CLIPTokenizer, BertTokenizer, Qwen2Tokenizer, LlamaTokenizer and "
+                        "GemmaTokenizer are", dir, name);
     }
     if (s == XD_OK && kind == XD_TOK_LM) {
         xd_special_files f = special_of(&b, XD_TOK_LM);

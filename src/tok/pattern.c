@@ -1,9 +1,10 @@
-/* pattern.c - regular expressions of a tokenizer.json, in PCRE2, and the cuts that they make.
+/* pattern.c - splits a text with the regular expressions of a tokenizer.json, in PCRE2.
  *
- * The expressions are written for Oniguruma with the tables of Unicode 16. They are translated:
- * \s and \p{..} become classes that list what PCRE2 10.42 (Unicode 14) lacks, and everything that
- * the two libraries read differently is refused. Oniguruma's \s is White_Space; PCRE2's would also
- * have U+180E. A class only grows, so that a newer PCRE2 gives the same cuts. */
+ * The expressions are written for Oniguruma with the tables of Unicode 16. They are translated: \s
+ * and \p{..} become classes that also list the characters that PCRE2 10.42 (Unicode 14) lacks, and
+ * syntax that the two libraries interpret differently is refused. Oniguruma's \s is White_Space;
+ * PCRE2's would also have U+180E. Classes only get larger, so that a newer PCRE2 gives the same
+ * result. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -12,7 +13,7 @@
 #include <string.h>
 
 struct xd_pattern {
-    pcre2_code *code;                   /* NULL: `text` is searched for                         */
+    pcre2_code *code;                   /* NULL: searches for the literal `text`                */
     char       *text;
     size_t      len;
 };
@@ -73,7 +74,7 @@ static const char *const categories[] = {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M",
 typedef struct reader {
     const char  *s;
     size_t       len, at;
-    int          inside;                /* of brackets                                          */
+    int          inside;                /* 1: inside brackets                                   */
     xd_bytes_buf out;
 } reader;
 
@@ -82,7 +83,7 @@ static void put_text(reader *r, const char *s)
     xd_bytes_add(&r->out, s, strlen(s));
 }
 
-/* A class of `body`, or its members inside brackets. */
+/* Appends a class of `body`; inside brackets, only its members. */
 static void put_class(reader *r, int negated, const char *body)
 {
     if (!r->inside)
@@ -92,7 +93,7 @@ static void put_class(reader *r, int negated, const char *body)
         put_text(r, "]");
 }
 
-/* A class of a category, or its members inside brackets; 0: the category is not known. */
+/* Appends a class of a category; inside brackets, only its members. Returns 0 if it is unknown. */
 static int put_category(reader *r, int negated, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
@@ -114,7 +115,7 @@ static int put_category(reader *r, int negated, const char *name, size_t n)
     return 0;
 }
 
-/* \p{NAME} or \P{NAME}, of which r->at is behind the letter; 0: not known. */
+/* Translates \p{NAME} or \P{NAME}; r->at is after the letter. Returns 0 if it is unknown. */
 static int read_category(reader *r, int negated)
 {
     const char *name = r->s + r->at + 1;
@@ -126,7 +127,7 @@ static int read_category(reader *r, int negated)
     return 1;
 }
 
-/* An escape, of which r->at is at the backslash; 0: one that is not known. */
+/* Translates an escape; r->at is at the backslash. Returns 0 if it is unknown. */
 static int read_escape(reader *r)
 {
     if (r->at + 1 >= r->len)
@@ -152,7 +153,7 @@ static int read_escape(reader *r)
     return 1;
 }
 
-/* Options in (?i: that the libraries read alike. */
+/* Returns 1 for groups such as (?i: that both libraries interpret alike. */
 static int is_known_group(const reader *r)
 {
     static const char *const known[] = {"(?i:", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
@@ -165,7 +166,7 @@ static int is_known_group(const reader *r)
     return 0;
 }
 
-/* Translates a pattern; returns 0 with r->at near what is not known. */
+/* Translates a pattern. Returns 0 with r->at near the unknown syntax. */
 static int translate(reader *r)
 {
     while (r->at < r->len) {
@@ -206,7 +207,7 @@ static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_
     PCRE2_SIZE at = 0;
     xd_status  s = XD_OK;
     if (!known)
-        s = xd_fail(e, XD_EUNSUPPORTED, "%s: its pattern '%.200s' has something unknown before "
+        s = xd_fail(e, XD_EUNSUPPORTED, "%s: its pattern '%.200s' has unsupported syntax before "
                     "character %zu", what, regex, r.at);
     else if (r.out.failed)
         s = xd_fail(e, XD_ENOMEM, "no memory for a pattern");
@@ -257,7 +258,7 @@ void xd_pattern_close(xd_pattern *p)
     free(p);
 }
 
-/* ---- cuts ----------------------------------------------------------------------------------- */
+/* ---- splitting ------------------------------------------------------------------------------ */
 
 static void add_cut(xd_cuts *c, size_t from, size_t to, int match)
 {
@@ -295,7 +296,8 @@ static void cut_at_text(const xd_pattern *p, const char *s, size_t len, xd_cuts 
         add_cut(c, from, len, 0);
 }
 
-/* A pattern whose matches do not fit into the stack of the compiled code is interpreted. */
+/* Finds the next match. If the stack of the JIT-compiled code is too small, interprets the
+ * pattern. */
 static int match_next(const xd_pattern *p, const char *s, size_t len, size_t at,
                       pcre2_match_data *m)
 {
@@ -339,7 +341,7 @@ void xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c)
         cut_at_text(p, s, len, c);
 }
 
-/* Joins cut i to the one that was kept before, or keeps it. */
+/* Joins part i to the last kept part, or keeps it separately. */
 static void join_or_keep(xd_cuts *c, size_t *n, size_t i, int join)
 {
     if (join && *n)

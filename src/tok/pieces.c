@@ -22,7 +22,7 @@ size_t xd_text_hash(const char *s, size_t len)
     return (size_t)(h ^ h >> 29);
 }
 
-/* Slot of a string, or a free slot for it. */
+/* Returns the slot of a string in the hash table, or a free slot for it. */
 static size_t find_slot(const xd_pieces *v, const char *s, size_t len)
 {
     size_t i = xd_text_hash(s, len) & (v->slots - 1);
@@ -74,7 +74,7 @@ static xd_status put_piece(xd_pieces *v, size_t slot, const char *s, size_t len,
 
 static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
 {
-    return xd_fail(e, XD_EFORMAT, "%s: piece %d has %zu bytes, 1 to %d are possible", what, n, len,
+    return xd_fail(e, XD_EFORMAT, "%s: piece %d has %zu bytes; it must have 1 to %d", what, n, len,
                    (int)XD_PIECE_MAX);
 }
 
@@ -88,18 +88,18 @@ static xd_status add_piece(xd_pieces *v, xd_slice s, int32_t id, unsigned char *
     if (s.len > XD_PIECE_MAX)
         return too_long(v->n, s.len, what, e);
     if (seen[id / 8] >> id % 8 & 1)
-        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.*s' belongs to another piece too", what,
+        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.*s' also belongs to another piece", what,
                        id, shown, s.p);
     size_t slot = find_slot(v, s.p, s.len);
     if (v->slot[slot] >= 0)
-        return xd_fail(e, XD_EFORMAT, "%s: '%.*s' stands there twice", what, shown, s.p);
+        return xd_fail(e, XD_EFORMAT, "%s: '%.*s' occurs twice", what, shown, s.p);
     seen[id / 8] |= (unsigned char)(1 << id % 8);
     return put_piece(v, slot, s.p, s.len, id, what, e);
 }
 
 static xd_status no_id(const char *what, xd_slice s, xd_err *e)
 {
-    return xd_fail(e, XD_EFORMAT, "%s: the id of '%.*s' is not a whole number from 0 to %d", what,
+    return xd_fail(e, XD_EFORMAT, "%s: the id of '%.*s' is not an integer from 0 to %d", what,
                    (int)(s.len < 80 ? s.len : 80), s.p, (int)MAX_ID);
 }
 
@@ -132,7 +132,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
     return s;
 }
 
-/* Adds the members of the object at k, of which there are at most `most`. */
+/* Adds the members of the object at k; at most `max`. */
 static xd_status add_members(xd_pieces *v, xd_skim *k, size_t max, unsigned char *seen,
                              const char *what, xd_err *e)
 {
@@ -160,7 +160,7 @@ xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *
 {
     xd_skim k = {span.p, span.len, 0};
     size_t  max = 0;
-    for (size_t i = 0; i < span.len; i++)       /* a piece has two quotes at least             */
+    for (size_t i = 0; i < span.len; i++)       /* upper limit: a piece has at least two quotes */
         max += span.p[i] == '"';
     max = max / 2 < XD_PIECES_MAX ? max / 2 : XD_PIECES_MAX;
     if (!max)
@@ -179,7 +179,7 @@ xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, x
     unsigned char *seen = calloc(MAX_ID / 8 + 1, 1);
     xd_status      s = !seen ? xd_fail(e, XD_ENOMEM, "no memory for the pieces of %s", what)
                        : list->n < 1 || list->n > XD_PIECES_MAX
-                           ? xd_fail(e, XD_EFORMAT, "%s has %d pieces, 1 to %d are possible", what,
+                           ? xd_fail(e, XD_EFORMAT, "%s has %d pieces; it must have 1 to %d", what,
                                      list->n, (int)XD_PIECES_MAX)
                            : open_table(v, list->n, what, e);
     for (int i = 0; i < list->n && s == XD_OK; i++) {
@@ -190,9 +190,9 @@ xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, x
     return s;
 }
 
-/* ---- a piece a line ----------------------------------------------------------------------- */
+/* ---- one piece per line ------------------------------------------------------------------- */
 
-/* Adds a line. A blank line uses up an id that no text has. */
+/* Adds the piece of a line. An empty line consumes an id without a piece. */
 static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,
                           xd_err *e)
 {
@@ -206,7 +206,7 @@ static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, c
         return XD_OK;
     size_t slot = find_slot(v, s, len);
     if (v->slot[slot] >= 0)
-        return xd_fail(e, XD_EFORMAT, "%s: '%.*s' stands in line %d and in line %d", what,
+        return xd_fail(e, XD_EFORMAT, "%s: '%.*s' is in line %d and in line %d", what,
                        (int)(len < 80 ? len : 80), s, v->p[v->slot[slot]].id + 1, number);
     return put_piece(v, slot, s, len, number - 1, what, e);
 }
@@ -218,7 +218,7 @@ xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *w
     for (size_t i = 0; i < len; i++)
         lines += s[i] == '\n' || i == len - 1;
     if (lines < 1 || lines > XD_PIECES_MAX)
-        return xd_fail(e, XD_EFORMAT, "%s has %zu lines, 1 to %d are possible", what, lines,
+        return xd_fail(e, XD_EFORMAT, "%s has %zu lines; it must have 1 to %d", what, lines,
                        (int)XD_PIECES_MAX);
     xd_status st = open_table(v, (int)lines, what, e);
     for (size_t at = 0; at < len && st == XD_OK;) {

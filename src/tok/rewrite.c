@@ -1,7 +1,7 @@
-/* rewrite.c - finds and replaces regular expressions of our own, in PCRE2 with Python's classes.
+/* rewrite.c - search and replace with built-in regular expressions, in PCRE2 with Python's classes.
  *
- * The expressions name classes that PCRE2's versions read differently by XD_SPACES, XD_LETTERS and
- * XD_DIGIT. Where a text would take one of them seconds, it finds nothing there. */
+ * The expressions use XD_SPACES, XD_LETTERS and XD_DIGIT for classes that differ between versions
+ * of PCRE2. A search that exceeds the match limit (which would take seconds) finds nothing. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -59,7 +59,7 @@ int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int
     return found > 0;
 }
 
-/* Room for the result grows until it fits. */
+/* Enlarges the output buffer until the result fits. */
 void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags)
 {
     xd_finder *f = xd_finder_open(pattern, flags);

@@ -1,8 +1,8 @@
-/* skim.c - reads a large tokenizer.json without a tree of its vocabulary.
+/* skim.c - reads a large tokenizer.json without parsing its vocabulary to a tree.
  *
- * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. They are found as
- * ranges of bytes and read string by string; the rest of the document is small and is parsed as
- * any other. */
+ * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. They are located as
+ * ranges of bytes and read string by string; the rest of the document is small and is parsed
+ * normally. */
 #include "tok/inside.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ int xd_skim_is(xd_skim *k, char c)
     return 1;
 }
 
-/* Moves behind a string, of which k->at is behind the opening quote; 0: it does not end. */
+/* Skips a string; k->at is after the opening quote. Returns 0 if it has no end. */
 static int skip_string(xd_skim *k)
 {
     for (; k->at < k->len; k->at++) {
@@ -38,7 +38,7 @@ static int skip_string(xd_skim *k)
     return 0;
 }
 
-/* Moves behind a value; 0: it does not end. */
+/* Skips a value. Returns 0 if it has no end. */
 static int skip_value(xd_skim *k)
 {
     int depth = 0;
@@ -79,7 +79,7 @@ static int hex_digits(const char *s, size_t left, int32_t *v)
     return 1;
 }
 
-/* The character of \uXXXX, or of two of them, of which k->at is behind the u. */
+/* Appends the character of \uXXXX, or of a surrogate pair; k->at is after the u. */
 static int read_unicode(xd_skim *k, xd_bytes_buf *out)
 {
     int32_t c, low;
@@ -163,11 +163,11 @@ int xd_skim_id(xd_skim *k, int64_t *id)
 
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e)
 {
-    return xd_fail(e, XD_EFORMAT, "%s: %s is broken near its byte %zu of %zu", what, part, k->at,
+    return xd_fail(e, XD_EFORMAT, "%s: %s is invalid near its byte %zu of %zu", what, part, k->at,
                    k->len);
 }
 
-/* Notes the value of member `key` as a range that the rest does not have. */
+/* Stores a member's value as a range, and replaces it in the rest by `instead`. */
 static void cut_out(xd_skim *k, size_t from, xd_slice *range, size_t *copied, const char *instead,
                     xd_bytes_buf *rest)
 {
@@ -182,8 +182,8 @@ static int is_key(const xd_slice *s, const char *key)
     return s->len == strlen(key) && !memcmp(s->p, key, s->len);
 }
 
-/* Reads the members of an object; those of "model" one level down. A document that is no object
- * or is cut off stays whole, for the parser to say so. */
+/* Reads the members of an object; those of "model" one level down. A document that is not an object
+ * or is truncated stays unchanged, so that the parser reports it. */
 static int skim_object(xd_skim *k, int inner, xd_skimmed *out, size_t *copied)
 {
     xd_bytes_buf buf = {0};

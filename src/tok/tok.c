@@ -90,7 +90,7 @@ void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *
 static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space                  */
 enum { MARK = sizeof mark - 1 };
 
-/* Segments a run without white space: puts the mark in front and cuts before every further mark. */
+/* Segments a run without white space: prepends the mark, and splits before every further mark. */
 static void encode_words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
@@ -123,7 +123,7 @@ static void encode_runs(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         encode_words(t, s + start, len - start, out);
 }
 
-/* Each invalid byte becomes U+FFFD, as in SentencePiece. */
+/* Replaces each invalid byte by U+FFFD, as in SentencePiece. */
 static void clean_utf8(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t took;
@@ -178,7 +178,7 @@ static void encode_segments(const xd_tok *t, int normalized, const char *s, size
     }
 }
 
-/* Keeps `room` of the ids from p[first] on. */
+/* Truncates the ids from p[first] on to `room` ids. */
 static void keep_ids(const xd_tok *t, xd_ids *o, int64_t first, int64_t room)
 {
     int64_t n = o->n - first;
@@ -225,7 +225,7 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
         encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
     *untruncated = out.n + tails;
-    if (!out.failed)                    /* what is put around the text is kept                  */
+    if (!out.failed)                    /* special tokens around the text are not truncated     */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
     if (!out.p && !out.failed) {        /* a text without ids                                   */
@@ -235,9 +235,9 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
     if (out.failed || b.failed) {
         free(out.p);
         if ((out.failed | b.failed) & XD_FAILED_ENDLESS)
-            return xd_fail(e, XD_EFORMAT, "a regular expression of its pre_tokenizer takes more "
-                           "steps on this text of %zu bytes than PCRE2 allows: shorten the text, "
-                           "or take the tokenizer that belongs to the model", len);
+            return xd_fail(e, XD_EFORMAT, "a regular expression of its pre_tokenizer exceeds "
+                           "PCRE2's match limit on this text of %zu bytes: shorten the text, "
+                           "or use the model's original tokenizer", len);
         return xd_fail(e, XD_ENOMEM, "no memory for the ids of a text of %zu bytes", len);
     }
     *ids = out.p;

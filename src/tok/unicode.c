@@ -1,8 +1,8 @@
-/* unicode.c - texts as code points: ranges, lower case, and the canonical forms (NFD, NFC) as in
- * the library that transformers 5's tokenizers use.
+/* unicode.c - texts as code points: ranges, lower case, and the canonical forms (NFD, NFC) of the
+ * tokenizers library of transformers 5.
  *
- * That library's tables are from different versions of Unicode: decomposition and composition
- * from 9, lower case from 17. The tables in this file list where utf8proc is older or newer. */
+ * That library's tables are from different versions of Unicode: decomposition and composition from
+ * 9, lower case from 17. The tables in this file list the differences to utf8proc. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -28,9 +28,9 @@ int xd_codes_read(xd_codes *c, const char *s, size_t len)
 
 /* ---- canonical forms ------------------------------------------------------------------------ */
 
-/* Characters that are newer than Unicode 9 and that later versions reorder or compose. They are
- * left unchanged, and nothing is reordered across them. The table has whole blocks that are
- * newer. */
+/* Returns 1 for characters that are newer than Unicode 9 and that later versions reorder or
+ * compose. They stay unchanged, and nothing is reordered across them. The table has complete blocks
+ * that are newer. */
 static int is_later(int32_t c)
 {
     static const xd_range later[] = {
@@ -150,7 +150,7 @@ static int32_t lower_case(int32_t c)
 
 void xd_lower(int32_t c, xd_bytes_buf *out)
 {
-    if (c == 0x130)                     /* the only character that becomes two                  */
+    if (c == 0x130)                     /* the only character with two in lower case            */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
         xd_utf8_put(lower_case(c), out);

@@ -1,9 +1,9 @@
 /* unigram.c - segments a word into the pieces with the best sum of scores (Kudo 2018), by
  * dynamic programming over the positions of the word.
  *
- * Scores are added in double from the left, and a later candidate is taken only if it is better.
- * This is what Hugging Face's tokenizers do, and it decides ties. A character without a piece
- * costs ten more than the worst piece; adjacent ones become one unknown id. */
+ * Scores are added in double from the left, and a later candidate wins only if it is better; this
+ * resolves ties like Hugging Face's tokenizers. A character without a piece costs ten more than the
+ * worst piece; adjacent ones become one unknown id. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -75,7 +75,7 @@ void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         int32_t id = best[at].id;
         while (id == UNKNOWN && next < (int64_t)len && best[next].id == UNKNOWN)
             next = best[next].from;
-        if (id == UNKNOWN) {            /* together they may be a piece                         */
+        if (id == UNKNOWN) {            /* adjacent unknown characters together may be a piece  */
             int found = xd_spm_find(t->spm, s + start, (size_t)(next - start));
             id = found < 0 ? UNKNOWN : found;
         }

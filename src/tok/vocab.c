@@ -1,9 +1,8 @@
 /* vocab.c - vocabularies: reads a serialized SentencePiece ModelProto or the Unigram model of a
  * tokenizer.json, and writes a ModelProto to memory.
  *
- * A protobuf message is a sequence of keys (field number << 3
- * wire type) and values. Only the pieces, the type and the character map of the model are used
- * here. */
+ * A protobuf message is a sequence of keys (field number << 3 | wire type) and values. Only the
+ * pieces, the type and the character map of the model are used here. */
 #include "tok/inside.h"
 
 #include <float.h>
@@ -49,7 +48,7 @@ static int wire_fixed(wire *w, size_t n, uint64_t *v)
     return 1;
 }
 
-/* Reads the next field: 1, or 0 if the bytes are no field. */
+/* Reads the next field. Returns 0 if the bytes are not a field. */
 static int wire_field(wire *w, field *f)
 {
     uint64_t key, n;
@@ -76,7 +75,7 @@ xd_status xd_vocab_add(xd_vocab *v, const char *s, size_t len, double score, int
                        const char *what, xd_err *e)
 {
     if (len == 0 || len > XD_PIECE_MAX)
-        return xd_fail(e, XD_EFORMAT, "%s: piece %d has %zu bytes, 1 to %d are possible", what,
+        return xd_fail(e, XD_EFORMAT, "%s: piece %d has %zu bytes; it must have 1 to %d", what,
                        v->n, len, (int)XD_PIECE_MAX);
     if (memchr(s, 0, len))
         return xd_fail(e, XD_EFORMAT, "%s: piece %d holds a NUL", what, v->n);
@@ -108,7 +107,8 @@ void xd_vocab_free(xd_vocab *v)
 static xd_status fail_broken(const char *what, size_t at, size_t len, xd_err *e)
 {
     return xd_fail(e, XD_EFORMAT,
-                   "%s is not a SentencePiece model or is cut off: byte %zu of %zu is not a field",
+                   "%s is not a SentencePiece model or is truncated: byte %zu of %zu is no field",
+
                    what, at, len);
 }
 
@@ -121,7 +121,7 @@ static xd_status read_piece(xd_vocab *v, wire w, const char *what, xd_err *e)
     field       f;
     while (w.at < w.len) {
         if (!wire_field(&w, &f))
-            return xd_fail(e, XD_EFORMAT, "%s: piece %d is broken", what, v->n);
+            return xd_fail(e, XD_EFORMAT, "%s: piece %d is invalid", what, v->n);
         if (f.number == 1 && f.type == 2) {
             text = (const char *)f.bytes.p;
             len = f.bytes.len;
@@ -137,13 +137,13 @@ static xd_status read_piece(xd_vocab *v, wire w, const char *what, xd_err *e)
     return xd_vocab_add(v, text, len, score, type, what, e);
 }
 
-/* TrainerSpec: the type of the model. */
+/* Reads the type of the model from TrainerSpec. */
 static xd_status read_trainer(wire w, uint64_t *type, const char *what, xd_err *e)
 {
     field f;
     while (w.at < w.len) {
         if (!wire_field(&w, &f))
-            return xd_fail(e, XD_EFORMAT, "%s: the trainer's settings are broken", what);
+            return xd_fail(e, XD_EFORMAT, "%s: the trainer's settings are invalid", what);
         if (f.number == 3 && f.type == 0)
             *type = f.value;
     }
@@ -155,8 +155,8 @@ static xd_status check_type(uint64_t have, int type, const char *what, xd_err *e
     static const char *const names[] = {"0", "unigram", "BPE", "word", "character"};
     if (have == (uint64_t)type)
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, %s needs a %s model", what,
-                   have < 5 ? names[have] : "strange", type == XD_SPM_UNIGRAM ? "T5" : "Gemma",
+    return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, but %s needs a %s model", what,
+                   have < 5 ? names[have] : "unknown", type == XD_SPM_UNIGRAM ? "T5" : "Gemma",
                    names[type]);
 }
 
@@ -165,7 +165,7 @@ static xd_status read_normalizer(xd_vocab *v, wire w, const char *what, xd_err *
     field f;
     while (w.at < w.len) {
         if (!wire_field(&w, &f))
-            return xd_fail(e, XD_EFORMAT, "%s: the normalizer's settings are broken", what);
+            return xd_fail(e, XD_EFORMAT, "%s: the normalizer's settings are invalid", what);
         if (f.number == 2 && f.type == 2) {
             v->map.len = 0;
             xd_bytes_add(&v->map, f.bytes.p, f.bytes.len);
@@ -179,7 +179,7 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, c
 {
     wire      w = {(const unsigned char *)data, len, 0};
     xd_status s = XD_OK;
-    uint64_t  have = 0;                 /* not said                                             */
+    uint64_t  have = 0;                 /* unspecified                                          */
     field     f;
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;
@@ -231,8 +231,8 @@ static xd_status read_base64(xd_bytes_buf *out, const char *s, const char *what,
     return out->failed ? xd_fail(e, XD_ENOMEM, "no memory for a character map") : XD_OK;
 }
 
-/* The first precompiled map of a normalizer, or of a sequence of normalizers. T5Tokenizer does
- * not apply the other kinds either. */
+/* Returns the first precompiled map of a normalizer, or of a sequence of normalizers. T5Tokenizer
+ * does not apply other kinds of normalizers either. */
 static const char *find_map(const xd_json *norm)
 {
     const char *type = xd_json_text(xd_json_get(norm, "type"));
@@ -257,7 +257,8 @@ xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err 
     const char    *type = xd_json_text(xd_json_get(model, "type"));
     const char    *map = find_map(xd_json_get(j, "normalizer"));
     if (type && strcmp(type, "Unigram"))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, T5 needs a Unigram model", what,
+        return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, but T5 needs a Unigram model",
+                       what,
                        type);
     if (xd_json_size(list) == 0 || xd_json_key(xd_json_first(list)))
         return xd_fail(e, XD_EFORMAT, "%s has no list model.vocab of pieces with scores", what);

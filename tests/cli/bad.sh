@@ -37,7 +37,7 @@ HF_HUB_CACHE=$T/hub g "a revision that is not there" 1 '"hf download a/one --rev
     --model a/one@v2 --prompt a
 rm "$T"/hub/models--a--one/snapshots/0123/vae/*.safetensors
 HF_HUB_CACHE=$T/hub g "a file of the cache that is missing" 1 \
-    'vae has no weights.*; "hf download a/one" gets what is missing$' --model a/one --prompt a
+    'vae has no weights.*; "hf download a/one" downloads missing files$' --model a/one --prompt a
 rm "$T/hub/models--a--one/snapshots/0123/model_index.json"
 HF_HUB_CACHE=$T/hub g "the index, too" 1 'no model_index.json.*; "hf download a/one" gets' \
     --model a/one --prompt a

@@ -326,7 +326,7 @@ def broken(model, name, change):
     image = ['--image', d / 'image.png'] if (d / 'image.png').exists() else []
     rc, said, err = run('generate', '-m', d, '-p', 'a', '-q', '-o', out, *SIZE, *image)
     # What does not fit together is said of the model, all else of the file or of its folder.
-    fits = 'the transformer reads' in err or 'has no scheduler' in err
+    fits = 'the transformer needs' in err or 'has no scheduler' in err
     where = d if fits or path.parent == d else path.parent
     line = err.count('\n') == 1 and err.startswith('xdit: ')
     report(

@@ -187,7 +187,7 @@ check "a chat template with the tokens of the pipeline's text" [ "$rc" = 0 -a -z
 echo '<|im_start|>{{ messages[0].content }}' >"$T/chat/tokenizer/chat_template.jinja"
 try generate "$@" --nproc 2 -o "$T/y.safetensors"
 check "a chat template without one of them" said \
-    "^xdit: warning: the chat template in $T/chat/tokenizer has no <\|im_end\|>; prompts are put"
+    "^xdit: warning: the chat template in $T/chat/tokenizer has no <\|im_end\|>"
 check "is said once" one_line
 refused "a caption longer than a model has positions for" 2 \
     "max_sequence_length 993 992" \

@@ -253,7 +253,7 @@ assert int(sys.argv[2]) < took <= plan < 40 * took, (took, plan)' "$err" "${2-0}
     mkdir "$T/bare"
     cp "$SIM"/libcuda.so.1 "$SIM"/libcublasLt.so.13 "$SIM"/xdit_kernels.so "$T/bare"
     XDIT_CUDA_DIR=$T/bare
-    goes "\(ipc\); no links: a rank has no library"
+    goes "\(ipc\); no links: a rank has no NCCL"
     XDIT_SIM_NO_IPC=1; export XDIT_SIM_NO_IPC
     goes "\(staged\): a rank cannot open another rank's memory"
     unset XDIT_SIM_NO_IPC

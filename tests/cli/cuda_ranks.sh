@@ -68,7 +68,7 @@ bad='' own=0
 for NTH in 9 10 11 12 13 14 15 16; do
     export NTH
     on 2 "$T/x.safetensors" --offload stream --ulysses_degree 2
-    if [ "$rc" = 0 ] && said "every rank keeps a copy of its own"; then
+    if [ "$rc" = 0 ] && said "every rank keeps its own copy"; then
         own=$((own + 1))
         same "$T/x.safetensors" || bad="$bad $NTH"
     elif [ "$rc" = 0 ] || [ "$rc" -ge 124 ] || ! said 'memory' || said 'simulated GPU:'; then

@@ -170,10 +170,10 @@ MODEL=$T/unseen
 refused() { printf '{%s}' "$2" >"$MODEL/processor/preprocessor_config.json"
             try generate --model "$MODEL" --prompt a --image "$A/image.png" --output "$T/e.png"
             check "$1" said "$3"; }
-refused "other patches are refused" '"patch_size": 14' 'makes patches of 14 and tokens of 2 x 2 of'
+refused "other patches are refused" '"patch_size": 14' 'patches of 14 pixels and tokens of 2 x 2'
 refused "so are other filters" '"patch_size": 4, "resample": 2' 'resample 3, bicubic'
 refused "and no limits" '"patch_size": 4, "max_pixels": 10' 'max_pixels 10 allow no image'
-refused "and two colours" '"patch_size": 4, "image_std": [1, 2]' 'not those of three colours$'
+refused "and two colours" '"patch_size": 4, "image_std": [1, 2]' 'image_std must have three'
 rm "$MODEL/processor/preprocessor_config.json"
 try generate --model "$MODEL" --prompt a --image "$A/image.png" --output "$T/e.png"
 check "a processor is needed" said "/unseen/processor has no preprocessor_config.json, which says"
@@ -268,12 +268,12 @@ sed 's/FluxFillPipeline/FluxPipeline/' "$FULL/flux-fill/model_index.json" \
     >"$T/other/model_index.json"
 inpaint
 check "another pipeline gives no such channels" \
-    said 'reads 20 channels of an image beside the latents, which flux does not give it$'
+    said 'needs 20 image channels in addition to the latents, which flux does not provide$'
 sed 's/: 96/: 80/' "$FULL/flux-fill/transformer/config.json" >"$T/other/transformer/config.json"
 cp "$FULL/flux-fill/model_index.json" "$T/other/model_index.json"
 inpaint --image "$A/image.png" --mask_image "$A/mask.png"
 check "other channels are refused" \
-    said 'flux-fill reads 16 channels beside the latents; those of an image and its mask are 20$'
+    said 'flux-fill needs 16 channels in addition to the latents; an image and its mask have 20$'
 
 if published black-forest-labs/FLUX.1-Fill-dev; then
     try plan --model "$HF/black-forest-labs/FLUX.1-Fill-dev" --world 4 --cluster 8xH100 --json \

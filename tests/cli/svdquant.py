@@ -299,7 +299,7 @@ def refusals():
     svd[name + ".wscales"] = "F8_E4M3", [4 * rows, columns], bytes(4 * rows * columns)
     write(T / "fp4.safetensors", svd)
     why = pixels(plain, "--transformer", T / "fp4.safetensors")[1]
-    check(f"{name}.qweight holds SVDQuant's floats of four bits (nvfp4)" in why and
+    check(f"{name}.qweight holds SVDQuant's 4-bit floats (nvfp4)" in why and
           len(why.splitlines()) == 1, "floats of four bits are refused", why)
     svd = read(file)
     del svd[name + ".wscales"]
@@ -310,7 +310,7 @@ def refusals():
     names = {n.replace("qweight", "weight._data") for n in svd if n.endswith("qweight")}
     write(T / "quanto.safetensors", {n: ("U8", [4], bytes(4)) for n in names})
     why = pixels(plain, "--transformer", T / "quanto.safetensors")[1]
-    check("holds codes of optimum-quanto, which are not read" in why and
+    check("holds codes of optimum-quanto, which is not supported" in why and
           len(why.splitlines()) == 1, "other quantizers are refused by name", why)
     data = file.read_bytes()
     (T / "cut.safetensors").write_bytes(data[:len(data) // 2])

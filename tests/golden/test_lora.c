@@ -430,13 +430,13 @@ static void check_refused(void)
     refuse(&f, XD_EUNSUPPORTED, "has type I32");
     f.item[0].t = xd_view2(numbers, XD_F32, RANK, D);
     put(&f, q, ".alpha", nan_at + 7, 1, 1);
-    refuse(&f, XD_EFORMAT, "to_q.alpha is no finite number");
+    refuse(&f, XD_EFORMAT, "to_q.alpha is not a finite number");
     f.n--;
     put(&f, q, ".lora_down.weight", numbers, RANK, D);
     refuse(&f, XD_EFORMAT, "are the same matrix");
     f.n--;
     put(&f, q, ".oft_blocks", numbers, 1, D);
-    refuse(&f, XD_EUNSUPPORTED, "belongs to another method");
+    refuse(&f, XD_EUNSUPPORTED, "unsupported method");
     f.n--;
     refuse_at(write_file(&f), NAN, XD_EINVAL, "has the scale nan");
     f.meta[0] = "lora_adapter_metadata", f.meta[1] = "{";
@@ -445,7 +445,7 @@ static void check_refused(void)
     f.n = 0;
     put(&f, "lora_unet_input_blocks_1_attn_to_q", ".lora_down.weight", numbers, RANK, D);
     refuse(&f, XD_EFORMAT,
-           "none of its 1 tensors fits this model; they are called lora_unet_input");
+           "none of its 1 tensors fits this model; their names are lora_unet_input");
     f.n = 0;
     refuse(&f, XD_EFORMAT, "none of its 0 tensors");
     refuse_at(in_scratch("nothing.safetensors"), 1, XD_EIO, "nothing.safetensors does not exist");
@@ -547,7 +547,7 @@ static void check_left_out(const char *dir)
     snprintf(model, sizeof model, "%s/sd3", dir);
     without = "t5xxl";
     float *lat = generate(write_file(&f), 1, &n, &e);
-    tap(lat && strstr(heard, "2 of its 4 tensors are for text encoders that are left out"),
+    tap(lat && strstr(heard, "2 of 4 tensors for text encoders"),
         "a text encoder that is left out: %s%s", e.msg, heard);
     free(lat);
     without = NULL;
@@ -634,7 +634,7 @@ static void check_kronecker(int low)
     f.item[0].t = xd_view2(numbers, XD_F32, O1 - 1, I1);
     refuse(&f, XD_EFORMAT, "7x4 and 9x6, do not make the 72x24");
     put(&f, kohya_qkv, ".lokr_t2", numbers, 1, 1);
-    refuse(&f, XD_EUNSUPPORTED, "lokr_t2 belongs to another method");
+    refuse(&f, XD_EUNSUPPORTED, "lokr_t2 belongs to an unsupported method");
 }
 
 /* The difference of a norm's gains. */
@@ -673,7 +673,7 @@ static void check_fused(void)
     put(&f, fused, ".lora_B.weight", numbers + RANK * D, 3 * D, RANK);
     put(&f, forms[7].dit[1], forms[7].down, numbers, RANK, D);
     put(&f, forms[7].dit[1], forms[7].up, numbers + RANK * D, D, RANK);
-    refuse(&f, XD_EFORMAT, "qkv holds transformer_blocks.0.attn.to_k.weight, which is there by");
+    refuse(&f, XD_EFORMAT, "qkv contains transformer_blocks.0.attn.to_k.weight, which");
 }
 
 /* bare: what loading takes without a file. Of the three matrices that are packed as one each has

@@ -685,7 +685,7 @@ static void check_kinds(void)
     whole(&b);
     box_remove(&b, "img_in.weight");
     box_add(&b, "img_in.weight", XD_I8, 2, (int64_t[]){ 24, 16 });
-    refused_box(&b, "int8", XD_EUNSUPPORTED, "img_in.weight is of type I8, and nothing tells");
+    refused_box(&b, "int8", XD_EUNSUPPORTED, "img_in.weight has the type I8 and an unknown");
     for (int nan = 0; nan < 2; nan++) {
         whole(&b);
         box_remove(&b, "img_in.weight");
@@ -696,7 +696,7 @@ static void check_kinds(void)
         refused_box(&b, nan ? "a scale that is no number" : "a scale a row",
                     nan ? XD_EFORMAT : XD_EUNSUPPORTED,
                     nan ? "the scale img_in.weight_scale is"
-                        : "img_in.weight_scale of a weight in fp8 is 24 numbers");
+                        : "img_in.weight_scale of an fp8 weight has 24 elements");
     }
     scratch_put("x.gguf", "GGUF\3\0\0\0\0\0\0\0", 12);
     refused_file("x.gguf", "GGUF", XD_EFORMAT, "GGUF");
@@ -720,7 +720,7 @@ static void check_encoders(void)
     put(&a, "clip_l", NULL);
     a.without = "t5xxl";
     put(&a, "t5xxl", folder_of("sd3", "text_encoder_3/model.safetensors"));
-    refused(&a, "T5 and none", XD_EINVAL, "which is also to be left out");
+    refused(&a, "T5 and none", XD_EINVAL, "which is also to be omitted");
     strip("flux");
     a = arguments(scratch, "f32");
     refused(&a, "no weights at all", XD_EIO, "has no weights");

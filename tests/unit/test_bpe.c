@@ -163,7 +163,7 @@ static void kinds(void **state)
     scratch_put("tokenizer_config.json", clip, sizeof clip - 1);
     says("neither vocab.json and merges.txt nor tokenizer.json", XD_EIO);
     copy_file(TWO, "vocab.json");
-    says("has vocab.json and no merges.txt", XD_EIO);
+    says("has vocab.json, but no merges.txt", XD_EIO);
     scratch_put("merges.txt", "", 0);
     says("merges.txt is empty", XD_EFORMAT);
     copy_file(TWO, "merges.txt");
@@ -213,13 +213,13 @@ static void sentences(void **state)
         {"{", "a b\n", "vocab.json"},
         {"[]", "a b\n", "vocab.json has no object"},
         {"{}", "a b\n", "vocab.json has no object"},
-        {"{\"a\":\"0\"}", "a b\n", "the id of 'a' is not a whole number"},
-        {"{\"a\":-1}", "a b\n", "the id of 'a' is not a whole number"},
-        {"{\"a\":0.5}", "a b\n", "the id of 'a' is not a whole number"},
-        {"{\"a\":1e9}", "a b\n", "the id of 'a' is not a whole number"},
-        {"{\"a\":NaN}", "a b\n", "the id of 'a' is not a whole number"},
-        {"{\"a\":0,\"b\":0}", "a b\n", "id 0 of 'b' belongs to another piece"},
-        {"{\"a\":0,\"a\":1}", "a b\n", "'a' stands there twice"},
+        {"{\"a\":\"0\"}", "a b\n", "the id of 'a' is not an integer"},
+        {"{\"a\":-1}", "a b\n", "the id of 'a' is not an integer"},
+        {"{\"a\":0.5}", "a b\n", "the id of 'a' is not an integer"},
+        {"{\"a\":1e9}", "a b\n", "the id of 'a' is not an integer"},
+        {"{\"a\":NaN}", "a b\n", "the id of 'a' is not an integer"},
+        {"{\"a\":0,\"b\":0}", "a b\n", "id 0 of 'b' also belongs to another"},
+        {"{\"a\":0,\"a\":1}", "a b\n", "'a' occurs twice"},
         {"{\"\":0}", "a b\n", "piece 0 has 0 bytes"},
         {"{\"a\":0}", "#version: 0.2\n", "no piece for byte 0 in a word, nor the unk_token"},
         {GOOD, "", "merges.txt is empty"},

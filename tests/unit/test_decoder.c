@@ -60,7 +60,7 @@ static void refusals(void **state)
     refuses(q, "{\"head_dim\":9}", XD_EUNSUPPORTED, "heads of 9");
     refuses(q, "{\"head_dim\":514}", XD_EUNSUPPORTED, "heads of 514");
     refuses(q, "{\"use_sliding_window\":true,\"sliding_window\":1}", XD_EUNSUPPORTED,
-            "sliding_window 1");
+            "sliding_window is 1");
     refuses(q, "{\"layer_types\":[\"full_attention\"]}", XD_EFORMAT, "1 entries for 32 layers");
     refuses(q, "{\"num_hidden_layers\":1,\"layer_types\":[\"chunked_attention\"]}",
             XD_EUNSUPPORTED, "'chunked_attention'");

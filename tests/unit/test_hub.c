@@ -39,7 +39,7 @@ static void downloads(void **state)
     static const char *const cases[][2] = {
         { "/hub/models--org--the--name/snapshots/0123/vae has no weights",
           "/hub/models--org--the--name/snapshots/0123/vae has no weights; \"hf download "
-          "org/the--name\" gets what is missing" },
+          "org/the--name\" downloads missing files" },
         { "/hub/models--org--name has none", "/hub/models--org--name has none" },
         { "/hub/models--name/snapshots/01--2 lacks", "/hub/models--name/snapshots/01--2 lacks" },
         { "/data/model has none", "/data/model has none" },

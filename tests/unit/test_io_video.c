@@ -181,19 +181,19 @@ static void bad_requests_are_refused(void **state)
         double      fps;
         xd_status   code;
     } bad[] = {
-        { "x.png", "does not end like a video", 1, 4, 4, 8, XD_EINVAL },
-        { "x", "does not end like a video", 1, 4, 4, 8, XD_EINVAL },
+        { "x.png", "has no video extension", 1, 4, 4, 8, XD_EINVAL },
+        { "x", "has no video extension", 1, 4, 4, 8, XD_EINVAL },
         { "x.gif", "not 0 frames of 4x4", 0, 4, 4, 8, XD_EINVAL },
         { "x.gif", "sides of 1 to 65535 pixels", 1, 70000, 1, 8, XD_EINVAL },
         { "x.rgb", "not 1 frames of 4x0", 1, 4, 0, 8, XD_EINVAL },
-        { "x.gif", "frames a second, not 0", 1, 4, 4, 0, XD_EINVAL },
-        { "x.gif", "frames a second, not nan", 1, 4, 4, NAN, XD_EINVAL },
+        { "x.gif", "fps is 0", 1, 4, 4, 0, XD_EINVAL },
+        { "x.gif", "fps is nan", 1, 4, 4, NAN, XD_EINVAL },
         { "none/x.gif", "none/x.gif", 1, 4, 4, 8, XD_EIO },
 #ifdef XD_WITH_VIDEO
         { "x.mp4", "sides of 1 to 16384 pixels", 1, 20000, 1, 8, XD_EINVAL },
         { "none/x.mp4", "none/x.mp4", 1, 4, 4, 8, XD_EIO },
 #else
-        { "x.mp4", "made without FFmpeg and has videos as .gif, .rgb", 1, 4, 4, 8,
+        { "x.mp4", "has no FFmpeg and cannot write", 1, 4, 4, 8,
           XD_EUNSUPPORTED },
 #endif
     };

@@ -305,7 +305,7 @@ static void wrong_types_are_refused(void **state)
     static const struct {
         const char *text, *why;
     } bad[] = {
-        { "[1]", "a JSON object is expected" },
+        { "[1]", "not a JSON object" },
         { "{\"i\": 1.5}", "config: \"i\" should be an integer, not 1.5" },
         { "{\"i\": 3000000000}", "not 3000000000" },
         { "{\"i\": \"1\"}", "not \"1\"" },
@@ -347,7 +347,7 @@ static void long_lists_are_refused(void **state)
         for (int i = 0; i < n; i++)
             xd_buf_add(&b, "%s%d", i ? "," : "{\"ints\": [", i);
         xd_buf_add(&b, "]}");
-        snprintf(why, sizeof why, "%d members, at most %d", n, XD_FIELD_LIST);
+        snprintf(why, sizeof why, "%d members; the maximum is %d", n, XD_FIELD_LIST);
         assert_int_equal(read_record(&r, b.p, &e), n > XD_FIELD_LIST ? XD_EFORMAT : XD_OK);
         if (n > XD_FIELD_LIST)
             assert_non_null(strstr(e.msg, why));

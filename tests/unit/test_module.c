@@ -278,7 +278,7 @@ static void broken_weights(void **state)
     opens_not(&m, XD_EINVAL, "no data");
     m.v[3] = was;
     m.v[3].nd = 9;
-    opens_not(&m, XD_EINVAL, "9 extents");
+    opens_not(&m, XD_EINVAL, "9 dimensions");
     m.v[3] = was;
     close_model(&m);
 }
@@ -327,13 +327,13 @@ static void broken_inputs(void **state)
     model      m = open_model(golden[ALPHA].model, "transformer", "alpha");
     xd_module *mod = open_module(&m);
     inputs     in = read_inputs(&m, "prompt_embeds");
-    BAD("latents are 3x6x10", latents.d[0] = 3);
+    BAD("shape 3x6x10", latents.d[0] = 3);
     BAD("multiples of 1, 2 and 2", latents.d[1] = 5);
-    BAD("latents are", latents.nd = 1);
+    BAD("latents have", latents.nd = 1);
     BAD("no data", latents.data = NULL);
     BAD("f64", latents.dtype = "f64");
     BAD("text is missing", text = (xd_array){ 0 });
-    BAD("text is 22x23", text.d[1] = 23);
+    BAD("shape 22x23", text.d[1] = 23);
     BAD("text_real is 23", text_real[0] = 23);
     BAD("pooled is given", pooled = in.p.text);
     BAD("image is given", image = in.p.text);
@@ -342,7 +342,7 @@ static void broken_inputs(void **state)
     BAD("timestep is nan", timestep = (double)NAN);
     BAD("guidance is 3", guidance = 3);
     BAD("height and width are -1", height = -1);
-    BAD("tokens have the time 0", held = 2);
+    BAD("tokens have the timestep 0", held = 2);
     BAD("xd_pass", size = 3);
     xd_pass q = in.p;
     q.latents.nd = 2;
@@ -373,7 +373,7 @@ static void broken_images(void **state)
     assert_int_equal(xd_module_encoded(mod, rgb, out, &e[1]), XD_EINVAL);
     assert_non_null(strstr(e[1].msg, "multiples of 8"));
     assert_int_equal(xd_module_pass(mod, &p, NULL, &e[2]), XD_EINVAL);
-    assert_non_null(strstr(e[2].msg, "no transformer"));
+    assert_non_null(strstr(e[2].msg, "not a transformer"));
     xd_module_close(&mod);
     close_model(&m);
 }

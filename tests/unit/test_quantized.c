@@ -320,7 +320,7 @@ static void bad_formats_are_refused(void **state)
     file f = { .n = 0 };
     put(&f, "a.weight", XD_U8, 2, 8, 8, NULL);
     put_text(&f, "a.comfy_quant", "{\"format\": \"nvfp4\"}");
-    refused(&f, XD_EUNSUPPORTED, "a.weight is in the format nvfp4, which is not read: float8_e4m3");
+    refused(&f, XD_EUNSUPPORTED, "a.weight has the format nvfp4, which is not supported");
     f.n = 1;
     put_text(&f, "a.comfy_quant", "{\"format\": \"int8_ten");
     refused(&f, XD_EFORMAT, "a.comfy_quant");
@@ -328,13 +328,13 @@ static void bad_formats_are_refused(void **state)
     put_text(&f, "a.comfy_quant", "{}");
     refused(&f, XD_EFORMAT, "a.weight has no name");
     f.n = 1;
-    refused(&f, XD_EUNSUPPORTED, "a.weight is of type U8, and nothing tells its format");
+    refused(&f, XD_EUNSUPPORTED, "a.weight has the type U8 and an unknown quantization");
     f.meta[0] = "_quantization_metadata", f.meta[1] = "{\"layers\": {\"a\": ";
     refused(&f, XD_EFORMAT, "_quantization_metadata");
     f.meta[1] = "{\"layers\": {\"a\": {\"format\": \"mxfp8\"}}}";
     refused(&f, XD_EUNSUPPORTED, "format mxfp8");
     f.meta[1] = "{\"layers\": {\"a\": {\"format\": \"q4_0\"}}}";
-    refused(&f, XD_EFORMAT, "a.weight is in the format q4_0, but it is no matrix of blocks of 18");
+    refused(&f, XD_EFORMAT, "a.weight has the format q4_0, but is not a matrix of blocks of 18");
     f.n = 0;
     put(&f, "a.weight", XD_U8, 2, 8, 36, NULL);
     f.meta[1] = "{\"layers\": {\"a\": {\"format\": \"q4_0\", \"convrot\": true}}}";
@@ -342,17 +342,17 @@ static void bad_formats_are_refused(void **state)
     f = (file){ .n = 0 };
     put(&f, "a.qweight", XD_I8, 2, 8, 8, NULL);
     put(&f, "a.wscales", XD_F32, 2, 8, 8, NULL);
-    refused(&f, XD_EUNSUPPORTED, "a.qweight holds codes of SVDQuant (nunchaku), which are not");
+    refused(&f, XD_EUNSUPPORTED, "a.qweight holds codes of SVDQuant (nunchaku), which is not");
     f.n = 1;
-    refused(&f, XD_EUNSUPPORTED, "a.qweight holds codes of AWQ or GPTQ, which are not read: ");
+    refused(&f, XD_EUNSUPPORTED, "a.qweight holds codes of AWQ or GPTQ, which is not supported: ");
     f.item[0].name = "a.weight._data";
-    refused(&f, XD_EUNSUPPORTED, "a.weight._data holds codes of optimum-quanto, which are not");
+    refused(&f, XD_EUNSUPPORTED, "a.weight._data holds codes of optimum-quanto, which is not");
     f.item[0].name = "a.weight";
     put(&f, "a.SCB", XD_F32, 1, 8, 1, NULL);
-    refused(&f, XD_EUNSUPPORTED, "a.weight holds integers of eight bits of bitsandbytes, which");
+    refused(&f, XD_EUNSUPPORTED, "a.weight holds 8-bit integers of bitsandbytes, which");
     f.item[0].t.type = XD_F8E4M3;
     f.item[1].name = "a.weight_scale_inv";
-    refused(&f, XD_EUNSUPPORTED, "a.weight is in fp8 with scales of blocks (weight_scale_inv)");
+    refused(&f, XD_EUNSUPPORTED, "a.weight is in fp8 with block scales (weight_scale_inv)");
 }
 
 static void bad_scales_are_refused(void **state)
@@ -364,7 +364,8 @@ static void bad_scales_are_refused(void **state)
     put_text(&f, "a.comfy_quant", int8);
     refused(&f, XD_EFORMAT, "its scales a.weight_scale are missing");
     put(&f, "a.weight_scale", XD_F32, 1, 3, 1, NULL);
-    refused(&f, XD_EFORMAT, "a.weight_scale has 3 numbers of type F32: one, or one for each of "
+    refused(&f, XD_EFORMAT, "a.weight_scale has 3 elements of type F32; it must have one, or one "
+                                "for each of "
             "the 2 rows");
     f.n = 2;
     put(&f, "a.weight_scale", XD_F32, 2, 2, 1, bad);
@@ -381,7 +382,7 @@ static void bad_scales_are_refused(void **state)
     put(&f, "a.weight", XD_F32, 2, 2, 8, NULL);
     put(&f, "a.weight_scale", XD_F32, 1, 2, 1, NULL);
     put_text(&f, "a.comfy_quant", int8);
-    refused(&f, XD_EFORMAT, "it is no matrix of type I8");
+    refused(&f, XD_EFORMAT, "is not a matrix of type I8");
 }
 
 static void bad_bitsandbytes_is_refused(void **state)
@@ -392,16 +393,16 @@ static void bad_bitsandbytes_is_refused(void **state)
     file f = { .n = 0 };
     put(&f, "a.weight", XD_U8, 2, 64, 1, NULL);
     put_text(&f, note, "{\"blocksize\": 64, \"shape\": [4, 33]}");
-    refused(&f, XD_EFORMAT, "the 64 bytes of the weight a.weight of bitsandbytes are no matrix");
+    refused(&f, XD_EFORMAT, "the 64 bytes of the weight a.weight of bitsandbytes do not match");
     f.n = 1;
     put_text(&f, note, good);
-    refused(&f, XD_EFORMAT, "has no tensor a.weight.absmax of 2 numbers");
+    refused(&f, XD_EFORMAT, "has no tensor a.weight.absmax of 2 elements");
     put(&f, "a.weight.absmax", XD_F32, 1, 2, 1, NULL);
-    refused(&f, XD_EFORMAT, "has no tensor a.weight.quant_map of 16 numbers");
+    refused(&f, XD_EFORMAT, "has no tensor a.weight.quant_map of 16 elements");
     f.n = 2;
     put(&f, "a.weight.absmax", XD_U8, 1, 2, 1, NULL);
     put(&f, "a.weight.quant_map", XD_F32, 1, 16, 1, NULL);
-    refused(&f, XD_EFORMAT, "tells no nested_blocksize");
+    refused(&f, XD_EFORMAT, "has no nested_blocksize");
 }
 
 static void plain_files_have_no_codes(void **state)

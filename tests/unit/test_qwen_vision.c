@@ -226,7 +226,7 @@ static void refusals(void **state)
     refuses_tower("\"in_channels\":1", XD_EUNSUPPORTED, "in_channels is 1");
     refuses_tower("\"out_hidden_size\":48", XD_EFORMAT, "out_hidden_size 48");
     refuses_tower("\"num_heads\":3", XD_EFORMAT, "num_attention_heads 3");
-    refuses_tower("\"hidden_size\":36", XD_EUNSUPPORTED, "heads of 18");
+    refuses_tower("\"hidden_size\":36", XD_EUNSUPPORTED, "head size 18");
     refuses_tower("\"window_size\":8", XD_EFORMAT, "window_size 8");
     refuses_tower("\"patch_size\":0", XD_EFORMAT, "patch_size 0");
     refuses_tower("\"hidden_act\":\"mish\"", XD_EUNSUPPORTED, "mish");

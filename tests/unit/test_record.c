@@ -140,7 +140,7 @@ static void a_later_program(void **state)
     assert_int_equal(xd_open(&g, &a.now, &e), XD_EINVAL);
     assert_null(g);
     assert_non_null(strstr(e.msg, "xd_open_args has a field at byte"));
-    assert_non_null(strstr(e.msg, "compiled for a later version"));
+    assert_non_null(strstr(e.msg, "compiled for a newer version"));
     assert_non_null(strstr(e.msg, xd_version()));
     e = (xd_err){ 0 };
     xd_inspect_args_init_size(&i.now, sizeof i);

@@ -275,25 +275,25 @@ static void other_layers_are_refused(void **state)
     f.n = 4;                            /* without a thin product                              */
     opens(&f, XD_OK, NULL);
     f = layer_of(XD_F8E4M3, 128, 16);
-    opens(&f, XD_EUNSUPPORTED, "a.qweight holds SVDQuant's floats of four bits (nvfp4), which are "
-          "not read: take the model's file in int4");
+    opens(&f, XD_EUNSUPPORTED, "a.qweight holds SVDQuant's 4-bit floats (nvfp4), which are "
+          "not supported: use the model's file in int4");
     f = layer_of(XD_BF16, 128, 8);
-    opens(&f, XD_EFORMAT, "bad: a.qweight and what stands beside it are no layer of SVDQuant");
+    opens(&f, XD_EFORMAT, "bad: a.qweight and its scales are not a layer of SVDQuant");
     f = layer_of(XD_BF16, 64, 16);
-    opens(&f, XD_EFORMAT, "no layer of SVDQuant");
+    opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = layer_of(XD_BF16, 128, 16);
     f.n = 5;                            /* half a product                                      */
-    opens(&f, XD_EFORMAT, "no layer of SVDQuant");
+    opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = layer_of(XD_BF16, 128, 16);
     f.item[1].t.d[0] = 1;               /* scales of half the columns                          */
-    opens(&f, XD_EFORMAT, "no layer of SVDQuant");
+    opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = (file){ .n = 0 };
     put(&f, "a.qweight", XD_I32, 48, 32);
     put(&f, "a.wscales", XD_BF16, 1, 192);
     put(&f, "a.wzeros", XD_BF16, 1, 192);
     opens(&f, XD_OK, NULL);
     f.item[0].t.d[0] = 32;
-    opens(&f, XD_EFORMAT, "no modulation of SVDQuant with 3 or 6 outputs a feature");
+    opens(&f, XD_EFORMAT, "not a modulation of SVDQuant with 3 or 6 outputs per feature");
 }
 
 int main(void)

@@ -215,7 +215,7 @@ static void wrong_numbers(void **state)
     open_model(&g, &mine, "tests/parity/text-lm");
     mine.text[0].layers = beyond, mine.text[0].nlayers = 2;
     assert_int_equal(xd_model_choose_blocks(&g->ctx.model, 0, &e), XD_EFORMAT);
-    assert_non_null(strstr(e.msg, "hidden state 4, and num_hidden_layers is 3"));
+    assert_non_null(strstr(e.msg, "hidden state 4, but num_hidden_layers is 3"));
     mine.text[0].layers = before, mine.text[0].nlayers = 1;
     xd_err_clear(&e);
     assert_int_equal(xd_model_choose_blocks(&g->ctx.model, 0, &e), XD_EFORMAT);

@@ -243,7 +243,7 @@ static void sentences(void **state)
         {0, "\x12\x02\x18\x02", 4, "BPE"},
         {0, "\x0a\x00", 2, "piece 0 has 0 bytes"},
         {0, "\x0a\x08\x0a\x01" "a\x15\x00\x00\xc0\x7f", 10, "score"},
-        {0, "\x0a\x03\x0a\x01" "a\x0a\x03\x0a\x01" "a", 10, "SentencePiece refuses"},
+        {0, "\x0a\x03\x0a\x01" "a\x0a\x03\x0a\x01" "a", 10, "SentencePiece cannot load"},
         {1, "", 0, "JSON"},
         {1, "{}", 2, "model.vocab"},
         {1, "{\"model\":{\"type\":\"BPE\"}}", 24, "pieces and their ids"},

@@ -210,7 +210,7 @@ static void sentences(void **state)
         {"[PAD]\n[UNK]\n[SEP]\na", "vocab.txt has no [CLS], the tokenizer's cls_token"},
         {"[PAD]\n[UNK]\n[CLS]\na", "vocab.txt has no [SEP], the tokenizer's sep_token"},
         {"[UNK]\n[CLS]\n[SEP]\na", "vocab.txt has no [PAD], the tokenizer's pad_token"},
-        {SPECIAL "a\nb\n\na \n", "vocab.txt: 'a' stands in line 5 and in line 8"},
+        {SPECIAL "a\nb\n\na \n", "vocab.txt: 'a' is in line 5 and in line 8"},
     };
     static const struct { const char *norm, *cut, *says;
     } files[] = {
@@ -247,7 +247,7 @@ static void sentences(void **state)
     scratch_put("vocab.txt", SPECIAL "a\n", strlen(SPECIAL "a\n"));
     config("{\"tokenizer_class\":\"BertTokenizer\",\"added_tokens_decoder\":{\"3\":{\"content\":"
            "\"[CLS]\"}}}");
-    says("the id of [CLS] is 2, and tokenizer_config.json says 3", XD_EFORMAT);
+    says("the id of [CLS] is 2, but in tokenizer_config.json it is 3", XD_EFORMAT);
     config("{\"tokenizer_class\":\"BertTokenizer\",\"cls_token\":\"\"}");
     says("cls_token is empty", XD_EFORMAT);
     scratch_close();

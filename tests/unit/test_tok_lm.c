@@ -212,7 +212,7 @@ static void doubts(void **state)
     assert_int_equal(xd_tok_chat_doubt(t, GOLDEN_LM "qwen", &f, why, sizeof why), 0);
     f.drop = 7;
     assert_int_equal(xd_tok_chat_doubt(t, GOLDEN_LM "qwen", &f, why, sizeof why), 1);
-    assert_non_null(strstr(why, "of the text before a prompt, of which the pipeline drops 7"));
+    assert_non_null(strstr(why, "for the text before a prompt, but the pipeline drops 7"));
     f = frames[2].f;
     assert_int_equal(xd_tok_frame_doubt(t, "qwen", &f, why, sizeof why), 1);
     assert_non_null(strstr(why, "the tokenizer in qwen has no token <s>"));
@@ -256,13 +256,13 @@ static void directories(void **state)
     config("{\"tokenizer_class\":\"Qwen2Tokenizer\"}");
     says("has no tokenizer.json; copy the tokenizer files", XD_EIO);
     scratch_put("tekken.json", "{}", 2);
-    says("and its tekken.json is not read", XD_EIO);
+    says("and its tekken.json is not supported", XD_EIO);
     copy_file(GOLDEN_LM "qwen_two", "vocab.json");
-    says("has vocab.json and no merges.txt, nor tokenizer.json", XD_EIO);
+    says("has vocab.json, but neither merges.txt nor tokenizer.json", XD_EIO);
     copy_file(GOLDEN_LM "qwen_two", "merges.txt");
     opens_with(1057);                           /* <|endoftext|> is all that is added          */
     config("{\"tokenizer_class\":\"GemmaTokenizer\"}");
-    says("vocab.json with a GemmaTokenizer: tokenizer.json or tokenizer.model", XD_EUNSUPPORTED);
+    says("vocab.json is for a GemmaTokenizer, which also needs tokenizer.json", XD_EUNSUPPORTED);
     config("{}");                               /* its merges do not end in </w>               */
     opens_with(1057);
     copy_file(GOLDEN_LM "llama", "tokenizer.json");
@@ -281,7 +281,7 @@ static void directories(void **state)
 
     assert_int_equal(scratch_open(), 0);
     copy_file(GOLDEN_LM "gemma_model", "tokenizer.model");
-    says("alone is read for a GemmaTokenizer", XD_EUNSUPPORTED);
+    says("is supported only for a GemmaTokenizer", XD_EUNSUPPORTED);
     config("{\"tokenizer_class\":\"GemmaTokenizer\",\"add_bos_token\":false,"
            "\"add_eos_token\":true}");
     t = must_open(xd_tok_open, scratch);
@@ -309,11 +309,11 @@ static void wrong_model(void **state)
     assert_int_equal(xd_file_read("tests/golden/tok/mt5/spiece.model", MAX_FILE, &data, &len,
                                   NULL), XD_OK);
     scratch_put("tokenizer.model", data, len);
-    says("holds a unigram model, Gemma needs a BPE model", XD_EUNSUPPORTED);
+    says("holds a unigram model, but Gemma needs a BPE model", XD_EUNSUPPORTED);
     free(data);
     config("{\"tokenizer_class\":\"Qwen2Tokenizer\"}");
     copy_file("tests/golden/tok/small", "tokenizer.json");
-    says("holds a Unigram model, a language model needs BPE", XD_EUNSUPPORTED);
+    says("holds a Unigram model, but a language model needs BPE", XD_EUNSUPPORTED);
     scratch_close();
 }
 
@@ -337,36 +337,36 @@ static xd_status open_parts(const char *parts, const char *model, xd_tok **t, xd
 static void sentences(void **state)
 {
     static const struct { const char *parts, *model, *says; } cases[] = {
-        {"\"normalizer\":{\"type\":\"Lowercase\"}", VOCAB, "its normalizer Lowercase is not known"},
+        {"\"normalizer\":{\"type\":\"Lowercase\"}", VOCAB, "normalizer Lowercase is not supported"},
         {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}",
-         VOCAB, "its normalizer Replace is not known"},
-        {"\"pre_tokenizer\":{\"type\":\"Metaspace\"}", VOCAB, "Metaspace is not known"},
+         VOCAB, "its normalizer Replace is not supported"},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\"}", VOCAB, "Metaspace is not supported"},
         {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},\"behavior\":"
          "\"Removed\"}", VOCAB, "a pattern of its pre_tokenizer is empty"},
         {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":"
-         "\"Else\"}", VOCAB, "the behavior Else is not known"},
+         "\"Else\"}", VOCAB, "the behavior Else is not supported"},
         {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"}", VOCAB, "has no piece for byte 0"},
         {"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},"
-         "{\"type\":\"Split\"}]}", VOCAB, "behind ByteLevel, Split is not known"},
-        {SPLIT("\\\\w+"), VOCAB, "its pattern '\\w+' has something unknown"},
-        {SPLIT("[a[b]]"), VOCAB, "has something unknown before character 2"},
-        {SPLIT("[\\\\S]"), VOCAB, "has something unknown"},
-        {SPLIT("\\\\p{Han}"), VOCAB, "has something unknown"},
-        {SPLIT("\\\\p{L"), VOCAB, "has something unknown"},
-        {SPLIT("(?m:a)"), VOCAB, "has something unknown"},
-        {SPLIT("^a"), VOCAB, "has something unknown"},
-        {SPLIT("[a"), VOCAB, "has something unknown"},
-        {SPLIT("a\\\\"), VOCAB, "has something unknown"},
+         "{\"type\":\"Split\"}]}", VOCAB, "after ByteLevel, Split is not supported"},
+        {SPLIT("\\\\w+"), VOCAB, "its pattern '\\w+' has unsupported syntax"},
+        {SPLIT("[a[b]]"), VOCAB, "has unsupported syntax before character 2"},
+        {SPLIT("[\\\\S]"), VOCAB, "has unsupported syntax"},
+        {SPLIT("\\\\p{Han}"), VOCAB, "has unsupported syntax"},
+        {SPLIT("\\\\p{L"), VOCAB, "has unsupported syntax"},
+        {SPLIT("(?m:a)"), VOCAB, "has unsupported syntax"},
+        {SPLIT("^a"), VOCAB, "has unsupported syntax"},
+        {SPLIT("[a"), VOCAB, "has unsupported syntax"},
+        {SPLIT("a\\\\"), VOCAB, "has unsupported syntax"},
         {SPLIT("(a"), VOCAB, "PCRE2 refuses the pattern '(a'"},
         {"\"post_processor\":{\"type\":\"BertProcessing\"}", VOCAB,
-         "its post_processor BertProcessing is not known"},
+         "its post_processor BertProcessing is not supported"},
         {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
-         "{\"id\":\"<s>\"}},{\"Sequence\":{}}]}", VOCAB, "tokens around a text that it does not"},
+         "{\"id\":\"<s>\"}},{\"Sequence\":{}}]}", VOCAB, "adds tokens that it does not"},
         {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
          "{\"id\":\"<s>\"}},{\"Sequence\":{}}],\"special_tokens\":{\"<s>\":{\"ids\":[99]}}}", VOCAB,
-         "tokens around a text that it does not"},
+         "adds tokens that it does not"},
         {"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}", VOCAB,
-         "tokens around a text that it does not"},
+         "adds tokens that it does not"},
         {NONE, ",\"end_of_word_suffix\":\"\",\"dropout\":0.5" VOCAB, "model with dropout is not"},
         {NONE, ",\"continuing_subword_prefix\":\"##\"" VOCAB, "continuing_subword_prefix is not"},
         {NONE, ",\"vocab\":[],\"merges\":[]", "has no object of pieces"},
@@ -377,16 +377,16 @@ static void sentences(void **state)
         {NONE, ",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\",\"a\"]]", "is not two parts"},
         {NONE, ",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\"],\"b\"]", "is not in the vocabulary"},
         {NONE, ",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]", "'aa' of merge 1 is not in the"},
-        {NONE, ",\"vocab\":{\"a\":0},\"merges\":[1]", "the list of merges is broken"},
-        {NONE, ",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]", "'a' stands there twice"},
-        {NONE, ",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]", "id 0 of 'b' belongs to another"},
-        {NONE, ",\"vocab\":{\"a\":-1},\"merges\":[]", "the id of 'a' is not a whole number"},
-        {NONE, ",\"vocab\":{\"a\":1.5},\"merges\":[]", "the id of 'a' is not a whole number"},
-        {NONE, ",\"vocab\":{\"a\":99999999999999999999},\"merges\":[]", "'a' is not a whole"},
+        {NONE, ",\"vocab\":{\"a\":0},\"merges\":[1]", "the list of merges is invalid"},
+        {NONE, ",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]", "'a' occurs twice"},
+        {NONE, ",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]", "id 0 of 'b' also belongs to another"},
+        {NONE, ",\"vocab\":{\"a\":-1},\"merges\":[]", "the id of 'a' is not an integer"},
+        {NONE, ",\"vocab\":{\"a\":1.5},\"merges\":[]", "the id of 'a' is not an integer"},
+        {NONE, ",\"vocab\":{\"a\":99999999999999999999},\"merges\":[]", "'a' is not an integer"},
         {NONE, ",\"vocab\":{\"\":1},\"merges\":[]", "piece 0 has 0 bytes"},
-        {NONE, ",\"vocab\":{\"a\" 1},\"merges\":[]", "the vocabulary is broken near its byte"},
-        {NONE, ",\"vocab\":{\"\\ud800\":1},\"merges\":[]", "the vocabulary is broken"},
-        {NONE, ",\"vocab\":{\"\\q\":1},\"merges\":[]", "the vocabulary is broken"},
+        {NONE, ",\"vocab\":{\"a\" 1},\"merges\":[]", "the vocabulary is invalid near its byte"},
+        {NONE, ",\"vocab\":{\"\\ud800\":1},\"merges\":[]", "the vocabulary is invalid"},
+        {NONE, ",\"vocab\":{\"\\q\":1},\"merges\":[]", "the vocabulary is invalid"},
         {NONE, ",\"vocab\":{\"a\":1]},\"merges\":[]", "tokenizer.json: not JSON"},
     };
     (void)state;
