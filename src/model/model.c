@@ -193,7 +193,7 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
                        "%s: the transformer needs a pooled text of width %lld, the text "
                        "encoders return %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);
     if (d->lat_ch != m->vae_info.channels)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer has %lld latent channels, the vae "
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer needs %lld latent channels, the vae "
                        "has %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
     return check_kind(m, e);
 }

@@ -177,7 +177,7 @@ refused "no table" 1 "$T/none.json" generate --model "$MODEL" --prompt a \
     --fast_attn "$T/none.json" -o "$T/x.png"
 refused "a key of other schedulers" 2 "eta dpm\\+\\+ ddim tcd" generate --model "$MODEL" \
     --prompt a --eta 0.5 -o "$T/x.png"
-refused "a part of a model" 1 "transformer model_index.json above" generate \
+refused "a part of a model" 1 "transformer model_index.json parent" generate \
     --model "$MODEL/transformer" --prompt a
 refused "an unknown attention" 2 "auto int8" generate --attention int4
 refused "an unknown dtype" 2 "f32 bf16 f16" generate --dtype f64

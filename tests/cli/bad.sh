@@ -39,7 +39,7 @@ rm "$T"/hub/models--a--one/snapshots/0123/vae/*.safetensors
 HF_HUB_CACHE=$T/hub g "a file of the cache that is missing" 1 \
     'vae has no weights.*; "hf download a/one" downloads missing files$' --model a/one --prompt a
 rm "$T/hub/models--a--one/snapshots/0123/model_index.json"
-HF_HUB_CACHE=$T/hub g "the index, too" 1 'no model_index.json.*; "hf download a/one" gets' \
+HF_HUB_CACHE=$T/hub g "the index, too" 1 'no model_index.json.*; "hf download a/one" downloads' \
     --model a/one --prompt a
 g "a file instead of a directory" 1 "meson.build is a file; .*--transformer FILE" \
     --model "$ROOT/meson.build" --prompt a

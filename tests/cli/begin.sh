@@ -34,7 +34,7 @@ no "one frame has no end" 'last_image .*one frame' wan-flf \
 no "it has no strength" 'strength 0.5 .*wan-i2v' wan-i2v --image "$FIRST" \
     --strength 0.5
 no "nor a mask" 'mask_image is for' wan-i2v --image "$FIRST" --mask_image "$LAST"
-no "a line" '4000 x 1 pixels' wan-i2v \
+no "a line" '.*4000 x 1 pixels' wan-i2v \
     --image "$T/line.ppm"
 for flag in --image --last_image; do
     other=--last_image
@@ -44,7 +44,7 @@ for flag in --image --last_image; do
     check "by its name" said "cannot open $T/none.png: "
     small wan-flf $other "$FIRST" $flag "$0"
     check "$flag: no image" [ "$rc" = 1 ]
-    check "by its name" said "$0 is no image"
+    check "by its name" said "$0 is not an image"
 done
 
 film wan-i2v --image "$FIRST" --max_area 3072

@@ -222,7 +222,7 @@ check "killed" [ ! -e "$T/killed/model_index.json" -a -e "$T/killed/.xdit-conver
 check "no half file" [ -z "$(find "$T/killed" -name '*tmp*')" ]
 refused "other arguments" 2 "f32" \
     convert --model "$MODEL" --output "$T/killed" --shard_size 100kB --weights_dtype f32
-refused "another model" 2 "begun other" convert \
+refused "another model" 2 "incomplete other" convert \
     --model "$T/demo-f32" --output "$T/killed" --shard_size 100kB
 had=$(ls -i "$T"/killed/transformer/*-00002-of-* | cut -d ' ' -f 1)
 convert --model "$MODEL" --output "$T/killed" --shard_size 100kB

@@ -176,7 +176,7 @@ refused "and no limits" '"patch_size": 4, "max_pixels": 10' 'max_pixels 10 allow
 refused "and two colours" '"patch_size": 4, "image_std": [1, 2]' 'image_std must have three'
 rm "$MODEL/processor/preprocessor_config.json"
 try generate --model "$MODEL" --prompt a --image "$A/image.png" --output "$T/e.png"
-check "a processor is needed" said "/unseen/processor has no preprocessor_config.json, which says"
+check "a processor is needed" said "/unseen/processor has no preprocessor_config.json"
 
 # A part of an image: flux-crop's image and mask have 41 x 90 pixels.
 MODEL=$FULL/flux

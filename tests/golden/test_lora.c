@@ -410,7 +410,7 @@ static void check_refused(void)
     const char *const   q = "transformer.transformer_blocks.0.attn.to_q";
     file f = { .n = 0 };
     put(&f, q, ".lora_A.weight", numbers, RANK, D);
-    refuse(&f, XD_EFORMAT, "has its down (A) matrix only");
+    refuse(&f, XD_EFORMAT, "has only its down (A) matrix");
     put(&f, q, ".lora_B.weight", numbers, D, RANK + 1);
     refuse(&f, XD_EFORMAT, "to_q.lora_B.weight is 24x5, expected 24x4 for "
                            "transformer_blocks.0.attn.to_q.weight");
@@ -490,7 +490,7 @@ static void check_partial(void)
     partial = 1;
     float *lat = generate(write_file(&f), 1, &m, &e);
     tap(want && lat && n == m && memcmp(lat, want, (size_t)n * sizeof *lat) == 0 &&
-        strstr(heard, "6 of its 14 tensors") && strstr(heard, "norm1.linear.lora_A") &&
+        strstr(heard, "6 of 14 tensors") && strstr(heard, "norm1.linear.lora_A") &&
         strstr(heard, "lokr_w2") && strstr(heard, "add_k_img"),
         "what fits of a file has the bits of a file of that alone: %s%s", e.msg, heard);
     free(lat);
@@ -605,7 +605,7 @@ static void check_hadamard(void)
     f.n -= 2;
     refuse(&f, XD_EFORMAT, "img_attn_qkv lacks a factor of its product");
     put(&f, kohya_qkv, ".hada_w2_b", d2, R + 1, D);
-    refuse(&f, XD_EFORMAT, "has the rank 2, and");
+    refuse(&f, XD_EFORMAT, "has the rank 2, but");
 }
 
 /* w1 [8,4] (x) w2 [9,6], both whole or products of rank 3; alpha 6 counts for products only. */
@@ -632,7 +632,7 @@ static void check_kronecker(int low)
     put(&f, kohya_qkv, ".alpha", &six, 1, 1);
     as_whole(&f, mine, low ? "LoKr of a matrix and a product" : "LoKr of two matrices");
     f.item[0].t = xd_view2(numbers, XD_F32, O1 - 1, I1);
-    refuse(&f, XD_EFORMAT, "7x4 and 9x6, do not make the 72x24");
+    refuse(&f, XD_EFORMAT, "7x4 and 9x6, is not 72x24");
     put(&f, kohya_qkv, ".lokr_t2", numbers, 1, 1);
     refuse(&f, XD_EUNSUPPORTED, "lokr_t2 belongs to an unsupported method");
 }

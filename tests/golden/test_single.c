@@ -647,10 +647,10 @@ static void check_blocks(void)
     box b = { 0 };
     whole(&b);
     box_remove(&b, "double_blocks.1.");
-    refused_box(&b, "a double block is missing", XD_EFORMAT, "has 1 blocks double_blocks.*, and");
+    refused_box(&b, "a double block is missing", XD_EFORMAT, "has 1 blocks double_blocks.*, but");
     whole(&b);
     box_add(&b, "single_blocks.3.modulation.lin.weight", XD_BF16, 2, (int64_t[]){ 72, 24 });
-    refused_box(&b, "a single block is left over", XD_EFORMAT, "has 4 blocks single_blocks.*, and");
+    refused_box(&b, "a single block is left over", XD_EFORMAT, "has 4 blocks single_blocks.*, but");
     whole(&b);
     box_remove(&b, "guidance_in.");
     refused_box(&b, "tensors are missing", XD_EFORMAT,
@@ -713,7 +713,7 @@ static void check_encoders(void)
             "flux has no such text encoder (it has clip_l, t5xxl)");
     put(&a, "clip_g", NULL);
     put(&a, "t5xxl", folder_of("flux", "text_encoder/model.safetensors"));
-    refused(&a, "CLIP as T5", XD_EINVAL, "holds a CLIP text encoder, and");
+    refused(&a, "CLIP as T5", XD_EINVAL, "holds a CLIP text encoder, which");
     a = arguments(folder_of("sd3", ""), "f32");
     put(&a, "clip_l", folder_of("sd3", "text_encoder_2/model.safetensors"));
     refused(&a, "CLIP-G as CLIP-L", XD_EFORMAT, "do not fit the config");

@@ -128,7 +128,7 @@ def named(port):
         refused(s, here + "/endless", "300000 bytes")
         took = refused(s, here + "/slow", " 2 s")
         report(took < 6, "and not waited for", took)
-        refused(s, here + "/text", "is no image")
+        refused(s, here + "/text", "is not an image")
         refused(s, here + "/none", "status 404")
         refused(s, here + "/" + "a" * 3000, "a URL of at most")
         refused(s, "http://", "a URL")

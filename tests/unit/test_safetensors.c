@@ -222,7 +222,7 @@ static void gaps_are_allowed_and_said(void **state)
     xd_st *s = opened("gap.safetensors");
     xd_log_enter(NULL);
     assert_int_equal(nwarn, 1);
-    assert_non_null(strstr(last_line, "4 of its"));
+    assert_non_null(strstr(last_line, "4 of "));
     assert_int_equal(xd_st_get(s, xd_st_find(s, "a"), &t, &e), XD_OK);
     assert_memory_equal(t.p, "\1\2\3\4", 4);
     assert_int_equal(xd_st_get(s, xd_st_find(s, "b"), &t, &e), XD_OK);
@@ -243,7 +243,7 @@ static void strange_tensors_are_refused_when_asked_for(void **state)
     assert_int_equal(xd_st_get(s, xd_st_find(s, "good"), &t, &e), XD_OK);
     assert_int_equal(t.type, XD_BOOL);
     assert_int_equal(xd_st_get(s, xd_st_find(s, "odd"), &t, &e), XD_EUNSUPPORTED);
-    assert_non_null(strstr(e.msg, "tensor odd has dtype F8_E8M0"));
+    assert_non_null(strstr(e.msg, "tensor odd has the unsupported dtype F8_E8M0"));
     assert_string_equal(xd_st_dtype(s, xd_st_find(s, "odd")), "F8_E8M0");
     xd_err_clear(&e);
     assert_int_equal(xd_st_get(s, xd_st_find(s, "deep"), &t, &e), XD_EUNSUPPORTED);
