@@ -32,7 +32,7 @@ sys.exit(not (top > 0 and most <= 1e-5 * top))' "$@"
 
 # 1. "parallel_world_size 4 must be equal to dit_parallel_size 2": cfg 2 x ulysses 2 asked for on
 # two.
-asked="cfg 2 x ulysses 2 needs 4 ranks and 2 are there; what would work: cfg 2; ulysses 2"
+asked="cfg 2 x ulysses 2 needs 4 ranks, but there are 2; what would work: cfg 2; ulysses 2"
 refused "world size: a sentence with plans that work" 2 "$asked" generate --model "$MODEL" \
     --prompt a --nproc 2 --ulysses_degree 2 --use_cfg_parallel -o "$T/no.png"
 if [ -n "$MPIRUN" ]; then
@@ -54,7 +54,7 @@ if [ -n "$MPIRUN" ]; then
         two_ranks "$MPIRUN" "$one ${values%:*}" "$one ${values#*:}" >"$T/stdout" 2>"$T/stderr"
         rc=$?
         check "another --$flag on one rank is refused" \
-            [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1: --[a-z_]* differs from that of rank 0" \
+            [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1: --[a-z_]* differs from that on rank 0" \
             "$T/stderr")" = 1 ]
     done
     # Options of the plan that its text does not show.

@@ -44,7 +44,7 @@ done <"$T/advice"
 # not named, though a budget of half would hold a smaller image of int8.
 image 100MB
 check "streaming comes first, with what it reads" said \
-    'fit: --offload auto \([0-9.]+ MB, a step reads 2[0-9]+ MB of weights, the same image\)'
+    'fit: --offload auto \([0-9.]+ MB, each step reads 2[0-9]+ MB of weights, the same image\)'
 check "then int8" said '\); --weights_dtype int8 \([0-9.]+ MB\)'
 # need FLAGS...: the bytes of a request, which depend on the processor's kernels; between A B: a
 # budget halfway.
