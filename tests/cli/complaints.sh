@@ -147,7 +147,7 @@ mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)" "$1" 2>/dev/null' x "${shards%% *
     check "9989150328 bytes: what does not fit is refused by a sentence" \
         [ "$rc" = 1 -a ! -e "$T/no.png" ]
     check "9989150328 bytes: that nothing has been loaded for, and has what would" said \
-        '^xdit: none of 4 plans of 2 ranks fits into the .* GB of .*; what would fit: .*--width'
+        '^xdit: none of 4 plans for 2 ranks fits into the .* GB of .*; what would fit: .*--width'
 else
     echo "# skipped: no sparse file of 9989150328 bytes can be made here"
 fi
